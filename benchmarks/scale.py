@@ -13,7 +13,7 @@ from benchmarks.large_data import COVARIATES, write_records
 from benchmarks.work import Work, load
 from dp2erm_cvx import Domain, registry
 from dp2erm_cvx.audit import SearchPlan, Strategies, audit_stability
-from dp2erm_cvx.audit.stability.resolve import Movement
+from dp2erm_cvx.audit.movement import Movement
 from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.program import FirstStage

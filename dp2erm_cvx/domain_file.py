@@ -15,6 +15,8 @@ from dp2erm_cvx.text import WrittenNumber
 
 #: What stands in a drafted file where something has to be declared.
 EDIT = "EDIT"
+#: Tables of a study beside its domain, see :mod:`dp2erm_cvx.study_file`.
+STUDY = ("budget", "ledger", "effect", "rule", "weights")
 
 
 def load_domain(path: str | Path) -> Domain:
@@ -41,21 +43,21 @@ def read_declared(path: str | Path) -> dict[str, Any]:
 
     Raises DeclarationError for a file that cannot be read, or whose table ``[csv]`` is wrong.
     """
-    declared = _loaded(path)
+    declared = read_tables(path)
     declared_layout(path)
-    declared.pop("csv", None)
-    return declared
+    return {name: value for name, value in declared.items() if name not in ("csv", *STUDY)}
 
 
 def declared_layout(path: str | Path) -> CsvLayout:
     """What the table ``[csv]`` of a domain file says. Raises DeclarationError."""
     try:
-        return CsvLayout.from_dict(_loaded(path).get("csv", {}))
+        return CsvLayout.from_dict(read_tables(path).get("csv", {}))
     except DeclarationError as error:
         raise DeclarationError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
 
 
-def _loaded(path: str | Path) -> dict[str, Any]:
+def read_tables(path: str | Path) -> dict[str, Any]:
+    """All that the file says, by name. Raises DeclarationError for one that cannot be read or is a draft."""
     try:
         with open(path, "rb") as file:
             declared = tomllib.load(file, parse_float=WrittenNumber)
@@ -68,12 +70,13 @@ def _loaded(path: str | Path) -> dict[str, Any]:
     except (ValueError, RecursionError):  # a number of thousands of digits, brackets within brackets
         raise DeclarationError(f"{str(path)!r}: is not a TOML file that this reader can hold") from None
     if "domain" in declared:
-        beside = [name for name in declared if name != "domain"]
+        beside = [name for name in declared if name not in ("domain", *STUDY)]
         if beside:
             raise DeclarationError(f"{path}: {beside[0]!r} stands outside the table [domain]: move it inside")
-        declared = declared["domain"]
-        if not isinstance(declared, dict):
-            raise DeclarationError(f"{path}: domain = {declared!r}: must be a table [domain]")
+        inside = declared.pop("domain")
+        if not isinstance(inside, dict):
+            raise DeclarationError(f"{path}: domain = {inside!r}: must be a table [domain]")
+        declared |= inside
     if (name := _placeholder(declared)) is not None:
         raise DeclarationError(
             f'{path}: {name} still says "{EDIT}": type in what is known without the data, or delete the line'

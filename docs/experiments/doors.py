@@ -9,8 +9,7 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx import Domain, Universe
-from dp2erm_cvx.audit import SearchPlan
-from dp2erm_cvx.audit.stability import audit_stability
+from dp2erm_cvx.audit import SearchPlan, audit_stability
 from dp2erm_cvx.plotting.figure import BLUE, ORANGE, new_figure, save
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.solve import SCS, Clarabel, Newton, OwnSolver, ProjectedGradient, solve

@@ -6,68 +6,71 @@ on them, so its result is for the data holder, or for synthetic data. Finding no
 
 from dp2erm_cvx.audit.additive import (
     AdditiveAudit,
-    AdditiveSearch,
     Noised,
     Split,
     StageLoss,
     audit_additive,
     replay_additive,
+    run_stages,
     search_additive,
 )
 from dp2erm_cvx.audit.blackbox import (
     Attack,
     BlackBoxAudit,
-    BlackBoxSearch,
+    Counted,
     audit_blackbox,
     replay_blackbox,
     search_blackbox,
 )
-from dp2erm_cvx.audit.declared import Declared, epsilon_at
-from dp2erm_cvx.audit.density import (
-    DensityAudit,
-    Direction,
-    HockeyStick,
-    PairSearch,
-    audit_density,
-    replay_pair,
-    search_pairs,
-)
+from dp2erm_cvx.audit.density import DensityAudit, HockeyStick, audit_density
+from dp2erm_cvx.audit.finding import Declared, Direction, SavedPair, WorstPair, epsilon_at
+from dp2erm_cvx.audit.movement import Claim, Interval, Quantity, claims_of
 from dp2erm_cvx.audit.noise import NoiseAudit, RepeatAudit, audit_noise, audit_repeats
 from dp2erm_cvx.audit.search import Progress, SearchPlan
-from dp2erm_cvx.audit.stability import StabilityAudit, Strategies, audit_stability, replay
+from dp2erm_cvx.audit.stability import Strategies, TightnessCell, audit_stability, tightness
+from dp2erm_cvx.audit.verdicts import StabilityAudit, Verdict, replay
+from dp2erm_cvx.audit.worst_release import replay_pair, search_pairs
 
 __all__ = [
     "AdditiveAudit",
-    "AdditiveSearch",
     "Attack",
     "BlackBoxAudit",
-    "BlackBoxSearch",
+    "Claim",
+    "Counted",
     "Declared",
     "DensityAudit",
     "Direction",
     "HockeyStick",
+    "Interval",
     "NoiseAudit",
     "Noised",
-    "PairSearch",
     "Progress",
+    "Quantity",
     "RepeatAudit",
+    "SavedPair",
     "SearchPlan",
     "Split",
     "StabilityAudit",
     "StageLoss",
     "Strategies",
+    "TightnessCell",
+    "Verdict",
+    "WorstPair",
     "audit_additive",
     "audit_blackbox",
     "audit_density",
     "audit_noise",
     "audit_repeats",
     "audit_stability",
+    "claims_of",
     "epsilon_at",
     "replay",
     "replay_additive",
     "replay_blackbox",
     "replay_pair",
+    "run_stages",
     "search_additive",
     "search_blackbox",
     "search_pairs",
+    "tightness",
 ]

@@ -1,21 +1,23 @@
-"""How a search runs: what it may spend, what repeats it, and who does the work."""
+"""One search: what it may spend, what repeats it, who does the work, and what is kept."""
 
 from __future__ import annotations
 
+import abc
 import dataclasses
+import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.parallel import whole_workers
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.parallel import replacing, run_tasks, whole_workers
 from dp2erm_cvx.public import public_number, whole_number
 
 
@@ -81,35 +83,162 @@ class SearchPlan:
         """The same search as one task of many: in one process, without a checkpoint and silent."""
         return dataclasses.replace(self, workers=1, checkpoint=None, progress=None)
 
-    def start(self) -> Clock:
-        """The search begins now."""
-        return Clock(self, time.time())
+
+#: A number, or several that are compared one after the other.
+Height = Any
+#: What is kept of a pair by the name of what it is high in: how high, largest first, and the pair.
+Best = Mapping[str, Sequence[tuple[Height, Any]]]
 
 
 @dataclass(frozen=True)
-class Clock:
-    """A search that began at ``began``, in seconds since the epoch, on any machine."""
+class Task:
+    """Look ``number``, after ``spent`` evaluations, of at most ``room``, perhaps from the pairs ``best``.
 
-    search: SearchPlan
-    began: float
+    It tries nothing after ``deadline`` (seconds since the epoch, on any machine).
+    """
 
-    @property
-    def deadline(self) -> float:
-        """When it ends at the latest."""
-        return math.inf if self.search.seconds is None else self.began + self.search.seconds
+    number: int
+    spent: int
+    room: int
+    best: Best
+    deadline: float
 
-    def left(self, spent: int) -> int | None:
-        """Evaluations that are left, None for any number; 0 after the deadline."""
-        if time.time() >= self.deadline:
-            return 0
-        return None if self.search.evaluations is None else max(0, self.search.evaluations - spent)
 
-    def share(self, spent: int) -> float:
-        """Share of the limit that is reached first."""
-        limits = self.search
-        shares = [] if limits.evaluations is None else [spent / limits.evaluations]
-        shares += [] if limits.seconds is None else [(time.time() - self.began) / limits.seconds]
-        return min(1.0, max(shares))
+@dataclass
+class Gain:
+    """What a look adds: pairs with their heights by name, numbers to be added up, and largest numbers.
+
+    ``whole`` is False where its room or the deadline cut it short.
+    """
+
+    spent: int = 1
+    pairs: list[tuple[Mapping[str, Height], Any]] = field(default_factory=list)
+    counts: Mapping[str, float] = field(default_factory=dict)
+    largest: Mapping[str, float] = field(default_factory=dict)
+    whole: bool = True
+
+
+@dataclass
+class State:
+    """Where a search stands after ``rounds`` looks: each draws from a generator of its own."""
+
+    rounds: int = 0
+    spent: int = 0
+    counts: dict[str, float] = field(default_factory=dict)
+    largest: dict[str, float] = field(default_factory=dict)
+    best: dict[str, list[tuple[Height, Any]]] = field(default_factory=dict)
+
+    def add(self, gain: Gain, keep: int, apart: float) -> None:
+        """Count a look, and keep ``keep`` pairs of every name, their heights no less than ``apart``."""
+        self.rounds += 1
+        self.spent += gain.spent
+        for name, count in gain.counts.items():
+            self.counts[name] = self.counts.get(name, 0) + count
+        for name, size in gain.largest.items():
+            self.largest[name] = max(self.largest.get(name, 0.0), size)
+        for heights, pair in gain.pairs:
+            for name, height in heights.items():
+                best = self.best.setdefault(name, [])
+                if not apart or not any(abs(height - known) < apart for known, _ in best):
+                    best.append((height, pair))
+                    best.sort(key=lambda one: one[0], reverse=True)
+                    del best[keep:]
+
+
+class Searcher(abc.ABC):
+    """What an audit tries and how it judges. A look depends on it and on the task, and on nothing else."""
+
+    #: Pairs that are kept, by how much their heights differ at least, and looks that start from the same
+    #: best pairs, whoever takes them: so no result depends on the number of workers.
+    keep, apart, wave = 6, 0.0, 1
+
+    @abc.abstractmethod
+    def look(self, task: Task) -> Gain:
+        """Try new pairs, or changes of the best."""
+
+    def most(self, number: int) -> int:
+        """Evaluations that a look takes at most."""
+        return 1
+
+    def highest(self, state: State) -> float:
+        """The largest ratio to a bound so far, as far as the search can tell."""
+        return 0.0
+
+    def call(self) -> object:
+        """What a checkpoint belongs to, in plain types."""
+        raise NotImplementedError
+
+    def plain(self, pair: Any) -> Any:
+        """A pair in plain JSON types, for a checkpoint."""
+        raise NotImplementedError
+
+    def pair_of(self, plain: Any) -> Any:
+        """What :meth:`plain` was made of."""
+        raise NotImplementedError
+
+
+def explore(searcher: Searcher, plan: SearchPlan) -> State:
+    """Search in waves of looks until a limit is reached; the first look is always taken.
+
+    A checkpoint is written wherever the search could go on after a stop.
+    Raises DataError for a checkpoint of another search.
+    """
+    path = None if plan.checkpoint is None else Path(plan.checkpoint)
+    state = State() if path is None or not path.exists() else _loaded(path, searcher)
+    limits = plan.evaluations or math.inf, plan.seconds or math.inf
+    began, whole = time.time(), True
+    while (state.spent < limits[0] and time.time() < began + limits[1]) or state.rounds == 0:
+        left = max(limits[0] - state.spent, 0)
+        tasks = []
+        for number in range(state.rounds, state.rounds + searcher.wave):
+            room, left = int(min(searcher.most(number), left)), left - searcher.most(number)
+            if room > 0:
+                deadline = began + limits[1] if number else math.inf
+                tasks.append(Task(number, state.spent, room, dict(state.best), deadline))
+        whole = whole and len(tasks) == searcher.wave
+        run = partial(_look, searcher)
+        together = run_tasks(run, [(task,) for task in tasks], workers=plan.workers)
+        for gain in together if searcher.wave > 1 else map(run, tasks):
+            state.add(gain, searcher.keep, searcher.apart)
+            whole = whole and gain.whole
+            if plan.progress is not None:
+                share = max(state.spent / limits[0], (time.time() - began) / limits[1])
+                plan.progress(Progress(min(share, 1.0), state.spent, searcher.highest(state)))
+        # nothing is gone on from a wave that was cut short, so that a stop does not change the result
+        if path is not None and whole:
+            _save(path, searcher, state)
+    return state
+
+
+def _look(searcher: Searcher, task: Task) -> Gain:
+    if time.time() >= task.deadline:
+        return Gain(0, whole=False)
+    gain = searcher.look(task)
+    gain.whole = gain.whole and task.room >= searcher.most(task.number)
+    return gain
+
+
+def _save(path: Path, searcher: Searcher, state: State) -> None:
+    best = {name: [(high, searcher.plain(one)) for high, one in kept] for name, kept in state.best.items()}
+    with replacing(path) as part:
+        content = {"call": searcher.call(), **vars(state), "best": best}
+        part.write_text(json.dumps(content, default=float), encoding="utf-8")
+
+
+def _loaded(path: Path, searcher: Searcher) -> State:
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+        if plain.pop("call") != json.loads(json.dumps(searcher.call(), default=float)):
+            raise DataError(f"{path}: the state of another audit")
+        best = {
+            name: [(height, searcher.pair_of(one)) for height, one in kept]
+            for name, kept in plain.pop("best").items()
+        }
+        return State(**plain, best=best)
+    except DataError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path}: not the state of an audit ({type(error).__name__})") from None
 
 
 _T = TypeVar("_T")

@@ -16,7 +16,6 @@ from dp2erm_cvx.cli.audit import audit_command
 from dp2erm_cvx.cli.bounds import bounds_command
 from dp2erm_cvx.cli.certify import certify_command
 from dp2erm_cvx.cli.check import check_command
-from dp2erm_cvx.cli.deferred import deferred
 from dp2erm_cvx.cli.demo import demo_command
 from dp2erm_cvx.cli.design import design_command
 from dp2erm_cvx.cli.effect import effect_command
@@ -25,10 +24,10 @@ from dp2erm_cvx.cli.fit import fit_command
 from dp2erm_cvx.cli.ledger import ledger_command
 from dp2erm_cvx.cli.options import WORDS
 from dp2erm_cvx.cli.own_program import check_program_command, new_program_command
-from dp2erm_cvx.cli.plan import plan_command
 from dp2erm_cvx.cli.programs import programs_command
 from dp2erm_cvx.cli.released import datasheet_command, predict_command, report_command, show_command
 from dp2erm_cvx.cli.rule import rule_command
+from dp2erm_cvx.cli.run import run_command
 from dp2erm_cvx.cli.verify import verify_command
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 
@@ -54,9 +53,7 @@ class Guarded(click.Group):
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")  # without UTF-8: question marks and no error
-        with deferred():
-            code = self._code(*args, **kwargs)
-        sys.exit(code)
+        sys.exit(self._code(*args, **kwargs))
 
     def _code(self, *args: Any, **kwargs: Any) -> int:
         try:
@@ -120,6 +117,7 @@ def _filled(context: click.Context, parameter: click.Parameter, value: Any) -> A
 for command in (
     check_command,
     design_command,
+    run_command,
     effect_command,
     rule_command,
     fit_command,
@@ -129,7 +127,6 @@ for command in (
     verify_command,
     predict_command,
     bounds_command,
-    plan_command,
     programs_command,
     new_program_command,
     check_program_command,

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shlex
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.audit_mechanism import audited_mechanism, mechanism_options
-from dp2erm_cvx.cli.audit_show import (
-    VIOLATED,
-    Output,
-    audited_universe,
-    replayed,
-    saved_files,
-    search_of,
-    show,
-)
 from dp2erm_cvx.cli.blocks import reading_options
 from dp2erm_cvx.cli.options import (
     WORDS,
@@ -27,14 +20,20 @@ from dp2erm_cvx.cli.options import (
     output_dir_option,
     setting_options,
 )
-from dp2erm_cvx.cli.own_program import known_name
-from dp2erm_cvx.cli.screen import print_json, progress, writable
+from dp2erm_cvx.cli.own_program import known_name, known_solver
+from dp2erm_cvx.cli.screen import console, print_json, progress, writable, write_text
+from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import public_number, whole_number
 
 if TYPE_CHECKING:
     from dp2erm_cvx.audit.search import Progress, SearchPlan
+    from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.report import AuditSection
+    from dp2erm_cvx.universe import Universe
+
+#: Exit code where a bound was violated.
+VIOLATED = 1
 
 # \b keeps click from filling the lines
 _EXAMPLE = """\b
@@ -46,7 +45,6 @@ dp2erm audit --program ipw_logistic --ridge 0.1 --radius 1 --covariate-bound 1 -
 @click.command("audit", short_help="Search for neighbors that violate a stability bound.", epilog=_EXAMPLE)
 @click.argument("data", metavar="[DATA.csv|.parquet]", required=False)
 @click.option("--program", help="First stage: a name of dp2erm programs, or FILE.py.")
-@mechanism_options
 @setting_options
 @data_options
 @reading_options
@@ -76,25 +74,16 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
     --plant 2 asks what the search is worth: the exit code is also 1 unless it refutes V/2 beside V.
 
     Short searches at other n and ridges come on top, each with a twentieth of the budget.
-
-    --mechanism audits any function by its runs instead: --solves [60] pairs are screened, and the worst is
-    run --runs times on both sides. With --replay the pair is that of a file. --exact computes the losses of a
-    function that yields what it adds noise to, on --solves [3000] pairs; the exit code is also 1 where its
-    noise is less than its own stated sensitivity asks for.
     """
     plant = _planted(options)
-    if options["mechanism"] is not None:
-        if data is not None or program is not None or options["checkpoint"]:
-            raise DeclarationError("--mechanism goes without DATA, --program and --checkpoint")
-        return audited_mechanism(options)
     if options["replay"] is not None:
         if data is not None:
             raise DeclarationError("--replay takes the records from the saved pair")
         if program is not None and known_name(program, "first") == program:
             raise DeclarationError("--replay takes the program from the saved pair, or from a FILE.py")
-        return replayed(options["replay"], options["solver"], options["as_json"])
+        return _replayed(options["replay"], options["solver"], options["as_json"])
     command = shlex.join(["dp2erm", *context.meta[WORDS]])
-    used = [data, options["domain"], options["checkpoint"], *saved_files(options)]
+    used = [data, options["domain"], options["checkpoint"], *_saved_files(options)]
     output = Output(options["output_dir"], "audit", *used, page=not options["no_page"])
     if program is None:
         raise DeclarationError("--program is missing: name the first stage")
@@ -115,7 +104,7 @@ def _shown(section: AuditSection, plant: float | None, written: str, as_json: bo
         planted = {} if plant is None else {"planted": {"factor": plant, "caught": caught}}
         print_json(section.audit.to_dict() | planted)
     else:
-        show(section)
+        _table(section)
         if plant is not None:
             found = "refuted" if caught else "NOT refuted: search for longer"
             click.echo(f"planted: V / {plant:g}: {found}")
@@ -127,7 +116,7 @@ def _planted(options: dict[str, Any]) -> float | None:
     """The factor of ``--plant``, above 1. Raises DeclarationError."""
     if options["plant"] is None:
         return None
-    if options["mechanism"] or options["replay"]:
+    if options["replay"]:
         raise DeclarationError("--plant goes with the search of a --program")
     return public_number("--plant", options["plant"], above=1)
 
@@ -135,11 +124,11 @@ def _planted(options: dict[str, Any]) -> float | None:
 def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSection:
     writable(options["checkpoint"], data, options["domain"])
     _refuse_unused(data, options)
-    for path in saved_files(options):
+    for path in _saved_files(options):
         writable(path, data, options["domain"], options["checkpoint"])
     with progress("searching", total=100) as bar:
-        from dp2erm_cvx.audit.stability import Strategies, audit_stability, tightness
-        from dp2erm_cvx.audit.stability.given import LARGEST_DECLARED
+        from dp2erm_cvx.audit import Strategies, audit_stability, tightness
+        from dp2erm_cvx.audit.stability import LARGEST_DECLARED
         from dp2erm_cvx.blocked import BlockedDataset
         from dp2erm_cvx.cli.blocks import read_records
         from dp2erm_cvx.cli.reading import read_domain
@@ -149,7 +138,7 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSect
 
         domain = read_domain(options, {} if data else {"outcome_bound": 1.0})
         first = first_stage(name, options)
-        search = search_of(options, seconds=60.0)
+        search = _search(options)
         records = None if data is None else read_records(data, options, domain, None)
         blocked = isinstance(records, BlockedDataset)
         if blocked:
@@ -166,7 +155,7 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSect
         result = audit_stability(
             first,
             records,
-            audited_universe(domain, options) if data is None else domain,
+            _universe(domain, options) if data is None else domain,
             strategies=Strategies(solver=options["solver"]),
             search=dataclasses.replace(search, checkpoint=options["checkpoint"], progress=shown),
         )
@@ -187,14 +176,113 @@ def _in_blocks(search: SearchPlan, options: dict[str, Any]) -> SearchPlan:
 
 
 def _refuse_unused(data: str | None, options: dict[str, Any]) -> None:
-    own = tuple(options[name] for name in ("epsilon", "delta", "mu", "runs", "exact"))
-    if own != (None, 0.0, None, None, False):
-        raise DeclarationError(
-            "--epsilon, --delta, --mu, --runs and --exact go with --mechanism: leave them out"
-        )
     if data is None:
         for name in ("treatment", "outcome", "separator", "encoding", "decimal", "scheduler", "scratch"):
             if options[name] is not None:
                 raise DeclarationError(f"--{name} describes data: name the data file as well")
     elif (options["n_samples"], options["n_features"]) != (None, None):
         raise DeclarationError("--n and --n-features are for audits without data: leave them out")
+
+
+class Output:
+    """The files ``NAME.html`` and ``NAME.json`` in a folder, which is made before anything is searched.
+
+    ``others`` are files that the command reads or writes besides. Raises DeclarationError where a report
+    would overwrite one of them, cannot be written, or has a page that needs a package that is missing.
+    """
+
+    def __init__(self, folder: str, name: str, *others: str | None, page: bool) -> None:
+        if page:
+            from dp2erm_cvx.report import check_installed
+
+            check_installed()
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        except (OSError, ValueError) as error:
+            told = getattr(error, "strerror", None) or error
+            raise DeclarationError(f"{folder}: cannot be made: {told}") from None
+        endings = ("html", "json") if page else ("json",)
+        self.paths = [Path(folder) / f"{name}.{ending}" for ending in endings]
+        for path in self.paths:
+            writable(str(path), *others)
+
+    def write(self, sections: Sequence[AuditSection], command: str, title: str = "Stability audit") -> str:
+        """Write the files; says where they are."""
+        from dp2erm_cvx.report import audit_facts, audit_page
+
+        *pages, facts = self.paths
+        write_text(facts, json.dumps(audit_facts(sections, command), indent=2) + "\n")
+        for path in pages:
+            write_text(path, audit_page(sections, command=command, title=title))
+        return "Report: " + ", ".join(map(str, self.paths))
+
+
+def _search(options: dict[str, Any]) -> SearchPlan:
+    """The search that the options ask for."""
+    from dp2erm_cvx.audit.search import SearchPlan
+
+    solves, seconds = options["solves"], options["seconds"]
+    evaluations = None if solves is None else whole_number("--solves", solves, at_least=1)
+    if evaluations is None and seconds is None:
+        seconds = 60.0
+    return SearchPlan(evaluations, seconds, options["seed"], options["workers"])
+
+
+def _saved_files(options: dict[str, Any]) -> list[str]:
+    """The files of ``--save``."""
+    return [] if options["save"] is None else [f"{options['save']}.{ending}" for ending in ("npz", "json")]
+
+
+def _universe(domain: Domain, options: dict[str, Any]) -> Universe:
+    """The universe of an audit without data: 400 records, and the covariates of the ranges or 2."""
+    from dp2erm_cvx.universe import Universe
+
+    n, columns = options["n_samples"], options["n_features"]
+    if columns is None:
+        columns = 2 if domain.ranges is None else len(domain.ranges)
+    return Universe(
+        domain,
+        whole_number("--n", 400 if n is None else n, at_least=2),
+        whole_number("--n-features", columns, at_least=1),
+    )
+
+
+def _table(section: AuditSection) -> None:
+    """A table of all bounds, and what the search did."""
+    screen, result = console(), section.audit
+    size = f"{result.universe.n_samples} records, {result.universe.n_features} covariates"
+    screen.print(f"Stability audit of {result.program.name}: {size}", style="bold")
+    table = grid("bound", "of", "bound at", "largest movement", "share", left=2)
+    for verdict in result.verdicts:
+        claim = verdict.claim
+        share = f"{verdict.ratio:.1%}" + (" VIOLATED" if verdict.violated else "")
+        table.add_row(claim.name, str(claim.quantity), f"{claim.bound:.6g}", str(verdict.movement), share)
+    screen.print(table)
+    for cell in section.tightness:
+        if cell.violations and cell.movement is not None:
+            place = f"n = {cell.n_samples}" + ("" if cell.ridge is None else f", ridge {cell.ridge:g}")
+            screen.print(f"{place}: V in {cell.movement}: VIOLATED: {', '.join(cell.violations)}")
+    screen.print(result.notes())
+
+
+def _replayed(path: str, solver: str, as_json: bool) -> int:
+    """Solve a saved pair again and show it; the exit code."""
+    from dp2erm_cvx.audit import replay
+
+    again = replay(path, solver=known_solver(solver))
+    claim, saved = again.claim, again.saved
+    if as_json:
+        facts: dict[str, Any] = {"claim": claim.to_dict(), "movement": again.movement.to_dict()}
+        facts["saved"] = None if saved is None else saved.to_dict()
+        print_json({**facts, "violated": again.violated, "agrees": again.agrees})
+        return VIOLATED if again.violated else 0
+    verdict = "VIOLATED" if again.violated else "not violated"
+    screen = console()
+    screen.print(f"{claim.name}: {claim.quantity} <= {claim.bound:.6g}: {verdict} by this pair", style="bold")
+    if saved is None:
+        screen.print(f"movement by {solver}: {again.movement}; another audit saved the pair")
+    else:
+        screen.print(f"movement by {solver}: {again.movement}; as saved: {saved}")
+        meet = "both intervals meet"
+        screen.print(meet if again.agrees else "THE INTERVALS DO NOT MEET: one certificate is wrong")
+    return VIOLATED if again.violated else 0

@@ -15,7 +15,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import public_number
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.cli.audit_show import Output
+    from dp2erm_cvx.cli.audit import Output
     from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.demo.comparison import DemoComparison
 
@@ -40,7 +40,7 @@ def demo_command(
     if export is not None:
         _export(Path(export))
         return
-    from dp2erm_cvx.cli.audit_show import Output
+    from dp2erm_cvx.cli.audit import Output
     from dp2erm_cvx.report import missing
 
     if seed is not None and not isinstance(seed, int):

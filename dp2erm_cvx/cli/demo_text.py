@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from dp2erm_cvx.audit.stability import StabilityAudit
+    from dp2erm_cvx.audit import StabilityAudit
     from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.demo.comparison import DemoComparison, Published
     from dp2erm_cvx.demo.settings import DemoScheme

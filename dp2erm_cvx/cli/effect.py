@@ -8,6 +8,7 @@ import click
 
 from dp2erm_cvx.cli.blocks import block_options, read_records
 from dp2erm_cvx.cli.options import Number, data_options, level_of, names
+from dp2erm_cvx.cli.planned import data_argument, planned
 from dp2erm_cvx.cli.releasing import Ordered, budget_options, check_files, release_options
 from dp2erm_cvx.cli.screen import progress
 
@@ -20,7 +21,7 @@ dp2erm effect trial.csv --treatment a --outcome y --domain domain.toml \\
 
 
 @click.command("effect", short_help="A private average effect with an interval.", epilog=_EXAMPLE)
-@click.argument("data", metavar="DATA.csv|.parquet")
+@data_argument
 @data_options
 @block_options
 @click.option(
@@ -108,7 +109,7 @@ dp2erm effect trial.csv --treatment a --outcome y --domain domain.toml \\
 )
 @budget_options
 @release_options
-def effect_command(data: str, **options: Any) -> None:
+def effect_command(data: str | None, **options: Any) -> None:
     """Release the average effect of the treatment in DATA, doubly robust, with an interval.
 
     An outcome regression and a propensity are released first; then the mean of one score per record. What is
@@ -143,6 +144,8 @@ def effect_command(data: str, **options: Any) -> None:
             **ordered.arguments(),
         )
         model.check(domain.columns or names(options["covariates"]))
+        if planned(model, options) or data is None:
+            return
         dataset = read_records(data, options, domain, bar, ordered.counts.append)
         ordered.fit(model, dataset)
     ordered.show(model, model.release_)

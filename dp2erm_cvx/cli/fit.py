@@ -11,9 +11,11 @@ from dp2erm_cvx.cli.options import (
     CALIBRATION,
     calibration_options,
     data_options,
+    names,
     second_stage_options,
     setting_options,
 )
+from dp2erm_cvx.cli.planned import data_argument, planned
 from dp2erm_cvx.cli.releasing import Ordered, budget_options, check_files, release_options
 from dp2erm_cvx.cli.screen import progress
 from dp2erm_cvx.errors import DeclarationError
@@ -31,7 +33,7 @@ dp2erm fit trial.csv --treatment a --outcome y --range age=18:90 --range bmi=15:
 
 
 @click.command("fit", short_help="One private release from a data file.", epilog=_EXAMPLE)
-@click.argument("data", metavar="DATA.csv|.parquet")
+@data_argument
 @data_options
 @block_options
 @click.option(
@@ -46,7 +48,7 @@ dp2erm fit trial.csv --treatment a --outcome y --range age=18:90 --range bmi=15:
 @click.option("--balance", is_flag=True, help="Show covariate balance on stderr: not private.")
 @click.option("--love-plot", metavar="FILE.png", help="Draw covariate balance: not private.")
 @release_options
-def fit_command(data: str, **options: Any) -> None:
+def fit_command(data: str | None, **options: Any) -> None:
     """Release a private treatment rule or effect from DATA.
 
     Everything about the domain, the programs and the budget is public and must be declared without
@@ -68,10 +70,15 @@ def fit_command(data: str, **options: Any) -> None:
         ordered = Ordered.from_options(options)
         domain = read_domain(options)
         first = first_stage(options["program"], options)
-        dataset = read_records(data, options, domain, bar, ordered.counts.append)
-        if (options["balance"] or options["love_plot"]) and not isinstance(dataset, Dataset):
-            raise DeclarationError("--balance and --love-plot need all records in memory: add --blocks never")
-        second = second_stage_of(options["second_stage"], options, dataset.columns, domain)
+        columns = domain.columns or names(options["covariates"]) or ()
+        if data is not None and options["planned"] is None:
+            dataset = read_records(data, options, domain, bar, ordered.counts.append)
+            columns = dataset.columns
+            if (options["balance"] or options["love_plot"]) and not isinstance(dataset, Dataset):
+                raise DeclarationError(
+                    "--balance and --love-plot need all records in memory: add --blocks never"
+                )
+        second = second_stage_of(options["second_stage"], options, columns, domain)
         model = PrivateTwoStageERM(
             domain,
             ordered.budget,
@@ -80,6 +87,8 @@ def fit_command(data: str, **options: Any) -> None:
             **{name: options[name] for name in CALIBRATION},
             **ordered.arguments(),
         )
+        if planned(model, options):
+            return
         ordered.fit(model, dataset, lambda: _draw(model, options["love_plot"]))
     _for_the_data_holder(model.private_workings_, options)
     ordered.show(model, model.release_)

@@ -42,17 +42,6 @@ class Number(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return number_or_text(value) if isinstance(value, str) else value
 
 
-def number_list(flag: str, text: str) -> tuple[float, ...]:
-    """``"400,1600"`` -> (400, 1600). Raises DeclarationError naming the flag where nothing is listed."""
-    listed = tuple(number_or_text(part.strip()) for part in str(text).split(",") if part.strip())
-    if not listed:
-        raise DeclarationError(f"{flag} {text!r}: must list numbers, for instance 400,1600")
-    for value in listed:
-        if isinstance(value, str):
-            raise DeclarationError(f"{flag} {text!r}: {value!r} is not a number")
-    return listed  # type: ignore[return-value]
-
-
 def names(text: str | None) -> tuple[str, ...] | None:
     """``"age, sex"`` -> ("age", "sex"). Raises DeclarationError where one stands twice."""
     if text is None:

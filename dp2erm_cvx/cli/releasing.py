@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from dp2erm_cvx.privacy import Budget
     from dp2erm_cvx.release.record import BaseRelease
 
+solver_option = click.option(
+    "--solver",
+    default="first_certified",
+    help="newton, projected_gradient, clarabel, scs, osqp, any that CVXPY finds, FILE.py:NAME of your own, "
+    "or the first that certifies.",
+)
 #: What a release spends, on what noise, and who solves it.
 budget_options = apply(
     click.option("--epsilon", type=Number(), required=True, help="Privacy budget of this release."),
@@ -28,12 +34,7 @@ budget_options = apply(
         "--delta", type=Number(), default=0.0, show_default=False, help="Needed by Gaussian noise [0]."
     ),
     noise_options,
-    click.option(
-        "--solver",
-        default="first_certified",
-        help="newton, projected_gradient, clarabel, scs, osqp, any that CVXPY finds, FILE.py:NAME of your "
-        "own, or the first that certifies.",
-    ),
+    solver_option,
 )
 
 #: Where a release goes, and the account that it is charged to.
@@ -54,11 +55,13 @@ release_options = apply(
 )
 
 
-def check_files(data: str, options: dict[str, Any], *others: str | None) -> None:
+def check_files(data: str | None, options: dict[str, Any], *others: str | None) -> None:
     """Refuse what could not be written or charged before anything is imported or read.
 
     ``others`` are files that the command writes besides.
     """
+    if data is None and options["planned"] is None:
+        raise DeclarationError("no data: name a CSV or Parquet file, or plan a release with --plan N")
     book, output = options["ledger"], options["output"]
     if (book is None) != (options["dataset"] is None):
         raise DeclarationError("--ledger and --dataset go together: give both or neither")
@@ -68,6 +71,30 @@ def check_files(data: str, options: dict[str, Any], *others: str | None) -> None
     seed = options["seed"]
     if seed is not None and not isinstance(seed, int):
         raise DeclarationError(f"seed = {seed!r}: must be a whole number")
+
+
+def announce(counted: Sequence[RecordCounts], *, yes: bool) -> None:
+    """Tell the data holder what becomes of the records, before anything is charged.
+
+    Raises DataError where an arm is empty, or a column mostly unreadable, unless ``yes``.
+    """
+    from dp2erm_cvx.cli.balance import announcement
+    from dp2erm_cvx.diagnostics.columns import misspelled
+
+    (counts,) = counted
+    total = counts.treated + counts.controls + counts.missing
+    arms = {"treated": counts.treated, "a control": counts.controls}
+    wrong = [f"no record is {arm}" for arm, count in arms.items() if not count]
+    wrong += [
+        f"{name}: {count:,} of {total:,} cells hold nothing declared"
+        for name, count in counts.unreadable.items()
+        if 2 * count > total
+    ]
+    if wrong and not yes:
+        near = [misspelled(label, text) for label, text in counts.spelled.items()]
+        told = "; ".join([*wrong, *near, "nothing was charged; --yes releases all the same"])
+        raise DataError(f"{told}. {announcement(counts)}")
+    click.echo(announcement(counts), err=True)
 
 
 @dataclass(frozen=True)
@@ -104,29 +131,6 @@ class Ordered:
             found |= {"ledger": Ledger(options["ledger"]), "dataset": options["dataset"]}
         return found
 
-    def _announce(self) -> None:
-        """Tell the data holder what becomes of the records, before anything is charged.
-
-        Raises DataError where an arm is empty, or a column mostly unreadable, without ``--yes``.
-        """
-        from dp2erm_cvx.cli.balance import announcement
-        from dp2erm_cvx.diagnostics.columns import misspelled
-
-        (counts,) = self.counts
-        total = counts.treated + counts.controls + counts.missing
-        arms = {"treated": counts.treated, "a control": counts.controls}
-        wrong = [f"no record is {arm}" for arm, count in arms.items() if not count]
-        wrong += [
-            f"{name}: {count:,} of {total:,} cells hold nothing declared"
-            for name, count in counts.unreadable.items()
-            if 2 * count > total
-        ]
-        if wrong and not self.options["yes"]:
-            near = [misspelled(label, text) for label, text in counts.spelled.items()]
-            told = "; ".join([*wrong, *near, "nothing was charged; --yes releases all the same"])
-            raise DataError(f"{told}. {announcement(counts)}")
-        click.echo(announcement(counts), err=True)
-
     def fit(
         self, model: Any, dataset: Dataset | BlockedDataset, write_others: Callable[[], None] = lambda: None
     ) -> None:
@@ -138,7 +142,7 @@ class Ordered:
         from dp2erm_cvx.data import Dataset, NamedColumns
 
         output, release = self.options["output"], None
-        model.before_charge, model.output = self._announce, output
+        model.before_charge, model.output = lambda: announce(self.counts, yes=self.options["yes"]), output
         try:
             with reserved(output, force=self.options["force"]) as file:
                 if isinstance(dataset, Dataset):

@@ -8,6 +8,7 @@ import click
 
 from dp2erm_cvx.cli.blocks import block_options, read_records
 from dp2erm_cvx.cli.options import Number, data_options
+from dp2erm_cvx.cli.planned import data_argument, planned
 from dp2erm_cvx.cli.releasing import Ordered, budget_options, check_files, release_options
 from dp2erm_cvx.cli.screen import progress
 
@@ -21,7 +22,7 @@ dp2erm predict rule.json patients.csv
 
 
 @click.command("rule", short_help="A private treatment rule.", epilog=_EXAMPLE)
-@click.argument("data", metavar="DATA.csv|.parquet")
+@data_argument
 @data_options
 @block_options
 @click.option(
@@ -46,7 +47,7 @@ dp2erm predict rule.json patients.csv
 )
 @budget_options
 @release_options
-def rule_command(data: str, **options: Any) -> None:
+def rule_command(data: str | None, **options: Any) -> None:
     """Release a linear rule that says whom to treat, fitted to DATA.
 
     Where the budget leaves room, a regression of the outcome and a propensity are released first, and
@@ -73,6 +74,8 @@ def rule_command(data: str, **options: Any) -> None:
             **ordered.arguments(),
         )
         model.check(domain.columns or names(options["covariates"]))
+        if planned(model, options) or data is None:
+            return
         dataset = read_records(data, options, domain, bar, ordered.counts.append)
         ordered.fit(model, dataset)
     ordered.show(model, model.release_)

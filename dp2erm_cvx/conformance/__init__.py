@@ -1,4 +1,4 @@
-"""What every program must do, as checks that run on a class, a registered name or a file."""
+"""What every program must do, as checks that run on a class, a registered name or a file, or under pytest."""
 
 from dp2erm_cvx.conformance.files import (
     TEMPLATES,
@@ -7,8 +7,8 @@ from dp2erm_cvx.conformance.files import (
     program_template,
     programs_of_file,
 )
-from dp2erm_cvx.conformance.outcome import CheckOutcome, CheckStatus, ConformanceReport
-from dp2erm_cvx.conformance.run import check_program, checks_of
+from dp2erm_cvx.conformance.report import CheckOutcome, CheckStatus, ConformanceReport, Subject
+from dp2erm_cvx.conformance.run import check_program, checks_of, parametrize
 from dp2erm_cvx.conformance.samples import edge_records, standard_records
 
 __all__ = [
@@ -16,11 +16,13 @@ __all__ = [
     "CheckOutcome",
     "CheckStatus",
     "ConformanceReport",
+    "Subject",
     "callable_of",
     "check_program",
     "checks_of",
     "edge_records",
     "load_program",
+    "parametrize",
     "program_template",
     "programs_of_file",
     "standard_records",

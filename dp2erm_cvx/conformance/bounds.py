@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 
 from dp2erm_cvx import stability
+from dp2erm_cvx.audit import Quantity, audit_stability
+from dp2erm_cvx.audit.movement import movements
+from dp2erm_cvx.audit.scouts import known_scout
 from dp2erm_cvx.audit.search import SearchPlan
-from dp2erm_cvx.audit.stability import Quantity, audit_stability
-from dp2erm_cvx.audit.stability.fast import known_scout
-from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
+from dp2erm_cvx.conformance.report import Judgment, Subject, failed, noted, passed
 from dp2erm_cvx.conformance.samples import N_FEATURES, check_domain, check_universe, neighbors, other_domains
 from dp2erm_cvx.conformance.solutions import UNSOLVED, certified
-from dp2erm_cvx.conformance.subject import Subject, check_named
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
 from dp2erm_cvx.privacy import StabilityBound
@@ -30,7 +30,6 @@ _POINTS = 200
 _AUDITED = 40
 
 
-@check_named("movement")
 def movement(subject: Subject) -> Judgment:
     """V and the largest weight over certified solves of random and clustered neighbors, with flips."""
     try:
@@ -59,16 +58,15 @@ def compared_movement(subject: Subject) -> Judgment:
         compared.add(n)
         # what no weights of sum n exceed needs no search, only solves that are certified
         few = universal or n in subject.larger
-        for first, second in neighbors(3 if few else subject.pairs, n, subject.seed):
-            one, two = certified(subject, first), certified(subject, second)
-            w, v = one.value, two.value
-            moved = float(np.sum(np.abs(w - v)) + 2 * min(w[0], v[0]))
-            slack = one.certificate.output_radius + two.certificate.output_radius
-            if moved - slack > bound.V * (1 + 1e-9):
-                return failed(f"n = {n}: V = {moved:.4g} between neighbors, declared {bound.V:.4g}")
-            if max(w[0], v[0]) - slack > bound.w_max * (1 + 1e-9):
-                return failed(f"n = {n}: a weight is {max(w[0], v[0]):.4g}, w_max {bound.w_max:.4g}")
-            largest, pairs = max(largest, moved / bound.V), pairs + 1
+        for pair in neighbors(3 if few else subject.pairs, n, subject.seed):
+            one, two = (certified(subject, records) for records in pair)
+            radii = one.certificate.output_radius, two.certificate.output_radius
+            moved = movements(one.value, two.value, 0, *radii)
+            for quantity, declared in ((Quantity.V, bound.V), (Quantity.LARGEST, bound.w_max)):
+                reached = moved[quantity].low
+                if reached > declared * (1 + 1e-9):
+                    return failed(f"n = {n}: {quantity} = {reached:.4g}, declared {declared:.4g}")
+            largest, pairs = max(largest, moved[Quantity.V].low / bound.V), pairs + 1
     assert bound is not None
     told = f"{pairs} pairs, n = {min(compared)} to {max(compared):,}"
     return passed(f"{told}: V at most {largest:.0%} of the bound of {bound.theorem}")
@@ -78,7 +76,6 @@ def _universal(bound: StabilityBound, n: int) -> bool:
     return bound.V >= 2 * n and bound.w_max >= n
 
 
-@check_named("audit")
 def short_audit(subject: Subject) -> Judgment:
     """A short stability audit: neighbors searched for, not drawn."""
     program = subject.program
@@ -112,7 +109,6 @@ def _plan(subject: Subject, universe: Universe) -> SearchPlan:
     return replace(subject.search, evaluations=max(evaluations // 40, min(evaluations, 40)))
 
 
-@check_named("stated bound")
 def bound_of_theorem(subject: Subject) -> Judgment:
     """No smaller than Theorem 3, 5 or 6 at the program's own constants, unless it names another theorem.
 

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.conformance import samples
-from dp2erm_cvx.conformance.objective import DeclaredValue, points_of
-from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
-from dp2erm_cvx.conformance.subject import Subject, check_named
+from dp2erm_cvx.conformance.report import Judgment, Subject, failed, noted, passed
+from dp2erm_cvx.conformance.solutions import DeclaredValue, points_of
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.composite import Composite
@@ -36,7 +35,6 @@ _ORDER = [2, 1, _FIRST, 3, _SECOND, 4, 6, 7]
 _ALONE = 20
 
 
-@check_named("own record")
 def own_record(subject: Subject) -> Judgment:
     """Rows, weights and kernel entries of records among others, against those of each record alone.
 
@@ -221,7 +219,6 @@ def _unit(index: int, length: int) -> Array:
     return unit
 
 
-@check_named("own record")
 def contributions(subject: Subject) -> Judgment:
     """What weight brings that moves from one record to another, whatever the other records are.
 

@@ -12,11 +12,10 @@ from functools import partial
 
 import numpy as np
 
-from dp2erm_cvx.conformance.objective import DeclaredValue, apart, points_of
-from dp2erm_cvx.conformance.outcome import CheckStatus, Judgment, failed, noted, passed
 from dp2erm_cvx.conformance.own_record import contributions
+from dp2erm_cvx.conformance.report import CheckStatus, Judgment, Subject, failed, noted, passed
 from dp2erm_cvx.conformance.samples import standard_records, unequal_weights
-from dp2erm_cvx.conformance.subject import Subject, check_named
+from dp2erm_cvx.conformance.solutions import DeclaredValue, apart, points_of
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CalibrationError, ProgramError
 from dp2erm_cvx.program import Instance, PrivateFirstStage, SecondStage
@@ -30,7 +29,6 @@ _SIZE = 6
 _FAR = 1e6
 
 
-@check_named("weights, gamma, noise")
 def perturbation(subject: Subject) -> Judgment:
     """Linear in the weights; ``n gamma theta + noise`` in the gradient, and nothing else of either.
 
@@ -51,7 +49,6 @@ def perturbation(subject: Subject) -> Judgment:
     )
 
 
-@check_named("gamma, noise")
 def coefficient_noise(subject: Subject) -> Judgment:
     """``n gamma lam + noise`` in the gradient, and nothing else of either.
 
@@ -76,7 +73,6 @@ def coefficient_noise(subject: Subject) -> Judgment:
     )
 
 
-@check_named("without Theta")
 def unconstrained(subject: Subject) -> Judgment:
     """The same objective over all of R^p, with weights, gamma and noise where Theorems 7 and 8 have them.
 
@@ -88,10 +84,10 @@ def unconstrained(subject: Subject) -> Judgment:
         free = program.unconstrained()
     except CalibrationError as error:
         return passed(f"no such form: {error}")
-    for each in (perturbation, contributions):
-        outcome = each(dataclasses.replace(subject, program=free))
-        if outcome.status is CheckStatus.FAILED:
-            return failed(f"{outcome.check}: {outcome.detail}")
+    for name, check in (("weights, gamma, noise", perturbation), ("own record", contributions)):
+        status, detail = check(dataclasses.replace(subject, program=free))
+        if status is CheckStatus.FAILED:
+            return failed(f"{name}: {detail}")
     if _constrained(free):
         return failed("theta is still constrained, which Theorems 7 and 8 do not cover")
     weights = unequal_weights(_SIZE)

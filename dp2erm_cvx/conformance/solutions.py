@@ -1,18 +1,27 @@
-"""What is solved: whether solvers agree, certificates are known in advance, and weights balance."""
+"""What is solved: the objective as model and declaration have it, solvers, certificates, and balance."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
+from dp2erm_cvx.conformance.report import Judgment, Subject, failed, noted, passed
 from dp2erm_cvx.conformance.samples import check_domain, check_universe, edge_records, standard_records
-from dp2erm_cvx.conformance.subject import Subject, check_named
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.errors import CalibrationError, CertificateError, InfeasibleError, SolverError
+from dp2erm_cvx.errors import (
+    CalibrationError,
+    CertificateError,
+    InfeasibleError,
+    ProgramError,
+    SolverError,
+)
+from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.declaration import Compiled
+from dp2erm_cvx.program.stage import smooth_of
 from dp2erm_cvx.solve import Solution, solve
 
 #: What a solve raises that ends without a certified solution.
@@ -23,7 +32,6 @@ _SUM = 1e-12
 _BALANCED, _REACHED = 200, 400
 
 
-@check_named("solver agreement")
 def agreement(subject: Subject) -> Judgment:
     """Every solver, polished or not; two solutions are no farther apart than their radii allow."""
     instance = subject.bind(standard_records())
@@ -50,7 +58,6 @@ def agreement(subject: Subject) -> Judgment:
     return passed(f"{', '.join(dict.fromkeys(n for n, _ in found))}; relative radius <= {largest:.1e}")
 
 
-@check_named("feasibility")
 def feasibility(subject: Subject) -> Judgment:
     """Every dataset of the universe has a certified solution: a refusal would depend on private records."""
     first = isinstance(subject.program, FirstStage)
@@ -82,7 +89,6 @@ def _not_weights(w: Array, n: int) -> str:
     return "" if abs(total / n - 1) <= _SUM else f"weights sum to {total!r}, not {n}"
 
 
-@check_named("certified by design")
 def certified_in_advance(subject: Subject) -> Judgment:
     """The public bound on the numerical error over all datasets, or what a release says without one."""
     domain = check_domain(_REACHED)
@@ -107,7 +113,6 @@ def _covers_all_weights(program: FirstStage, n_samples: int) -> bool:
         return False
 
 
-@check_named("balance")
 def balance(subject: Subject) -> Judgment:
     """Largest difference of the arms' mean covariates before and after: a wrong sign makes it larger.
 
@@ -141,3 +146,138 @@ def _solvers_for(instance: Instance) -> list[str]:
     if instance.model is not None:
         names += ["newton", "projected_gradient"]
     return names
+
+
+_ROUNDING, _APART = 1e-7, 1e-8
+#: Constraints that define variables beside the main one.
+_EQUALITIES = ("Equality", "Zero")
+
+
+def strong_convexity(subject: Subject) -> Judgment:
+    """Declared against measured: the least curvature of the objective over random feasible segments."""
+    instance = subject.bind(standard_records())
+    declared = instance.strong_convexity
+    if not declared > 0:
+        return noted("none is declared, so that no stability bound can rest on it")
+    measured = _by_model(instance) if instance.model is not None else _by_segments(instance)
+    text = f"declared {declared:.4g}, least measured {measured:.4g}"
+    if measured < declared * (1 - _ROUNDING):
+        return failed(f"{text}: every bound and certificate divides by the declared number")
+    return passed(text)
+
+
+def model_and_declaration(subject: Subject) -> Judgment:
+    """At the certified minimizer of the model the declared objective is least, as conic solvers find it."""
+    instance = subject.bind(standard_records())
+    if instance.model is None:
+        return noted("no smooth form: the duality gap of the declaration is the only judge")
+    ours = solve(instance, solver="newton", throw=False)
+    theirs = solve(instance, solver="clarabel", polish=False, throw=False)
+    apart = subject.distance(ours.value, theirs.value)
+    scale = instance.model.output_scale(ours.point)
+    # Clarabel alone is good to some 1e-4 of the scale; a wrong term moves the minimizer by more
+    if not apart <= 1e-3 * scale:
+        return failed(f"minimizers differ by {apart / scale:.1e} of the scale: a term differs")
+    return passed(f"one minimizer, to {apart / scale:.0e} of the scale")
+
+
+def _by_model(instance: Instance) -> float:
+    model = instance.model
+    assert model is not None
+    rng = np.random.default_rng(3)
+    least = np.inf
+    for size in (1e-3, 0.1, 1.0):
+        point = model.penalty.set.project(model.start() + size * rng.normal(size=model.dimension))
+        for _ in range(5):
+            other = model.penalty.set.project(point + size * rng.normal(size=model.dimension))
+            move = other - point
+            if (length := float(move @ move)) > 1e-12:
+                change = model.gradient(other) - model.gradient(point)
+                least = min(least, float(change @ move) / length)
+        if model.dimension <= 500:
+            least = min(least, float(np.linalg.eigvalsh(model.hessian(point))[0]) + 1e-9 * model.smoothness)
+    return least
+
+
+def _by_segments(instance: Instance) -> float:
+    """``4 (f(u) + f(v) - 2 f((u+v)/2)) / ||u - v||^2`` over random points of the feasible set."""
+    compiled = Compiled(instance.program.declare, instance.data)
+    compiled.load(instance.data)
+    (variable,) = compiled.declaration.variables.values()
+    feasible, rng, least = smooth_of(instance).penalty.set, np.random.default_rng(3), np.inf
+
+    def value(point: Array) -> float:
+        variable.value = point
+        return float(compiled.problem.objective.value)
+
+    for size in (0.01, 0.3, 3.0):
+        for _ in range(10):
+            u, v = (feasible.project(1.0 + size * rng.normal(size=variable.shape)) for _ in range(2))
+            length = float(np.sum((u - v) ** 2))
+            if length > 1e-9:
+                least = min(least, 4 * (value(u) + value(v) - 2 * value((u + v) / 2)) / length)
+    return least
+
+
+class DeclaredValue:
+    """``objective(point)`` of an instance, the variables beside the main one filled in.
+
+    Auxiliary ones by what the declaration says of them, the others by its equalities.
+    Raises ProgramError where the equalities do not determine them.
+    """
+
+    def __init__(self, instance: Instance, main: str | None = None) -> None:
+        self._compiled = Compiled(instance.program.declare, instance.data)
+        self._compiled.load(instance.data)
+        variables = dict(self._compiled.declaration.variables)
+        name = main if main in variables else next(iter(variables))
+        self._main = variables.pop(name)
+        self._auxiliary = [
+            (variables.pop(known), value) for known, value in self._compiled.declaration.auxiliary.items()
+        ]
+        self._others = list(variables.values())
+        constraints = self._compiled.declaration.constraints.values()
+        self._equalities = [one for one in constraints if type(one).__name__ in _EQUALITIES]
+        #: Entries of the main variable.
+        self.dimension = int(self._main.size)
+
+    def __call__(self, point: Array) -> float:
+        """The objective at values of the main variable."""
+        self._main.value = np.reshape(point, self._main.shape)
+        if self._others:
+            self._fill()
+        for variable, value in self._auxiliary:
+            variable.value = value.value
+        return float(self._compiled.problem.objective.value)
+
+    def _fill(self) -> None:
+        size = sum(int(variable.size) for variable in self._others)
+        start = self._missed(np.zeros(size))
+        columns = np.column_stack([self._missed(unit) - start for unit in np.eye(size)])
+        found, _, rank, _ = np.linalg.lstsq(columns, -start, rcond=None)
+        solution: Array = found.astype(np.float64)
+        scale = 1.0 + float(np.max(np.abs(start), initial=0.0))
+        if rank < size or float(np.max(np.abs(self._missed(solution)), initial=0.0)) > 1e-9 * scale:
+            raise ProgramError("the constraints do not determine the variables beside the main one")
+
+    def _missed(self, values: Array) -> Array:
+        """What the equalities miss at values of the other variables, which they are left with."""
+        place = 0
+        for variable in self._others:
+            variable.value = np.reshape(values[place : place + variable.size], variable.shape)
+            place += int(variable.size)
+        missed: list[Any] = [np.ravel(one.expr.value) for one in self._equalities]
+        return np.concatenate(missed) if missed else np.zeros(0)
+
+
+def points_of(model: Composite, seed: int) -> Iterator[Array]:
+    """Points of the feasible set, the origin first."""
+    rng = np.random.default_rng([seed, 11])
+    for size in (0.0, 0.1, 1.0, 10.0):
+        yield model.penalty.set.project(size * rng.normal(size=model.dimension))
+
+
+def apart(found: Array, expected: Array, *sizes: Array) -> bool:
+    """Whether two vectors differ by more than rounding of numbers of these sizes."""
+    scale = 1e-12 + max(float(np.max(np.abs(one), initial=0.0)) for one in (expected, *sizes))
+    return not bool(np.max(np.abs(found - expected), initial=0.0) <= _APART * scale)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dp2erm_cvx.audit import StabilityAudit, audit_stability
 from dp2erm_cvx.audit.search import SearchPlan
-from dp2erm_cvx.audit.stability import StabilityAudit, audit_stability
 from dp2erm_cvx.compare.certify import CertificateRow, certificates
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.demo import settings

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from dp2erm_cvx.audit.stability import TightnessCell, Verdict
+    from dp2erm_cvx.audit import TightnessCell, Verdict
     from dp2erm_cvx.compare.bounds import BoundCurve
 
 

@@ -15,7 +15,7 @@ from dp2erm_cvx.report import words
 from dp2erm_cvx.report.page import check_installed, rendered
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.audit.stability import StabilityAudit, TightnessCell
+    from dp2erm_cvx.audit import StabilityAudit, TightnessCell
 
 _PACKAGES = ("numpy", "scipy", "cvxpy", "clarabel", "scs", "osqp")
 
@@ -73,7 +73,7 @@ def audit_page(
     check_installed()
     from markupsafe import Markup
 
-    from dp2erm_cvx.audit.stability.claims import is_authored
+    from dp2erm_cvx.audit.movement import is_authored
 
     drawn = [
         (

@@ -11,7 +11,8 @@ import numpy as np
 from dp2erm_cvx.blocked import RecordBlocks
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.audit.stability import NeighborPair, StabilityAudit, TightnessCell, Verdict
+    from dp2erm_cvx.audit import StabilityAudit, TightnessCell, Verdict
+    from dp2erm_cvx.audit.movement import NeighborPair
     from dp2erm_cvx.universe import Universe
 
 #: Shares of a bound from which on it counts as tight, and below which as hardly touched.

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Universe
-from dp2erm_cvx.audit import SearchPlan, audit_stability, replay, replay_pair, search_pairs
-from dp2erm_cvx.audit.pair_file import SavedPair
-from dp2erm_cvx.audit.stability import Claim, Quantity
+from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, audit_stability, replay, replay_pair, search_pairs
+from dp2erm_cvx.audit.finding import SavedPair
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.registry import build, first_stages
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dp2erm_cvx.audit.stability import Interval, TightnessCell
+from dp2erm_cvx.audit import Interval, TightnessCell
 from tests.command_line import run, write_files
 
 MMD = ["audit", "--program", "mmd", "--set", "cap=4", "--set", "ridge=100", "--covariate-bound", "1"]
@@ -62,7 +62,7 @@ def test_a_page_and_json_are_written(folder):
 
 def test_a_bound_violated_in_a_short_search_decides_the_exit_code(folder, monkeypatch):
     cell = TightnessCell(10, 1.0, {"sharp": 2.0}, Interval(2.5, 2.6))
-    monkeypatch.setattr("dp2erm_cvx.audit.stability.tightness", lambda *args, **kwargs: (cell,))
+    monkeypatch.setattr("dp2erm_cvx.audit.tightness", lambda *args, **kwargs: (cell,))
     result = run(*IPW, "--solves", "60")
     assert result.exit_code == 1
     assert "n = 10, ridge 1: V in [2.5, 2.6]: VIOLATED: sharp" in result.stdout
@@ -70,9 +70,7 @@ def test_a_bound_violated_in_a_short_search_decides_the_exit_code(folder, monkey
 
 def test_nothing_is_searched_where_a_report_could_not_be_written(folder, monkeypatch):
     searched = []
-    monkeypatch.setattr(
-        "dp2erm_cvx.audit.stability.audit_stability", lambda *args, **kwargs: searched.append(1)
-    )
+    monkeypatch.setattr("dp2erm_cvx.audit.audit_stability", lambda *args, **kwargs: searched.append(1))
     Path("taken/audit.html").mkdir(parents=True)
     for words in (["--output-dir", "taken"], ["--save", "output/audit"]):
         result = run(*IPW, "--solves", "60", *words)
@@ -132,100 +130,6 @@ def test_a_number_beyond_machine_integers_is_refused(option):
     refused = run(*words, option, "1e300")
     assert refused.exit_code == 2
     assert "1e300: must be at most" in refused.stderr
-
-
-MECHANISMS = """
-def noisy_sum(dataset, rng, scale=2.0):
-    _, a, y = dataset
-    return y[a == 1].sum() + rng.laplace(scale=scale)
-
-
-not_callable = 3
-"""
-RUNS = ["--epsilon", "1", "--covariate-bound", "1", "--n", "20", "--n-features", "1", "--solves", "25"]
-
-
-def test_a_mechanism_of_a_file_is_audited_saved_and_replayed(folder):
-    Path("mechanisms.py").write_text(MECHANISMS)
-    mechanism = ["audit", "--mechanism", "mechanisms.py:noisy_sum"]
-    honest = run(*mechanism, *RUNS)
-    assert honest.exit_code == 0
-    assert "no violation found" in " ".join(honest.stdout.split())
-    wrong = run(*mechanism, "--set", "scale=1", *RUNS, "--save", "wrong", "--json")
-    assert wrong.exit_code == 1
-    facts = json.loads(wrong.stdout)
-    assert facts["exceeds"] is True
-    saved = json.loads(Path("wrong.json").read_text())["finding"]
-    assert saved["mechanism"] == "mechanisms.py:noisy_sum scale=1"
-    assert saved["audit"]["epsilon_low"] == facts["epsilon_low"]
-    again = run(*mechanism, "--set", "scale=1", "--replay", "wrong")
-    assert again.exit_code == 1
-    assert "VIOLATED" in again.stdout
-    assert run(*mechanism, "--replay", "wrong", "--runs", "400").exit_code == 0
-
-
-STAGED = """
-import numpy as np
-
-from dp2erm_cvx.audit import Noised
-from dp2erm_cvx.calibration import Noise
-
-
-def arm_sums(dataset, scale=2.0):
-    _, a, y = dataset
-    sums = np.array([y[a == arm].sum() for arm in (0, 1)])
-    return (yield Noised(sums, scale, Noise.GAUSSIAN, 2.0))
-"""
-
-
-def test_a_mechanism_of_known_noise_is_audited_exactly_saved_and_replayed(folder):
-    Path("staged.py").write_text(STAGED)
-    exact = ["audit", "--mechanism", "staged.py:arm_sums", "--exact"]
-    small = [*RUNS[2:-2], "--mu", "1"]
-    honest = run(*exact, *small, "--solves", "300")
-    assert honest.exit_code == 0
-    assert "no violation found" in " ".join(honest.stdout.split())
-    wrong = run(*exact, "--set", "scale=1", *small, "--solves", "300", "--save", "wrong", "--json")
-    assert wrong.exit_code == 1
-    facts = json.loads(wrong.stdout)
-    assert facts["exceeds"] is facts["uncovered"] is True
-    assert facts["found"] == pytest.approx(2.0, rel=1e-3)
-    again = run(*exact, "--set", "scale=1", "--replay", "wrong", "--json")
-    assert json.loads(again.stdout) == facts
-    assert run(*exact, "--replay", "wrong").exit_code == 0
-    # the same function, by its runs
-    runs = run(*exact[:-1], "--set", "scale=1", *small, "--solves", "20", "--json")
-    assert 1.0 < json.loads(runs.stdout)["mu_low"] <= 2.0
-
-
-def test_what_is_no_mechanism_is_refused(folder):
-    Path("mechanisms.py").write_text(MECHANISMS)
-    Path("staged.py").write_text(STAGED)
-    for words, said in (
-        (["mechanisms.py:not_callable"], "nothing called not_callable that can be called"),
-        (["nowhere.py:f"], "is no file"),
-        (["mechanisms.py"], "must look like FILE.py:NAME"),
-        (["no.such.module:f"], "cannot be imported"),
-        (["mechanisms.py:noisy_sum", "--set", "wide=1"], "takes no such argument"),
-        (["mechanisms.py:noisy_sum", "--program", "mmd"], "goes without"),
-    ):
-        result = run("audit", "--mechanism", *words, *RUNS)
-        assert result.exit_code == 2
-        assert said in result.stderr
-    for words, said in (
-        (
-            ["--mechanism", "mechanisms.py:noisy_sum", "--exact", *RUNS],
-            "does not yield what it adds noise to",
-        ),
-        (["--mechanism", "staged.py:arm_sums", "--exact", "--runs", "100", *RUNS], "--exact runs nothing"),
-        (["--mechanism", "mechanisms.py:noisy_sum", "--mu", "1", *RUNS], "declare epsilon or mu"),
-        ([*IPW[1:], "--mu", "1"], "go with --mechanism"),
-    ):
-        result = run("audit", *words)
-        assert result.exit_code == 2
-        assert said in result.stderr
-    missing = run("audit", "--mechanism", "mechanisms.py:noisy_sum", "--covariate-bound", "1")
-    assert "--epsilon is missing" in missing.stderr
 
 
 def test_a_planted_error_says_what_a_search_is_worth(tmp_path, monkeypatch):

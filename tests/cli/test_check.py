@@ -158,9 +158,8 @@ def test_a_survey_with_messy_weights_from_its_file_to_an_effect(folder):
     assert abs(estimate - 3.0) < 0.9  # half of the population gains 6, a fifth of the records
     assert run("verify", "effect.json", "--domain", "domain.toml").stdout.startswith("Verified")
     assert run("rule", *survey, "--json").exit_code == 0
-    for command in ("fit", "plan"):
-        words = survey if command == "fit" else [*survey[1:], "--n", "3000"]
-        refused = run(command, *words)
+    for words in (survey, [*survey[1:], "--plan", "3000"]):
+        refused = run("fit", *words)
         assert refused.exit_code == 2
         assert refused.stderr.startswith("error: sampling_weights: weights of sum n balance the sample")
 
@@ -182,7 +181,7 @@ def test_other_commands_read_the_same_table(folder):
         assert len(predicted.stdout.splitlines()) == 301
     some = run("effect", *common, "--covariates", "Region,Schwere", "--prognostic", "Region", "--json")
     assert json.loads(some.stdout)["columns"] == [f"Region={level}" for level in LEVELS]
-    planned = run("plan", "--domain", "domain.toml", "--n", "300", "--second-stage", "arm_means")
+    planned = run("fit", *common[1:5], "--plan", "300", "--second-stage", "arm_means")
     assert planned.exit_code == 0, planned.output
     Path("domain.toml").write_text(
         Path("domain.toml").read_text().replace("Alter = [30, 80]", 'Alter = "private"')

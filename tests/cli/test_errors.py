@@ -120,9 +120,11 @@ BAD = {
     "fit: number without end": (replaced("--domain", "digits.toml"), "that this reader can hold"),
     "a name of a file that is too long": (replaced("--output", "x" * 5000), "cannot be written"),
     "a word that is too long": ([*FIT, "x" * 5000], "xxx ... xxx"),
-    "more covariates than memory": (
-        [*["plan", "--n", "100", "--covariate-bound", "1", "--outcome-bound", "1", "--n-features", "1e9"]],
-        "1,000,000",
+    "no data and no plan": ([*FIT[:1], *FIT[2:]], "--plan N"),
+    "a plan of one record": ([*FIT, "--plan", "1"], "--plan"),
+    "a plan without covariates": (
+        ["fit", "--plan", "9", "--covariate-bound", "1", "--outcome-bound", "1", "--epsilon", "1"],
+        "--covariates",
     ),
     "certify: more records than memory": (["certify", "--n", "1e18"], "1,000,000"),
     "M out of range": (replaced("--covariate-bound", "1e31"), "1e+30"),

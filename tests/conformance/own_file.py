@@ -7,9 +7,8 @@ from typing import Any
 
 from dp2erm_cvx.audit import SearchPlan
 from dp2erm_cvx.conformance import ConformanceReport, check_program, program_template, programs_of_file
-from dp2erm_cvx.conformance.outcome import CheckOutcome
+from dp2erm_cvx.conformance.report import Check, CheckOutcome, Subject
 from dp2erm_cvx.conformance.run import outcome_of
-from dp2erm_cvx.conformance.subject import Check, Subject
 from tests.conformance.class_style import DIRECT, EXPONENTIAL, LOSS
 from tests.conformance.planted import FEW
 
@@ -43,4 +42,4 @@ def reports_of(path: Path, text: str, search: SearchPlan = FEW) -> list[Conforma
 
 def outcomes_of(check: Check, cls: Any) -> list[CheckOutcome]:
     """Of one check at each example."""
-    return [outcome_of(check, Subject(cls(**settings), FEW)) for settings in cls.examples]
+    return [outcome_of("", check, Subject(cls(**settings), FEW)) for settings in cls.examples]

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dp2erm_cvx.audit import SearchPlan
-from dp2erm_cvx.conformance.outcome import CheckOutcome, CheckStatus
-from dp2erm_cvx.conformance.subject import Check, Subject
+from dp2erm_cvx.conformance.report import Check, CheckOutcome, CheckStatus, Subject
 from dp2erm_cvx.program import Program
 
 #: Limits of searches in full, of those that find what is far off, and of those that have to run.
@@ -25,7 +24,7 @@ def derived(base: type, **members: Any) -> Any:
 
 def judged(check: Check, program: Program, search: SearchPlan = FULL) -> CheckOutcome:
     """What one check finds about a program."""
-    return check(Subject(program, search))
+    return CheckOutcome("", *check(Subject(program, search)))
 
 
 def refuted(check: Check, program: Program, why: str) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.conformance.constants import constants
-from dp2erm_cvx.conformance.outcome import CheckStatus
 from dp2erm_cvx.conformance.perturbation import coefficient_noise
+from dp2erm_cvx.conformance.report import CheckStatus
 from dp2erm_cvx.conformance.run import check_program
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.overlap import overlap_private

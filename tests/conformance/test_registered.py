@@ -6,19 +6,34 @@ import json
 
 import pytest
 
-from dp2erm_cvx.conformance import CheckStatus, check_program, checks_of
+from dp2erm_cvx.conformance import CheckStatus, check_program, checks_of, parametrize
 from dp2erm_cvx.program import Kind
 from dp2erm_cvx.registry import first_stages, programs
-from tests.conformance.planted import LEAST, judged
+from tests.conformance.planted import LEAST, derived, judged
 
 
 @pytest.mark.parametrize("name", programs())
 def test_every_registered_program_passes_the_checks_of_its_kind(name):
     cls = programs()[name]
     for settings in cls.examples:
-        for check in checks_of(cls):
+        for check in checks_of(cls).values():
             outcome = judged(check, cls(**settings), LEAST)
             assert outcome.status is not CheckStatus.FAILED, (settings, outcome)
+
+
+@parametrize(programs()["uniform"], search=LEAST)
+def test_checks_are_items_of_pytest(program, check):
+    check(program)
+
+
+def test_an_item_fails_where_its_check_does():
+    wrong = derived(programs()["ipw_logistic"], citation="")
+    items = {item.id: item for item in parametrize(wrong, search=LEAST).args[1]}
+    program, check = items["mine-statement"].values
+    with pytest.raises(AssertionError, match="statement: state citation"):
+        check(program)
+    program, check = items["mine-kind"].values
+    check(program)
 
 
 @pytest.mark.slow

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.audit.stability import Quantity, audit_stability
+from dp2erm_cvx.audit import Quantity, audit_stability
 from dp2erm_cvx.conformance import CheckStatus
 from dp2erm_cvx.conformance.bounds import short_audit
-from dp2erm_cvx.conformance.other_settings import other_settings
-from dp2erm_cvx.conformance.outcome import CheckOutcome, ConformanceReport, failed, noted, passed
+from dp2erm_cvx.conformance.report import CheckOutcome, ConformanceReport, failed, noted, passed
+from dp2erm_cvx.conformance.run import other_settings
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.problems.ipw_logistic import IPWLogistic

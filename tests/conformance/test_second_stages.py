@@ -10,10 +10,10 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.conformance.constants import constants
-from dp2erm_cvx.conformance.other_settings import other_settings
-from dp2erm_cvx.conformance.outcome import CheckStatus
 from dp2erm_cvx.conformance.own_record import contributions
 from dp2erm_cvx.conformance.perturbation import perturbation
+from dp2erm_cvx.conformance.report import CheckStatus
+from dp2erm_cvx.conformance.run import other_settings
 from dp2erm_cvx.conformance.samples import check_domain
 from dp2erm_cvx.privacy import RowBox
 from dp2erm_cvx.problems.arm_means import ArmMeans

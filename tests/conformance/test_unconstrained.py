@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 from dp2erm_cvx.conformance.constants import constants
-from dp2erm_cvx.conformance.outcome import CheckStatus
 from dp2erm_cvx.conformance.own_record import contributions
 from dp2erm_cvx.conformance.perturbation import perturbation, unconstrained
+from dp2erm_cvx.conformance.report import CheckStatus
 from dp2erm_cvx.conformance.run import check_program
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.arm_means import ArmMeans

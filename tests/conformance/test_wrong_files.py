@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dp2erm_cvx.conformance import CheckStatus, checks_of
-from dp2erm_cvx.conformance.constancy import fixed_set, public_numbers
+from dp2erm_cvx.conformance.statement import fixed_set, public_numbers
 from tests.conformance.own_file import BEFORE, changed, outcomes_of, program_of
 
 _KERNEL = "    @property\n    def kernel(self"
@@ -248,7 +248,7 @@ def test_what_one_extreme_record_decides_is_found(case, extreme, tmp_path):
     if "import numpy" not in text:
         text = text.replace("from dataclasses", "import numpy as np\nfrom dataclasses", 1)
     cls = program_of(tmp_path / "mine.py", text)
-    (check,) = [one for one in checks_of(cls) if one.name == expected]
+    check = checks_of(cls)[expected]
     assert all(outcome.status is CheckStatus.FAILED for outcome in outcomes_of(check, cls))
 
 
@@ -266,9 +266,9 @@ def test_what_a_file_keeps_of_the_first_dataset_is_found(tmp_path):
 def test_what_is_wrong_is_found(case, tmp_path):
     kind, pairs, expected = WRONG[case]
     cls = program_of(tmp_path / "mine.py", changed(kind, *pairs))
-    concerned = [check for check in checks_of(cls) if check.name in expected]
+    concerned = {name: check for name, check in checks_of(cls).items() if name in expected}
     assert len(concerned) == len(expected)
-    outcomes = [outcome for check in concerned for outcome in outcomes_of(check, cls)]
+    outcomes = [outcome for check in concerned.values() for outcome in outcomes_of(check, cls)]
     assert any(outcome.status is CheckStatus.FAILED for outcome in outcomes), outcomes
 
 

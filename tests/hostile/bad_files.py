@@ -13,12 +13,24 @@ from tests.hostile.releases import good
 _ROWS = "".join(f"{k / 12 - 1},{(k * 7 % 24) / 12 - 1},{k % 2},{k % 5 - 2}\n" for k in range(24))
 _DOMAIN = "covariate_bound = 1.5\noutcome_bound = 2\n"
 _RANGES = "[ranges]\nx1 = [-1, 1]\nx2 = [-1, 1]\n"
+_QUESTIONS = f"""{_DOMAIN}treatment = "a"
+outcome_column = "y"
+{_RANGES}[budget]
+epsilon = 1
+[ledger]
+file = "book.db"
+dataset = "trial"
+[[effect]]
+share = 0.5
+[[rule]]
+"""
 _OWN = direct("mine")
 _STUDY = files("dp2erm_cvx.studies").joinpath("designs/confounded.toml").read_text()
 
 GOOD = {
     "data.csv": f"x1,x2,a,y\n{_ROWS}".encode(),
     "domain.toml": (_DOMAIN + _RANGES).encode(),
+    "study.toml": _QUESTIONS.encode(),
     "own.py": _OWN.encode(),
     "loss.py": program_template("mine_too", "loss").encode(),
     "old.json": b"{}",
@@ -94,6 +106,46 @@ _DESIGN = (
 
 WRONG: dict[str, tuple[bytes, ...]] = {
     "domain.toml": (*(one.encode() for one in _TOML), b"\xff\xfe", b"name = '\xe9'"),
+    "study.toml": tuple(
+        _QUESTIONS.replace(old, new).encode()
+        for old, new in (
+            ("epsilon = 1", ""),
+            ("epsilon = 1", "epsilon = 0"),
+            ("epsilon = 1", "epsilon = [1]"),
+            ("epsilon = 1", "epsilon = 1e400"),
+            ("epsilon = 1", 'epsilon = "1"'),
+            ("[budget]", "[[budget]]"),
+            ("[ledger]", "[account]"),
+            ("[[rule]]", "[[rule]]\nseed = 1"),
+            ("[[rule]]", "[[rule]]\nnobody = 1"),
+            ("[[rule]]", "[rule.rule]"),
+            ("[[rule]]", "rule = 3"),
+            ("[[rule]]", "[[rule]]\nledger = 'book.db'"),
+            ("[[rule]]", "[[rule]]\nsettings = 3"),
+            ("[[rule]]", "[[rule]]\nnoise = 'laplace'"),
+            ("[[rule]]", "[[weights]]\nfirst_stage = 3"),
+            ("[[rule]]", "[[weights]]\nfirst_stage = { ridge = 1 }"),
+            ("[[rule]]", "[[weights]]\nfirst_stage = { name = 'nobody' }"),
+            ("[[rule]]", "[[weights]]\nfirst_stage = { name = 'overlap', ridge = -1 }"),
+            ("[[rule]]", "[[weights]]\nsecond_stage = 'nobody'"),
+            ("share = 0.5", "share = 2"),
+            ("share = 0.5", "share = true"),
+            ("share = 0.5", "share = 1"),
+            ("share = 0.5", "share = nan"),
+            ("share = 0.5", "name = ''"),
+            ("share = 0.5", "name = 'a/b'"),
+            ("share = 0.5", "name = 'rule'"),
+            ("share = 0.5", "estimand = 3"),
+            ("share = 0.5", "level = 95"),
+            ("share = 0.5", "where = 'x1'"),
+            ("share = 0.5", "prognostic = ['nobody']"),
+            ("share = 0.5", "by = 'nobody'"),
+            ("share = 0.5", "solver = 'gurobi'"),
+            ("share = 0.5", "settings = { cap = 1 }"),
+            ('file = "book.db"', "file = 3"),
+            ('dataset = "trial"', 'dataset = "nobody"'),
+        )
+    ),
     "data.csv": (*(one.encode() for one in _CSV), *_RAW_CSV),
     "release.json": (*(one.encode() for one in _JSON), b"\xff\xfe{}"),
     "book.db": (b"no database at all, only text " * 40, b"SQLite format 3\x00" + b"\x00" * 200),
@@ -123,9 +175,7 @@ CONTRADICTIONS = (
     ("rule", "--outcome-scale 0"),
     ("check", "--draft new.toml"), ("check", "--draft data.csv"),
     ("ledger", "--composition renyi"), ("ledger", "--dataset trial"), ("ledger", "--relation add-remove"),
-    ("plan", "--n 10 --n-features 3 --ridge 1,2 --set ridge=3"), ("plan", "--n-features 1e9"),
-    ("plan", "--n 1e400"),
-    ("plan", "--epsilon ,"), ("plan", "--calibration best"),
+    ("fit", "--plan 1e400"), ("fit", "--plan 1"), ("effect", "--plan -3"), ("rule", "--plan many"),
     ("bounds", "--plot plot.txt"), ("bounds", "--plot no/plot.png"), ("bounds", "--n 1"),
     ("certify", "--n 1e18"), ("certify", "--program nobody"), ("certify", "--solver nobody"),
     ("certify", "--program mmd --ridge -1"),
@@ -133,7 +183,7 @@ CONTRADICTIONS = (
     ("audit", "--n 1"),
     ("audit", "--output-dir data.csv"), ("audit", "--save no/where"), ("audit", "--workers 0"),
     ("audit", "--solves 0"),
-    ("experiment", "--quick --variant nobody"),
+    ("audit", "--plant 1"), ("experiment", "--quick --variant nobody"),
     ("experiment", "--output-dir data.csv"), ("demo", "--output-dir data.csv"), ("demo", "--solver nobody"),
     ("new-program", "--output own.py"), ("new-program", "--output numpy.py"),
     ("new-program", "--output mine.txt"),

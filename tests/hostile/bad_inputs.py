@@ -22,11 +22,11 @@ GOOD = {
     "effect": f"{_DECLARED} {_BUDGET} --output new.json",
     "rule": f"{_DECLARED} {_BUDGET} --output new.json",
     "fit": f"{_DECLARED} {_BUDGET} --output new.json",
+    "run": "study.toml data.csv --output-dir new",
     "show": "release.json",
     "verify": "release.json",
     "predict": "release.json data.csv --output new.csv",
     "bounds": "--program ipw_logistic --domain domain.toml --n 50",
-    "plan": "--domain domain.toml --n 50",
     "programs": "",
     "new-program": "mine --kind loss",
     "check-program": "own.py --solves 10",
@@ -52,6 +52,7 @@ _TEXTS = {
     "--value-statistic": ("mean",),
     "--estimand": ("late", "", "ATE "),
     "--prognostic": ("nobody", ",", "x1,x1"),
+    "--output-dir": ("data.csv", "no/where", "x" * 5000),
     "--set": ("ridge", "=1", "nobody=1", "a\nb=1", "cap="),
     "--cells": ("x1", "x1=", "nobody=1,2", "x1=b,c", "x1:0", "x1:1e9"),
     "--expect": ("rain", ""),
@@ -81,7 +82,6 @@ _TEXTS = {
     "--heterogeneity": ("much", "-0.1", "nan", "1e200"),
     "--treated": ("0", "1", "2"),
     "--drivers": ("nobody", ","),
-    "--mechanism": ("nobody", "no.py", "own.py"),
     "--seed": ("-1", "1.5"),
     "--epsilon": ("0", "-1", "1e-400", "nan", "many"),
     "--level": ("0", "1", "95"),
@@ -90,6 +90,7 @@ _TEXTS = {
 _READ = {
     "--domain": ".toml",
     "--design": ".toml",
+    "study": ".toml",
     "data": ".csv",
     "release": ".json",
     "file": ".db",
@@ -183,7 +184,7 @@ def words() -> Iterator[Bad]:
         line = good(command)
         yield Bad((*line, "--nobody"))
         yield Bad((*line, "one", "two", "more"))
-        if len(line) > 1 and command not in ("demo", "plan", "bounds", "audit", "certify"):
+        if len(line) > 1 and command not in ("demo", "bounds", "audit", "certify"):
             yield Bad((command,))
         if len(line) > 2 and line[-2].startswith("--"):
             yield Bad(tuple(line[:-1]))
@@ -194,14 +195,15 @@ def words() -> Iterator[Bad]:
 def contents() -> Iterator[Bad]:
     """Files of every kind with wrong contents, to every command that reads one."""
     readers = {
-        "domain.toml": ("effect", "fit", "plan", "check", "bounds", "audit", "rule"),
-        "data.csv": ("effect", "fit", "check", "rule", "certify"),
+        "domain.toml": ("effect", "fit", "check", "bounds", "audit", "rule"),
+        "study.toml": ("run",),
+        "data.csv": ("run", "effect", "fit", "check", "rule", "certify"),
         "release.json": ("show", "verify", "predict"),
         "book.db": ("ledger", "effect"),
-        "own.py": ("check-program", "fit", "plan"),
+        "own.py": ("check-program", "fit"),
         "design.toml": ("experiment",),
     }
-    own = {"fit": "--program", "plan": "--program"}
+    own = {"fit": "--program"}
     for name, commands in readers.items():
         for content in bad_files.WRONG[name]:
             for command in commands:

@@ -39,14 +39,12 @@ FILES = {
     "domain.toml": "covariate_bound = 1.5\noutcome_bound = 2\n[ranges]\nx1 = [-1, 1]\nx2 = [-1, 1]\n",
 }
 _FIT = "data.csv --treatment a --outcome y --domain domain.toml --epsilon 1 --json"
-_PLAN = "--n 100 --covariate-bound 1 --outcome-bound 1 --n-features 2 --calibration sharp --json"
 BASES: dict[str, list[str]] = {
     "fit": _FIT.split(),
     "effect": _FIT.split(),
     "check": ["data.csv", "--treatment", "a", "--outcome", "y", "--domain", "domain.toml"],
     "show": ["release.json"],
     "predict": ["release.json", "data.csv"],
-    "plan": _PLAN.split(),
     "bounds": ["--program", "entropy_balancing", "--covariate-bound", "1", "--json"],
     "programs": ["--json"],
     "certify": ["--n", "20", "--program", "uniform", "--solver", "newton", "--json"],
@@ -68,7 +66,7 @@ def names(command: str) -> list[str]:
 
 
 def words(rng: Generator) -> list[str]:
-    command = pick(rng, ("fit", "effect") * 3 + tuple(BASES) + ("plan", "bounds", "ledger"))
+    command = pick(rng, ("fit", "effect") * 3 + tuple(BASES) + ("bounds", "ledger"))
     listed: list[Any] = [command, *BASES[command]]
     kept = _KEPT.get(command, set())
     for _ in range(int(pick(rng, (0, 1, 1, 2, 3)))):

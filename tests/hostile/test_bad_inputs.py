@@ -90,7 +90,7 @@ def test_a_process_of_its_own_says_the_same(tmp_path: Path) -> None:
 
 
 def test_the_judge_sees_what_is_no_refusal(tmp_path: Path) -> None:
-    assert failures([Bad(("plan", "--n", "50", "--domain", "domain.toml"))], tmp_path)
+    assert failures([Bad(("fit", "--plan", "50", "--domain", "domain.toml", "--epsilon", "1"))], tmp_path)
     wrote: Ran = lambda words: (Path("new.json").write_text(""), (2, "", "error: what is wrong with this"))[1]  # noqa: E731
     (tmp_path / "x").mkdir()
-    assert failures([Bad(("plan",))], tmp_path / "x", wrote)
+    assert failures([Bad(("bounds",))], tmp_path / "x", wrote)

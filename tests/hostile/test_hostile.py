@@ -113,7 +113,7 @@ def test_any_json_in_place_of_any_entry(number: int, which: int, value: object) 
 def test_any_words(tmp_path, monkeypatch, words: list[str]) -> None:
     monkeypatch.chdir(tmp_path)
     if words and words[0] in ("demo", "certify"):
-        words[0] = "plan"  # those two do honest work for longer than a case may take
+        words[0] = "bounds"  # those two do honest work for longer than a case may take
     fine(judge(lambda: run(words)))
 
 

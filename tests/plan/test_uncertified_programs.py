@@ -201,5 +201,5 @@ def test_the_command_refuses_in_one_line(tmp_path, monkeypatch):
     assert refused.stderr.count("\n") == 1
     assert "capped_entropy: the duality gap" in refused.stderr
     assert "kind exponential" in refused.stderr
-    plan = ("plan", "--domain", "domain.toml", "--n", "200", "--epsilon", "1", "--program", "mine.py")
-    assert "capped_entropy: the duality gap" in run(*plan).stdout
+    plan = ("fit", "--domain", "domain.toml", "--plan", "200", "--epsilon", "1", "--program", "mine.py")
+    assert "capped_entropy: the duality gap" in run(*plan).stderr

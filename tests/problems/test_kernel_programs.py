@@ -80,8 +80,8 @@ def test_a_long_solve_is_told_from_n_alone() -> None:
     # no Gram matrix is formed where features are few
     assert PooledMMD(kernel=Linear()).cost(Universe(DOMAIN, 20_000, 2)) is None
     assert IPWLogistic().cost(Universe(DOMAIN, 20_000, 2)) is None
-    words = ["plan", "--program", "mmd_pooled", "--n", "100,4000", "--covariate-bound", "1"]
-    words += ["--outcome-bound", "1", "--second-stage", "arm_means", "--n-features", "2"]
+    words = ["fit", "--program", "mmd_pooled", "--plan", "4000", "--covariate-bound", "1", "--epsilon", "1"]
+    words += ["--outcome-bound", "1", "--second-stage", "arm_means", "--covariates", "x1,x2"]
     result = CliRunner().invoke(main, words)
     assert result.stderr.count("note: mmd_pooled at n = ") == 1
     assert result.exit_code == 0

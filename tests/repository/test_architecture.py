@@ -47,6 +47,7 @@ ORDER = (
     "ledger",
     "diagnostics",
     "estimators",
+    "study_file",
     "tuning",
     "audit",
     "conformance",

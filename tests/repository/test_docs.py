@@ -24,7 +24,7 @@ from dp2erm_cvx import Domain, EffectRelease, release, stability
 from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.conformance import checks_of
-from dp2erm_cvx.conformance.other_settings import other_settings
+from dp2erm_cvx.conformance.run import BESIDE
 from dp2erm_cvx.domain_file import load_domain
 from dp2erm_cvx.program import Box, FirstStage, PrivateFirstStage, Program, SecondStage
 from dp2erm_cvx.registry import programs
@@ -238,7 +238,7 @@ def test_the_table_of_checks_names_all_of_them():
     _, table = page("program_classes.md").split("| check |")
     rows = re.findall(r"^\| `([^`]*)` \|", table, re.MULTILINE)
     bases = (FirstStage, PrivateFirstStage, SecondStage)
-    names = {check.name for base in bases for check in checks_of(base)} | {other_settings.name}
+    names = {name for base in bases for name in checks_of(base)} | {BESIDE}
     assert sorted(rows) == sorted(names)
 
 
@@ -313,12 +313,30 @@ def test_commands_run(tmp_path, monkeypatch):
         np.savetxt(name, rows, delimiter=",", header="dose,severity,a,y", comments="")
     text = "\n".join(blocks("quickstart.md", "sh")).replace("\\\n", " ")
     commands = [shlex.split(line, comments=True) for line in text.splitlines() if line.startswith("dp2erm ")]
-    told = ["effect", "show", "report", "verify", "plan", "bounds", "fit", "predict", "programs", "certify"]
+    told = ["effect", "show", "report", "verify", "effect", "bounds", "fit", "predict", "programs", "certify"]
     assert [command[1] for command in commands] == told
     for command in commands:
         result = CliRunner().invoke(main, command[1:])
         assert result.exit_code == 0, (command, result.output)
     assert release.Release.from_json(Path("release.json").read_text(encoding="utf-8")).private
+
+
+def test_the_study_of_its_page_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (source,) = blocks("study.md", "toml")
+    Path("study.toml").write_text(source, encoding="utf-8")
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.normal(size=(300, 2)), rng.integers(0, 2, 300), rng.normal(size=300)])
+    np.savetxt("data.csv", rows, delimiter=",", header="dose,severity,a,y", comments="")
+    (text,) = blocks("study.md", "sh")
+    for line in text.splitlines():
+        result = CliRunner().invoke(main, shlex.split(line, comments=True)[1:])
+        assert result.exit_code == 0, (line, result.output)
+    assert sorted(path.name for path in Path("releases").iterdir()) == [
+        "average.json",
+        "rule.json",
+        "weights.json",
+    ]
 
 
 @pytest.mark.parametrize("name", ["calibration.md", "paper.md"])

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import SearchPlan
-from dp2erm_cvx.audit.stability import Quantity, StabilityAudit, audit_stability
-from dp2erm_cvx.audit.stability.claims import Claim
+from dp2erm_cvx.audit import Quantity, SearchPlan, StabilityAudit, audit_stability
+from dp2erm_cvx.audit.movement import Claim
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import FirstStage, Gaussian, PublicSample
 from dp2erm_cvx.program.kernels import Linear

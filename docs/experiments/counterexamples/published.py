@@ -1,10 +1,10 @@
-"""Published methods as this library implements them, for ``dp2erm audit --mechanism``.
+"""Published methods as this library implements them, for ``search_additive``.
 
-Each yields the values that it adds noise to, so that ``--exact`` computes its losses; without it, it is run.
+Each yields the values that it adds noise to, so that its losses are exact; ``run_stages`` runs it.
 Outcomes are in [-1, 1]; covariates are in the unit ball where a method needs a bound on them, and of norm at
-most 100 where it does not. Wrong on purpose: ``--set noise=0.5`` draws half the noise, ``--set
-sensitivity=0.5`` takes the sensitivity for half of what it is, and ``--set clip=0`` leaves records where
-they are, which a wider ``--outcome-bound`` shows. ``--set predictions=0`` does not clip regressions.
+most 100 where it does not. Wrong on purpose: ``noise=0.5`` draws half the noise,
+``sensitivity=0.5`` takes the sensitivity for half of what it is, and ``clip=0`` leaves records where
+they are, which a wider outcome bound shows. ``predictions=0`` does not clip regressions.
 """
 
 from dataclasses import replace

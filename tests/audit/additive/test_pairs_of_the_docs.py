@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dp2erm_cvx.audit import Declared, replay_additive
-from dp2erm_cvx.audit.pair_file import SavedPair, differing_rows
+from dp2erm_cvx.audit.finding import SavedPair, differing_rows
 from dp2erm_cvx.studies.published import PUBLISHED, PUBLISHED_RULES
 
 DOCS = Path(__file__).parents[3] / "docs/experiments"

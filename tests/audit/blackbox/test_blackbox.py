@@ -10,8 +10,8 @@ from scipy import stats
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit.blackbox import Attack, audit_blackbox
-from dp2erm_cvx.audit.blackbox.events import EpsilonBound, MuBound, lower, upper
-from dp2erm_cvx.audit.blackbox.observation import lowest_bits, of_exception, of_output
+from dp2erm_cvx.audit.events import EpsilonBound, MuBound, lower, upper
+from dp2erm_cvx.audit.runs import lowest_bits, of_exception, of_output
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.program import WholeSpace

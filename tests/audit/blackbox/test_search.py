@@ -8,8 +8,8 @@ import pytest
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Attack, Declared, SearchPlan, replay_blackbox, search_blackbox
-from dp2erm_cvx.audit.blackbox.events import EpsilonBound
-from dp2erm_cvx.audit.pair_file import SavedPair, differing_rows
+from dp2erm_cvx.audit.events import EpsilonBound
+from dp2erm_cvx.audit.finding import SavedPair, differing_rows
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.universe import Universe
 
@@ -99,7 +99,7 @@ def test_pairs_stay_in_the_domain_and_its_relation():
         assert np.all(np.abs(y - 5.0) <= 3.0 * (1 + 1e-12))
         assert 8 <= a.sum() <= 12
     assert (found.first[1] == found.second[1]).all()
-    assert found.screened >= 12
+    assert found.counts["screened"] >= 12
 
 
 def test_the_same_seed_finds_the_same_pair():

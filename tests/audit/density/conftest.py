@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dp2erm_cvx.audit.density import ascent
+from dp2erm_cvx.audit import density
 
 
 @pytest.fixture
 def short_ascents(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the ascents, of a quarter of the evaluations each, but in slow tests."""
     if "slow" not in request.keywords:
-        monkeypatch.setattr(ascent, "_EVALUATIONS", ascent._EVALUATIONS // 4)
-        monkeypatch.setattr(ascent, "ASCENTS", ascent.ASCENTS // 2)
+        monkeypatch.setattr(density, "_EVALUATIONS", density._EVALUATIONS // 4)
+        monkeypatch.setattr(density, "ASCENTS", density.ASCENTS // 2)

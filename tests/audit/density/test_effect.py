@@ -8,10 +8,9 @@ import pytest
 from scipy import special
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRanges
-from dp2erm_cvx.audit import SearchPlan, audit_density, replay_pair, search_pairs
-from dp2erm_cvx.audit.density import ascent, law
-from dp2erm_cvx.audit.density.audit import audited_laws
-from dp2erm_cvx.audit.density.law import log_ratio
+from dp2erm_cvx.audit import SearchPlan, audit_density, density, laws, replay_pair, search_pairs
+from dp2erm_cvx.audit.density import audited_laws
+from dp2erm_cvx.audit.laws import log_ratio
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import cleaned
 from dp2erm_cvx.errors import DataError, DeclarationError
@@ -31,9 +30,9 @@ SCALE = 0.3
 @pytest.fixture(autouse=True)
 def few_evaluations(request, monkeypatch):
     if "slow" not in request.keywords:
-        monkeypatch.setattr(law, "_FOLLOWING", 2)
-        monkeypatch.setattr(ascent, "ASCENTS", 1)
-        monkeypatch.setattr(ascent, "_EVALUATIONS", 20)
+        monkeypatch.setattr(laws, "_FOLLOWING", 2)
+        monkeypatch.setattr(density, "ASCENTS", 1)
+        monkeypatch.setattr(density, "_EVALUATIONS", 20)
 
 
 def effect(shares=(0.5, 0.2), budget=Budget(1.0), estimand="ate", **settings):  # noqa: B008

@@ -6,7 +6,7 @@ from scipy import special
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, stability
 from dp2erm_cvx.audit import audit_density
-from dp2erm_cvx.audit.density.audit import audited_laws
+from dp2erm_cvx.audit.density import audited_laws
 from dp2erm_cvx.problems.overlap import overlap_private
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.problems.tilting_private import PrivateTilting

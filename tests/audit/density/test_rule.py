@@ -8,10 +8,9 @@ import pandas as pd
 import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateRule
-from dp2erm_cvx.audit import audit_density
-from dp2erm_cvx.audit.density import ascent, law
-from dp2erm_cvx.audit.density.audit import audited_laws
-from dp2erm_cvx.audit.density.law import log_ratio
+from dp2erm_cvx.audit import audit_density, density, laws
+from dp2erm_cvx.audit.density import audited_laws
+from dp2erm_cvx.audit.laws import log_ratio
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DataError
@@ -30,9 +29,9 @@ SAMPLED = dataclasses.replace(DOMAIN, codebook=Codebook(sampling_weights=Samplin
 
 @pytest.fixture(autouse=True)
 def few_evaluations(monkeypatch):
-    monkeypatch.setattr(law, "_FOLLOWING", 2)
-    monkeypatch.setattr(ascent, "ASCENTS", 1)
-    monkeypatch.setattr(ascent, "_EVALUATIONS", 20)
+    monkeypatch.setattr(laws, "_FOLLOWING", 2)
+    monkeypatch.setattr(density, "ASCENTS", 1)
+    monkeypatch.setattr(density, "_EVALUATIONS", 20)
 
 
 def planned(center=0.4, propensity=None, balance="matching", epsilon=1.0, domain=DOMAIN, **others):

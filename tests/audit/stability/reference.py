@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from dp2erm_cvx import registry
+from dp2erm_cvx.audit import Claim, Quantity, StabilityAudit, audit_stability
 from dp2erm_cvx.audit.search import SearchPlan
-from dp2erm_cvx.audit.stability import Claim, Quantity, StabilityAudit, audit_stability
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import FirstStage, Kernel

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import SearchPlan
-from dp2erm_cvx.audit.stability import (
+from dp2erm_cvx.audit import (
     Claim,
     Quantity,
+    SearchPlan,
     Strategies,
     audit_stability,
     claims_of,
@@ -208,8 +208,7 @@ def test_a_limit_in_seconds_is_kept(monkeypatch):
         return readings[-1]
 
     # every look at the clock takes 0.06 seconds, however busy the machine is
-    for module in ("search", "stability.rounds"):
-        monkeypatch.setattr(f"dp2erm_cvx.audit.{module}.time", SimpleNamespace(time=clock))
+    monkeypatch.setattr("dp2erm_cvx.audit.search.time", SimpleNamespace(time=clock))
     shares = []
     search = SearchPlan(seconds=0.5, progress=shares.append)
     result = audit_stability(IPW, None, Universe(UNIT, 50, 2), search=search)

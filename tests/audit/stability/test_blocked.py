@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain, blocks
-from dp2erm_cvx.audit import SearchPlan, Strategies, audit_stability
-from dp2erm_cvx.audit.stability import Claim, Quantity
-from dp2erm_cvx.audit.stability import audit as module
-from dp2erm_cvx.audit.stability.given import records_of
-from dp2erm_cvx.audit.stability.neighbors import Base, propose
-from dp2erm_cvx.audit.stability.resolve import movements
+from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, Strategies, audit_stability
+from dp2erm_cvx.audit import stability as module
+from dp2erm_cvx.audit.movement import movements
+from dp2erm_cvx.audit.neighbors import Base, propose
+from dp2erm_cvx.audit.stability import records_of
 from dp2erm_cvx.blocked import BlockedDataset, DaskCluster, Processes, Threads, views
 from dp2erm_cvx.domain import records
 from dp2erm_cvx.errors import DeclarationError, ProgramError

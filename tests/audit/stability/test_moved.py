@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.audit import SearchPlan, Strategies, audit_stability
-from dp2erm_cvx.audit.stability import audit as module
-from dp2erm_cvx.audit.stability import given
-from dp2erm_cvx.audit.stability.neighbors import Base, Replacement, propose
+from dp2erm_cvx.audit import stability as module
+from dp2erm_cvx.audit.neighbors import Base, Replacement, propose
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.registry import programs
@@ -63,8 +62,7 @@ def test_what_leaves_the_universe_is_left_out():
 
 @pytest.fixture
 def few(monkeypatch):
-    for where in (given, module):
-        monkeypatch.setattr(where, "LARGEST_DECLARED", 100)
+    monkeypatch.setattr(module, "LARGEST_DECLARED", 100)
 
 
 def test_many_records_are_audited_without_the_declared_problem(few, monkeypatch):

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit.stability import Quantity, fast
-from dp2erm_cvx.audit.stability.groups import structured_starts
-from dp2erm_cvx.audit.stability.scout import InFull
+from dp2erm_cvx.audit import Quantity, scouts
+from dp2erm_cvx.audit.groups import structured_starts
 from dp2erm_cvx.program import Gaussian, Moments, PublicSample
 from dp2erm_cvx.program.kernels import Linear
+from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.universe import Universe
 from tests.audit.stability.cases import reference_program
 
@@ -46,8 +46,8 @@ def test_movements_on_distinct_rows_are_those_of_all_records(program, domain):
     universe = Universe(domain, 23, 2)
     program = program.resolve(domain)
     pairs = structured_starts(universe, 25, np.random.default_rng(4))
-    quickly = fast.known_scout(program, universe)
-    full = InFull(program, universe)
+    quickly = scouts.known_scout(program, universe)
+    full = scouts.Scout(program, universe)
     with np.errstate(all="ignore"):
         quick, slow = quickly.movements(pairs), full.movements(pairs)
     assert np.isfinite(slow[Quantity.V]).sum() > 10
@@ -59,14 +59,14 @@ def test_a_program_that_is_not_known_is_solved_in_full():
     universe = Universe(PLAIN, 10, 2)
     sample = structured_starts(universe, 5, np.random.default_rng(0))
     known = reference_program("ipw_logistic", ridge=0.1)
-    assert not fast.scout_for(known, universe, sample).exact
+    assert not scouts.scout_for(known, universe, sample).exact
     measured = reference_program("entropy_balancing", ridge=1.0, base_measure=(1.0,) * 10).resolve(PLAIN)
-    assert fast.scout_for(measured, universe, sample).exact
+    assert scouts.scout_for(measured, universe, sample).exact
 
 
 def test_a_scout_that_disagrees_with_the_solves_is_dropped(monkeypatch):
     universe = Universe(PLAIN, 10, 2)
     sample = structured_starts(universe, 5, np.random.default_rng(0))
-    right = fast.SeparableScout.weights
-    monkeypatch.setattr(fast.SeparableScout, "weights", lambda *given: 1.01 * right(*given))
-    assert fast.scout_for(reference_program("ipw_logistic", ridge=0.1), universe, sample).exact
+    family, right = scouts._FAST[MarginModel]
+    monkeypatch.setitem(scouts._FAST, MarginModel, (family, lambda *given: 1.01 * right(*given)))
+    assert scouts.scout_for(reference_program("ipw_logistic", ridge=0.1), universe, sample).exact

@@ -1,0 +1,448 @@
+"""Exact losses of mechanisms that say what is random in them: rows split at random, values with noise."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Generator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dp2erm_cvx.audit.blackbox import named
+from dp2erm_cvx.audit.finding import Declared, SavedPair, WorstPair, epsilon_at
+from dp2erm_cvx.audit.pairs import KindPair, Maker, by_groups, far_record, leverages, opposed
+from dp2erm_cvx.audit.runs import of_exception, of_output
+from dp2erm_cvx.audit.search import Gain, Searcher, SearchPlan, State, Task, explore
+from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.universe import Universe
+
+
+@dataclass(frozen=True)
+class Split:
+    """``n`` rows in ``count`` random groups whose sizes differ by at most one, whatever the records."""
+
+    n: int
+    count: int
+
+    def draw(self, rng: np.random.Generator) -> list[np.ndarray]:
+        """Row numbers of every group."""
+        return np.array_split(rng.permutation(self.n), self.count)
+
+
+@dataclass(frozen=True, eq=False)
+class Noised:
+    """A number, or a vector (q,), that is released with noise of a known law.
+
+    Parameters
+    ----------
+    value
+        What the noise is added to, a function of the records and of what was released before.
+    scale
+        Of the noise, in units of ``value``: of ``exp(-|b| / scale)``, which is Laplace noise for one number,
+        or the standard deviation of a coordinate.
+    noise
+        ``Noise.GAMMA`` for the first, ``Noise.GAUSSIAN`` for the second.
+    sensitivity
+        What the mechanism takes for the most that ``value`` moves by, in the Euclidean norm; None: it says
+        nothing.
+
+    Raises DeclarationError for another noise, or a scale that is no positive number.
+    """
+
+    value: float | Array
+    scale: float
+    noise: Noise = Noise.GAMMA
+    sensitivity: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.noise not in (Noise.GAMMA, Noise.GAUSSIAN):
+            raise DeclarationError(f"noise = {self.noise!s}: must be gamma or gaussian")
+        if not 0.0 < self.scale < math.inf:
+            raise DeclarationError("scale: the noise of a stage must have a positive scale")
+
+    @property
+    def center(self) -> Array:
+        """The value as a vector (q,)."""
+        return np.atleast_1d(np.asarray(self.value, dtype=np.float64))
+
+    def draw(self, rng: np.random.Generator) -> Any:
+        """The value with its noise, in floating point: a simulation, and nothing to publish."""
+        if np.ndim(self.value) == 0 and self.noise is Noise.GAMMA:
+            return self.value + float(rng.laplace(scale=self.scale))
+        direction = rng.standard_normal(np.shape(self.value) or None)
+        if self.noise is Noise.GAUSSIAN:
+            return self.value + self.scale * direction
+        length = rng.gamma(direction.size, self.scale)
+        return self.value + length / math.sqrt(float(np.sum(direction**2))) * direction
+
+    def log_density(self, at: Array) -> float:
+        """Of the released vector (q,), less a constant that is the same for all values and scales."""
+        distance = float(np.linalg.norm(at - self.center)) / self.scale
+        size = at.size * math.log(self.scale)
+        return -size - (distance if self.noise is Noise.GAMMA else 0.5 * distance**2)
+
+
+_T = TypeVar("_T")
+
+#: Yields a :class:`Split` or a :class:`Noised` value, is sent what was drawn, and returns the output.
+Stages = Generator[Split | Noised, Any, _T]
+
+#: A mechanism of one dataset, as its stages.
+Staged = Callable[[Any], Stages[Any]]
+
+
+def run_stages(stages: Stages[_T], rng: np.random.Generator) -> _T:
+    """One output, with everything random drawn from ``rng``."""
+    drawn = None
+    while True:
+        try:
+            asked = stages.send(drawn)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        drawn = asked.draw(rng)
+
+
+@dataclass(frozen=True)
+class StageLoss:
+    """How far one noised value ``moved`` between two neighbors, given what was released before.
+
+    ``moved``, ``scale`` and ``sensitivity`` are in the units of the value; the last is what the mechanism
+    states, if anything.
+    """
+
+    noise: Noise
+    moved: float
+    scale: float
+    sensitivity: float | None
+
+    @property
+    def loss(self) -> float:
+        """The largest log density ratio of pure noise, or mu of Gaussian noise: both are moved / scale."""
+        return self.moved / self.scale
+
+    @property
+    def stated(self) -> float:
+        """What it would be where the value moves by all of the stated sensitivity; 0 where none is."""
+        return (self.sensitivity or 0.0) / self.scale
+
+    @property
+    def reached(self) -> float:
+        """Movement over the stated sensitivity; 0 where none is."""
+        return self.moved / self.sensitivity if self.sensitivity else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """Every stage of one walk, the groups that were drawn, and what has no noise at all, in words."""
+
+    losses: tuple[StageLoss, ...]
+    groups: tuple[list[np.ndarray], ...]
+    leak: str | None
+
+
+def walk(mechanism: Staged, first: Any, second: Any, seed: int) -> Walk:
+    """Run both datasets through all stages.
+
+    ``seed`` draws the splits, the same for both, and what a stage releases: a point on the line through both
+    values, beyond the first, where pure noise loses most, and any point where they are the same.
+    """
+    one, other = mechanism(first), mechanism(second)
+    rng = np.random.default_rng(seed)
+    losses: list[StageLoss] = []
+    groups: list[list[np.ndarray]] = []
+    sent: Any = None
+    while True:
+        (asked, ended), (asked_other, ended_other) = _next(one, sent), _next(other, sent)
+        if isinstance(asked, Split) and asked == asked_other:
+            sent = asked.draw(rng)
+            groups.append(sent)
+        elif isinstance(asked, Noised) and isinstance(asked_other, Noised):
+            leak = _different(asked, asked_other)
+            if leak:
+                return Walk(tuple(losses), tuple(groups), leak)
+            at, moved = _placed(asked, asked_other, rng)
+            losses.append(StageLoss(asked.noise, moved, asked.scale, asked.sensitivity))
+            sent = float(at[0]) if np.ndim(asked.value) == 0 else at
+        else:
+            same = asked is None and asked_other is None and ended == ended_other
+            return Walk(tuple(losses), tuple(groups), None if same else "outputs differ without noise")
+
+
+def _next(stages: Stages[Any], sent: Any) -> tuple[Split | Noised | None, str | bytes]:
+    """What a mechanism asks for next, or None and what it ended with: an output, or an exception."""
+    try:
+        return stages.send(sent), b""
+    except StopIteration as end:
+        return None, of_output(list(end.value) if isinstance(end.value, tuple) else end.value).key
+    except Exception as raised:
+        return None, of_exception(raised).key
+
+
+def _different(one: Noised, other: Noised) -> str | None:
+    """Why no loss is finite, whatever the values are; None where it is."""
+    if one.noise != other.noise or one.center.shape != other.center.shape:
+        return "noise of another kind or size"
+    if one.scale != other.scale:
+        return "the scale of the noise depends on the records"
+    finite = np.isfinite(one.center) & np.isfinite(other.center)
+    if not np.array_equal(one.center[~finite], other.center[~finite], equal_nan=True):
+        return "a value is not finite on one side alone, or another one there"
+    return None
+
+
+def _placed(one: Noised, other: Noised, rng: np.random.Generator) -> tuple[Array, float]:
+    """A released vector, and the distance of both values."""
+    center, apart = one.center, np.nan_to_num(one.center - other.center)
+    moved = float(np.linalg.norm(apart))
+    if one.noise is Noise.GAUSSIAN:  # as likely as it is: a loss given a rare release is none
+        return center + one.scale * rng.standard_normal(center.size), moved
+    away = rng.standard_normal(center.size)
+    length = one.scale * 10.0 ** rng.uniform(-1.0, 1.0)
+    direction = apart / moved if moved > 0.0 else away / math.sqrt(float(np.sum(away**2)))
+    return center + length * direction, moved
+
+
+#: A loss above what is declared by less than this share is rounding.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class AdditiveAudit:
+    """Exact losses of one pair of neighbors beside what is ``declared``; nothing is sampled.
+
+    ``losses`` has every noised value, given those before. Splits count as known, as do all noised values: a
+    guarantee that is proven split by split and stage by stage covers them, and what the last output says
+    alone may be less. ``leak`` says what has no noise that could hide it. ``seed`` draws the splits and the
+    released values.
+    """
+
+    declared: Declared
+    losses: tuple[StageLoss, ...]
+    leak: str | None
+    seed: int
+    private: bool = field(default=False, init=False)
+
+    @property
+    def pure(self) -> bool:
+        """Whether losses are epsilons; otherwise they are mus."""
+        return self.declared.mu is None and not self.declared.delta
+
+    @property
+    def found(self) -> float:
+        """The epsilon, or mu, that this pair has: of all stages together, or of the largest if Gaussian.
+
+        The epsilon of pure noise is the log density ratio of everything released. A mu is that of the first
+        stage that the changed record moves, if no other does; of later ones it is a mu given what was
+        released before. That is drawn from its own noise: what only a release rarer than delta brings about
+        proves nothing, and is met as seldom.
+        """
+        if self.leak:
+            return math.inf
+        every = [one.loss for one in self.losses]
+        return sum(every) if self.pure else max(every, default=0.0)
+
+    @property
+    def allowed(self) -> float:
+        """What is declared, as an epsilon or, beside Gaussian noise, as a mu."""
+        return self.declared.number if self.pure else self.declared.gaussian_mu
+
+    @property
+    def epsilon_found(self) -> float:
+        """The epsilon of this pair, at the declared delta if there is one; nan where mu is declared."""
+        if self.declared.mu is not None:
+            return math.nan
+        return self.found if self.pure else epsilon_at(self.found, self.declared.delta)
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether this pair is a counterexample to what is declared."""
+        return self.found > self.allowed * (1.0 + _ROUNDING)
+
+    @property
+    def reached(self) -> float:
+        """The largest movement over the sensitivity that the mechanism itself states."""
+        return max((one.reached for one in self.losses), default=0.0)
+
+    @property
+    def stated(self) -> float:
+        """The largest loss that a stage has by its own stated sensitivity, an epsilon or a mu."""
+        return max((one.stated for one in self.losses), default=0.0)
+
+    @property
+    def uncovered(self) -> bool:
+        """Whether a stage adds less noise than its own sensitivity asks for: then no proof is left."""
+        return self.stated > self.allowed * (1.0 + _ROUNDING)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it in plain JSON types; what is infinite or unknown is None."""
+        names = ("found", "allowed", "epsilon_found", "exceeds", "reached", "stated", "uncovered")
+        numbers = {name: getattr(self, name) for name in names}
+        known = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+        return {**asdict(self), **known}
+
+    def __str__(self) -> str:
+        name = "epsilon" if self.pure else "mu"
+        loss = f"{name} = {self.found:.6g} on this pair"
+        if self.declared.delta:
+            loss += f", epsilon = {self.epsilon_found:.4g} at this delta"
+        verdict = "VIOLATED" if self.exceeds else "no violation found, which is no proof"
+        parts = [f"{loss}; declared {self.declared}: {verdict}" + (f" ({self.leak})" if self.leak else "")]
+        if self.reached:
+            over = " EXCEEDED" if self.reached > 1.0 + _ROUNDING else ""
+            parts.append(f"{self.reached:.1%} of a stated sensitivity reached{over}")
+        if self.uncovered:
+            parts.append(f"NOT COVERED: by its own sensitivity a stage has {name} = {self.stated:.4g}")
+        return "; ".join([*parts, f"{len(self.losses)} noised values; not private"])
+
+
+def judged(found: Walk, declared: Declared, seed: int) -> AdditiveAudit:
+    """What a walk says. Raises DeclarationError where its noise is not of the kind that is declared."""
+    audit = AdditiveAudit(declared, found.losses, found.leak, seed)
+    wanted = Noise.GAMMA if audit.pure else Noise.GAUSSIAN
+    if any(one.noise is not wanted for one in found.losses):
+        kind = "pure" if audit.pure else "Gaussian"
+        raise DeclarationError(f"mechanism: {declared} is declared, which needs {kind} noise at every stage")
+    return audit
+
+
+def audit_additive(
+    mechanism: Staged,
+    first: Any,
+    second: Any,
+    declared: Declared,
+    *,
+    seed: int = 0,
+) -> AdditiveAudit:
+    """The exact loss of a mechanism on two neighbors, by the values that it adds noise to.
+
+    For noise of density ``exp(-|b| / s)`` on a value that moves by d the log density ratio is at most d/s,
+    and is that on a ray. For Gaussian noise of deviation s the pair is exactly (d/s)-GDP, hence
+    (epsilon, delta) by Balle and Wang (2018). Both datasets go through the stages with the same splits and
+    the same released values. An output that still differs, or a scale that does, has no finite loss.
+
+    Parameters
+    ----------
+    mechanism
+        A generator function of one dataset: it yields every :class:`Split` of rows and every
+        :class:`Noised` value, is sent what was drawn, and returns its output. Nothing else may be random.
+    first, second
+        Neighboring datasets, of whatever it takes; that they are neighbors is not checked.
+    declared
+        Epsilon alone for pure noise, epsilon with delta or mu for Gaussian noise.
+
+    Raises DeclarationError for noise of another kind.
+    """
+    return judged(walk(mechanism, first, second, seed), declared, seed)
+
+
+#: Share of the looks that draw a new pair.
+_NEW = 0.35
+
+
+@dataclass(frozen=True, eq=False)
+class _Met:
+    """A pair, its audit, and the groups of rows."""
+
+    pair: KindPair
+    audit: AdditiveAudit
+    groups: tuple[list[np.ndarray], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Walks(Searcher):
+    """Pairs by the loss of a walk; where one is infinite, or 0, by movement."""
+
+    mechanism: Staged
+    maker: Maker
+    declared: Declared
+    seed: int
+    keep = 8
+
+    def look(self, task: Task) -> Gain:
+        """A new pair, or a change of one of the best."""
+        rng = np.random.default_rng([self.seed, task.spent])
+        pair, seed = self._candidate([met for _, met in task.best.get("loss", ())], rng)
+        found = walk(self.mechanism, *pair.raw(self.maker.domain), seed)
+        audit = judged(found, self.declared, seed)
+        height = audit.found, sum(one.loss for one in audit.losses)
+        return Gain(1, [({"loss": height}, _Met(pair, audit, found.groups))])
+
+    def _candidate(self, best: list[_Met], rng: np.random.Generator) -> tuple[KindPair, int]:
+        """With what draws its splits and released values."""
+        seed = int(rng.integers(2**31))
+        if best and rng.random() > _NEW:
+            known = best[min(int(rng.geometric(0.4)), len(best)) - 1]
+            pair = self.maker.change(known.pair, rng)
+            if rng.random() < 0.2:
+                return pair, seed
+            return (self._regrouped(known, pair, rng) if rng.random() < 0.2 else pair), known.audit.seed
+        pair = self.maker.draw(rng)
+        if rng.random() < 0.5:
+            pair = opposed(pair, self.maker.domain.outcome_bound, rng)
+        if rng.random() < 0.6:
+            pair = (far_record if rng.random() < 0.5 else leverages)(pair, rng)
+        if best and rng.random() < 0.7:
+            known = best[int(rng.integers(len(best)))]
+            return self._regrouped(known, pair, rng), known.audit.seed
+        return pair, seed
+
+    def _regrouped(self, known: _Met, pair: KindPair, rng: np.random.Generator) -> KindPair:
+        """Kinds of records by the groups that a walk met, if it met any."""
+        if not known.groups:
+            return pair
+        found = by_groups(pair, known.groups[int(rng.integers(len(known.groups)))], rng)
+        return found if self.maker.admissible(found) else pair
+
+    def highest(self, state: State) -> float:
+        """The largest loss."""
+        return float(state.best["loss"][0][0][0])
+
+
+def search_additive(
+    mechanism: Staged,
+    universe: Universe,
+    declared: Declared,
+    *,
+    search: SearchPlan | None = None,
+) -> WorstPair[AdditiveAudit]:
+    """Look for the neighbors on which a mechanism of known noise loses most.
+
+    Pairs are of the families of every audit, further ones in which whole groups of a split are alike, and
+    small changes of the best met so far. Each is judged by its exact loss (:func:`audit_additive`), on
+    splits that are part of the search.
+
+    The dataset of ``mechanism`` is ``(X, a, y)`` in the units of the data: X (n, k), a (n,) of 0 and 1, y
+    (n,). ``universe`` holds the datasets that the guarantee is declared for; its domain says which of them
+    are neighbors. The evaluations of ``search`` are pairs, in one process and without a checkpoint; default:
+    3,000. Raises what :func:`audit_additive` raises, and DeclarationError where an arm floor leaves no pair.
+    """
+    search = SearchPlan(evaluations=3000) if search is None else search
+    maker = Maker(universe.domain, universe.n_samples, universe.n_features)
+    walks = _Walks(mechanism, maker, declared, search.seed)
+    state = explore(walks, dataclasses.replace(search, checkpoint=None))
+    worst: _Met = state.best["loss"][0][1]
+    first, second = worst.pair.raw(universe.domain)
+    facts = {"mechanism": named(mechanism), "audit": worst.audit.to_dict()}
+    counts = {"screened": state.spent}
+    return WorstPair(named(mechanism), "additive", universe.domain, first, second, worst.audit, counts, facts)
+
+
+def replay_additive(path: str | Path, mechanism: Staged, declared: Declared | None = None) -> AdditiveAudit:
+    """Audit ``mechanism`` on a pair that a search saved, with the same splits and released values.
+
+    ``declared`` is that of the file unless it is given.
+    Raises DataError for files without a pair of this audit, and what :func:`audit_additive` raises.
+    """
+    pair = SavedPair.load(path, "additive")
+    try:
+        finding: dict[str, Any] = pair.finding["audit"]
+        declared = Declared(**finding["declared"]) if declared is None else declared
+        seed = int(finding["seed"])
+    except (KeyError, TypeError) as wrong:
+        raise DataError(f"{path}: no finding of an audit of known noise ({wrong})") from None
+    return audit_additive(mechanism, *pair.raw(), declared, seed=seed)

@@ -1,0 +1,362 @@
+"""The exact-density audit of a complete release on a pair of neighbors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import minimize
+
+from dp2erm_cvx.audit.events import upper
+from dp2erm_cvx.audit.finding import Direction, differing_rows
+from dp2erm_cvx.audit.laws import Outputs, ReleaseLaw, log_ratio, regular
+from dp2erm_cvx.audit.release_laws import laws
+from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import DataError
+from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, dataset_of
+from dp2erm_cvx.plan import Pipeline, Plan, make_plan
+from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.public import whole_number
+from dp2erm_cvx.steps import Execution
+from dp2erm_cvx.universe import Universe
+
+#: The best starts that are improved, per direction and region.
+ASCENTS = 4
+_EVALUATIONS = 120  # per coordinate and ascent
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The largest ratio that was met beyond its ``error``, and where.
+
+    ``outputs`` is None where the region holds no point that was met.
+    """
+
+    ratio: float
+    error: float
+    outputs: Outputs | None
+
+    @property
+    def certain(self) -> float:
+        """The ratio less its error."""
+        return self.ratio - self.error
+
+
+#: Nothing was met.
+NOWHERE = Peak(-np.inf, 0.0, None)
+
+
+def largest_ratio(one: ReleaseLaw, other: ReleaseLaw, starts: list[Array], *, inside: bool) -> Peak:
+    """Largest log ratio of ``one`` over ``other`` met; ``inside`` keeps to where theta determines v."""
+    best = NOWHERE
+
+    def height(u: Array) -> float:
+        nonlocal best
+        outputs = one.place(u)
+        if inside and not regular(outputs):
+            return -np.inf
+        ratio = log_ratio(one, other, outputs)
+        if ratio > best.certain:
+            # far out, a ratio can be larger by nothing but its rounding
+            found = Peak(ratio, one.error(outputs) + other.error(outputs), outputs)
+            best = found if found.certain > best.certain else best
+        return ratio
+
+    heights = np.array([height(u) for u in starts])
+    for index in np.argsort(-heights)[:ASCENTS] if one.dimension else ():
+        if np.isfinite(heights[index]):
+            _climb(height, starts[index], one.units)
+    return best
+
+
+def _climb(height: Callable[[Array], float], start: Array, units: Array) -> None:
+    # a simplex, because the ratio jumps where Pi does and has kinks where a noise vanishes
+    p = len(start)
+    reach = 0.1 * (float(np.linalg.norm(start / units)) + 1.0) * units
+    simplex = np.vstack([start, start + np.diag(reach)])
+    limits: Any = {"initial_simplex": simplex, "maxfev": _EVALUATIONS * p, "xatol": 1e-9, "fatol": 1e-9}
+
+    def depth(u: Array) -> float:
+        return min(-height(u), 1e300)
+
+    minimize(depth, start, method="Nelder-Mead", options=limits)
+
+
+@dataclass(frozen=True)
+class HockeyStick:
+    """``delta(epsilon) = E[(1 - exp(epsilon - L))_+]``, L the log density ratio at an output of one law.
+
+    ``estimate`` is the mean over ``draws``; delta(epsilon) of (theta, multiplier) is between ``low`` and
+    ``high``, and that of theta alone at least ``theta_low``, all at once with probability at least
+    ``confidence``. The errors of the densities are allowed for.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    theta_low: float
+    confidence: float
+    draws: int
+
+
+@dataclass(frozen=True, eq=False)
+class LossSample:
+    """Log ratios at outputs of one law (draws,), bounds on their errors, and which outputs are regular."""
+
+    ratio: Array
+    error: Array
+    regular: Array
+    peak: Peak
+    theta_peak: Peak
+
+
+def sampled_losses(one: ReleaseLaw, other: ReleaseLaw, draws: int, rng: np.random.Generator) -> LossSample:
+    """Outputs of ``one``, and the log of its density over that of ``other`` there."""
+    outputs = [one.draw(rng) for _ in range(draws)]
+    ratio = np.array([log_ratio(one, other, drawn) for drawn in outputs])
+    error = np.array([one.error(drawn) + other.error(drawn) for drawn in outputs])
+    inside = np.array([regular(drawn) for drawn in outputs], dtype=np.float64)
+    within = np.where(inside > 0, ratio, -np.inf)
+    best, best_inside = int(np.argmax(ratio)), int(np.argmax(within))
+    peak = Peak(float(ratio[best]), float(error[best]), outputs[best])
+    theta_peak = Peak(float(within[best_inside]), float(error[best_inside]), outputs[best_inside])
+    return LossSample(ratio, error, inside, peak, theta_peak if inside.any() else NOWHERE)
+
+
+def hockey_stick(found: LossSample, epsilon: float, confidence: float) -> HockeyStick:
+    """Confidence bounds from one sample, each at a quarter of what ``confidence`` leaves."""
+    risk = (1.0 - confidence) / 4
+    most, least = excess(found.ratio + found.error, epsilon), excess(found.ratio - found.error, epsilon)
+    exceeding = np.array([np.sum(found.ratio + found.error > epsilon)], dtype=np.float64)
+    high = min(bernstein(most, risk, 1), float(upper(exceeding, len(most), risk)[0]))
+    return HockeyStick(
+        estimate=float(np.mean(excess(found.ratio, epsilon))),
+        low=max(bernstein(least, risk, -1), 0.0),
+        high=min(high, 1.0),
+        theta_low=max(bernstein(least * found.regular, risk, -1), 0.0),
+        confidence=confidence,
+        draws=len(most),
+    )
+
+
+def larger(one: HockeyStick, other: HockeyStick) -> HockeyStick:
+    """The larger of two directions; whatever is wrong with either has its share of the risk."""
+    names = ("estimate", "low", "high", "theta_low")
+    most = {name: max(getattr(one, name), getattr(other, name)) for name in names}
+    return replace(one, **most, confidence=one.confidence + other.confidence - 1.0)
+
+
+def excess(ratio: Array, epsilon: float) -> Array:
+    """``(1 - exp(epsilon - L))_+``, elementwise."""
+    return -np.expm1(np.minimum(epsilon - ratio, 0.0))
+
+
+def bernstein(values: Array, risk: float, side: int) -> float:
+    """One-sided bound on the mean of variables in [0, 1], wrong with probability at most ``risk``.
+
+    Maurer & Pontil (2009), Theorem 4; ``side`` is 1 for an upper and -1 for a lower bound.
+    """
+    n = len(values)
+    log = math.log(2.0 / risk)
+    spread = math.sqrt(2.0 * float(np.var(values, ddof=1)) * log / n) + 7.0 * log / (3.0 * (n - 1))
+    return float(np.mean(values)) + side * spread
+
+
+@dataclass(frozen=True)
+class DensityAudit:
+    """The largest privacy loss met on one neighboring pair. It depends on the records: not private.
+
+    ``loss`` is the largest log ratio of the exact output densities that was met, in the ``direction``
+    given. ``outputs`` says where, by step: theta (p,), a coefficient, or the integers of a score;
+    ``multipliers`` are the subgradients of n R and Theta there. It is the loss of all steps together, which
+    Theorems 9 and 10 bound, and of a minimizer with its multiplier, which Theorems 1, 2 and 15 bound.
+    ``theta_loss`` is the same of theta alone, where it determines all of that: -inf where no such point was
+    met, and after an earlier step. ``numerical_error`` bounds the error of both from the certificates of the
+    weights and from rounding.
+
+    ``epsilon`` and ``delta`` are those of the calibrations, or what the plan guarantees where that is less:
+    of the ideal output, without what a release adds for its arithmetic. Gamma and Laplace noise: the losses
+    are to be compared with ``epsilon``. Gaussian noise in any stage: they are the largest of the draws only,
+    and ``hockey_stick`` is to be compared with ``delta``. ``noise`` is that of the last step. ``searched``
+    says how the loss was looked for. A supremum that was searched for is a lower bound: the audit can refute
+    a guarantee, never establish it.
+    """
+
+    loss: float
+    direction: Direction
+    outputs: Mapping[str, tuple[float, ...]]
+    multipliers: Mapping[str, tuple[float, ...]]
+    theta_loss: float
+    epsilon: float
+    delta: float
+    noise: Noise
+    numerical_error: float
+    searched: str
+    hockey_stick: HockeyStick | None
+    private: bool = field(default=False, init=False)
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether the bound of the theorem in force is violated, beyond the numerical or sampling error."""
+        if self.hockey_stick is not None:
+            return self.hockey_stick.low > self.delta
+        return self.loss - self.numerical_error > self.epsilon
+
+    @property
+    def theta_exceeds(self) -> bool:
+        """Whether the released theta alone violates (epsilon, delta), beyond those errors."""
+        if self.hockey_stick is not None:
+            return self.hockey_stick.theta_low > self.delta
+        return self.theta_loss - self.numerical_error > self.epsilon
+
+    def __str__(self) -> str:
+        if self.hockey_stick is None:
+            found = f"loss {self.loss:.4g} found, epsilon = {self.epsilon:g}"
+        else:
+            stick = self.hockey_stick
+            found = (
+                f"delta({self.epsilon:g}) in [{stick.low:.3g}, {stick.high:.3g}] with confidence "
+                f"{stick.confidence:g}, delta = {self.delta:g}"
+            )
+        verdict = "EXCEEDED" if self.exceeds else "not exceeded"
+        if self.hockey_stick is not None and self.hockey_stick.high > self.delta and not self.exceeds:
+            verdict = "undecided (more draws would narrow it)"
+        return f"{found}: {verdict} on this pair; {self.searched}; not private"
+
+
+Raw = tuple[ArrayLike, ArrayLike, ArrayLike]
+#: What can be audited: what plans a release, or the plan itself.
+Audited = PrivateEstimator | Pipeline[Any] | Plan
+
+#: Probability with which all confidence bounds of one audit hold.
+CONFIDENCE = 0.99
+
+
+def audit_density(
+    model: Audited, first: Raw, second: Raw, *, seed: int = 0, starts: int = 16, draws: int = 4000
+) -> DensityAudit:
+    """Privacy loss of ``model`` between the raw datasets ``first`` and ``second``, each (X, a, y).
+
+    The density of a release is known exactly: of a minimizer under objective perturbation (proof of Theorem
+    1), of numbers with Laplace or Gaussian noise (Theorems 8 and 12), and of all steps together, each given
+    what came before (Theorems 9 and 10). Weights that take no noise are solved for and certified on both
+    datasets. Gamma, box or Laplace noise throughout: the log ratio is maximized in both directions from
+    ``starts`` random starts of each kind. Any Gaussian noise: delta(epsilon) is estimated from ``draws``
+    outputs in each direction. ``seed`` makes the audit repeatable and has nothing to do with a release.
+
+    What is audited is the output as the theorems have it, against the (epsilon, delta) of the plan's
+    calibrations. That is before a projection, before Gaussian noise is rounded to integers, and before noise
+    that covers the arithmetic, which has a part of its own.
+
+    Parameters
+    ----------
+    model
+        An estimator, a declared study, or a plan: of theta or of an effect, with any first stage.
+    first, second
+        Neighbors, in the units of the data.
+
+    Not private: the records must be synthetic, or the audit must stay with the data holder. Raises DataError
+    unless the datasets are neighbors, and CertificateError where a solution is not certified. Raises
+    DeclarationError where a step has no density that is known here: the value of a rule, private ranges, and
+    a program that is neither weighted least squares nor a sum of margin losses with an elastic net.
+    """
+    starts = whole_number("starts", starts, at_least=1)
+    draws = whole_number("draws", draws, at_least=100)
+    seed = whole_number("seed", seed, at_least=0)
+    plan, (one, other) = audited_laws(model, (first, second))
+    epsilon, delta = _stated(plan)
+    rng = np.random.default_rng(seed)
+    both = ((Direction.FIRST, one, other), (Direction.SECOND, other, one))
+    stick = None
+    if one.pure:
+        points = one.starts(other, starts, rng) + other.starts(one, starts, rng)
+        peaks = [(way, largest_ratio(a, b, points, inside=False)) for way, a, b in both]
+        within = [
+            (way, found if _regular(found) else _inside(a, b, points, plan))
+            for (way, found), (_, a, b) in zip(peaks, both, strict=True)
+        ]
+        searched = f"{len(points)} starts and {ASCENTS} ascents a direction"
+    else:
+        samples = [(way, sampled_losses(a, b, draws, rng)) for way, a, b in both]
+        peaks = [(way, found.peak) for way, found in samples]
+        within = [(way, found.theta_peak) for way, found in samples]
+        # each direction gets half of the risk
+        level = 1.0 - (1.0 - CONFIDENCE) / 2
+        stick = larger(*(hockey_stick(found, epsilon, level) for _, found in samples))
+        searched = f"{draws} outputs of each dataset"
+    # either search may find what the other missed
+    direction, peak = max([*peaks, *within], key=lambda found: found[1].certain)
+    theta_peak = max((found for _, found in within), key=lambda found: found.certain)
+    assert peak.outputs is not None  # without a region to keep to, every start counts
+    last = plan.steps[-1].calibration
+    return DensityAudit(
+        loss=peak.ratio,
+        direction=direction,
+        outputs={name: tuple(map(float, found)) for name, found in one.released(peak.outputs).items()},
+        multipliers={name: tuple(map(float, place.multiplier)) for name, place in peak.outputs.items()},
+        # theta alone loses no more than theta and its multiplier, beyond the errors of both
+        theta_loss=min(theta_peak.ratio, peak.ratio),
+        epsilon=epsilon,
+        delta=delta,
+        noise=getattr(last, "noise", Noise.GAMMA),
+        numerical_error=max(peak.error, theta_peak.error),
+        searched=f"{searched} in {one.dimension} coordinates",
+        hockey_stick=stick,
+    )
+
+
+def audited_laws(model: Audited, pair: tuple[Raw, Raw]) -> tuple[Plan, tuple[ReleaseLaw, ReleaseLaw]]:
+    """The plan, and the laws of what it releases from either dataset. Raises as :func:`audit_density`."""
+    if isinstance(model, PrivateEstimator):
+        plan, one = model.prepared(*pair[0])
+        datasets, execution = (one, model.prepared(*pair[1])[1]), model.execution()
+    else:
+        plan = model if isinstance(model, Plan) else make_plan(model)
+        domain = plan.study.universe.domain
+        datasets = dataset_of(domain, *pair[0]), dataset_of(domain, *pair[1])
+        execution = Execution("first_certified", TOLERANCE)
+    _check_neighbors(*datasets, plan.study.universe)
+    return plan, laws(plan, datasets, execution)
+
+
+def _stated(plan: Plan) -> tuple[float, float]:
+    """What the calibrations promise together: of the ideal output, without a share for the arithmetic."""
+    parts, whole = [step.calibration for step in plan.steps], plan.guarantee
+    epsilon, delta = sum(part.epsilon for part in parts), sum(getattr(part, "delta", 0.0) for part in parts)
+    return min(epsilon, whole.epsilon), min(delta, whole.delta)
+
+
+def _inside(one: ReleaseLaw, other: ReleaseLaw, points: list[Array], plan: Plan) -> Peak:
+    # after an earlier step no point is regular
+    return NOWHERE if len(plan.steps) > 1 else largest_ratio(one, other, points, inside=True)
+
+
+def _regular(peak: Peak) -> bool:
+    return peak.outputs is not None and regular(peak.outputs)
+
+
+def _covariates(data: Dataset) -> Array:
+    """With the sampling weights, which a record brings along."""
+    return data.X if data.sampling is None else np.column_stack([data.X, data.sampling])
+
+
+def _check_neighbors(first: Dataset, second: Dataset, universe: Universe) -> None:
+    for data in (first, second):
+        if data.X.shape != (universe.n_samples, universe.n_features):
+            raise DataError(
+                f"datasets of shapes {first.X.shape} and {second.X.shape} are not neighbors in a plan for "
+                f"{universe.n_samples} records of {universe.n_features} covariates"
+            )
+    one, other = ((_covariates(data), data.a, data.y) for data in (first, second))
+    changed = int(differing_rows(one, other).sum())
+    if changed > 1:
+        raise DataError(f"{changed} records differ row by row: neighbors differ in one")
+    relation = universe.domain.relation
+    if relation is not Neighboring.REPLACE_ONE and np.any(first.a != second.a):
+        raise DataError(f"a treatment differs, which {relation.value!r} does not protect")

@@ -1,0 +1,305 @@
+"""What an audit reports: a declared guarantee, the pair it was held against, and both in files."""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erfinv
+
+from dp2erm_cvx.calibration.integers import analytic_delta, analytic_ratio
+from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.public import public_number
+
+
+class Direction(enum.StrEnum):
+    """Which dataset's density is divided by which."""
+
+    FIRST = "first over second"
+    SECOND = "second over first"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A guarantee: ``epsilon`` with ``delta``, or ``mu`` of Gaussian differential privacy.
+
+    A mechanism is mu-GDP where no test tells neighbors apart better than N(0, 1) from N(mu, 1): a test of
+    level alpha has power at most ``Phi(Phi^-1(alpha) + mu)`` (Dong, Roth and Su 2022). It is then
+    (epsilon, delta)-private for every pair of :func:`epsilon_at`.
+
+    Raises DeclarationError unless exactly one of ``epsilon`` and ``mu`` is given, with ``delta`` only beside
+    ``epsilon``.
+    """
+
+    epsilon: float | None = None
+    delta: float = 0.0
+    mu: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.epsilon is None) == (self.mu is None):
+            raise DeclarationError("declare epsilon or mu, and not both")
+        for name in ("epsilon", "mu"):  # 0 is a guarantee, too, though no budget
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, public_number(name, getattr(self, name), at_least=0.0))
+        object.__setattr__(self, "delta", Budget(1.0, self.delta).delta)
+        if self.mu is not None and self.delta:
+            raise DeclarationError("delta goes with epsilon, and mu stands for all deltas")
+
+    @property
+    def name(self) -> str:
+        """Which number is declared."""
+        return "epsilon" if self.mu is None else "mu"
+
+    @property
+    def number(self) -> float:
+        """What it is."""
+        return self.epsilon if self.epsilon is not None else self.mu or 0.0
+
+    @property
+    def gaussian_mu(self) -> float:
+        """The mu of a Gaussian mechanism that keeps the guarantee and no more; delta > 0 or a mu needed."""
+        if self.mu is not None:
+            return self.mu
+        if not self.number:  # delta at epsilon = 0 is erf(mu / sqrt(8))
+            return float(math.sqrt(8.0) * erfinv(self.delta))
+        return analytic_ratio(self.number, self.delta)
+
+    def __str__(self) -> str:
+        delta = "" if self.mu is not None else f", delta = {self.delta:g}"
+        return f"{self.name} = {self.number:g}{delta}"
+
+
+def epsilon_at(mu: float, delta: float) -> float:
+    """The least epsilon at which a Gaussian mechanism of this mu has ``delta`` > 0, to 1e-9 from below."""
+    if not math.isfinite(mu):
+        return math.inf
+    if mu == 0.0 or math.erf(mu / math.sqrt(8.0)) <= delta:  # its delta at epsilon = 0
+        return 0.0
+    low, high = 0.0, 1.0
+    while analytic_delta(mu, high) > delta:
+        low, high = high, 2.0 * high
+    while high - low > 1e-9 * high:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if analytic_delta(mu, middle) > delta else (low, middle)
+    return low
+
+
+#: X (n, k), a (n,) and y (n,) of one dataset.
+Columns = tuple[Array, NDArray[np.int64], Array]
+
+_FORMAT = "dp2erm-cvx pair 1"
+_DATASETS = ("first", "second")
+
+
+@dataclass(frozen=True, eq=False)
+class SavedPair:
+    """Two neighbors and what one audit saw on them.
+
+    Parameters
+    ----------
+    first, second
+        Datasets that differ in at most one row: in the units of the data, or, where ``mapped``, records
+        inside of the ``domain`` as programs see them.
+    first_stage
+        The program whose weights were audited, by ``name`` and ``settings``.
+    audit
+        Which audit saved the pair, such as "density" or "stability".
+    finding
+        What it saw, in plain JSON types of its own.
+    private
+        False where the finding may depend on private records.
+    """
+
+    first: Columns = field(repr=False)
+    second: Columns = field(repr=False)
+    mapped: bool
+    domain: Domain
+    first_stage: dict[str, Any]
+    audit: str
+    finding: dict[str, Any]
+    private: bool
+
+    @property
+    def changed(self) -> int:
+        """The row that differs; the last one where none does."""
+        differ = differing_rows(self.first, self.second)
+        return int(np.argmax(differ)) if differ.any() else len(differ) - 1
+
+    def raw(self) -> tuple[Columns, Columns]:
+        """Both datasets in the units of the data."""
+        if not self.mapped:
+            return self.first, self.second
+        skip = 1 if self.domain.intercept else 0
+        one, other = (unscaled(self.domain, X[:, skip:], a, y) for X, a, y in (self.first, self.second))
+        return one, other
+
+    def records(self) -> tuple[Records, Records]:
+        """Both datasets as records of the domain."""
+        if self.mapped:
+            return Records(*self.first, self.domain), Records(*self.second, self.domain)
+        return self.domain.records(*self.first), self.domain.records(*self.second)
+
+    def save(self, path: str | Path) -> tuple[Path, Path]:
+        """Write the datasets to ``path``.npz and everything else to ``path``.json; the two paths."""
+        arrays, facts = paths_of(path)
+        datasets = zip(_DATASETS, (self.first, self.second), strict=True)
+        columns = {
+            f"{name}_{which}": part
+            for which, all_ in datasets
+            for name, part in zip("Xay", all_, strict=True)
+        }
+        np.savez_compressed(arrays, **columns)  # type: ignore[arg-type]
+        stated = {
+            "format": _FORMAT,
+            "mapped": self.mapped,
+            "domain": self.domain.to_dict(),
+            "first_stage": self.first_stage,
+            "audit": self.audit,
+            "finding": self.finding,
+            "private": self.private,
+        }
+        facts.write_text(json.dumps(stated, indent=2, default=float) + "\n", encoding="utf-8")
+        return arrays, facts
+
+    @classmethod
+    def load(cls, path: str | Path, audit: str | None = None) -> SavedPair:
+        """Read what :meth:`save` wrote. Raises DataError for files that hold no pair of neighbors.
+
+        Or, where an ``audit`` is named, the pair of another one.
+        """
+        arrays, facts = paths_of(path)
+        try:
+            stated = json.loads(facts.read_text(encoding="utf-8"))
+            if stated.pop("format") != _FORMAT:
+                raise DataError(f"{path}: a pair in another format: save it again with this version")
+            with np.load(arrays, allow_pickle=False) as held:
+                first, second = (tuple(held[f"{name}_{which}"] for name in "Xay") for which in _DATASETS)
+            stated["domain"] = Domain.from_dict(stated["domain"])
+            pair = cls(first, second, **stated)
+            _check(pair)
+            if audit is not None and pair.audit != audit:
+                raise DataError(f"{path}: the pair of a {pair.audit} audit, not of {audit}")
+        except DataError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, DeclarationError) as wrong:
+            raise DataError(f"{path}: not a saved pair ({type(wrong).__name__})") from None
+        return pair
+
+
+def paths_of(path: str | Path) -> tuple[Path, Path]:
+    """The two files of a pair, whether ``path`` names one of them or neither."""
+    path = Path(path)
+    stem = path.stem if path.suffix in (".npz", ".json") else path.name
+    return path.with_name(f"{stem}.npz"), path.with_name(f"{stem}.json")
+
+
+def differing_rows(first: Columns, second: Columns) -> NDArray[np.bool_]:
+    """Which rows of two datasets of one shape differ, (n,)."""
+    (X, a, y), (X2, a2, y2) = first, second
+    return np.asarray(np.any(X != X2, axis=1) | (a != a2) | (y != y2), dtype=bool)
+
+
+def unscaled(domain: Domain, X: Array, a: NDArray[np.int64], y: Array) -> Columns:
+    """Records in the units of the data from scaled covariates X (n, k) and net outcomes y (n,)."""
+    if domain.ranges is not None:
+        low, high = np.array(domain.range_pairs, dtype=np.float64).T
+        X = (low / 2 + high / 2) + X * (high / 2 - low / 2)
+    return X, a, y + domain.treatment_cost * a + domain.outcome_center
+
+
+def _check(pair: SavedPair) -> None:
+    """Raise ValueError where the datasets are no neighbors, or mapped records leave the domain."""
+    for X, a, y in (pair.first, pair.second):
+        if X.ndim != 2 or a.shape != y.shape or a.shape != X.shape[:1] or X.shape != pair.first[0].shape:
+            raise ValueError("datasets of different shapes")
+        if not (np.isfinite(X).all() and np.isfinite(y).all() and np.isin(a, (0, 1)).all()):
+            raise ValueError("records that are none")
+        if pair.mapped and not _inside(pair.domain, X, a, y):
+            raise ValueError("records outside of the domain")
+    if int(differing_rows(pair.first, pair.second).sum()) > 1:
+        raise ValueError("more than one record differs")
+
+
+def _inside(domain: Domain, X: Array, a: NDArray[np.int64], y: Array) -> bool:
+    covariates = X[:, 1:] if domain.intercept else X
+    return bool(
+        (np.linalg.norm(covariates, axis=1) <= domain.features_bound).all()
+        and (np.abs(covariates) <= np.array(domain.widths(covariates.shape[1]) or np.inf)).all()
+        and (not domain.intercept or (X[:, 0] == domain.intercept).all())
+        and (np.abs(y) <= domain.outcome_bound).all()
+        and min(a.sum(), len(a) - a.sum()) >= (domain.arm_floor or 0)
+    )
+
+
+class _Judged(Protocol):
+    """The audit of one pair."""
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether the pair refutes what is declared."""
+
+
+_A = TypeVar("_A", bound=_Judged, covariant=True)
+
+#: Kinds of records that are written out in words.
+_KINDS = 20
+
+
+@dataclass(frozen=True, eq=False)
+class WorstPair(Generic[_A]):
+    """The worst pair of a search, (X, a, y) each in the units of the data, and its ``audit``.
+
+    ``counts`` says how many pairs were looked at and how; ``facts`` is what a file says besides, in plain
+    JSON types, of an audit of this ``kind``. The pair is synthetic, yet it shows what a mechanism can lose.
+    A search without a violation is no proof: another pair may show one.
+    """
+
+    name: str
+    kind: str
+    domain: Domain
+    first: Columns
+    second: Columns
+    audit: _A
+    counts: dict[str, int]
+    facts: dict[str, Any] = field(repr=False)
+    first_stage: dict[str, Any] = field(default_factory=dict, repr=False)
+    private: bool = field(default=False, init=False)
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether the pair refutes what is declared, as far as its audit can tell."""
+        return self.audit.exceeds
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The pair in words: the record before and after, and how often each of the others comes."""
+        (X, a, y), (X2, a2, y2) = self.first, self.second
+        rows, counts = np.unique(np.column_stack([X, a, y])[1:], axis=0, return_counts=True)
+        changed = [np.concatenate([X[0], [a[0], y[0]]]), np.concatenate([X2[0], [a2[0], y2[0]]])]
+        listed = [("first only", 1, changed[0]), ("second only", 1, changed[1])]
+        if len(rows) + 2 <= _KINDS:  # where all records differ, the arrays alone hold them
+            listed += [("both", int(count), row) for row, count in zip(rows, counts, strict=True)]
+        return [
+            {"in": where, "times": times, "x": row[:-2].tolist(), "a": int(row[-2]), "y": float(row[-1])}
+            for where, times, row in listed
+        ]
+
+    def save(self, path: str | Path) -> tuple[Path, Path]:
+        """Write the pair to ``path``.npz and the finding to ``path``.json, for a replay; the two paths."""
+        finding = {**self.facts, "counts": self.counts, "records": self.records}
+        pair = SavedPair(
+            self.first, self.second, False, self.domain, self.first_stage, self.kind, finding, self.private
+        )
+        return pair.save(path)
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {how}" for how, count in self.counts.items() if count)
+        return f"{self.name}: the worst of the pairs ({counts}): {self.audit}"

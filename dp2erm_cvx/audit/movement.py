@@ -1,0 +1,397 @@
+"""How far weights move between neighbors: what is claimed of it, and what two certificates prove of it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dp2erm_cvx import stability
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, InfeasibleError, SolverError
+from dp2erm_cvx.model.sums import UNIT
+from dp2erm_cvx.privacy import BoundFamily, Neighboring, StabilityBound
+from dp2erm_cvx.program import DirectFirstStage, FirstStage
+from dp2erm_cvx.public import public_number
+from dp2erm_cvx.solve import TOLERANCE, Solver, solve
+from dp2erm_cvx.solve.batch import Reading
+from dp2erm_cvx.universe import Universe
+
+
+class Quantity(enum.StrEnum):
+    """A movement of weights w, w' (n,) of neighbors that differ in record j.
+
+    ``V`` is ``sum_{i != j} |w_i - w'_i| + w_j + w'_j``; ``L1``, ``L2`` norms of ``w - w'``; ``L0`` the number
+    of weights that differ. The paper's are ``W1 = ||w - w'||_1 + 2 max_i min(w_i, w'_i)`` and
+    ``W2 = sqrt((||w - w'||_2^2 + 2 max_i w_i w'_i) (1 + ||w - w'||_0))``. ``LARGEST`` is the largest weight.
+    """
+
+    V = "V"
+    L1 = "||w - w'||_1"
+    L2 = "||w - w'||_2"
+    L0 = "||w - w'||_0"
+    W1 = "W1"
+    W2 = "W2"
+    LARGEST = "largest weight"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """``quantity <= bound`` for all neighbors of the universe; raises DeclarationError below 0."""
+
+    name: str
+    quantity: Quantity
+    bound: float
+    theorem: str = ""
+
+    def __post_init__(self) -> None:
+        bound = public_number(f"bound {self.name!r}", self.bound, at_least=0.0)
+        object.__setattr__(self, "bound", bound)
+        object.__setattr__(self, "quantity", Quantity(self.quantity))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {**dataclasses.asdict(self), "quantity": self.quantity.value}
+
+
+def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...], dict[str, str]]:
+    """Every finite claim about a first stage, and the reasons of those families that make none.
+
+    The sharp theorem (V and the largest weight), which is called stated where the program is an author's
+    own and nothing here proves what it states; the paper's statement as printed (its norm bound, W1, W2)
+    and as it can be used (its minimum with the universal corollary), and the universal corollary. Public
+    quantities only. Raises DeclarationError for a setting that is not valid in itself.
+    """
+    resolved = program.resolve(universe.domain)
+    n = universe.n_samples
+    found: list[Claim] = []
+    refused: dict[str, str] = {}
+
+    def collect(name: str, compute: Callable[[], StabilityBound]) -> StabilityBound | None:
+        try:
+            bound = compute()
+        except CalibrationError as error:
+            refused[name] = str(error)
+            return None
+        found.extend(claims_from(name, bound))
+        return bound
+
+    sharp = collect("stated" if is_authored(resolved) else "sharp", lambda: resolved.stability(universe))
+    alone = None
+    if type(resolved).printed_bound is not FirstStage.printed_bound:
+        # as it stands, without an exception for a flipped treatment, under which it can be false
+        kept = dataclasses.replace(universe.domain, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
+        stated = dataclasses.replace(universe, domain=kept)
+        alone = collect("paper, printed", lambda: resolved.paper_bound(stated, usable=False))
+    if alone is not None and alone.L2 is not None and math.isfinite(alone.L2):
+        found.append(Claim("paper, printed", Quantity.L2, alone.L2, alone.theorem))
+    collect("paper, usable", lambda: resolved.stability(universe, BoundFamily.PAPER))
+    largest = min((known.w_max for known in (sharp, alone) if known is not None), default=math.inf)
+    collect("universal", lambda: stability.universal_corollary(n, max(1.0, largest)))
+    return tuple(dict.fromkeys(found)), refused
+
+
+def is_authored(program: FirstStage) -> bool:
+    """Whether what the program states is its author's word: neither this package's nor derived."""
+    return program.own_data() is None
+
+
+def claims_from(name: str, bound: StabilityBound) -> list[Claim]:
+    """The finite claims that one :class:`~dp2erm_cvx.privacy.StabilityBound` makes.
+
+    A bound on W1 states no more about V than that V <= W1.
+    """
+    stated: list[tuple[Quantity, float | None]] = [
+        (Quantity.V, None if bound.V == bound.W1 else bound.V),
+        (Quantity.W1, bound.W1),
+        (Quantity.W2, bound.W2),
+        (Quantity.LARGEST, bound.w_max),
+    ]
+    return [
+        Claim(name, quantity, value, bound.theorem)
+        for quantity, value in stated
+        if value is not None and math.isfinite(value)
+    ]
+
+
+def checked_claims(bounds: Iterable[Claim | StabilityBound]) -> tuple[Claim, ...]:
+    """Claims from what a user passes. Raises DeclarationError for anything else, and for nothing at all."""
+    found: list[Claim] = []
+    for bound in bounds:
+        if isinstance(bound, StabilityBound):
+            found.extend(claims_from(bound.theorem, bound))
+        elif isinstance(bound, Claim):
+            found.append(dataclasses.replace(bound))
+        else:
+            raise DeclarationError(f"bounds: {type(bound).__name__} is neither a Claim nor a StabilityBound")
+    if not found:
+        raise DeclarationError("bounds: nothing to audit")
+    return tuple(found)
+
+
+#: Entries of covariates of the datasets that are solved at once.
+_TOGETHER = 500_000
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An interval that holds the exact value."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return f"[{self.low:.6g}, {self.high:.6g}]"
+
+
+class Movement(Reading):
+    """What every movement from the weights ``base`` (n,), off by ``radius`` in l1, needs of a neighbor's.
+
+    Gaps of at most ``least`` do not count as a difference between two weights.
+    """
+
+    def __init__(self, base: Array, radius: float, least: float) -> None:
+        self.beside, self.n, self.radius, self.least = (base,), len(base), radius, least
+        self.heaviest = float(np.max(base, initial=0.0))
+
+    @classmethod
+    def within(cls, base: Array, radius: float, other: float) -> Movement:
+        """For neighbors whose weights are off by ``other`` at most."""
+        return cls(base, radius, _error(len(base), radius + other))
+
+    def of(self, weights: Array, *beside: Array) -> tuple[Array, Array]:
+        """Sums of gaps, of squares and of those that differ; largest product, minimum and weight."""
+        (w,) = beside
+        gap = weights - w
+        np.abs(gap, out=gap)
+        differ = np.zeros(len(gap))
+        some = ~(np.max(gap, axis=1) <= self.least)  # of most parts all weights stay
+        differ[some] = np.count_nonzero(gap[some] > self.least, axis=1)
+        sums = np.stack([np.sum(gap, axis=1), np.einsum("ij,ij->i", gap, gap), differ], axis=1)
+        heaviest = np.max(weights, axis=1, initial=0.0)
+        # what beats the record of the largest w has a w of at least ...
+        top = int(np.argmax(w))
+        least = np.min(weights[:, top] * np.minimum(w[top] / np.maximum(heaviest, 1e-300), 1.0))
+        few = np.flatnonzero(~(w < least * (1 - 1e-12)))
+        own, near = w[few], weights[:, few]
+        pairs = (near * own, np.minimum(near, own))
+        largest = [np.max(pair, axis=1, initial=0.0) for pair in pairs]
+        return sums, np.stack([*largest, heaviest], axis=1)
+
+    def intervals(
+        self, sums: Array, largest: Array, ends: tuple[float, float], radius: float
+    ) -> dict[Quantity, Interval]:
+        """From what was read (3,), (3,), of weights off by ``radius``; ``ends`` belong to the changed record.
+
+        The exact weights are within both radii of the computed ones in the 1-norm, hence in any other norm
+        and each weight by itself.
+        """
+        n = self.n
+        error = _error(n, self.radius + radius)
+        each = max(self.radius, radius) * (1 + 1e-9)
+        moved, squares = float(sums[0]), float(sums[1])
+        common = max(moved - abs(ends[0] - ends[1]), 0.0)
+        norm, (product, both, heaviest) = float(np.sqrt(squares)), map(float, largest)
+        differ = int(sums[2]) if error <= self.least else 0
+        # of the largest product, when both weights move
+        slack = self.radius * heaviest + radius * self.heaviest
+        low_norm, low_product = max(norm - error, 0.0), max(product - slack, 0.0)
+        high_product = product + slack + self.radius * radius
+        return {
+            Quantity.V: _around(common + ends[0] + ends[1], error),
+            Quantity.L1: _around(moved, error),
+            Quantity.L2: _around(norm, error),
+            Quantity.L0: Interval(differ, n),
+            Quantity.W1: _around(moved + 2 * both, error + 2 * each),
+            Quantity.W2: Interval(
+                np.sqrt((low_norm**2 + 2 * low_product) * (1 + differ)) * (1 - 1e-12),
+                np.sqrt(((norm + error) ** 2 + 2 * high_product) * (1 + n)) * (1 + 1e-12),
+            ),
+            Quantity.LARGEST: _around(max(self.heaviest, heaviest), each),
+        }
+
+
+def variations_apart(first: dict[Quantity, Interval], second: dict[Quantity, Interval]) -> float:
+    """How far V lies apart, over what both intervals allow: at most 1 where both hold the exact one."""
+    a, b = first[Quantity.V], second[Quantity.V]
+    return abs((a.low + a.high) - (b.low + b.high)) / max((a.high - a.low) + (b.high - b.low), 1e-300)
+
+
+def movements(w: Array, v: Array, changed: int, w_radius: float, v_radius: float) -> dict[Quantity, Interval]:
+    """Every movement between computed weights ``w``, ``v`` (n,), as intervals that hold the exact ones.
+
+    The exact weights are within ``w_radius`` and ``v_radius`` of them in the 1-norm. ``changed`` is the
+    record that differs.
+    """
+    reading = Movement.within(w, w_radius, v_radius)
+    (sums,), (largest,) = reading.of(v[None, :], w)
+    return reading.intervals(sums, largest, (float(w[changed]), float(v[changed])), v_radius)
+
+
+def _error(n: int, radius: float) -> float:
+    # weights have sum n, and what is added up of them has no more than 2 n terms
+    return radius * (1 + 1e-9) + 16 * n * UNIT * 2 * n
+
+
+def _around(value: float, error: float) -> Interval:
+    return Interval(max(value - error, 0.0), value + error)
+
+
+def of_groups(w: Array, v: Array, count: Array) -> dict[Quantity, Array]:
+    """The movements (b,) of b pairs of groups: ``w``, ``v`` weights per record and ``count`` (b, m).
+
+    The last group is the changed record. Not certified: for searching.
+    """
+    gap = np.abs(w - v)
+    moved = np.sum(count * gap, axis=1)
+    present = count > 0
+    squares = np.sum(count * gap**2, axis=1)
+    differ = np.sum(count * (gap > 1e-7), axis=1)
+    product = np.max(w * v * present, axis=1)
+    return {
+        Quantity.V: moved + 2 * np.minimum(w[:, -1], v[:, -1]),
+        Quantity.L1: moved,
+        Quantity.L2: np.sqrt(squares),
+        Quantity.L0: differ,
+        Quantity.W1: moved + 2 * np.max(np.minimum(w, v) * present, axis=1),
+        Quantity.W2: np.sqrt((squares + 2 * product) * (1 + differ)),
+        Quantity.LARGEST: np.max(np.maximum(w, v) * present, axis=1),
+    }
+
+
+@dataclass(frozen=True)
+class NeighborPair:
+    """Two neighbors that differ in record ``changed``, and where they come from."""
+
+    first: Records = field(repr=False)
+    second: Records = field(repr=False)
+    changed: int = field(repr=False)
+    origin: str
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Weights (n,) within ``radius`` of the exact ones in the 1-norm."""
+
+    weights: Array = field(repr=False)
+    radius: float
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A pair with its certified movements."""
+
+    pair: NeighborPair
+    movements: dict[Quantity, Interval]
+    solved: tuple[Solved, Solved] = field(repr=False)
+
+    @property
+    def radius(self) -> float:
+        """What both certificates allow the weights to be off by together, in the 1-norm."""
+        return self.solved[0].radius + self.solved[1].radius
+
+
+@dataclass(frozen=True)
+class SolverCheck:
+    """How many datasets were solved again by ``solver``, and its largest disagreement.
+
+    ``disagreement`` is ``||w - w~||_1`` over the sum of both radii: at most 1 if both certificates are right.
+    ``radius`` is the largest that its own points were certified to: how much the comparison can tell.
+    ``unsolved`` counts datasets for which it returned no point.
+    """
+
+    solver: str
+    datasets: int = 0
+    disagreement: float = 0.0
+    radius: float = 0.0
+    unsolved: int = 0
+
+    def plus(self, other: SolverCheck) -> SolverCheck:
+        """Both counts together."""
+        datasets, unsolved = self.datasets + other.datasets, self.unsolved + other.unsolved
+        disagreement = max(self.disagreement, other.disagreement)
+        return SolverCheck(self.solver, datasets, disagreement, max(self.radius, other.radius), unsolved)
+
+
+def resolve(
+    program: FirstStage, pairs: list[NeighborPair], solver: str | Solver | None = None
+) -> list[Resolved]:
+    """Certified movements of every pair whose datasets have weights; a dataset they share is solved once.
+
+    ``solver`` is that of the program by default. Raises SolverError where the solver returns no point.
+    """
+    chosen = program.usual_solver if solver is None else solver
+    ends = {id(end): end for pair in pairs for end in (pair.first, pair.second)}
+    solved: dict[int, Solved] = {}
+    found = solved_together(program, list(ends.values())) if solver is None else None
+    if found is not None:
+        many = zip(ends, *found, strict=True)
+        solved = {key: Solved(w, float(radius)) for key, w, radius in many if np.isfinite(radius)}
+    for key, records in ends.items():
+        if key in solved:
+            continue
+        with contextlib.suppress(InfeasibleError):  # hard constraints cannot be met
+            solution = solve(program.instance(records), solver=chosen, throw=False)
+            solved[key] = Solved(solution.value, solution.certificate.output_radius)
+    resolved = []
+    for pair in pairs:
+        w, v = (solved.get(id(end)) for end in (pair.first, pair.second))
+        if w is not None and v is not None:
+            moved = movements(w.weights, v.weights, pair.changed, w.radius, v.radius)
+            resolved.append(Resolved(pair, moved, (w, v)))
+    return resolved
+
+
+def solved_together(program: FirstStage, datasets: list[Records]) -> tuple[Array, Array] | None:
+    """Weights (k, n) that one Newton method finds for many datasets, and bounds (k,) of their errors in l1.
+
+    None for a program that has no such method. A bound is ``inf`` where the usual tolerance is not proved.
+    """
+    if not isinstance(program, DirectFirstStage):
+        return None
+    step, parts = max(1, _TOGETHER // max(datasets[0].X.size, 1)), []
+    for begin in range(0, len(datasets), step):
+        found = program.solved_together(datasets[begin : begin + step])
+        if found is None:
+            return None
+        parts.append(found)
+    weights, radius = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return weights, np.where(radius <= TOLERANCE * weights.shape[1], radius, np.inf)
+
+
+def check(program: FirstStage, resolved: list[Resolved], solver: str, *, base: bool = True) -> SolverCheck:
+    """Solve the datasets of every pair through the declared CVXPY problem, without any polishing.
+
+    A dataset that pairs share is solved once; ``base=False`` leaves out the first of each pair.
+    """
+    total = SolverCheck(solver)
+    ends = {}
+    for item in resolved:
+        for place in (0, 1) if base else (1,):
+            records = (item.pair.first, item.pair.second)[place]
+            ends[id(records)] = (records, item.solved[place])
+    for records, known in ends.values():
+        try:
+            other = solve(program.instance(records), solver=solver, polish=False, throw=False)
+        except SolverError:
+            total = total.plus(SolverCheck(solver, 1, unsolved=1))
+            continue
+        apart = float(np.sum(np.abs(other.value - known.weights)))
+        radius = other.certificate.output_radius
+        ratio = apart / (known.radius + radius) if apart > 0 else 0.0
+        total = total.plus(SolverCheck(solver, 1, ratio, radius))
+    return total

@@ -1,0 +1,210 @@
+"""Neighbors of one given dataset: records replaced in ways that tend to move the weights, or by ascent."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.audit.climb import evolve
+from dp2erm_cvx.audit.groups import records_at
+from dp2erm_cvx.audit.movement import (
+    Interval,
+    Movement,
+    NeighborPair,
+    Quantity,
+    Resolved,
+    Solved,
+    movements,
+)
+from dp2erm_cvx.blocks import tree_sum
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.program import FirstStage
+from dp2erm_cvx.solve import solve
+from dp2erm_cvx.solve.batch import Neighborhood, Replacements
+from dp2erm_cvx.solve.solve import TOLERANCE
+from dp2erm_cvx.universe import Universe
+
+#: Records that the direction of largest spread is taken from.
+_SPREAD = 100_000
+#: Ways to choose a neighbor of given data.
+STRATEGIES = ("random", "held-out", "extreme", "flips", "each", "ascent")
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """Record ``index`` becomes ``covariates`` (d,), scaled and without the intercept, in arm ``arm``."""
+
+    index: int
+    covariates: Array
+    arm: int
+    origin: str
+
+
+class Base:
+    """One dataset, its weights, and the directions in which its fitted coefficient points."""
+
+    def __init__(
+        self, program: FirstStage, universe: Universe, records: Records, pool: Array | None = None
+    ) -> None:
+        self.program, self.universe, self.records, self.pool = program, universe, records, pool
+        #: Treatments (n,): of every record what is asked in any order, held like its weight.
+        self.arms: NDArray[Any] = np.concatenate(records.blocks.map(attrgetter("a")))
+        self.treated = int(np.sum(self.arms))
+        instance = program.instance(records)
+        solution = solve(instance, solver=program.usual_solver, throw=False)
+        self.neighborhood = Neighborhood(program, records, (instance, solution.point))
+        self.weights = solution.value
+        self.solved = Solved(solution.value, solution.certificate.output_radius)
+        self.directions = self._directions(solution.point)
+
+    def _directions(self, point: Array) -> list[Array]:
+        """Coefficients of the fitted ``point`` that have one entry per covariate, and axes of the data."""
+        n, k = self.records.n_samples, self.records.n_features
+        some = self.records.at(np.arange(min(n, _SPREAD))).covariates
+        directions = []
+        if len(point) in (k, k + 1, 2 * (k + 1)):
+            # one coefficient or one per arm, behind that of a constant if there is one
+            parts = point.reshape(1 + len(point) // (2 * (k + 1)), -1)[:, -k:]
+            directions = [*parts, *([parts[0] - parts[1]] if len(parts) == 2 else [])]
+        if 0 < self.treated < n:
+            sums = tree_sum(self.records.blocks.map(_sums_by_arm))
+            directions.append(sums[1] / self.treated - sums[0] / (n - self.treated))
+        directions.append(np.linalg.svd(some - some.mean(axis=0), full_matrices=False)[2][0])
+        return [u / np.linalg.norm(u) for u in directions if np.linalg.norm(u) > 1e-12]
+
+    @cached_property
+    def by_weight(self) -> NDArray[np.int64]:
+        """The records, lightest first."""
+        return np.argsort(self.weights)
+
+    def pair(self, change: Replacement) -> NeighborPair | None:
+        """The two datasets, or None where the neighbor leaves the universe."""
+        if not self._stays(change):
+            return None
+        _, one = self._replacements([change])
+        return NeighborPair(self.records, one.neighbor(0), change.index, change.origin)
+
+    def moved(self, changes: list[Replacement]) -> list[tuple[Replacement, dict[Quantity, Interval]]]:
+        """Changes with their certified movements, solved side by side; no weights are held.
+
+        Without those that leave the universe and those that have no certified weights.
+        """
+        inside, replacements = self._replacements(changes)
+        reading = Movement.within(self.weights, self.solved.radius, TOLERANCE * self.records.n_samples)
+        found = []
+        for part in self.neighborhood.read(replacements, reading):
+            for k in np.flatnonzero(np.isfinite(part.radius)):
+                change = inside[part.first + int(k)]
+                ends = float(self.weights[change.index]), float(part.own[k])
+                read = reading.intervals(part.sums[k], part.largest[k], ends, float(part.radius[k]))
+                found.append((change, read))
+        return found
+
+    def resolved(self, changes: list[Replacement]) -> list[Resolved]:
+        """The same with the datasets and their weights: for a few."""
+        inside, replacements = self._replacements(changes)
+        found = []
+        for part in self.neighborhood.solve(replacements):
+            for k in np.flatnonzero(np.isfinite(part.radius)):
+                change, radius = inside[part.first + int(k)], float(part.radius[k])
+                pair, end = self.pair(change), Solved(part.weights[k], radius)
+                moved = movements(self.weights, end.weights, change.index, self.solved.radius, radius)
+                assert pair is not None
+                found.append(Resolved(pair, moved, (self.solved, end)))
+        return found
+
+    def _replacements(self, changes: list[Replacement]) -> tuple[list[Replacement], Replacements]:
+        """The changes that stay in the universe."""
+        inside = [change for change in changes if self._stays(change)]
+        points = [self.universe.domain.inside(change.covariates) for change in inside]
+        X = np.array(points).reshape(len(inside), self.universe.n_features)
+        arms = np.array([change.arm for change in inside], dtype=np.int64)
+        new = records_at(self.universe, X, arms)
+        index = np.array([change.index for change in inside], dtype=np.int64)
+        return inside, Replacements(self.records, index, new.X, new.a)
+
+    def _stays(self, change: Replacement) -> bool:
+        old = int(self.arms[change.index])
+        if not self.universe.flips and change.arm != old:
+            return False
+        treated = self.treated - old + change.arm
+        floor = self.universe.domain.arm_floor or 0
+        return min(treated, self.records.n_samples - treated) >= floor
+
+
+def _sums_by_arm(records: Records) -> Array:
+    return np.array([records.covariates[records.a == arm].sum(axis=0) for arm in (0, 1)])
+
+
+def propose(base: Base, strategy: str, chunk: int, size: int, rng: np.random.Generator) -> list[Replacement]:
+    """``size`` replacements of one strategy; ``chunk`` counts how often it was asked before.
+
+    "each" takes the records in turn and sends each to the far end of a coefficient with the other treatment;
+    "ascent" proposes only where to begin. Points are vertices of the ball, antipodes, corners or random. The
+    records that points are made of are read in one pass.
+    """
+    drawn = [_drawn(base, strategy, chunk * size + k, rng) for k in range(size)]
+    rows = base.records.at(np.array([source for _, source, _ in drawn], dtype=np.int64)).covariates
+    return [
+        Replacement(j, point(row), arm, strategy)
+        for ((j, arm), _, point), row in zip(drawn, rows, strict=True)
+    ]
+
+
+#: Which record becomes of which arm, the record whose covariates are asked for, and the point they make.
+_Drawn = tuple[tuple[int, int], int, Callable[[Array], Array]]
+
+
+def _drawn(base: Base, strategy: str, number: int, rng: np.random.Generator) -> _Drawn:
+    n, d = base.records.n_samples, base.universe.n_features
+    a, r, by_weight = base.arms, base.universe.domain.features_bound, base.by_weight
+    heavy = by_weight[-1 - int(rng.integers(max(1, n // 20)))]
+    light = by_weight[int(rng.integers(max(1, n // 20)))]
+    j = int(rng.choice([heavy, light, rng.integers(n)]))
+    arm = int(rng.integers(0, 2)) if base.universe.flips else int(a[j])
+    u = base.directions[int(rng.integers(len(base.directions)))]
+    point = r * rng.choice([-1.0, 1.0]) * u
+    if strategy == "random":
+        point = rng.normal(size=d)
+        point *= r * rng.random() ** (1 / d) / np.linalg.norm(point)
+    elif strategy == "held-out":
+        k = int(rng.integers(n if base.pool is None else len(base.pool)))
+        if base.pool is None:
+            return (j, arm), k, np.copy
+        point = base.pool[k]
+    elif strategy == "flips":
+        return (j, 1 - int(a[j])), j, np.copy
+    elif strategy == "each":
+        j = number % n
+        arm = 1 - int(a[j]) if base.universe.flips else int(a[j])
+        sign = (2 * int(a[j]) - 1) * (2 * arm - 1)
+        return (j, arm), j, lambda row: (r if sign * float(row @ u) < 0 else -r) * u
+    elif rng.random() < 0.3:
+        point = rng.choice([-1.0, 1.0], d) * r / np.sqrt(d)
+    elif rng.random() < 0.3:
+        return (j, arm), j, lambda row: -row * r / np.linalg.norm(row) if np.any(row) else point
+    return (j, arm), j, lambda row: point
+
+
+def ascend(base: Base, start: Replacement, solves: int, rng: np.random.Generator) -> tuple[Replacement, int]:
+    """Where an evolution strategy on the covariates of the changed record ends, and the solves it took."""
+    domain = base.universe.domain
+
+    def placed(u: Array) -> list[Replacement]:
+        points = (domain.inside(domain.features_bound * point) for point in u)
+        return [dataclasses.replace(start, covariates=point, origin="ascent") for point in points]
+
+    def height(u: Array) -> Array:
+        changes = placed(u)
+        reached = {id(change): movement[Quantity.V].low for change, movement in base.moved(changes)}
+        return np.array([reached.get(id(change), np.nan) for change in changes])
+
+    best, _, spent = evolve(height, start.covariates / domain.features_bound, 0.3, solves, rng)
+    return placed(best[None])[0], spent

@@ -1,0 +1,270 @@
+"""The looks of a stability audit: each tries one kind of neighbor; the worst pairs are solved in full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dp2erm_cvx.audit.climb import climb, most
+from dp2erm_cvx.audit.groups import Groups, joined, structured_starts
+from dp2erm_cvx.audit.movement import (
+    Claim,
+    NeighborPair,
+    Quantity,
+    Resolved,
+    SolverCheck,
+    check,
+    resolve,
+    variations_apart,
+)
+from dp2erm_cvx.audit.neighbors import Base, Replacement, ascend, propose
+from dp2erm_cvx.audit.scouts import Scout, known_scout, scout_for
+from dp2erm_cvx.audit.search import Gain, Searcher, State, Task
+from dp2erm_cvx.audit.verdicts import Verdict
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.errors import DataError
+from dp2erm_cvx.program import FirstStage
+from dp2erm_cvx.universe import Universe
+
+#: The name of the search over base datasets.
+BASE = "base"
+#: Neighbors of one dataset in a look; ascents and neighbors of each; looks of a strategy per drawn dataset.
+CHUNK, ASCENTS, ASCENT_SOLVES, STAY = 100, 2, 50, 4
+#: One in so many neighbors is solved again by the named solver.
+CHECKED = 100
+_SAMPLE = 7
+
+#: Draws a dataset.
+Source = Callable[[np.random.Generator], Records]
+
+
+@dataclass(frozen=True)
+class KeptPair:
+    """A pair in few numbers, and its movements ``values`` by quantity.
+
+    ``what`` is one pair of groups, or a replacement in dataset ``base`` of the data or the generator.
+    """
+
+    values: dict[str, float]
+    origin: str
+    what: Groups | Replacement = field(compare=False)
+    base: int = 0
+
+    def ratio(self, claims: Sequence[Claim]) -> float:
+        """The largest movement over its bound; that of one weight counts where nothing else is claimed."""
+        moving = [claim for claim in claims if claim.quantity is not Quantity.LARGEST] or claims
+        return max(self.values[claim.quantity] / max(claim.bound, 1e-300) for claim in moving)
+
+
+@dataclass(eq=False)
+class Rounds(Searcher):
+    """Looks of one strategy each, in turns.
+
+    Parameters
+    ----------
+    names
+        Strategies, taken in turns.
+    source
+        Draws the datasets whose neighbors are tried; None for the search over base datasets alone.
+    pool
+        Covariates of held-out records (m, d); None for those of the data.
+    solver
+        Solves one in so many neighbors again.
+    few
+        Whether the records are few enough for the declared problem, and for keeping pairs of datasets.
+    compare
+        Whether a fast scout has to agree with full solves on a sample before it is used.
+    digest
+        A fingerprint of the data, by which a checkpoint knows them.
+    """
+
+    program: FirstStage
+    universe: Universe
+    claims: Sequence[Claim]
+    names: Sequence[str]
+    source: Source | None = None
+    pool: Array | None = None
+    seed: int = 0
+    solver: str = ""
+    few: bool = True
+    compare: bool = True
+    digest: str | None = None
+    keep, apart, wave = 10, 1e-9, 4
+
+    def __post_init__(self) -> None:
+        universe = self.universe
+        # so many covariates as are given data, but a base dataset needs no more than three
+        self.small = Universe(universe.domain, universe.n_samples, min(universe.n_features, 3))
+        self.scout = self._scout() if BASE in self.names else None
+        self._base: tuple[int, Base] | None = None
+
+    def _scout(self) -> Scout:
+        if not self.compare:  # a scout that is off wastes a search, but what is reported is solved in full
+            return known_scout(self.program, self.small) or Scout(self.program, self.small)
+        sample = structured_starts(self.small, _SAMPLE, np.random.default_rng([self.seed, 1]))
+        return scout_for(self.program, self.small, sample)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # a worker draws its own: the weights of a dataset are cheaper than sending them
+        return {**self.__dict__, "_base": None}
+
+    def call(self) -> object:
+        """All that the search depends on."""
+        return {
+            "program": [self.program.name, self.program.settings()],
+            "domain": self.universe.domain.to_dict(),
+            "size": [self.universe.n_samples, self.universe.n_features],
+            "claims": [claim.to_dict() for claim in self.claims],
+            "search": [*self.names, self.seed, self.solver],
+            "data": self.digest,
+        }
+
+    def plain(self, pair: KeptPair) -> dict[str, Any]:
+        """In plain JSON types."""
+        what = {name: np.asarray(value).tolist() for name, value in vars(pair.what).items()}
+        return {**vars(pair), "what": what}
+
+    def pair_of(self, plain: dict[str, Any]) -> KeptPair:
+        """From them."""
+        held: dict[str, Any] = dict(plain["what"])
+        for name in ("points", "arm", "count", "covariates"):
+            if isinstance(held.get(name), list):
+                held[name] = np.asarray(held[name])
+        what = Groups(**held) if "points" in held else Replacement(**held)
+        return KeptPair(**{**plain, "what": what})
+
+    def highest(self, state: State) -> float:
+        """The largest movement over its bound so far."""
+        return max((pair.ratio(self.claims) for best in state.best.values() for _, pair in best), default=0.0)
+
+    def checked(self, state: State) -> SolverCheck:
+        """The neighbors that were solved again."""
+        datasets, unsolved = (int(state.counts.get(name, 0)) for name in ("datasets", "unsolved"))
+        disagreement, radius = (state.largest.get(name, 0.0) for name in ("disagreement", "radius"))
+        return SolverCheck(self.solver, datasets, disagreement, radius, unsolved)
+
+    def most(self, number: int) -> int:
+        """Neighbors that a look tries at most."""
+        if self.names[number % len(self.names)] != BASE:
+            return CHUNK
+        assert self.scout is not None
+        return most(self.scout)
+
+    def look(self, task: Task) -> Gain:
+        """One strategy."""
+        number, turn = divmod(task.number, len(self.names))
+        rng = np.random.default_rng([self.seed, 2, task.number])
+        if self.names[turn] == BASE:
+            return self._search_base(number, task, rng)
+        return self._search_data(self.names[turn], number, task.room, rng)
+
+    def _search_base(self, number: int, task: Task, rng: np.random.Generator) -> Gain:
+        assert self.scout is not None
+        quantity = self._aim(number)
+        known = [pair.what for _, pair in task.best.get(quantity, ()) if isinstance(pair.what, Groups)]
+        elite = joined(known) if known else None
+        with np.errstate(all="ignore"):
+            ends, spent = climb(self.scout, lambda moved: moved[quantity], elite, task.room, rng)
+            moved = self.scout.movements(ends)
+        gain = Gain(spent, counts={"scouted": spent})
+        for index in range(len(ends)):
+            values = {name.value: float(moved[name][index]) for name in Quantity}
+            if np.isfinite(list(values.values())).all():
+                end = ends.take(np.array([index]))
+                gain.pairs.append((values, KeptPair(values, "search over base datasets", end)))
+        return gain
+
+    def _aim(self, number: int) -> Quantity:
+        """Mostly V, which every release consumes; the other quantities claimed in turn."""
+        claimed = list(dict.fromkeys(claim.quantity for claim in self.claims))
+        if Quantity.V in claimed and number % 4 < 3:
+            return Quantity.V
+        return claimed[(number // 4 if Quantity.V in claimed else number) % len(claimed)]
+
+    def _search_data(self, name: str, number: int, room: int, rng: np.random.Generator) -> Gain:
+        index = 0 if self._given else number // STAY
+        base = self.base(index)
+        size = ASCENTS if name == "ascent" else min(CHUNK, room)
+        changes = propose(base, name, number if self._given else number % STAY, size, rng)
+        tried = size
+        if name == "ascent":
+            tried, ends = 0, []
+            for change in changes:
+                if room - tried > 0:  # the end is solved for once more
+                    end, solves = ascend(base, change, min(ASCENT_SOLVES, room - tried) - 1, rng)
+                    ends.append(end)
+                    tried += solves + 1
+            changes = ends
+        moved = base.moved(changes)
+        # the last ones, because a batch has its first judged by itself
+        some = moved[len(moved) - min(len(moved), -(-tried // CHECKED)) :]
+        alone = base.resolved([change for change, _ in some])
+        again = check(self.program, alone, self.solver, base=number == 0 and name == self.names[0])
+        apart = [
+            variations_apart(movement, item.movements)
+            for (_, movement), item in zip(some, alone, strict=False)
+        ]
+        counts = {"resolved": tried, "datasets": again.datasets, "unsolved": again.unsolved}
+        largest = {"disagreement": max([again.disagreement, *apart]), "radius": again.radius}
+        gain = Gain(tried, counts=counts, largest=largest)
+        for change, movement in moved:
+            values = {quantity.value: interval.low for quantity, interval in movement.items()}
+            gain.pairs.append((values, KeptPair(values, change.origin, change, index)))
+        return gain
+
+    @property
+    def _given(self) -> bool:
+        """Whether every draw is the same dataset."""
+        return self.source is not None and self.base_records(0) is self.base_records(1)
+
+    def base_records(self, index: int) -> Records:
+        """Dataset ``index`` of the data or the generator."""
+        assert self.source is not None
+        return self.source(np.random.default_rng([self.seed, index]))
+
+    def base(self, index: int) -> Base:
+        """The same, with its weights."""
+        if self._base is None or self._base[0] != index:
+            records = self.base_records(index)
+            self._base = (index, Base(self.program, self.universe, records, self.pool))
+        return self._base[1]
+
+    def pair(self, kept: KeptPair) -> NeighborPair | None:
+        """The two datasets of a kept pair in full, or None outside of the universe."""
+        if isinstance(kept.what, Replacement):
+            return self.base(kept.base).pair(kept.what)
+        first, second = kept.what.expand(0, self.small)
+        floor = self.universe.domain.arm_floor or 0
+        inside = all(min(r.a.sum(), r.n_samples - r.a.sum()) >= floor for r in (first, second))
+        return NeighborPair(first, second, first.n_samples - 1, kept.origin) if inside else None
+
+
+def reported(rounds: Rounds, state: State) -> tuple[tuple[Verdict, ...], tuple[Resolved, ...], SolverCheck]:
+    """A verdict per claim, the pairs they rest on and the ten worst, all solved again by the other solver.
+
+    Raises DataError where the search met no neighbor inside of the universe.
+    """
+    claims = rounds.claims
+    everything = [pair for best in state.best.values() for _, pair in best]
+    everything.sort(key=lambda pair: -pair.ratio(claims))
+    tops = [best[0][1] for claim in claims if (best := state.best.get(claim.quantity))]
+    # two datasets each: of many records only those that verdicts rest on
+    kept, chosen = rounds.keep if rounds.few else 0, list[KeptPair]()
+    for candidate in [*tops, *everything]:
+        if candidate not in chosen and (len(chosen) < kept or candidate in tops):
+            chosen.append(candidate)
+    pairs = [pair for candidate in chosen if (pair := rounds.pair(candidate)) is not None]
+    if not pairs:
+        raise DataError("the search met no neighbors inside of the universe: give it a larger budget")
+    resolved = resolve(rounds.program, pairs)
+    verdicts = []
+    for claim in claims:
+        worst = max(resolved, key=lambda item: item.movements[claim.quantity].low)
+        verdicts.append(Verdict(claim, worst.movements[claim.quantity], worst, state.spent))
+    checked = rounds.checked(state)
+    if rounds.few:  # else the solver is that which has just solved them
+        checked = checked.plus(check(rounds.program, resolved, rounds.solver))
+    return tuple(verdicts), tuple(resolved), checked

@@ -1,0 +1,276 @@
+"""A study in one public file: its records, its budget, its account and its questions.
+
+A TOML file that declares a domain, see :func:`~dp2erm_cvx.domain_file.load_domain`, becomes a study by three
+more tables::
+
+    [budget]
+    epsilon = 1.0
+
+    [ledger]                      # may be left out
+    file = "book.db"
+    dataset = "trial"
+
+    [[effect]]                    # one table for every question: effect, rule or weights
+    name = "average"
+    share = 0.6
+    residual_scale = 4.0
+
+The questions are composed: planned together, charged together or not at all, and answered in their order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dp2erm_cvx import registry
+from dp2erm_cvx.csv_layout import CsvLayout
+from dp2erm_cvx.declared_domain import domain_of
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.domain_file import read_tables
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, known_names, shown
+from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
+from dp2erm_cvx.estimators.fitting import PrivateEstimator
+from dp2erm_cvx.ledger import Ledger, Receipt
+from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.program import ConvexSet, Kernel, Moments
+from dp2erm_cvx.public import one_line, public_number
+
+#: What may be asked, and what answers it.
+QUESTIONS: dict[str, type[PrivateEstimator]] = {
+    "effect": PrivateEffect,
+    "rule": PrivateRule,
+    "weights": PrivateTwoStageERM,
+}
+#: Arguments of estimators that the study states, or that no public file may.
+_OWN = frozenset({"self", "domain", "budget", "ledger", "dataset", "seed", "public_center"})
+#: What keeps the parts of a budget from adding up to more than the whole by a rounding.
+_ROUND_DOWN = 1.0 - 1e-12
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question: its ``kind``, a key of ``QUESTIONS``, its ``share`` of the budget, and its settings."""
+
+    name: str
+    kind: str
+    share: float
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class StudyFile:
+    """What a file declares. ``digest`` is the SHA-256 of all of it, by which a study can be registered."""
+
+    domain: Domain
+    layout: CsvLayout
+    budget: Budget
+    questions: tuple[Question, ...]
+    account: tuple[Path, str] | None
+    digest: str
+
+    def models(self, *, seed: int | None = None, **execution: Any) -> dict[str, PrivateEstimator]:
+        """An estimator for every question, by its name, each with its part of the budget.
+
+        ``execution`` are arguments of estimators that declare nothing, such as ``solver``. Raises
+        DeclarationError naming the question.
+        """
+        models = {}
+        for number, question in enumerate(self.questions):
+            own = None if seed is None else seed + number
+            kind = QUESTIONS[question.kind]
+            try:
+                settings = {**execution, **question.settings, "seed": own}
+                models[question.name] = kind(self.domain, self._part(question.share), **settings)
+            except TypeError as error:  # a required setting of a program, say
+                raise DeclarationError(f"{question.name}: {error}") from None
+        return models
+
+    def plans(self, models: Mapping[str, PrivateEstimator], n: int, n_features: int) -> dict[str, Plan]:
+        """The plan of every question for n records. Raises naming the one that cannot be planned."""
+        plans = {}
+        for name, model in models.items():
+            try:
+                plans[name] = model.plan(n, n_features)
+            except (CalibrationError, DeclarationError) as error:
+                raise type(error)(f"{name}: {error}") from None
+        return plans
+
+    def charge(self, plans: Mapping[str, Plan], of: str) -> Receipt | None:
+        """Charge the account with all questions at once, before any noise; None where there is no account.
+
+        ``of`` says in the note what the questions are about. Raises LedgerError where the sum does not fit,
+        and CalibrationError where a plan is not proven; nothing is charged then.
+        """
+        if self.account is None:
+            return None
+        for name, plan in plans.items():
+            if not plan.proven:
+                raise CalibrationError(f"{name}: is not proven: no charge to the ledger covers it")
+        path, dataset = self.account
+        spent = [plan.guarantee for plan in plans.values()]
+        total = Budget(
+            min(sum(part.epsilon for part in spent), self.budget.epsilon),
+            min(sum(part.delta for part in spent), self.budget.delta),
+        )
+        note = one_line("note", f"{', '.join(plans)} of {of}, study {self.digest[:12]}")
+        (plan, *others) = plans.values()
+        curve = plan.curve if not others else None
+        return Ledger(path).charge(dataset, total, note, relation=self.domain.relation, curve=curve)
+
+    def _part(self, share: float) -> Budget:
+        if share == 1.0:
+            return self.budget
+        return Budget(self.budget.epsilon * share * _ROUND_DOWN, self.budget.delta * share * _ROUND_DOWN)
+
+
+def read_study(path: str | Path, changes: Sequence[str] = ()) -> StudyFile:
+    """The study of a TOML file, with ``changes`` such as ``"budget.epsilon=2"`` or ``"average.level=0.9"``.
+
+    Raises DeclarationError in one line that names the place in the file.
+    """
+    declared = read_tables(path)
+    try:
+        return _study(declared, changes, Path(path).parent)
+    except DeclarationError as error:
+        raise DeclarationError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
+
+
+def _study(declared: dict[str, Any], changes: Sequence[str], folder: Path) -> StudyFile:
+    asked = {kind: declared.pop(kind) for kind in QUESTIONS if kind in declared}
+    account, spent = declared.pop("ledger", None), declared.pop("budget", None)
+    if not asked:
+        raise DeclarationError(f"asks nothing: add a table [[{']], [['.join(QUESTIONS)}]]")
+    if spent is None:
+        raise DeclarationError("no [budget] is declared: add epsilon = ...")
+    questions = list(_questions(asked))
+    tables = {"budget": _table("budget", spent), **{one["name"]: one for one in questions}}
+    for text in changes:
+        _change(tables, text)
+    plain = {**declared, "budget": spent, "questions": questions}
+    layout = CsvLayout.from_dict(declared.pop("csv", {}))
+    return StudyFile(
+        domain_of(declared),
+        layout,
+        _budget(spent),
+        _shared(questions),
+        None if account is None else _account(_table("ledger", account), folder),
+        hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest(),
+    )
+
+
+def _questions(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every question as one table, with its name and kind."""
+    names: set[str] = set()
+    for kind, tables in asked.items():
+        several = tables if isinstance(tables, list) else [tables]
+        for number, table in enumerate(several, 1):
+            own = dict(_table(kind, table))
+            name = own.pop("name", kind if len(several) == 1 else f"{kind}_{number}")
+            if not isinstance(name, str) or not name.replace("_", "").replace("-", "").isalnum():
+                raise DeclarationError(f"{kind}: name = {shown(name)}: letters, digits, - and _ alone")
+            if name in names or name in ("budget", "ledger"):
+                raise DeclarationError(f"{kind}: name = {shown(name)}: is taken: choose another")
+            names.add(name)
+            yield {"name": name, "kind": kind, **own}
+
+
+def _shared(questions: Sequence[dict[str, Any]]) -> tuple[Question, ...]:
+    """The questions with shares of the budget: what is not declared is divided evenly."""
+    stated = [question.get("share") for question in questions]
+    shares = [None if one is None else public_number("share", one, above=0.0) for one in stated]
+    left, open_shares = 1.0 - sum(share or 0.0 for share in shares), shares.count(None)
+    if left < -1e-12 or (open_shares and left <= 1e-12):
+        wanted = f"share: {1.0 - left:g} of the budget is asked for"
+        raise DeclarationError(f"{wanted}: at most 1 for all together, and something for each")
+    return tuple(
+        Question(
+            table["name"], table["kind"], left / open_shares if share is None else share, _settings(table)
+        )
+        for table, share in zip(questions, shares, strict=True)
+    )
+
+
+def _settings(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of the estimator of a question, its programs built. Raises DeclarationError naming it."""
+    kind, name = QUESTIONS[table["kind"]], table["name"]
+    own = {key: value for key, value in table.items() if key not in ("name", "kind", "share")}
+    settings = _known(name, own, [one for one in inspect.signature(kind).parameters if one not in _OWN])
+    if "settings" in settings:
+        _table("settings", settings["settings"])
+    programs: dict[str, Any] = {
+        "first_stage": registry.first_stages(),
+        "second_stage": registry.second_stages(),
+    }
+    for place in programs.keys() & settings.keys():
+        if isinstance(settings[place], Mapping):
+            stage = dict(settings[place])
+            if not isinstance(stage.get("name"), str):
+                raise DeclarationError(f"{name}: {place}: needs a name, such as name = 'overlap'")
+            written = {key: _setting(key, value) for key, value in stage.items() if key != "name"}
+            settings[place] = registry.build(programs[place], stage["name"], **written)
+    return settings
+
+
+def _setting(key: str, value: Any) -> Any:
+    """A setting of a program, from the text or the list that a file writes."""
+    if isinstance(value, str) and key == "balance":
+        return Moments.from_text(value)
+    if isinstance(value, str) and key in ("kernel", "theta_set"):
+        kind = Kernel if key == "kernel" else ConvexSet
+        return kind.from_text(value, key)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _budget(table: Mapping[str, Any]) -> Budget:
+    known = _known("budget", table, ("epsilon", "delta"))
+    if "epsilon" not in known:
+        raise DeclarationError("budget: epsilon is not declared")
+    for name, value in known.items():
+        if isinstance(value, str):  # a number on a command line, and none in a file
+            raise DeclarationError(f"budget: {name} = {shown(value)}: must be a number")
+    return Budget(**known)
+
+
+def _account(table: Mapping[str, Any], folder: Path) -> tuple[Path, str]:
+    """The file, by its place beside the study, and the name of the data set."""
+    known = _known("ledger", table, ("file", "dataset"))
+    for name in ("file", "dataset"):
+        if not isinstance(known.get(name), str):
+            raise DeclarationError(f"ledger: {name} is not declared: a text is needed")
+    return folder / known["file"], one_line("dataset", known["dataset"])
+
+
+def _change(tables: Mapping[str, dict[str, Any]], text: str) -> None:
+    """Put ``TABLE.NAME=VALUE`` over what the file says, the value as TOML writes it."""
+    import tomllib
+
+    place, separator, value = text.partition("=")
+    table, dot, name = place.strip().partition(".")
+    if not (separator and dot and name and value.strip()):
+        raise DeclarationError(f"{text!r}: must look like TABLE.NAME=VALUE, for instance budget.epsilon=2")
+    if table not in tables:
+        raise DeclarationError(f"{text!r}: {known_names(table, sorted(tables))}")
+    try:
+        tables[table][name] = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        tables[table][name] = value.strip()
+
+
+def _table(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise DeclarationError(f"{name} = {shown(value)}: must be a table [{name}]")
+    return value
+
+
+def _known(where: str, table: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    for name in table:
+        if name not in names:
+            raise DeclarationError(f"{where}: unknown name {shown(name)}; {known_names(name, sorted(names))}")
+    return dict(table)

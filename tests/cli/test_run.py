@@ -1,0 +1,202 @@
+"""A study file from end to end: its digest, its questions together, and what refuses it."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, PrivateEffect, PrivateRule
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.domain_file import load_domain
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.ledger import Ledger
+from dp2erm_cvx.plan import RulePlan
+from dp2erm_cvx.study_file import read_study
+from tests.command_line import run
+
+DOMAIN = """
+outcome_bound = 4.0
+treatment = "a"
+outcome_column = "y"
+[ranges]
+u = [-1.0, 1.0]
+v = [-1.0, 1.0]
+"""
+STUDY = (
+    DOMAIN
+    + """
+[budget]
+epsilon = 3
+[ledger]
+file = "book.db"
+dataset = "trial"
+[[effect]]
+name = "average"
+share = 0.5
+residual_scale = 0.5
+[[rule]]
+outcome_scale = 1.0
+"""
+)
+WEIGHTS = """
+[[weights]]
+second_stage = "arm_means"
+first_stage = { name = "ipw_private", trim = 4.0, ridge = 0.01 }
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (400, 2))
+    a = rng.binomial(1, 1 / (1 + np.exp(-X[:, 0])))
+    y = a + X[:, 0] + 0.5 * rng.standard_normal(400)
+    np.savetxt("data.csv", np.column_stack([X, a, y]), delimiter=",", header="u,v,a,y", comments="")
+    Path("study.toml").write_text(STUDY)
+    return tmp_path
+
+
+def charged():
+    return Ledger("book.db").account("trial").receipts
+
+
+def test_a_study_answers_what_its_questions_alone_would(folder):
+    result = run("run", "study.toml", "data.csv", "--seed", "5", "--json")
+    assert result.exit_code == 0, result.output
+    both, domain = json.loads(result.stdout), load_domain("study.toml")
+    data = Dataset.from_csv("data.csv", treatment="a", outcome="y")
+    parts = {"average": Budget(3 * 0.5 * (1 - 1e-12)), "rule": Budget(3 * 0.5 * (1 - 1e-12))}
+    effect = PrivateEffect(domain, parts["average"], residual_scale=0.5, seed=5)
+    rule = PrivateRule(domain, parts["rule"], outcome_scale=1.0, seed=6)
+    assert both["average"]["released"] == list(effect.fit(data.X, data.a, data.y).release_.released)
+    assert both["rule"]["theta"] == list(rule.fit(data.X, data.a, data.y).release_.theta)
+    for name, release in both.items():
+        assert json.loads((folder / "releases" / f"{name}.json").read_text()) == release
+
+
+def test_all_questions_are_one_charge(folder):
+    Ledger("book.db").declare("trial", Budget(4.0))
+    assert run("run", "study.toml", "data.csv").exit_code == 0
+    (receipt,) = charged()
+    assert 2.99 < receipt.budget.epsilon <= 3.0
+    assert receipt.note.startswith("average, rule of a on y, study ")
+    assert receipt.note.endswith(read_study("study.toml").digest[:12])
+    again = run("run", "study.toml", "data.csv", "--output-dir", "more")
+    assert again.exit_code == 2
+    assert "does not fit" in again.stderr
+    assert len(charged()) == 1
+    assert not list((folder / "more").iterdir())
+
+
+def test_a_question_that_cannot_be_planned_stops_the_study_before_its_charge(folder):
+    Ledger("book.db").declare("trial", Budget(4.0))
+    bad = '[[weights]]\nfirst_stage = { name = "mmd" }\nsecond_stage = "arm_means"\n'
+    Path("study.toml").write_text(STUDY + bad)
+    result = run("run", "study.toml", "data.csv")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: weights: ")
+    assert charged() == ()
+    assert not (folder / "releases").exists()
+    study = read_study("study.toml")
+    models = study.models()
+    with pytest.raises(CalibrationError, match=r"^weights: "):
+        study.plans(models, 400, 2)
+
+
+def test_an_unproven_question_is_not_charged(folder, monkeypatch):
+    Ledger("book.db").declare("trial", Budget(4.0))
+    monkeypatch.setattr(RulePlan, "proven", False)
+    result = run("run", "study.toml", "data.csv")
+    assert (result.exit_code, charged()) == (2, ())
+    assert "rule: is not proven" in result.stderr
+
+
+def test_what_was_paid_for_is_never_lost(folder, monkeypatch):
+    Ledger("book.db").declare("trial", Budget(4.0))
+
+    def fails(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(PrivateRule, "fit", fails)
+    result = run("run", "study.toml", "data.csv")
+    assert result.exit_code == 70
+    assert json.loads(result.stdout)["estimand"] == "ate"
+    assert (folder / "releases" / "average.json").exists()
+    assert not (folder / "releases" / "rule.json").exists()
+    assert "charged to 'trial'" in result.stderr
+
+
+def test_a_plan_reads_no_data_and_spends_nothing(folder):
+    Path("study.toml").write_text(STUDY + WEIGHTS)
+    result = run("run", "study.toml", "absent.csv", "--plan", "400")
+    assert result.exit_code == 0, result.output
+    for name, share in (("average", 1.5), ("rule", 0.75), ("weights", 0.75)):
+        at = result.stdout.index(f"{name}: planned for 400 records")
+        assert f"epsilon = {share:g}" in result.stdout[at:].split("Together: ")[1]
+    assert result.stdout.endswith(f"study {read_study('study.toml').digest}\n")
+    assert not (folder / "releases").exists()
+
+
+def test_the_digest_is_of_what_is_declared_and_of_nothing_else(folder):
+    digest = read_study("study.toml").digest
+    assert len(digest) == len(hashlib.sha256().hexdigest())
+    Path("study.toml").write_text("# a remark\n" + STUDY.replace("u = [-1.0, 1.0]", "u = [ -1.0, 1.0 ]"))
+    assert read_study("study.toml").digest == digest
+    for change in ("budget.epsilon=2", "average.residual_scale=0.6", "rule.share=0.2", "average.level=0.9"):
+        assert read_study("study.toml", [change]).digest != digest, change
+    Path("study.toml").write_text(STUDY.replace("outcome_bound = 4.0", "outcome_bound = 5.0"))
+    assert read_study("study.toml").digest != digest
+
+
+def test_other_commands_read_the_domain_of_a_study(folder):
+    words = ["data.csv", "--domain", "study.toml"]
+    assert run("check", *words).exit_code == 0
+    assert run("effect", *words, "--epsilon", "1", "--json").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("epsilon = 3", "epsilon = -3", "epsilon"),
+        ("epsilon = 3", "epsilom = 3", "did you mean epsilon"),
+        ("epsilon = 3", "epsilon = true", "epsilon"),
+        ("[budget]\nepsilon = 3", "", "[budget]"),
+        ("share = 0.5", "share = 1.5", "at most 1"),
+        ("share = 0.5", "share = 1", "something for each"),
+        ("share = 0.5", 'share = "half"', "share"),
+        ("residual_scale = 0.5", "residual_scael = 0.5", "average: unknown name 'residual_scael'"),
+        ("residual_scale = 0.5", "seed = 3", "unknown name 'seed'"),
+        ('name = "average"', 'name = "../x"', "name"),
+        ('name = "average"', 'name = "rule"', "taken"),
+        ('name = "average"', 'name = "budget"', "taken"),
+        ("[[rule]]", "[[rules]]", "rules"),
+        ('file = "book.db"', "", "ledger: file"),
+        ('dataset = "trial"', "dataset = 4", "ledger: dataset"),
+        ("outcome_scale = 1.0", "outcome_scale = 0", "outcome_scale"),
+        ("u = [-1.0, 1.0]", "u = [1.0, -1.0]", "u"),
+        ("outcome_bound = 4.0", 'outcome_bound = "EDIT"', "EDIT"),
+    ],
+)
+def test_what_is_wrong_is_one_line_with_its_place_and_nothing_is_charged(folder, old, new, told):
+    Ledger("book.db").declare("trial", Budget(4.0))
+    Path("study.toml").write_text(STUDY.replace(old, new))
+    result = run("run", "study.toml", "data.csv")
+    assert (result.exit_code, result.stdout) == (2, ""), result.output
+    assert told in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert charged() == ()
+
+
+@pytest.mark.parametrize("change", ["epsilon=2", "budget.epsilon", "nobody.level=0.9", "budget.=2", "=", ""])
+def test_a_change_of_nothing_is_refused(folder, change):
+    with pytest.raises(DeclarationError):
+        read_study("study.toml", [change])
+
+
+def test_a_domain_alone_asks_nothing(folder):
+    Path("study.toml").write_text(DOMAIN)
+    with pytest.raises(DeclarationError, match="asks nothing"):
+        read_study("study.toml")
