@@ -33,7 +33,7 @@ test-slow: $(VENV)/.dev
 	$(PYTEST) -m "slow or not slow"
 
 bench: $(VENV)/.bench
-	$(BIN)/python -m benchmarks --docs docs/benchmarks.md --figure docs/_static/seconds_against_n.svg
+	$(BIN)/python docs/benchmarks/run.py --page docs/benchmarks/index.md --figure docs/_static/seconds_against_n.svg
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

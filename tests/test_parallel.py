@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from joblib import parallel_config
@@ -13,9 +11,6 @@ from dp2erm_cvx.audit import Attack, SearchPlan, audit_blackbox, audit_stability
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.registry import build, first_stages
-from dp2erm_cvx.studies import design_path
-from dp2erm_cvx.studies.engine import load_design, run
-from dp2erm_cvx.studies.rates import Rates, RatesDesign
 
 
 def halved(number: int) -> float:
@@ -64,26 +59,20 @@ def privacy_facts(workers: int) -> str:
     return str(audit_blackbox(noisy_mean, np.zeros(10), np.eye(10)[0], epsilon=1.0, attack=attack))
 
 
-def experiment_facts(workers: int, folder: Path) -> str:
-    small = {"n_samples": [200], "population": 1000, "replicates": 2, "draws": 2}
-    design = load_design(RatesDesign, design_path("rates"), "quick", **small)
-    return run(Rates(), design, folder, workers=workers).to_json()
-
-
-def all_facts(workers: int, folder: Path) -> tuple[dict, str, str]:
-    return facts(workers), privacy_facts(workers), experiment_facts(workers, folder)
+def all_facts(workers: int) -> tuple[dict, str]:
+    return facts(workers), privacy_facts(workers)
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory) -> tuple[dict, str, str]:
-    return all_facts(1, tmp_path_factory.mktemp("alone"))
+def alone() -> tuple[dict, str]:
+    return all_facts(1)
 
 
-def test_two_processes_find_what_one_finds(alone, tmp_path):
-    assert all_facts(2, tmp_path) == alone
+def test_two_processes_find_what_one_finds(alone):
+    assert all_facts(2) == alone
 
 
-def test_a_cluster_finds_what_one_process_finds(alone, tmp_path):
+def test_a_cluster_finds_what_one_process_finds(alone):
     distributed = pytest.importorskip("distributed")
     dask = pytest.importorskip("dask")
     # on a busy machine a worker takes its time to start: nothing here is to be given up for that
@@ -96,4 +85,4 @@ def test_a_cluster_finds_what_one_process_finds(alone, tmp_path):
         distributed.Client(cluster, timeout="1h"),
         parallel_config(backend="dask", wait_for_workers_timeout=3600),
     ):
-        assert all_facts(-1, tmp_path) == alone
+        assert all_facts(-1) == alone

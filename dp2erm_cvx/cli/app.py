@@ -19,7 +19,6 @@ from dp2erm_cvx.cli.check import check_command
 from dp2erm_cvx.cli.demo import demo_command
 from dp2erm_cvx.cli.design import design_command
 from dp2erm_cvx.cli.effect import effect_command
-from dp2erm_cvx.cli.experiment import experiment_command
 from dp2erm_cvx.cli.fit import fit_command
 from dp2erm_cvx.cli.ledger import ledger_command
 from dp2erm_cvx.cli.options import WORDS
@@ -133,7 +132,6 @@ for command in (
     certify_command,
     audit_command,
     ledger_command,
-    experiment_command,
     demo_command,
 ):
     for one in command.params:

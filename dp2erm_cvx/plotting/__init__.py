@@ -1,7 +1,6 @@
 """Figures. matplotlib is imported when one is drawn, never before.
 
-Those of experiments are drawn by :func:`~dp2erm_cvx.plotting.studies.figures_of`, those of the pages of
-audits by ``plotting.bounds``.
+Those of the pages of audits are drawn by ``plotting.bounds``.
 """
 
 from dp2erm_cvx.plotting.balance import love_plot

@@ -3,11 +3,10 @@
 import math
 
 import pytest
+from rules import Constants, Weights, effective_share, first_stage
 
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.stability import ipw_logistic, paper_ipw_logistic
-from dp2erm_cvx.studies.plans import Weights, effective_share
-from dp2erm_cvx.studies.scheme import Constants, StudyScheme
 
 N, M = 400, math.sqrt(10)
 
@@ -33,5 +32,5 @@ def test_by_the_sharp_bound_it_takes_a_ridge_at_which_all_weights_are_equal():
     data = simulate("linear", N, rng=0).dataset
     weights = Weights(constants.domain(N).records(data.X, data.a, data.y))
     # ridges of a scheme are in units of M^2
-    scheme = StudyScheme(program="ipw_logistic", settings={"ridge": 1.0, "radius": radius})
-    assert effective_share(weights(scheme.first_stage(constants.domain(N))).value) > 0.9995
+    scheme = {"program": "ipw_logistic", "settings": {"ridge": 1.0, "radius": radius}}
+    assert effective_share(weights(first_stage(scheme, constants.domain(N))).value) > 0.9995

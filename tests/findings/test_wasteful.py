@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from confounded import Strength
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.calibration import Objective, calibrate, utility_bound
@@ -18,7 +19,6 @@ from dp2erm_cvx.problems.itr_huber import HuberRule
 from dp2erm_cvx.problems.saturating_regression import SaturatingRule
 from dp2erm_cvx.program import L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.stability import uniform_weights
-from dp2erm_cvx.studies.confounded import Strength
 from dp2erm_cvx.universe import Universe
 
 

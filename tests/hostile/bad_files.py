@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from importlib.resources import files
 
 from dp2erm_cvx.conformance import program_template
 from tests.conformance.class_style import direct
@@ -25,7 +24,6 @@ share = 0.5
 [[rule]]
 """
 _OWN = direct("mine")
-_STUDY = files("dp2erm_cvx.studies").joinpath("designs/confounded.toml").read_text()
 
 GOOD = {
     "data.csv": f"x1,x2,a,y\n{_ROWS}".encode(),
@@ -34,7 +32,6 @@ GOOD = {
     "own.py": _OWN.encode(),
     "loss.py": program_template("mine_too", "loss").encode(),
     "old.json": b"{}",
-    "design.toml": _STUDY.encode(),
 }
 
 _TOML = (
@@ -93,17 +90,6 @@ _PYTHON = (
     _OWN + "\n\nraise ValueError('a\\nb')\n",
 )  # fmt: skip
 
-_DESIGN = (
-    "", "x = 1", "[", "nobody = [1]", "a = " + "[" * 3000 + "]" * 3000, "variants = 3", "a = " + "9" * 5000,
-    *(_STUDY.replace(old, new) for old, new in (
-        ("seed = 2603", "seed = -1"), ("seed = 2603", 'seed = "x"'), ("replicates = 20", "replicates = 0"),
-        ("draws = 5", "draws = 1e400"), ("[0.5, 1.0, 2.0, 5.0]", "[]"), ("[0.5, 1.0, 2.0, 5.0]", "[-1.0]"),
-        ('"gamma", ', '"laplace", '), ("n_test = 10000", "n_test = 0"),
-        ('program = "uniform"', 'program = "nobody"'),
-        ("ridge = 1.0 }", "ridge = -1.0 }"), ("main = 2.0", "nobody = 2.0"), ("400, 1000", "1, 1000"),
-    )),
-)  # fmt: skip
-
 WRONG: dict[str, tuple[bytes, ...]] = {
     "domain.toml": (*(one.encode() for one in _TOML), b"\xff\xfe", b"name = '\xe9'"),
     "study.toml": tuple(
@@ -150,7 +136,6 @@ WRONG: dict[str, tuple[bytes, ...]] = {
     "release.json": (*(one.encode() for one in _JSON), b"\xff\xfe{}"),
     "book.db": (b"no database at all, only text " * 40, b"SQLite format 3\x00" + b"\x00" * 200),
     "own.py": (*(one.encode() for one in _PYTHON), b"\xff\xfe"),
-    "design.toml": tuple(one.encode() for one in _DESIGN),
 }
 
 #: Command and what is put behind its good line.
@@ -183,8 +168,7 @@ CONTRADICTIONS = (
     ("audit", "--n 1"),
     ("audit", "--output-dir data.csv"), ("audit", "--save no/where"), ("audit", "--workers 0"),
     ("audit", "--solves 0"),
-    ("audit", "--plant 1"), ("experiment", "--quick --variant nobody"),
-    ("experiment", "--output-dir data.csv"), ("demo", "--output-dir data.csv"), ("demo", "--solver nobody"),
+    ("audit", "--plant 1"), ("demo", "--output-dir data.csv"), ("demo", "--solver nobody"),
     ("new-program", "--output own.py"), ("new-program", "--output numpy.py"),
     ("new-program", "--output mine.txt"),
     ("new-program", "--output no/mine.py"), ("predict", "--second-stage own.py"),

@@ -33,7 +33,6 @@ GOOD = {
     "certify": f"{_DECLARED} --program uniform --solver newton",
     "audit": "--program ipw_logistic --domain domain.toml --n 20 --solves 20 --no-page",
     "ledger": "book.db --dataset other --declare-epsilon 1",
-    "experiment": "confounded --design design.toml",
     "demo": "--audit-seconds 0",
     "datasheet": "release.json --output new.md",
     "report": "release.json --output new.html",
@@ -89,7 +88,6 @@ _TEXTS = {
 #: Files that a command reads or writes, and what else may stand in their place.
 _READ = {
     "--domain": ".toml",
-    "--design": ".toml",
     "study": ".toml",
     "data": ".csv",
     "release": ".json",
@@ -201,7 +199,6 @@ def contents() -> Iterator[Bad]:
         "release.json": ("show", "verify", "predict"),
         "book.db": ("ledger", "effect"),
         "own.py": ("check-program", "fit"),
-        "design.toml": ("experiment",),
     }
     own = {"fit": "--program"}
     for name, commands in readers.items():
@@ -222,7 +219,6 @@ def releases() -> Iterator[Bad]:
 
 
 def contradictions() -> Iterator[Bad]:
-    yield Bad(tuple(put("experiment", "--variant", "nobody")), "design.toml", b"variants = 3")
     for command, more in bad_files.CONTRADICTIONS:
         yield Bad((*good(command), *more.split(" ")))
 

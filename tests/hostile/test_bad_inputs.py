@@ -35,11 +35,11 @@ def elsewhere(words: list[str]) -> tuple[int, str, str]:
 
 
 def state(folder: Path) -> dict[str, bytes]:
-    """Every file, the ledger among them, but what Python keeps and the design that an experiment notes."""
+    """Every file, the ledger among them, but what Python keeps."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and "__pycache__" not in path.parts and path.name != "design.json"
+        if path.is_file() and "__pycache__" not in path.parts
     }
 
 

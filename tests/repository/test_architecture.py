@@ -53,7 +53,6 @@ ORDER = (
     "conformance",
     "compare",
     "demo",
-    "studies",
     "plotting",
     "report",
     "cli",
@@ -93,7 +92,7 @@ ONLY = {
     "mechanism": {"errors", "public", "privacy", "calibration"},
     "ledger": {"errors", "public", "privacy", "calibration", "release"},
     "diagnostics": {"errors", "public", "privacy", "tables", "codebook"},
-    "plotting": {"errors", "tables", "diagnostics", "audit", "compare", "studies"},
+    "plotting": {"errors", "tables", "diagnostics", "audit", "compare"},
     "problems": {"errors", "public", "privacy", "domain", "universe", "stability", "model", "program"},
 }
 

@@ -18,8 +18,13 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 KINDS = {Release: "PrivateTwoStageERM", EffectRelease: "PrivateEffect", RuleRelease: "PrivateRule"}
 #: A block of code, or what stands in a line between back quotes.
 _CODE = re.compile(r"^```(?:python|sh|pycon)\n(.*?)^```$|`([^`\n]+)`", re.MULTILINE | re.DOTALL)
-#: Flags of ``python -m benchmarks``, which is no command of the package.
-_BENCHMARKS = {"--cluster", "--few", "--most", "--only"}
+#: Flags of the scripts beside the pages, which are no commands of the package.
+_SCRIPTS = {
+    flag
+    for folder in ("experiments", "benchmarks")
+    for path in (ROOT / "docs" / folder).glob("*.py")
+    for flag in re.findall(r'(?:add_argument|option)\(\s*"(--[a-z][\w-]*)"', path.read_text(encoding="utf-8"))
+}
 
 
 def attributes(kind: type) -> set[str]:
@@ -58,7 +63,7 @@ def missing_flags(text: str) -> list[str]:
     missing = []
     for line in text.replace("\\\n", " ").splitlines():
         for command, words in re.findall(r"(?:dp2erm ([\w-]+))?((?:(?!dp2erm )[^`])*)", line):
-            known = flags(main.commands.get(command, main)) | _BENCHMARKS
+            known = flags(main.commands.get(command, main)) | _SCRIPTS
             missing += set(re.findall(r"(?<![\w-])--[a-z][\w-]*", words)) - known
     return missing
 

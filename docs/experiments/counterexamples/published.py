@@ -7,14 +7,19 @@ most 100 where it does not. Wrong on purpose: ``noise=0.5`` draws half the noise
 they are, which a wider outcome bound shows. ``predictions=0`` does not clip regressions.
 """
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from dp2erm_cvx import Budget, Domain
 from dp2erm_cvx.audit import Noised, Split
 from dp2erm_cvx.domain import Records
-from dp2erm_cvx.studies.published import (
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from competitors import (
     FoldNuisances,
     NoisyInteractions,
     NoisyLeastSquares,

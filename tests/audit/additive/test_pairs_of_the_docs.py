@@ -5,10 +5,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from competitors import EFFECTS, RULES
 
 from dp2erm_cvx.audit import Declared, replay_additive
 from dp2erm_cvx.audit.finding import SavedPair, differing_rows
-from dp2erm_cvx.studies.published import PUBLISHED, PUBLISHED_RULES
 
 DOCS = Path(__file__).parents[3] / "docs/experiments"
 PAIRS = DOCS / "counterexamples/pairs"
@@ -45,7 +45,7 @@ def replayed(name, file=None, declared=None, **settings):
 
 def test_every_published_method_has_a_pair():
     folds = {"folds_g", "folds_ipw", "folds_aipw"}
-    known = (set(PUBLISHED) | set(PUBLISHED_RULES)) - {"dpate", "folds"} | folds
+    known = (set(EFFECTS) | set(RULES)) - {"dpate", "folds"} | folds
     assert known == set(WRONG_SENSITIVITY)
     assert {path.stem for path in PAIRS.glob("*.json")} == {
         name for one in known for name in (one, f"{one}_{PLANTED.get(one, 'clip')}")

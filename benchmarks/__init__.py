@@ -1,1 +1,0 @@
-"""Timings side by side in one run: what the library gains over what a researcher would write."""

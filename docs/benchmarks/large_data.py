@@ -1,0 +1,160 @@
+"""Data larger than memory: the default effect from a Parquet file, by one process and by a Dask cluster.
+
+``python large_data.py --folder /scratch`` writes the files there, which take 180 bytes per record,
+and removes them afterwards. Times are of the whole command; those of the processor count where others use the
+machine as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+COVARIATES = 20
+_CHUNK = 500_000
+_DOMAIN = 'outcome_bound = 4.0\n[treatment]\ncolumn = "a"\n[ranges]\n'
+#: Two workers against one, of one thread each.
+_CLUSTER = """
+import json, os, sys, time
+from distributed import Client, LocalCluster
+from dp2erm_cvx import Budget, PrivateEffect, load_domain
+from dp2erm_cvx.blocked import BlockedDataset, DaskCluster
+
+def used(): return sum(os.times()[:2])
+def busy():
+    numbers = [int(one) for one in open("/proc/stat").readline().split()[1:9]]
+    return (sum(numbers) - numbers[3] - numbers[4]) / 100
+
+if __name__ == "__main__":
+    path, domain, workers = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    with LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster:
+        with Client(cluster) as client:
+            data = BlockedDataset.from_parquet(path, treatment="a", outcome="y", engine=DaskCluster(client))
+            model = PrivateEffect(load_domain(domain), Budget(1.0), residual_scale=0.5, seed=1)
+            all, own, theirs, began = busy(), used(), sum(client.run(used).values()), time.time()
+            found = {"estimate": model.fit(data).effect_, "seconds": time.time() - began}
+            found |= {"client": used() - own, "workers' processor": sum(client.run(used).values()) - theirs}
+            # what takes a processor from those who are measured
+            found["others"] = busy() - all - found["client"] - found["workers' processor"]
+            print(json.dumps(found))
+"""
+
+
+def write_records(path: Path, n_samples: int) -> None:
+    """Confounded records with an effect of 1, in row groups that no block begins with."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    rng, writer = np.random.default_rng(0), None
+    names = [*(f"x{k + 1}" for k in range(COVARIATES)), "a", "y"]
+    for begin in range(0, n_samples, _CHUNK):
+        n = min(_CHUNK, n_samples - begin)
+        X = rng.uniform(-1.0, 1.0, (n, COVARIATES))
+        a = rng.binomial(1, 1.0 / (1.0 + np.exp(-X[:, 0])))
+        y = X[:, 0] + a + 0.5 * rng.standard_normal(n)
+        table = pa.table([*X.T.copy(), a, y], names=names)
+        writer = writer or parquet.ParquetWriter(path, table.schema)
+        writer.write_table(table)
+    assert writer is not None
+    writer.close()
+
+
+def measured(words: list[str]) -> dict[str, Any]:
+    """Seconds, seconds of the processor, and the most memory of a process; and the load when it began."""
+    load, began = os.getloadavg()[0], time.perf_counter()
+    with tempfile.TemporaryFile("w+") as out:
+        one = subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT)
+        _, status, used = os.wait4(one.pid, 0)
+        seconds = time.perf_counter() - began
+        out.seek(0)
+        text = out.read()
+    if status:
+        raise SystemExit(text)
+    processor = used.ru_utime + used.ru_stime
+    return {
+        "seconds": seconds,
+        "processor": processor,
+        "gigabytes": used.ru_maxrss / 1e6,
+        "load": load,
+        "out": text,
+    }
+
+
+def effect(path: Path, domain: Path, *more: str) -> dict[str, Any]:
+    """The default effect of the command line."""
+    command = "import sys; from dp2erm_cvx.cli import main; main(sys.argv[1:])"
+    words = ["effect", str(path), "--treatment", "a", "--outcome", "y", "--domain", str(domain)]
+    words += ["--epsilon", "1", "--residual-scale", "0.5", "--seed", "1", "--json", *more]
+    return measured([sys.executable, "-c", command, *words])
+
+
+def main() -> None:
+    """Measure, and print one line of JSON for every run."""
+    words = argparse.ArgumentParser(description=__doc__)
+    words.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    words.add_argument("--records", type=int, help="20 million, those of a cluster 1 million")
+    words.add_argument("--few", type=int, default=1_000_000)
+    words.add_argument("--keep", default="2", help="GB")
+    words.add_argument(
+        "--cluster", action="store_true", help="two Dask workers against one, in turns, on the records"
+    )
+    words.add_argument("--scratch", action="store_true", help="keep the rest in the folder")
+    words.add_argument("--stay", action="store_true", help="leave the files")
+    asked = words.parse_args()
+    many = asked.records or (asked.few if asked.cluster else 20_000_000)
+    sizes = [many] if asked.cluster else [asked.few, many]
+    paths = [asked.folder / f"records_{n}.parquet" for n in sizes]
+    domain = asked.folder / "records.toml"
+    domain.write_text(_DOMAIN + "".join(f"x{k + 1} = [-1.0, 1.0]\n" for k in range(COVARIATES)))
+    try:
+        for path, n in zip(paths, sizes, strict=True):
+            if not path.exists():
+                write_records(path, n)
+        if asked.cluster:
+            for workers in (1, 2, 1, 2):
+                found = measured([sys.executable, "-c", _CLUSTER, str(paths[0]), str(domain), str(workers)])
+                print(
+                    json.dumps(
+                        {
+                            "workers": workers,
+                            **json.loads(found["out"].splitlines()[-1]),
+                            "load": found["load"],
+                        }
+                    ),
+                    flush=True,
+                )
+            return
+        few, many = ((path, n, "always") for path, n in zip(paths, sizes, strict=True))
+        runs = [few, few, many, few, few]  # the speed of a machine drifts while many are read
+        for path, n, blocks in [(paths[0], asked.few, "never"), *runs]:
+            found = effect(
+                path,
+                domain,
+                "--blocks",
+                blocks,
+                "--keep",
+                asked.keep,
+                *(["--scratch", str(asked.folder)] if asked.scratch else []),
+            )
+            del found["out"]
+            print(
+                json.dumps({"n": n, "blocks": blocks, **found, "per million": found["processor"] / n * 1e6}),
+                flush=True,
+            )
+    finally:
+        if not asked.stay:
+            for path in [*paths, domain]:
+                path.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""Time the library beside what a researcher would write: measure, print, keep, and fill the page's tables."""
+
+from __future__ import annotations
+
+import json
+import os
+
+# one thread, before anything that starts some
+for _name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "RAYON"):
+    os.environ[f"{_name}_NUM_THREADS"] = "1"
+
+from collections.abc import Iterator, Sequence
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import click
+import pandas as pd
+from machine import described, startup
+from measure import Row, measure
+from neighbors import audits, readings
+from whole_fits import (
+    ASKED,
+    ASKED_PEAK,
+    ASKED_SLOPE,
+    ScaleRow,
+    draw_growth,
+    measure_scale,
+    slopes,
+)
+from work import works
+
+BEGIN, END = "<!-- benchmark tables: begin -->", "<!-- benchmark tables: end -->"
+SCALE = "Whole fits"
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="Small sizes, seconds in all: shows that everything runs.")
+@click.option("--only", default="", metavar="TEXT", help="Only works whose label holds this text.")
+@click.option("--output-dir", default="output", show_default=True, metavar="FOLDER")
+@click.option("--page", metavar="PAGE.md", help="Replace the tables between the marks of this page.")
+@click.option("--figure", metavar="FILE.svg", help="Draw seconds against the number of records.")
+@click.option("--most", default=10**6, show_default=True, metavar="N", help="Records of the largest fits.")
+def main(quick: bool, only: str, output_dir: str, page: str | None, figure: str | None, most: int) -> None:
+    """Time the library beside what a researcher would write, one thread, on the same neighbors."""
+    rows: list[Row] = []
+    for work in works(quick):
+        if only in work.label:
+            click.echo(work.label, err=True)
+            rows += measure(work)
+    read = readings(quick) if only in "readings" else []
+    audited = audits(quick) if only in "audits" else []
+    fits: list[ScaleRow] = []
+    if only in SCALE:
+        click.echo(SCALE, err=True)
+        fits = measure_scale([500, 1000], 1, apart=False) if quick else measure_scale(_sizes(most), 3)
+    starts = startup(3 if quick else 11)
+    text = tables(rows, fits, [*neighbor_tables(read, audited)], starts)
+    click.echo(text)
+    folder = Path(output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    if figure is not None and fits:
+        draw_growth(fits, figure)
+    facts = {"machine": described(), "rows": [row.to_dict() for row in rows]}
+    facts |= {
+        "scale": [row.to_dict() for row in fits],
+        "readings": read,
+        "audits": audited,
+        "startup": starts,
+    }
+    (folder / "benchmarks.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    if page is not None:
+        before, rest = Path(page).read_text(encoding="utf-8").split(BEGIN)
+        _, after = rest.split(END)
+        Path(page).write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+
+
+def _sizes(most: int) -> list[int]:
+    """Powers of ten from 10,000 on."""
+    return [10**k for k in range(4, len(str(most)))]
+
+
+def scale_table(rows: list[ScaleRow]) -> str:
+    """Whole fits at the largest n beside one of scikit-learn, and how their seconds grow."""
+    grown, largest = slopes(rows), max(row.n_samples for row in rows)
+    shown = [
+        {
+            "n": f"{row.n_samples:,}",
+            "contender": row.contender,
+            "CPU seconds": f"{row.seconds:.3g}",
+            "over scikit-learn": f"{row.ratio:.2f}",
+            "asked": f"{ASKED[row.contender]:g}" if row.contender in ASKED else "",
+            "peak over the data": f"{row.peak:.2f}",
+            "asked of it": f"{ASKED_PEAK:g}" if row.contender in ASKED else "",
+            "mean gradient": "" if row.gradient is None else f"{row.gradient:.0e}",
+            f"slope (asked {ASKED_SLOPE})": f"{grown[row.contender]:.2f}",
+        }
+        for row in rows
+        if row.n_samples == largest and row.peak is not None
+    ]
+    return pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)
+
+
+def neighbor_tables(read: list[dict[str, Any]], audited: list[dict[str, Any]]) -> Iterator[str]:
+    """Neighbors of many records: movements of a batch, and whole audits."""
+    shown = [
+        {
+            "program": row["program"],
+            "n": f"{row['n']:,}",
+            "one solve": _time(row["solve"]),
+            "shared by all neighbors": _time(row["shared"]),
+            "one neighbor": _time(row["neighbor"]),
+            "over one solve": f"{row['neighbor'] / row['solve']:.3f}",
+            "certified error": f"{row['error']:.0e}",
+        }
+        for row in read
+    ]
+    if shown:
+        yield "## Movements of neighbors, 128 at a time"
+        yield pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)
+    shown = [
+        {
+            "program": row["program"],
+            "n": f"{row['n']:,}",
+            "records": row["read"],
+            "neighbors": f"{row['neighbors']:,}",
+            "whole audit": _time(row["seconds"]),
+            "largest movement over its bound": f"{row['ratio']:.2g}",
+            "certified error": f"{row['error']:.0e}",
+            "disagreement over the radii": f"{row['disagreement']:.2g}",
+        }
+        for row in audited
+    ]
+    if shown:
+        yield "## Audits of neighbors"
+        yield pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)
+
+
+def tables(rows: list[Row], fits: list[ScaleRow], neighbors: Sequence[str], starts: dict[str, float]) -> str:
+    """Markdown: one table per work, whole fits, neighbors of many records, and the start of the command."""
+    parts = [f"Measured on: {described()}."]
+    for name in dict.fromkeys(row.work for row in rows):
+        shown = [
+            {
+                "n": f"{row.n_samples:,}",
+                "contender": row.contender,
+                "per solve": "" if isnan(row.seconds) else _time(row.seconds),
+                "times the naive speed": "" if isnan(row.ratio) else f"{float(f'{row.ratio:.3g}'):,.7g}",
+                "certified error": row.note if row.error is None else f"{row.error:.0e}",
+                "over the machine's limit": "" if row.limit is None else f"{row.limit:.1f}",
+            }
+            for row in rows
+            if row.work == name
+        ]
+        parts += [f"## {name}", pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)]
+    if fits:
+        parts += [f"## {SCALE}", scale_table(fits)]
+    parts += neighbors
+    unit = starts["python -c 'import cvxpy'"]
+    shown = [
+        {"process": f"`{name}`", "CPU time": _time(taken), "over importing cvxpy": f"{taken / unit:.2f}"}
+        for name, taken in starts.items()
+    ]
+    parts += ["## Start", pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)]
+    return "\n\n".join(parts)
+
+
+def _time(seconds: float) -> str:
+    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+if __name__ == "__main__":
+    main()

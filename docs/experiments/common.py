@@ -1,0 +1,149 @@
+"""What the experiments share: cells with seeds of their own, a command line, kept rows, means and tables."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from joblib import Memory, Parallel, delayed, parallel_config
+from threadpoolctl import threadpool_limits
+
+from dp2erm_cvx.plotting.figure import save
+from dp2erm_cvx.privacy import Budget
+
+#: Normal quantile of a two-sided 95 % interval.
+Z = 1.959964
+Design = dict[str, Any]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is computed at once, such as a replicate of a scenario.
+
+    Its ``key`` and the seed decide every number.
+    """
+
+    key: tuple[tuple[str, Any], ...]
+    seed: int
+
+    def __getitem__(self, name: str) -> Any:
+        return dict(self.key)[name]
+
+    @property
+    def label(self) -> str:
+        """As text: ``scenario=linear,replicate=3``."""
+        return ",".join(f"{name}={value}" for name, value in self.key)
+
+    def rng(self, purpose: str) -> np.random.Generator:
+        """A generator for each purpose, so that one more draw here changes nothing elsewhere."""
+        numbers = (
+            int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+            for text in (self.label, purpose)
+        )
+        return np.random.default_rng([self.seed, *numbers])
+
+
+def cells(design: Design, keys: Iterable[Row]) -> list[Cell]:
+    """A cell for every key, in the order of the table."""
+    return [Cell(tuple(key.items()), design["seed"]) for key in keys]
+
+
+def options(doc: str, variants: Iterable[str] = (), data: bool = False) -> argparse.Namespace:
+    """What the command line asks for. Without --quick or --variant an experiment runs as declared."""
+    parser = argparse.ArgumentParser(description=doc)
+    parser.add_argument("--quick", action="store_const", dest="variant", const="quick", help="seconds")
+    parser.add_argument("--variant", choices=list(variants) or None, help="another variant of the design")
+    parser.add_argument("--workers", type=int, default=1, help="processes; -1 for all cores")
+    parser.add_argument("--output", type=Path, default=Path("output"), help="folder of results")
+    if data:
+        parser.add_argument("--data", type=Path, help="Twin_Data.csv.gz, which this repository does not hold")
+    return parser.parse_args()
+
+
+def folder_of(name: str, asked: argparse.Namespace) -> Path:
+    """Where results go: ``output/NAME`` or ``output/NAME-VARIANT``."""
+    folder: Path = asked.output / "-".join(filter(None, (name, asked.variant)))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def each(function: Callable[..., Any], tasks: list[tuple], folder: Path, workers: int) -> list[Any]:
+    """``function(*task)`` of every task. What is done is kept in the folder, so that a stopped run goes on.
+
+    Kept results know the arguments and the source of ``function``, not the code that it calls: delete
+    ``folder/kept`` when that has changed.
+    """
+    kept = Memory(folder / "kept", verbose=0).cache(function)
+    with threadpool_limits(1), parallel_config("loky", inner_max_num_threads=1):
+        return Parallel(n_jobs=workers, verbose=1)(delayed(kept)(*task) for task in tasks)
+
+
+def run(
+    rows: Callable[[Design, Cell], list[Row]], design: Design, places: list[Cell], folder: Path, workers: int
+) -> pd.DataFrame:
+    """The table of all rows, in the order of the cells, also as ``results.csv``."""
+    found = each(rows, [(design, cell) for cell in places], folder, workers)
+    table = pd.DataFrame(
+        [dict(cell.key) | row for cell, part in zip(places, found, strict=True) for row in part]
+    )
+    table.to_csv(folder / "results.csv", index=False)
+    return table
+
+
+def report(folder: Path, tables: Iterable[pd.DataFrame], figures: Iterable[tuple[str, Any]] = ()) -> None:
+    """Print the tables, keep them as ``summary.md``, and draw the figures as SVG."""
+    text = "\n\n".join(table.to_markdown(index=False, disable_numparse=True) for table in tables)
+    print(text)
+    (folder / "summary.md").write_text(text + "\n", encoding="utf-8")
+    for name, figure in figures:
+        save(figure, folder / f"{name}.svg")
+
+
+def budget_of(epsilon: float, noise: str, n: int) -> Budget:
+    """Pure for gamma noise, delta = 1/n for Gaussian noise, as in the paper."""
+    return Budget(epsilon, 1.0 / n if noise == "gaussian" else 0.0)
+
+
+def means(table: pd.DataFrame, by: list[str], values: list[str], unit: str = "replicate") -> pd.DataFrame:
+    """Mean of ``values`` for every group, with ``NAME_half`` the half width of its 95 % interval.
+
+    The unit of which groups have many is averaged within itself first. A group of one has no interval.
+    """
+    done = table[table["status"] == "done"]
+    within = done.groupby([*by, unit], sort=False, dropna=False)[values].mean().reset_index()
+    grouped = within.groupby(by, sort=False, dropna=False)[values]
+    half = Z * grouped.std() / np.sqrt(grouped.count())
+    return grouped.mean().join(half.add_suffix("_half")).reset_index()
+
+
+def with_interval(line: Any, name: str = "accuracy", digits: int = 3) -> str:
+    """``0.836 ±.004``."""
+    half = line[f"{name}_half"]
+    text = f"{line[name]:.{digits}f}"
+    return text if np.isnan(half) else f"{text} ±{f'{half:.{digits}f}'.removeprefix('0')}"
+
+
+def across(found: pd.DataFrame, by: list[str], column: str, name: str = "accuracy") -> pd.DataFrame:
+    """Means with intervals: a line for every place, the values of ``column`` side by side."""
+    shown = found.assign(shown=found.apply(with_interval, axis=1, name=name))
+    order = list(dict.fromkeys(shown[column]))
+    wide = shown.pivot_table("shown", by, column, "first", sort=False)[order]
+    return wide.fillna("").reset_index()
+
+
+def nearest(design: Design, epsilon: float) -> float:
+    """The budget of the design that is nearest to this one."""
+    return min(design["epsilons"], key=lambda known: abs(known - epsilon))
+
+
+def as_text(settings: Row) -> str:
+    """Settings on one line."""
+    return json.dumps(settings).translate(str.maketrans("", "", '{}"')) or "none"

@@ -1,0 +1,172 @@
+"""How often default intervals hold the true effect: ``python intervals.py``, in seconds with ``--quick``.
+
+The scenarios of coverage.toml are drawn, fitted and compared with the truth that they were drawn from. Rows
+of coverage.csv that are there stay; from all of them the tables and the figure of coverage.md are written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import math
+import re
+import tomllib
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from interval_scenarios import Cell, Registry
+from joblib import Parallel, delayed
+
+from dp2erm_cvx import Budget, PrivateEffect
+
+HERE = Path(__file__).parent
+#: What tells rows of one version apart.
+KEY = ["scenario", "n", "epsilon"]
+
+
+def estimator(cell: Cell, lines: tuple, seed: int | None = None) -> PrivateEffect:
+    """What is fitted; a version of the library that does not know a declaration goes without it."""
+    known = inspect.signature(PrivateEffect).parameters
+    declared = {name: value for name, value in cell.declared.items() if name in known}
+    budget = Budget(cell.epsilon, cell.delta)
+    return PrivateEffect(cell.domain(lines), budget, residual_scale=cell.scale or None, seed=seed, **declared)
+
+
+def fitted(cell: Cell, lines: tuple, replicate: int) -> tuple[float, ...]:
+    """Estimate, ends of the interval, the half width that noise leaves, and the bias that it allows for."""
+    data = cell.draw([1, replicate, zlib.crc32(f"{cell.name}{cell.n}".encode())], lines)
+    release = estimator(cell, lines, seed=replicate).fit(*data).release_
+    ends = release.interval
+    return release.estimate, ends.low, ends.high, ends.noise_half_width, getattr(ends, "bias", 0) or 0
+
+
+def predicted(cell: Cell, lines: tuple) -> float:
+    """The root of the predicted squared error at the settings in force; nan where there is none."""
+    study = estimator(cell, lines).plan(cell.n, cell.p).study
+    known = study.estimand == "ate" and hasattr(study, "predicted_error")
+    return math.sqrt(study.predicted_error) if known else math.nan
+
+
+def measured(cell: Cell, replicates: int, workers: int) -> dict[str, float]:
+    """What the replicates of a cell say, in units of the outcome; ``reach`` is the .95 quantile of errors."""
+    lines = cell.lines()
+    truth = cell.truth(lines)
+    rows = Parallel(n_jobs=workers)(delayed(fitted)(cell, lines, one) for one in range(replicates))
+    estimate, low, high, noise, allowed = np.array(rows, dtype=float).T
+    if getattr(cell, "fixed", False):  # the spread over noise alone, against the part of noise
+        truth = float(estimate.mean())
+        low, high = estimate - noise, estimate + noise
+    error = np.abs(estimate - truth)
+    found = {"covers": np.mean((low <= truth) & (truth <= high)), "bias": np.mean(estimate - truth)}
+    found |= {"rmse": np.sqrt(np.mean(error**2)), "half": np.median((high - low) / 2)}
+    found |= {"reach": np.quantile(error, 0.95), "allowed": np.median(allowed)}
+    found |= {"predicted": predicted(cell, lines), "replicates": replicates}
+    return {name: round(float(value), 5) for name, value in found.items()}
+
+
+def run(version: str, word: str, quick: bool, workers: int) -> pd.DataFrame:
+    """The table of all rows, after cells that are missing, or whose name holds a word, were measured."""
+    place = HERE / ("coverage-quick.csv" if quick else "coverage.csv")
+    rows = pd.read_csv(place) if place.exists() else pd.DataFrame(columns=["version", *KEY])
+    declared = tomllib.loads((HERE / "coverage.toml").read_text(encoding="utf-8"))
+    for kind, cells in declared.items():
+        for given in cells:
+            cell = (Registry if kind in ("registries", "noise") else Cell)(**given)
+            key = {"version": version, "scenario": cell.name, "n": cell.n, "epsilon": float(cell.epsilon)}
+            same = np.logical_and.reduce([rows[name] == value for name, value in key.items()])
+            if same.any() and not (word and word in cell.name):
+                continue
+            found = measured(cell, 3 if quick else 40 if cell.n >= 10_000 else 100, workers)
+            row = key | {"kind": kind, "p": cell.p, "right": cell.right, "shown": cell.shown} | found
+            print(" ".join(map(str, row.values())), flush=True)
+            rows = pd.concat([rows[~same], pd.DataFrame([row])]) if len(rows) else pd.DataFrame([row])
+            rows.to_csv(place, index=False)
+    order = [(one["name"], one["n"], one["epsilon"]) for cells in declared.values() for one in cells]
+    return rows.assign(
+        place=[order.index(one) if one in order else -1 for one in zip(*(rows[k] for k in KEY), strict=True)]
+    )
+
+
+def tables(rows: pd.DataFrame) -> dict[str, str]:
+    """The tables of the page, by name: what the version before gave stands on the left of every pair."""
+    now, before = (rows[rows.version == one].set_index(KEY) for one in ("now", "before"))
+    now = now[now.place >= 0].sort_values("place").join(before[["covers", "rmse", "half"]], rsuffix="_before")
+    heads = {
+        "covers before": now.covers_before.map("{:.2f}".format),
+        "now": now.covers.map("{:.2f}".format),
+        "RMSE before": now.rmse_before.map("{:.3f}".format),
+        "RMSE now": now.rmse.map("{:.3f}".format),
+        "half width": now.half.map("{:.3f}".format),
+        "over reach": (now.half / now.reach).map("{:.2f}".format),
+        "predicted / RMSE": (now.predicted / now.rmse).map("{:.2f}".format),
+    }
+    shown = pd.DataFrame(heads).reset_index().replace("nan", "")
+    shown["n"] = shown["n"].map("{:,}".format)
+    kind, short = now.kind.to_numpy(), now.shown.to_numpy(bool)
+    parts = {
+        "counterexamples": shown[short].iloc[:, :-2],
+        "all": shown[np.isin(kind, ("cells", "registries"))],
+        "curved": shown[kind == "curved"].iloc[:, :-1],
+        "noise": shown[kind == "noise"][["scenario", "now", "half width", "over reach"]],
+    }
+    return {name: part.to_markdown(index=False, disable_numparse=True) for name, part in parts.items()}
+
+
+def summary(rows: pd.DataFrame) -> str:
+    """In one paragraph: cells of n epsilon of at least 2,000 in which all is right that intervals rest on."""
+    now, before = (rows[rows.version == one].set_index(KEY) for one in ("now", "before"))
+    now = now[(now.kind.isin(["cells", "registries"])) & now.right & (now.place >= 0)]
+    now = now[[n * epsilon >= 2000 for _, n, epsilon in now.index]]
+    gain, reach = now.rmse / before.rmse.reindex(now.index), now.half / now.reach
+    past = before.covers.reindex(now.index)
+    return (
+        f"{len(now)} cells: coverage at least .93 in {(now.covers >= 0.925).sum()} "
+        f"({(past >= 0.925).sum()} before), least {now.covers.min():.2f} ({past.min():.2f} before); "
+        f"half width at most 1.6 times the reach of errors in {(reach <= 1.6).sum()}, median "
+        f"{reach.median():.2f}; RMSE over that before {gain.median():.2f} in the median, "
+        f"{gain.max():.2f} at most"
+    )
+
+
+def figure(rows: pd.DataFrame) -> None:
+    """Predicted against measured errors."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    mpl.rcParams["svg.hashsalt"] = "coverage"
+    now = rows[(rows.version == "now") & rows.predicted.notna() & (rows.place >= 0)]
+    ax = (drawn := Figure(figsize=(5, 4.2), layout="constrained")).subplots()
+    ends = [0.5 * now.rmse.min(), 2 * now.rmse.max()]
+    ax.plot(ends, ends, color="0.6", linewidth=1)
+    for right, label, mark in ((True, "declarations right", "o"), (False, "something undeclared", "^")):
+        part = now[now.right == right]
+        ax.plot(part.rmse, part.predicted, mark, markersize=4, alpha=0.8, label=label)
+    ax.set(xscale="log", yscale="log", xlabel="measured RMSE", ylabel="predicted RMSE")
+    ax.legend(frameon=False)
+    drawn.savefig(HERE / "figures/coverage.svg", metadata={"Date": None})
+
+
+def main() -> None:
+    """Run what is missing, then write the page's tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--version", default="now", help="name of the rows")
+    parser.add_argument("--only", default="", metavar="WORD", help="measure cells with this word anew")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--workers", type=int, default=1)
+    chosen = parser.parse_args()
+    rows = run(chosen.version, chosen.only, chosen.quick, chosen.workers)
+    if not chosen.quick and chosen.version == "now":
+        page = (HERE / "coverage.md").read_text(encoding="utf-8")
+        for name, table in tables(rows).items():
+            page = re.sub(
+                rf"(% table: coverage/{name}\n\n)(?:\|.*\n)*", lambda m, t=table: m[1] + t + "\n", page
+            )
+        (HERE / "coverage.md").write_text(page, encoding="utf-8")
+        print(summary(rows))
+        figure(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Rules in experiments: theta has the law of a release, and settings are tuned as the pages say."""
+
+import dataclasses
+
+import figure1
+import numpy as np
+import pytest
+from common import Cell, means
+from confounded import CONFOUNDED
+from rules import (
+    PLAIN,
+    Constants,
+    Trial,
+    Weights,
+    all_rows,
+    choose,
+    draw_thetas,
+    in_force,
+    plan_rule,
+)
+
+from dp2erm_cvx import Budget, PrivateTwoStageERM
+from dp2erm_cvx.datasets import simulate
+from tests.experiments.tables import table_of
+
+CONSTANTS = Constants(1.0, 2.0, arm_floor=0.25)
+IPW = {"program": "ipw_logistic", "settings": {"ridge": 1.0, "radius": 1.0}}
+UNTUNED = {"settings": {}, "constants": {}}
+SMALL = figure1.FULL | figure1.VARIANTS["quick"] | {"scenarios": ["linear"], "replicates": 1, "n_test": 500}
+
+
+@pytest.fixture(scope="module")
+def quick():
+    design = SMALL | {"choices": dict.fromkeys(_places(SMALL), UNTUNED)}
+    return table_of(figure1.rows, design, [{"scenario": "linear", "replicate": 0}])
+
+
+def _places(design):
+    families = [*design["families"], PLAIN]
+    return [("linear", name, family) for name in design["schemes"] for family in families]
+
+
+def test_every_place_of_the_design_has_a_row(quick):
+    each = len(SMALL["noises"]) * len(SMALL["epsilons"])
+    private = len(SMALL["schemes"]) * len(SMALL["families"]) * each + len(SMALL["methods"]) * each
+    assert len(quick) == private + len(SMALL["schemes"]) + 2
+    refused, done = (quick[quick["status"] == status] for status in ("refused", "done"))
+    assert (refused["reason"].str.len() > 10).all()
+    # the one thing that has no calibration of its own
+    assert set(refused["scheme"]) == {"w = 1"}
+    assert done["accuracy"].between(0, 1).all()
+    assert done[done["family"] != "constant rule"]["certified"].all()
+    fits = done[~done["family"].isin(["constant rule", "pipeline"])]
+    assert fits["effective_share"].between(0.2, 1.0 + 1e-9).all()
+    assert (done[done["family"] == "sharp"]["V"] >= 2).all()
+    found = means(done[done["epsilon"] == 5.0], ["scheme", "noise", "family"], ["accuracy"])
+    found = found.set_index(["scheme", "noise", "family"])["accuracy"]
+    for scheme in ("IPW", "EBW"):
+        assert found[scheme, "gamma", "sharp"] > found[scheme, "gamma", "paper"] + 0.2
+    table = figure1.summary(SMALL, quick)
+    assert len(table) == (4 + 5) * 2  # schemes and pipelines, by noise
+
+
+@pytest.mark.parametrize(
+    ("family", "noise"),
+    [
+        ("sharp", "gamma"),
+        pytest.param("sharp", "gaussian", marks=pytest.mark.slow),
+        ("auto", "gaussian"),
+        pytest.param("saturating", "gamma", marks=pytest.mark.slow),
+    ],
+)
+def test_theta_has_the_law_of_a_release(family, noise):
+    data, domain = simulate("linear", 120, rng=0).dataset, CONSTANTS.domain(120)
+    budget = Budget(1.0, 1e-3 if noise == "gaussian" else 0.0)
+    rule = plan_rule(IPW, CONSTANTS, family, noise, budget, (120, 10))
+    weights = Weights(domain.records(data.X, data.a, data.y))
+    many, _, _ = draw_thetas(rule, weights, 3000, np.random.default_rng(1))
+    released, how = [], {"calibration": family, "noise": noise, "arithmetic": "assumed"}
+    for seed in range(100):
+        study = rule.plan.study
+        model = PrivateTwoStageERM(domain, budget, study.first, study.second, seed=seed, **how)
+        released.append(model.fit(data.X, data.a, data.y).theta_)
+    assert model.plan(120, 10).theta.calibration == rule.plan.theta.calibration
+    released = np.array(released)
+    spread = many.std(axis=0) / np.sqrt(100)
+    assert np.all(np.abs(released.mean(axis=0) - many.mean(axis=0)) < 4.5 * spread)
+    assert np.all(np.abs(np.log(released.std(axis=0) / many.std(axis=0))) < 0.4)
+
+
+def test_a_loss_of_bounded_slope_needs_less_noise_and_tuning_leaves_its_constants():
+    for noise, theorem in (("gamma", "Theorem 15"), ("gaussian", "Theorem 16")):
+        budget = Budget(0.5, 1 / 400 if noise == "gaussian" else 0.0)
+        chosen = in_force(SMALL, "w = 1", "saturating", UNTUNED)
+        assert chosen[1] == SMALL["saturating"]
+        found = plan_rule(*chosen, "saturating", noise, budget, (400, 10))
+        assert found.facts()["theorem"].startswith(theorem)
+    assert found.facts()["split"] == 1.0
+    tuning = {"bootstraps": 1, "candidates": {}, "constants": [{"covariate_bound": 0.5}]}
+    design = SMALL | {"tuning": tuning, "epsilons": [1.0], "noises": ["gamma"]}
+    sample = simulate("linear", 100, rng=0)
+    assert choose(design, sample, "w = 1", "saturating")["constants"] == {}
+    assert choose(design, sample, "w = 1", "sharp")["constants"] == {"covariate_bound": 0.5}
+
+
+def test_a_private_propensity_is_drawn_anew_for_every_theta():
+    data = simulate("linear", 120, rng=0).dataset
+    rule = plan_rule(IPW, CONSTANTS, "composition-sharp", "gamma", Budget(1.0), (120, 10))
+    weights = Weights(CONSTANTS.domain(120).records(data.X, data.a, data.y))
+    thetas, _, _ = draw_thetas(rule, weights, 3, np.random.default_rng(0))
+    assert thetas.shape == (3, 10)
+    assert rule.plan.propensity is not None
+    assert len({tuple(theta) for theta in thetas}) == 3
+
+
+def test_families_that_do_not_apply_say_why():
+    kernel = {"program": "mmd", "settings": {"ridge": 10.0}, "paper": {"cap": 2.0}}
+    reason = plan_rule(kernel, Constants(1.0, 1.0), "sharp", "gamma", Budget(1.0), (100, 2))
+    assert "arm" in reason
+    kept = plan_rule(kernel, CONSTANTS, "paper", "gamma", Budget(1.0), (100, 2))
+    assert kept.note == "neighbors keep their treatment"
+    printed = plan_rule(IPW, CONSTANTS, "composition-printed", "gamma", Budget(1.0), (100, 2))
+    assert printed.note == "not private as argued"
+
+
+def test_rules_are_judged_as_they_would_be_applied():
+    """Beside an intercept the shrinking of a record matters: a rule is judged on records that are shrunk."""
+    sample = simulate("linear", 400, rng=3)
+    test, constants = sample.dataset, Constants(1.2, 2.0, intercept=1.0)
+    domain, theta = constants.domain(400), np.array([0.5, *test.X[0]])
+    treated = constants.second_stage().resolve(domain).effect(theta, domain, test.X) > 0
+    row = Trial(sample, sample, [1.0])._judged((theta[None], 1.0, True), constants)
+    assert row["accuracy"] == np.mean(treated == sample.optimal_rule)
+    unshrunk = np.column_stack([np.ones(400), test.X]) @ theta > 0
+    assert np.mean(unshrunk != treated) > 0.02
+
+
+def test_the_line_without_privacy_is_tuned_without_noise():
+    """Noise asks for a large ridge; where weights matter, the fit without noise must not inherit it."""
+    rng = np.random.default_rng(0)
+    sample, test = CONFOUNDED.draw(600, rng), CONFOUNDED.draw(2000, rng)
+    candidates = [{"ridge": 3.0}, {"ridge": 0.001, "trim": 6.0}]
+    design = SMALL | {
+        "schemes": {"IPW": {"program": "ipw_logistic", "settings": {"ridge": 3.0}}},
+        "families": ["sharp"],
+        "epsilons": [0.5],
+        "noises": ["gamma"],
+        "methods": {},
+        "constants": Constants(1.64, 3.5, intercept=1.0, outcome_center=3.0),
+        "tuning": {"bootstraps": 4, "candidates": {"IPW": candidates}},
+    }
+    chosen = choose(design, sample, "IPW", PLAIN)
+    assert chosen["settings"] == candidates[1]
+    found = []
+    for choice in (chosen, UNTUNED):
+        choices = {("a", "IPW", "sharp"): UNTUNED, ("a", "IPW", PLAIN): choice}
+        rows = all_rows(design, choices, "a", Trial(sample, test, [0.5]), Cell((), 1))
+        found += [row for row in rows if row["family"] == PLAIN]
+    assert found[0]["accuracy"] > found[1]["accuracy"] + 0.05
+    assert found[0]["effective_share"] < 0.9 < found[1]["effective_share"]
+
+
+def test_constants_state_what_they_declare():
+    constants = figure1.FULL["constants"]
+    radii = {family: constants.second_stage(family).theta_set.radius for family in ("sharp", "paper")}
+    assert radii == {"sharp": 2.0, "paper": 4.0}
+    assert [constants.norm(family) for family in ("sharp", "paper", "saturating")] == ["l2", "l1", "none"]
+    assert dataclasses.replace(constants, arm_floor=0.3).domain(101).arm_floor == 30

@@ -1,0 +1,72 @@
+"""Every script of the pages runs as they say, in seconds, and goes on where it was stopped."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import common
+import pandas as pd
+import pytest
+from common import Cell, cells, run
+
+EXPERIMENTS = Path(common.__file__).parent
+FIGURES = {
+    "figure1": ("simulation", 6),
+    "confounded": ("confounded", 1),
+    "rates": ("rates", 2),
+    "nhefs": ("nhefs", 1),
+    "effects": ("effects", 0),
+    "benchmark": ("benchmark", 2),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", FIGURES)
+def test_a_quick_run_writes_its_table_and_figures(script, tmp_path):
+    words = [sys.executable, str(EXPERIMENTS / f"{script}.py"), "--quick", "--output", str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    name, figures = FIGURES[script]
+    folder = tmp_path / f"{name}-quick"
+    assert len(pd.read_csv(folder / "results.csv", low_memory=False)) > 10
+    assert (folder / "summary.md").read_text() in done.stdout
+    assert len(list(folder.glob("*.svg"))) == figures
+
+
+def drawn(design, cell):
+    calls = Path(design["calls"])
+    calls.write_text(calls.read_text() + ".")
+    return [{"status": "done", "drawn": cell.rng("noise").normal() + design["shift"]}]
+
+
+def test_cells_have_seeds_of_their_own_and_are_kept(tmp_path):
+    calls = tmp_path / "calls"
+    calls.write_text("")
+    design = {"seed": 3, "shift": 0.0, "calls": str(calls)}
+    places = cells(design, [{"n": n, "replicate": k} for n in (5, 6) for k in (0, 1)])
+    table = run(drawn, design, places, tmp_path, 1)
+    assert table["drawn"].nunique() == 4
+    assert len(calls.read_text()) == 4
+    # a run that was stopped goes on, and every cell stands for itself
+    again = run(drawn, design, places[::-1], tmp_path, 1)
+    assert again["drawn"].tolist() == table["drawn"].tolist()[::-1]
+    assert len(calls.read_text()) == 4
+    # another design is another cell
+    assert run(drawn, design | {"shift": 1.0}, places[:1], tmp_path, 1)["drawn"][0] == table["drawn"][0] + 1.0
+    assert pd.read_csv(tmp_path / "results.csv")["n"].tolist() == [5]
+    one, other = (Cell((("n", 5),), seed).rng("a").normal() for seed in (1, 2))
+    assert one != other
+    assert Cell((("n", 5),), 1).rng("b").normal() != one
+
+
+def test_means_are_over_replicates_with_their_intervals():
+    rows = [
+        {"method": "m", "replicate": k, "status": "done", "accuracy": one}
+        for k, pair in enumerate([(0.2, 0.4), (0.5, 0.7)])
+        for one in pair
+    ]
+    (line,) = common.means(pd.DataFrame(rows), ["method"], ["accuracy"]).to_dict("records")
+    assert line["accuracy"] == pytest.approx(0.45)
+    # of .3 and .6, whose standard deviation is .3 / sqrt(2)
+    assert line["accuracy_half"] == pytest.approx(1.959964 * 0.15)
+    assert common.with_interval(line) == "0.450 ±.294"

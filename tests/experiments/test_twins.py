@@ -1,0 +1,223 @@
+"""Twins: the file as it stands, outcomes as declared, and the study on a stand-in of the same schema."""
+
+import csv
+import dataclasses
+import gzip
+import hashlib
+import io
+import os
+
+import effects
+import figure1
+import numpy as np
+import pytest
+import twins
+import twins_data
+from benchmark import FULL as BENCHMARK
+from effects import effect_errors, rule_errors
+from populations import twins_population
+from rules import Constants, Trial, taken
+from twins import Outcomes
+from twins_data import SHA256, read_twins
+
+from dp2erm_cvx.errors import DataError, DeclarationError
+from tests.experiments.tables import table_of
+
+REAL = os.environ.get("DP2ERM_TWINS")
+LINEAR = Outcomes(n_important=4, treat_share=0.3, outcome_scale=2.0, seed=1)
+
+
+def written(path, n=700, seed=0, change=None):
+    """A file with the columns, codes and stray quotes of the real one; its digest."""
+    rng = np.random.default_rng(seed)
+    columns = {name: rng.choice([1, 2, 2, 2, 8], n) for name in twins_data.RISKS}
+    columns |= {name: rng.integers(low, high + 1, n) for name, (low, high) in twins_data.AMOUNTS.items()}
+    columns |= {name: rng.integers(1, levels + 1, n) for name, levels in twins_data.LEVELS.items()}
+    columns |= {"outcome(t=0)": np.full(n, 9999), "outcome(t=1)": rng.integers(0, 300, n)}
+    if change is not None:
+        change(columns)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow([f"'{name}'" for name in columns])
+    writer.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))
+    content = gzip.compress(text.getvalue().encode(), mtime=0)
+    path.write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def test_columns_are_mapped_by_public_rules(tmp_path):
+    path = tmp_path / "stand-in.csv.gz"
+
+    def change(columns):
+        columns["herpes"][:3] = 1, 2, 8
+        columns["cigar"][:2] = 0, 98
+        columns["adequacy"][:3] = 1, 2, 3
+
+    digest = written(path, change=change)
+    found = read_twins(path, sha256=digest)
+    assert found.X.shape == (700, 39)
+    assert found.X.min() == 0.0
+    assert found.X.max() == 1.0
+    column = dict(zip(found.columns, found.X.T, strict=True))
+    assert column["herpes"][:3].tolist() == [1.0, 0.0, 0.0]
+    assert column["cigar"][:2].tolist() == [0.0, 1.0]
+    assert [column[f"adequacy={level}"][level - 1] for level in (1, 2, 3)] == [1.0, 1.0, 1.0]
+    assert np.all(sum(column[f"pldel={level}"] for level in range(1, 6)) == 1.0)
+
+
+def test_files_that_are_not_it_are_refused(tmp_path):
+    path = tmp_path / "stand-in.csv.gz"
+    written(path)
+    with pytest.raises(DataError, match="sha256"):
+        read_twins(path)
+    for change in (lambda c: c.pop("gestat"), lambda c: c.update(dmage=np.full(700, "?"))):
+        digest = written(path, change=change)
+        with pytest.raises(DataError, match="not the Twins table"):
+            read_twins(path, sha256=digest)
+    path.write_bytes(b"no gzip")
+    with pytest.raises(DataError, match="not the Twins table"):
+        read_twins(path, sha256=None)
+    with pytest.raises(DataError, match="cannot be read"):
+        read_twins(tmp_path / "none.gz")
+
+
+@pytest.mark.skipif(REAL is None, reason="DP2ERM_TWINS names no file")
+def test_the_real_file_has_its_known_shape():
+    found = read_twins(REAL)
+    assert found.X.shape == (11_400, 39)
+    column = dict(zip(found.columns, found.X.T, strict=True))
+    assert column["anemia"].sum() == 491
+    assert column["herpes"].sum() == 54
+    assert column["adequacy=1"].sum() == 7918
+    assert len(SHA256) == 64
+
+
+@pytest.mark.parametrize("propensity", ["pred", "prog", "irrelevant"])
+@pytest.mark.parametrize("omega", [0.0, 0.5])
+def test_outcomes_are_as_declared(propensity, omega):
+    X = np.random.default_rng(0).random((4000, 20))
+    made = dataclasses.replace(LINEAR, propensity=propensity, nonlinearity=omega)
+    drawn = made.draw(X, np.random.default_rng(1))
+    assert drawn.optimal_rule.mean() == pytest.approx(0.3, abs=0.002)
+    a, y = drawn.dataset.a, drawn.dataset.y
+    left = y - drawn.main_effect - (a - 0.5) * drawn.contrast
+    assert left.std() == pytest.approx(0.1, rel=0.05)
+    share = [a[drawn.propensity > 0.5].mean(), a[drawn.propensity <= 0.5].mean()]
+    assert share[0] > share[1] + 0.2
+    # the truth is a function of the covariates and the seed of the outcomes
+    again = made.draw(X, np.random.default_rng(2))
+    assert np.array_equal(again.contrast, drawn.contrast)
+    assert not np.array_equal(again.dataset.a, a)
+    assert not np.allclose(
+        dataclasses.replace(made, seed=2).draw(X, np.random.default_rng(1)).contrast, drawn.contrast
+    )
+    if omega == 0.0:
+        fit, *_ = np.linalg.lstsq(np.column_stack([X, np.ones(4000)]), drawn.contrast)
+        used = np.abs(fit[:-1]) > 1e-8
+        assert used.sum() == 8  # predictive for either arm, and disjoint
+    agrees = np.corrcoef(drawn.propensity, drawn.contrast)[0, 1]
+    assert (agrees > 0.9) == (propensity == "pred")
+
+
+def test_too_few_columns_are_refused():
+    with pytest.raises(DeclarationError, match="13 columns"):
+        LINEAR.draw(np.ones((5, 12)), np.random.default_rng(0))
+
+
+def test_the_study_runs_on_a_stand_in(tmp_path):
+    path = tmp_path / "stand-in.csv.gz"
+    digest = written(path, n=1500)
+    design = twins.FULL | twins.VARIANTS["quick"] | {"data": str(path), "sha256": digest}
+    places = [
+        (form, name, family)
+        for form in design["forms"]
+        for name in design["schemes"]
+        for family in (*design["families"], "non-private")
+    ]
+    tuned = twins.tuned(design, "linear", "IPW", "sharp")
+    assert tuned["settings"] == {"ridge": 1.0}
+    design["choices"] = dict.fromkeys(places, tuned | {"settings": {}})
+    table = table_of(twins.rows, design, [{"form": form, "replicate": 0} for form in design["forms"]])
+    assert set(table["form"]) == {"linear", "nonlinear"}
+    done = table[table["status"] == "done"]
+    assert set(done["scheme"]) == {"w = 1", "IPW", "EBW", "MMD", "treat all", "treat none"}
+    constant = done[done["family"] == "constant rule"].groupby("scheme")["accuracy"].mean()
+    assert constant["treat all"] == pytest.approx(0.29, abs=0.03)
+    assert constant.sum() == pytest.approx(1.0)
+    assert np.isfinite(done["empirical_value"]).all()
+    with pytest.raises(DataError, match="sha256"):
+        twins.pools(design | {"sha256": SHA256}, "linear")
+
+
+@pytest.mark.skipif(REAL is None, reason="DP2ERM_TWINS names no file")
+def test_weights_matter_on_the_real_file():
+    # a tuned ridge hardly weighs; a small one does, and nothing is private about it
+    _, pool = twins.pools(twins.FULL | {"data": REAL}, "linear")
+    order = np.random.default_rng(0).permutation(pool.dataset.n_samples)
+    trial = Trial(taken(pool, order[:1140]), taken(pool, order[1140:]), [1.0])
+    constants, found = Constants(1.4143, 1.0, intercept=1.0), {}
+    for ridge in (1e-3, 1.0):
+        scheme = figure1.IPW | {"settings": {"ridge": ridge}}
+        found[ridge] = trial.plain_row(scheme, constants)["accuracy"]
+    assert found[1e-3] > found[1.0] + 0.04
+    assert found[1e-3] > 0.88
+
+
+def stand_in(path, n=1500):
+    """With deaths that gestation prevents, and a tenth of the heavier saved."""
+    rng = np.random.default_rng(9)
+
+    def change(columns):
+        lighter = rng.random(n) < 0.8 - 0.6 * (columns["gestat"] - 17) / 30
+        heavier = lighter & (rng.random(n) < 0.9)
+        columns["outcome(t=0)"], columns["outcome(t=1)"] = (np.where(d, 5, 9999) for d in (lighter, heavier))
+
+    return written(path, n=n, change=change)
+
+
+def test_pairs_of_whom_one_is_seen(tmp_path):
+    path = tmp_path / "stand-in.csv.gz"
+    digest = stand_in(path)
+    known = read_twins(path, sha256=digest)
+    one = twins_population(path, sha256=digest)
+    gain = known.deaths[:, 1] - known.deaths[:, 0]
+    assert one.effect == np.mean(gain) < -0.03
+    drawn = one.draw(100_000, np.random.default_rng(0))
+    data, e = drawn.dataset, drawn.propensity
+    naive = data.y[data.a == 1].mean() - data.y[data.a == 0].mean()
+    assert naive < one.effect - 0.05  # a long gestation saves lives, and shows the heavier
+    weighted = np.mean(data.a * data.y / e - (1 - data.a) * data.y / (1 - e))
+    assert weighted == pytest.approx(one.effect, abs=0.02)
+    gained = drawn.outcomes[:, 1] - drawn.outcomes[:, 0]
+    assert np.mean(gained[data.a == 1]) == pytest.approx(one.effect_on_treated, abs=0.005)
+    assert data.columns == tuple(one.domain.ranges)
+    # a usual range in weeks is one of the scaled column
+    assert one.domain.ranges["gestat"] == ((26 - 17) / 30, (40 - 17) / 30)
+
+
+def test_the_benchmark_has_pairs_where_a_file_is_given(tmp_path):
+    path = tmp_path / "stand-in.csv.gz"
+    digest = stand_in(path)
+    one = effects.source({500: 1}, [1.0])
+    rule = BENCHMARK["rules"]["twins"] | {"replicates": {400: 1}, "epsilons": [1.0]}
+    design = BENCHMARK | {
+        "data": {"twins": one, "twins, treated": one | {"population": "twins", "treated_only": True}},
+        "rules": {"twins": rule},
+        "published": {},
+        "twins": str(path),
+    }
+    with pytest.raises(DataError, match="sha256"):
+        table_of(effects.rows, design, effects.keys(design))
+    design["sha256"] = digest
+    table = table_of(effects.rows, design, effects.keys(design))
+    lines = effect_errors(table).set_index(["data", "method"])
+    assert {("twins", "private"), ("twins, treated", "private"), ("twins", "AIPW")} <= set(lines.index)
+    assert {"private", "outcome weighted learning"} <= set(rule_errors(table)["method"])
+    assert not effects.left_out(design)
+
+
+@pytest.mark.skipif(REAL is None, reason="DP2ERM_TWINS names no file")
+def test_the_real_pairs_have_their_known_effect():
+    one = twins_population(REAL, SHA256)
+    assert one.effect == pytest.approx(-184 / 11_400)
+    assert read_twins(REAL).deaths.mean(axis=0) == pytest.approx([0.17693, 0.16079], abs=1e-5)
