@@ -37,9 +37,11 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError, known_names, s
 from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.ledger import Ledger, Receipt
+from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.program import ConvexSet, Kernel, Moments
+from dp2erm_cvx.program import Moments
+from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.public import one_line, public_number
 
 #: What may be asked, and what answers it.

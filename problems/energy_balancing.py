@@ -10,13 +10,13 @@ semidefinite where the distance itself is only conditionally so: n^2 times the o
 three-way discrepancy weights. The kernel lies in [0, 2 M], so the constants are those of an unsigned one.
 """
 
-import dataclasses
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Self
 
-from dp2erm_cvx.program import ArmKernelStage, Domain
+from dp2erm_cvx.program import Domain, setting
+from dp2erm_cvx.program.kernel_stage import ArmKernelStage
 from dp2erm_cvx.program.kernels import Energy
+from dp2erm_cvx.public import public_size
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,15 @@ class EnergyBalancing(ArmKernelStage):
         Above 0; default: the kernel's bound, so that the stability bound does not depend on scaling.
     """
 
-    ridge: float | None = None
+    ridge: float | None = setting(None, public_size)
 
     name = "energy_balancing"
     formula = "w = argmin a sum_c E(p_c, q) + (1-a) E(p_0, p_1) + 4 mu/n |w|^2, sum_c w = n/2, w >= 0"
     citation = "Huling & Mak (2024)"
     theorem = "Theorem 5 (needs an arm floor)"
+    formulas = MappingProxyType({"ridge": "C"})
     defaults = MappingProxyType({"ridge": "2 M, the bound of the kernel"})
     kernel = Energy()
 
-    def resolve(self, domain: Domain) -> Self:
-        if self.ridge is not None:
-            return self
-        return dataclasses.replace(self, ridge=self.kernel.bound(domain.features_bound))
+    def public_numbers(self, domain: Domain) -> dict[str, float]:
+        return super().public_numbers(domain) | {"C": self.kernel.bound(domain.features_bound)}

@@ -7,6 +7,17 @@ then w_i = n f_i / sum_j f_j, f_i = q_i min(exp(<b_i, lam>), trim), q the base m
 that of q otherwise). With b_i = e_{a_i} (x) g(x_i), g = (constant, balance(x)), and t = (gbar, gbar)/2 (equal
 arm mass) or (n_0 gbar, n_1 gbar)/n (proportional), it is equation entropy_dual of the paper with its sign
 reversed. It has the 2-norm ball of its stability theorem, and a scaling that does not depend on the data.
+
+``entropy_balancing_primal`` is its exact primal, with the same weights:
+
+minimize    sum_i w_i log(w_i) + n/(2 ridge) ||near||^2 + n radius ||far||_2
+subject to  sum_i w_i = n
+            B'w/n - t = near + far
+
+where far is absent if the radius is infinite. Minimized over the split of the residual r = near + far,
+the penalty is n huber(||r||, ridge * radius) / (2 ridge): the Fenchel dual of "ridge and ball" in
+``entropy_balancing``, whose multiplier is lam = (t - B'w/n) / ridge, put into the ball. The weights of
+the two programs are the same.
 """
 
 import math
@@ -23,13 +34,18 @@ from dp2erm_cvx.program import (
     Instance,
     Leaves,
     Records,
-    RidgedEntropyFirstStage,
     StabilityBound,
     Universe,
-    Value,
-    public_number,
+    setting,
 )
-from dp2erm_cvx.program.schemes.exponential import ExponentialModel
+from dp2erm_cvx.program.declaration import Value
+from dp2erm_cvx.program.entropy import RidgedEntropyFirstStage
+from dp2erm_cvx.program.exponential import ExponentialModel
+from dp2erm_cvx.public import public_number
+
+
+def _positive(name: str, values: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(public_number(name, q, above=0) for q in values)
 
 
 @dataclass(frozen=True)
@@ -45,8 +61,8 @@ class EntropyBalancing(RidgedEntropyFirstStage):
         q, one public positive number per record; None: uniform.
     """
 
-    trim: float = math.inf
-    base_measure: tuple[float, ...] | None = None
+    trim: float = setting(math.inf, above=0, infinite=True)
+    base_measure: tuple[float, ...] | None = setting(None, _positive)
 
     name = "entropy_balancing"
     formula = "lam = argmin log mean exp(b_i'lam) - t'lam + mu/2 |lam|^2, |lam| <= R;  w_i ~ exp(b_i'lam)"
@@ -56,12 +72,8 @@ class EntropyBalancing(RidgedEntropyFirstStage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "trim", public_number("trim", self.trim, above=0, infinite=True))
-        if self.base_measure is not None:
-            if math.isfinite(self.trim):
-                raise DeclarationError("trim and base_measure: declare one of them")
-            checked = tuple(public_number("base_measure", q, above=0) for q in self.base_measure)
-            object.__setattr__(self, "base_measure", checked)
+        if self.base_measure is not None and math.isfinite(self.trim):
+            raise DeclarationError("trim and base_measure: declare one of them")
 
     def log_base(self, n_samples: int) -> Array:
         """log(n q_i), (n,). Raises DeclarationError unless q has one entry per record."""
@@ -108,9 +120,6 @@ class EntropyBalancing(RidgedEntropyFirstStage):
             *self.balanced(records), self.mu, self.radius, trim=self.trim, log_base=log_base
         )
 
-    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        return values["dual"]
-
     @property
     def trim_bound(self) -> float:
         return self.trim
@@ -126,3 +135,55 @@ class EntropyBalancing(RidgedEntropyFirstStage):
                 "entropy balancing with a base_measure has no sharp bound: leave it out, or use the paper's"
             )
         return super().bound(universe)
+
+
+@dataclass(frozen=True)
+class EntropyBalancingPrimal(RidgedEntropyFirstStage):
+    """The weights of ``entropy_balancing``, as an independent check of its dual.
+
+    Parameters
+    ----------
+    ridge
+        As in the dual, but above 0: for ridge 0 see ``entropy_balancing_hard``.
+    """
+
+    name = "entropy_balancing_primal"
+    formula = "w = argmin sum w log w + n huber(|B'w/n - t|, mu R) / (2 mu), sum w = n"
+    cone = "exponential, second-order"
+    citation = "Hainmueller (2012); Lee & Chen (2026), eq. entropy_weight_primal"
+    # they define the residuals; the set of the coefficient is fixed
+    moving = frozenset({"B", "target"})
+    theorem = "Theorem 4"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.ridge == 0:
+            raise DeclarationError(
+                "ridge = 0: must be greater than 0; for exact balance use entropy_balancing_hard"
+            )
+
+    def data(self, records: Records) -> dict[str, Value]:
+        B, target = self.moments(records)
+        n = records.n_samples
+        data: dict[str, Value] = {"B": B, "target": target, "penalty": n / self.mu}
+        return data if math.isinf(self.radius) else data | {"price": n * self.radius}
+
+    def declare(self, leaf: Leaves) -> Declaration:
+        B = leaf("B")
+        n, dimension = B.shape
+        weights = cp.Variable(n, name="weights")
+        near = cp.Variable(dimension, name="near")
+        objective = -cp.sum(cp.entr(weights)) + leaf("penalty", nonneg=True) / 2 * cp.sum_squares(near)
+        variables, split = {"weights": weights, "near": near}, near
+        if not math.isinf(self.radius):
+            far = variables["far"] = cp.Variable(dimension, name="far")
+            objective += leaf("price", nonneg=True) * cp.norm(far, 2)
+            split = near + far
+        balance = B.T @ weights / n - leaf("target") == split
+        return Declaration(objective, variables, {"total": cp.sum(weights) == n, "balance": balance})
+
+    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
+        model = instance.model
+        assert isinstance(model, ExponentialModel)
+        # the centered rows, because a solver meets sum(w) = n only approximately
+        return model.penalty.prox((model.target - model.B.T @ values["weights"] / model.n) / self.mu, 1.0)

@@ -17,20 +17,11 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.errors import CalibrationError, InfeasibleError
-from dp2erm_cvx.program import (
-    Array,
-    Declaration,
-    Instance,
-    Kind,
-    Leaves,
-    Records,
-    StabilityBound,
-    Universe,
-    Value,
-)
+from dp2erm_cvx.program import Array, Declaration, Instance, Kind, Leaves, Records, StabilityBound, Universe
 from dp2erm_cvx.program.balance import MomentTargets, moment_names, refuse_infeasible
-from dp2erm_cvx.program.schemes.entropy import EntropyFirstStage
-from dp2erm_cvx.program.schemes.exponential import HardExponentialModel
+from dp2erm_cvx.program.declaration import Value
+from dp2erm_cvx.program.entropy import EntropyFirstStage
+from dp2erm_cvx.program.exponential import HardExponentialModel
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,11 @@
-"""Inverse propensity weights with a known, public logistic coefficient.
+"""Inverse propensity weights with a known, public propensity: of a logistic coefficient, or of a trial.
 
-minimize    sum_i w_i^2 / f_i,   f_i = min(1 + exp(-(2 a_i - 1) <x_i, coefficient>), trim)
+minimize    sum_i w_i^2 / f_i
 subject to  sum_i w_i = n,  w >= 0
 
-whose solution is w_i = n f_i / sum_j f_j (equation inverse_weight of the paper).
+whose solution is w_i = n f_i / sum_j f_j, with f_i = min(1 + exp(-(2 a_i - 1) <x_i, coefficient>), trim)
+(equation inverse_weight of the paper), or f_i = min(1 / p_{a_i}, trim) in a randomized trial (its section
+"Stability of IPW under Randomized Trial").
 """
 
 import math
@@ -13,14 +15,14 @@ import numpy as np
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.program import (
-    Array,
-    ClosedFormWeights,
-    Records,
-    StabilityBound,
-    Universe,
-    public_number,
-)
+from dp2erm_cvx.program import Array, ClosedFormWeights, Records, StabilityBound, Universe, setting
+from dp2erm_cvx.public import public_number
+
+
+def _numbers(name: str, values: tuple[float, ...]) -> tuple[float, ...]:
+    if not (checked := tuple(public_number(name, value) for value in values)):
+        raise DeclarationError(f"{name}: must have one entry per covariate")
+    return checked
 
 
 @dataclass(frozen=True)
@@ -35,21 +37,14 @@ class KnownCoefficient(ClosedFormWeights):
         Public cap F on 1/propensity.
     """
 
-    coefficient: tuple[float, ...] = ()
-    trim: float = float("inf")
+    coefficient: tuple[float, ...] = setting((), _numbers)
+    trim: float = setting(math.inf, above=1, infinite=True)
 
     name = "ipw_known"
     examples = ({"coefficient": (0.1, 0.6, 0.0, -0.8)}, {"coefficient": (0.5, 2.0, 0.0, -2.0), "trim": 5.0})
     formula = "w_i = n f_i / sum f,  f_i = min(1 + exp(-z_i'c), F)"
     citation = "Lee & Chen (2026), Prop. IPW_known_beta"
     theorem = "V = 2 w_max, H = M ||coefficient||"
-
-    def __post_init__(self) -> None:
-        checked = tuple(public_number("coefficient", value) for value in self.coefficient)
-        if not checked:
-            raise DeclarationError("coefficient: must have one entry per covariate")
-        object.__setattr__(self, "coefficient", checked)
-        object.__setattr__(self, "trim", public_number("trim", self.trim, above=1, infinite=True))
 
     def unnormalized(self, records: Records) -> Array:
         if len(self.coefficient) != records.X.shape[1]:
@@ -72,3 +67,42 @@ class KnownCoefficient(ClosedFormWeights):
             raise CalibrationError("the paper's bound for a known coefficient is for untrimmed weights")
         norm = math.hypot(*self.coefficient) * (1 + 1e-12)
         return stability.paper_known_coefficient(universe.n_samples, universe.domain.covariate_bound, norm)
+
+
+@dataclass(frozen=True)
+class RandomizedTrial(ClosedFormWeights):
+    """For trials whose treatment probability is known.
+
+    Parameters
+    ----------
+    propensity
+        Public probability of treatment.
+    trim
+        Public cap F on 1/p.
+    """
+
+    propensity: float = setting(0.5, at_least=1e-300)
+    trim: float = setting(math.inf, above=1, infinite=True)
+
+    name = "ipw_randomized"
+    formula = "w_i = n f_i / sum f,  f_i = min(1/p_{a_i}, F)"
+    citation = "Lee & Chen (2026), Prop. stability_IPW_randomized_trial"
+    theorem = "V = 2 w_max, H = |log(p_1/p_0)|"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.propensity >= 1:
+            raise DeclarationError(f"propensity = {self.propensity!r}: must be between 0 and 1")
+
+    def unnormalized(self, records: Records) -> Array:
+        of_arm: Array = np.array([1 / (1 - self.propensity), 1 / self.propensity])
+        trimmed: Array = np.minimum(of_arm, self.trim)[records.a]
+        return trimmed
+
+    def bound(self, universe: Universe) -> StabilityBound:
+        return stability.randomized_trial(universe.n_samples, self.propensity, trim=self.trim)
+
+    def printed_bound(self, universe: Universe) -> StabilityBound:
+        if math.isfinite(self.trim):
+            raise CalibrationError("the paper's bound for a randomized trial is for untrimmed weights")
+        return stability.paper_randomized_trial(universe.n_samples, self.propensity)

@@ -9,7 +9,6 @@ to a population with other covariates (covariate shift), with ``regression`` as 
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import cvxpy as cp
@@ -25,20 +24,24 @@ from dp2erm_cvx.program import (
     Declaration,
     FirstStage,
     Gaussian,
-    Instance,
-    Kernel,
     Kind,
     Leaves,
-    PublicSample,
     Records,
     StabilityBound,
     Universe,
-    Value,
-    public_size,
+    setting,
 )
-from dp2erm_cvx.program.kernels import checked_kernel, factor
-from dp2erm_cvx.program.schemes.kernel_model import MatchingModel
-from dp2erm_cvx.program.schemes.kernel_stage import refuse_gram
+from dp2erm_cvx.program.declaration import Value
+from dp2erm_cvx.program.kernel_model import MatchingModel, PublicSample
+from dp2erm_cvx.program.kernel_stage import refuse_gram
+from dp2erm_cvx.program.kernels import Kernel, checked_kernel, factor
+from dp2erm_cvx.public import public_size
+
+
+def _public_sample(name: str, value: object) -> PublicSample:
+    if not isinstance(value, PublicSample):
+        raise DeclarationError(f"{name}: must be a PublicSample, or None for the treated records")
+    return value
 
 
 @dataclass(frozen=True)
@@ -57,9 +60,9 @@ class KernelMeanMatching(FirstStage):
         A public kernel on the covariates.
     """
 
-    target: PublicSample | None = None
-    ridge: float = 1.0
-    kernel: Kernel = Gaussian()
+    target: PublicSample | None = setting(None, _public_sample)
+    ridge: float = setting(1.0, public_size)
+    kernel: Kernel = setting(Gaussian(), checked_kernel)
 
     kind = Kind.QUADRATIC
     # a record that changes between source and target brings or takes its own weight
@@ -70,12 +73,6 @@ class KernelMeanMatching(FirstStage):
     cone = "QP"
     citation = "Huang et al. (2006); Gretton et al. (2009)"
     theorem = "Theorem 6 with one block"
-
-    def __post_init__(self) -> None:
-        if self.target is not None and not isinstance(self.target, PublicSample):
-            raise DeclarationError("target: must be a PublicSample, or None for the treated records")
-        object.__setattr__(self, "ridge", public_size("ridge", self.ridge))
-        checked_kernel(self.kernel)
 
     def samples(self, records: Records) -> tuple[NDArray[np.int64], Array]:
         """Rows of the source, and the scaled covariates of the target (T, p)."""
@@ -114,12 +111,6 @@ class KernelMeanMatching(FirstStage):
         n, rows = records.n_samples, records.covariates[source]
         error = self.kernel.entry_error(records.domain.features_bound, rows.shape[1])
         return MatchingModel(self.kernel, rows, target, n * self.ridge, source, n, error)
-
-    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        model = instance.model
-        assert isinstance(model, MatchingModel)
-        # a solver meets the total only approximately
-        return model.penalty.set.project(values["weights"])
 
     def certified_error(self, universe: Universe) -> float | None:
         domain, n_samples = universe.domain, universe.n_samples

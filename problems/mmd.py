@@ -1,10 +1,12 @@
-"""Three-way maximum-mean-discrepancy weights, one simplex per arm.
+"""Three-way maximum-mean-discrepancy weights: one simplex per arm, or one for all records.
 
 minimize    alpha ( ||F_0'v - t||^2 + ||F_1'v - t||^2 ) + (1 - alpha) ||F_0'v - F_1'v||^2 + n ridge ||v||^2
 subject to  sum over arm a of v_i = n for a = 0, 1,  0 <= v <= 2 cap
 
 then w = v/2. With K = F F' the kernel matrix, F_a its factor's rows of arm a (the others 0) and t = F'1:
 n^2 times equation MMD_weight_def of the paper, whose lambda_MMD is ``n ridge``; its cap R_MMD is on w.
+``mmd_pooled`` has w itself for v, t = F'1/2 and the constraint ``sum_i w_i = n, w >= 0``: arm masses are free
+and overlap is not assumed; a constant in the kernel pulls each mass toward n/2.
 """
 
 import math
@@ -12,15 +14,9 @@ from dataclasses import dataclass
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.program import (
-    ArmKernelStage,
-    Gaussian,
-    Kernel,
-    StabilityBound,
-    Universe,
-    public_number,
-)
-from dp2erm_cvx.program.kernels import checked_kernel
+from dp2erm_cvx.program import Gaussian, StabilityBound, Universe, setting
+from dp2erm_cvx.program.kernel_stage import ArmKernelStage, PooledKernelStage
+from dp2erm_cvx.program.kernels import Kernel, checked_kernel
 
 
 @dataclass(frozen=True)
@@ -35,8 +31,8 @@ class MMD(ArmKernelStage):
         Public bound R_MMD on every weight; ``inf`` for none.
     """
 
-    kernel: Kernel = Gaussian()
-    cap: float = math.inf
+    kernel: Kernel = setting(Gaussian(), checked_kernel)
+    cap: float = setting(math.inf, above=0, infinite=True)
 
     name = "mmd"
     formula = (
@@ -44,11 +40,6 @@ class MMD(ArmKernelStage):
     )
     citation = "Chen et al. (2024); Lee & Chen (2026), eq. MMD_weight_def"
     theorem = "Theorem 5 (needs an arm floor)"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checked_kernel(self.kernel)
-        object.__setattr__(self, "cap", public_number("cap", self.cap, above=0, infinite=True))
 
     @property
     def weight_cap(self) -> float:
@@ -69,3 +60,21 @@ class MMD(ArmKernelStage):
         return stability.paper_kernel_balancing(
             universe.n_samples, constants.kernel_bound, constants.ridge, self.cap, relation=relation
         )
+
+
+@dataclass(frozen=True)
+class PooledMMD(PooledKernelStage):
+    """Kernel balance over one simplex: an arm may be empty, and a flip moves no constraint.
+
+    Parameters
+    ----------
+    kernel
+        A public kernel on the covariates.
+    """
+
+    kernel: Kernel = setting(Gaussian(), checked_kernel)
+
+    name = "mmd_pooled"
+    formula = "w = argmin a sum_c |m_c - m/2|^2 + (1-a) |m_0 - m_1|^2 + mu/n |w|^2, sum w = n, w >= 0"
+    citation = "after Chen et al. (2024)"
+    theorem = "Theorem 6"

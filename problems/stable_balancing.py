@@ -8,24 +8,19 @@ variance whose moments are near those of the sample in either arm. ``stable_bala
 constraints, which no stability bound covers.
 """
 
-import dataclasses
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Self
 
-from dp2erm_cvx.program import (
-    BalanceFunctions,
-    BalanceKernel,
-    Domain,
-    Moments,
-    PooledKernelStage,
-)
-from dp2erm_cvx.program.balance import checked_balance, public_constant
-from dp2erm_cvx.program.first_stage import resolved
+from dp2erm_cvx.program import setting
+from dp2erm_cvx.program.first_stage import BalancedStage
+from dp2erm_cvx.program.kernel_stage import PooledKernelStage
+from dp2erm_cvx.program.kernels import BalanceKernel
+from dp2erm_cvx.program.stage import resolved
+from dp2erm_cvx.public import public_size
 
 
 @dataclass(frozen=True)
-class StableBalancing(PooledKernelStage):
+class StableBalancing(BalancedStage, PooledKernelStage):
     """Balance of a few moments by weights that stay even.
 
     Parameters
@@ -33,33 +28,19 @@ class StableBalancing(PooledKernelStage):
     ridge
         Above 0; default: the squared norm bound of the functions and the constant, so that the
         stability bound does not depend on how covariates are scaled.
-    balance
-        Balance functions of the scaled covariates, intercept excluded.
     constant
         Holds the arm masses near n/2; default: the norm bound of ``balance``.
     """
 
-    alpha: float = 1.0
-    ridge: float | None = None
-    balance: Moments | BalanceFunctions = Moments()
-    constant: float | None = None
+    alpha: float = setting(1.0, at_least=0)
+    ridge: float | None = setting(None, public_size)
 
     name = "stable_balancing"
     formula = "w = argmin a sum_c |G_c'w - t|^2 + (1-a) |G_0'w - G_1'w|^2 + n mu |w|^2, sum w = n, w >= 0"
     citation = "Zubizarreta (2015), penalized"
     theorem = "Theorem 6 with the kernel c^2 + <g, g'>"
+    formulas = MappingProxyType({"constant": "G_x", "ridge": "c**2 + G_x**2"})
     defaults = MappingProxyType({"constant": "G", "ridge": "squared norm bound of (constant, g)"})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checked_balance(self.balance)
-        object.__setattr__(self, "constant", public_constant(self.constant))
-
-    def resolve(self, domain: Domain) -> Self:
-        bound = self.balance.bound(domain.features_bound)
-        constant = bound if self.constant is None else self.constant
-        ridge = constant**2 + bound**2 if self.ridge is None else self.ridge
-        return dataclasses.replace(self, constant=constant, ridge=ridge)
 
     @property
     def kernel(self) -> BalanceKernel:

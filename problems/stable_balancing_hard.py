@@ -27,10 +27,10 @@ from dp2erm_cvx.program import (
     Records,
     StabilityBound,
     Universe,
-    Value,
-    public_number,
+    setting,
 )
 from dp2erm_cvx.program.balance import HardBalanceModel, MomentTargets, checked_balance, moment_names
+from dp2erm_cvx.program.declaration import Value
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class StableBalancingHard(FirstStage):
         Balance functions of the scaled covariates, intercept excluded.
     """
 
-    tolerance: float = 0.05
-    balance: Moments | BalanceFunctions = Moments()
+    tolerance: float = setting(0.05, above=0)
+    balance: Moments | BalanceFunctions = setting(Moments(), checked_balance)
 
     name = "stable_balancing_hard"
     formula = "w = argmin sum w^2, sum_c w = n/2, w >= 0, |sum_c w g - n/2 mean g| <= n/2 tolerance"
@@ -54,10 +54,6 @@ class StableBalancingHard(FirstStage):
     citation = "Zubizarreta (2015)"
     theorem = "none: not private"
     relations = frozenset()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "tolerance", public_number("tolerance", self.tolerance, above=0))
-        checked_balance(self.balance)
 
     def rows(self, records: Records) -> tuple[Array, Array, Array]:
         """B (n, 2 + 2k): arm indicators, then moments by arm; targets and tolerances (2 + 2k,)."""

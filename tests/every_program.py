@@ -26,10 +26,10 @@ from dp2erm_cvx.program import (
     L1Ball,
     Moments,
     Program,
-    PublicSample,
     WholeSpace,
 )
 from dp2erm_cvx.program.declaration import Compiled
+from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernels import Laplace, Linear
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import Solution

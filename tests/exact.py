@@ -16,7 +16,7 @@ import numpy as np
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.program import Box, L1Ball, SecondStage, WeightedLeastSquares, WholeSpace
-from dp2erm_cvx.program.schemes.entropy import EntropyFirstStage
+from dp2erm_cvx.program.entropy import EntropyFirstStage
 
 mp.mp.dps = 50
 

@@ -9,9 +9,9 @@ import mpmath as mp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.program import BalanceKernel, Gaussian, Kernel, Moments
-from dp2erm_cvx.program.kernels import Energy, Laplace, Linear, RandomFourier
-from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program import Gaussian, Moments
+from dp2erm_cvx.program.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.kernels import BalanceKernel, Energy, Kernel, Laplace, Linear, RandomFourier
 from tests.exact import Vector, to_mp
 
 _TINY = mp.mpf(10) ** -40

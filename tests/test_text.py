@@ -11,17 +11,9 @@ from click.testing import CliRunner
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.domain_file import load_domain
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.model.sets import L2Ball
-from dp2erm_cvx.program import (
-    Box,
-    ConvexSet,
-    Gaussian,
-    Kernel,
-    L1Ball,
-    Moments,
-    WholeSpace,
-)
-from dp2erm_cvx.program.kernels import Laplace, Linear, RandomFourier
+from dp2erm_cvx.model.sets import ConvexSet, L2Ball
+from dp2erm_cvx.program import Box, Gaussian, L1Ball, Moments, WholeSpace
+from dp2erm_cvx.program.kernels import Kernel, Laplace, Linear, RandomFourier
 from dp2erm_cvx.text import number_or_text
 
 

@@ -15,10 +15,10 @@ from work import DECLARED, NAIVE
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.program import Instance
-from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
-from dp2erm_cvx.program.losses.margin_model import MarginModel
-from dp2erm_cvx.program.schemes.exponential import ExponentialModel
-from dp2erm_cvx.program.schemes.kernel_model import FactoredKernelModel, KernelModel
+from dp2erm_cvx.program.curves import SQUARE
+from dp2erm_cvx.program.exponential import ExponentialModel
+from dp2erm_cvx.program.kernel_model import FactoredKernelModel, KernelModel
+from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.solve import solve
 
 Contender = Callable[[Instance, Records], Array]
@@ -28,7 +28,12 @@ def naive_cvxpy(instance: Instance, records: Records) -> Array:
     """A new CVXPY problem, solved by Clarabel with its defaults."""
     model = instance.model
     constraints = []
-    if isinstance(model, MarginModel):
+    if isinstance(model, MarginModel) and model.loss == SQUARE:
+        v = cp.Variable(model.dimension)
+        residual = cp.multiply(np.sqrt(model.multipliers), model.whole.offsets - model.Z @ v)
+        loss = cp.sum_squares(residual) + 0.5 * model.ridge * cp.sum_squares(v) + model.linear @ v
+        constraints = [cp.norm(v, 1) <= model.penalty.set.radius]
+    elif isinstance(model, MarginModel):
         v = cp.Variable(model.dimension)
         loss = cp.sum(cp.logistic(-model.Z @ v)) + 0.5 * model.ridge * cp.sum_squares(v)
     elif isinstance(model, ExponentialModel):
@@ -46,11 +51,6 @@ def naive_cvxpy(instance: Instance, records: Records) -> Array:
         loss = cp.sum_squares(model.G.T @ v) - 2 * model.c @ v + model.half_ridge * cp.sum_squares(v)
         arms = model.feasible
         constraints = [cp.sum(v[members]) == arms.total for members in arms.members()]
-    elif isinstance(model, LeastSquaresModel):
-        v = cp.Variable(model.dimension)
-        residual = cp.multiply(np.sqrt(model.weights), model.z - model.X @ v)
-        loss = cp.sum_squares(residual) + 0.5 * model.ridge * cp.sum_squares(v) + model.linear @ v
-        constraints = [cp.norm(v, 1) <= model.penalty.set.radius]
     else:
         raise TypeError(type(model).__name__)
     cp.Problem(cp.Minimize(loss), constraints).solve(solver=cp.CLARABEL)

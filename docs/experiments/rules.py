@@ -26,7 +26,8 @@ from dp2erm_cvx.estimators import TOLERANCE
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.plan import RuleStudy, Study, TwoStagePlan, make_plan
 from dp2erm_cvx.privacy import Budget, Neighboring
-from dp2erm_cvx.program import FirstStage, Kernel, L1Ball, L2Ball, PrivateFirstStage, SecondStage
+from dp2erm_cvx.program import FirstStage, L1Ball, L2Ball, PrivateFirstStage, SecondStage
+from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.solve import Solution, solve
 from dp2erm_cvx.steps import Execution, Fit, Rows
 from dp2erm_cvx.universe import Universe

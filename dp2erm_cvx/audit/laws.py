@@ -23,8 +23,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.model.composite import Penalty
-from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
-from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.solve.newton import minimize_by_newton
 
 _UNIT = float(np.finfo(np.float64).eps)
@@ -296,7 +295,7 @@ class Coordinates:
 
 
 #: What an objective may be: the sum of a loss of margins, the squared one among them, with an elastic net.
-Objective = LeastSquaresModel | MarginModel
+Objective = MarginModel
 
 
 @dataclass(frozen=True)
@@ -312,12 +311,9 @@ class WeightsError:
         An error e in l1 moves a weighted sum by at most e times the largest term at weight 1.
         """
         model = self.unit
-        if isinstance(model, LeastSquaresModel):
-            steep, bent = 2 * np.abs(model.X @ theta - model.z), np.full(model.n, 2.0)
-        else:
-            s = model.margins(theta)
-            steep = model.multipliers * np.abs(model.loss.slope(s))
-            bent = model.multipliers * model.loss.curvature(s)
+        s = model.margins(theta)
+        steep = model.multipliers * np.abs(model.loss.slope(s))
+        bent = model.multipliers * model.loss.curvature(s)
         norms = model.row_norms
         return self.bound * float(np.max(norms * steep)), self.bound * float(np.max(norms**2 * bent))
 

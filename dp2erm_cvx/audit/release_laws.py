@@ -24,8 +24,7 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CertificateError, DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage
-from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
-from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.steps import CovariateMean, Execution, Fit, IntegerSums, MeanSquare, Planned, solve_weights
 
@@ -171,9 +170,9 @@ def _mean(step: Planned, side: _Side, released: _Released) -> ShiftLaw:
     weights, error = side.weights(released)
     assert isinstance(step.declared, Fit)
     model = _objective(step.declared.instance(step, side.records, weights))
-    assert isinstance(model, LeastSquaresModel)
-    mean = math.fsum(model.weights * model.z) / math.fsum(model.weights)
-    moved = error * float(np.max(np.abs(model.z))) / model.n
+    weights, z = model.multipliers, model.whole.offsets
+    mean = math.fsum(weights * z) / math.fsum(weights)
+    moved = error * float(np.max(np.abs(z))) / model.n
     assert isinstance(step.calibration, OutputCalibration)
     return ShiftLaw(np.array([mean]), step.calibration.scale, Noise.GAMMA, moved, False, True)
 
@@ -212,7 +211,7 @@ def _bound(step: Planned, side: _Side, released: _Released) -> tuple[Objective, 
 
 
 def _objective(instance: Instance) -> Objective:
-    if not isinstance(instance.model, LeastSquaresModel | MarginModel):
+    if not isinstance(instance.model, MarginModel):
         raise DeclarationError(
             f"{instance.program.name}: audit_density needs weighted least squares or a sum of margin losses, "
             "with an elastic net"

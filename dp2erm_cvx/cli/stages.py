@@ -15,7 +15,8 @@ from dp2erm_cvx.text import number_or_text
 
 if TYPE_CHECKING:
     from dp2erm_cvx.domain import Domain
-    from dp2erm_cvx.program import FirstStage, PublicSample, SecondStage
+    from dp2erm_cvx.program import FirstStage, SecondStage
+    from dp2erm_cvx.program.kernel_model import PublicSample
 
 #: Covariates or simulated records that a command may be asked for: more would only fill the memory.
 MOST = 1_000_000
@@ -57,7 +58,8 @@ def read_settings(options: dict[str, Any]) -> dict[str, Any]:
             raise DeclarationError("setting 'balance' is given twice: give --degree only")
         found["balance"] = found.pop("degree")
     if "balance" in found or "kernel" in found:
-        from dp2erm_cvx.program import Kernel, Moments
+        from dp2erm_cvx.program import Moments
+        from dp2erm_cvx.program.kernels import Kernel
 
         if "balance" in found:
             found["balance"] = Moments.from_text(str(found["balance"]))
@@ -71,7 +73,7 @@ def read_settings(options: dict[str, Any]) -> dict[str, Any]:
 def public_sample(path: str, options: dict[str, Any]) -> PublicSample:
     """Rows of a file that are public, with the covariates that the domain or ``--covariates`` name."""
     from dp2erm_cvx.data import coded_covariates
-    from dp2erm_cvx.program import PublicSample
+    from dp2erm_cvx.program.kernel_model import PublicSample
     from dp2erm_cvx.tables import read_table
 
     declared = options.get("domain") is not None or options.get("ranges")
@@ -133,8 +135,7 @@ def second_stage_of(
 ) -> SecondStage:
     """The second stage of that name, or in that file, with Theta, R and features given as flags."""
     from dp2erm_cvx import registry
-    from dp2erm_cvx.model.sets import ElasticNet
-    from dp2erm_cvx.program import ConvexSet
+    from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
 
     name = known_name(text, "second")
     settings: dict[str, Any] = {}

@@ -18,21 +18,20 @@ from dp2erm_cvx.conformance.solutions import points_of
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.composite import Composite
+from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.program import (
-    ConvexSet,
     FirstStage,
-    Kernel,
+    LinearStage,
     PrivateFirstStage,
     PrivateSeparable,
     Program,
     SecondStage,
     SeparableFirstStage,
     WeightedLeastSquares,
-    WeightedMarginLoss,
 )
 from dp2erm_cvx.program.declared import DeclaredProgram
-from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
-from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
+from dp2erm_cvx.program.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.program.stage import smooth_of
 from dp2erm_cvx.stability import (
     Finding,
@@ -121,11 +120,9 @@ def _refuted(report: Report) -> str:
 
 def _wrong(program: Program, subject: Subject, domain: Domain) -> str:
     """What is wrong apart from the sizes of constants."""
-    if isinstance(program, SeparableFirstStage):
-        return _wrong_rows(program)
-    if isinstance(program, PrivateSeparable) and (
-        wrong := _wrong_rows(program) or _larger_set(program, domain)
-    ):
+    if isinstance(program, SeparableFirstStage) and (wrong := _wrong_rows(program)):
+        return wrong
+    if isinstance(program, PrivateSeparable) and (wrong := _larger_set(program, domain)):
         return wrong
     if isinstance(program, SecondStage | PrivateFirstStage):
         return undeclared_curvature(program, domain, subject.seed) or turning_gradient(
@@ -138,7 +135,7 @@ def _is_derived(program: Program) -> bool:
     return isinstance(program, DeclaredProgram) and program.own_data() is not None
 
 
-def _wrong_rows(program: MarginFirstStage) -> str:
+def _wrong_rows(program: SeparableFirstStage) -> str:
     records = samples.standard_records()
     Z, U = program.rows(records), program.weight_rows(records)
     known = program.n_rows(samples.check_universe(records.domain))
@@ -162,7 +159,7 @@ def _larger_set(program: PrivateSeparable, domain: Domain) -> str:
     return ""
 
 
-def _rows(program: MarginFirstStage, domain: Domain) -> tuple[_Row, Callable[[Array], Array]]:
+def _rows(program: SeparableFirstStage, domain: Domain) -> tuple[_Row, Callable[[Array], Array]]:
     """Functions of a record: its row with its linear term, and the row of its weight."""
 
     @remembered
@@ -180,7 +177,7 @@ def _rows(program: MarginFirstStage, domain: Domain) -> tuple[_Row, Callable[[Ar
     return row, weight_row
 
 
-def _row_sizes(program: MarginFirstStage, domain: Domain, evaluations: int, seed: int) -> Report:
+def _row_sizes(program: SeparableFirstStage, domain: Domain, evaluations: int, seed: int) -> Report:
     """Bounds on rows, which every derived constant starts from."""
     row, weight_row = _rows(program, domain)
     region = record_domain(samples.N_FEATURES, domain.features_bound)
@@ -296,7 +293,7 @@ def _largest(findings: list[Finding]) -> tuple[Finding, ...]:
 
 def _row_bounds(program: _Perturbed, domain: Domain) -> Iterator[tuple[str, float, Callable[[Array], float]]]:
     """Bounds that the public bound on the numerical error, and Theorems 7 and 8, take over."""
-    if isinstance(program, WeightedMarginLoss):
+    if isinstance(program, LinearStage) and not isinstance(program, WeightedLeastSquares):
         bounds = program.row_bounds(samples.check_universe(domain))
         rows = remembered(lambda record: program.rows(samples.one_record(domain, record)))
         yield "row_bounds norm", bounds.norm, lambda d: norm(rows(d).Z)

@@ -19,10 +19,10 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.program import ClosedFormWeights, FirstStage, Kind, SecondStage
-from dp2erm_cvx.program.losses.margin_model import MarginModel
-from dp2erm_cvx.program.schemes.entropy import EntropyFirstStage
-from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
-from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
+from dp2erm_cvx.program.entropy import EntropyFirstStage
+from dp2erm_cvx.program.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.program.separable import SeparableFirstStage
 from dp2erm_cvx.program.stage import smooth_of
 from dp2erm_cvx.program.weights import WeightsProgram
 
@@ -78,7 +78,7 @@ def _asked_alone(count: int) -> NDArray[np.int64]:
 def _pairs(program: FirstStage, records: Records) -> Iterator[tuple[str, Array, Array]]:
     X, asked = records.covariates, _asked_alone(records.n_samples)
     each = [_one(records, i) for i in asked]
-    if isinstance(program, MarginFirstStage):
+    if isinstance(program, SeparableFirstStage):
         yield "rows", program.rows(records)[asked], np.vstack([program.rows(one) for one in each])
         weight_rows = program.weight_rows(records)
         if weight_rows is not None:

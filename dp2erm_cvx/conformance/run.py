@@ -39,17 +39,8 @@ from dp2erm_cvx.conformance.solutions import (
 )
 from dp2erm_cvx.conformance.statement import declaration, fixed_set, kind, public_numbers, statement
 from dp2erm_cvx.errors import Dp2ermError, InfeasibleError, ProgramError
-from dp2erm_cvx.model.sets import ElasticNet, L2Ball
-from dp2erm_cvx.program import (
-    Box,
-    ConvexSet,
-    FirstStage,
-    Kind,
-    L1Ball,
-    PrivateFirstStage,
-    Program,
-    SecondStage,
-)
+from dp2erm_cvx.model.sets import ConvexSet, ElasticNet, L2Ball
+from dp2erm_cvx.program import Box, FirstStage, Kind, L1Ball, PrivateFirstStage, Program, SecondStage
 
 _BOTH: dict[str, Check] = {
     "statement": statement,

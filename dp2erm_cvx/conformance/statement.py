@@ -13,11 +13,11 @@ from dp2erm_cvx.conformance.files import executed_anew
 from dp2erm_cvx.conformance.report import Judgment, Subject, failed, noted, passed
 from dp2erm_cvx.conformance.samples import check_domain, check_universe, neighbors, standard_records
 from dp2erm_cvx.errors import InfeasibleError, ProgramError
-from dp2erm_cvx.program import FirstStage, Instance, Kind, Program, WeightedMarginLoss
+from dp2erm_cvx.program import FirstStage, Instance, Kind, LinearStage, Program, WeightedLeastSquares
 from dp2erm_cvx.program.curves import Curve
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.declared import DeclaredProgram
-from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
+from dp2erm_cvx.program.separable import SeparableFirstStage
 
 _FACTS = ("name", "formula", "cone", "citation", "theorem")
 
@@ -102,9 +102,9 @@ def _overflow(subject: Subject) -> str:
     """Of a loss that is unbounded over the set that its coefficient is searched in."""
     domain = check_domain()
     program = subject.program.resolve(domain)
-    if isinstance(program, MarginFirstStage):
+    if isinstance(program, SeparableFirstStage):
         return _unbounded(program.loss, program.row_bound(domain) * program.ball(domain))
-    if isinstance(program, WeightedMarginLoss):
+    if isinstance(program, LinearStage) and not isinstance(program, WeightedLeastSquares):
         bounds, p = program.row_bounds(check_universe(domain)), subject.n_parameters(domain)
         return _unbounded(program.loss, bounds.reach(program.feasible(domain).norm_bound(p)))
     return ""

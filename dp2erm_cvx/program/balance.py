@@ -129,18 +129,14 @@ class BalanceFunctions:
         return {"custom": self.name, "norm_bound": self.norm_bound}
 
 
-def checked_balance(balance: object) -> None:
-    """Raise DeclarationError unless it is one of the two kinds here.
+def checked_balance(name: str, balance: object) -> object:
+    """``balance``. Raises DeclarationError unless it is one of the two kinds here.
 
     Exact types: a balance of another kind could see all records at once, or understate its bound.
     """
     if type(balance) not in (Moments, BalanceFunctions):
-        raise DeclarationError(f"balance = {balance!r}: must be Moments or BalanceFunctions")
-
-
-def public_constant(value: float | None) -> float | None:
-    """Check the value of the constant balance function; None leaves it to the domain."""
-    return None if value is None else public_size("constant", value)
+        raise DeclarationError(f"{name} = {balance!r}: must be Moments or BalanceFunctions")
+    return balance
 
 
 def moment_names(balance: Moments | BalanceFunctions, records: Records) -> tuple[str, ...]:

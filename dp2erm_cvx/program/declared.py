@@ -1,4 +1,8 @@
-"""Program classes of declarations: what is read of a function, and what follows from it."""
+"""Programs declared as functions: the problem is written once in CVXPY, and the library derives the rest.
+
+A decorated function becomes a program class, with the decorator's keywords as its settings. A setting is a
+number, or a formula of the public numbers M and outcome_bound such as ``"M**2 / 10"``.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +20,17 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DeclarationError, ProgramError
+from dp2erm_cvx.images import ImageRecords
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
 from dp2erm_cvx.program.curves import Curve
+from dp2erm_cvx.program.declaration import SIZES, printed, with_n
 from dp2erm_cvx.program.form import Form, read, read_curve, read_log_weight
+from dp2erm_cvx.program.linear_stage import LinearStage
 from dp2erm_cvx.program.log_weights import LogWeight
-from dp2erm_cvx.program.losses.certified_margins import RowBounds
-from dp2erm_cvx.program.losses.margin_rows import MarginRows
-from dp2erm_cvx.program.losses.weighted_margin_loss import WeightedMarginLoss
-from dp2erm_cvx.program.printing import SIZES, printed, with_n
-from dp2erm_cvx.program.rows import Ball, DeclaredRecords, Setting, evaluated
-from dp2erm_cvx.program.schemes.separable_stage import PrivateSeparable, SeparableFirstStage
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.program.margin_rows import MarginRows, RowBounds, rows_of
+from dp2erm_cvx.program.rows import Ball, DeclaredRecords
+from dp2erm_cvx.program.separable import PrivateSeparable, SeparableFirstStage
+from dp2erm_cvx.program.stage import Program, Setting, kept_check
 from dp2erm_cvx.universe import Universe
 
 #: What a decorator is put on.
@@ -45,28 +49,12 @@ def _formula_of(owner: Any) -> str:
     return str(owner().resolve(STANDARD).declared_formula())
 
 
-class DeclaredProgram:
+class DeclaredProgram(Program):
     """Declaration by a function: its settings, and what is read of it. A mixin of the programs below."""
 
     function: ClassVar[Function]
-    #: Defaults of the settings: numbers, or formulas of M and outcome_bound.
-    stated: ClassVar[Mapping[str, Setting]]
     cone: ClassVar[str] = "exponential, second-order"
     formula = _Formula()
-
-    def resolved_numbers(self, domain: Domain) -> Self:
-        """The program with the number of every formula in place of it."""
-        numbers = {
-            name: evaluated(name, default, domain, self.row_norm(domain))
-            for name, default in self.stated.items()
-            if getattr(self, name) is None
-        }
-        program: Any = self
-        return dataclasses.replace(program, **numbers) if numbers else self
-
-    def row_norm(self, domain: Domain) -> float:
-        """Bound on the norm of the covariates."""
-        return domain.covariate_bound
 
     @abc.abstractmethod
     def refuse_misread(self) -> None:
@@ -83,13 +71,23 @@ class DeclaredProgram:
     def own_settings(self) -> tuple[tuple[str, float], ...]:
         """Settings that the function itself asks for, as numbers. Raises ProgramError where one is open."""
         wanted = inspect.signature(type(self).function).parameters
-        known = {name: getattr(self, name) for name in self.stated if name in wanted}
+        known = {name: value for name, value in self.by_name().items() if name in wanted}
         if missing := [name for name, value in known.items() if value is None]:
             raise ProgramError(f"{missing[0]} is left to the domain: call resolve(domain) first")
         return tuple(known.items())
 
+    def by_name(self) -> dict[str, Any]:
+        """Settings by name."""
+        program: Any = self
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(program)}
 
-class _Margin(DeclaredProgram):
+
+@dataclasses.dataclass(frozen=True)
+class SeparableProgram(DeclaredProgram, SeparableFirstStage):
+    """Weights that are a declared function of one margin, at the minimizer of a declared loss of it."""
+
+    theorem = "Theorems 3, 22 and 23, derived from the declaration"
+
     @property
     def loss(self) -> Curve:
         """Phi."""
@@ -99,9 +97,6 @@ class _Margin(DeclaredProgram):
     def log_weight(self) -> LogWeight:
         """Log f."""
         return _separable_parts(type(self).function, self.own_settings())[1]
-
-    def resolve(self, domain: Domain) -> Self:
-        return self.resolved_numbers(domain)
 
     def refuse_misread(self) -> None:
         _separable_parts(type(self).function, self.own_settings())
@@ -114,39 +109,31 @@ class _Margin(DeclaredProgram):
             f"w_i ~ exp({printed(weight)})"
         )
 
-
-@dataclasses.dataclass(frozen=True)
-class SeparableProgram(_Margin, SeparableFirstStage):
-    """Weights that are a declared function of one margin, at the minimizer of a declared loss of it."""
-
-    theorem = "Theorems 3, 22 and 23, derived from the declaration"
-    defaults = MappingProxyType({})
-    ridge: float | None = None
-    radius: float | None = None  # type: ignore[assignment]
-
-    def private(self, share: float = 0.3) -> PrivateProgram:
+    def private(self, share: float = 0.3) -> Any:
         """The scheme at these settings with a private coefficient (Theorem 9)."""
-        return _private_class(type(self))(**{name: getattr(self, name) for name in self.stated}, share=share)
+        known = {name: value for name, value in self.by_name().items() if value is not None}
+        return _private_class(type(self))(**known, share=share)
 
 
 @dataclasses.dataclass(frozen=True)
-class PrivateProgram(_Margin, PrivateSeparable):
-    """Weights that are a declared function of one margin, at a private minimizer of a declared loss of it."""
-
-    defaults = MappingProxyType({})
-
-
-@dataclasses.dataclass(frozen=True)
-class LossProgram(DeclaredProgram, WeightedMarginLoss):
+class LossProgram(DeclaredProgram, LinearStage):
     """Weighted minimization of a declared loss of one margin per record, linear in the covariates."""
 
     theorem = "Theorems 1, 2 and 15 to 19, derived from the declaration"
+    defaults = MappingProxyType({**LinearStage.defaults, "theta_set": "the set that it declares"})
 
     def default_set(self, domain: Domain) -> ConvexSet:
-        return self.resolved_numbers(domain).form(domain).feasible
+        return self._numbers(domain).form(domain).feasible
+
+    def _numbers(self, domain: Domain) -> Self:
+        """The program with the number of every formula in place of it."""
+        return Program.resolve(self, domain)
+
+    def public_numbers(self, domain: Domain) -> dict[str, float]:
+        return super().public_numbers(domain) | {"M": self.row_norm(domain)}
 
     def resolve(self, domain: Domain) -> Self:
-        program = self.resolved_numbers(domain)
+        program = self._numbers(domain)
         form = program.form(domain)
         if form.term.curve != program.loss:
             raise DeclarationError(f"{self.name}: make what its loss takes from records.M a setting")
@@ -157,18 +144,22 @@ class LossProgram(DeclaredProgram, WeightedMarginLoss):
     @property
     def loss(self) -> Curve:
         """Phi."""
-        return self.resolved_numbers(STANDARD).form(STANDARD).term.curve
+        return self._numbers(STANDARD).form(STANDARD).term.curve
 
     def rows(self, records: Records) -> MarginRows:
         term = self.form(records.domain).term
         offset, factor = (term.numbers(which, records) for which in ("offset", "factor"))
-        return MarginRows(term.rows.of(records), None if offset is None else -offset, factor)
+        o = None if offset is None else -offset
+        signs = term.rows.signs
+        if isinstance(records, ImageRecords) and self.takes_all and signs is not None:
+            return rows_of(records, sign=signs(records), offset=o, factor=factor)
+        return MarginRows(term.rows.of(records), o, factor)
 
     def tilts(self, records: Records) -> Array | None:
         return self.form(records.domain).term.numbers("tilt", records)
 
     def row_bounds(self, universe: Universe) -> RowBounds:
-        term = self.resolved_numbers(universe.domain).form(universe.domain).term
+        term = self._numbers(universe.domain).form(universe.domain).term
         assert isinstance(term.rows.within, Ball)
         low, high = term.interval("offset")
         return RowBounds(
@@ -180,7 +171,7 @@ class LossProgram(DeclaredProgram, WeightedMarginLoss):
         return _read_loss(self, domain)[1]
 
     def mapped_data(self) -> tuple[str, ...] | None:
-        return _read_loss(self.resolved_numbers(STANDARD), STANDARD)[0].own
+        return _read_loss(self._numbers(STANDARD), STANDARD)[0].own
 
     def declared_problem(self, domain: Domain, n: int, p: int) -> tuple[DeclaredRecords, Any, Any]:
         """Records as the function sees them, the variable theta (p,), and the problem that it returns."""
@@ -284,52 +275,49 @@ def class_of(
 ) -> Any:
     """Program class of a declaration; one of an author's is read at once, and refused where it stands."""
     name, stated = function.__name__, {**settings, **own}
-    wanted = list(inspect.signature(function).parameters)[1 if issubclass(base, _Margin) else 2 :]
+    wanted = list(inspect.signature(function).parameters)[1 if issubclass(base, SeparableProgram) else 2 :]
     if unknown := [k for k in (*own, *wanted) if k not in stated or (k in own and k not in wanted)]:
         raise DeclarationError(
             f"{name}: {unknown[0]!r} must be a keyword of the decorator and an argument of the function"
         )
-    numbers = {k: v for k, v in stated.items() if k != "share"}
     doc = inspect.getdoc(function) or ""
     if not doc:
         raise DeclarationError(f"{name}: a declaration has a docstring, which says what it is")
-    formulas = {k: v.replace("**", "^").replace("*", "") for k, v in numbers.items() if isinstance(v, str)}
-    fields = [
-        (k, float | None, None if isinstance(v, str) else public_number(k, v, infinite=True))
-        for k, v in stated.items()
-    ]
-    namespace = {
-        "name": name,
-        "function": staticmethod(function),
-        "stated": MappingProxyType(numbers),
-        "defaults": MappingProxyType({**base.defaults, **formulas}),
-        "citation": doc.splitlines()[0],
-        "__doc__": doc,
-        "__module__": function.__module__,
-        "__qualname__": function.__qualname__,
-    }
-    cls: Any = dataclasses.make_dataclass(name, fields, bases=(base,), namespace=namespace, frozen=True)
-    cls.__module__ = function.__module__
+    namespace = {"citation": doc.splitlines()[0], "__qualname__": function.__qualname__}
+    cls = _made(name, function, (base,), stated, namespace | {"__doc__": doc})
     if not function.__module__.startswith("dp2erm_cvx."):
         cls().resolve(STANDARD).refuse_misread()
     return cls
 
 
+def _made(
+    name: str, function: Function, bases: tuple[Any, ...], stated: Mapping[str, Setting], own: dict[str, Any]
+) -> Any:
+    """Program class with these settings beside those of its bases; formulas stay open until resolved."""
+    formulas = {k: v for k, v in stated.items() if isinstance(v, str)}
+    numbers = {k: None if k in formulas else v for k, v in stated.items()}
+    fields: list[Any] = [(k, float | None, kept_check(bases, k, v)) for k, v in numbers.items()]
+    namespace = {"name": name, "function": staticmethod(function), "formulas": formulas, **own}
+    namespace["__module__"] = function.__module__
+    cls: Any = dataclasses.make_dataclass(name, fields, bases=bases, namespace=namespace, frozen=True)
+    cls.__module__ = function.__module__
+    return cls
+
+
 def private(
     program: type[SeparableProgram], *, ridge: Setting, radius: Setting, share: float = 0.3
-) -> type[PrivateProgram]:
+) -> type[Any]:
     """Variant of a separable scheme whose coefficient is private itself (Theorem 9), as a class.
 
     ``ridge`` and ``radius`` are its defaults, ``share`` that of the budget which buys the coefficient. Its
     name is that of the scheme with ``_private`` behind it.
     """
-    own = {name: default for name, default in program.stated.items() if name not in ("ridge", "radius")}
-    cls = class_of(program.function, PrivateProgram, {"ridge": ridge, "radius": radius, "share": share}, own)
-    cls.name = f"{program.name}_private"
-    cls.__name__ = cls.__qualname__ = cls.name
-    return cls  # type: ignore[no-any-return]
+    kept = {k: v for k, v in program.formulas.items() if k not in ("ridge", "radius")}
+    stated = {**kept, "ridge": ridge, "radius": radius, "share": share}
+    name, bases = f"{program.name}_private", (PrivateSeparable, program)
+    return _made(name, program.function, bases, stated, {"__doc__": program.__doc__, "__qualname__": name})  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=64)
-def _private_class(program: type[SeparableProgram]) -> type[PrivateProgram]:
+def _private_class(program: type[SeparableProgram]) -> type[Any]:
     return private(program, ridge=0.01, radius=2.0)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.program.declared import DeclaredProgram, LossProgram
 from dp2erm_cvx.program.first_stage import FirstStage, PrivateFirstStage
-from dp2erm_cvx.program.schemes.separable_stage import SeparableFirstStage
 from dp2erm_cvx.program.second_stage import SecondStage
+from dp2erm_cvx.program.separable import SeparableFirstStage
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.program.weights import WeightsProgram
 from dp2erm_cvx.universe import Universe
@@ -37,7 +37,7 @@ def _rows(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
         if term.factor is not None:
             yield "", f"factor {term.factor.name()}: {term.factor.within}"
     elif isinstance(program, DeclaredProgram):
-        yield "data", f"signed rows: ||z|| <= {program.row_norm(universe.domain):.4g}"
+        yield "data", f"signed rows: ||z|| <= {universe.domain.covariate_bound:.4g}"
     try:
         yield from _derived(program, universe)
     except CalibrationError as error:

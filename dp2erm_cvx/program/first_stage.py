@@ -12,15 +12,15 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.errors import CalibrationError, ProgramError
+from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.certified_radius import CLOSED_FORM
 from dp2erm_cvx.model.composite import Composite, LocalError
 from dp2erm_cvx.model.sums import UNIT, exact_sum
 from dp2erm_cvx.privacy import BoundFamily, LossConstants, StabilityBound
-from dp2erm_cvx.program.balance import MomentTargets
+from dp2erm_cvx.program.balance import BalanceFunctions, Moments, MomentTargets, checked_balance
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, model_of
+from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, model_of, setting
 from dp2erm_cvx.public import public_fraction, public_size
 from dp2erm_cvx.universe import Universe
 
@@ -118,6 +118,37 @@ class FirstStage(Program):
 
 
 @dataclass(frozen=True)
+class BalancedStage(FirstStage):
+    """First stages about ``g = (constant, balance(x))``.
+
+    Parameters
+    ----------
+    balance
+        Balance functions of the scaled covariates, intercept excluded.
+    constant
+        c_0 > 0, the value of the constant balance function; default: the norm bound of ``balance``.
+    """
+
+    balance: Moments | BalanceFunctions = setting(Moments(), checked_balance)
+    constant: float | None = setting(None, public_size)
+
+    def bounds(self, domain: Domain) -> tuple[float, float]:
+        """(G_x, c_0): norm bound of the balance functions and value of the constant."""
+        balance_bound = self.balance.bound(domain.features_bound)
+        return balance_bound, balance_bound if self.constant is None else self.constant
+
+    def public_numbers(self, domain: Domain) -> dict[str, float]:
+        return super().public_numbers(domain) | dict(zip(("G_x", "c"), self.bounds(domain), strict=True))
+
+    def functions(self, records: Records) -> Array:
+        """G (n, k) of records."""
+        balance = self.balance(records.covariates)
+        g = np.empty((len(balance), 1 + balance.shape[1]))
+        g[:, 0], g[:, 1:] = self.bounds(records.domain)[1], balance
+        return g
+
+
+@dataclass(frozen=True)
 class PrivateFirstStage(FirstStage):
     """Weights read from a coefficient that is itself differentially private (Theorem 9).
 
@@ -128,10 +159,7 @@ class PrivateFirstStage(FirstStage):
 
     kind: ClassVar[Kind] = Kind.PRIVATE
 
-    share: float = 0.3
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "share", public_fraction("share", self.share))
+    share: float = setting(0.3, public_fraction)
 
     @abc.abstractmethod
     def loss_constants(self, universe: Universe) -> LossConstants:
@@ -246,20 +274,3 @@ def refuse_unproved(program: FirstStage, bound: StabilityBound, n_samples: int) 
             f"{program.name} states V = {bound.V:g} and is declared {program.kind.value!r}, which no theorem "
             "covers: declare the kind that its theorem is about"
         )
-
-
-def public_ridge(value: float | None) -> float | None:
-    """Check a ridge: a number of at least 0, declared in advance; None leaves it to the domain."""
-    return None if value is None else public_size("ridge", value, zero=True)
-
-
-def resolved(name: str, value: float | None) -> float:
-    """A hyper-parameter whose default depends on the domain. Raises ProgramError if it is still open."""
-    if value is None:
-        raise ProgramError(f"{name} is left to the domain: call resolve(domain) first")
-    return value
-
-
-def public_radius(value: float) -> float:
-    """Check a radius: a number above 0, ``inf`` for no constraint."""
-    return public_size("radius", value, infinite=True)

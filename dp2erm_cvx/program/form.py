@@ -19,8 +19,8 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.program.atoms import Atom, Exponential, Huber, Line, Logistic, Square, SquaredHinge
 from dp2erm_cvx.program.curves import Curve, Part
+from dp2erm_cvx.program.declaration import printed
 from dp2erm_cvx.program.log_weights import LogWeight, Operation
-from dp2erm_cvx.program.printing import printed
 from dp2erm_cvx.program.rows import Ball, Datum, Range
 
 _KNOWN = "logistic, exp, square, huber and square(pos(.)) of an affine margin"

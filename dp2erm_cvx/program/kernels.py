@@ -232,10 +232,11 @@ class BalanceKernel(Kernel):
         return max(ENTRY_ERROR, 4.0 * functions + 64.0)
 
 
-def checked_kernel(kernel: Kernel) -> None:
-    """Raise DeclarationError for a kernel of another type, whose bound would be taken on trust."""
+def checked_kernel(name: str, kernel: Kernel) -> Kernel:
+    """``kernel``. Raises DeclarationError for one of another type, whose bound would be taken on trust."""
     if type(kernel) not in (Gaussian, Laplace, Linear, RandomFourier):
-        raise DeclarationError(f"kernel = {kernel!r}: must be Gaussian, Laplace, Linear or RandomFourier")
+        raise DeclarationError(f"{name} = {kernel!r}: must be Gaussian, Laplace, Linear or RandomFourier")
+    return kernel
 
 
 def factor(gram: Array) -> Array:

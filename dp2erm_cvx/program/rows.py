@@ -6,9 +6,7 @@ or number of every record, so that whatever sets noise follows from the declarat
 
 from __future__ import annotations
 
-import ast
 import math
-import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -22,8 +20,6 @@ from dp2erm_cvx.public import public_number, public_size
 
 #: Rows (n, k) or numbers (n,), each made of one record: of covariates with the intercept, and the records.
 RecordMap = Callable[[Records], Array]
-#: A number, or a formula of the public numbers M and outcome_bound.
-Setting = float | str
 
 
 @dataclass(frozen=True)
@@ -85,10 +81,15 @@ class Range:
 
 @runtime_checkable
 class Datum(Protocol):
-    """``cp.Parameter`` with one row or number per record, each projected into the public set ``within``."""
+    """``cp.Parameter`` with one row or number per record, each in the public set ``within``.
+
+    The domain puts covariates and outcomes into their sets; whatever else is made of a record is projected.
+    """
 
     id: int
     within: Ball | Range
+    #: The signs (n,) of rows that are those of the covariates but for these; None for other rows.
+    signs: Callable[[Records], Array | None] | None
 
     def name(self) -> str:
         """Its name."""
@@ -99,10 +100,10 @@ class Datum(Protocol):
         ...
 
 
-def _parameter(name: str, shape: tuple[int, ...], within: Ball | Range, make: RecordMap) -> Datum:
+def _parameter(name: str, shape: tuple[int, ...], within: Ball | Range, make: RecordMap, signs: Any) -> Datum:
     # no subclass: CVXPY is imported by whoever reads a problem, not by whoever imports a program
     leaf: Any = cp.Parameter(shape, name=name, nonneg=isinstance(within, Range) and within.low >= 0)
-    leaf.within, leaf.of = within, lambda records: within.project(make(records))
+    leaf.within, leaf.of, leaf.signs = within, make, signs
     return leaf  # type: ignore[no-any-return]
 
 
@@ -116,8 +117,9 @@ class DeclaredRecords:
     own : names of the data that are made by maps of the author's own
     leaf : what stands for the data where a problem is made for solvers; None where it is read
 
-    ``x`` covariates, ``signed`` ``(2a - 1) x``, ``y`` the centered outcome, ``response`` ``2 (2a - 1) y`` and
-    ``treatment`` a are attributes as well. Raises DeclarationError for another one.
+    Attributes as well are ``x`` covariates, ``signed`` ``(2a - 1) x``, ``favored`` ``sign(y) (2a - 1) x``,
+    ``y`` the centered outcome, ``outcome_size`` its absolute value, ``response`` ``2 (2a - 1) y`` and
+    ``treatment`` a. Raises DeclarationError for another one.
     """
 
     domain: Domain
@@ -145,12 +147,12 @@ class DeclaredRecords:
         if name not in _LIBRARY:
             known = (*_LIBRARY, "by_arm", "rows", "numbers", "n", "M", "outcome_bound")
             raise DeclarationError(f"records have no {name!r}; {known_names(name, known)}")
-        sign, has_rows, make = _LIBRARY[name]
-        if has_rows:
+        low, high, make = _LIBRARY[name]
+        if math.isinf(high):
             bound = self.domain.covariate_bound if self.bound is None else self.bound
-            return self._datum(name, Ball(bound), self._rows(sign), self.n_columns)
-        reach = sign * self.domain.outcome_bound if sign else 1.0
-        return self._datum(name, Range(-reach if sign else 0.0, reach), make)
+            return self._datum(name, Ball(bound), self._signed(make), self.n_columns, make)
+        unit = 1.0 if name == "treatment" else self.domain.outcome_bound
+        return self._datum(name, Range(low * unit, high * unit), make)
 
     def by_arm(self, constant: float | None = None) -> Datum:
         """Rows ``e_a (x) (constant, covariates)``; the constant defaults to the bound of the covariates."""
@@ -171,14 +173,18 @@ class DeclaredRecords:
         They are shrunk into ``within``, so that its bound need not be believed. A record for which ``make``
         fails has a row of zeros. ``width`` is that of a row, by default that of x.
         """
-        self.own = (*self.own, name)
         columns = self.n_columns if width is None else width
-        return self._datum(name, within, _by_record(name, make, width), columns)
+        return self._own(name, within, _by_record(name, make, width), columns)
 
     def numbers(self, name: str, make: Callable[..., Any], low: float, high: float) -> Datum:
         """Numbers of an author's own, ``make(x, a, y)`` of one record, clipped to ``[low, high]``."""
+        return self._own(name, Range(low, high), _by_record(name, make, 0))
+
+    def _own(self, name: str, within: Ball | Range, make: RecordMap, k: int | None = None) -> Datum:
+        if name in _LIBRARY:
+            raise DeclarationError(f"records: {name!r} is data of the library; choose another name")
         self.own = (*self.own, name)
-        return self._datum(name, Range(low, high), _by_record(name, make, 0))
+        return self._datum(name, within, lambda records: within.project(make(records)), k)
 
     def _refuse_solver(self, name: str) -> None:
         if self.leaf is not None:
@@ -187,30 +193,34 @@ class DeclaredRecords:
                 f'such as size="{name}"'
             )
 
-    def _rows(self, sign: float) -> RecordMap:
+    def _signed(self, signs: Callable[[Records], Array | None]) -> RecordMap:
         def make(records: Records) -> Array:
-            x = self.covariates(records.domain, records.X)
-            return x if not sign else (2 * records.a - 1)[:, None] * x
+            x, sign = self.covariates(records.domain, records.X), signs(records)
+            return x if sign is None else sign[:, None] * x
 
         return make
 
-    def _datum(self, name: str, within: Ball | Range, make: RecordMap, k: int | None = None) -> Datum:
+    def _datum(
+        self, name: str, within: Ball | Range, make: RecordMap, k: int | None = None, signs: Any = None
+    ) -> Datum:
         if self.leaf is not None:  # a problem for solvers: its parameters are the data themselves
             return self.leaf(name, nonneg=isinstance(within, Range) and within.low >= 0)  # type: ignore[no-any-return]
         if name not in self._data:
-            self._data[name] = _parameter(name, (self.n,) if k is None else (self.n, k), within, make)
+            self._data[name] = _parameter(name, (self.n,) if k is None else (self.n, k), within, make, signs)
         elif self._data[name].within != within:
             raise DeclarationError(f"records: two data are called {name!r}; choose another name for one")
         return self._data[name]
 
 
-#: Name: sign or multiple of the outcome, whether it has rows, and what makes numbers.
-_LIBRARY: Mapping[str, tuple[float, bool, RecordMap]] = {
-    "x": (0.0, True, lambda records: records.X),
-    "signed": (1.0, True, lambda records: records.X),
-    "y": (1.0, False, lambda records: records.y),
-    "response": (2.0, False, lambda records: 2.0 * (2 * records.a - 1) * records.y),
-    "treatment": (0.0, False, lambda records: records.a.astype(np.float64)),
+#: Name: least and largest in units of the outcome's bound (infinite for rows), and numbers, or signs of rows.
+_LIBRARY: Mapping[str, tuple[float, float, Callable[[Records], Any]]] = {
+    "x": (0.0, math.inf, lambda records: None),
+    "signed": (0.0, math.inf, lambda records: 2 * records.a - 1),
+    "favored": (0.0, math.inf, lambda records: np.where(records.y < 0, -1.0, 1.0) * (2 * records.a - 1)),
+    "y": (-1.0, 1.0, lambda records: records.y),
+    "outcome_size": (0.0, 1.0, lambda records: np.abs(records.y)),
+    "response": (-2.0, 2.0, lambda records: 2.0 * (2 * records.a - 1) * records.y),
+    "treatment": (0.0, 1.0, lambda records: records.a.astype(np.float64)),
 }
 
 
@@ -234,33 +244,3 @@ def _by_record(name: str, make: Callable[..., Any], width: int | None) -> Record
         return rows if width != 0 else rows[:, 0]
 
     return made
-
-
-_OPERATORS: dict[type, Callable[[float, float], float]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
-}
-
-
-def evaluated(name: str, formula: Setting, domain: Domain, M: float) -> float:
-    """Number of a setting: itself, or its formula in M and outcome_bound. Raises DeclarationError."""
-    if not isinstance(formula, str):
-        return formula
-    known = {"M": M, "outcome_bound": domain.outcome_bound}
-
-    def value(node: ast.expr) -> float:
-        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-            return float(node.value)
-        if isinstance(node, ast.Name) and node.id in known:
-            return known[node.id]
-        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-            return _OPERATORS[type(node.op)](value(node.left), value(node.right))
-        raise DeclarationError(f"{name} = {formula!r}: a formula has numbers, M, outcome_bound, + - * / **")
-
-    try:
-        return value(ast.parse(formula, mode="eval").body)
-    except SyntaxError:
-        raise DeclarationError(f"{name} = {formula!r}: is no formula") from None

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import abc
-from typing import ClassVar, Self
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
+import cvxpy as cp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.model.sets import ConvexSet
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.model.certified_radius import checked_perturbation, least_squares_radius
+from dp2erm_cvx.model.composite import Penalty
+from dp2erm_cvx.model.sets import Box, ConvexSet, ElasticNet, L1Ball, L2Ball, UserRegularizer, WholeSpace
+from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
 from dp2erm_cvx.privacy import LossConstants
-from dp2erm_cvx.program.stage import Instance, Program
+from dp2erm_cvx.program.curves import SQUARE, Curve
+from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
+from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.program.margin_rows import MarginRows
+from dp2erm_cvx.program.stage import Instance, Program, setting
 from dp2erm_cvx.universe import Universe
 
 
@@ -72,6 +82,236 @@ class SecondStage(Program):
         A program may have another rule of its own. What asks for it is ``recommendations``.
         """
         return (np.asarray(self.effect(theta, domain, X)) > 0).astype(np.int64)
+
+
+def _one_of(name: str, value: object, kinds: tuple[type, ...]) -> object:
+    # exact types: the derived constants and the prox are proved for these
+    if type(value) not in kinds:
+        *most, last = (kind.__name__ for kind in kinds)
+        raise DeclarationError(f"{name} = {value!r}: must be {', '.join(most)} or {last}")
+    return value
+
+
+@dataclass(frozen=True)
+class LossStage(SecondStage):
+    """Weighted convex losses of one margin per record, over a set, with a regularizer.
+
+    minimize    sum_i w_i (c_i phi(s_i) + t_i s_i) + <noise, theta> + curvature/2 ||theta||^2 + n R(theta)
+    subject to  s_i = <z_i, theta> - o_i,  theta in Theta,
+
+    n times the objective of equation weighted_convex_opt_DP. The margins are variables of their own because a
+    product of two Parameters is not DPP. A user's regularizer is for squared losses: no gap certificate
+    covers it elsewhere.
+
+    Parameters
+    ----------
+    theta_set
+        Theta, the public set of the parameter; None leaves it to the program and the domain.
+    regularizer
+        R, added to the loss: an elastic net, or one of your own.
+    """
+
+    by_blocks: ClassVar[bool] = True
+    cone: ClassVar[str] = "exponential or QP (SOCP over an l2 ball)"
+    # they define the margins; Theta is fixed
+    moving: ClassVar[frozenset[str]] = frozenset({"Z", "offset"})
+    #: The kind of set that :meth:`default_set` returns; its size comes in as a Parameter.
+    default_kind: ClassVar[ConvexSet]
+
+    theta_set: ConvexSet | None = setting(None, _one_of, kinds=(WholeSpace, L1Ball, L2Ball, Box))
+    regularizer: ElasticNet | UserRegularizer = setting(
+        ElasticNet(), _one_of, kinds=(ElasticNet, UserRegularizer)
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if type(self.regularizer) is not ElasticNet and not isinstance(self, WeightedLeastSquares):
+            raise DeclarationError(f"regularizer: {self.name} takes an ElasticNet only")
+
+    @property
+    @abc.abstractmethod
+    def loss(self) -> Curve:
+        """Phi of a resolved program."""
+
+    @abc.abstractmethod
+    def rows(self, records: Records) -> MarginRows:
+        """z, o and c of every record."""
+
+    @abc.abstractmethod
+    def default_set(self, domain: Domain) -> ConvexSet:
+        """Theta where none is chosen: a public function of the domain."""
+
+    def feasible(self, domain: Domain) -> ConvexSet:
+        return self.theta_set or self.default_set(domain)
+
+    def resolve(self, domain: Domain) -> Self:
+        program = super().resolve(domain)
+        if program.theta_set is not None:
+            return program
+        return dataclasses.replace(program, theta_set=self.feasible(domain))
+
+    def tilts(self, records: Records) -> Array | None:
+        """Numbers t (n,), None for 0: their terms are linear, so that solvers see them beside the noise."""
+        return None
+
+    def instance(
+        self, records: Records, weights: Array, *, gamma: float, noise: Array | None = None
+    ) -> Instance:
+        return self.resolve(records.domain)._bound(records, weights, gamma, noise)
+
+    def _bound(self, records: Records, weights: Array, gamma: float, noise: Array | None) -> Instance:
+        n, domain = records.n_samples, records.domain
+        l1, l2 = self._net
+        model = MarginModel(
+            records.rows(self.rows),
+            self.loss,
+            n * (gamma + l2),
+            Penalty(self.feasible(domain), n * l1),
+            multipliers=weights,
+            linear=self._linear(records, weights, noise),
+        )
+        own = isinstance(self.regularizer, UserRegularizer)
+
+        def data() -> dict[str, Value]:
+            return {**self.loss_data(model), **self.penalty_data(domain, n, gamma, model.linear)}
+
+        return Instance(self, data, None if own else model, model.ridge, model if own else None)
+
+    @property
+    def _net(self) -> tuple[float, float]:
+        """Factors of the l1 norm and of half the squared norm in R."""
+        net = self.regularizer
+        return (net.l1, net.l2) if isinstance(net, ElasticNet) else (0.0, 0.0)
+
+    def _linear(self, records: Records, weights: Array, noise: Array | None) -> Array | None:
+        """Noise, and the sum of ``w_i t_i z_i``."""
+        pulls = records.rows(self._pulls).map(_weighted_sum, weights)
+        sums = [part for part in pulls if part is not None]
+        if not sums:
+            return None if noise is None else np.asarray(noise, dtype=np.float64)
+        return rounded_sum(sums if noise is None else [*sums, (noise, np.zeros_like(noise))])
+
+    def _pulls(self, records: Records) -> Array | None:
+        tilts = self.tilts(records)
+        return None if tilts is None else tilts[:, None] * self.rows(records).Z
+
+    def loss_data(self, model: MarginModel) -> dict[str, Value]:
+        """Leaves of the loss."""
+        return {"Z": model.Z, "offset": model.whole.offsets, "multipliers": model.multipliers}
+
+    def penalty_data(self, domain: Domain, n: int, gamma: float, noise: Array) -> dict[str, Value]:
+        """Leaves of :meth:`penalties`: noise b (p,), n gamma, and what Theta and R have."""
+        data: dict[str, Value] = {
+            "noise": noise,
+            "curvature": n * gamma,
+            "n_samples": float(n),
+            **self.feasible(domain).bounds(),
+        }
+        if isinstance(self.regularizer, UserRegularizer):
+            return data
+        return data | {"l1": n * self.regularizer.l1, "l2": n * self.regularizer.l2}
+
+    def penalties(self, leaf: Leaves, theta: cp.Variable) -> tuple[Any, dict[str, Any]]:
+        """``<noise, theta> + curvature/2 ||theta||^2 + n R(theta)``, and Theta as constraints."""
+        objective = leaf("noise") @ theta + leaf("curvature", nonneg=True) / 2 * cp.sum_squares(theta)
+        if isinstance(self.regularizer, UserRegularizer):
+            objective += leaf("n_samples", nonneg=True) * self.regularizer.declared(theta)
+        else:
+            if self.regularizer.l1:
+                objective += leaf("l1", nonneg=True) * cp.norm(theta, 1)
+            if self.regularizer.l2:
+                objective += leaf("l2", nonneg=True) / 2 * cp.sum_squares(theta)
+        kind = self.theta_set or self.default_kind
+        bounds = [leaf(name, nonneg=True) for name in kind.parameters]
+        return objective, kind.constraints(theta, *bounds)
+
+    def declare(self, leaf: Leaves) -> Declaration:
+        Z = leaf("Z")
+        theta, s = cp.Variable(Z.shape[1], name="theta"), cp.Variable(Z.shape[0], name="margins")
+        penalties, constraints = self.penalties(leaf, theta)
+        phi = self.loss.epigraph(s)
+        objective = leaf("multipliers", nonneg=True) @ phi.objective + penalties
+        margins = {"margins": s == Z @ theta - leaf("offset")}
+        return Declaration(
+            objective,
+            {"theta": theta, "margins": s} | phi.variables,
+            margins | phi.constraints | constraints,
+            phi.auxiliary,
+        )
+
+
+@dataclass(frozen=True)
+class WeightedLeastSquares(LossStage):
+    """Weighted least squares in Gram form, with any Theta and R of this package.
+
+    minimize  ||F theta||^2 + <linear, theta> + <noise, theta> + curvature/2 ||theta||^2 + n R(theta)
+    subject to  theta in Theta,
+
+    n times the objective of equation weighted_convex_opt_DP up to a constant: F'F = sum w_i x_i x_i',
+    linear = -2 sum w_i z_i x_i, curvature = n gamma. A concrete program states its design (x_i, z_i).
+    """
+
+    cone: ClassVar[str] = "QP (SOCP over an l2 ball)"
+    moving: ClassVar[frozenset[str]] = frozenset()
+    loss: ClassVar[Curve] = SQUARE
+
+    @abc.abstractmethod
+    def design(self, records: Records) -> tuple[Array, Array]:
+        """X (n, p) and z (n,) of the squared loss ``(z_i - <x_i, theta>)^2``."""
+
+    def rows(self, records: Records) -> MarginRows:
+        return MarginRows(*self.design(records))
+
+    def unconstrained(self) -> Self:
+        if self.regularizer != ElasticNet():
+            raise CalibrationError(f"{self.name}: Theorems 7 and 8 cover no regularizer; leave it out")
+        return dataclasses.replace(self, theta_set=WholeSpace())
+
+    def loss_data(self, model: MarginModel) -> dict[str, Value]:
+        X, weights = model.Z, model.multipliers
+        eigenvalues, vectors = np.linalg.eigh((X.T * weights) @ X)
+        return {
+            "factor": np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T,
+            "linear": -2 * (X.T @ (weights * model.whole.offsets)),
+        }
+
+    def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
+        """The radius where Newton's method stops (``radius_at_floor``).
+
+        None for a user's regularizer, which only a duality gap judges, for constants that state no bounds on
+        x and z, and for a curvature too small for floating point. Raises DeclarationError, and ProgramError
+        for a user's regularizer that no gap can be measured for.
+        """
+        extra, noise = checked_perturbation(gamma, noise_bound)
+        loss = self.loss_constants(universe)
+        if isinstance(self.regularizer, UserRegularizer):
+            self.regularizer.refuse_unchecked(loss.n_parameters)
+            return None
+        if loss.covariate_bound is None or loss.response_bound is None:
+            return None
+        theta_set, p = self.feasible(universe.domain), loss.n_parameters
+        return least_squares_radius(
+            universe.n_samples,
+            p,
+            covariate_bound=loss.covariate_bound,
+            response_bound=loss.response_bound,
+            ridge=universe.n_samples * (extra + self.regularizer.l2),
+            noise_bound=noise,
+            set_norm=theta_set.norm_bound(p),
+            set_rounding=theta_set.rounding(p),
+            is_mean=loss.is_mean,
+        )
+
+    def declare(self, leaf: Leaves) -> Declaration:
+        factor = leaf("factor")
+        theta = cp.Variable(factor.shape[1], name="theta")
+        penalties, constraints = self.penalties(leaf, theta)
+        objective = cp.sum_squares(factor @ theta) + leaf("linear") @ theta + penalties
+        return Declaration(objective, {"theta": theta}, constraints)
+
+
+def _weighted_sum(rows: Array | None, weights: Array) -> tuple[Array, Array] | None:
+    return None if rows is None else compensated_sum(weights[:, None] * rows)
 
 
 def recommendations(second: SecondStage, theta: Array, domain: Domain, X: ArrayLike) -> NDArray[np.int64]:

@@ -1,26 +1,76 @@
-"""What both kinds of program state, a program bound to its data, and a record replaced in it."""
+"""What both kinds of program state: settings, a program bound to its data, and a record replaced in it."""
 
 from __future__ import annotations
 
 import abc
+import ast
 import dataclasses
 import enum
 import math
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeVar
 
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.errors import ProgramError
+from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.direct import DirectModel
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
+from dp2erm_cvx.public import public_number
 from dp2erm_cvx.universe import Universe
 
 M = TypeVar("M", bound=Composite)
+
+#: A number, or a formula of public numbers such as M and outcome_bound.
+Setting = float | str
+
+
+def setting(default: Any, check: Callable[..., Any] = public_number, **bounds: Any) -> Any:
+    """Field of a program whose value is ``check(name, value, **bounds)``; None stays where it is the default.
+
+    The program is a frozen dataclass; ``check`` raises DeclarationError.
+    """
+    return dataclasses.field(default=default, metadata={"check": (check, bounds)})
+
+
+def check_settings(program: Any) -> None:
+    """Put what its check returns in place of every field that has one."""
+    for field in dataclasses.fields(program):
+        value = getattr(program, field.name)
+        if "check" in field.metadata and not (value is None and field.default is None):
+            check, bounds = field.metadata["check"]
+            object.__setattr__(program, field.name, check(field.name, value, **bounds))
+
+
+def kept_check(bases: tuple[type[Any], ...], name: str, default: Any) -> Any:
+    """Field of this name with another default, and the check of the field of the bases."""
+    known = {field.name: field for base in bases for field in dataclasses.fields(base)}
+    check, bounds = known[name].metadata["check"] if name in known else (public_number, {"infinite": True})
+    return setting(default, check, **bounds)
+
+
+def resolved(name: str, value: float | None) -> float:
+    """A setting whose default depends on the domain. Raises ProgramError if it is still open."""
+    if value is None:
+        raise ProgramError(f"{name} is left to the domain: call resolve(domain) first")
+    return value
+
+
+def one_of_words(name: str, value: object, *, words: tuple[str, ...]) -> object:
+    """The word. Raises DeclarationError where it is none of these."""
+    if value not in words:
+        raise DeclarationError(f"{name} = {value!r}: must be {' or '.join(map(repr, words))}")
+    return value
+
+
+def in_words(formulas: Mapping[str, Setting]) -> dict[str, str]:
+    """Text of every formula, as a reader writes it."""
+    return {k: v.replace("**", "^").replace("*", "") for k, v in formulas.items() if isinstance(v, str)}
 
 
 class Kind(enum.StrEnum):
@@ -81,7 +131,9 @@ class Program(abc.ABC):
     citation: ClassVar[str]
     theorem: ClassVar[str]
     relations: ClassVar[frozenset[Neighboring]] = frozenset(Neighboring)
-    #: In words, the settings whose default depends on the domain.
+    #: Defaults that depend on the domain: formulas of :meth:`public_numbers`, see :meth:`resolve`.
+    formulas: ClassVar[Mapping[str, Setting]] = MappingProxyType({})
+    #: The same in words, and whatever else is left to the domain.
     defaults: ClassVar[Mapping[str, str]] = {}
     #: Leaves of the constraints that may differ between neighbors because the stated theorem allows it.
     moving: ClassVar[frozenset[str]] = frozenset()
@@ -90,17 +142,36 @@ class Program(abc.ABC):
     #: Settings that the conformance suite tries the program at.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
 
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "formulas" in vars(cls):
+            cls.defaults = {**cls.defaults, **in_words(cls.formulas), **vars(cls).get("defaults", {})}
+
     @abc.abstractmethod
     def declare(self, leaf: Leaves) -> Declaration:
         """The CVXPY problem; ``leaf(name)`` is a datum. Must be DPP."""
 
-    @abc.abstractmethod
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        """The point of the composite model that a solver's variables and duals stand for."""
+        """The point of the composite model that a solver's variables and duals stand for.
+
+        By default the first declared variable, put into the model's set, which solvers meet only nearly.
+        """
+        return smooth_of(instance).penalty.set.project(next(iter(values.values())))
 
     def resolve(self, domain: Domain) -> Self:
         """The same program with every default that depends on the public domain filled in."""
-        return self
+        left = [name for name in self.formulas if getattr(self, name) is None]
+        known = self.public_numbers(domain) if left else {}
+        numbers = {name: evaluated(name, self.formulas[name], known) for name in left}
+        program: Any = self
+        return dataclasses.replace(program, **numbers) if numbers else self
+
+    def public_numbers(self, domain: Domain) -> dict[str, float]:
+        """Numbers that formulas of settings may ask for."""
+        return {"M": domain.covariate_bound, "outcome_bound": domain.outcome_bound}
 
     def takes_blocks(self, universe: Universe) -> bool:
         """Whether the resolved program can be fitted to records that are never in memory together."""
@@ -180,3 +251,32 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return value
+
+
+_OPERATORS: dict[type, Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+}
+
+
+def evaluated(name: str, formula: Setting, known: Mapping[str, float]) -> float:
+    """Number of a setting: itself, or its formula in ``known`` numbers. Raises DeclarationError."""
+    if not isinstance(formula, str):
+        return formula
+
+    def value(node: ast.expr) -> float:
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+            return float(node.value)
+        if isinstance(node, ast.Name) and node.id in known:
+            return known[node.id]
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+            return _OPERATORS[type(node.op)](value(node.left), value(node.right))
+        raise DeclarationError(f"{name} = {formula!r}: a formula has numbers, {', '.join(known)}, + - * / **")
+
+    try:
+        return value(ast.parse(formula, mode="eval").body)
+    except SyntaxError:
+        raise DeclarationError(f"{name} = {formula!r}: is no formula") from None

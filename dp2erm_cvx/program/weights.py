@@ -1,26 +1,33 @@
-"""Schemes whose variable is the weights themselves, with 2n or a bound that their author states."""
+"""Declared weights, with 2n or a bound that their author states, and the decorators of all declarations."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
 import math
+from collections.abc import Callable
 from functools import partial
-from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program.declaration import Leaves, Value
-from dp2erm_cvx.program.declared import STANDARD, DeclaredProgram, Function, called
+from dp2erm_cvx.program.declaration import SIZES, Leaves, Value, printed, with_n
+from dp2erm_cvx.program.declared import (
+    STANDARD,
+    DeclaredProgram,
+    Function,
+    LossProgram,
+    SeparableProgram,
+    called,
+    class_of,
+)
+from dp2erm_cvx.program.direct_stage import DirectFirstStage, cached
 from dp2erm_cvx.program.form import weights_curvature
-from dp2erm_cvx.program.printing import SIZES, printed, with_n
 from dp2erm_cvx.program.rows import DeclaredRecords
-from dp2erm_cvx.program.schemes.direct_stage import DirectFirstStage, cached
-from dp2erm_cvx.program.stage import Kind
+from dp2erm_cvx.program.stage import Kind, Setting
 from dp2erm_cvx.stability import Bound
 from dp2erm_cvx.universe import Universe
 
@@ -46,12 +53,8 @@ class WeightsProgram(DeclaredProgram, DirectFirstStage):
     """Weights that are themselves the variable of a declared convex problem."""
 
     theorem = "none: universal corollary"
-    defaults = MappingProxyType({})
     statement: ClassVar[Function | None] = None
     bound = _Stated()
-
-    def resolve(self, domain: Domain) -> Self:
-        return self.resolved_numbers(domain)
 
     def refuse_misread(self) -> None:
         universe = Universe(STANDARD, 6, 3)
@@ -66,7 +69,7 @@ class WeightsProgram(DeclaredProgram, DirectFirstStage):
             return None
         w = cp.Variable(5, name="w")
         records = DeclaredRecords(STANDARD, 5, 3)
-        called(type(self).function, w, records, **dict(self.resolved_numbers(STANDARD).own_settings()))
+        called(type(self).function, w, records, **dict(self.resolve(STANDARD).own_settings()))
         return records.own
 
     def stated_bound(self, universe: Universe) -> Bound | None:
@@ -75,7 +78,7 @@ class WeightsProgram(DeclaredProgram, DirectFirstStage):
         if function is None:
             return None
         known = {"n": n, "M": universe.domain.covariate_bound, "outcome_bound": universe.domain.outcome_bound}
-        known |= {name: getattr(self, name) for name in self.stated}
+        known |= self.by_name()
         wanted = inspect.signature(function).parameters
         if unknown := [name for name in wanted if name not in known]:
             raise DeclarationError(
@@ -132,6 +135,66 @@ class WeightsProgram(DeclaredProgram, DirectFirstStage):
     def _for_solver(self, leaf: Leaves, w: cp.Variable) -> Any:
         records = DeclaredRecords(STANDARD, w.size, 0, leaf=leaf)
         return called(type(self).function, w, records, **dict(self.own_settings()))
+
+
+class Scheme:
+    """Decorators of first stages: ``scheme`` itself of weights, ``scheme.separable`` of a loss of margins."""
+
+    def __call__(self, **settings: Setting) -> Callable[[Function], Any]:
+        """Decorator of ``function(w, records, **settings) -> cp.Problem`` in the weights w (n,).
+
+        The library adds ``w >= 0`` and ``sum(w) = n``. The objective holds ``c * sum_squares(w - 1)`` or the
+        like, which keeps the weights unique; constraints are public. V is 2n, or what the author states:
+        ``@f.bound`` of a function of n, M, outcome_bound and settings that returns a
+        :class:`~dp2erm_cvx.stability.Bound`.
+
+        Raises DeclarationError, in one line, for whatever is not read.
+        """
+
+        def decorate(function: Function) -> Any:
+            return class_of(function, WeightsProgram, {}, settings)
+
+        return decorate
+
+    @staticmethod
+    def separable(
+        *, ridge: Setting, radius: Setting = math.inf, **settings: Setting
+    ) -> Callable[[Function], Any]:
+        """Decorator of ``function(s, **settings) -> (loss, log weight)``, expressions of one scalar margin s.
+
+        The program minimizes ``sum_i loss(<z_i, v>) + n ridge/2 ||v||^2`` over ``||v|| <= radius``, with the
+        rows ``z_i = (2 a_i - 1) x_i``; then ``w_i`` is proportional to ``exp(log weight)`` at the same
+        margin, with sum n. The loss is convex, the log weight any expression. Stability, certificates and
+        noise are derived (Theorems 3, 22 and 23).
+
+        Raises DeclarationError, in one line, for whatever is not read or has no bound.
+        """
+
+        def decorate(function: Function) -> Any:
+            return class_of(function, SeparableProgram, {"ridge": ridge, "radius": radius}, settings)
+
+        return decorate
+
+
+#: Decorators of first stages, ``@scheme(...)`` and ``@scheme.separable(...)``, see :class:`Scheme`.
+scheme = Scheme()
+
+
+def second_stage(**settings: Setting) -> Callable[[Function], Any]:
+    """Decorator of ``function(theta, records, **settings) -> cp.Problem``, the sum of a loss over records.
+
+    Weights, the ridge gamma and noise are the library's. The loss is a sum of curves of one margin per
+    record, with a factor, an offset and a tilt; the set of theta is a ball, an l1 ball or a box. ``records``
+    is described at :class:`~dp2erm_cvx.program.rows.DeclaredRecords`. Constants, noise and certificates are
+    derived (Theorems 1, 2 and 15 to 19).
+
+    Raises DeclarationError, in one line, for whatever is not read or has no bound.
+    """
+
+    def decorate(function: Function) -> Any:
+        return class_of(function, LossProgram, {}, settings)
+
+    return decorate
 
 
 def _end(constraint: Any, w: cp.Variable) -> tuple[float, bool] | None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
-from dp2erm_cvx.program import Kernel, Moments
+from dp2erm_cvx.program import Moments
+from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.text import written_members
 
 #: What they may hold, by the name that a release gives it.

@@ -13,7 +13,7 @@ from dp2erm_cvx.data import coded_covariates
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DataError, DeclarationError, Dp2ermError
 from dp2erm_cvx.program import SecondStage
-from dp2erm_cvx.program.losses.linear_rule import LinearStage
+from dp2erm_cvx.program.linear_stage import LinearStage
 from dp2erm_cvx.program.second_stage import recommendations
 from dp2erm_cvx.release import Release
 from dp2erm_cvx.release.own_units import OwnUnits, own_units

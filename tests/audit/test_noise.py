@@ -13,8 +13,8 @@ from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import draw, draw_within, simulate_noise
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
+from dp2erm_cvx.problems.arm_means import PlugInATE
 from dp2erm_cvx.problems.itr import TreatmentRule
-from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.program import WholeSpace
 from tests.audit.pairs import aligned
 from tests.audit.plant import by_coordinate, halved, one_byte, plant, used_twice

@@ -27,8 +27,8 @@ from dp2erm_cvx import (
 from dp2erm_cvx.blocked import BlockedDataset, DaskCluster, Processes, Threads, views
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DataError, ProgramError
+from dp2erm_cvx.program import kernel_stage
 from dp2erm_cvx.program.kernels import RandomFourier
-from dp2erm_cvx.program.schemes import kernel_stage
 from dp2erm_cvx.registry import build, first_stages
 from tests.plugins.bounded_influence import bounded_influence
 from tests.plugins.matching import matching

@@ -24,9 +24,8 @@ from dp2erm_cvx.calibration.constants import mean_norm
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import WholeSpace
 from dp2erm_cvx.privacy import LossConstants, Neighboring, RowBox, StabilityBound
-from dp2erm_cvx.problems.itr import TreatmentRule
-from dp2erm_cvx.problems.itr_logistic import LogisticRule
-from dp2erm_cvx.problems.saturating_regression import SaturatingRegression
+from dp2erm_cvx.problems.itr import TreatmentRule, itr_logistic
+from dp2erm_cvx.problems.regression import SaturatingRegression
 from dp2erm_cvx.program import PrivateFirstStage, SecondStage
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.saturation import CurvatureShape, Saturation
@@ -340,5 +339,5 @@ def test_calibrated_by_the_estimators_as_by_hand():
     calibration = found.plan(400, 10).theta.calibration
     # with what the tolerance of the weights adds
     assert calibration.scale == pytest.approx(2 * 0.7 / 1.0, rel=1e-3)
-    logistic = PrivateTwoStageERM(BINARY, Budget(1.0), "uniform", LogisticRule(), noise="box")
+    logistic = PrivateTwoStageERM(BINARY, Budget(1.0), "uniform", itr_logistic(), noise="box")
     assert logistic.plan(400, 10).theta.theorem.startswith("Theorem 19")

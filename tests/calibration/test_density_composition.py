@@ -8,8 +8,8 @@ from scipy import special
 
 from dp2erm_cvx import Budget, Domain
 from dp2erm_cvx.plan import Study, make_plan
-from dp2erm_cvx.problems.ipw_private import PrivateLogistic
-from dp2erm_cvx.problems.plug_in_ate import PlugInATE
+from dp2erm_cvx.problems.arm_means import PlugInATE
+from dp2erm_cvx.problems.ipw_logistic import PrivateLogistic
 from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe

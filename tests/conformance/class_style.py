@@ -43,14 +43,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.program import Curve, L1Ball, MarginRows, Part, RowBounds, WeightedMarginLoss
+from dp2erm_cvx.program import Curve, L1Ball, LinearStage, MarginRows, Part
+from dp2erm_cvx.program.margin_rows import RowBounds
 from dp2erm_cvx.program.atoms import Line, Logistic
 
 LOG_COSH = Curve((Part(1.0, Logistic(), 2.0), Part(-1.0, Line())))
 
 
 @dataclass(frozen=True)
-class Mine(WeightedMarginLoss):
+class Mine(LinearStage):
     """<x, theta> estimates the effect at x."""
 
     name = "mine"
@@ -81,7 +82,8 @@ from typing import Any
 
 import cvxpy as cp
 
-from dp2erm_cvx.program import Array, DirectFirstStage, Leaves, Records, Value
+from dp2erm_cvx.program import Array, DirectFirstStage, Leaves, Records
+from dp2erm_cvx.program.declaration import Value
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,10 @@ from dp2erm_cvx.conformance.bounds import bound_of_theorem, movement
 from dp2erm_cvx.conformance.own_record import own_record
 from dp2erm_cvx.conformance.report import CheckStatus
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
-from dp2erm_cvx.problems.ipw_private import PrivateLogistic
-from dp2erm_cvx.problems.ipw_randomized import RandomizedTrial
+from dp2erm_cvx.problems.ipw_known import RandomizedTrial
+from dp2erm_cvx.problems.ipw_logistic import IPWLogistic, PrivateLogistic
 from dp2erm_cvx.problems.kernel_mean_matching import KernelMeanMatching
-from dp2erm_cvx.problems.mmd import MMD
-from dp2erm_cvx.problems.mmd_pooled import PooledMMD
+from dp2erm_cvx.problems.mmd import MMD, PooledMMD
 from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.problems.stable_balancing import StableBalancing
 from dp2erm_cvx.program import Records

@@ -11,11 +11,11 @@ from dp2erm_cvx.conformance.constants import constants
 from dp2erm_cvx.conformance.perturbation import coefficient_noise
 from dp2erm_cvx.conformance.report import CheckStatus
 from dp2erm_cvx.conformance.run import check_program
-from dp2erm_cvx.problems.ipw_private import PrivateLogistic
+from dp2erm_cvx.problems.inverse_probability_tilting import PrivateTilting
+from dp2erm_cvx.problems.ipw_logistic import PrivateLogistic
 from dp2erm_cvx.problems.overlap import overlap_private
-from dp2erm_cvx.problems.tilting_private import PrivateTilting
-from dp2erm_cvx.program.losses.margin_model import MarginModel
-from dp2erm_cvx.program.losses.margin_rows import MarginRows
+from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.program.margin_rows import MarginRows
 from tests.conformance.planted import FEW, derived, judged, refuted, restated
 
 

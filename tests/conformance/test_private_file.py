@@ -6,7 +6,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.conformance import programs_of_file
-from dp2erm_cvx.problems.plug_in_ate import PlugInATE
+from dp2erm_cvx.problems.arm_means import PlugInATE
 from dp2erm_cvx.program import WholeSpace
 from tests.audit.pairs import heavy, lone
 from tests.command_line import run

@@ -17,10 +17,10 @@ from dp2erm_cvx.conformance.run import other_settings
 from dp2erm_cvx.conformance.samples import check_domain
 from dp2erm_cvx.privacy import RowBox
 from dp2erm_cvx.problems.arm_means import ArmMeans
-from dp2erm_cvx.problems.itr import TreatmentRule
-from dp2erm_cvx.problems.itr_logistic import LogisticRule
-from dp2erm_cvx.problems.saturating_regression import SaturatingRegression
-from dp2erm_cvx.program import MarginRows, RowBounds
+from dp2erm_cvx.problems.itr import TreatmentRule, itr_logistic
+from dp2erm_cvx.problems.regression import SaturatingRegression
+from dp2erm_cvx.program import MarginRows
+from dp2erm_cvx.program.margin_rows import RowBounds
 from dp2erm_cvx.program.second_stage import recommendations
 from dp2erm_cvx.saturation import CurvatureShape
 from tests.conformance.planted import FEW, derived, judged, refuted, restated
@@ -39,7 +39,7 @@ def by_share(X, y, records):
 
 def factor(change):
     def rows(self, records):
-        found = LogisticRule.rows(self, records)
+        found = itr_logistic.rows(self, records)
         return MarginRows(found.Z, found.offset, change(found.factor, records))
 
     return rows
@@ -63,23 +63,23 @@ def half_the_noise_declared(self, records, weights, *, gamma, noise=None):
 
 
 def half_row_bounds(self, universe):
-    found = LogisticRule.row_bounds(self, universe)
+    found = itr_logistic.row_bounds(self, universe)
     return RowBounds(found.norm / 2, found.offset, found.factor)
 
 
 def centered_effect(self, theta, domain, X):
-    effect = LogisticRule.effect(self, theta, domain, X)
+    effect = itr_logistic.effect(self, theta, domain, X)
     return effect - effect.mean()
 
 
 def at_the_median(self, theta, domain, X):
     """Half of the batch is treated, whoever is in it."""
-    effect = LogisticRule.effect(self, theta, domain, X)
+    effect = itr_logistic.effect(self, theta, domain, X)
     return (effect > np.median(effect)).astype(int)
 
 
 def effect_as_choice(self, theta, domain, X):
-    return LogisticRule.effect(self, theta, domain, X)
+    return itr_logistic.effect(self, theta, domain, X)
 
 
 def clipped_at_quantiles(X, y, records):
@@ -123,8 +123,8 @@ PLANTED = {
         "strong_convexity (mu_R) is declared 2",
     ),
     "more than the regularizer's convexity": (
-        LogisticRule,
-        {"loss_constants": restated(LogisticRule, "loss_constants", strong_convexity=lambda mu: mu + 0.01)},
+        itr_logistic,
+        {"loss_constants": restated(itr_logistic, "loss_constants", strong_convexity=lambda mu: mu + 0.01)},
         constants,
         "strong_convexity (mu_R)",
     ),
@@ -155,18 +155,18 @@ PLANTED = {
         OWN,
     ),
     "factors by rank": (
-        LogisticRule,
+        itr_logistic,
         {"rows": factor(lambda c, records: c * (records.y >= np.median(records.y)))},
         contributions,
         OWN,
     ),
     "factors times n": (
-        LogisticRule,
+        itr_logistic,
         {"rows": factor(lambda c, records: c * records.n_samples)},
         constants,
         "is declared",
     ),
-    "half the bound of rows": (LogisticRule, {"row_bounds": half_row_bounds}, constants, "declared"),
+    "half the bound of rows": (itr_logistic, {"row_bounds": half_row_bounds}, constants, "declared"),
     "half the bound of the response": (
         ArmMeans,
         {"loss_constants": restated(ArmMeans, "loss_constants", response_bound=lambda z: z / 2)},
@@ -174,14 +174,14 @@ PLANTED = {
         "response_bound",
     ),
     "half the slope in the box": (
-        LogisticRule,
-        {"loss_constants": restated(LogisticRule, "loss_constants", box=lambda box: box and half_slope(box))},
+        itr_logistic,
+        {"loss_constants": restated(itr_logistic, "loss_constants", box=lambda box: box and half_slope(box))},
         constants,
         "box is declared",
     ),
     "rows that leave the box": (
-        LogisticRule,
-        {"loss_constants": restated(LogisticRule, "loss_constants", box=lambda box: box and narrow(box))},
+        itr_logistic,
+        {"loss_constants": restated(itr_logistic, "loss_constants", box=lambda box: box and narrow(box))},
         constants,
         "box is declared",
     ),
@@ -192,14 +192,14 @@ PLANTED = {
         "gradient_radius",
     ),
     "squared weights": (
-        LogisticRule,
-        {"instance": bound(LogisticRule, lambda w, g, b, _: (w**2, g, b))},
+        itr_logistic,
+        {"instance": bound(itr_logistic, lambda w, g, b, _: (w**2, g, b))},
         perturbation,
         "not linear in the weights",
     ),
     "a hundredth of gamma": (
-        LogisticRule,
-        {"instance": bound(LogisticRule, lambda w, g, b, _: (w, g / 100, b))},
+        itr_logistic,
+        {"instance": bound(itr_logistic, lambda w, g, b, _: (w, g / 100, b))},
         perturbation,
         LACKS,
     ),
@@ -216,25 +216,25 @@ PLANTED = {
         "the declaration",
     ),
     "an effect measured from the mean of its sample": (
-        LogisticRule,
+        itr_logistic,
         {"effect": centered_effect},
         contributions,
         "it is no rule",
     ),
     "choices at the median of the batch": (
-        LogisticRule,
+        itr_logistic,
         {"choices": at_the_median},
         contributions,
         "the choice at one record depends on the other records",
     ),
     "choices that are none": (
-        LogisticRule,
+        itr_logistic,
         {"choices": effect_as_choice},
         contributions,
         "a choice is neither 0 nor 1",
     ),
     "choices of another shape": (
-        LogisticRule,
+        itr_logistic,
         {"choices": lambda self, *known: at_the_median(self, *known)[:, None]},
         contributions,
         "the choice has another shape",
@@ -246,30 +246,30 @@ PLANTED = {
         OWN,
     ),
     "covariates standardized from 101 records on": (
-        LogisticRule,
+        itr_logistic,
         {"covariates": standardized_from(101)},
         contributions,
         OWN,
     ),
     "covariates standardized from 2,000 records on": (
-        LogisticRule,
+        itr_logistic,
         {"covariates": standardized_from(2000)},
         contributions,
         OWN,
     ),
     "an effect standardized from 101 records on": (
-        LogisticRule,
+        itr_logistic,
         {
             "effect": lambda self, theta, domain, X: (
-                centered_effect if len(X) > 100 else LogisticRule.effect
+                centered_effect if len(X) > 100 else itr_logistic.effect
             )(self, theta, domain, X)
         },
         contributions,
         "it is no rule",
     ),
     "weights scaled by the outcomes": (
-        LogisticRule,
-        {"instance": bound(LogisticRule, lambda w, g, b, r: (w * (2 + np.tanh(r.y.mean())), g, b))},
+        itr_logistic,
+        {"instance": bound(itr_logistic, lambda w, g, b, r: (w * (2 + np.tanh(r.y.mean())), g, b))},
         contributions,
         OWN,
     ),
@@ -282,7 +282,7 @@ def test_what_is_planted_is_found(case):
     refuted(check, derived(base, **members)(), why)
 
 
-@pytest.mark.parametrize("base", [ArmMeans, LogisticRule])
+@pytest.mark.parametrize("base", [ArmMeans, itr_logistic])
 @pytest.mark.parametrize("check", [constants, contributions, perturbation])
 def test_right_ones_pass(base, check):
     assert judged(check, base()).status is CheckStatus.PASSED
@@ -290,7 +290,7 @@ def test_right_ones_pass(base, check):
 
 @pytest.mark.parametrize("own", [{"effect": centered_effect}, {"choices": at_the_median}])
 def test_recommendations_are_a_records_own_whatever_the_author_reads(own):
-    rule, domain = derived(LogisticRule, **own)(), check_domain()
+    rule, domain = derived(itr_logistic, **own)(), check_domain()
     X = np.random.default_rng(0).uniform(-0.2, 0.2, (9, 3))
     moved = np.vstack([X[:-1], [[-1.0, 1.0, -1.0]]])
     theta = np.array([0.1, 1.0, -0.5, 0.2])
@@ -303,13 +303,13 @@ def test_recommendations_are_a_records_own_whatever_the_author_reads(own):
 def test_recommendations_are_the_choices_of_a_rule_that_is_one():
     domain = check_domain()
     X = np.random.default_rng(0).uniform(-0.2, 0.2, (9, 3))
-    theta, plain = np.array([0.1, 1.0, -0.5, 0.2]), LogisticRule()
+    theta, plain = np.array([0.1, 1.0, -0.5, 0.2]), itr_logistic()
     expected = plain.effect(theta, domain, X) > 0
     assert np.array_equal(recommendations(plain, theta, domain, X), expected)
     assert np.array_equal(plain.choices(theta, domain, X), expected)
     for own in ("effect", "choices", "covariates"):
-        method = getattr(LogisticRule, own)
-        restated_ = derived(LogisticRule, **{own: lambda *known, method=method: method(*known)})()
+        method = getattr(itr_logistic, own)
+        restated_ = derived(itr_logistic, **{own: lambda *known, method=method: method(*known)})()
         assert np.array_equal(recommendations(restated_, theta, domain, X), expected)
     assert recommendations(ArmMeans(), np.array([0.0, 1.0]), domain, X).tolist() == [1] * 9
 
@@ -332,7 +332,7 @@ RETURNED = {
 @pytest.mark.parametrize("case", RETURNED)
 def test_whatever_choices_return_is_0_or_1_or_an_error(case):
     returned, counted = RETURNED[case]
-    rule = derived(LogisticRule, choices=lambda self, theta, domain, X: returned)()
+    rule = derived(itr_logistic, choices=lambda self, theta, domain, X: returned)()
     X = np.zeros((4, 3))
     if counted is None:
         with pytest.raises(TypeError):
@@ -372,7 +372,7 @@ def test_neighbors_of_a_rule_that_reads_the_batch_differ_by_the_noised_numbers_a
 
 
 def test_a_regularizer_that_no_example_has_is_tried():
-    twice = restated(LogisticRule, "loss_constants", strong_convexity=lambda mu: 2 * mu)
-    program = derived(LogisticRule, loss_constants=twice)()
+    twice = restated(itr_logistic, "loss_constants", strong_convexity=lambda mu: 2 * mu)
+    program = derived(itr_logistic, loss_constants=twice)()
     assert judged(constants, program, FEW).status is CheckStatus.PASSED  # mu_R is 0 without one
     refuted(other_settings, program, "regularizer = ElasticNet(l1=0.3, l2=0.7): constants: strong_convexity")

@@ -13,7 +13,7 @@ from dp2erm_cvx.conformance.report import CheckStatus
 from dp2erm_cvx.conformance.run import check_program
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.arm_means import ArmMeans
-from dp2erm_cvx.problems.itr_huber import HuberRule
+from dp2erm_cvx.problems.itr import itr_huber
 from dp2erm_cvx.problems.regression import Regression
 from dp2erm_cvx.program import WholeSpace
 from tests.conformance.planted import FEW, derived, judged, refuted
@@ -96,7 +96,7 @@ def test_right_ones_pass(program):
 
 
 def test_a_loss_that_is_not_squared_has_no_such_form():
-    assert judged(unconstrained, HuberRule()).detail.startswith("no such form: ")
+    assert judged(unconstrained, itr_huber()).detail.startswith("no such form: ")
 
 
 def test_a_whole_run_examines_it():

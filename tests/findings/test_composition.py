@@ -12,11 +12,9 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, TwoStageERM
 from dp2erm_cvx.calibration import Objective, calibrate_paper
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
 from dp2erm_cvx.privacy import LossConstants
-from dp2erm_cvx.problems.arm_means import ArmMeans
+from dp2erm_cvx.problems.arm_means import ArmMeans, PlugInATE
 from dp2erm_cvx.problems.ipw_known import KnownCoefficient
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
-from dp2erm_cvx.problems.ipw_private import PrivateLogistic
-from dp2erm_cvx.problems.plug_in_ate import PlugInATE
+from dp2erm_cvx.problems.ipw_logistic import IPWLogistic, PrivateLogistic
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import Box
 from dp2erm_cvx.solve import solve

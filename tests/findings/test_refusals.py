@@ -10,10 +10,8 @@ from dp2erm_cvx import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import BoundFamily, Neighboring
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
-from dp2erm_cvx.problems.ipw_private import PrivateLogistic
-from dp2erm_cvx.problems.mmd import MMD
-from dp2erm_cvx.problems.mmd_pooled import PooledMMD
+from dp2erm_cvx.problems.ipw_logistic import IPWLogistic, PrivateLogistic
+from dp2erm_cvx.problems.mmd import MMD, PooledMMD
 from dp2erm_cvx.stability import paper_ipw_logistic, usable
 from dp2erm_cvx.universe import Universe
 

@@ -13,10 +13,9 @@ from dp2erm_cvx.calibration import Objective, calibrate, utility_bound
 from dp2erm_cvx.calibration.sharp import GRID
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.plan import RuleStudy, Study, make_plan
-from dp2erm_cvx.problems.ipw_private import PrivateLogistic
-from dp2erm_cvx.problems.itr import TreatmentRule
-from dp2erm_cvx.problems.itr_huber import HuberRule
-from dp2erm_cvx.problems.saturating_regression import SaturatingRule
+from dp2erm_cvx.problems.ipw_logistic import PrivateLogistic
+from dp2erm_cvx.problems.itr import TreatmentRule, itr_huber
+from dp2erm_cvx.problems.regression import SaturatingRule
 from dp2erm_cvx.program import L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.universe import Universe
@@ -57,7 +56,7 @@ def split_by_the_utility_bound(loss, n, budget):
 
 
 def test_the_utility_bound_leaves_nothing_to_the_curvature_over_all_coefficients():
-    n, domain, rule = 2000, Domain(3.0, 5.0), HuberRule(theta_set=WholeSpace(), threshold=0.5)
+    n, domain, rule = 2000, Domain(3.0, 5.0), itr_huber(theta_set=WholeSpace(), threshold=0.5)
     loss = rule.resolve(domain).loss_constants(Universe(domain, n, 10))
     before = split_by_the_utility_bound(loss, n, Budget(1.0))
     assert before == 0.99

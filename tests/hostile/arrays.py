@@ -12,7 +12,8 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, registry
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DataError, Dp2ermError
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball
-from dp2erm_cvx.program import Box, Gaussian, L1Ball, Moments, PublicSample, WholeSpace
+from dp2erm_cvx.program import Box, Gaussian, L1Ball, Moments, WholeSpace
+from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernels import Laplace, Linear, RandomFourier
 from dp2erm_cvx.release import Standing
 from tests.hostile.outcome import Failure, Outcome, public_refusal, strict_json

@@ -11,7 +11,9 @@ import pytest
 from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.model.composite import Composite, Penalty
 from dp2erm_cvx.program import FirstStage
-from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
+from dp2erm_cvx.program.curves import SQUARE
+from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.registry import first_stages
 from dp2erm_cvx.solve import ProjectedGradient, Solution, gradient, solve
 from dp2erm_cvx.solve.newton import minimize_by_newton
@@ -58,11 +60,11 @@ def test_the_iterations_needed_never_exceed_the_bound(share, names):
     assert tried >= 25
 
 
-def steep(condition: float) -> LeastSquaresModel:
+def steep(condition: float) -> MarginModel:
     """A quadratic in 40 dimensions whose curvatures spread over ``condition`` on a logarithmic scale."""
     curvature = np.geomspace(1.0, condition, 40) - 1.0
     X = np.diag(np.sqrt(curvature / 2))
-    return LeastSquaresModel((X, np.ones(40)), np.ones(40), 1.0, np.ones(40), Penalty())
+    return MarginModel(MarginRows(X, np.ones(40)), SQUARE, 1.0, Penalty(), linear=np.ones(40))
 
 
 @pytest.mark.parametrize("condition", [1e2, 1e4, 1e5])

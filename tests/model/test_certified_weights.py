@@ -12,16 +12,14 @@ from dp2erm_cvx.problems.energy_balancing import EnergyBalancing
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
 from dp2erm_cvx.problems.inverse_probability_tilting import InverseProbabilityTilting as Tilting
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
-from dp2erm_cvx.problems.ipw_private import PrivateLogistic
+from dp2erm_cvx.problems.ipw_logistic import IPWLogistic, PrivateLogistic
 from dp2erm_cvx.problems.kernel_mean_matching import KernelMeanMatching
-from dp2erm_cvx.problems.mmd_pooled import PooledMMD
+from dp2erm_cvx.problems.mmd import PooledMMD
 from dp2erm_cvx.problems.overlap import overlap as Overlap
 from dp2erm_cvx.problems.stable_balancing import StableBalancing
-from dp2erm_cvx.program import BalanceFunctions, Gaussian, Moments, PublicSample
+from dp2erm_cvx.program import BalanceFunctions, Gaussian, Moments, kernel_stage, margin_rows
+from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernels import Laplace, Linear, RandomFourier
-from dp2erm_cvx.program.losses import certified_margins
-from dp2erm_cvx.program.schemes import kernel_stage
 from dp2erm_cvx.solve import FirstCertified, private_solver, solve
 from dp2erm_cvx.universe import Universe
 
@@ -146,7 +144,7 @@ def sizes_of(program, domain, n, p, monkeypatch):
         seen.append(sizes)
         return radius_at_floor(sizes)
 
-    for module in (certified_radius, certified_margins):
+    for module in (certified_radius, margin_rows):
         monkeypatch.setattr(module, "radius_at_floor", noted)
     program.certified_error(Universe(domain, n, p))
     monkeypatch.undo()

@@ -9,8 +9,7 @@ from dp2erm_cvx.plan.predict import _kept_share, kept_imbalance
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_known import KnownCoefficient
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
-from dp2erm_cvx.problems.ipw_private import PrivateLogistic
+from dp2erm_cvx.problems.ipw_logistic import IPWLogistic, PrivateLogistic
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.universe import Universe
 

@@ -13,16 +13,13 @@ from dp2erm_cvx.calibration import NAMES, PaperCalibration
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import ElasticNet
 from dp2erm_cvx.plan import Study, make_plan
-from dp2erm_cvx.problems.arm_means import ArmMeans
+from dp2erm_cvx.problems.arm_means import ArmMeans, PlugInATE
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
-from dp2erm_cvx.problems.ipw_private import PrivateLogistic
-from dp2erm_cvx.problems.ipw_randomized import RandomizedTrial
+from dp2erm_cvx.problems.ipw_known import RandomizedTrial
+from dp2erm_cvx.problems.ipw_logistic import IPWLogistic, PrivateLogistic
 from dp2erm_cvx.problems.itr import TreatmentRule
-from dp2erm_cvx.problems.mmd import MMD
-from dp2erm_cvx.problems.mmd_pooled import PooledMMD
-from dp2erm_cvx.problems.plug_in_ate import PlugInATE
-from dp2erm_cvx.problems.saturating_regression import SaturatingRegression, SaturatingRule
+from dp2erm_cvx.problems.mmd import MMD, PooledMMD
+from dp2erm_cvx.problems.regression import SaturatingRegression, SaturatingRule
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.universe import Universe

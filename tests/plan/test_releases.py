@@ -11,14 +11,11 @@ from scipy import special
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release, TwoStageERM
 from dp2erm_cvx.calibration import PaperCalibration, RenyiCalibration
-from dp2erm_cvx.problems.arm_means import ArmMeans
+from dp2erm_cvx.problems.arm_means import ArmMeans, PlugInATE
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
-from dp2erm_cvx.problems.ipw_private import PrivateLogistic
+from dp2erm_cvx.problems.ipw_logistic import IPWLogistic, PrivateLogistic
 from dp2erm_cvx.problems.itr import TreatmentRule
-from dp2erm_cvx.problems.mmd import MMD
-from dp2erm_cvx.problems.mmd_pooled import PooledMMD
-from dp2erm_cvx.problems.plug_in_ate import PlugInATE
+from dp2erm_cvx.problems.mmd import MMD, PooledMMD
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import WholeSpace
 from tests.plan.changed import changed, unproven

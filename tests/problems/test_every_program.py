@@ -16,15 +16,10 @@ import pytest
 
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.sets import UserRegularizer
-from dp2erm_cvx.program import (
-    ClosedFormWeights,
-    Moments,
-    PublicSample,
-    SecondStage,
-    WeightedMarginLoss,
-)
+from dp2erm_cvx.program import ClosedFormWeights, LinearStage, Moments, SecondStage, WeightedLeastSquares
 from dp2erm_cvx.program.declaration import Compiled
-from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.kernel_model import PublicSample
+from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import SCS, Clarabel, Newton, solve
 from tests.every_program import (
@@ -176,7 +171,8 @@ def _dense(gradient):
 
 
 def _variables(instance, point):
-    if isinstance(instance.program, WeightedMarginLoss):
+    program = instance.program
+    if isinstance(program, LinearStage) and not isinstance(program, WeightedLeastSquares):
         return {"theta": point, "margins": instance.model.margins(point)}
     return point
 

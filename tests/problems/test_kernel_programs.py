@@ -11,11 +11,9 @@ from dp2erm_cvx.cli import main
 from dp2erm_cvx.errors import CalibrationError, InfeasibleError
 from dp2erm_cvx.privacy import BoundFamily
 from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
-from dp2erm_cvx.problems.mmd import MMD
-from dp2erm_cvx.problems.mmd_pooled import PooledMMD
-from dp2erm_cvx.program import Gaussian
+from dp2erm_cvx.problems.mmd import MMD, PooledMMD
+from dp2erm_cvx.program import Gaussian, kernel_stage
 from dp2erm_cvx.program.kernels import Laplace, Linear
-from dp2erm_cvx.program.schemes import kernel_stage
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
 

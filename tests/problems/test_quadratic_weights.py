@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dp2erm_cvx.program import Gaussian, Moments, PublicSample
+from dp2erm_cvx.program import Gaussian, Moments
+from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernels import Linear
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import solve

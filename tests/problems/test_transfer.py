@@ -10,7 +10,8 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import L2Ball
-from dp2erm_cvx.program import Gaussian, PublicSample
+from dp2erm_cvx.program import Gaussian
+from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe

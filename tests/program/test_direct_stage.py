@@ -234,7 +234,7 @@ def test_a_release_stands_private_on_a_stated_bound(program):
 
 
 def test_the_model_is_made_once_per_program_and_shape(monkeypatch):
-    from dp2erm_cvx.program.schemes import direct_stage
+    from dp2erm_cvx.program import direct_stage
 
     program = variant()(rho=0.123)
     program.instance(records())

@@ -9,10 +9,9 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import SearchPlan, audit_stability
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program import Gaussian
+from dp2erm_cvx.program import Gaussian, kernel_stage
+from dp2erm_cvx.program.kernel_model import FactoredKernelModel, KernelModel
 from dp2erm_cvx.program.kernels import Linear, RandomFourier
-from dp2erm_cvx.program.schemes import kernel_stage
-from dp2erm_cvx.program.schemes.kernel_model import FactoredKernelModel, KernelModel
 from dp2erm_cvx.solve import certify, solve
 from dp2erm_cvx.universe import Universe
 from tests.audit.stability.reference import reference_program

@@ -13,7 +13,7 @@ from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, audit_stability, tightness
 from dp2erm_cvx.audit.movement import NeighborPair
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program.schemes import kernel_stage
+from dp2erm_cvx.program import kernel_stage
 from dp2erm_cvx.report import AuditSection, audit_facts, audit_page, words
 from dp2erm_cvx.report import page as pages
 from dp2erm_cvx.universe import Universe

@@ -23,7 +23,7 @@ from dp2erm_cvx.program import (
     WeightedLeastSquares,
     WholeSpace,
 )
-from dp2erm_cvx.program.schemes.entropy import EntropyFirstStage
+from dp2erm_cvx.program.entropy import EntropyFirstStage
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import OSQP, SCS, Clarabel, ProjectedGradient, certify, solve
 from tests import exact

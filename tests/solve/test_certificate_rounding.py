@@ -13,23 +13,15 @@ import pytest
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.problems.itr_huber import HuberRule
+from dp2erm_cvx.problems.itr import itr_huber
 from dp2erm_cvx.problems.stable_balancing import StableBalancing
 from dp2erm_cvx.problems.stable_balancing_hard import StableBalancingHard
-from dp2erm_cvx.program import (
-    BalanceKernel,
-    Gaussian,
-    Instance,
-    Kernel,
-    Moments,
-    SecondStage,
-    WholeSpace,
-)
+from dp2erm_cvx.program import Gaussian, Instance, Moments, SecondStage, WholeSpace
 from dp2erm_cvx.program.balance import HardBalanceModel
-from dp2erm_cvx.program.kernels import Energy, Laplace, Linear, RandomFourier
-from dp2erm_cvx.program.losses.margin_model import MarginModel
-from dp2erm_cvx.program.schemes.kernel_model import FactoredKernelModel
-from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.kernel_model import FactoredKernelModel
+from dp2erm_cvx.program.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.kernels import BalanceKernel, Energy, Kernel, Laplace, Linear, RandomFourier
+from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.solve import certify, solve
 from tests import exact, exact_kernel
 from tests.model.test_certified_radius import PROGRAMS
@@ -236,7 +228,7 @@ def pieces(name: str, seed: int, count: int) -> list[tuple[Composite, Array, flo
         X = rng.uniform(-1, 1, (30, 2))
         records = Domain(2.0, 1.0, intercept=1.0).records(X, np.arange(30) % 2, rng.uniform(-1, 1, 30))
         if name == "itr_huber":
-            program = HuberRule(WholeSpace(), threshold=10 ** rng.uniform(-1, 0.5))
+            program = itr_huber(WholeSpace(), threshold=10 ** rng.uniform(-1, 0.5))
             model = program.instance(records, np.ones(30), gamma=1e-6).model
             v = rng.normal(size=3) * 10 ** rng.uniform(-2, 1)
         else:
@@ -282,7 +274,7 @@ def test_a_huber_certificate_is_not_left_with_the_ridge():
     rng = np.random.default_rng(47)
     X = rng.uniform(-1, 1, (60, 2))
     records = Domain(2.0, 1.0, intercept=1.0).records(X, np.arange(60) % 2, rng.uniform(-1, 1, 60))
-    solution = solve(HuberRule(threshold=1.0).instance(records, np.ones(60), gamma=1e-12))
+    solution = solve(itr_huber(threshold=1.0).instance(records, np.ones(60), gamma=1e-12))
     assert solution.certificate.strong_convexity > 1.0
 
 

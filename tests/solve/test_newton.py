@@ -8,8 +8,8 @@ from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.program.atoms import Saturating
 from dp2erm_cvx.program.curves import Curve, Part
-from dp2erm_cvx.program.losses.margin_model import MarginModel
-from dp2erm_cvx.program.losses.margin_rows import MarginRows
+from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.solve.newton import minimize_by_newton
 
 

@@ -11,9 +11,8 @@ import pytest
 from dp2erm_cvx import Domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import LossConstants
-from dp2erm_cvx.problems.arm_means import ArmMeans
+from dp2erm_cvx.problems.arm_means import ArmMeans, PlugInATE
 from dp2erm_cvx.problems.itr import TreatmentRule
-from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.program import Gaussian
 from dp2erm_cvx.program.kernels import Laplace, Linear
 from dp2erm_cvx.stability import (

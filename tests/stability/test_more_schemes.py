@@ -15,8 +15,9 @@ from dp2erm_cvx.audit.search import remembered
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.program import BalanceKernel, Gaussian, Moments, PublicSample
-from dp2erm_cvx.program.kernels import Energy, Linear
+from dp2erm_cvx.program import Gaussian, Moments
+from dp2erm_cvx.program.kernel_model import PublicSample
+from dp2erm_cvx.program.kernels import BalanceKernel, Energy, Linear
 from dp2erm_cvx.registry import first_stages, second_stages
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.stability.tilting import _tilted_diameter

@@ -10,7 +10,8 @@ from scipy.special import expit
 
 from dp2erm_cvx import Domain, registry
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.program import Gaussian, Moments, PrivateFirstStage, PublicSample
+from dp2erm_cvx.program import Gaussian, Moments, PrivateFirstStage
+from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernels import Laplace, Linear
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe

@@ -12,10 +12,10 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, SolverError
 from dp2erm_cvx.mechanism import Draw
 from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.problems.arm_means import PlugInATE
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.problems.ipw_private import PrivateLogistic
-from dp2erm_cvx.problems.itr_logistic import LogisticRule
-from dp2erm_cvx.problems.plug_in_ate import PlugInATE
+from dp2erm_cvx.problems.ipw_logistic import PrivateLogistic
+from dp2erm_cvx.problems.itr import itr_logistic
 from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.solve import SCS, Clarabel, FirstCertified, Newton, ProjectedGradient, solve
@@ -199,7 +199,7 @@ def test_more_covariates_than_a_dense_hessian_takes_are_refused() -> None:
 
 def test_a_stage_without_a_public_radius_is_conditional_on_every_dataset() -> None:
     for theta_set, private in ((L2Ball(2.0), True), (WholeSpace(), False)):
-        model = PrivateTwoStageERM(DOMAIN, Budget(1.0, 1e-4), second_stage=LogisticRule(theta_set))
+        model = PrivateTwoStageERM(DOMAIN, Budget(1.0, 1e-4), second_stage=itr_logistic(theta_set))
         release = model.fit(*data()).release_
         assert release.private is private
         assert any("not known to" in one for one in release.guarantee.assumptions) is not private

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from dp2erm_cvx import blocks, domain
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.program.losses.image_rows import ImageRows
-from dp2erm_cvx.program.losses.margin_rows import MarginRows
+from dp2erm_cvx.program.margin_rows import ImageRows, MarginRows
 from dp2erm_cvx.steps import (
     AverageScore,
     LinearNuisances,

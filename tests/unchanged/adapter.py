@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
+import numpy as np
+
 from dp2erm_cvx import (
     Budget,
     Codebook,
@@ -20,10 +22,11 @@ from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.plan import Study, TwoStagePlan, make_plan
 from dp2erm_cvx.privacy import BoundFamily
-from dp2erm_cvx.program import FirstStage, Program, SecondStage
+from dp2erm_cvx.program import FirstStage, PrivateFirstStage, Program, SecondStage
 from dp2erm_cvx.registry import first_stages, programs, second_stages
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.sampling import SamplingWeights
+from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
 
 __all__ = ["Codebook", "Domain", "PrivateRanges", "SamplingWeights", "Within"]
@@ -102,6 +105,29 @@ def plan_of(
     }
     where = Universe(universe, n, n_features)
     return _flat(make_plan(Study(first, second, where, Budget(epsilon, delta), **declared, **options)))
+
+
+def solved(program: Program, domain: Domain, n: int, n_features: int) -> dict[str, float | str | bool | None]:
+    """Weights or parameter of seeded records, as sums against cosines, and their sizes."""
+    rng = np.random.default_rng(n)
+    X = rng.normal(size=(n, n_features))
+    y = domain.outcome_bound * rng.uniform(-1.2, 1.2, n)
+    records = domain.records(X, (rng.uniform(size=n) < 0.4 + 0.1 * np.sign(X[:, 0])).astype(int), y)
+    resolved = program.resolve(domain)
+    if isinstance(resolved, SecondStage):
+        noise = rng.normal(size=len(resolved.parameter_names(("a", "b", "c"), domain)))
+        weights = np.exp(rng.normal(size=n) / 2)
+        weights *= n / np.sum(weights)
+        instance = resolved.instance(records, weights, gamma=0.05, noise=noise)
+    elif isinstance(resolved, PrivateFirstStage):
+        size = resolved.loss_constants(Universe(domain, n, n_features)).n_parameters
+        instance = resolved.perturbed(records, 0.02, rng.normal(size=size))
+    else:
+        instance = resolved.instance(records)
+    solution = solve(instance, solver="clarabel" if instance.model is None else "newton")
+    value = solution.value
+    sums = {f"sum_{k}": float(np.cos(k * np.arange(len(value))) @ value) for k in (1, 2, 3)}
+    return {"length": float(np.linalg.norm(value)), "largest": float(np.max(value)), **sums}
 
 
 def _flat(plan: TwoStagePlan) -> dict[str, float | str | bool | None]:

@@ -13,15 +13,8 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
-from dp2erm_cvx.program import (
-    BalanceFunctions,
-    Box,
-    Gaussian,
-    L1Ball,
-    Moments,
-    PublicSample,
-    WholeSpace,
-)
+from dp2erm_cvx.program import BalanceFunctions, Box, Gaussian, L1Ball, Moments, WholeSpace
+from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernels import Laplace, Linear
 from tests.unchanged import adapter
 
@@ -37,6 +30,8 @@ class Stage(NamedTuple):
 #: Covariates of every universe.
 P = 3
 SIZES = (50, 400, 4000)
+#: Numbers of records that programs are solved at.
+SOLVED = (50, 400)
 
 _PRODUCTS = BalanceFunctions(lambda x: np.array([x[0] * x[1], np.sin(x[2])]), 1.4, "products")
 _ENTROPY: list[dict[str, Any]] = [

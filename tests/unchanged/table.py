@@ -35,6 +35,15 @@ def bounds() -> Iterator[Row]:
                         )
 
 
+def solved() -> Iterator[Row]:
+    """Weights and parameters of every program at two sizes."""
+    for name in [*adapter.first_stage_names(), *adapter.second_stage_names()]:
+        for stage in cases.stages(name):
+            for n in cases.SOLVED:
+                key = {"program": stage.label, "n": n}
+                yield key | _answer(adapter.solved, stage.program, cases.universe("floor"), n, cases.P)
+
+
 def plans() -> Iterator[Row]:
     """The plans of the table."""
     for first, second, where, n, options in cases.plans():
@@ -51,6 +60,7 @@ TABLES: dict[str, tuple[int, Callable[[], Iterator[Row]]]] = {
     "programs": (1, programs),
     "bounds": (4, bounds),
     "plans": (5, plans),
+    "solved": (2, solved),
     "releases": (2, releases.rows),
 }
 

@@ -11,8 +11,8 @@ import numpy as np
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import UNIT, product_error
-from dp2erm_cvx.program.schemes.kernel_model import KernelModel
-from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.kernel_model import KernelModel
+from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.solve.batch.replacements import Held, Index, Mask, Replacements
 from dp2erm_cvx.solve.batch.rows import dot
 

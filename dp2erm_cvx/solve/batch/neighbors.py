@@ -10,12 +10,12 @@ import numpy as np
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.model.composite import Composite
+from dp2erm_cvx.program.exponential import ExponentialModel
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
-from dp2erm_cvx.program.losses.margin_model import MarginModel
-from dp2erm_cvx.program.schemes.exponential import ExponentialModel
-from dp2erm_cvx.program.schemes.kernel_model import KernelModel
-from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
-from dp2erm_cvx.program.schemes.separable_stage import SeparableFirstStage
+from dp2erm_cvx.program.kernel_model import KernelModel
+from dp2erm_cvx.program.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.program.separable import SeparableFirstStage
 from dp2erm_cvx.program.stage import Instance, RowNeighbors, model_of
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.batch.kernel import KernelPath

@@ -10,10 +10,10 @@ import numpy as np
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT, dot_error
 from dp2erm_cvx.program.curves import Curve
+from dp2erm_cvx.program.exponential import ExponentialModel
 from dp2erm_cvx.program.log_weights import LogWeight
-from dp2erm_cvx.program.losses.margin_model import MarginModel
-from dp2erm_cvx.program.losses.margin_rows import MarginRows
-from dp2erm_cvx.program.schemes.exponential import ExponentialModel
+from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.program.stage import ReplacedRows
 from dp2erm_cvx.solve.batch.replacements import Index
 from dp2erm_cvx.solve.batch.rows import Members, Room, RowBatch, Terms, clipped, dot, norms

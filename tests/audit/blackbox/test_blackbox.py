@@ -13,7 +13,7 @@ from dp2erm_cvx.audit.blackbox import Attack, audit_blackbox
 from dp2erm_cvx.audit.events import EpsilonBound, MuBound, lower, upper
 from dp2erm_cvx.audit.runs import lowest_bits, of_exception, of_output
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.problems.plug_in_ate import PlugInATE
+from dp2erm_cvx.problems.arm_means import PlugInATE
 from dp2erm_cvx.program import WholeSpace
 from tests.audit.bugs import HalfTheNoise, HardlyAnyGamma
 from tests.audit.pairs import aligned, lone

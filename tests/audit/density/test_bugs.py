@@ -8,9 +8,9 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
-from dp2erm_cvx.problems.ipw_private import PrivateLogistic
-from dp2erm_cvx.problems.ipw_randomized import RandomizedTrial
-from dp2erm_cvx.problems.plug_in_ate import PlugInATE
+from dp2erm_cvx.problems.arm_means import PlugInATE
+from dp2erm_cvx.problems.ipw_known import RandomizedTrial
+from dp2erm_cvx.problems.ipw_logistic import PrivateLogistic
 from dp2erm_cvx.program import ClosedFormWeights, WholeSpace
 from tests.audit.bugs import (
     AThirdOfThePropensityNoise,

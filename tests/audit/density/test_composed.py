@@ -9,10 +9,9 @@ from scipy import special
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.audit.density import audited_laws
+from dp2erm_cvx.problems.arm_means import PlugInATE
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
-from dp2erm_cvx.problems.ipw_private import PrivateLogistic
-from dp2erm_cvx.problems.plug_in_ate import PlugInATE
+from dp2erm_cvx.problems.ipw_logistic import IPWLogistic, PrivateLogistic
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.solve import solve

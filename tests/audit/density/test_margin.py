@@ -14,11 +14,10 @@ from dp2erm_cvx.audit.laws import Place
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.problems.itr import TreatmentRule
-from dp2erm_cvx.problems.itr_huber import HuberRule
-from dp2erm_cvx.problems.itr_logistic import LogisticRule
-from dp2erm_cvx.problems.saturating_regression import SaturatingRegression
-from dp2erm_cvx.program import Curve, Huber, Part
+from dp2erm_cvx.problems.itr import TreatmentRule, itr_huber, itr_logistic
+from dp2erm_cvx.problems.regression import SaturatingRegression
+from dp2erm_cvx.program import Curve, Part
+from dp2erm_cvx.program.atoms import Huber
 from dp2erm_cvx.saturation import CurvatureShape, Saturation
 from dp2erm_cvx.solve import solve
 from tests.audit.bugs import less
@@ -35,13 +34,13 @@ KINDS = (neighbors, aligned, lone, heavy)
 #: The program, and z, o, c, phi' and phi'' of ``c phi(<z, theta> - o)``, written down once more.
 LOSSES = {
     "huber": (
-        HuberRule(L2Ball(RADIUS), threshold=T),
+        itr_huber(L2Ball(RADIUS), threshold=T),
         lambda x, a, y: (x, 2 * (2 * a - 1) * y, np.ones(N)),
         lambda s: 2 * np.clip(s, -T, T),
         lambda s: 2.0 * (np.abs(s) < T),
     ),
     "logistic": (
-        LogisticRule(L2Ball(RADIUS)),
+        itr_logistic(L2Ball(RADIUS)),
         lambda x, a, y: (np.sign(y) * (2 * a - 1) * x, np.zeros(N), np.abs(y)),
         lambda s: -special.expit(-s),
         lambda s: special.expit(s) * special.expit(-s),

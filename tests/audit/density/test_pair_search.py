@@ -10,8 +10,8 @@ from dp2erm_cvx.audit import SearchPlan, audit_density, replay_pair, search_pair
 from dp2erm_cvx.audit.pairs import Maker
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.problems.ipw_private import PrivateLogistic
-from dp2erm_cvx.problems.plug_in_ate import PlugInATE
+from dp2erm_cvx.problems.arm_means import PlugInATE
+from dp2erm_cvx.problems.ipw_logistic import PrivateLogistic
 from dp2erm_cvx.program import WholeSpace
 from tests.audit.bugs import AThirdOfThePropensityNoise, HalfTheNoise, HardlyAnyGamma
 from tests.audit.pairs import aligned

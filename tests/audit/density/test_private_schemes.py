@@ -7,9 +7,9 @@ from scipy import special
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, stability
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.audit.density import audited_laws
+from dp2erm_cvx.problems.arm_means import PlugInATE
+from dp2erm_cvx.problems.inverse_probability_tilting import PrivateTilting
 from dp2erm_cvx.problems.overlap import overlap_private
-from dp2erm_cvx.problems.plug_in_ate import PlugInATE
-from dp2erm_cvx.problems.tilting_private import PrivateTilting
 from dp2erm_cvx.program import WholeSpace
 from tests.audit.pairs import aligned, heavy, lone, neighbors
 

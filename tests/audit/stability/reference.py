@@ -14,7 +14,8 @@ from dp2erm_cvx.audit import Claim, Quantity, StabilityAudit, audit_stability
 from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.program import FirstStage, Kernel
+from dp2erm_cvx.program import FirstStage
+from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.stability import KernelConstants, kernel_balancing
 from dp2erm_cvx.stability.entropy import entropy_law_change, moment_diameter, target_movement
 from dp2erm_cvx.stability.tilt import coupled_variation, largest_weight
@@ -34,17 +35,17 @@ class Orthant(Kernel):
     """
 
     def cross(self, X: Array, Y: Array) -> Array:
-        """See :class:`~dp2erm_cvx.program.Kernel`."""
+        """See :class:`~dp2erm_cvx.program.kernels.Kernel`."""
         product: Array = np.abs(X) @ np.abs(Y).T
         return product
 
     def diagonal(self, X: Array) -> Array:
-        """See :class:`~dp2erm_cvx.program.Kernel`."""
+        """See :class:`~dp2erm_cvx.program.kernels.Kernel`."""
         squares: Array = np.sum(X**2, axis=1)
         return squares
 
     def bound(self, features_bound: float) -> float:
-        """See :class:`~dp2erm_cvx.program.Kernel`."""
+        """See :class:`~dp2erm_cvx.program.kernels.Kernel`."""
         return features_bound**2
 
 

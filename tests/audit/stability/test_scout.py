@@ -8,9 +8,10 @@ import pytest
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Quantity, scouts
 from dp2erm_cvx.audit.groups import structured_starts
-from dp2erm_cvx.program import Gaussian, Moments, PublicSample
+from dp2erm_cvx.program import Gaussian, Moments
+from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernels import Linear
-from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.universe import Universe
 from tests.audit.stability.cases import reference_program
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import math
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -22,11 +21,11 @@ from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import column_sums, row_products
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.first_stage import FirstStage, resolved
+from dp2erm_cvx.program.first_stage import FirstStage
+from dp2erm_cvx.program.kernel_model import FactoredKernelModel, KernelModel
 from dp2erm_cvx.program.kernels import Kernel, factor
-from dp2erm_cvx.program.schemes.kernel_model import FactoredKernelModel, KernelModel
-from dp2erm_cvx.program.stage import Instance, Kind, smooth_of
-from dp2erm_cvx.public import public_number, public_size
+from dp2erm_cvx.program.stage import Kind, resolved, setting
+from dp2erm_cvx.public import public_size
 from dp2erm_cvx.stability import KernelConstants, kernel_balancing, pooled_kernel_balancing
 from dp2erm_cvx.universe import Universe
 
@@ -61,14 +60,11 @@ class KernelFirstStage(FirstStage):
     #: Whether all records share one simplex; otherwise every arm has its own.
     pooled: ClassVar[bool] = False
 
-    alpha: float = 0.5
-    ridge: float | None = 1.0
+    alpha: float = setting(0.5, at_least=0)
+    ridge: float | None = setting(1.0, public_size)
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "alpha", public_number("alpha", self.alpha, at_least=0))
-        if self.ridge is not None:
-            put(self, "ridge", public_size("ridge", self.ridge))
+        super().__post_init__()
         if self.alpha > 1:
             raise DeclarationError(f"alpha = {self.alpha!r}: must be in [0, 1]")
 
@@ -233,9 +229,6 @@ class ArmKernelStage(KernelFirstStage):
             constraints["cap"] = v <= leaf("cap", nonneg=True)
         return Declaration(self.imbalance(leaf, v), {"doubled_weights": v}, constraints)
 
-    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        return _projected(instance, values["doubled_weights"])
-
 
 @dataclass(frozen=True)
 class PooledKernelStage(KernelFirstStage):
@@ -266,9 +259,6 @@ class PooledKernelStage(KernelFirstStage):
         w = cp.Variable(n, name="weights", nonneg=True)
         return Declaration(self.imbalance(leaf, w), {"weights": w}, {"total": cp.sum(w) == n})
 
-    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        return _projected(instance, values["weights"])
-
 
 def refuse_gram(n_samples: int) -> None:
     """Raise DeclarationError where the Gram matrix of ``n_samples`` records and its copies do not fit."""
@@ -278,11 +268,6 @@ def refuse_gram(n_samples: int) -> None:
             f"n = {n_samples:,}: a Gram matrix with its working copies needs {needed / 1e9:,.1f} GB, this "
             f"machine has {there / 1e9:,.1f}: declare a kernel with few features (RandomFourier, Linear)"
         )
-
-
-def _projected(instance: Instance, weights: Array) -> Array:
-    """A solver's weights on the feasible set: it meets the totals only approximately."""
-    return smooth_of(instance).penalty.set.project(weights)
 
 
 def _gram_bytes(n_samples: int) -> float:

@@ -29,7 +29,7 @@ from dp2erm_cvx.model.tree import read_objective
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage
-from dp2erm_cvx.program.stage import Instance, Kind, smooth_of
+from dp2erm_cvx.program.stage import Instance, Kind
 from dp2erm_cvx.universe import Universe
 
 T = TypeVar("T")
@@ -200,10 +200,6 @@ class DirectFirstStage(FirstStage):
             if np.all(two <= goal) or not np.any(moved):
                 break
         return at, one
-
-    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        # a solver meets the total only approximately
-        return smooth_of(instance).penalty.set.project(values["weights"])
 
     def unread(self, universe: Universe) -> str | None:
         """Why the objective of a resolved program is not read, in one line; None where it is."""

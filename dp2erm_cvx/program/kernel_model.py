@@ -48,7 +48,7 @@ class KernelModel(_SimplexQuadratic):
     """f(v) = <v, Q v> - 2 <c, v> + ridge ||v||^2 over a product of simplices; weights ``scale * v``.
 
     ``Q`` (n, n) positive semidefinite, ``c`` (n,). The start is uniform within each group. ``entry_error`` is
-    that of :meth:`~dp2erm_cvx.program.Kernel.entry_error`.
+    that of :meth:`~dp2erm_cvx.program.kernels.Kernel.entry_error`.
     """
 
     def __init__(

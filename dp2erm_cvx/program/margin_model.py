@@ -21,10 +21,11 @@ from dp2erm_cvx.model.sums import (
     exact_sum,
     product_error,
     sum_error,
+    weighted_gram,
 )
-from dp2erm_cvx.program.curves import Curve
+from dp2erm_cvx.program.curves import SQUARE, Curve
 from dp2erm_cvx.program.log_weights import LogWeight
-from dp2erm_cvx.program.losses.margin_rows import MarginRows, some_rows, whole_rows
+from dp2erm_cvx.program.margin_rows import MarginRows, some_rows, whole_rows
 
 R = TypeVar("R")
 
@@ -47,7 +48,8 @@ class MarginModel(Composite):
     by default, and so are factors c; ``ridge`` counts n; ``linear`` (d,) is exact or rounded once.
     With ``weight`` the output is ``w = n f / sum(f)``, f its value at ``<u_i, v>``; otherwise it is v.
 
-    One pass over the records yields whatever is asked about a point, which is kept for the next question.
+    One pass over the records yields whatever is asked about a point, which is kept for the next question. The
+    Hessian of a squared loss is that of any point, and its rounding is known by coordinate.
     """
 
     def __init__(
@@ -64,11 +66,13 @@ class MarginModel(Composite):
         self.blocks = whole(rows, len(rows)) if isinstance(rows, MarginRows) else rows
         self.loss, self.penalty, self.weight, self.ridge = loss, penalty, weight, ridge
         self.n, self._multipliers = self.blocks.n_samples, multipliers
-        found = self._map(_extent)
-        self.row_norms: Array = constant(np.concatenate([part.norms for part in found]))
+        self._is_square = loss == SQUARE
+        found = self._map(partial(_extent, sizes=self._is_square))
+        if not self._is_square:
+            self.row_norms = constant(np.concatenate([part.norms for part in found]))
         gram = tree_sum([part.gram for part in found])
         self.dimension = len(gram)
-        self.spread = float(np.max(self.row_norms, initial=0.0)) * (1 + 1e-12)
+        self.spread = max(float(np.max(part.norms, initial=0.0)) for part in found) * (1 + 1e-12)
         self._weight_spread = max(part.weight_norm for part in found) * (1 + 1e-12)
         far = max(part.offset for part in found)
         # roundoffs of a term beside its slope's and that of the sum, and of a margin beside its product's
@@ -84,12 +88,22 @@ class MarginModel(Composite):
         reach = far + (self.spread * longest if self.spread else 0.0)
         steepest = float(np.linalg.eigvalsh(gram)[-1]) * loss.largest_curvature(reach)
         self.smoothness = steepest * (1 + 1e-9) + 1e-300 + ridge
+        if self._is_square:
+            self._hessian = 2 * gram + ridge * np.eye(self.dimension)
+            self._moment = 2 * float(np.trace(gram)) * (1 + product_error(self.n))
+            columns = zip(*(part.sizes for part in found), strict=True)
+            self._sizes, self._pull = (tree_sum(column) for column in columns)
         self._moments: Recent[_Moments] = Recent()
         self._log_weights: Recent[Array] = Recent(1)
         # theta itself may be 0: a relative radius is then stated in a gradient step from 0
         self.look(np.zeros(self.dimension))
         first_step = -self.gradient(np.zeros(self.dimension)) / self.smoothness
         self.least_scale = float(np.linalg.norm(penalty.set.project(first_step)))
+
+    @cached_property
+    def row_norms(self) -> Array:
+        """||z_i|| (n,), which only a squared loss is solved without."""
+        return np.concatenate(self.blocks.map(MarginRows.norms))
 
     @cached_property
     def whole(self) -> MarginRows:
@@ -120,6 +134,8 @@ class MarginModel(Composite):
         return self._at(v).gradient + self.ridge * v + self.linear
 
     def hessian(self, v: Array) -> Array:
+        if self._is_square:
+            return self._hessian
         found = self._at(v, curved=True).hessian
         assert found is not None
         return found + self.ridge * np.eye(self.dimension)
@@ -138,9 +154,22 @@ class MarginModel(Composite):
         return self.ridge + max(lowest, 0.0)
 
     def hessian_rounding(self, v: Array) -> float:
+        if self._is_square:
+            # entry (j, k) is wrong by a share of sum m |z_j| |z_k|, a matrix of norm sum m ||z||^2 at most
+            return (product_error(self.n) + 8 * UNIT) * self._moment + 4 * UNIT * self.ridge
         return self._at(v, curved=True).hessian_rounding + 4 * UNIT * self.ridge
 
+    def rounding_by_coordinate(self, v: Array) -> Array:
+        if not self._is_square:
+            return super().rounding_by_coordinate(v)
+        # sums of sum m |z_j| (<|z|, |v|> + |o|), of nonnegative terms
+        error = (dot_error(self.dimension) + 8 * UNIT + sum_error(self.n)) * (1 + 2 * product_error(self.n))
+        data: Array = 2 * error * (self._sizes @ np.abs(v) + self._pull)
+        return data + 8 * UNIT * (self.ridge * np.abs(v) + np.abs(self.linear))
+
     def rounding(self, v: Array) -> float:
+        if self._is_square:
+            return float(np.linalg.norm(self.rounding_by_coordinate(v)))
         linear = self.ridge * float(np.linalg.norm(v)) + float(np.linalg.norm(self.linear))
         return self._at(v).rounding + 4 * UNIT * linear
 
@@ -175,10 +204,14 @@ class MarginModel(Composite):
         return self.blocks.map(function, *beside, *more)
 
     def _at(self, v: Array, *, curved: bool = False) -> _Moments:
-        ask = partial(_moments, loss=self.loss, v=v, errors=self._errors, curved=curved)
+        ask: Callable[..., _Moments]
+        if self._is_square:
+            ask, curved = partial(_square_moments, v=v), False
+        else:
+            ask = partial(_moments, loss=self.loss, v=v, errors=self._errors, curved=curved)
         return self._moments.find(
             v,
-            lambda: _added(self._map(ask, self.row_norms)),
+            lambda: _added(self._map(ask, *(() if self._is_square else (self.row_norms,)))),
             lambda found: not curved or found.hessian is not None,
         )
 
@@ -206,24 +239,34 @@ class _Errors:
 
 @dataclass(frozen=True)
 class _Extent:
-    """What is asked of the rows once: norms (n,), largest offset and weight row, ``sum m z z'``."""
+    """What is asked of the rows once: norms (n,), largest offset and weight row, ``sum m z z'``.
+
+    ``sizes`` are ``sum m |z| |z|'`` and ``sum m |o| |z|`` of a squared loss.
+    """
 
     norms: Array
     offset: float
     weight_norm: float
     gram: Array
     plain: bool
+    sizes: tuple[Array, ...]
 
 
-def _extent(rows: MarginRows, multipliers: Array | None = None) -> _Extent:
-    norms, grams = np.empty(len(rows)), []
+def _extent(rows: MarginRows, multipliers: Array | None = None, *, sizes: bool) -> _Extent:
+    norms, grams, absolute = np.zeros(0 if sizes else len(rows)), [], []
     for begin in range(0, len(rows), CACHED):
         part, own = slice(begin, begin + CACHED), rows.part(begin, begin + CACHED)
-        norms[part] = own.norms()
-        grams.append(own.gram(own.times(some_rows(multipliers, part))))
+        if not sizes:
+            norms[part] = own.norms()
+        m = own.times(some_rows(multipliers, part))
+        grams.append(own.gram(m))
+        if sizes:
+            size = np.abs(own.Z)
+            absolute.append((weighted_gram(size, m), (m * np.abs(own.offsets)) @ size))
     u = norms if rows.weight_rows is None else np.linalg.norm(rows.weight_rows, axis=1)
     offset = 0.0 if rows.offset is None else float(np.max(np.abs(rows.offset), initial=0.0))
-    return _Extent(norms, offset, float(np.max(u, initial=0.0)), tree_sum(grams), rows.factor is None)
+    largest, sums = float(np.max(u, initial=0.0)), tuple(map(tree_sum, zip(*absolute, strict=True)))
+    return _Extent(norms, offset, largest, tree_sum(grams), rows.factor is None, sums)
 
 
 def _moments(
@@ -250,6 +293,18 @@ def _moments(
         gradient = own.gradient(m * of.slope)
         found.append(_Moments(float(m @ of.value), gradient, float(m_size @ rounded), *more))
     return _added(found)
+
+
+def _square_moments(rows: MarginRows, multipliers: Array | None = None, *, v: Array) -> _Moments:
+    """``sum m s^2`` and its gradient, s the margins."""
+    value, slopes = 0.0, []
+    for begin in range(0, len(rows), CACHED):
+        own = rows.part(begin, begin + CACHED)
+        s = own.margins(v)
+        pull = own.times(some_rows(multipliers, slice(begin, begin + CACHED))) * s
+        value += float(pull @ s)
+        slopes.append(own.gradient(pull))
+    return _Moments(value, 2 * tree_sum(slopes), 0.0)
 
 
 def _added(parts: Sequence[_Moments]) -> _Moments:

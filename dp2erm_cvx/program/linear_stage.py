@@ -1,29 +1,42 @@
-"""Second stages that are linear in all covariates, or in a public choice of them: rows, and all constants."""
+"""Second stages that are linear in all covariates, or in a public choice of them."""
 
 from __future__ import annotations
 
-import abc
+import dataclasses
 import math
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.images import ImageRecords
+from dp2erm_cvx.model.certified_radius import checked_perturbation, radius_at_floor
 from dp2erm_cvx.model.sets import ConvexSet, L2Ball
 from dp2erm_cvx.privacy import LossConstants, RowBox
-from dp2erm_cvx.program.curves import Curve, saturation_of
-from dp2erm_cvx.program.losses.certified_margins import RowBounds
-from dp2erm_cvx.program.penalized_stage import PenalizedSecondStage
-from dp2erm_cvx.public import chosen_columns, public_number
+from dp2erm_cvx.program.curves import saturation_of
+from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds, rows_of
+from dp2erm_cvx.program.second_stage import LossStage, WeightedLeastSquares
+from dp2erm_cvx.program.stage import setting
+from dp2erm_cvx.public import chosen_columns
 from dp2erm_cvx.universe import Universe
+
+#: Largest ratio of curvatures for which a solve of a loss whose Hessian jumps is sure of its radius: Newton's
+#: method may stall on such a loss, and beyond 1e7 projected gradient has been seen to miss it as well.
+STEEPEST = 1e6
+
+
+def _feature_list(name: str, value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, tuple | list) or not value:
+        raise DeclarationError(f"{name} = {value!r}: must be a list of covariates")
+    return tuple(value)
 
 
 @dataclass(frozen=True)
-class LinearStage(PenalizedSecondStage):
+class LinearStage(LossStage):
     """``<x, theta>`` over all covariates, or over a public choice of them.
 
     Theta defaults to the l2 ball of radius M'/M: ``|<x, theta>| <= M'`` over it, by Cauchy-Schwarz. The l1
@@ -37,8 +50,8 @@ class LinearStage(PenalizedSecondStage):
         Norm that the chosen features are shrunk to, radially; default: the domain's own bound.
     """
 
-    features: tuple[str | int, ...] | None = None
-    features_bound: float | None = None
+    features: tuple[str | int, ...] | None = setting(None, _feature_list)
+    features_bound: float | None = setting(None, above=0)
 
     defaults = MappingProxyType(
         {"theta_set": "l2 ball of radius M'/M", "features": "all", "features_bound": "that of the domain"}
@@ -47,23 +60,13 @@ class LinearStage(PenalizedSecondStage):
     #: Whether the response is ``2 (2a - 1) y``, whose mean at x is an effect, or y itself.
     contrast: ClassVar[bool] = True
 
-    @property
-    @abc.abstractmethod
-    def loss(self) -> Curve:
-        """Phi of a resolved program: the loss of a record is ``phi(<x, theta> - z)``, z its response."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.features_bound is not None:
-            bound = public_number("features_bound", self.features_bound, above=0)
-            object.__setattr__(self, "features_bound", bound)
-        if self.features is not None:
-            if not isinstance(self.features, tuple | list) or not self.features:
-                raise DeclarationError(f"features = {self.features!r}: must be a list of covariates")
-            object.__setattr__(self, "features", tuple(self.features))
-
     def default_set(self, domain: Domain) -> ConvexSet:
         return L2Ball(domain.outcome_bound / domain.covariate_bound)
+
+    def rows(self, records: Records) -> MarginRows:
+        if isinstance(records, ImageRecords) and self.takes_all:
+            return rows_of(records, offset=self.response(records))
+        return MarginRows(self.covariates(records.domain, records.X), self.response(records))
 
     def columns(self, domain: Domain, n_features: int) -> list[int]:
         """Column numbers of the chosen features. Raises DeclarationError on an unknown or repeated one."""
@@ -148,7 +151,49 @@ class LinearStage(PenalizedSecondStage):
         chosen = tuple(columns[index] for index in self.columns(domain, len(columns)))
         return ("intercept", *chosen) if domain.intercept else chosen
 
+    def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
+        """The radius where Newton's method stops (``radius_at_floor``); weights may add up to less than n.
+
+        None over an unbounded Theta, where a loss with flat tails may take more steps than a solve is given,
+        for a loss whose Hessian jumps where gamma is below about a millionth of its curvature, and for a
+        curvature too small for floating point. Raises DeclarationError.
+        """
+        domain, n = universe.domain, universe.n_samples
+        extra, noise = checked_perturbation(gamma, noise_bound)
+        p = self.loss_constants(universe).n_parameters
+        loss, theta_set = self.resolve(domain).loss, self.feasible(domain)
+        if not math.isfinite(theta_set.norm_bound(p)):
+            return None
+        ridge = n * (extra + self._net[1])
+        bounds = self.row_bounds(universe)
+        terms = MarginSum(n, p, loss, bounds, theta_set, ridge=ridge, linear=noise, weighted=True)
+        sizes = terms.sizes()
+        if sizes is None:
+            return None
+        if math.isinf(loss.concordance) and sizes.smoothness > STEEPEST * sizes.strong_convexity:
+            return None
+        return radius_at_floor(sizes)
+
     def effect(self, theta: Array, domain: Domain, X: ArrayLike) -> Array:
         # row by row: in a matrix product the rounding of a row may depend on where it stands
         rowwise: Array = np.sum(self.covariates(domain, domain.features(X)) * theta, axis=1)
         return rowwise
+
+
+@dataclass(frozen=True)
+class LinearLeastSquares(WeightedLeastSquares, LinearStage):
+    """``(z_i - <x_i, theta>)^2``, z the response of a record."""
+
+    theorem: ClassVar[str] = "Theorems 1 and 2: zeta_c = max sin(t) (2 M^2 |theta| cos(t) + 2 M Z), 2 M^2"
+
+    def design(self, records: Records) -> tuple[Array, Array]:
+        return self.covariates(records.domain, records.X), self.response(records)
+
+    def loss_constants(self, universe: Universe) -> LossConstants:
+        rows = self.row_bounds(universe)
+        return dataclasses.replace(
+            super().loss_constants(universe),
+            outcome_bound=universe.domain.outcome_bound,
+            covariate_bound=rows.norm,
+            response_bound=rows.offset[1],
+        )

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.blocks import Blocks
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.certified_radius import entropy_weights_error
 from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program.balance import BalanceFunctions, Moments, checked_balance, public_constant
-from dp2erm_cvx.program.first_stage import FirstStage, public_radius, public_ridge, resolved
-from dp2erm_cvx.program.schemes.exponential import ExponentialModel
-from dp2erm_cvx.program.stage import Kind, ReplacedRows, RowNeighbors
+from dp2erm_cvx.program.exponential import ExponentialModel
+from dp2erm_cvx.program.first_stage import BalancedStage
+from dp2erm_cvx.program.stage import (
+    Kind,
+    ReplacedRows,
+    RowNeighbors,
+    Setting,
+    one_of_words,
+    resolved,
+    setting,
+)
+from dp2erm_cvx.public import public_size
 from dp2erm_cvx.stability import EntropyConstants
 from dp2erm_cvx.universe import Universe
 
@@ -30,7 +38,7 @@ Scaling = Literal["public", "paper"]
 
 
 @dataclass(frozen=True)
-class EntropyFirstStage(FirstStage):
+class EntropyFirstStage(BalancedStage):
     """Entropy balancing of ``g = (constant, balance(x))`` within each arm.
 
     Parameters
@@ -42,35 +50,13 @@ class EntropyFirstStage(FirstStage):
         "public": ``b_i = e_{a_i} (x) g(x_i)``; "paper": ``b_i = (n / n_{a_i}) e_{a_i} (x) g(x_i)`` with
         ``||b_i|| <= 1``, where the arm sizes are at least the domain's ``arm_floor`` (without a declared
         floor they are read off the data, and no bound covers that).
-    balance
-        Balance functions of the scaled covariates, intercept excluded.
-    constant
-        c_0 > 0, the value of the constant balance function; default: the norm bound of ``balance``.
     """
 
     kind: ClassVar[Kind] = Kind.EXPONENTIAL
-    defaults = MappingProxyType({"constant": "G", "ridge": "squared norm bound of (constant, g)"})
+    formulas: ClassVar[Mapping[str, Setting]] = MappingProxyType({"constant": "G_x"})
 
-    arm_mass: ArmMass = "equal"
-    scaling: Scaling = "public"
-    balance: Moments | BalanceFunctions = Moments()
-    constant: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.arm_mass not in ("equal", "proportional"):
-            raise DeclarationError(f"arm_mass = {self.arm_mass!r}: must be 'equal' or 'proportional'")
-        if self.scaling not in ("public", "paper"):
-            raise DeclarationError(f"scaling = {self.scaling!r}: must be 'public' or 'paper'")
-        checked_balance(self.balance)
-        object.__setattr__(self, "constant", public_constant(self.constant))
-
-    def bounds(self, domain: Domain) -> tuple[float, float]:
-        """(G_x, c_0): norm bound of the balance functions and value of the constant."""
-        balance_bound = self.balance.bound(domain.features_bound)
-        return balance_bound, balance_bound if self.constant is None else self.constant
-
-    def resolve(self, domain: Domain) -> Self:
-        return dataclasses.replace(self, constant=self.bounds(domain)[1])
+    arm_mass: ArmMass = setting("equal", one_of_words, words=("equal", "proportional"))
+    scaling: Scaling = setting("public", one_of_words, words=("public", "paper"))
 
     def moments(self, records: Records) -> tuple[Array, Array]:
         """Rows B (n, 2k) and targets t (2k,): weights meet ``B.T @ w / n = t`` where balance is exact."""
@@ -98,11 +84,11 @@ class EntropyFirstStage(FirstStage):
 
     def _totals(self, records: Records) -> tuple[int, tuple[Array, Array]]:
         """The number of treated records, and the sums of g."""
-        return int(np.sum(records.a)), compensated_sum(self._functions(records))
+        return int(np.sum(records.a)), compensated_sum(self.functions(records))
 
     def _in_arm(self, records: Records, scale: Array) -> Array:
         """The rows B of some records: g, times the scale of its arm, in the columns of its arm."""
-        g = self._functions(records)
+        g = self.functions(records)
         k = g.shape[1]
         B = np.empty((len(g), 2 * k))
         for arm in (0, 1):
@@ -110,13 +96,6 @@ class EntropyFirstStage(FirstStage):
                 g, np.where(records.a == arm, scale[arm], 0.0)[:, None], out=B[:, arm * k : (arm + 1) * k]
             )
         return B
-
-    def _functions(self, records: Records) -> Array:
-        """``g = (constant, balance(x))``, (n, k)."""
-        balance = self.balance(records.covariates)
-        g = np.empty((len(balance), 1 + balance.shape[1]))
-        g[:, 0], g[:, 1:] = self.bounds(records.domain)[1], balance
-        return g
 
 
 @dataclass(frozen=True)
@@ -134,25 +113,22 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
 
     by_blocks: ClassVar[bool] = True
 
-    ridge: float | None = None
-    radius: float = math.inf
+    ridge: float | None = setting(None, public_size, zero=True)
+    radius: float = setting(math.inf, public_size, infinite=True)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "ridge", public_ridge(self.ridge))
-        object.__setattr__(self, "radius", public_radius(self.radius))
+    formulas: ClassVar[Mapping[str, Setting]] = MappingProxyType({"constant": "G_x", "ridge": "squared"})
+    defaults = MappingProxyType({"constant": "G", "ridge": "squared norm bound of (constant, g)"})
 
     @property
     def mu(self) -> float:
         """The ridge. Raises ProgramError where it is still left to the domain."""
         return resolved("ridge", self.ridge)
 
-    def resolve(self, domain: Domain) -> Self:
-        balance_bound, constant = self.bounds(domain)
+    def public_numbers(self, domain: Domain) -> dict[str, float]:
         # the paper's scaling has rows of norm at most 1
-        squared = 1.0 if self.scaling == "paper" else constant**2 + balance_bound**2
-        ridge = squared if self.ridge is None else self.ridge
-        return dataclasses.replace(self, constant=constant, ridge=ridge)
+        bound, constant = self.bounds(domain)
+        squared = 1.0 if self.scaling == "paper" else constant**2 + bound**2
+        return super().public_numbers(domain) | {"squared": squared}
 
     def certified_error(self, universe: Universe) -> float | None:
         balance_bound, constant = self.bounds(universe.domain)
@@ -189,8 +165,8 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
         total = rounded_sum([part for _, part in found])
 
         def replaced(old: Records, new: Records) -> ReplacedRows:
-            h = self._functions(new)
-            mean = (total - self._functions(old) + h) / n
+            h = self.functions(new)
+            mean = (total - self.functions(old) + h) / n
             share = (treated - old.a + new.a) / n
             if self.arm_mass == "equal":
                 share = np.full(len(share), 0.5)

@@ -1,1 +1,0 @@
-"""Losses of second stages and of propensities: least squares and margin losses."""

@@ -1,0 +1,322 @@
+"""Margins of records: rows in memory or as public images of covariates, and their public bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.blocks import Blocks
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.images import Image, ImageRecords
+from dp2erm_cvx.model.certified_radius import Sizes, radius_at_floor
+from dp2erm_cvx.model.sets import ConvexSet
+from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, dot_error, sum_error, weighted_gram
+from dp2erm_cvx.program.curves import Curve
+from dp2erm_cvx.program.log_weights import LogWeight, steepest, weights_given_coefficient
+from dp2erm_cvx.stability.suprema import gradient_diameter, largest_multiple
+
+#: The most that rounding moves a margin, at whose curvature the error of a slope is taken.
+_NEAR = 0.01
+
+
+@dataclass(frozen=True)
+class MarginRows:
+    """Rows z_i (n, p), offsets o_i and factors c_i >= 0 (n,) of ``sum w_i c_i phi(<z_i, theta> - o_i)``.
+
+    None for offsets of 0, and for factors of 1. Weights are read at ``weight_rows`` u_i (n, p); None for z_i.
+    """
+
+    Z: Array
+    offset: Array | None = None
+    factor: Array | None = None
+    weight_rows: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.Z)
+
+    def part(self, begin: int, end: int) -> MarginRows:
+        """Some of the rows."""
+        if begin == 0 and end >= len(self):
+            return self
+        part = slice(begin, end)
+        return MarginRows(self.Z[part], *(some_rows(one, part) for one in _others(self)))
+
+    @property
+    def offsets(self) -> Array:
+        """The offsets (n,)."""
+        return np.zeros(len(self)) if self.offset is None else self.offset
+
+    def norms(self) -> Array:
+        """||z_i|| (n,)."""
+        norms: Array = np.linalg.norm(self.Z, axis=1)
+        return norms
+
+    def products(self, v: Array) -> Array:
+        """<z_i, v> (n,)."""
+        return self.Z @ v
+
+    def gradient(self, pull: Array) -> Array:
+        """``sum pull_i z_i`` (p,), within ``sum_error`` of its magnitudes."""
+        return blocked_rmatvec(self.Z, pull)
+
+    def gram(self, w: Array) -> Array:
+        """``sum w_i z_i z_i'`` (p, p)."""
+        return weighted_gram(self.Z, w)
+
+    def margins(self, v: Array) -> Array:
+        """<z_i, v> - o_i, (n,)."""
+        return self.products(v) if self.offset is None else self.products(v) - self.offset
+
+    def times(self, multipliers: Array | None) -> Array:
+        """w_i c_i, (n,)."""
+        known = [one for one in (multipliers, self.factor) if one is not None]
+        return math.prod(known[1:], start=known[0]) if known else np.ones(len(self))
+
+
+def some_rows(array: Array | None, part: slice) -> Array | None:
+    """Some rows of an array, if there is one."""
+    return None if array is None else array[part]
+
+
+def whole_rows(blocks: Blocks[MarginRows]) -> MarginRows:
+    """All rows of the blocks in memory."""
+    parts = blocks.each()
+    others = map(_joined, zip(*map(_others, parts), strict=True))
+    return MarginRows(np.concatenate([part.Z for part in parts]), *others)
+
+
+class ImageRows(MarginRows):
+    """Rows ``z_i = s_i T_a (1, scale x_i)`` of covariates x (n, k), with signs s (n,) 1 by default.
+
+    ``images`` are one per ``arm`` or one for all. A product with z is one with x at no more roundings: no
+    covariate stands in more than two places. What a Gram matrix costs is that of x, once per image.
+    """
+
+    def __init__(
+        self,
+        x: Array,
+        images: tuple[Image, ...],
+        *,
+        scale: float = 1.0,
+        arm: NDArray[np.int64] | None = None,
+        sign: Array | None = None,
+        offset: Array | None = None,
+        factor: Array | None = None,
+    ) -> None:
+        own = {"x": x, "images": images, "scale": scale, "arm": arm, "sign": sign}
+        for name, value in (own | {"offset": offset, "factor": factor}).items():
+            object.__setattr__(self, name, value)
+
+    x: Array
+    images: tuple[Image, ...]
+    scale: float
+    arm: NDArray[np.int64] | None
+    sign: Array | None
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def Z(self) -> Array:
+        """The rows (n, d), written out."""
+        rows = self._chosen([image.of(self._scaled) for image in self.images])
+        return rows if self.sign is None else self.sign[:, None] * rows
+
+    def part(self, begin: int, end: int) -> ImageRows:
+        """Some of the rows."""
+        part = slice(begin, end)
+        optional: dict[str, Any] = {}
+        for name in ("arm", "sign", "offset", "factor"):
+            one = getattr(self, name)
+            optional[name] = None if one is None else one[part]
+        return ImageRows(
+            self.x[part] if self.scale == 1.0 else self.scale * self.x[part], self.images, **optional
+        )
+
+    def norms(self) -> Array:
+        """||z_i|| (n,)."""
+        squares, k = self._scaled**2, self.x.shape[1]
+        parts = [image.squares(k) for image in self.images]
+        norms: Array = np.sqrt(self._chosen([squares @ factors + constant for constant, factors in parts]))
+        return norms
+
+    def products(self, v: Array) -> Array:
+        """<z_i, v> (n,)."""
+        x, parts = self._scaled, [image.pulled(v, self.x.shape[1]) for image in self.images]
+        product = self._chosen([x @ u + shift for shift, u in parts])
+        return product if self.sign is None else self.sign * product
+
+    def gradient(self, pull: Array) -> Array:
+        """``sum pull_i z_i`` (d,)."""
+        x, signed = self._scaled, pull if self.sign is None else self.sign * pull
+        pairs = zip(self.images, self._shares(signed), strict=True)
+        return reduce(add, [image.gradient(_total(own), blocked_rmatvec(x, own)) for image, own in pairs])
+
+    def gram(self, w: Array) -> Array:
+        """``sum w_i z_i z_i'`` (d, d)."""
+        x, found = self._scaled, []
+        for image, own in zip(self.images, self._members, strict=True):
+            part, weights = x[own], w[own]
+            found.append(image.gram(_total(weights), weights @ part, weighted_gram(part, weights)))
+        return reduce(add, found)
+
+    @property
+    def _members(self) -> list[Any]:
+        """The records of every image."""
+        if len(self.images) == 1:
+            return [slice(None)]
+        return [np.flatnonzero(self.arm == arm) for arm in (0, 1)]
+
+    @property
+    def _scaled(self) -> Array:
+        return self.x if self.scale == 1.0 else self.scale * self.x
+
+    def _chosen(self, found: list[Array]) -> Array:
+        """Of every record what belongs to the image of its arm."""
+        if len(found) == 1:
+            return found[0]
+        assert self.arm is not None
+        treated = self.arm == 1
+        return np.where(treated if found[0].ndim == 1 else treated[:, None], found[1], found[0])
+
+    def _shares(self, w: Array) -> list[Array]:
+        """Numbers (n,) by image: 0 for a record of another arm."""
+        if len(self.images) == 1:
+            return [w]
+        return [np.where(self.arm == arm, w, 0.0) for arm in (0, 1)]
+
+
+def rows_of(records: Records, **given: Any) -> MarginRows:
+    """The rows X of records as they come: images where these are known; ``sign`` (n,) multiplies them."""
+    if isinstance(records, ImageRecords):
+        return ImageRows(records.x, records.images, scale=records.scale, arm=records.a, **given)
+    k = records.X.shape[1]
+    return ImageRows(records.X, (Image(np.arange(1, k + 1), np.ones(k)),), **given)
+
+
+@dataclass(frozen=True)
+class RowBounds:
+    """Bound on the norm of z, and intervals of the numbers o, c and t over the domain."""
+
+    norm: float
+    offset: tuple[float, float] = (0.0, 0.0)
+    factor: tuple[float, float] = (1.0, 1.0)
+    tilt: tuple[float, float] = (0.0, 0.0)
+
+    def reach(self, size: float) -> float:
+        """Bound on ``|<z, theta> - o|`` over ``||theta|| <= size``."""
+        # 0 * inf: where all rows are 0 every margin is
+        return max(map(abs, self.offset)) + (self.norm * size if self.norm else 0.0)
+
+    def constants(self, curve: Curve, size: float) -> tuple[float, float]:
+        """Half the diameter of a record's gradients over ``||theta|| <= size``, and the largest of them."""
+        reach = self.norm * size if self.norm else 0.0
+        numbers = (-self.offset[1], -self.offset[0]), self.factor, self.tilt
+        largest = largest_multiple(curve, reach, *numbers)
+        return self.norm * min(0.5 * gradient_diameter(curve, reach, *numbers), largest), self.norm * largest
+
+    def loss_at_zero(self, curve: Curve) -> float:
+        """Root of a bound on ``c (phi(-o) - inf phi)``: where the choice of a split starts from.
+
+        That of the largest offset at the full slope, where there is one: a loss that saturates says little of
+        the size of theta by its own value.
+        """
+        ends, steepest = -np.array(self.offset), max(map(abs, curve.ends))
+        falls = float(np.max(curve.value(ends) - curve.least_value(self.reach(math.inf))))
+        if math.isfinite(steepest):
+            falls = max(falls, steepest * float(np.max(np.abs(ends))))
+        return math.sqrt(max(self.factor[1] * falls, 1e-300))
+
+
+@dataclass(frozen=True)
+class MarginSum:
+    """``sum m_i phi(<z_i, v> - o_i) + ridge/2 ||v||^2 + <linear, v>`` over a set, known by its bounds.
+
+    Attributes
+    ----------
+    rows : bounds on z and o, and of the sum of the multipliers over n
+    ridge : counts n
+    linear : bound on the norm of the linear term
+    weighted : whether there are multipliers other than 1
+    """
+
+    n_samples: int
+    n_parameters: int
+    loss: Curve
+    rows: RowBounds
+    feasible: ConvexSet
+    ridge: float
+    linear: float = 0.0
+    weighted: bool = False
+
+    @property
+    def margin(self) -> float:
+        """Bound on ``|s|`` over the set."""
+        return self.rows.reach(self.feasible.norm_bound(self.n_parameters))
+
+    def sizes(self) -> Sizes | None:
+        """Its :class:`~dp2erm_cvx.model.certified_radius.Sizes`; None where one is infinite.
+
+        At the minimizer t ``ridge t`` is minus the gradient of the rest, hence ``||t|| <= (n Z slope +
+        linear) / ridge``. Without offsets ``ridge ||t||^2 <= sum -s_i phi'(s_i) + linear ||t||`` as well,
+        hence ``||t|| <= (n pull / ridge)^(1/2) + linear / ridge``.
+        """
+        n, Z, offset = self.n_samples * self.rows.factor[1], self.rows.norm, max(map(abs, self.rows.offset))
+        slope, curvature = self.loss.largest_slope(self.margin), self.loss.largest_curvature(self.margin)
+        near = self.loss.largest_curvature(self.margin + _NEAR)
+        if not (math.isfinite(slope) and math.isfinite(near)):
+            return None
+        linear = self.linear + self.n_samples * Z * max(map(abs, self.rows.tilt))
+        steep = n * Z * slope + linear
+        minimizer = set_norm = self.feasible.norm_bound(self.n_parameters)
+        if self.ridge > 0:
+            pulled = math.sqrt(self.loss.pull(self.margin) * n / self.ridge) + linear / self.ridge
+            minimizer = min(steep / self.ridge, math.inf if offset else pulled, set_norm)
+        steps = self.loss.rounding_units(self.margin) + (4 if self.weighted else 2) * slope
+        error = dot_error(self.n_parameters) + (UNIT if offset else 0.0)
+        rounded = steps * UNIT + sum_error(self.n_samples) * slope + 2 * UNIT * curvature * offset
+        return Sizes(
+            strong_convexity=self.ridge,
+            smoothness=n * curvature * Z**2 + self.ridge,
+            slope=steep,
+            rounding=n * Z * rounded + 4 * UNIT * linear,
+            rounding_growth=near * error * n * Z**2 + 4 * UNIT * self.ridge,
+            minimizer_norm=minimizer,
+            set_norm=set_norm,
+            set_rounding=self.feasible.rounding(self.n_parameters),
+        )
+
+    def radius(self) -> float | None:
+        """Bound on ``Certificate.radius`` of v; None where nothing is known."""
+        sizes = self.sizes()
+        return None if sizes is None else radius_at_floor(sizes)
+
+    def weights(self, weight: LogWeight, row_bound: float) -> float | None:
+        """Bound on ``||w_hat - w||_1 / n`` of weights at the margins of other rows of at most this norm."""
+        sizes, radius = self.sizes(), self.radius()
+        if sizes is None or radius is None:
+            return None
+        norm = sizes.minimizer_norm + radius
+        at_point = weights_given_coefficient(weight, self.n_parameters, row_bound, norm)
+        return steepest(weight, row_bound * norm) * row_bound * radius + at_point
+
+
+def _others(rows: MarginRows) -> tuple[Array | None, ...]:
+    return rows.offset, rows.factor, rows.weight_rows
+
+
+def _joined(column: Sequence[Array | None]) -> Array | None:
+    present = [one for one in column if one is not None]
+    return np.concatenate(present) if present else None
+
+
+def _total(w: Array) -> float:
+    # numpy adds pairwise, at fewer roundings than the blocks of the other sums
+    return float(np.sum(w))

@@ -1,1 +1,0 @@
-"""Families of first stages, each with its theorem and its composite."""

@@ -1,0 +1,379 @@
+"""Weights read from the minimizer of a sum of margin losses: a stable one, or a private one."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import ClassVar
+
+import cvxpy as cp
+import numpy as np
+
+from dp2erm_cvx import stability
+from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.model.certified_radius import checked_perturbation
+from dp2erm_cvx.model.composite import Penalty
+from dp2erm_cvx.model.sets import ConvexSet, L2Ball, WholeSpace
+from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
+from dp2erm_cvx.privacy import LossConstants, RowBox, StabilityBound
+from dp2erm_cvx.program.curves import LOGISTIC, Curve, saturation_of
+from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
+from dp2erm_cvx.program.first_stage import FirstStage, PrivateFirstStage
+from dp2erm_cvx.program.log_weights import LogWeight, weights_given_coefficient
+from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds, rows_of
+from dp2erm_cvx.program.stage import (
+    Kind,
+    ReplacedRows,
+    RowNeighbors,
+    Setting,
+    resolved,
+    setting,
+)
+from dp2erm_cvx.public import public_size
+from dp2erm_cvx.stability import Beside, MarginMovement, SeparableConstants, margin_movement, separable
+from dp2erm_cvx.stability.suprema import gradient_diameter, log_weight_diameter, minimizer_norm
+from dp2erm_cvx.universe import Universe
+
+
+@dataclass(frozen=True)
+class SeparableFirstStage(FirstStage):
+    """``w_i ~ f(<u_i, lam>)``, lam the minimizer of a ridged sum of margin losses; u_i = z_i as a rule.
+
+    minimize    sum_i phi(<z_i, lam>) + <linear, lam> + n ridge/2 ||lam||^2
+    subject to  ||lam||_2 <= radius
+
+    A concrete program names ``loss`` phi and ``log_weight`` f; ``rows`` are ``z_i = (2 a_i - 1) x_i`` unless
+    it says otherwise, and so are the ``weight_rows`` u_i. Its constants are derived.
+
+    Parameters
+    ----------
+    ridge
+        Keeps lam stable; default: a tenth of the squared norm bound of the rows, so that the stability bound
+        does not depend on how covariates are scaled.
+    radius
+        Bound on ``||lam||``; ``inf`` for none.
+    """
+
+    formulas: ClassVar[Mapping[str, Setting]] = MappingProxyType({"ridge": "0.1 * G**2"})
+    kind: ClassVar[Kind] = Kind.EXPONENTIAL
+    by_blocks: ClassVar[bool] = True
+    cone: ClassVar[str] = "exponential, second-order"
+
+    ridge: float | None = setting(None, public_size, zero=True)
+    radius: float | None = setting(math.inf, public_size, infinite=True)
+
+    @property
+    def loss(self) -> Curve:
+        """Phi."""
+        return LOGISTIC
+
+    @property
+    @abstractmethod
+    def log_weight(self) -> LogWeight:
+        """Log f; a class attribute where no setting enters it."""
+
+    def rows(self, records: Records) -> Array:
+        """The rows z_i, (n, k), each a function of its own record."""
+        signed: Array = (2 * records.a - 1)[:, None] * records.X
+        return signed
+
+    def row_bound(self, domain: Domain) -> float:
+        """Bound on ``||z_i||`` over the domain."""
+        return domain.covariate_bound
+
+    def row_widths(self, universe: Universe) -> tuple[float, ...] | None:
+        """Half widths (k,) of a box that holds the rows; None where none is known."""
+        return universe.widths if type(self).rows is SeparableFirstStage.rows else None
+
+    def weight_rows(self, records: Records) -> Array | None:
+        """The rows u_i (n, k) that weights are read at; None for those of the loss.
+
+        A weight that depends on the arm has other rows in either: 0 for an arm whose records all count alike.
+        """
+        return None
+
+    def weight_row_bound(self, domain: Domain) -> float:
+        """Bound on ``||u_i||`` over the domain."""
+        return self.row_bound(domain)
+
+    def n_rows(self, universe: Universe) -> int | None:
+        """k, or None where only the data tell."""
+        return universe.n_columns
+
+    def linear_terms(self, records: Records) -> Array | None:
+        """Rows (n, k) whose sum over records is the linear term of the objective; None for 0."""
+        return None
+
+    def linear_bound(self, domain: Domain) -> float:
+        """Bound on the norm of one row of :meth:`linear_terms`."""
+        return 0.0
+
+    def public_numbers(self, domain: Domain) -> dict[str, float]:
+        return super().public_numbers(domain) | {"G": self.row_bound(domain)}
+
+    @property
+    def mu(self) -> float:
+        """The ridge. Raises ProgramError where it is still left to the domain."""
+        return resolved("ridge", self.ridge)
+
+    def ball(self, domain: Domain) -> float:
+        """The radius that is solved with: one that never binds may take the place of an infinite one."""
+        return resolved("radius", self.radius)
+
+    def declare(self, leaf: Leaves) -> Declaration:
+        Z = leaf("Z")
+        lam = cp.Variable(Z.shape[1], name="coefficient")
+        variables, constraints = {"coefficient": lam}, {}
+        if leaf.has("counts"):  # margins of their own, as leaves are not multiplied by each other
+            s = cp.Variable(Z.shape[0], name="margins")
+            phi = self.loss.epigraph(s)
+            objective = leaf("counts", nonneg=True) @ phi.objective
+            variables, constraints = {**variables, "margins": s}, {"margins": s == Z @ lam}
+        else:
+            phi = self.loss.epigraph(Z @ lam)
+            objective = cp.sum(phi.objective)
+        objective += leaf("curvature", nonneg=True) / 2 * cp.sum_squares(lam)
+        if leaf.has("linear"):
+            objective += leaf("linear") @ lam
+        ball = {"ball": cp.norm(lam, 2) <= leaf("radius", nonneg=True)} if leaf.has("radius") else {}
+        return Declaration(
+            objective, variables | phi.variables, constraints | ball | phi.constraints, phi.auxiliary
+        )
+
+    def margin_data(
+        self, records: Records, gamma: float = 0.0, noise: Array | None = None, *, counted: bool = False
+    ) -> dict[str, Value]:
+        """Leaves of the declaration, with ``n gamma/2 ||lam||^2 + <noise, lam>`` added to the objective.
+
+        Where losses are ``counted``, sampling weights multiply them.
+        """
+        data: dict[str, Value] = {"Z": self.rows(records), "curvature": records.n_samples * (self.mu + gamma)}
+        linear, ball = self.linear(records, noise), self.ball(records.domain)
+        if linear is not None:
+            data["linear"] = linear
+        if counted and records.sampling is not None:
+            data["counts"] = records.counts
+        return data if math.isinf(ball) else data | {"radius": ball}
+
+    def margin_model(
+        self, records: Records, gamma: float = 0.0, noise: Array | None = None, *, counted: bool = False
+    ) -> MarginModel:
+        """The exact form of the same."""
+        return MarginModel(
+            records.rows(partial(self._margin_rows, counted=counted)),
+            self.loss,
+            records.n_samples * (self.mu + gamma),
+            Penalty(self._feasible(records.domain)),
+            linear=self.linear(records, noise),
+            weight=self.log_weight,
+        )
+
+    def _margin_rows(self, records: Records, *, counted: bool) -> MarginRows:
+        factor = records.counts if counted and records.sampling is not None else None
+        if (
+            type(self).rows is SeparableFirstStage.rows
+            and type(self).weight_rows is SeparableFirstStage.weight_rows
+        ):
+            return rows_of(records, sign=2.0 * records.a - 1.0, factor=factor)
+        return MarginRows(self.rows(records), factor=factor, weight_rows=self.weight_rows(records))
+
+    def margin_sum(
+        self, universe: Universe, gamma: float = 0.0, noise_bound: float = 0.0
+    ) -> MarginSum | None:
+        """Public bounds of that form, for ``||b|| <= noise_bound``; None where k is not public."""
+        k, n, domain = self.n_rows(universe), universe.n_samples, universe.domain
+        if k is None:
+            return None
+        return MarginSum(
+            n,
+            k,
+            self.loss,
+            RowBounds(self.row_bound(domain)),
+            self._feasible(domain),
+            ridge=n * (self.mu + gamma),
+            linear=n * self.linear_bound(domain) + noise_bound,
+            weighted=domain.weighted,
+        )
+
+    def linear(self, records: Records, noise: Array | None = None) -> Array | None:
+        """The sum of all linear terms, (k,), rounded once."""
+        sums = [part for part in records.rows(self._linear_sum).each() if part is not None]
+        if not sums:
+            return noise
+        return rounded_sum(sums if noise is None else [*sums, (noise, np.zeros_like(noise))])
+
+    def movement(self, universe: Universe) -> MarginMovement:
+        """Numbers of Theorems 3, 22 and 23 of a resolved program, derived from its loss and log weight.
+
+        Raises CalibrationError where weights are read at other rows than those of the loss.
+        """
+        domain = universe.domain
+        return margin_movement(
+            universe.n_samples,
+            self.mu,
+            self.row_bound(domain),
+            self.loss,
+            self.log_weight,
+            radius=self.ball(domain),
+            clipped=self.log_weight.is_clipped,
+            beside=self.beside(domain),
+        )
+
+    def beside(self, domain: Domain) -> Beside | None:
+        """Constants of a linear term of every record beside its loss; None without one."""
+        return None
+
+    def bound(self, universe: Universe) -> StabilityBound:
+        """Theorem 3, or 22 and 23, whichever is smaller."""
+        if type(self).weight_rows is not SeparableFirstStage.weight_rows:
+            return self.bound_at_other_rows(universe)
+        return self.movement(universe).bound
+
+    def bound_at_other_rows(self, universe: Universe) -> StabilityBound:
+        """Theorem 3 for weights that are read at other rows than those of the loss.
+
+        Theorem 22 does not cover them: the loss then bends along other directions than the weights move.
+        """
+        domain, n = universe.domain, universe.n_samples
+        Z, U = self.row_bound(domain), self.weight_row_bound(domain)
+        r = minimizer_norm(self.loss, self.mu / Z**2, Z * self.ball(domain)) / Z
+        H = self.log_weight.log_range(U * r)
+        D_h = U * log_weight_diameter(self.log_weight, U * r, clipped=True)
+        return separable(n, self.mu, SeparableConstants(Z * gradient_diameter(self.loss, Z * r), D_h, H, r))
+
+    def gradient_diameter(self, domain: Domain) -> float:
+        """D_psi: diameter of the gradients of the loss of one record, linear term included.
+
+        Of a resolved program, at one and the same coefficient, the largest over the ball (Lemma A).
+        """
+        bound = self.row_bound(domain)
+        return bound * gradient_diameter(self.loss, min(bound * self.ball(domain), 1e300))
+
+    def data(self, records: Records) -> dict[str, Value]:
+        return self.margin_data(records)
+
+    def model(self, records: Records) -> MarginModel:
+        return self.margin_model(records)
+
+    def row_neighbors(self, records: Records) -> RowNeighbors | None:
+        if self.weight_rows(records.at(np.zeros(1, dtype=np.int64))) is not None:
+            return None  # a fast path moves one row of a record, not two
+        total = self.linear(records)
+
+        def replaced(old: Records, new: Records) -> ReplacedRows:
+            rows, left, own = self.rows(new), self.linear_terms(old), self.linear_terms(new)
+            if total is None or left is None or own is None:
+                return ReplacedRows(rows)
+            return ReplacedRows(rows, total - left + own)
+
+        return replaced
+
+    def certified_error(self, universe: Universe) -> float | None:
+        terms = self.margin_sum(universe)
+        if terms is None:
+            return None
+        found = terms.weights(self.log_weight, self.weight_row_bound(universe.domain))
+        return math.inf if found is None else found
+
+    def _linear_sum(self, records: Records) -> tuple[Array, Array] | None:
+        terms = self.linear_terms(records)
+        return None if terms is None else compensated_sum(terms)
+
+    def _feasible(self, domain: Domain) -> ConvexSet:
+        ball = self.ball(domain)
+        return WholeSpace() if math.isinf(ball) else L2Ball(ball)
+
+
+@dataclass(frozen=True)
+class PrivateSeparable(PrivateFirstStage, SeparableFirstStage):
+    """A sum of margin losses under objective perturbation: noise b is one more linear term of its model.
+
+    minimize    sum_i phi(<z_i, lam>) + <linear + b, lam> + n (ridge + gamma)/2 ||lam||^2
+    subject to  ||lam||_2 <= radius
+
+    Theorems 1 and 2 calibrate b at uniform weights from the constants of one record; given lam each weight
+    depends on its own record and the normalization only, hence V = 2 w_max (Theorem 9). Its constants follow
+    from the loss.
+
+    Parameters
+    ----------
+    share
+        Share of the budget that buys the coefficient.
+    ridge
+        Of the coefficient; default: a hundredth of the squared norm bound of the rows. No ridge is needed for
+        stability.
+    radius
+        Bound on ``||lam||``, hence on weights; default: 2 over the norm bound of the rows.
+    """
+
+    theorem = "Theorem 9: V = 2 w_max, given lam"
+    formulas: ClassVar[Mapping[str, Setting]] = MappingProxyType({"ridge": "0.01 * G**2", "radius": "2 / G"})
+
+    radius: float | None = setting(None, public_size, infinite=True)
+
+    def printed_bound(self, universe: Universe) -> StabilityBound:
+        return FirstStage.printed_bound(self, universe)
+
+    def perturbed_data(self, records: Records, gamma: float, noise: Array) -> dict[str, Value]:
+        return self.margin_data(records, gamma, noise, counted=True)
+
+    def perturbed_model(self, records: Records, gamma: float, noise: Array) -> MarginModel:
+        return self.margin_model(records, gamma, noise, counted=True)
+
+    def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
+        extra, noise = checked_perturbation(gamma, noise_bound)
+        terms = self.resolve(universe.domain).margin_sum(universe, extra, noise)
+        return None if terms is None else terms.radius()
+
+    def certified_error(self, universe: Universe) -> float | None:
+        # given the coefficient; how large it may be is not known without its calibration or a radius
+        ball = self.ball(universe.domain)
+        return None if math.isinf(ball) else self.certified_error_at(universe, ball)
+
+    def certified_error_at(self, universe: Universe, norm: float) -> float | None:
+        bound, within = self.weight_row_bound(universe.domain), min(norm, self.ball(universe.domain))
+        return weights_given_coefficient(self.log_weight, self._size(universe), bound, within)
+
+    def loss_constants(self, universe: Universe) -> LossConstants:
+        bound, ball = self.row_bound(universe.domain), self.ball(universe.domain)
+        if self.mu == 0 and math.isinf(ball):
+            raise CalibrationError(f"{self.name}: declare a positive ridge or a finite radius")
+        # no loss is negative: ridge/2 |lam|^2 - pull |lam| is at most the loss at 0
+        at_zero, pull = float(self.loss.value(np.zeros(1))[0]), self.linear_bound(universe.domain)
+        if math.isfinite(ball):
+            length = ball
+        else:
+            length = (pull + math.sqrt(pull**2 + 2 * self.mu * at_zero)) / self.mu
+        slope, widths = self.loss.largest_slope(bound * ball), self.row_widths(universe)
+        saturation = None if pull else saturation_of(self.loss, bound, ball=bound * ball)
+        return LossConstants(
+            n_parameters=self._size(universe),
+            gradient_radius=self.gradient_diameter(universe.domain) / 2,
+            hessian_trace=self.loss.largest_curvature(bound * ball) * bound**2,
+            strong_convexity=self.mu,
+            theta_bound=length,
+            outcome_bound=1.0,
+            gradient_bound=None if pull else bound * slope,
+            saturation=saturation,
+            is_margin=not pull,
+            box=None if pull or widths is None else RowBox(widths, slope),
+        )
+
+    def bound(self, universe: Universe) -> StabilityBound:
+        margin = self.weight_row_bound(universe.domain) * self.ball(universe.domain)
+        w_max = self.log_weight.largest_weight(universe.n_samples, margin)
+        if math.isinf(margin) and w_max >= universe.n_samples:
+            raise CalibrationError(f"{self.name}: declare a finite radius or trim, or no weight is bounded")
+        return stability.given_coefficient(universe.n_samples, w_max)
+
+    def _size(self, universe: Universe) -> int:
+        k = self.n_rows(universe)
+        if k is None:
+            raise CalibrationError(f"{self.name}: n_rows must be public, because noise has as many entries")
+        return k
