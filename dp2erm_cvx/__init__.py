@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dp2erm_cvx.codebook import Codebook, Treatment
     from dp2erm_cvx.data import Dataset
+    from dp2erm_cvx.design import PublicData, tune, tune_privately
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.domain_file import load_domain
     from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM, TwoStageERM
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from dp2erm_cvx.release.effect import EffectRelease
     from dp2erm_cvx.release.rule import effects, recommend
     from dp2erm_cvx.release.rule_release import RuleRelease
-    from dp2erm_cvx.tuning import PublicData, tune, tune_privately
     from dp2erm_cvx.universe import Universe
 
 __version__ = "0.1.0"
@@ -35,7 +35,7 @@ _HOME = {
     "PrivateRanges": "private_ranges",
     "PrivateRule": "estimators",
     "PrivateTwoStageERM": "estimators",
-    "PublicData": "tuning",
+    "PublicData": "design",
     "Release": "release",
     "RuleRelease": "release.rule_release",
     "Treatment": "codebook",
@@ -45,8 +45,8 @@ _HOME = {
     "effects": "release.rule",
     "load_domain": "domain_file",
     "recommend": "release.rule",
-    "tune": "tuning",
-    "tune_privately": "tuning",
+    "tune": "design",
+    "tune_privately": "design",
 }
 
 __all__ = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import functools
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
@@ -20,9 +19,6 @@ VIEW = 2**13
 
 #: What stands beside records, a row of each: an array (n, ...), or the numbers of all records.
 Beside = NDArray[Any] | range
-
-#: Arrays of :func:`constant`, by their identity.
-_CONSTANT: weakref.WeakValueDictionary[int, NDArray[Any]] = weakref.WeakValueDictionary()
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -95,20 +91,9 @@ class ArrayBlocks(Blocks[tuple[NDArray[Any], ...]]):
 
 
 def constant(array: NDArray[Any]) -> NDArray[Any]:
-    """The same array, read-only: its maker has no other view of it, and will not write to it again.
-
-    A pass then reads its numbers once to know it by them. Arrays of callers are none: they may be read-only
-    today, and writeable tomorrow.
-    """
+    """The same array, read-only: its maker has no other view of it."""
     array.flags.writeable = False
-    _CONSTANT[id(array)] = array
     return array
-
-
-def is_constant(array: Any) -> bool:
-    """Whether it is an array of :func:`constant`."""
-    known = _CONSTANT.get(id(array))
-    return known is not None and known is array and not known.flags.writeable
 
 
 def cut(n_samples: int, length: int) -> tuple[int, ...]:

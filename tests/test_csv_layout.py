@@ -108,3 +108,13 @@ def test_records_end_at_line_feeds(tmp_path) -> None:
 def test_what_no_file_can_have(declared: dict) -> None:
     with pytest.raises(DeclarationError, match="csv: "):
         CsvLayout(**declared)
+
+
+@pytest.mark.parametrize("cell", ["\r", "a\rb", "\r\r\r", "a\r,b\r", "\r1,2\r"])
+@pytest.mark.parametrize("line_breaks", [False, True])
+@pytest.mark.parametrize("ragged", [False, True])
+def test_carriage_returns_of_a_quoted_cell_make_no_records(tmp_path, cell, line_breaks, ragged) -> None:
+    path, layout = tmp_path / "a.csv", CsvLayout(line_breaks=line_breaks)
+    path.write_bytes(f'x,note\n1,"{cell}"\n2,b\r\n3,"c"\n4,d\n'.encode())
+    read = cells(path, layout, ragged=ragged)
+    assert read == [[1.0, cell.strip()], [2.0, "b"], [3.0, "c"], [4.0, "d"]]

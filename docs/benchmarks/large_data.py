@@ -1,4 +1,4 @@
-"""Data larger than memory: the default effect from a Parquet file, by one process and by a Dask cluster.
+"""Data larger than memory: the default effect from a Parquet file, by threads and by a Dask cluster.
 
 ``python large_data.py --folder /scratch`` writes the files there, which take 180 bytes per record,
 and removes them afterwards. Times are of the whole command; those of the processor count where others use the
@@ -27,7 +27,7 @@ _CLUSTER = """
 import json, os, sys, time
 from distributed import Client, LocalCluster
 from dp2erm_cvx import Budget, PrivateEffect, load_domain
-from dp2erm_cvx.blocked import BlockedDataset, DaskCluster
+from dp2erm_cvx.blocked import BlockedDataset
 
 def used(): return sum(os.times()[:2])
 def busy():
@@ -38,7 +38,7 @@ if __name__ == "__main__":
     path, domain, workers = sys.argv[1], sys.argv[2], int(sys.argv[3])
     with LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster:
         with Client(cluster) as client:
-            data = BlockedDataset.from_parquet(path, treatment="a", outcome="y", engine=DaskCluster(client))
+            data = BlockedDataset.from_parquet(path, treatment="a", outcome="y")
             model = PrivateEffect(load_domain(domain), Budget(1.0), residual_scale=0.5, seed=1)
             all, own, theirs, began = busy(), used(), sum(client.run(used).values()), time.time()
             found = {"estimate": model.fit(data).effect_, "seconds": time.time() - began}
@@ -103,11 +103,9 @@ def main() -> None:
     words.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     words.add_argument("--records", type=int, help="20 million, those of a cluster 1 million")
     words.add_argument("--few", type=int, default=1_000_000)
-    words.add_argument("--keep", default="2", help="GB")
     words.add_argument(
         "--cluster", action="store_true", help="two Dask workers against one, in turns, on the records"
     )
-    words.add_argument("--scratch", action="store_true", help="keep the rest in the folder")
     words.add_argument("--stay", action="store_true", help="leave the files")
     asked = words.parse_args()
     many = asked.records or (asked.few if asked.cluster else 20_000_000)
@@ -136,15 +134,7 @@ def main() -> None:
         few, many = ((path, n, "always") for path, n in zip(paths, sizes, strict=True))
         runs = [few, few, many, few, few]  # the speed of a machine drifts while many are read
         for path, n, blocks in [(paths[0], asked.few, "never"), *runs]:
-            found = effect(
-                path,
-                domain,
-                "--blocks",
-                blocks,
-                "--keep",
-                asked.keep,
-                *(["--scratch", str(asked.folder)] if asked.scratch else []),
-            )
+            found = effect(path, domain, "--blocks", blocks)
             del found["out"]
             print(
                 json.dumps({"n": n, "blocks": blocks, **found, "per million": found["processor"] / n * 1e6}),

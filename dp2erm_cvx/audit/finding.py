@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfinv
 
-from dp2erm_cvx.calibration.integers import analytic_delta, analytic_ratio
+from dp2erm_cvx.calibration.numbers import analytic_delta, analytic_ratio
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import Budget

@@ -193,8 +193,13 @@ def _drawn(base: Base, strategy: str, number: int, rng: np.random.Generator) -> 
     return (j, arm), j, lambda row: point
 
 
-def ascend(base: Base, start: Replacement, solves: int, rng: np.random.Generator) -> tuple[Replacement, int]:
-    """Where an evolution strategy on the covariates of the changed record ends, and the solves it took."""
+def ascend(
+    base: Base, start: Replacement, step: float, solves: int, rng: np.random.Generator
+) -> tuple[Replacement, int]:
+    """Where an evolution strategy on the covariates of the changed record ends, and the solves it took.
+
+    ``step`` is its first one, in radii of the ball.
+    """
     domain = base.universe.domain
 
     def placed(u: Array) -> list[Replacement]:
@@ -206,5 +211,5 @@ def ascend(base: Base, start: Replacement, solves: int, rng: np.random.Generator
         reached = {id(change): movement[Quantity.V].low for change, movement in base.moved(changes)}
         return np.array([reached.get(id(change), np.nan) for change in changes])
 
-    best, _, spent = evolve(height, start.covariates / domain.features_bound, 0.3, solves, rng)
+    best, _, spent = evolve(height, start.covariates / domain.features_bound, step, solves, rng)
     return placed(best[None])[0], spent

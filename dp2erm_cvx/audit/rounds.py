@@ -31,8 +31,8 @@ from dp2erm_cvx.universe import Universe
 
 #: The name of the search over base datasets.
 BASE = "base"
-#: Neighbors of one dataset in a look; ascents and neighbors of each; looks of a strategy per drawn dataset.
-CHUNK, ASCENTS, ASCENT_SOLVES, STAY = 100, 2, 50, 4
+#: Neighbors of one dataset in a look; those among which an ascent begins; looks per drawn dataset.
+CHUNK, SCREENED, STAY = 100, 20, 4
 #: One in so many neighbors is solved again by the named solver.
 CHECKED = 100
 _SAMPLE = 7
@@ -159,7 +159,7 @@ class Rounds(Searcher):
         rng = np.random.default_rng([self.seed, 2, task.number])
         if self.names[turn] == BASE:
             return self._search_base(number, task, rng)
-        return self._search_data(self.names[turn], number, task.room, rng)
+        return self._search_data(self.names[turn], number, task, rng)
 
     def _search_base(self, number: int, task: Task, rng: np.random.Generator) -> Gain:
         assert self.scout is not None
@@ -184,21 +184,25 @@ class Rounds(Searcher):
             return Quantity.V
         return claimed[(number // 4 if Quantity.V in claimed else number) % len(claimed)]
 
-    def _search_data(self, name: str, number: int, room: int, rng: np.random.Generator) -> Gain:
+    def _search_data(self, name: str, number: int, task: Task, rng: np.random.Generator) -> Gain:
         index = 0 if self._given else number // STAY
         base = self.base(index)
-        size = ASCENTS if name == "ascent" else min(CHUNK, room)
-        changes = propose(base, name, number if self._given else number % STAY, size, rng)
-        tried = size
-        if name == "ascent":
-            tried, ends = 0, []
-            for change in changes:
-                if room - tried > 0:  # the end is solved for once more
-                    end, solves = ascend(base, change, min(ASCENT_SOLVES, room - tried) - 1, rng)
-                    ends.append(end)
-                    tried += solves + 1
-            changes = ends
-        moved = base.moved(changes)
+        elite = [pair.what for _, pair in task.best.get(Quantity.V, ()) if pair.base == index]
+        known = [change for change in elite if isinstance(change, Replacement)] if name == "ascent" else []
+        tried, room, step = 0, min(CHUNK, task.room), 0.1
+        start: Replacement | None = None
+        moved = []
+        if known and number % 4:  # mostly on from one of the best
+            start = known[min(int(rng.geometric(0.5)), len(known)) - 1]
+        else:
+            tried, step = min(SCREENED if name == "ascent" else CHUNK, room), 0.3
+            changes = propose(base, name, number if self._given else number % STAY, tried, rng)
+            moved = base.moved(changes)
+            start = max(moved, key=lambda one: one[1][Quantity.V].low)[0] if moved else None
+        if name == "ascent" and start is not None and tried < room:
+            end, solves = ascend(base, start, step, room - tried - 1, rng)
+            moved += base.moved([end])  # once more, on its own
+            tried += solves + 1
         # the last ones, because a batch has its first judged by itself
         some = moved[len(moved) - min(len(moved), -(-tried // CHECKED)) :]
         alone = base.resolved([change for change, _ in some])

@@ -1,33 +1,56 @@
-"""Datasets that are read block by block: Parquet files or Dask collections larger than memory."""
+"""Datasets larger than memory: blocks of Parquet files or of Dask collections."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NoReturn, TypeVar
 
-from dp2erm_cvx.blocked.dask_blocks import array_blocks, frame_blocks
-from dp2erm_cvx.blocked.dataset_block import coded_block, plain_block, restricted_block
-from dp2erm_cvx.blocked.engine import Engine, Threads
-from dp2erm_cvx.blocked.parquet_blocks import parquet_blocks
-from dp2erm_cvx.blocked.passes import Passes
-from dp2erm_cvx.blocked.record_blocks import RecordBlocks
-from dp2erm_cvx.blocked.table_blocks import TableBlocks
-from dp2erm_cvx.blocked.views import Views
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.blocked.pieces import DaskBlocks, Pieces, array_pieces, frame_pieces, parquet_pieces
+from dp2erm_cvx.blocks import VIEW, Beside, Blocks, cut
 from dp2erm_cvx.curves import Curves
 from dp2erm_cvx.data import Dataset, Public, all_names
-from dp2erm_cvx.domain import Domain, Records
-from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.domain import Array, Domain, Make, NumbersOf, Records
+from dp2erm_cvx.domain.records import records_from_arrays, replaced_record
+from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
 from dp2erm_cvx.tables import Table
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class DatasetBlock(Dataset):
+    """Some consecutive records of a dataset: the last block may hold a single one."""
+
+    least: ClassVar[int] = 1
+
+
+def _plain_block(table: Table, *, treatment: str, outcome: str, covariates: tuple[str, ...]) -> Dataset:
+    return DatasetBlock.from_table(table, treatment, outcome, covariates)
+
+
+def _coded_block(
+    table: Table, *, public: Public, treatment: str, outcome: str, columns: tuple[str, ...]
+) -> Dataset:
+    return DatasetBlock.coded(public, table, table.cells(treatment), table.cells(outcome), columns)
+
+
+def _restricted_block(data: Dataset, *, columns: list[int], curves: Curves | None) -> Dataset:
+    return data.restricted(columns, curves)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BlockedDataset:
     """Raw records in blocks, read again in every pass: never are all of them in memory.
 
-    Made by :meth:`from_parquet`, :meth:`from_dask` or :meth:`from_dask_arrays`, and given to an estimator in
+    Made by :meth:`from_parquet`, :meth:`from_dask` or :meth:`from_dask_arrays`, and passed to an estimator in
     place of X, a and y::
 
         data = BlockedDataset.from_parquet("records/", treatment="a", outcome="y")
@@ -38,12 +61,17 @@ class BlockedDataset:
 
     Attributes
     ----------
+    pieces : the raw table
+    tables : its blocks, with the columns that are used
     blocks : the :class:`~dp2erm_cvx.data.Dataset` of every block
     columns : names of the covariates
     treatment, outcome : names of the columns
+    coded_by : the declaration whose codebook has made the records, if one has
     """
 
-    blocks: Passes[Dataset]
+    pieces: Pieces
+    tables: DaskBlocks[Table]
+    blocks: DaskBlocks[Dataset]
     columns: tuple[str, ...]
     treatment: str
     outcome: str
@@ -64,52 +92,36 @@ class BlockedDataset:
 
     @classmethod
     def from_parquet(
-        cls,
-        path: str | Path,
-        *,
-        treatment: str,
-        outcome: str,
-        covariates: Sequence[str] | None = None,
-        engine: Engine | None = None,
+        cls, path: str | Path, *, treatment: str, outcome: str, covariates: Sequence[str] | None = None
     ) -> BlockedDataset:
         """Blocks of a Parquet file, of all in a folder, or of those that ``folder/*.parquet`` names.
 
         Parameters
         ----------
         path
-            Files follow each other by their names.
+            Files follow each other by their names. Workers of a cluster have to reach them by these names. A
+            row group has to fit into the memory of a worker.
         treatment, outcome
             Names of their columns.
         covariates
             Names of the others; None for all of them.
-        engine
-            Who makes the passes over the records, and what they keep from one to the next; None: one thread.
 
-        Raises DataError where a file cannot be read, DeclarationError where pyarrow is not installed.
+        Raises DataError where a file cannot be read, DeclarationError where pyarrow or dask is not installed.
         """
-        return cls._of(parquet_blocks(path), treatment, outcome, covariates, engine)
+        return cls._of(parquet_pieces(path), treatment, outcome, covariates)
 
     @classmethod
     def from_dask(
-        cls,
-        frame: Any,
-        *,
-        treatment: str,
-        outcome: str,
-        covariates: Sequence[str] | None = None,
-        engine: Engine | None = None,
+        cls, frame: Any, *, treatment: str, outcome: str, covariates: Sequence[str] | None = None
     ) -> BlockedDataset:
         """Blocks of a Dask data frame, whose partitions are counted and then made anew in every pass.
 
-        Its graph should begin with files: what was persisted on a cluster stays there. Arguments are those
-        of :meth:`from_parquet`. Raises DeclarationError for what is no Dask data frame.
+        Arguments are those of :meth:`from_parquet`. Raises DeclarationError for what is no Dask data frame.
         """
-        return cls._of(frame_blocks(frame), treatment, outcome, covariates, engine)
+        return cls._of(frame_pieces(frame), treatment, outcome, covariates)
 
     @classmethod
-    def from_dask_arrays(
-        cls, X: Any, a: Any, y: Any, columns: Sequence[str] | None = None, *, engine: Engine | None = None
-    ) -> BlockedDataset:
+    def from_dask_arrays(cls, X: Any, a: Any, y: Any, columns: Sequence[str] | None = None) -> BlockedDataset:
         """Blocks of Dask arrays, whose chunks are made anew in every pass; as :meth:`from_dask`.
 
         Parameters
@@ -122,37 +134,26 @@ class BlockedDataset:
         columns
             Names of the columns of X; None: x1, ..., xp. Where a codebook is declared, covariates and
             sampling weights are found by these names.
-        engine
-            As in :meth:`from_parquet`.
 
         Chunks of unknown length are counted first. Raises DataError for other shapes or names,
         DeclarationError for what is no Dask array.
         """
-        tables = array_blocks(X, a, y, lambda width: all_names(width, columns))
-        treatment, outcome = tables.names[-2:]
-        return cls._of(tables, treatment, outcome, None, engine)
+        pieces = array_pieces(X, a, y, lambda width: all_names(width, columns))
+        treatment, outcome = pieces.names[-2:]
+        return cls._of(pieces, treatment, outcome, None)
 
     @classmethod
     def _of(
-        cls,
-        tables: TableBlocks,
-        treatment: str,
-        outcome: str,
-        covariates: Sequence[str] | None,
-        engine: Engine | None,
+        cls, pieces: Pieces, treatment: str, outcome: str, covariates: Sequence[str] | None
     ) -> BlockedDataset:
         if isinstance(covariates, str):
             raise DataError(f"covariates = {covariates!r}: must be a list of column names")
-        head = Table(tables.source, tables.names, list)
-        chosen = tuple(covariates or (one for one in tables.names if one not in (treatment, outcome)))
-        for name in (treatment, outcome, *chosen):
-            head.cells(name)
+        chosen = tuple(covariates or (one for one in pieces.names if one not in (treatment, outcome)))
+        tables = pieces.tables((treatment, outcome, *chosen))
         if tables.n_samples < 2:
             raise DataError(f"{tables.n_samples} record(s): at least 2 are needed")
-        made = partial(plain_block, treatment=treatment, outcome=outcome, covariates=chosen)
-        wanted = (treatment, outcome, *chosen)
-        blocks = Passes(tables, wanted, made, engine or Threads())
-        return cls(blocks, chosen, treatment, outcome)
+        made = partial(_plain_block, treatment=treatment, outcome=outcome, covariates=chosen)
+        return cls(pieces, tables, tables.made(made), chosen, treatment, outcome)
 
     def coded(self, public: Public) -> BlockedDataset:
         """The same records by the codebook of a domain, as :meth:`~dp2erm_cvx.data.Dataset.coded` makes them.
@@ -161,27 +162,23 @@ class BlockedDataset:
         Raises DataError for a column that is not there, DeclarationError where the covariates of levels are
         not declared.
         """
-        book, raw = public.codebook, self.blocks.tables
+        book = public.codebook
         assert book is not None
         if public.columns is None and (book.levels or book.missing):
             raise DeclarationError("levels and missing values need named ranges: those of Codebook.ranges")
         names = public.columns or tuple(one for one in self.columns if one not in book.no_covariates)
         weights = () if book.sampling_weights is None else (book.sampling_weights.column,)
         chosen = (*weights, *book.where, *(() if book.group is None else (book.group,)))
-        wanted = tuple(dict.fromkeys((self.treatment, self.outcome, *book.columns(names), *chosen)))
-        head = Table(raw.source, raw.names, list)
-        for name in wanted:
-            head.cells(name)
+        tables = self.pieces.tables((self.treatment, self.outcome, *book.columns(names), *chosen))
         made = partial(
-            coded_block, public=public, treatment=self.treatment, outcome=self.outcome, columns=names
+            _coded_block, public=public, treatment=self.treatment, outcome=self.outcome, columns=names
         )
-        blocks = Passes(raw, wanted, made, self.blocks.engine)
-        return replace(self, blocks=blocks, columns=names, coded_by=public)
+        return replace(self, tables=tables, blocks=tables.made(made), columns=names, coded_by=public)
 
     def restricted(self, columns: Sequence[int], curves: Curves | None = None) -> BlockedDataset:
         """The same with these covariates alone, by number and in this order; then their ``curves``."""
         names = tuple(self.columns[index] for index in columns)
-        made = partial(restricted_block, columns=list(columns), curves=curves)
+        made = partial(_restricted_block, columns=list(columns), curves=curves)
         return replace(
             self,
             blocks=self.blocks.made(made),
@@ -189,12 +186,134 @@ class BlockedDataset:
         )
 
     def records(self, make: Callable[[Dataset], Records], domain: Domain) -> RecordBlocks:
-        """The records that ``make`` makes of every block, which workers keep as far as they are allowed to.
-
-        Raises WorkerError where their scratch folder has no room for the rest.
-        """
+        """The records in ``domain`` that ``make`` makes of every block, kept as far as there is memory."""
         n_columns = len(self.columns) + (1 if domain.intercept else 0)
-        self.blocks.engine.reserve(
-            8 * self.n_samples * (n_columns + 2 + self.weighted * max(len(domain.groups), 1))
+        width = n_columns + 2 + self.weighted * max(len(domain.groups), 1)
+        held = self.blocks.made(make).made(_arrays).persisted(8 * self.n_samples * width)
+        return RecordBlocks(Views(held.made(partial(_aligned, domain))), domain, n_columns)
+
+
+def _arrays(block: Records) -> tuple[NDArray[Any], ...]:
+    return block.X, block.a, block.y, *(() if block.sampling is None else (block.sampling,))
+
+
+def _aligned(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
+    """The records of a block: products of arrays that came back misaligned from a disk round differently."""
+    return records_from_arrays(
+        domain, [one if one.ctypes.data % 16 == 0 else one.copy("K") for one in arrays]
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Views(Blocks[Records]):
+    """The views of every block of ``source``, small enough for what is made of one to stay in a cache.
+
+    The same views as those of records in memory, so that the same sums are added in the same order.
+    """
+
+    source: Blocks[Records]
+
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]
+        """Number of records."""
+        return self.source.n_samples
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Rows of every view."""
+        return tuple(itertools.chain.from_iterable(cut(rows, VIEW) for rows in self.source.lengths))
+
+    def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
+        """One pass over the records, block after block."""
+        return list(itertools.chain.from_iterable(self.source.map(partial(_viewed, function), *beside)))
+
+
+def _viewed(function: Callable[..., R], block: Records, *beside: Beside) -> list[R]:
+    return block.blocks.map(function, *beside)
+
+
+class RecordBlocks(Records):
+    """Records inside a domain, in blocks that are not in memory together.
+
+    Programs and steps ask for sums over their ``blocks``. Whoever asks for all covariates, treatments or
+    outcomes at once is refused, by a ProgramError with the size that they would have.
+    """
+
+    def __init__(self, blocks: Blocks[Records], domain: Domain, n_columns: int) -> None:
+        put = object.__setattr__
+        put(self, "_blocks", blocks)
+        put(self, "domain", domain)
+        put(self, "n_columns", n_columns)
+
+    @property
+    def blocks(self) -> Blocks[Records]:
+        """The records of every block."""
+        found: Blocks[Records] = self.__dict__["_blocks"]
+        return found
+
+    @property
+    def n_samples(self) -> int:
+        """Number of records."""
+        return self.blocks.n_samples
+
+    @property
+    def n_features(self) -> int:
+        """Number of covariates without the intercept."""
+        columns: int = self.__dict__["n_columns"]
+        return columns - (1 if self.domain.intercept else 0)
+
+    @property
+    def counts(self) -> Array:
+        """What every record counts (n,): one number of each is held in memory."""
+        return self.each(attrgetter("counts"))
+
+    def mapped(self, make: Make, outcomes: NumbersOf, domain: Domain, n_columns: int) -> RecordBlocks:
+        """As records in memory do; rows are made in every pass, and ``outcomes`` (n,) are held."""
+        return RecordBlocks(self.blocks.then(partial(_mapped, make), self.each(outcomes)), domain, n_columns)
+
+    def replaced(self, index: int, X: Array, a: int) -> RecordBlocks:
+        """The neighbor in which one record is another one, replaced in every pass."""
+        changed = partial(replaced_record, index=index, X=X, a=a)
+        made = self.blocks.then(changed, range(self.n_samples))
+        return RecordBlocks(made, self.domain, self.__dict__["n_columns"])
+
+    def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
+        """What ``function`` makes of every record by itself, made in every pass."""
+        return self.blocks.then(function)
+
+    @property
+    def sampling(self) -> Array | None:
+        """None where all records count alike; what they count is not in memory together."""
+        return self._refuse("weights") if self.domain.weighted else None
+
+    @property
+    def X(self) -> Array:
+        """Refused: see the class."""
+        return self._refuse("covariates")
+
+    @property
+    def a(self) -> NDArray[np.int64]:
+        """Refused: see the class."""
+        return self._refuse("treatments")
+
+    @property
+    def y(self) -> Array:
+        """Refused: see the class."""
+        return self._refuse("outcomes")
+
+    def _refuse(self, what: str) -> NoReturn:
+        size = told_bytes(8 * self.n_samples * (self.__dict__["n_columns"] + 2))
+        raise ProgramError(
+            f"the {what} of all records are asked for at once, and this dataset is read in blocks: choose a "
+            f"program of sums over records, or read the {size} of {self.n_samples:,} records "
+            "into memory"
         )
-        return RecordBlocks(Views(self.blocks.made(make, kept=True)), domain, n_columns)
+
+
+def _mapped(make: Make, block: Records, outcomes: Array) -> Records:
+    return make(Records(block.X, block.a, outcomes, block.domain, block.sampling))
+
+
+def told_bytes(number: float) -> str:
+    """A number of bytes in words."""
+    return f"{number / 1e6:.3g} MB" if number < 1e9 else f"{number / 1e9:.3g} GB"

@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from dp2erm_cvx.calibration.calibrator import Calibrator, Objective, refuse_uncovered
-from dp2erm_cvx.calibration.constants import Calibration, Noise, check_loss, in_range
-from dp2erm_cvx.calibration.curvature import MARGIN
-from dp2erm_cvx.calibration.sharp import privacy_loss
+from dp2erm_cvx.calibration.base import (
+    MARGIN,
+    Calibration,
+    Noise,
+    Objective,
+    check_loss,
+    refuse_uncovered,
+)
+from dp2erm_cvx.calibration.objective import privacy_loss
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import BoundFamily, Budget, StabilityBound
+from dp2erm_cvx.privacy import Budget, StabilityBound
 from dp2erm_cvx.public import one_of, public_number
 
 
@@ -57,10 +62,10 @@ def calibrate_paper(
     kind = one_of("noise", noise, Noise)
     if kind is Noise.BOX:
         raise CalibrationError("the paper's statements are about gamma and Gaussian noise")
-    bound, loss, n = objective.bound, objective.loss, objective.n_samples
+    bound, loss, n, stated = objective.bound, objective.loss, objective.n_samples, _gradient_bound(objective)
     check_loss(loss)
     refuse_uncovered(bound, objective.relation, budget, kind)
-    zeta = public_number("gradient_bound", _gradient_bound(objective), above=0.0)
+    zeta = public_number("gradient_bound", stated, above=0.0)
     if zeta < loss.gradient_radius:
         raise DeclarationError(
             f"gradient_bound = {zeta:g}: must be at least the centered gradient radius "
@@ -77,18 +82,10 @@ def calibrate_paper(
         scale = zeta * W1 / epsilon * (tail + root)
     gamma = 2.0 * loss.hessian_trace / n * (W2 / epsilon)
     setting = f"epsilon = {epsilon:g}, W1 = {W1:g}, W2 = {W2:g}, gradient_bound = {zeta:g}"
-    calibration = PaperCalibration(
-        noise=kind,
-        scale=in_range("noise scale", scale * (1.0 + MARGIN), setting),
-        gamma=in_range("gamma", gamma * (1.0 + MARGIN), setting),
-        split=0.5,
-        n_parameters=loss.n_parameters,
-        V=min(bound.V, W1, math.sqrt(2.0) * W2 * (1.0 + MARGIN)),
-        sensitivity=zeta * W1,
-        epsilon=epsilon,
-        delta=budget.delta if kind is Noise.GAUSSIAN else 0.0,
-        theorem=_statement(kind, corrected),
-    )
+    facts = {"split": 0.5, "sensitivity": zeta * W1, "theorem": _statement(kind, corrected)}
+    found = objective.calibrated(kind, budget, scale, gamma * (1.0 + MARGIN), setting, **facts)
+    V = min(bound.V, W1, math.sqrt(2.0) * W2 * (1.0 + MARGIN))
+    calibration = PaperCalibration(**(vars(found) | {"V": V}))
     proven = privacy_loss(calibration, loss, n, epsilon)
     if proven <= calibration.delta:
         return calibration
@@ -131,22 +128,3 @@ def _tail(n_parameters: int, delta: float) -> float:
     """L: a standard normal vector is longer with probability at most delta (rounded up)."""
     log_delta = max(-math.log(delta), 0.0)
     return math.hypot(math.sqrt(n_parameters) + math.sqrt(log_delta), math.sqrt(log_delta)) * (1.0 + MARGIN)
-
-
-@dataclass(frozen=True)
-class Paper(Calibrator):
-    """The paper's formulas with the paper's bounds; ``corrected`` repairs the Gaussian exponent."""
-
-    corrected: bool = False
-
-    laws = (Noise.GAMMA, Noise.GAUSSIAN)
-    family = BoundFamily.PAPER
-
-    def applies(self, objective: Objective) -> None:
-        objective.refuse_unbounded()
-        _gradient_bound(objective)
-
-    def calibrate(
-        self, objective: Objective, budget: Budget, noise: Noise | str, split: float | None = None
-    ) -> PaperCalibration:
-        return calibrate_paper(objective, budget, noise=noise, corrected=self.corrected)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from scipy import special
 
-from dp2erm_cvx.calibration.constants import Noise
+from dp2erm_cvx.calibration.base import Noise
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget
 

@@ -1,31 +1,72 @@
-"""The calibrations that a release may declare: one more is a class in its theorem's file and a line here."""
+"""The calibrations that a release may declare: one more is a row of the table and a case."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from dp2erm_cvx.calibration.calibrator import Calibrator, Objective
-from dp2erm_cvx.calibration.constants import Calibration, Noise, OutputCalibration
-from dp2erm_cvx.calibration.output import OutputPerturbation
-from dp2erm_cvx.calibration.paper import Paper
-from dp2erm_cvx.calibration.renyi import Renyi
-from dp2erm_cvx.calibration.saturating import SaturatingLoss
-from dp2erm_cvx.calibration.sharp import Sharp
+from dp2erm_cvx.calibration.base import Calibration, Noise, Objective, OutputCalibration
+from dp2erm_cvx.calibration.numbers import calibrate_output
+from dp2erm_cvx.calibration.objective import calibrate, calibrate_saturating
+from dp2erm_cvx.calibration.paper import calibrate_paper
+from dp2erm_cvx.calibration.renyi import calibrate_renyi
 from dp2erm_cvx.calibration.utility import predicted_error
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants
 
-#: Every calibration that is a theorem of its own.
-CALIBRATORS: tuple[Calibrator, ...] = (
-    Sharp("sharp"),
-    Paper("paper"),
-    Paper("paper-corrected", corrected=True),
-    Renyi("renyi"),
-    OutputPerturbation("output"),
-    SaturatingLoss("saturating"),
-)
-_SHARP = tuple(one for one in CALIBRATORS if one.family is BoundFamily.SHARP)
+AnyCalibration = Calibration | OutputCalibration
+
+
+@dataclass(frozen=True)
+class Calibrator:
+    """A calibration that a release declares by its ``name``.
+
+    ``laws`` are the noise it has, among which a declaration chooses. ``family`` says whose stability bounds
+    it consumes, ``splits`` whether the share of epsilon that pays for the noise may be declared.
+    """
+
+    name: str
+    laws: tuple[Noise, ...]
+    family: BoundFamily = BoundFamily.SHARP
+    splits: bool = False
+
+    def calibrate(
+        self, objective: Objective, budget: Budget, noise: Noise | str, split: float | None = None
+    ) -> AnyCalibration:
+        """The calibration of an objective.
+
+        ``noise`` chooses where there is a choice, and ``split`` where one may be declared. Raises
+        CalibrationError, with the reason, where the theorem does not cover the objective, the bound does not
+        cover what is declared or no noise fits the budget, and DeclarationError for an invalid argument.
+        """
+        match self.name:
+            case "sharp":
+                objective.refuse_unbounded()
+                return _sharp(objective, budget, noise, split)
+            case "paper" | "paper-corrected":
+                objective.refuse_unbounded()
+                corrected = self.name == "paper-corrected"
+                return calibrate_paper(objective, budget, noise=noise, corrected=corrected)
+            case "renyi":
+                objective.refuse_restricted()
+                return calibrate_renyi(objective, budget)
+            case "output":
+                objective.refuse_restricted()
+                return calibrate_output(objective, budget)
+            case "saturating":
+                return calibrate_saturating(objective, budget, noise)
+        # the smallest predicted error among the sharp ones that apply, whatever its noise
+        return rank(objective, budget).best.calibration
+
+    def explained(
+        self, objective: Objective, budget: Budget, noise: Noise | str, split: float | None = None
+    ) -> tuple[AnyCalibration, str]:
+        """The calibration and in one line why it was taken. Raises as :meth:`calibrate`."""
+        if self.name == "auto":
+            best = rank(objective, budget).best
+            return best.calibration, best.reason
+        return self.calibrate(objective, budget, noise, split), f"calibration = {self.name!r} was declared"
 
 
 @dataclass(frozen=True)
@@ -33,7 +74,7 @@ class RankedCalibration:
     """A valid calibration. ``predicted_error`` is that of :func:`predicted_error`; ``reason`` is one line."""
 
     name: str
-    calibration: Calibration | OutputCalibration
+    calibration: AnyCalibration
     predicted_error: float
     reason: str
 
@@ -51,7 +92,7 @@ class Ranking:
         return self.valid[0]
 
 
-def rank(objective: Objective, budget: Budget, calibrators: Collection[Calibrator] = _SHARP) -> Ranking:
+def rank(objective: Objective, budget: Budget, calibrators: Collection[Calibrator] | None = None) -> Ranking:
     """Every valid calibration by predicted error, from public quantities only, in each of its noise laws.
 
     Without ``calibrators``, all that use the sharp stability bounds are compared.
@@ -59,12 +100,11 @@ def rank(objective: Objective, budget: Budget, calibrators: Collection[Calibrato
     Raises CalibrationError with every reason where nothing is valid; DeclarationError for an invalid
     argument.
     """
-    loss = objective.loss
-    found: list[tuple[str, Calibration | OutputCalibration, float]] = []
+    loss, sharp = objective.loss, [one for one in CALIBRATORS if one.family is BoundFamily.SHARP]
+    found: list[tuple[str, AnyCalibration, float]] = []
     refused: list[tuple[str, str]] = []
-    for name, one, noise in _laws(calibrators, loss):
+    for name, one, noise in _laws(sharp if calibrators is None else calibrators, loss):
         try:
-            one.applies(objective)
             calibration = one.calibrate(objective, budget, noise)
         except CalibrationError as error:
             refused.append((name, str(error)))
@@ -96,27 +136,37 @@ def _laws(
             yield (one.name if len(one.laws) == 1 else f"{one.name}-{noise}"), one, noise
 
 
-class Automatic(Calibrator):
-    """The smallest predicted error among the sharp calibrations that apply; it chooses the noise as well."""
+def _sharp(objective: Objective, budget: Budget, noise: Noise | str, split: float | None) -> Calibration:
+    """Theorems 1, 2, 16 and 17, or Theorems 15 and 16 without a split where the loss saturates.
 
-    laws = tuple(Noise)
+    These are taken where no split is declared and the predicted error is less; in a ball Theorem 19 at the
+    gamma of Theorem 1, where its noise is less.
+    """
+    objective.refuse_unbounded()
+    found = calibrate(objective, budget, noise=noise, split=split)
+    saturation = objective.loss.saturation
+    in_a_ball = saturation is not None and math.isfinite(saturation.ball) and found.noise.pure
+    if saturation is None or (split is not None and not in_a_ball):
+        return found
+    try:
+        other = calibrate_saturating(objective, budget, noise, found.gamma if in_a_ball else None)
+    except CalibrationError:
+        return found  # no noise of Theorem 19 at so small a gamma
+    # in a ball both have one gamma
+    return min(found, other, key=lambda one: predicted_error(one, objective.loss, objective.n_samples))
 
-    def applies(self, objective: Objective) -> None:
-        """Wherever another does: :func:`rank` raises elsewhere, with every reason."""
 
-    def calibrate(
-        self, objective: Objective, budget: Budget, noise: Noise | str, split: float | None = None
-    ) -> Calibration | OutputCalibration:
-        return rank(objective, budget).best.calibration
-
-    def explained(
-        self, objective: Objective, budget: Budget, noise: Noise | str, split: float | None = None
-    ) -> tuple[Calibration | OutputCalibration, str]:
-        best = rank(objective, budget).best
-        return best.calibration, best.reason
-
-
-_DECLARED: tuple[Calibrator, ...] = (*CALIBRATORS, Automatic("auto"))
+_ALL, _SPHERES = tuple(Noise), (Noise.GAMMA, Noise.GAUSSIAN)
+#: Every calibration that is a theorem of its own.
+CALIBRATORS = (
+    Calibrator("sharp", _ALL, splits=True),
+    Calibrator("paper", _SPHERES, BoundFamily.PAPER),
+    Calibrator("paper-corrected", _SPHERES, BoundFamily.PAPER),
+    Calibrator("renyi", (Noise.GAUSSIAN,)),
+    Calibrator("output", (Noise.GAMMA,)),
+    Calibrator("saturating", _ALL),
+)
+_DECLARED = (*CALIBRATORS, Calibrator("auto", _ALL))
 #: What a release may declare.
 NAMES = tuple(one.name for one in _DECLARED)
 

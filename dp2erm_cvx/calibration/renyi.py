@@ -12,9 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.calibration.calibrator import Calibrator, Objective, refuse_uncovered
-from dp2erm_cvx.calibration.constants import Calibration, Noise, in_range, mean_norm
-from dp2erm_cvx.calibration.curvature import MARGIN
+from dp2erm_cvx.calibration.base import (
+    MARGIN,
+    Calibration,
+    Noise,
+    Objective,
+    in_range,
+    mean_norm,
+    refuse_uncovered,
+)
 from dp2erm_cvx.calibration.utility import predicted_distance
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, LossConstants, RenyiCurve
@@ -115,7 +121,7 @@ def calibrate_renyi(objective: Objective, budget: Budget, *, gamma: float | None
     bound, loss, n = objective.bound, objective.loss, objective.n_samples
     M, _ = _squared(loss)
     refuse_uncovered(bound, objective.relation, budget, Noise.GAUSSIAN)
-    p, V = loss.n_parameters, bound.V
+    V = bound.V
     if gamma is None:
         candidates = M * M * V / n / TAU_GRID
     else:
@@ -141,20 +147,10 @@ def calibrate_renyi(objective: Objective, budget: Budget, *, gamma: float | None
         fine, fine_orders = unit[[best]], orders[[best]]
     chosen = float(candidates[best])
     sensitivity = gradient_movement(V, loss, chosen)
-    return RenyiCalibration(
-        noise=Noise.GAUSSIAN,
-        scale=in_range("noise scale", sensitivity * float(fine[0]) * (1.0 + MARGIN), setting),
-        gamma=chosen,
-        split=1.0,
-        n_parameters=p,
-        V=V,
-        sensitivity=sensitivity,
-        epsilon=budget.epsilon,
-        delta=budget.delta,
-        theorem="Theorem 7 (Renyi)",
-        order=float(fine_orders[0]),
-        tau=float(taus[best]),
-    )
+    facts = {"sensitivity": sensitivity, "theorem": "Theorem 7 (Renyi)"}
+    scale = sensitivity * float(fine[0])
+    found = objective.calibrated(Noise.GAUSSIAN, budget, scale, chosen, setting, **facts)
+    return RenyiCalibration(**vars(found), order=float(fine_orders[0]), tau=float(taus[best]))
 
 
 def _best(unit: Array, gammas: Array, objective: Objective) -> int:
@@ -235,18 +231,3 @@ def _conversion(order: Array, delta: float) -> Array:
     rounding = 1e-13 * (terms[0] + terms[1] + np.abs(terms[2]))
     result: Array = -terms[0] - terms[1] - terms[2] + rounding
     return result
-
-
-class Renyi(Calibrator):
-    """Theorem 7: Gaussian noise and no Theta; what is solved for in R^p is projected afterwards."""
-
-    laws = (Noise.GAUSSIAN,)
-
-    def applies(self, objective: Objective) -> None:
-        objective.refuse_restricted()
-        _squared(objective.loss)
-
-    def calibrate(
-        self, objective: Objective, budget: Budget, noise: Noise | str, split: float | None = None
-    ) -> RenyiCalibration:
-        return calibrate_renyi(objective, budget)

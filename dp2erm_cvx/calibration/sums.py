@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from dp2erm_cvx.calibration.constants import Noise
-from dp2erm_cvx.calibration.integers import LARGEST_INTEGER, IntegerNoise, calibrate_integers
+from dp2erm_cvx.calibration.base import Noise
+from dp2erm_cvx.calibration.numbers import LARGEST_INTEGER, IntegerNoise, calibrate_integers
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import one_of, public_size, whole_number

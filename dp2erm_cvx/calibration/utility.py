@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from scipy import special
 
-from dp2erm_cvx.calibration.constants import Calibration, OutputCalibration
+from dp2erm_cvx.calibration.base import Calibration, OutputCalibration
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.public import public_number, whole_number

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.blocks import reading_options
+from dp2erm_cvx.cli.blocks import block_options
 from dp2erm_cvx.cli.options import (
     WORDS,
     Number,
@@ -47,14 +47,14 @@ dp2erm audit --program ipw_logistic --ridge 0.1 --radius 1 --covariate-bound 1 -
 @click.option("--program", help="First stage: a name of dp2erm programs, or FILE.py.")
 @setting_options
 @data_options
-@reading_options
+@block_options
 @click.option("--n", "n_samples", type=Number(), help="Number of records, without DATA [400].")
 @click.option("--n-features", type=Number(), help="Number of covariates, without DATA [that of the ranges].")
 @click.option("--seconds", type=Number(), help="Search for so long [60, unless --solves is given].")
 @click.option("--solves", type=Number(), help="Search so many neighbors: repeatable from --seed.")
 @click.option("--seed", type=Number(), default=0, help="Seed of the search.")
 @click.option("--solver", default="clarabel", help="Conic solver that checks the neighbors reported.")
-@click.option("--workers", type=Number(), default=1, help="Processes, of the search or for blocks; -1: all.")
+@click.option("--workers", type=Number(), default=1, help="Processes of the search; -1: all.")
 @click.option("--checkpoint", metavar="FILE", help="Save the search here, and go on from it.")
 @click.option("--save", metavar="PATH", help="Write the worst pair to PATH.npz and PATH.json.")
 @click.option("--replay", metavar="PATH", help="Solve a saved pair again with --solver, and certify it.")
@@ -177,7 +177,7 @@ def _in_blocks(search: SearchPlan, options: dict[str, Any]) -> SearchPlan:
 
 def _refuse_unused(data: str | None, options: dict[str, Any]) -> None:
     if data is None:
-        for name in ("treatment", "outcome", "separator", "encoding", "decimal", "scheduler", "scratch"):
+        for name in ("treatment", "outcome", "separator", "encoding", "decimal", "scheduler"):
             if options[name] is not None:
                 raise DeclarationError(f"--{name} describes data: name the data file as well")
     elif (options["n_samples"], options["n_features"]) != (None, None):

@@ -19,31 +19,8 @@ if TYPE_CHECKING:
 def show_balance(table: BalanceTable, *, stderr: bool) -> None:
     """Print a balance table, marked as not private."""
     screen = console(stderr=stderr)
-    for block in balance_blocks(table):
+    for block in table.blocks():
         screen.print(block)
-
-
-def balance_blocks(table: BalanceTable) -> Iterator[Block]:
-    """What to print of a balance table, marked as not private."""
-    yield heading(f"Balance before and after weighting: {NOT_PRIVATE}, for the data holder only")
-    covariates = grid("covariate", "SMD before", "SMD after")
-    for row in table.rows():
-        covariates.add_row(*row)
-    shapes = grid("covariate", "variance ratio before", "after", "KS before", "after")
-    for shape in table.distribution_rows():
-        shapes.add_row(*shape)
-    targets = grid("arm less all, in SD", "control before", "after", "treated before", "after")
-    for target in table.target_rows():
-        targets.add_row(*target)
-    arms = grid("arm", "records", "mass before", "mass after", "ESS before", "ESS after")
-    for arm in table.arm_rows():
-        arms.add_row(*arm)
-    for part in (covariates, shapes, targets):
-        yield part
-        yield ""
-    yield arms
-    for note in table.notes:
-        yield f"note: {note}"
 
 
 def column_blocks(report: Sequence[ColumnReport]) -> Iterator[Block]:

@@ -1,8 +1,9 @@
-"""Data files larger than memory: when they are read in blocks, and by whom."""
+"""Data files larger than memory: when they are read in blocks."""
 
 from __future__ import annotations
 
 import glob
+import importlib
 import os
 from collections.abc import Callable
 from functools import partial, reduce
@@ -11,31 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import Number, apply, names
+from dp2erm_cvx.cli.options import apply, names
 from dp2erm_cvx.cli.screen import advance, stages
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from dp2erm_cvx.blocked import BlockedDataset, Engine
+    from dp2erm_cvx.blocked import BlockedDataset
     from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.diagnostics.columns import RecordCounts
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.private_ranges import PrivateRanges
 
-#: Is told what is counted, how many of it are done, and their number.
-Told = Callable[[str, int, int], None]
-
 #: GB of all columns of a Parquet file as numbers, above which it is read in blocks.
 LARGE = 1.0
 
-_WORKERS = click.option(
-    "--workers", type=Number(), default=1, help="Processes for blocks; -1: all processors."
-)
-
-#: What a command says of them that has processes of its own; they then make the passes.
-reading_options = apply(
+block_options = apply(
     click.option(
         "--blocks",
         type=click.Choice(["auto", "always", "never"]),
@@ -43,16 +36,8 @@ reading_options = apply(
         help="Read Parquet in blocks that are never in memory together; auto: more than 1 GB of numbers, a "
         "folder, or a pattern such as 'records/*.parquet'.",
     ),
-    click.option("--scheduler", metavar="ADDRESS", help="Dask cluster for blocks, in place of processes."),
-    click.option("--keep", type=Number(), default=2.0, help="GB of records kept from one pass to the next."),
-    click.option(
-        "--scratch",
-        metavar="FOLDER",
-        help="Keep the other records there, in a file without a name that ends with the command; without it "
-        "they are read anew in every pass.",
-    ),
+    click.option("--scheduler", metavar="ADDRESS", help="Dask cluster for blocks, in place of threads."),
 )
-block_options = apply(reading_options, _WORKERS)
 
 
 def read_records(
@@ -65,15 +50,11 @@ def read_records(
     """The data file, in memory or in blocks; the bar, if any, then tells of passes over them.
 
     ``count`` gets the counts of the records, of blocks by one pass more. Raises DeclarationError where blocks
-    are asked for, and the file is no Parquet file, and for a number of the options that is none.
+    are asked for, and the file is no Parquet file.
     """
     from dp2erm_cvx.cli import reading
     from dp2erm_cvx.diagnostics.columns import record_counts
-    from dp2erm_cvx.parallel import untold, whole_workers
-    from dp2erm_cvx.public import public_number
 
-    keep = int(1e9 * public_number("--keep", options["keep"], at_least=0.0))
-    workers = whole_workers(options["workers"])
     if not _in_blocks(path, options["blocks"]):
         table = reading.raw_table(path, options, domain)
         found = reading.coded_data(table, domain, options)
@@ -83,22 +64,17 @@ def read_records(
             advance(bar, "solving")
         return found
     from dp2erm_cvx.blocked import BlockedDataset
-    from dp2erm_cvx.blocked.passes import Passes
 
+    _connect(options["scheduler"])
+    if bar is not None:
+        _shown(bar)
     treatment, outcome = reading.data_columns(domain)
-    told = untold if bar is None else _passes(bar)
     data = BlockedDataset.from_parquet(
-        path,
-        treatment=treatment,
-        outcome=outcome,
-        covariates=names(options["covariates"]),
-        engine=_engine(options["scheduler"], workers)(keep, told, scratch=options["scratch"]),
+        path, treatment=treatment, outcome=outcome, covariates=names(options["covariates"])
     )
     coded = data.coded(domain)
     if count is not None:
-        counts = partial(record_counts, public=domain, columns=coded.columns)
-        blocks = Passes(coded.blocks.tables, coded.blocks.columns, counts, coded.blocks.engine)
-        count(reduce(add, blocks.each()))
+        count(reduce(add, coded.tables.map(partial(record_counts, public=domain, columns=coded.columns))))
     return coded
 
 
@@ -118,27 +94,37 @@ def _in_blocks(path: str, asked: str) -> bool:
     return 8e-9 * sum(groups) * len(columns) > LARGE
 
 
-def _engine(scheduler: str | None, workers: int) -> Callable[..., Engine]:
-    from dp2erm_cvx.blocked import DaskCluster, Processes, Threads
-
+def _connect(scheduler: str | None) -> None:
+    """Put a cluster in force, if one is named."""
     if scheduler is None:
-        return partial(Threads, 1) if workers == 1 else partial(Processes, workers)
+        return
     try:
         from distributed import Client
     except ImportError:
-        return DaskCluster  # says what is not installed
+        raise DeclarationError(
+            "--scheduler needs distributed: pip install 'dp2erm-cvx[distributed]'"
+        ) from None
     try:
-        return partial(DaskCluster, Client(scheduler))  # type: ignore[no-untyped-call]
+        client = Client(scheduler)  # type: ignore[no-untyped-call]
     except (OSError, ValueError, TimeoutError):
         raise DeclarationError(f"--scheduler {scheduler}: no Dask scheduler answers there") from None
+    click.get_current_context().call_on_close(client.close)
 
 
-def _passes(bar: Progress) -> Told:
-    told, number = stages(bar), 0
+def _shown(bar: Progress) -> None:
+    """Show the passes of local threads on the bar until the command ends."""
+    try:
+        callbacks: Any = importlib.import_module("dask.callbacks")
+    except ImportError:
+        return  # whoever reads says what is missing
+    told = stages(bar)
 
-    def shown(what: str, done: int, total: int) -> None:
-        nonlocal number
-        number += done == 0
-        told(f"{what}, pass {number}", done, total)
+    def start(graph: Any, state: Any) -> None:
+        told("blocks of records", 0, len(graph))
 
-    return shown
+    def posttask(key: Any, result: Any, graph: Any, state: Any, worker: Any) -> None:
+        told("blocks of records", len(state["finished"]), len(graph))
+
+    shown = callbacks.Callback(start_state=start, posttask=posttask)
+    shown.register()
+    click.get_current_context().call_on_close(shown.unregister)

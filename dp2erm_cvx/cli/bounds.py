@@ -58,7 +58,7 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
         _growth(plot, as_json)
         return
     with progress("bounding"):
-        from dp2erm_cvx.calibration.constants import Noise
+        from dp2erm_cvx.calibration.base import Noise
         from dp2erm_cvx.cli.reading import read_domain
         from dp2erm_cvx.cli.stages import count_features, first_stage, second_stage_by_name
         from dp2erm_cvx.compare.bounds import UNIT_LOSS, bound_rows

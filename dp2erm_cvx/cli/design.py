@@ -20,8 +20,8 @@ from dp2erm_cvx.cli.screen import console, print_json, progress, stages
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
+    from dp2erm_cvx.design import DesignRow
     from dp2erm_cvx.domain import Domain
-    from dp2erm_cvx.tuning import DesignRow
 
 # \b keeps click from filling the lines
 _EXAMPLE = """\b
@@ -87,10 +87,10 @@ def design_command(as_json: bool, **options: Any) -> None:
     the command to run.
     """
     from dp2erm_cvx.cli.reading import read_public
+    from dp2erm_cvx.design import DesignQuestion, Guess, design
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.parallel import whole_workers
     from dp2erm_cvx.privacy import Budget
-    from dp2erm_cvx.tuning import DesignQuestion, Guess, design
 
     domain = read_public(options)
     if not isinstance(domain, Domain):

@@ -14,6 +14,16 @@ import numpy as np
 from dp2erm_cvx.audit.search import remembered
 from dp2erm_cvx.conformance import samples
 from dp2erm_cvx.conformance.report import Judgment, Subject, failed, noted, passed
+from dp2erm_cvx.conformance.search import (
+    Finding,
+    Region,
+    Report,
+    Search,
+    ball,
+    check_kernel,
+    check_second_stage,
+    record_domain,
+)
 from dp2erm_cvx.conformance.solutions import points_of
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
@@ -33,16 +43,6 @@ from dp2erm_cvx.program.declared import DeclaredProgram
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.program.stage import smooth_of
-from dp2erm_cvx.stability import (
-    Finding,
-    Region,
-    Report,
-    Search,
-    ball,
-    check_kernel,
-    check_second_stage,
-    record_domain,
-)
 
 _Row = Callable[[Array], tuple[Array, Array]]
 

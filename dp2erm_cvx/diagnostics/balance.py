@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.diagnostics.checks import (
-    ARMS,
-    NOT_PRIVATE,
-    Array,
-    Mask,
-    aligned,
-    arms,
-    finite,
-    nonnegative,
-    numbers,
-    same_length,
-)
-from dp2erm_cvx.diagnostics.statistics import effective_sample_size, ks_distance, mean, scaled, variance
+from dp2erm_cvx.display import as_text, grid, heading
 from dp2erm_cvx.errors import DataError
-from dp2erm_cvx.tables import listed
+from dp2erm_cvx.tables import as_array
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.display import Block
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+#: The arms in the order of a = 0, 1.
+ARMS = ("control", "treated")
 
 
 @dataclass(frozen=True)
@@ -42,86 +39,53 @@ class ArmSummary:
 
 @dataclass(frozen=True, eq=False)
 class BalanceTable:
-    """What weighting did to the difference of the arms, covariate by covariate, and to each arm.
+    """What weighting did to the means of the arms, covariate by covariate, and to each arm.
 
-    Not private: for the data holder only. The names follow cobalt (Greifer). "Before" is with equal weights.
-    An entry that is not defined is nan, and ``notes`` says why.
+    Not private: for the data holder only. "Before" is with equal weights. An entry that is not defined is
+    nan, and ``notes`` says why.
 
     Attributes
     ----------
+    means_before, means_after
+        (2, p) weighted means of the controls (row 0) and of the treated (row 1), in the units of X.
     smd_before, smd_after
         (p,) standardized mean differences: the mean of the treated less that of the controls, in units of
         the unweighted pooled standard deviation sqrt((s_1^2 + s_0^2)/2).
-    variance_ratio_before, variance_ratio_after
-        (p,) variance of the treated over that of the controls (Austin 2009), with reliability weights:
-        sum u (x - m)^2 / (1 - sum u^2), u = w / sum w within the arm. nan for covariates with two values,
-        whose variance is a function of their mean.
-    ks_before, ks_after
-        (p,) Kolmogorov-Smirnov statistics in [0, 1]: the largest distance between the weighted distribution
-        functions of the arms (Austin 2009).
-    target_before, target_after
-        (2, p) weighted mean of the controls (row 0) and of the treated (row 1) less the unweighted mean of
-        the whole sample, in the units of the SMD: how far each arm is from the population whose average
-        effect is estimated. Two arms may agree with each other and both miss it (Huling and Mak 2024).
     """
 
     #: This is not differentially private: show it to the data holder only.
     private: ClassVar[bool] = False
 
     columns: tuple[str, ...]
+    means_before: Array
+    means_after: Array
     smd_before: Array
     smd_after: Array
     control: ArmSummary
     treated: ArmSummary
-    variance_ratio_before: Array
-    variance_ratio_after: Array
-    ks_before: Array
-    ks_after: Array
-    target_before: Array
-    target_after: Array
     notes: tuple[str, ...] = ()
 
-    def rows(self) -> list[tuple[str, str, str]]:
-        """One (covariate, SMD before, SMD after) per covariate, as text."""
-        return [
-            (name, f"{before:+.3f}", f"{after:+.3f}")
-            for name, before, after in zip(self.columns, self.smd_before, self.smd_after, strict=True)
-        ]
-
-    def distribution_rows(self) -> list[tuple[str, ...]]:
-        """One (covariate, variance ratio before, after, KS before, after) per covariate, as text."""
-        table = (self.variance_ratio_before, self.variance_ratio_after, self.ks_before, self.ks_after)
-        return [(name, *(f"{v[k]:.3f}" for v in table)) for k, name in enumerate(self.columns)]
-
-    def target_rows(self) -> list[tuple[str, ...]]:
-        """One (covariate, control before, after, treated before, after) per covariate, as text."""
-        table = [when[arm] for arm in (0, 1) for when in (self.target_before, self.target_after)]
-        return [(name, *(f"{v[k]:+.3f}" for v in table)) for k, name in enumerate(self.columns)]
-
-    def arm_rows(self) -> list[tuple[str, str, str, str, str, str]]:
-        """One (arm, count, mass before, mass after, effective size before, after) per arm, as text."""
-        return [
-            (
-                name,
-                str(arm.n_samples),
-                f"{arm.mass_before:.3f}",
-                f"{arm.mass_after:.3f}",
-                f"{arm.effective_before:.1f}",
-                f"{arm.effective_after:.1f}",
-            )
-            for name, arm in zip(ARMS, (self.control, self.treated), strict=True)
-        ]
+    def blocks(self) -> Iterator[Block]:
+        """What a reader should see, marked as not private."""
+        yield heading("Balance before and after weighting: not private: for the data holder only")
+        covariates = grid("covariate", "control", "after", "treated", "after", "SMD before", "SMD after")
+        for k, name in enumerate(self.columns):
+            means = [when[arm, k] for arm in (0, 1) for when in (self.means_before, self.means_after)]
+            differences = self.smd_before[k], self.smd_after[k]
+            covariates.add_row(name, *(f"{m:.4g}" for m in means), *(f"{one:+.3f}" for one in differences))
+        yield covariates
+        yield ""
+        arms = grid("arm", "records", "mass before", "mass after", "ESS before", "ESS after")
+        for name, arm in zip(ARMS, (self.control, self.treated), strict=True):
+            sizes = [f"{one:.3f}" for one in (arm.mass_before, arm.mass_after)]
+            sizes += [f"{one:.1f}" for one in (arm.effective_before, arm.effective_after)]
+            arms.add_row(name, str(arm.n_samples), *sizes)
+        yield arms
+        for note in self.notes:
+            yield f"note: {note}"
 
     def __str__(self) -> str:
-        parts: list[list[tuple[str, ...]]] = [
-            [("covariate", "SMD before", "SMD after"), *self.rows()],
-            [("covariate", "variance ratio", "after", "KS", "after"), *self.distribution_rows()],
-            [("arm less all, in SD", "control", "after", "treated", "after"), *self.target_rows()],
-            [("arm", "n", "mass before", "after", "ESS before", "after"), *self.arm_rows()],
-        ]
-        lines = [line for part in parts for line in ("", *aligned(part))]
-        notes = [f"note: {note}" for note in self.notes]
-        return "\n".join([f"Balance ({NOT_PRIVATE})", *lines[1:], *notes])
+        return as_text(self.blocks())
 
 
 def balance_table(
@@ -142,45 +106,108 @@ def balance_table(
         Shapes differ, there are no records, or an entry is out of range; the message names it, counting
         rows from 0.
     """
-    table, arm, weight = numbers(X, "X"), numbers(a, "a"), nonnegative(weights)
-    same_length("(n, p), (n,) and (n,)", X=table, a=arm, weights=weight)
-    finite(table, "X")
-    members, weight = arms(arm), scaled(weight)
+    table, arm, weight = _numbers(X, "X"), _numbers(a, "a"), _nonnegative(weights)
+    shapes = [one.shape for one in (table, arm, weight)]
+    if table.ndim != 2 or shapes[1:] != [shapes[0][:1]] * 2:
+        raise DataError(f"X, a and weights have shapes {shapes}: must be (n, p), (n,) and (n,)")
+    if not len(table):
+        raise DataError("X, a and weights hold no records")
+    _refuse(~np.isfinite(table), table, "X", "finite")
     names = tuple(columns) if columns is not None else tuple(f"x{k + 1}" for k in range(table.shape[1]))
     if len(names) != table.shape[1]:
         raise DataError(f"columns: {len(names)} names for the {table.shape[1]} columns of X")
 
-    equal = np.ones(len(table))
-    before, after = (
-        (variance(table, w * members[0]), variance(table, w * members[1])) for w in (equal, weight)
-    )
-    binary = np.array([len(np.unique(column)) == 2 for column in table.T], dtype=bool)
-    spread = np.sqrt((before[1] + before[0]) / 2)
+    members, weight = arm_masks(arm), _scaled(weight)
+    variances = [_variance(table[one]) for one in members]
+    spread = np.sqrt((variances[0] + variances[1]) / 2)
     scale = np.where(spread > 0, spread, np.nan)
-
-    def target(w: Array) -> Array:
-        return (np.array([mean(table, w * arm) for arm in members]) - mean(table, equal)) / scale
-
-    def difference(w: Array) -> Array:
-        return (mean(table, w * members[1]) - mean(table, w * members[0])) / scale
-
-    def ratio(control: Array, treated: Array) -> Array:
-        return treated / np.where((control > 0) & ~binary, control, np.nan)
-
+    before, after = (
+        np.array([_mean(table[one], w[one]) for one in members]) for w in (np.ones(len(table)), weight)
+    )
+    constant = [names[int(k)] for k in np.flatnonzero((variances[0] == 0) & (variances[1] == 0))]
     return BalanceTable(
         columns=names,
-        smd_before=difference(equal),
-        smd_after=difference(weight),
+        means_before=before,
+        means_after=after,
+        smd_before=(before[1] - before[0]) / scale,
+        smd_after=(after[1] - after[0]) / scale,
         control=_summary(weight, members[0]),
         treated=_summary(weight, members[1]),
-        variance_ratio_before=ratio(*before),
-        variance_ratio_after=ratio(*after),
-        ks_before=ks_distance(table, *(equal * arm for arm in members)),
-        ks_after=ks_distance(table, *(weight * arm for arm in members)),
-        target_before=target(equal),
-        target_after=target(weight),
-        notes=(*_about_arms(weight, members), *_about_columns(names, binary, before, after)),
+        notes=(
+            *_about_arms(weight, members),
+            *(f"{name} does not vary within the arms: no difference is defined" for name in constant),
+        ),
     )
+
+
+def effective_sample_size(weights: ArrayLike) -> float:
+    """(sum w)^2 / sum w^2 (Kish 1965) of (n,) nonnegative weights; 0 where no weight is positive.
+
+    Raises DataError where a weight is negative or not finite.
+    """
+    unit = _scaled(_nonnegative(weights))
+    return float(np.sum(unit) ** 2 / np.sum(unit**2)) if unit.any() else 0.0
+
+
+def arm_masks(a: ArrayLike) -> tuple[Mask, Mask]:
+    """(n,) masks of the controls and of the treated; DataError at the first a that is neither 0 nor 1."""
+    arm = _numbers(a, "a")
+    _refuse((arm != 0) & (arm != 1), arm, "a", "0 or 1")
+    return arm == 0, arm == 1
+
+
+def probabilities(values: ArrayLike, name: str) -> Array:
+    """The values as float64; DataError at the first outside [0, 1]."""
+    found = _numbers(values, name)
+    _refuse(~((found >= 0) & (found <= 1)), found, name, "in [0, 1]")
+    return found
+
+
+def _numbers(values: Any, name: str) -> Array:
+    """The values as float64 of any shape; DataError where they are no numbers."""
+    array = as_array(values, name)
+    # numpy would turn dates into counts and complex numbers into their real parts
+    if array.dtype.kind not in "buifO":
+        raise DataError(f"{name}: must hold numbers")
+    try:
+        with np.errstate(over="ignore"):
+            return array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise DataError(f"{name}: must hold numbers") from None
+
+
+def _nonnegative(weights: Any) -> Array:
+    weight = _numbers(weights, "weights")
+    _refuse(~(np.isfinite(weight) & (weight >= 0)), weight, "weights", "finite and at least 0")
+    return weight
+
+
+def _refuse(wrong: Mask, values: Array, name: str, must: str) -> None:
+    places = np.argwhere(wrong)
+    if len(places):
+        place = tuple(int(k) for k in places[0])
+        raise DataError(f"{name}[{', '.join(map(str, place))}] = {values[place]}: must be {must}")
+
+
+def _scaled(weight: Array) -> Array:
+    """The weights in units of the largest, so that no sum or square of them over- or underflows."""
+    largest = float(np.max(weight, initial=0.0))
+    return weight / largest if largest > 0 else weight
+
+
+def _mean(X: Array, w: Array) -> Array:
+    """Weighted means (p,) of X (n, p); nan where there is no weight."""
+    total = np.sum(w)
+    return w @ X / total if total > 0 else np.full(X.shape[1], np.nan)
+
+
+def _variance(X: Array) -> Array:
+    """Variances (p,) of X (n, p); nan for fewer than two records."""
+    if len(X) < 2:
+        return np.full(X.shape[1], np.nan)
+    # rounding of the mean would leave a constant column a little variance
+    found: Array = np.where(np.ptp(X, axis=0) == 0, 0.0, np.var(X, axis=0, ddof=1))
+    return found
 
 
 def _summary(weight: Array, members: Mask) -> ArmSummary:
@@ -194,29 +221,12 @@ def _summary(weight: Array, members: Mask) -> ArmSummary:
     )
 
 
-def _about_arms(weight: Array, arms: tuple[Mask, Mask]) -> Iterator[str]:
+def _about_arms(weight: Array, members: tuple[Mask, Mask]) -> Iterator[str]:
     """One note for each arm that has too few records or too little weight."""
-    for name, members in zip(ARMS, arms, strict=True):
-        if not members.any():
+    for name, one in zip(ARMS, members, strict=True):
+        if not one.any():
             yield f"the {name} arm is empty: no difference is defined"
-        elif not weight[members].any():
+        elif not weight[one].any():
             yield f"the {name} arm has no weight: no difference is defined after weighting"
-        elif members.sum() == 1:
+        elif one.sum() == 1:
             yield f"the {name} arm has one record: no standard deviation is defined"
-
-
-def _about_columns(
-    names: Sequence[str], binary: Mask, before: tuple[Array, Array], after: tuple[Array, Array]
-) -> Iterator[str]:
-    """Notes on columns, from the (p,) variances of the two arms before and after weighting."""
-    constant = (before[0] == 0) & (before[1] == 0)
-    for k in np.flatnonzero(constant):
-        yield f"{names[int(k)]} does not vary within the arms: no ratio or standardized difference is defined"
-    if binary.any():
-        told = listed([names[int(k)] for k in np.flatnonzero(binary)])
-        yield f"variance ratios are left out for covariates with two values: {told}"
-    if np.isnan(after).any() and not np.isnan(before).any():
-        yield "an arm has its weight on fewer than two records: no variance ratio is defined after weighting"
-    for when, (control, _) in (("", before), (" after weighting", after)):
-        for k in np.flatnonzero((control == 0) & ~constant & ~binary):
-            yield f"{names[int(k)]} does not vary among the controls: no variance ratio is defined{when}"

@@ -87,7 +87,7 @@ class Records:
     def blocks(self) -> Blocks[Records]:
         """Views of these records."""
         arrays = (self.X, self.a, self.y, *([] if self.sampling is None else [self.sampling]))
-        return ArrayBlocks(arrays).then(partial(_records, self.domain))
+        return ArrayBlocks(arrays).then(partial(records_from_arrays, self.domain))
 
     def mapped(self, make: Make, outcomes: NumbersOf, domain: Domain, n_columns: int) -> Records:
         """What ``make`` makes of every record with its ``outcomes`` (n,): n_columns columns in ``domain``.
@@ -160,6 +160,7 @@ def _found(block: Records, numbers: range, *, index: NDArray[np.int64]) -> tuple
     return here, block.X[rows], block.a[rows], block.y[rows], sampling
 
 
-def _records(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
+def records_from_arrays(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
+    """Records of X, a and y, and of ``sampling`` where there is any."""
     X, a, y, *sampling = arrays
     return Records(X, a, y, domain, *sampling)

@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.calibration.constants import Noise
-from dp2erm_cvx.calibration.grid import GridNoise
-from dp2erm_cvx.calibration.integers import LARGEST_INTEGER, IntegerNoise
+from dp2erm_cvx.calibration.base import Noise
+from dp2erm_cvx.calibration.numbers import LARGEST_INTEGER, GridNoise, IntegerNoise
 from dp2erm_cvx.errors import CalibrationError, CertificateError, DeclarationError
 from dp2erm_cvx.mechanism.exact import require, rounded_gaussians
 from dp2erm_cvx.mechanism.floating import Source, random_source

@@ -1,6 +1,6 @@
 """Steps, calibrated and composed from public quantities alone."""
 
-from dp2erm_cvx.calibration.grid import Arithmetic
+from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.plan.defaults import effect_rule, rule_of_use
 from dp2erm_cvx.plan.effect import EffectPlan, EffectStudy
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.calibration.grid import Arithmetic
+from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.plan.defaults import (
     CAP,

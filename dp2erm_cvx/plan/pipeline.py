@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.calibration.constants import mean_norm
-from dp2erm_cvx.calibration.grid import Arithmetic
+from dp2erm_cvx.calibration.base import mean_norm
+from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.privacy import Budget

@@ -12,8 +12,8 @@ import numpy as np
 
 from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.calibration.grid import Arithmetic
-from dp2erm_cvx.calibration.joint import joint_delta, joint_relief
+from dp2erm_cvx.calibration.numbers import Arithmetic
+from dp2erm_cvx.calibration.profiles import joint_delta, joint_relief
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError

@@ -14,7 +14,7 @@ from scipy.special import erfcx
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Calibration, Noise
-from dp2erm_cvx.calibration.grid import Arithmetic
+from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.domain import Array, clip_norm
 from dp2erm_cvx.errors import DeclarationError, known_names
 from dp2erm_cvx.mechanism import simulate_noise

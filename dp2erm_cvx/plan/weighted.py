@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dp2erm_cvx.calibration import Calibrator, Noise, calibrator
-from dp2erm_cvx.calibration.grid import Arithmetic
-from dp2erm_cvx.calibration.value import ValueStatistic
+from dp2erm_cvx.calibration.numbers import Arithmetic, ValueStatistic
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline
 from dp2erm_cvx.plan.plan import Plan

@@ -36,7 +36,7 @@ from dp2erm_cvx.program.stage import (
     setting,
 )
 from dp2erm_cvx.public import public_size
-from dp2erm_cvx.stability import Beside, MarginMovement, SeparableConstants, margin_movement, separable
+from dp2erm_cvx.stability import Beside, MarginMovement, margin_movement, separable
 from dp2erm_cvx.stability.suprema import gradient_diameter, log_weight_diameter, minimizer_norm
 from dp2erm_cvx.universe import Universe
 
@@ -245,7 +245,7 @@ class SeparableFirstStage(FirstStage):
         r = minimizer_norm(self.loss, self.mu / Z**2, Z * self.ball(domain)) / Z
         H = self.log_weight.log_range(U * r)
         D_h = U * log_weight_diameter(self.log_weight, U * r, clipped=True)
-        return separable(n, self.mu, SeparableConstants(Z * gradient_diameter(self.loss, Z * r), D_h, H, r))
+        return separable(n, self.mu, Z * gradient_diameter(self.loss, Z * r), D_h, H, r)
 
     def gradient_diameter(self, domain: Domain) -> float:
         """D_psi: diameter of the gradients of the loss of one record, linear term included.

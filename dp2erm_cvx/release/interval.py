@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from dp2erm_cvx.calibration.constants import Noise
+from dp2erm_cvx.calibration.base import Noise
 from dp2erm_cvx.calibration.sums import GridSums, bracketed, sum_quantile, sum_tail
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.effect_error import NuisanceError

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from dp2erm_cvx.calibration import Noise, Perturbed
-from dp2erm_cvx.calibration.joint import LossLaw, joint_delta
+from dp2erm_cvx.calibration.profiles import LossLaw, joint_delta
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget

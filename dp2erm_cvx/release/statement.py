@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dp2erm_cvx.calibration import Calibration, GridNoise, IntegerNoise, Noise, OutputCalibration, RangeNoise
-from dp2erm_cvx.calibration.constants import gradient_size
+from dp2erm_cvx.calibration.base import gradient_size
 from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import Plan, PlanResult, TwoStagePlan

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx.calibration import EXACT_ARITHMETIC
-from dp2erm_cvx.calibration.grid import noise_half_width
-from dp2erm_cvx.calibration.value import ValueStatistic
+from dp2erm_cvx.calibration.numbers import ValueStatistic, noise_half_width
 from dp2erm_cvx.display import grid
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.release.shown import Shown

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp2erm_cvx.calibration import Calibration, GridNoise, MarginCalibration, privacy_loss
-from dp2erm_cvx.calibration.joint import joint_delta
+from dp2erm_cvx.calibration.profiles import joint_delta
 from dp2erm_cvx.display import heading
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, shown

@@ -6,16 +6,21 @@ that sum to ``n``, for datasets that differ in record ``j``. Those named ``paper
 corollaries are printed results: they bound W1 >= V and W2.
 """
 
-from dp2erm_cvx.stability.checker import SeparableScheme, check_kernel, check_second_stage, check_separable
-from dp2erm_cvx.stability.entropy import EntropyConstants, entropy_balancing
-from dp2erm_cvx.stability.entropy_paper_scaling import entropy_balancing_paper_scaling
+from dp2erm_cvx.stability.base import largest_weight, tilt_lemma
+from dp2erm_cvx.stability.entropy import EntropyConstants, entropy_balancing, entropy_balancing_paper_scaling
 from dp2erm_cvx.stability.kernel import (
     KernelConstants,
     kernel_balancing,
     kernel_mean_matching,
     pooled_kernel_balancing,
 )
-from dp2erm_cvx.stability.logistic import ipw_logistic, logistic_diameter, logistic_radius, overlap_constant
+from dp2erm_cvx.stability.logistic import (
+    ipw_logistic,
+    logistic_diameter,
+    overlap_constant,
+    tilting_gradient_diameter,
+    tilting_log_weight_diameter,
+)
 from dp2erm_cvx.stability.paper import (
     paper_entropy_balancing,
     paper_ipw_logistic,
@@ -24,17 +29,12 @@ from dp2erm_cvx.stability.paper import (
     paper_randomized_trial,
     usable,
 )
-from dp2erm_cvx.stability.search import Finding, Region, Report, Search, ball, record_domain
 from dp2erm_cvx.stability.separable import (
     Beside,
     MarginMovement,
-    SeparableConstants,
-    coefficient_radius,
     margin_movement,
     separable,
 )
-from dp2erm_cvx.stability.tilt import largest_weight, tilt_lemma
-from dp2erm_cvx.stability.tilting import tilting_gradient_diameter, tilting_log_weight_diameter
 from dp2erm_cvx.stability.universal import (
     Bound,
     any_weights,
@@ -53,21 +53,10 @@ __all__ = [
     "Beside",
     "Bound",
     "EntropyConstants",
-    "Finding",
     "KernelConstants",
     "MarginMovement",
-    "Region",
-    "Report",
-    "Search",
-    "SeparableConstants",
-    "SeparableScheme",
     "any_weights",
-    "ball",
     "bounded_factors",
-    "check_kernel",
-    "check_second_stage",
-    "check_separable",
-    "coefficient_radius",
     "entropy_balancing",
     "entropy_balancing_paper_scaling",
     "fixed_weights",
@@ -78,7 +67,6 @@ __all__ = [
     "known_coefficient",
     "largest_weight",
     "logistic_diameter",
-    "logistic_radius",
     "margin_movement",
     "overlap_constant",
     "overlap_weight",
@@ -90,7 +78,6 @@ __all__ = [
     "paper_randomized_trial",
     "pooled_kernel_balancing",
     "randomized_trial",
-    "record_domain",
     "separable",
     "tilt_lemma",
     "tilting_gradient_diameter",

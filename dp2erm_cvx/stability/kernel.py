@@ -11,9 +11,16 @@ from numpy.typing import NDArray
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.stability.declared import declared_floor, positive_ridge, sample_size, treatment_may_flip
-from dp2erm_cvx.stability.one_sided import outward
-from dp2erm_cvx.stability.tilt import BOTH_RELATIONS, EXACT
+from dp2erm_cvx.stability.base import (
+    BOTH_RELATIONS,
+    EXACT,
+    Cells,
+    declared_floor,
+    outward,
+    positive_ridge,
+    sample_size,
+    treatment_may_flip,
+)
 
 Array = NDArray[np.float64]
 
@@ -206,14 +213,6 @@ def _refuse_binding_cap(weight_cap: float, w_max: float) -> None:
             f"weight_cap = {cap:g}: it can bind, as weights reach up to {w_max:g} without it, and no sharp "
             "bound covers that; raise the cap or the ridge"
         )
-
-
-@dataclass(frozen=True)
-class Cells:
-    """Intervals [low, high] of whole numbers, as floats."""
-
-    low: Array
-    high: Array
 
 
 def size_cells(first: int, last: int) -> Cells:

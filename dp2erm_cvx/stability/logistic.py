@@ -1,8 +1,15 @@
-"""Inverse probability weights with an estimated logistic propensity: Theorem 3-IPW and its constants."""
+"""Constants in closed form: Theorem 3-IPW for a logistic propensity, and inverse probability tilting.
+
+Tilting has rows ``b = e_a (x) g`` and ``c = e_(1-a) (x) g``, ``||g|| <= G`` with all but a constant of norm
+at most G_x; the loss of a record is ``exp(-<b, lam>) + <c, lam>``, its log weight ``log(1 + exp(-<b,
+lam>))``. In units of G and with ``rho = G ||lam||``: a record of either arm has the gradient ``(-e^u g, g)``,
+in the order of its own and the other arm, and two arms' margins u, v satisfy ``u^2 + v^2 <= rho^2``.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -11,10 +18,19 @@ from scipy.special import expit
 
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.stability.declared import positive_ridge, sample_size
-from dp2erm_cvx.stability.one_sided import largest_minimum, last_true, outward
-from dp2erm_cvx.stability.tilt import EXACT, coupled_variation, stated_bound
+from dp2erm_cvx.stability.base import (
+    EXACT,
+    coupled_variation,
+    largest_minimum,
+    last_true,
+    outward,
+    positive_ridge,
+    sample_size,
+    stated_bound,
+)
 from dp2erm_cvx.stability.universal import overlap_weight
+
+Array = NDArray[np.float64]
 
 #: Cells of the search; the bound exceeds the supremum by a few times the width of a cell.
 _MASS_CELLS = 20_000
@@ -56,8 +72,6 @@ def _largest_product(first: Array | float, gain: Array, second: Array | float, p
     t = np.clip(np.divide(slope, curvature, out=np.where(slope > 0, 1.0, 0.0), where=curvature > 0), 0.0, 1.0)
     return np.asarray((first + gain * t) * (second - price * t), dtype=np.float64)
 
-
-Array = NDArray[np.float64]
 
 #: The maximum of s sigma(-s) is W(1/e), at s = 1 + W(1/e); rounded up.
 PEAK_VALUE = 0.27846454276107385
@@ -189,17 +203,6 @@ def ipw_logistic(
     return stated_bound(n, V, w_max, "Theorem 3-IPW", (f"covariate norm at most {bound:g}", EXACT))
 
 
-def logistic_radius(covariate_bound: float, ridge: float, radius: float = math.inf) -> float:
-    """Bound on ``||lam||`` of a regularized logistic regression on rows of norm at most ``covariate_bound``.
-
-    By the ball or by the ridge, whichever is smaller. Raises DeclarationError, and CalibrationError for
-    ``ridge = 0``.
-    """
-    M = public_number("covariate_bound", covariate_bound, above=0.0)
-    ball = public_number("radius", radius, above=0.0, infinite=True)
-    return min(ball, largest_margin(min(positive_ridge(ridge) / M / M, 1e280)) / M)
-
-
 def largest_margin(mu: float) -> float:
     """Bound on ``M ||lam||`` from the ridge alone; ``mu = ridge / M^2``.
 
@@ -252,3 +255,54 @@ def logistic_law_change(n: int, mu: float, margin: float, constant: float) -> fl
         return math.sqrt(inflated * delta * max(0.0, diameter / n - mu * delta))
 
     return largest_minimum(by_range, by_curvature, reach / 2.0, end)
+
+
+_ANGLES = 4096
+
+
+def tilting_gradient_diameter(norm_bound: float, varying_bound: float, radius: float) -> float:
+    """D_psi: diameter of the gradients of the loss over ``||lam|| <= radius``.
+
+    Of two arms: ``(-e^u g - g', g + e^v g')``, of norm at most ``G sqrt((1 + e^u)^2 + (1 + e^v)^2)``. Of one
+    arm: ``g - g'``, at most ``2 G_x`` (``varying_bound``), beside ``e^u g - e^u' g'``.
+    """
+    rho = norm_bound * radius
+    if not rho <= 300.0:
+        return math.inf
+    apart = _largest_on_circle(lambda u: np.square(1.0 + np.exp(u)), rho)
+    within = math.hypot(2.0 * varying_bound, norm_bound * _tilted_diameter(rho))
+    return outward(max(norm_bound * math.sqrt(apart), within))
+
+
+def tilting_log_weight_diameter(norm_bound: float, radius: float) -> float:
+    """D_h: diameter of ``{-sigma(-<b, lam>) b}``, within an arm as for a logistic loss."""
+    rho = norm_bound * radius
+    apart = _largest_on_circle(lambda u: np.square(expit(u)), rho)
+    return outward(norm_bound * max(logistic_diameter(rho), math.sqrt(apart)))
+
+
+def _largest_on_circle(increasing: Callable[[Array], Array], rho: float) -> float:
+    """Upper bound of ``f(u) + f(v)`` over ``u^2 + v^2 <= rho^2``, f increasing."""
+    angle = np.linspace(0.0, math.pi / 2, _ANGLES + 1)
+    # over a cell of angles each term takes its larger end
+    u, v = rho * np.cos(angle[:-1]), rho * np.sin(angle[1:])
+    return float(np.max(increasing(u) + increasing(v)))
+
+
+@lru_cache(maxsize=256)
+def _tilted_diameter(rho: float) -> float:
+    """Upper bound on the diameter of ``{e^(rho t) (t, q) : t^2 + q^2 <= 1}``.
+
+    Twice the largest distance from a center (k, 0): ``e^(2 rho t) - 2 k t e^(rho t) + k^2``, for the best k
+    of a list; any k is valid. ``t e^(rho t)`` falls up to ``t = -1/rho`` and rises after it.
+    """
+    t = np.linspace(-1.0, 1.0, _ANGLES + 1)
+    push = t * np.exp(rho * t)
+    least = np.minimum(push[:-1], push[1:])
+    if rho >= 1.0:
+        turn = int(np.searchsorted(t, -1.0 / rho))
+        least[max(turn - 1, 0) : turn + 1] = -math.exp(-1.0) / rho
+    squared = np.exp(2.0 * rho * t[1:])
+    centers = np.linspace(0.0, math.exp(rho), 257)
+    far = [float(np.max(squared - 2.0 * k * least)) + k * k for k in centers]
+    return 2.0 * math.sqrt(max(min(far), 0.0))

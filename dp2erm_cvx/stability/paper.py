@@ -8,9 +8,16 @@ from dataclasses import dataclass, replace
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.stability.declared import declared_floor, positive_ridge, sample_size, treatment_may_flip
-from dp2erm_cvx.stability.one_sided import ROUNDING, outward
-from dp2erm_cvx.stability.tilt import BOTH_RELATIONS, EXACT
+from dp2erm_cvx.stability.base import (
+    BOTH_RELATIONS,
+    EXACT,
+    ROUNDING,
+    declared_floor,
+    outward,
+    positive_ridge,
+    sample_size,
+    treatment_may_flip,
+)
 from dp2erm_cvx.stability.universal import PAPER, universal_corollary
 
 

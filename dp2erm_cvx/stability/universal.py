@@ -12,9 +12,7 @@ from dataclasses import dataclass, replace
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.stability.declared import sample_size
-from dp2erm_cvx.stability.one_sided import outward
-from dp2erm_cvx.stability.tilt import BOTH_RELATIONS, largest_weight, stated_bound
+from dp2erm_cvx.stability.base import BOTH_RELATIONS, largest_weight, outward, sample_size, stated_bound
 
 #: Named in the theorem of every bound that is carried as printed there.
 PAPER = "Lee & Chen, arXiv 2602.12604"

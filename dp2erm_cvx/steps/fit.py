@@ -19,7 +19,7 @@ from dp2erm_cvx.calibration import (
     calibrator,
     predicted_error,
 )
-from dp2erm_cvx.calibration.joint import LossLaw, saturating_law
+from dp2erm_cvx.calibration.profiles import LossLaw, saturating_law
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound

@@ -23,7 +23,7 @@ from dp2erm_cvx.calibration import (
     RangeNoise,
     RenyiCalibration,
 )
-from dp2erm_cvx.calibration.joint import LossLaw, relieved
+from dp2erm_cvx.calibration.profiles import LossLaw, relieved
 from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Records

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.calibration import IntegerNoise, Noise, calibrate_integers
-from dp2erm_cvx.calibration.joint import LossLaw
+from dp2erm_cvx.calibration.profiles import LossLaw
 from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.mechanism import perturb_integers

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.calibration import Calibration, GridNoise, Noise, calibrate_value
-from dp2erm_cvx.calibration.value import ValueStatistic
+from dp2erm_cvx.calibration.numbers import ValueStatistic
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
@@ -31,7 +31,7 @@ def value_contrasts(records: Records, weights: ArrayLike, chosen: ArrayLike) -> 
     ``weights`` (n,) are nonnegative of sum n, ``chosen`` (n,) in {0, 1} is what the rule chooses at each
     record, a function of that record and of public numbers alone.
     ``t_i = 2 (1{a_i = d_i} - 1{a_i = 1}, 1{a_i = d_i} - 1{a_i = 0}) y_i`` with y the centered net outcome.
-    The l1 error of the result is at most ``calibration.value.SUM_ERROR`` times 2 M'.
+    The l1 error of the result is at most ``calibration.numbers.SUM_ERROR`` times 2 M'.
 
     Raises DataError on a wrong shape, a weight that is no finite number, an outcome beyond the domain's
     bound, and a choice other than 0 and 1. Solved weights and records of a domain raise none of these.
@@ -44,7 +44,7 @@ def value_cells(records: Records, weights: ArrayLike, chosen: ArrayLike) -> Arra
     """``(1/n) sum w_i t_i``, shape (8,), ``t_i = e_cell (x) (y_i, M'/2)``. Not private.
 
     Four sums of outcomes, then four masses times M'/2, of the cells (choice, treatment) = (0, 0), (0, 1),
-    (1, 0), (1, 1). The l1 error is at most ``calibration.value.SUM_ERROR`` times 1.5 M'. Arguments and
+    (1, 0), (1, 1). The l1 error is at most ``calibration.numbers.SUM_ERROR`` times 1.5 M'. Arguments and
     errors are those of :func:`value_contrasts`.
     """
     found = records.blocks.map(_cell_sums, *_checked(records, weights, chosen))

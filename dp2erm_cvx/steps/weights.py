@@ -31,7 +31,7 @@ from dp2erm_cvx.solve import (
     uncertified_start,
 )
 from dp2erm_cvx.stability import uniform_weights
-from dp2erm_cvx.stability.tilt import EXACT
+from dp2erm_cvx.stability.base import EXACT
 from dp2erm_cvx.steps.precision import Precision, Sample
 from dp2erm_cvx.steps.step import Execution, Inputs
 from dp2erm_cvx.universe import Universe

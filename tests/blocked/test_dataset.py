@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dp2erm_cvx import blocks
-from dp2erm_cvx.blocked import BlockedDataset, Processes, Threads, engine, kept, processes
-from dp2erm_cvx.blocked.kept import ScratchFile, forget, kept_blocks
-from dp2erm_cvx.blocked.passes import _pass, _Work
+from dp2erm_cvx.blocked import BlockedDataset, pieces
+from dp2erm_cvx.blocked.dataset import _aligned
 from dp2erm_cvx.codebook import Codebook, Treatment
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain, Records
-from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError, WorkerError
+from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
 
 pa = pytest.importorskip("pyarrow")
+dask = pytest.importorskip("dask")
 from pyarrow import parquet  # noqa: E402
 
 #: Rows of a block in these tests, and of a row group, which no block begins with.
@@ -71,9 +67,8 @@ def read(data: BlockedDataset, domain: Domain) -> Records:
     """All records of the blocks, and a check of what stands beside them."""
     made = data.coded(domain).records(Made(domain), domain)
     row = np.arange(data.n_samples)
-    for _ in range(2):  # the second pass finds blocks that were kept
-        found = made.blocks.map(moved, row)
-        assert np.array_equal(np.concatenate([beside for _, beside in found]), row)
+    found = made.blocks.map(moved, row)
+    assert np.array_equal(np.concatenate([beside for _, beside in found]), row)
     columns = (np.concatenate([getattr(rows, name) for rows, _ in found]) for name in "Xay")
     return Records(*columns, domain)  # type: ignore[arg-type]
 
@@ -92,56 +87,45 @@ def same(one: Records, other: Records) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 10_000, 10**9])
-@pytest.mark.parametrize("workers", [1, 3])
-def test_cells_of_all_kinds_become_the_same_records(tmp_path, keep, workers):
+@pytest.mark.parametrize("scheduler", ["sync", "threads"])
+def test_cells_of_all_kinds_become_the_same_records(tmp_path, monkeypatch, keep, scheduler):
+    monkeypatch.setattr(pieces, "KEEP", keep)
     path = written(tmp_path, raw())
-    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=Threads(workers, keep))
-    same(read(data, book()), in_memory(path, book()))
+    with dask.config.set(scheduler=scheduler, num_workers=3):
+        data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y")
+        same(read(data, book()), in_memory(path, book()))
 
 
-@pytest.mark.parametrize("keep", [0, 10_000])
-@pytest.mark.parametrize("make", [partial(Threads, 1), partial(Threads, 3), partial(Processes, 2)])
-def test_what_memory_does_not_keep_is_read_once_and_found_in_a_scratch_file(tmp_path, keep, make):
-    path, scratch = written(tmp_path, raw()), tmp_path / "scratch"
-    scratch.mkdir()
-    data = BlockedDataset.from_parquet(
-        path, treatment="arm", outcome="y", engine=make(keep=keep, scratch=scratch)
-    )
+@pytest.mark.parametrize(("keep", "left"), [(10**9, 8), (10_000, 2), (0, 0)])
+def test_blocks_in_memory_are_not_read_again(tmp_path, monkeypatch, keep, left):
+    monkeypatch.setattr(pieces, "KEEP", keep)
+    path = written(tmp_path, raw())
+    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y")
     made = data.coded(book()).records(Made(book()), book())
-    first = made.blocks.each()
-    assert not list(scratch.iterdir())  # the file has no name
     path.unlink()
-    for one, other in zip(first, made.blocks.each(), strict=True):
-        same(one, other)
-    whole = Records(*(np.concatenate([getattr(one, name) for one in first]) for name in "Xay"), book())
-    same(whole, in_memory(written(tmp_path, raw()), book()))
+    assert len(dask.compute(*made.blocks.source.tasks[:left])) == left
+    if left == 8:
+        assert sum(block.n_samples for block in made.blocks.each()) == 500
+    else:
+        with pytest.raises(DataError, match="cannot be read"):
+            made.blocks.each()
 
 
-def test_a_scratch_folder_without_room_is_refused_before_anything_is_read(tmp_path, monkeypatch):
-    path = written(tmp_path, raw())
-    refused = (
-        ("none", 0, "^scratch = .*none.: "),
-        ("a\0b", 0, "^scratch = .*a.*b.: "),
-        ("", 4000, "has 0.004 MB left"),
-    )
-    for name, free, told in refused:
-        folder = tmp_path / name
-        monkeypatch.setattr(engine.shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free))
-        workers = Threads(1, keep=10_000, scratch=folder)
-        data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=workers)
-        with pytest.raises(WorkerError, match=told):
-            data.coded(book()).records(Made(book()), book())
-
-
-def test_a_scratch_file_that_cannot_be_written_or_is_cut_is_told(tmp_path):
-    scratch = ScratchFile(str(tmp_path))
-    scratch.write(0, np.arange(5000.0))
-    assert np.array_equal(scratch.read(0), np.arange(5000.0))
-    scratch._file.truncate(100)
-    with pytest.raises(WorkerError, match="cannot be read"):
-        scratch.read(0)
-    with pytest.raises(WorkerError, match="scratch = "):
-        ScratchFile(str(tmp_path / "none")).write(0, np.arange(3.0))
+def test_arrays_that_come_back_misaligned_are_aligned_first():
+    """Products of misaligned arrays round differently."""
+    rng = np.random.default_rng(2)
+    rows = book().records(rng.normal(size=(64, 6)), rng.integers(0, 2, 64), rng.normal(size=64))
+    arrays = []
+    for one in (rows.X, rows.a, rows.y):
+        room = np.empty(one.nbytes + 17, np.uint8)
+        begin = (8 - room.ctypes.data) % 16 + 1  # no multiple of anything
+        back = room[begin : begin + one.nbytes].view(one.dtype).reshape(one.shape)
+        back[:] = one
+        assert not back.flags.aligned
+        arrays.append(back)
+    found = _aligned(book(), arrays)
+    same(found, rows)
+    assert all(getattr(found, name).ctypes.data % 16 == 0 for name in "Xay")
 
 
 @pytest.mark.parametrize("n", [2, 63, 64, 65, 129])
@@ -241,36 +225,6 @@ def test_what_are_no_dask_arrays_of_records_are_refused():
             BlockedDataset.from_dask_arrays(*wrong).blocks.each()
 
 
-class Once:
-    """A task that kills its worker where a file says that it is still to be killed."""
-
-    def __init__(self, path: Path, times: int = 1) -> None:
-        self.path, self.times = path, times
-
-    def __call__(self, rows: Records) -> float:
-        found = float(rows.y.sum())
-        if len(list(self.path.glob("dead*"))) < self.times and rows.n_samples < LENGTH:
-            (self.path / f"dead{os.getpid()}").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return found
-
-
-@pytest.mark.slow
-def test_processes_find_the_same_and_one_that_dies_is_replaced(tmp_path, monkeypatch):
-    monkeypatch.setattr(processes, "RETRIES", 1)
-    path, engine = written(tmp_path, raw()), Processes(2)
-    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=engine)
-    records = data.coded(book()).records(Made(book()), book())
-    alone = BlockedDataset.from_parquet(path, treatment="arm", outcome="y").coded(book())
-    known = alone.records(Made(book()), book()).blocks.map(Once(tmp_path, 0))
-    assert records.blocks.map(Once(tmp_path)) == known
-    assert len(list(tmp_path.glob("dead*"))) == 1
-    with pytest.raises(WorkerError, match="2 times"):
-        records.blocks.map(Once(tmp_path, 99))
-    assert records.blocks.map(Once(tmp_path, 0)) == known
-    engine.close()
-
-
 def test_what_needs_all_records_is_refused_with_their_size(tmp_path):
     data = BlockedDataset.from_parquet(written(tmp_path, raw()), treatment="arm", outcome="y")
     records = data.coded(book()).records(Made(book()), book())
@@ -286,36 +240,3 @@ def test_what_no_codebook_reads_is_refused_by_its_place(tmp_path):
     data = BlockedDataset.from_parquet(path, treatment="a", outcome="y")
     with pytest.raises(DataError, match="row 151, column 'x'"):
         data.blocks.map(str)
-
-
-def test_a_block_that_another_task_keeps_meanwhile_displaces_none():
-    class Numbers:
-        length = 1
-
-        def tables(self, wanted, columns):
-            return iter([np.array([float(k)]) for k in wanted])
-
-    class Block:
-        def __init__(self, x):
-            self.x = x
-
-    def make(table):
-        if table[0] == 0.0:  # the other task keeps the next one while this one is made
-            kept_blocks("twin", 10**6).offer(1, Block(np.array([1.0])))
-        return Block(table)
-
-    work = _Work(None, make, "twin", 10**6, None, lambda block: float(block.x[0]))
-    assert _pass(Numbers(), range(3), work) == [0.0, 1.0, 2.0]
-    forget("twin")
-
-
-def test_a_table_that_another_thread_reads_between_two_looks_ends_no_pass(monkeypatch):
-    class Shared(dict):
-        def __contains__(self, token):  # the other thread's table takes its place right after
-            found = super().__contains__(token)
-            self.clear()
-            return found
-
-    monkeypatch.setattr(kept, "_KEPT", Shared())
-    for _ in range(2):
-        assert kept_blocks("one", 10).most == 10

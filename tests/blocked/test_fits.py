@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,9 +26,9 @@ from dp2erm_cvx import (
     blocks,
     domain,
 )
-from dp2erm_cvx.blocked import BlockedDataset, DaskCluster, Processes, Threads, views
+from dp2erm_cvx.blocked import BlockedDataset, dataset, pieces
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.errors import DataError, ProgramError
+from dp2erm_cvx.errors import DataError, ProgramError, WorkerError
 from dp2erm_cvx.program import kernel_stage
 from dp2erm_cvx.program.kernels import RandomFourier
 from dp2erm_cvx.registry import build, first_stages
@@ -43,7 +45,8 @@ LENGTH, VIEW, GROUP, N = 128, 32, 53, 601
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK", LENGTH)
-    for module in (blocks, domain.records, views):
+    monkeypatch.setattr(pieces, "KEEP", 20_000)  # no more than two blocks
+    for module in (blocks, domain.records, dataset):
         monkeypatch.setattr(module, "VIEW", VIEW)
 
 
@@ -69,26 +72,25 @@ def declared(**changed: Any) -> Domain:
     return Domain(2.0, 3.0, outcome_center=1.0, ranges=ranges, codebook=book)
 
 
-def both(model: Any, path: Path, engine: Any = None, keep: int = 20_000) -> tuple[Any, Any]:
-    """The releases in memory and in blocks; no more than two blocks are kept."""
+def both(model: Any, path: Path) -> tuple[Any, Any]:
+    """The releases in memory and in blocks."""
     frame = parquet.read_table(path).to_pandas()
-    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=engine or Threads(1, keep))
     model.fit(frame, frame["arm"].to_numpy(), frame["y"].to_numpy())
-    return model.release_, model.fit(data).release_
+    return model.release_, model.fit(blocked(path)).release_
 
 
 def blocked(path: Path) -> BlockedDataset:
     return BlockedDataset.from_parquet(path, treatment="arm", outcome="y")
 
 
-def dask_arrays(path: Path, engine: Any = None) -> BlockedDataset:
+def dask_arrays(path: Path) -> BlockedDataset:
     """The same records in Dask arrays of other chunks."""
     da = pytest.importorskip("dask.array")
     frame = parquet.read_table(path).to_pandas()
     names = ["age", "bmi", "region", "counts"]
     X, a, y = frame[names].to_numpy(), frame["arm"].to_numpy(), frame["y"].to_numpy()
     given = da.from_array(X, chunks=(53, 3)), da.from_array(a, chunks=97), da.from_array(y, chunks=600)
-    return BlockedDataset.from_dask_arrays(*given, names, engine=engine)
+    return BlockedDataset.from_dask_arrays(*given, names)
 
 
 def alike(one: Any, other: Any) -> None:
@@ -183,47 +185,42 @@ def test_dask_arrays(path, model):
 
 
 class Dies:
-    """The records of a block, made by a worker that dies at the last block, once."""
+    """The records of a block, made by a worker that dies at the last block, some times."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, times: int = 1) -> None:
+        self.folder, self.times = folder, times
 
     def __call__(self, data: Dataset) -> Dataset:
-        if data.n_samples < LENGTH and not list(self.folder.glob("dead")):
-            (self.folder / "dead").touch()
+        dead = len(list(self.folder.glob("dead*")))
+        if data.n_samples < LENGTH and dead < self.times:
+            (self.folder / f"dead{dead}").touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return data
 
 
-def test_a_worker_that_dies_is_replaced_and_the_charge_is_one(path, tmp_path):
-    book, engine = Ledger(tmp_path / "ledger.db"), Processes(2)
-    book.declare("trial", Budget(4.0))
-    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=engine).coded(declared())
-    deadly = replace(data, blocks=data.blocks.made(Dies(tmp_path)))
-    model = PrivateEffect(declared(), Budget(4.0), ledger=book, dataset="trial", **SETTINGS["cells"])
-    assert model.fit(deadly).release_.private
-    assert (tmp_path / "dead").exists()
-    assert len(book.account("trial").receipts) == 1
-    engine.close()
-
-
 @pytest.mark.slow
-def test_two_workers_of_a_cluster_find_the_same_and_one_that_dies_is_replaced(path, tmp_path, monkeypatch):
-    for module in (blocks, domain.records, views):  # no other process is told of shorter ones
+def test_two_workers_of_a_cluster_release_the_same_and_one_that_dies_is_replaced(path, tmp_path, monkeypatch):
+    for module in (blocks, domain.records, dataset):  # other processes know nothing of shorter ones
         monkeypatch.setattr(module, "VIEW", 2**13)
     distributed = pytest.importorskip("distributed")
+    book = Ledger(tmp_path / "ledger.db")
+    book.declare("trial", Budget(12.0))
     model = PrivateEffect(declared(), Budget(4.0), seed=3)
+    known = model.fit(blocked(path)).release_
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        distributed.Client(cluster, timeout="1h") as client,
+        distributed.Client(cluster, timeout="1h"),
     ):
-        known = model.fit(blocked(path)).release_
-        alike(known, both(model, path, DaskCluster(client))[1])
-        data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=DaskCluster())
-        data = data.coded(declared())
-        alike(known, model.fit(replace(data, blocks=data.blocks.made(Dies(tmp_path)))).release_)
-        alike(known, model.fit(dask_arrays(path, DaskCluster(client))).release_)
-    assert (tmp_path / "dead").exists()
+        alike(known, both(model, path)[1])
+        data = blocked(path).coded(declared())
+        deadly = replace(data, blocks=data.blocks.made(Dies(tmp_path)))
+        charged = PrivateEffect(declared(), Budget(4.0), ledger=book, dataset="trial")
+        assert charged.fit(deadly).release_.private
+        assert len(book.account("trial").receipts) == 1
+        assert (tmp_path / "dead0").exists()
+        alike(known, model.fit(dask_arrays(path)).release_)
+        with pytest.raises(WorkerError, match="died again and again"):
+            model.fit(replace(data, blocks=data.blocks.made(Dies(tmp_path, 99))))
 
 
 @pytest.mark.parametrize("first", ["stable_balancing", "mmd_pooled"])
@@ -237,6 +234,19 @@ def test_programs_that_need_all_records_are_refused_before_anything_is_spent(pat
     with pytest.raises(ProgramError, match="clarabel needs all records"):
         PrivateTwoStageERM(declared(), Budget(1.0), "ipw_private", solver="clarabel").fit(data)
     assert book.account("trial").receipts == ()
+
+
+def test_a_first_pass_leaves_the_configuration_of_distributed(path):
+    pytest.importorskip("distributed")
+    code = f"""
+import dask
+from dp2erm_cvx.blocked import BlockedDataset
+data = BlockedDataset.from_parquet({str(path)!r}, treatment="arm", outcome="y", covariates=["bmi"])
+data.tables.map(repr)
+data.tables.map(repr)
+assert dask.config.get("distributed.comm.timeouts.connect")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_blocked_dataset_comes_alone(path):

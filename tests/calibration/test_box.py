@@ -20,7 +20,7 @@ from dp2erm_cvx.calibration import (
     rank,
     saturating_epsilon,
 )
-from dp2erm_cvx.calibration.constants import mean_norm
+from dp2erm_cvx.calibration.base import mean_norm
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import WholeSpace
 from dp2erm_cvx.privacy import LossConstants, Neighboring, RowBox, StabilityBound

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp2erm_cvx.calibration.gaussian import gaussian_delta, private_ratio
+from dp2erm_cvx.calibration.profiles import gaussian_delta, private_ratio
 
 
 def half_normal_delta(s, epsilon):
@@ -43,7 +43,7 @@ def test_bound_agrees_with_simulation(p):
 
 
 def test_survival_function_is_bounded_far_in_the_tail():
-    from dp2erm_cvx.calibration.gaussian import _survival_and_hazard
+    from dp2erm_cvx.calibration.profiles import _survival_and_hazard
 
     rng = np.random.default_rng(3)
     for p in (1, 2, 30, 1000):

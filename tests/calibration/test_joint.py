@@ -9,9 +9,8 @@ import pytest
 from scipy import stats
 
 from dp2erm_cvx import Budget, Domain, PrivateRule
-from dp2erm_cvx.calibration.integers import analytic_delta
-from dp2erm_cvx.calibration.joint import LossLaw, joint_delta, joint_relief, relieved
-from dp2erm_cvx.calibration.margin_gaussian import margin_delta
+from dp2erm_cvx.calibration.numbers import analytic_delta
+from dp2erm_cvx.calibration.profiles import LossLaw, joint_delta, joint_relief, margin_delta, relieved
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import RuleStudy, make_plan
 from dp2erm_cvx.release.rule_release import RuleRelease

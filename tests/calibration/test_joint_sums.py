@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.calibration import GridSums, Noise, SumLaw, calibrate_sums
-from dp2erm_cvx.calibration.integers import calibrate_integers
+from dp2erm_cvx.calibration.numbers import calibrate_integers
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget
 

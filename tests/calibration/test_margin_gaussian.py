@@ -19,7 +19,7 @@ from dp2erm_cvx.calibration import (
     privacy_loss,
     renyi_epsilon,
 )
-from dp2erm_cvx.calibration.margin_gaussian import private_margin_ratio
+from dp2erm_cvx.calibration.profiles import private_margin_ratio
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
 from dp2erm_cvx.saturation import CurvatureShape, Saturation

@@ -152,9 +152,8 @@ def test_it_is_ranked_with_the_others():
 def test_refusals():
     free = objective_of(loss_of())
     plain = objective_of(dataclasses.replace(free.loss, saturation=None))
-    for refused in (calibrator("saturating").applies, lambda o: calibrate_saturating(o, Budget(1.0))):
-        with pytest.raises(CalibrationError, match="the second stage states no saturation"):
-            refused(plain)
+    with pytest.raises(CalibrationError, match="the second stage states no saturation"):
+        calibrator("saturating").calibrate(plain, Budget(1.0), "gamma")
     private = dataclasses.replace(free.bound, private=False)
     with pytest.raises(CalibrationError, match="read off the data"):
         calibrate_saturating(dataclasses.replace(free, bound=private), Budget(1.0))
@@ -163,8 +162,8 @@ def test_refusals():
     for wrong in (0.0, -1.0, math.inf):
         saturation = dataclasses.replace(free.loss.saturation, slope=wrong)
         with pytest.raises(DeclarationError, match="slope"):
-            calibrator("saturating").applies(
-                objective_of(dataclasses.replace(free.loss, saturation=saturation))
+            calibrate_saturating(
+                objective_of(dataclasses.replace(free.loss, saturation=saturation)), Budget(1.0)
             )
     gaussian: Calibration = calibrate(free, Budget(1.0, 1e-6), noise=Noise.GAUSSIAN)
     with pytest.raises(CalibrationError, match="gamma noise"):

@@ -8,7 +8,7 @@ import pytest
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.calibration import Noise, Objective, calibrate
-from dp2erm_cvx.calibration.sharp import GRID
+from dp2erm_cvx.calibration.objective import GRID
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, RowBox, StabilityBound

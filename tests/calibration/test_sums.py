@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from dp2erm_cvx.calibration.constants import Noise
-from dp2erm_cvx.calibration.integers import analytic_delta, analytic_ratio
+from dp2erm_cvx.calibration.base import Noise
+from dp2erm_cvx.calibration.numbers import analytic_delta, analytic_ratio
 from dp2erm_cvx.calibration.sums import _many_tail, sum_quantile, sum_tail
 
 LAPLACE, GAUSSIAN = Noise.GAMMA, Noise.GAUSSIAN

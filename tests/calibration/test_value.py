@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp2erm_cvx.calibration.value import SUM_ERROR, ValueStatistic, calibrate_value
+from dp2erm_cvx.calibration.numbers import SUM_ERROR, ValueStatistic, calibrate_value
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.stability import randomized_trial, uniform_weights

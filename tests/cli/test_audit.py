@@ -111,7 +111,7 @@ def test_data_are_read_and_it_says_so(folder):
         ([*IPW, "--save", "no/where"], "cannot be written"),
         ([*IPW, "--output-dir", "data.csv"], "cannot be made"),
         ([*IPW, "--workers", "0"], "workers"),
-        ([*IPW, "--scratch", "."], "--scratch describes data"),
+        ([*IPW, "--scheduler", "."], "--scheduler describes data"),
         (["audit", "--program", "ipw_private", "--covariate-bound", "1"], "adds noise"),
         (["audit", "--program", "nope", "--covariate-bound", "1"], "nope"),
     ],

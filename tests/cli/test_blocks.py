@@ -41,8 +41,8 @@ def test_blocks_release_what_memory_does(words):
 def test_blocks_are_audited():
     words = ["audit", "data.csv", *EFFECT[2:8], "--program", "ipw_logistic", "--ridge", "0.1"]
     words += ["--solves", "100", "--no-tightness"]
-    name, more = "many", ["--workers", "1", "--keep", "0"]
-    result = run(*with_data(words, name, *more))
+    name = "many"
+    result = run(*with_data(words, name))
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found["check"]["solver"] == "newton"
@@ -54,8 +54,7 @@ def test_blocks_are_audited():
 
 def test_large_files_are_read_in_blocks_without_being_asked_to(monkeypatch):
     asked = []
-    whole = blocks._engine
-    monkeypatch.setattr(blocks, "_engine", lambda *given: asked.append(1) or whole(*given))
+    monkeypatch.setattr(blocks, "_connect", asked.append)
     run(*with_data(EFFECT, "data.parquet"))
     assert not asked
     monkeypatch.setattr(blocks, "LARGE", 1e-9 * 8 * 200)
@@ -69,9 +68,6 @@ def test_large_files_are_read_in_blocks_without_being_asked_to(monkeypatch):
     ("words", "told"),
     [
         (with_data(EFFECT, "data.csv", "--blocks", "always"), "only Parquet files"),
-        (with_data(EFFECT, "data.parquet", "--blocks", "always", "--workers", "0"), "workers = 0"),
-        (with_data(EFFECT, "data.parquet", "--blocks", "always", "--keep", "-1"), "--keep = -1"),
-        (with_data(EFFECT, "many", "--scratch", "nowhere"), "scratch = 'nowhere': "),
         (with_data(FIT, "data.parquet", "--blocks", "always", "--balance"), "need all records in memory"),
         (with_data(FIT, "many", "--program", "stable_balancing"), "needs all records in memory at once"),
         (with_data(FIT, "many", "--solver", "clarabel"), "needs all records in memory at once"),

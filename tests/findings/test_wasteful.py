@@ -10,7 +10,7 @@ from confounded import Strength
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.calibration import Objective, calibrate, utility_bound
-from dp2erm_cvx.calibration.sharp import GRID
+from dp2erm_cvx.calibration.objective import GRID
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.plan import RuleStudy, Study, make_plan
 from dp2erm_cvx.problems.ipw_logistic import PrivateLogistic

@@ -7,7 +7,6 @@ import decimal
 import io
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx.blocked.dask_blocks import frame_blocks
-from dp2erm_cvx.blocked.parquet_blocks import parquet_blocks
+from dp2erm_cvx.blocked.pieces import frame_pieces, parquet_pieces
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain_file import declared_layout, load_domain
 from dp2erm_cvx.tables import labels, numbers_or_nan, read_frame, read_parquet, read_table
@@ -84,7 +82,7 @@ def in_file(path: Path, column: Any) -> Any:
 
 def in_blocks(path: Path, column: Any) -> Any:
     parquet.write_table(pa.table({"x": column, "y": range(5)}), path, row_group_size=2)
-    (table,) = replace(parquet_blocks(path), length=5).tables(range(1), ["x"])
+    (table,) = parquet_pieces(path).tables(["x"]).each()
     return table.cells("x")
 
 
@@ -97,8 +95,7 @@ def in_dask(path: Path, column: Any) -> Any:
     categories = pa.types.is_dictionary(column.type)  # Dask makes no example of some of Arrow
     series = column.to_pandas() if categories else pd.Series(column, dtype=pd.ArrowDtype(column.type))
     frame = pd.DataFrame({"x": series})
-    made = replace(frame_blocks(dask.from_pandas(frame, npartitions=2)), length=5)
-    (table,) = made.tables(range(1), ["x"])
+    (table,) = frame_pieces(dask.from_pandas(frame, npartitions=2)).tables(["x"]).each()
     return table.cells("x")
 
 
@@ -162,7 +159,7 @@ def test_blocks_of_several_types_keep_their_times() -> None:
     parts = [days[:2], days[2:].astype(object)]
     with dask.config.set({"dataframe.convert-string": False}):
         frame = dask.dataframe.from_map(lambda k: pd.DataFrame({"x": parts[k]}), [0, 1], meta={"x": object})
-        (table,) = frame_blocks(frame).tables(range(1), ["x"])
+        (table,) = frame_pieces(frame).tables(["x"]).each()
     assert labels(table.cells("x"), "x") == ["2020-01-01", "2020-01-02", "2020-01-03", "2020-01-04"]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp2erm_cvx.calibration.grid import GridNoise, calibrate_grid
+from dp2erm_cvx.calibration.numbers import GridNoise, calibrate_grid
 from dp2erm_cvx.errors import CalibrationError, CertificateError, DeclarationError
 from dp2erm_cvx.mechanism import exact, perturb_on_grid
 

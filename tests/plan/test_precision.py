@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dp2erm_cvx import Budget, Domain
 from dp2erm_cvx.calibration import calibrate_grid
-from dp2erm_cvx.calibration.grid import Arithmetic
+from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import UserRegularizer
 from dp2erm_cvx.plan import NUMERICAL_SHARE, Study, make_plan

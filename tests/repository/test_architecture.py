@@ -48,7 +48,7 @@ ORDER = (
     "diagnostics",
     "estimators",
     "study_file",
-    "tuning",
+    "design",
     "audit",
     "conformance",
     "compare",
@@ -91,7 +91,7 @@ ONLY = {
     "calibration": {"errors", "public", "saturation", "privacy"},
     "mechanism": {"errors", "public", "privacy", "calibration"},
     "ledger": {"errors", "public", "privacy", "calibration", "release"},
-    "diagnostics": {"errors", "public", "privacy", "tables", "codebook"},
+    "diagnostics": {"errors", "tables", "codebook", "display"},
     "plotting": {"errors", "tables", "diagnostics", "audit", "compare"},
     "problems": {"errors", "public", "privacy", "domain", "universe", "stability", "model", "program"},
 }

@@ -9,7 +9,6 @@ import numpy as np
 from dp2erm_cvx.stability import (
     EntropyConstants,
     KernelConstants,
-    SeparableConstants,
     entropy_balancing,
     entropy_balancing_paper_scaling,
     ipw_logistic,
@@ -112,7 +111,7 @@ def generic_scheme(rng, n):
         return total * w / (count @ w)
 
     r = min(radius, 1 / ridge)
-    bound = separable(n, ridge, SeparableConstants(2 * (1 + r), 2 * tilt, 2 * tilt * r, r))
+    bound = separable(n, ridge, 2 * (1 + r), 2 * tilt, 2 * tilt * r, r)
     return fit, bound, 0
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.stability import EntropyConstants, entropy_balancing
+from dp2erm_cvx.stability.base import Cells
 from dp2erm_cvx.stability.entropy import (
-    ArmCells,
     arm_cells,
     entropy_law_change,
     log_odds_excess,
@@ -79,7 +79,7 @@ def test_weight_bound_is_the_largest_solution_for_each_arm_share(equal, n, mu, r
 @pytest.mark.parametrize("equal", [True, False])
 def test_cells_bound_the_shares_inside_them(equal):
     exact = arm_cells(3001, 100)
-    coarse = ArmCells(exact.low[:-1:20], np.append(exact.low[20:-1:20], exact.low[-1]))
+    coarse = Cells(exact.low[:-1:20], np.append(exact.low[20:-1:20], exact.low[-1]))
     arguments = (3001, EntropyConstants(1.0, 0.7, 0.3, INF, MASS[equal]))
     fine = log_odds_excess(*arguments, exact)
     assert fine <= log_odds_excess(*arguments, coarse) <= 1.05 * fine

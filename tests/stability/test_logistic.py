@@ -11,8 +11,8 @@ from scipy.spatial import ConvexHull
 from scipy.special import expit
 
 from dp2erm_cvx.stability import ipw_logistic, overlap_constant
+from dp2erm_cvx.stability.base import coupled_variation
 from dp2erm_cvx.stability.logistic import largest_margin, logistic_diameter, logistic_law_change
-from dp2erm_cvx.stability.tilt import coupled_variation
 from dp2erm_cvx.stability.universal import overlap_weight
 
 INF = math.inf

@@ -12,6 +12,7 @@ import pytest
 
 from dp2erm_cvx import Domain, stability
 from dp2erm_cvx.audit.search import remembered
+from dp2erm_cvx.conformance.search import Search, ball, check_kernel, record_domain
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
@@ -20,7 +21,7 @@ from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernels import BalanceKernel, Energy, Linear
 from dp2erm_cvx.registry import first_stages, second_stages
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.stability.tilting import _tilted_diameter
+from dp2erm_cvx.stability.logistic import _tilted_diameter
 from dp2erm_cvx.universe import Universe
 from tests.stability.kernel_movement import minimize_on_simplices
 from tests.stability.more_schemes import KEEP, rows
@@ -69,13 +70,29 @@ def check(name, settings, M):
     def log_weight(lam, d):
         return float(program.log_weight.log(terms(d)[0] @ lam)[0])
 
-    return stability.check_separable(
-        stability.record_domain(2, M),
-        stability.ball(width, derived.reach / norm),
-        stability.SeparableScheme(gradient, log_weight),
-        declared,
-        evaluations=500,
-    )
+    def slope(lam, d):
+        z = terms(d)[0]
+        return float(program.log_weight.enclose(z @ lam, z @ lam)[2][0]) * z[0]
+
+    def apart(function):
+        return lambda lam, d, e: float(np.linalg.norm(function(lam, d) - function(lam, e)))
+
+    def bend(lam, other, d):
+        first, second = gradient(lam, d), gradient(other, d)
+        size = (np.linalg.norm(first) + np.linalg.norm(second)) * np.linalg.norm(lam - other)
+        return -float((first - second) @ (lam - other)) / size if size > 0.0 else 0.0
+
+    records, coefficients = record_domain(2, M), ball(width, derived.reach / norm)
+    of = {
+        "gradient_diameter": apart(gradient),
+        "log_weight_diameter": apart(slope),
+        "log_weight_range": lambda lam, d, e: log_weight(lam, d) - log_weight(lam, e),
+    }
+    search = Search(500)
+    search.add("convexity", 0.0, bend, (coefficients, coefficients, records))
+    for constant in CONSTANTS:
+        search.add(constant, declared[constant], of[constant], (coefficients, records, records))
+    return search.report()
 
 
 @pytest.mark.parametrize(("name", "settings", "M"), SEPARABLE)
@@ -128,11 +145,11 @@ def test_the_energy_kernel_is_within_its_bound():
     def at(x, z):
         return float(kernel.cross(x[None], z[None])[0, 0])
 
-    region = stability.ball(2, M)
-    report = stability.check_kernel(region, at, kernel.bound(M), evaluations=600)
+    region = ball(2, M)
+    report = check_kernel(region, at, kernel.bound(M), evaluations=600)
     assert not report.violations
     assert report["kernel_bound"].ratio == pytest.approx(1.0)
-    half = stability.check_kernel(region, at, kernel.bound(M) / 2, evaluations=600)
+    half = check_kernel(region, at, kernel.bound(M) / 2, evaluations=600)
     assert [finding.constant for finding in half.violations] == ["kernel_bound"]
 
 
@@ -158,7 +175,7 @@ def test_a_balance_kernel_is_negative_only_below_its_constant(constant, signed):
     def at(x, z):
         return float(kernel.cross(x[None], z[None])[0, 0])
 
-    report = stability.check_kernel(stability.ball(2, 1.0), at, kernel.bound(1.0), evaluations=600)
+    report = check_kernel(ball(2, 1.0), at, kernel.bound(1.0), evaluations=600)
     assert bool(report.violations) == signed
     domain, n, ridge = Domain(1.0, 1.0), 100, 2.0
     program = first_stages()["stable_balancing"](constant=constant, ridge=ridge).resolve(domain)

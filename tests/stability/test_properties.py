@@ -16,7 +16,6 @@ from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants
 from dp2erm_cvx.stability import (
     EntropyConstants,
     KernelConstants,
-    SeparableConstants,
     entropy_balancing,
     entropy_balancing_paper_scaling,
     ipw_logistic,
@@ -130,7 +129,7 @@ def test_more_ridge_less_radius_and_a_lower_trim_never_cost_stability(n, ridge, 
         lambda mu, r: entropy_balancing(n, EntropyConstants(1.0, 1.0, mu, r)),
         lambda mu, r: entropy_balancing(n, EntropyConstants(1.0, 1.0, mu, r, "proportional", floor)),
         lambda mu, r: entropy_balancing_paper_scaling(n, mu, floor, r),
-        lambda mu, r: separable(n, mu, SeparableConstants(logistic_diameter(r), logistic_diameter(r), r, r)),
+        lambda mu, r: separable(n, mu, logistic_diameter(r), logistic_diameter(r), r, r),
     ):
         rises([scheme(ridge * f, radius) for f in factor])
     for scheme in (

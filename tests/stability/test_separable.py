@@ -9,8 +9,6 @@ import pytest
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.stability import (
-    SeparableConstants,
-    coefficient_radius,
     ipw_logistic,
     separable,
     tilt_lemma,
@@ -34,7 +32,7 @@ def test_formula(n, ridge, radius):
     w_max = n / (1 + (n - 1) * math.exp(-H))
     spread = min(D_h * D_psi / (n * ridge), 2 * H, 2 * radius * D_h)
     V = 2 * w_max + 2 * (n - w_max) * math.tanh(spread / 4)
-    bound = separable(n, ridge, SeparableConstants(D_psi, D_h, H, radius))
+    bound = separable(n, ridge, D_psi, D_h, H, radius)
     assert bound.V == pytest.approx(V, rel=1e-9)
     assert bound.V == pytest.approx(tilt_lemma(n, spread, w_max), rel=1e-9)
     assert bound.w_max == pytest.approx(w_max, rel=1e-9)
@@ -43,7 +41,7 @@ def test_formula(n, ridge, radius):
 @pytest.mark.parametrize(("n", "ridge", "radius"), [(400, 0.1, 1.0), (400, 1.0, 0.7), (10_000, 0.003, 2.0)])
 def test_covers_the_logistic_case_and_is_no_sharper_than_its_own_theorem(n, ridge, radius):
     D = logistic_diameter(radius)
-    bound = separable(n, ridge, SeparableConstants(D, D, radius, radius))
+    bound = separable(n, ridge, D, D, radius, radius)
     assert bound.V >= ipw_logistic(n, 1.0, ridge, radius).V * (1 - 1e-6)
     fit = ipw_weights(ridge, radius)
     shape = (0.8, 0.8, 0.3, 0.02, 0.4, 0.7, 0.4)
@@ -76,8 +74,8 @@ def ridge_regression_weights(ridge, radius, tilt):
 
 def ridge_regression_bound(n, ridge, radius, tilt):
     # over ||lam|| <= r: ||grad psi|| <= 1 + r, ||grad h|| <= tilt, |h| <= tilt r
-    r = coefficient_radius(ridge, 1.0, radius)
-    return separable(n, ridge, SeparableConstants(2 * (1 + r), 2 * tilt, 2 * tilt * r, r))
+    r = min(radius, 1.0 / ridge)
+    return separable(n, ridge, 2 * (1 + r), 2 * tilt, 2 * tilt * r, r)
 
 
 def random_pairs(seed, number):
@@ -107,9 +105,9 @@ def test_planted_bug_movement_of_the_coefficient_divided_by_n_twice():
     for _, n, pair in random_pairs(5, 60):
         ridge, radius, tilt = 0.3, INF, 2.0
         moved = movement(ridge_regression_weights(ridge, radius, tilt), pair)
-        r = coefficient_radius(ridge, 1.0)
+        r = 1.0 / ridge
         assert moved <= ridge_regression_bound(n, ridge, radius, tilt).V
-        kappa_of_records = separable(n, ridge * n, SeparableConstants(2 * (1 + r), 2 * tilt, 0.5, r))
+        kappa_of_records = separable(n, ridge * n, 2 * (1 + r), 2 * tilt, 0.5, r)
         wrong += moved > kappa_of_records.V
     assert wrong > 5
 
@@ -121,44 +119,36 @@ def test_planted_bug_one_weight_of_the_changed_record_lost():
     assert bound.V - bound.w_max < moved <= bound.V
 
 
-def test_coefficient_radius():
-    assert coefficient_radius(0.5, 2.0) == pytest.approx(4.0)
-    assert coefficient_radius(0.5, 2.0, 1.0) == 1.0
-    assert coefficient_radius(0.3, 0.1) >= 0.1 / 0.3
-
-
 def test_degenerate_constants():
     # no movement of the coefficient, or no dependence of the weights on it
-    assert separable(50, 1.0, SeparableConstants(0.0, 1.0, 0.0)).V == pytest.approx(2.0)
-    assert separable(50, 1.0, SeparableConstants(1.0, 0.0, INF)).V == 100.0
-    assert separable(50, 1e-300, SeparableConstants(1.0, 1.0, 1.0)).V <= 100.0
-    still = separable(50, 1.0, SeparableConstants(0, 0, 0.3))
+    assert separable(50, 1.0, 0.0, 1.0, 0.0).V == pytest.approx(2.0)
+    assert separable(50, 1.0, 1.0, 0.0, INF).V == 100.0
+    assert separable(50, 1e-300, 1.0, 1.0, 1.0).V <= 100.0
+    still = separable(50, 1.0, 0, 0, 0.3)
     assert still.V == pytest.approx(2 * still.w_max)
 
 
 @pytest.mark.parametrize(
     ("call", "error", "names"),
     [
-        (lambda: separable(1, 1.0, SeparableConstants(1.0, 1.0, 1.0)), DeclarationError, "n = 1"),
-        (lambda: separable(10, 0.0, SeparableConstants(1.0, 1.0, 1.0)), CalibrationError, "ridge = 0"),
+        (lambda: separable(1, 1.0, 1.0, 1.0, 1.0), DeclarationError, "n = 1"),
+        (lambda: separable(10, 0.0, 1.0, 1.0, 1.0), CalibrationError, "ridge = 0"),
         (
-            lambda: separable(10, 1.0, SeparableConstants(-1.0, 1.0, 1.0)),
+            lambda: separable(10, 1.0, -1.0, 1.0, 1.0),
             DeclarationError,
             "gradient_diameter",
         ),
         (
-            lambda: separable(10, 1.0, SeparableConstants(1.0, INF, 1.0)),
+            lambda: separable(10, 1.0, 1.0, INF, 1.0),
             DeclarationError,
             "log_weight_diameter",
         ),
         (
-            lambda: separable(10, 1.0, SeparableConstants(1.0, 1.0, -1.0)),
+            lambda: separable(10, 1.0, 1.0, 1.0, -1.0),
             DeclarationError,
             "log_weight_range",
         ),
-        (lambda: separable(10, 1.0, SeparableConstants(1.0, 1.0, 1.0, 0.0)), DeclarationError, "radius"),
-        (lambda: coefficient_radius(0.0, 1.0), CalibrationError, "ridge = 0"),
-        (lambda: coefficient_radius(1.0, -1.0), DeclarationError, "gradient_at_zero"),
+        (lambda: separable(10, 1.0, 1.0, 1.0, 1.0, 0.0), DeclarationError, "radius"),
     ],
 )
 def test_refusals(call, error, names):

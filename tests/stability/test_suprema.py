@@ -11,7 +11,8 @@ from scipy.special import expit
 from dp2erm_cvx.program.atoms import Exponential, Huber, Logistic, Saturating, SquaredHinge
 from dp2erm_cvx.program.curves import LOGISTIC, SQUARE, Curve, Part
 from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY, OVERLAP, LogWeight, Operation, trimmed
-from dp2erm_cvx.stability import logistic_diameter, logistic_radius, suprema
+from dp2erm_cvx.stability import logistic_diameter, suprema
+from dp2erm_cvx.stability.logistic import largest_margin
 from dp2erm_cvx.stability.suprema import gradient_diameter, largest_multiple, minimizer_norm
 
 HUBER = Curve((Part(1.0, Huber(0.8)),))
@@ -99,7 +100,7 @@ def test_without_a_ball_the_limits_of_the_slope_bound_the_diameter():
 
 @pytest.mark.parametrize("ridge", [1e-3, 0.01, 0.1, 1.0, 10.0])
 def test_norms_of_minimizers_are_those_of_their_closed_form(ridge):
-    exact = logistic_radius(1.0, ridge)
+    exact = largest_margin(ridge)
     assert exact * (1 - 1e-9) <= minimizer_norm(LOGISTIC, ridge) <= exact * (1 + 1e-4)
     assert minimizer_norm(LOGISTIC, ridge, 0.01) == min(0.01, minimizer_norm(LOGISTIC, ridge))
 

@@ -12,8 +12,7 @@ from pydantic import TypeAdapter
 from scipy import stats
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.calibration.grid import noise_half_width
-from dp2erm_cvx.calibration.value import SUM_ERROR, ValueStatistic, calibrate_value
+from dp2erm_cvx.calibration.numbers import SUM_ERROR, ValueStatistic, calibrate_value, noise_half_width
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DataError, DeclarationError

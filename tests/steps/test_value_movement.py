@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.calibration.value import ValueStatistic, calibrate_value
+from dp2erm_cvx.calibration.numbers import ValueStatistic, calibrate_value
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.steps.value import value_cells, value_contrasts

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dp2erm_cvx.calibration.value import calibrate_value
+from dp2erm_cvx.calibration.numbers import calibrate_value
 from dp2erm_cvx.datasets import load_nhefs
 from dp2erm_cvx.demo.settings import FEATURES, TREATMENT_COST, effect_domain, schemes
 from dp2erm_cvx.model.sets import L2Ball

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit
 
 from dp2erm_cvx import Domain, registry
-from dp2erm_cvx.calibration.value import calibrate_value
+from dp2erm_cvx.calibration.numbers import calibrate_value
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.itr import TreatmentRule

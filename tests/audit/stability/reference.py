@@ -17,8 +17,8 @@ from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.stability import KernelConstants, kernel_balancing
+from dp2erm_cvx.stability.base import coupled_variation, largest_weight
 from dp2erm_cvx.stability.entropy import entropy_law_change, moment_diameter, target_movement
-from dp2erm_cvx.stability.tilt import coupled_variation, largest_weight
 from dp2erm_cvx.universe import Universe
 
 _INF, _HALF = math.inf, math.sqrt(0.5)

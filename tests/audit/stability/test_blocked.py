@@ -13,7 +13,8 @@ from dp2erm_cvx.audit import stability as module
 from dp2erm_cvx.audit.movement import movements
 from dp2erm_cvx.audit.neighbors import Base, propose
 from dp2erm_cvx.audit.stability import records_of
-from dp2erm_cvx.blocked import BlockedDataset, DaskCluster, Processes, Threads, views
+from dp2erm_cvx.blocked import BlockedDataset, pieces
+from dp2erm_cvx.blocked import dataset as blocked_records
 from dp2erm_cvx.domain import records
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.registry import programs
@@ -38,7 +39,8 @@ NEIGHBORS = Strategies(("random", "held-out", "extreme", "flips", "each"))
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK", 128)
-    for place in (blocks, records, views):
+    monkeypatch.setattr(pieces, "KEEP", 5000)
+    for place in (blocks, records, blocked_records):
         monkeypatch.setattr(place, "VIEW", 32)
     monkeypatch.setattr(module, "LARGEST_DECLARED", 100)
 
@@ -59,8 +61,8 @@ def path(raw, tmp_path_factory):
     return where
 
 
-def dataset(path, engine=None):
-    return BlockedDataset.from_parquet(path, treatment="a", outcome="y", engine=engine)
+def dataset(path):
+    return BlockedDataset.from_parquet(path, treatment="a", outcome="y")
 
 
 def audited(program, data, **more):
@@ -77,7 +79,7 @@ def test_the_audit_in_memory_to_the_bit(name, raw, path):
     known = audited(program, raw)
     assert len(known.verdicts) > 2
     assert not known.violations
-    found = audited(program, dataset(path, Threads(2, keep=5000)))
+    found = audited(program, dataset(path))
     assert [one.movement for one in found.verdicts] == [one.movement for one in known.verdicts]
     assert (found.check, found.resolved) == (known.check, known.resolved)
     assert found.check.datasets >= 3
@@ -105,23 +107,16 @@ def agree_within_certificates(found, known):
             assert interval.low <= read[quantity].high
 
 
-def test_processes(raw, path):
-    # they have views of the default length, so that sums round differently
-    program, engine = programs()["entropy_balancing"](ridge=0.1).resolve(DOMAIN), Processes(2)
-    found = movements_of(program, dataset(path, engine))
-    engine.close()
-    agree_within_certificates(found, movements_of(program, raw))
-
-
 @pytest.mark.slow
 def test_a_cluster(raw, path):
     distributed = pytest.importorskip("distributed")
+    # workers have views of the default length, so that sums round differently
     program = programs()["ipw_logistic"](ridge=0.1).resolve(DOMAIN)
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        distributed.Client(cluster, timeout="1h") as client,
+        distributed.Client(cluster, timeout="1h"),
     ):
-        found = movements_of(program, dataset(path, DaskCluster(client)))
+        found = movements_of(program, dataset(path))
     agree_within_certificates(found, movements_of(program, raw))
 
 

@@ -122,7 +122,7 @@ def a_base(program, domain, n=30, d=3, seed=0):
 def test_ascent_climbs_and_keeps_to_its_budget():
     base = a_base(reference_program("ipw_logistic", ridge=0.05), Domain(1.0, 1.0))
     start = Replacement(4, np.array([0.1, 0.1, -0.1]), 1, "random")
-    end, spent = ascend(base, start, 50, np.random.default_rng(0))
+    end, spent = ascend(base, start, 0.3, 50, np.random.default_rng(0))
     (_, before), (_, after) = base.moved([start, end])
     assert spent <= 50
     assert after[Quantity.V].low > 1.05 * before[Quantity.V].low

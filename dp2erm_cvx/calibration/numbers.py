@@ -1,0 +1,299 @@
+"""Noise on what is released itself: whole numbers, numbers on a grid, the value of a rule, a mean."""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+
+from scipy import special
+
+from dp2erm_cvx.calibration.base import (
+    MARGIN,
+    Noise,
+    Objective,
+    OutputCalibration,
+    in_range,
+    refuse_uncovered,
+)
+from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound
+from dp2erm_cvx.public import one_of, public_number, whole_number
+
+#: Released integers lie in [-LARGEST_INTEGER, LARGEST_INTEGER] before their noise: half of what 64 bits hold.
+LARGEST_INTEGER = 2**62
+_SMALLEST_DELTA = 1e-290
+
+#: Relative accuracy asked of scaled complementary error functions, far above what they are computed to.
+_ROUNDING = 1e-13
+_ROUND_UP = 1.0 + 1e-9
+
+
+@dataclass(frozen=True)
+class IntegerNoise:
+    """Independent noise on every integer of a vector that moves by at most ``sensitivity`` between neighbors.
+
+    Attributes
+    ----------
+    sensitivity
+        Bound on the movement: in the l1 norm for Laplace, in the l2 norm for Gaussian noise.
+    scale
+        ``GAMMA``: discrete Laplace, ``P(k)`` proportional to ``exp(-|k| / scale)``. ``GAUSSIAN``: a normal
+        variable of this standard deviation, rounded to the nearest integer.
+    noise
+        Which of the two.
+    epsilon, delta
+        What all integers of the vector cost together; delta is 0 for Laplace noise.
+    unit
+        What one of the integers stands for, in the units in which a release states the noise.
+    """
+
+    sensitivity: int
+    scale: float
+    noise: Noise
+    epsilon: float
+    delta: float
+    unit: float = 1.0
+
+    @property
+    def variance(self) -> float:
+        """Of the noise on one integer, in squared units; that of the continuous law."""
+        square = (self.unit * self.scale) ** 2
+        return 2.0 * square if self.noise is Noise.GAMMA else square
+
+    @property
+    def coupling(self) -> float:
+        """Largest distance, in integers, to a variable of the continuous law in a common coupling."""
+        return 1.0 if self.noise is Noise.GAMMA else 0.5
+
+
+def calibrate_integers(sensitivity: int, budget: Budget, noise: Noise | str = Noise.GAMMA) -> IntegerNoise:
+    """The least noise for a vector of integers.
+
+    Laplace: ``scale = sensitivity / epsilon``, pure whatever the delta of the budget; box noise is Laplace
+    noise here. Gaussian: the analytic
+    calibration of Balle and Wang (2018). Adding an integer and rounding commute, so that rounded noise is
+    the Gaussian mechanism, rounded afterwards.
+
+    Raises DeclarationError for an invalid argument, CalibrationError where Gaussian noise has no delta or
+    the noise is out of the range of 64-bit integers.
+    """
+    shift = whole_number("sensitivity", sensitivity, at_least=1)
+    kind, epsilon, delta = one_of("noise", noise, Noise).on_numbers, budget.epsilon, budget.delta
+    if kind is Noise.GAMMA:
+        scale, delta = shift / epsilon, 0.0
+    elif delta < _SMALLEST_DELTA:
+        raise CalibrationError(f"delta = {delta:g}: Gaussian noise needs a delta of at least 1e-290")
+    else:
+        scale = shift / analytic_ratio(epsilon, delta)
+    if not scale <= LARGEST_INTEGER:
+        raise CalibrationError(f"epsilon = {epsilon:g}: the noise is out of the range of 64-bit integers")
+    return IntegerNoise(shift, scale * (1.0 + MARGIN), kind, epsilon, delta)
+
+
+def analytic_delta(ratio: float, epsilon: float) -> float:
+    """Upper bound on the delta of Gaussian noise at ``ratio = sensitivity / sigma`` > 0 and ``epsilon`` > 0.
+
+    Balle and Wang (2018): ``sf(c) - exp(epsilon) sf(c + ratio)``, ``c = epsilon / ratio - ratio / 2``, sf the
+    normal survival function; no smaller delta holds. With Mills' ratio ``m = sf / pdf`` that is
+    ``pdf(c) (m(c) - m(c + ratio))``, to which the rounding of both ratios is added.
+    """
+    c = epsilon / ratio - ratio / 2.0
+    if c < -30.0:
+        return 1.0
+    here, there = _mills(c), _mills(c + ratio)
+    density = math.exp(-0.5 * c * c) / math.sqrt(2.0 * math.pi) if c < 40.0 else 0.0
+    # beyond 40 the density is below 1e-300, where its own digits end
+    return density * (max(here - there, 0.0) + _ROUNDING * here) * _ROUND_UP + 1e-300
+
+
+def analytic_ratio(epsilon: float, delta: float) -> float:
+    """The largest ``sensitivity / sigma`` that bisection finds to be (epsilon, delta)-private, to 1e-12.
+
+    ``epsilon`` > 0 and 1e-299 < ``delta`` < 1. The private end of the bracket is returned.
+    """
+    # at c = u the survival function is at most exp(-u^2 / 2) / 2
+    u = math.sqrt(-2.0 * math.log(delta))
+    low = 2.0 * epsilon / (u + math.sqrt(u * u + 2.0 * epsilon))
+    high = 2.0 * low
+    while analytic_delta(high, epsilon) <= delta:
+        low, high = high, 2.0 * high
+    for _ in range(42):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if analytic_delta(middle, epsilon) <= delta else (low, middle)
+    return low
+
+
+def _mills(x: float) -> float:
+    return math.sqrt(0.5 * math.pi) * float(special.erfcx(x / math.sqrt(2.0)))
+
+
+#: Of a release that does not count its arithmetic: it is floating point, and the noise is sampled in it.
+EXACT_ARITHMETIC = "exact arithmetic assumed"
+
+#: The grid is finer than the shift by this factor, so that rounding to it costs next to nothing.
+_FINER = 64.0
+_SMALLEST, _LARGEST = 1e-280, 1e280
+
+#: The noise of a released number leaves its half width with at most this probability.
+NOISE_MISS = 1 / 20
+
+
+class Arithmetic(enum.StrEnum):
+    """Whether a guarantee counts its floating-point error.
+
+    ``COUNTED``: it does; needs the extra ``secure``. ``ASSUMED``: exact arithmetic is assumed, and the
+    release says so. ``AUTO``: counted where the extra is installed and the programs state what they are
+    certified to.
+    """
+
+    AUTO = "auto"
+    COUNTED = "counted"
+    ASSUMED = "assumed"
+
+
+@dataclass(frozen=True)
+class GridNoise:
+    """Round to the grid ``2^exponent Z^p``, then add independent discrete Laplace noise of this ``scale``.
+
+    Pure ``epsilon``-differential privacy between any two vectors whose l1 distance is at most
+    ``l1_sensitivity``. ``scale`` and ``l1_sensitivity`` are in units of the vector.
+    """
+
+    l1_sensitivity: float
+    exponent: int
+    scale: float
+    epsilon: float
+    n_parameters: int
+
+
+def calibrate_grid(l1_sensitivity: float, n_parameters: int, epsilon: float) -> GridNoise:
+    """Smallest noise for shifts of ``l1_sensitivity`` in the l1 norm: ``(shift + p 2^k) / epsilon``.
+
+    Rounding to the nearest point moves every coordinate by at most half a step, so the shift on the grid is
+    at most ``p 2^k`` larger. k, the ``exponent``, makes that a 64th of the shift.
+
+    Raises DeclarationError for an invalid argument, CalibrationError where floating point gives out.
+    """
+    shift = public_number("l1_sensitivity", l1_sensitivity, above=0.0)
+    p = whole_number("n_parameters", n_parameters, at_least=1)
+    level = public_number("epsilon", epsilon, above=0.0)
+    if not _SMALLEST <= shift <= _LARGEST:
+        raise CalibrationError(
+            f"l1_sensitivity = {shift:g} is out of floating-point range: rescale the outcome"
+        )
+    exponent = math.floor(math.log2(shift / (_FINER * p)))
+    scale = (shift + p * math.ldexp(1.0, exponent)) / level * (1.0 + MARGIN)
+    if not _SMALLEST <= scale <= _LARGEST:
+        raise CalibrationError(
+            f"noise scale = {scale:g} is out of floating-point range at epsilon = {level:g}: change the "
+            "budget"
+        )
+    return GridNoise(shift, exponent, scale, level, p)
+
+
+def noise_half_width(noise: GridNoise) -> float:
+    """What a released number misses its noiseless value by, except with probability NOISE_MISS.
+
+    ``P(|noise| > k g) <= exp(-k g / scale)`` on a grid of step g: one step rounds ``scale log 20`` up to the
+    grid, half a step is the rounding of the number and another half its floating-point error.
+    """
+    return noise.scale * math.log(1.0 / NOISE_MISS) + math.ldexp(2.0, noise.exponent)
+
+
+#: Bound on the l1 error of the computed numbers, relative to their largest contribution: every term, every
+#: sum and every division is rounded once, by 2^-53 relative at most; the fourth unit covers what compensated
+#: sums lose.
+SUM_ERROR = 4.0 * 2.0**-53
+
+
+class ValueStatistic(enum.StrEnum):
+    """What is released about the value of a rule, see the page "The value of the learned rule".
+
+    ``CELLS``: weighted outcomes and masses of the four cells (choice, treatment), whatever the arms weigh.
+    ``CONTRASTS``: the two differences at once, with about half of the noise; biased unless each arm weighs
+    one half.
+    """
+
+    CELLS = "cells"
+    CONTRASTS = "contrasts"
+
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers are released."""
+        return 8 if self is ValueStatistic.CELLS else 2
+
+    @property
+    def radius(self) -> float:
+        """Largest l1 norm of the contribution of one record of weight 1, in units of M'."""
+        return 1.5 if self is ValueStatistic.CELLS else 2.0
+
+
+def calibrate_value(
+    bound: StabilityBound,
+    outcome_bound: float,
+    n_samples: int,
+    epsilon: float,
+    *,
+    statistic: ValueStatistic | str = ValueStatistic.CELLS,
+    relation: Neighboring = Neighboring.REPLACE_ONE,
+) -> GridNoise:
+    """Calibrate the noise of ``T = (1/n) sum w_i t_i`` for a rule that is already public.
+
+    Every contribution has ``||t_i||_1 <= r M'``, r the ``radius`` of the statistic and M' the
+    ``outcome_bound`` of the centered outcome. Hence ``||T - T'||_1 <= r M' V / n`` between neighbors,
+    treatment flips included (the argument of Theorem 1 (i); proof on the page "The value of the learned
+    rule"). The l1 sensitivity adds twice the error with which T is computed, and the noise covers rounding
+    to a grid. All numbers together are (epsilon, 0)-differentially private, in units of the outcome.
+
+    Raises CalibrationError where the bound does not cover what is declared or a quantity is out of
+    floating-point range; DeclarationError for an invalid argument.
+    """
+    kind = one_of("value statistic", statistic, ValueStatistic)
+    largest = public_number("outcome_bound", outcome_bound, above=0.0)
+    n = whole_number("n_samples", n_samples, at_least=2)
+    budget = Budget(epsilon)
+    refuse_uncovered(bound, relation, budget, Noise.GAMMA)
+    setting = f"n_samples = {n}, V = {bound.V:g}, outcome_bound = {largest:g}"
+    in_range("largest weighted sum", kind.radius * largest * n, setting)
+    movement = in_range("value sensitivity", kind.radius * largest * (bound.V / n) * (1.0 + MARGIN), setting)
+    shift = movement + 2.0 * SUM_ERROR * (kind.radius * largest)
+    return calibrate_grid(shift * (1.0 + MARGIN), kind.n_numbers, budget.epsilon)
+
+
+def calibrate_output(objective: Objective, budget: Budget) -> OutputCalibration:
+    """Calibrate Laplace noise for ``T = (1/n) sum w_i 2 (2 a_i - 1) (y_i - c)`` (Theorem 8).
+
+    ``|y - c| <= M'``, half of the ``response_bound`` of a loss whose minimizer is a weighted mean; c public,
+    weights of sum n. The positive and the negative part of ``sum w_i t_i - sum w'_i t'_i`` have total
+    coefficient at most V/2 each and every ``t`` lies in ``[-2 M', 2 M']``, hence ``|T - T'| <= 2 M' V / n``
+    and ``scale = 2 M' V / (n epsilon)``. The guarantee is (epsilon, 0), also where the budget allows a
+    positive delta.
+
+    T is the treatment effect where each arm has weight n/2; elsewhere release arm means instead.
+
+    Raises CalibrationError where the loss is no such mean, the bound does not cover what is declared or the
+    scale is out of floating-point range; DeclarationError for an invalid argument.
+    """
+    bound, largest = objective.bound, _outcome_bound(objective)
+    refuse_uncovered(bound, objective.relation, budget, Noise.GAMMA)
+    sensitivity = 2.0 * largest * (bound.V / objective.n_samples) * (1.0 + MARGIN)
+    setting = f"epsilon = {budget.epsilon:g}, V = {bound.V:g}, outcome_bound = {largest:g}"
+    return OutputCalibration(
+        scale=in_range("noise scale", sensitivity / budget.epsilon * (1.0 + MARGIN), setting),
+        sensitivity=sensitivity,
+        V=bound.V,
+        epsilon=budget.epsilon,
+    )
+
+
+def _outcome_bound(objective: Objective) -> float:
+    """M', half of the bound on the response."""
+    loss, name = objective.loss, objective.name
+    if not loss.is_mean:
+        raise CalibrationError(f"Theorem 8 releases a weighted mean, and {name} is none: use plug_in_ate")
+    if loss.response_bound is None or loss.covariate_bound != 1.0:
+        raise CalibrationError(
+            f"Theorem 8: {name} states no response_bound of a mean with covariate_bound = 1"
+        )
+    return 0.5 * public_number("response_bound", loss.response_bound, above=0.0)

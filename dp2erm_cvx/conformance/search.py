@@ -1,0 +1,287 @@
+"""Search a public domain for the largest value of something that a stated constant bounds.
+
+A search can refute a constant of a kernel or a second stage and never proves one: a report without violations
+says where was looked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import LossConstants
+from dp2erm_cvx.public import public_number, whole_number
+
+Array = NDArray[np.float64]
+
+#: Step of central differences, and the relative errors allowed with and without them.
+_STEP, _DIFFERENCES, _ROUNDING = 1e-5, 1e-5, 1e-9
+#: A found value exceeds a declared one only beyond rounding.
+_SLACK = 1e-9
+#: Largest excess over 0 that rounding may cause where the constant is 0.
+_ZERO = 1e-7
+
+
+@dataclass(frozen=True)
+class Region:
+    """A public set in ``R^dimension``: every point is searched for through its ``project``.
+
+    ``project`` maps any vector (d,) to a point of the set, e.g. by clipping; ``scale`` is the size of
+    the set per coordinate; ``vertices`` are points (d,) tried first.
+    """
+
+    dimension: int
+    project: Callable[[Array], Array]
+    scale: float | Array = 1.0
+    vertices: tuple[Array, ...] = ()
+
+    def draw(self, rng: np.random.Generator) -> Array:
+        """A vertex, or a random point that the projection often puts on the boundary."""
+        if self.vertices and rng.random() < 0.4:
+            return self.project(self.vertices[rng.integers(len(self.vertices))])
+        return self.project(self.scale * rng.normal(size=self.dimension) * 10.0 ** rng.uniform(-1.0, 0.7))
+
+    def near(self, point: Array, rng: np.random.Generator) -> Array:
+        """A point moved on some coordinates, by steps of all sizes."""
+        moved = self.scale * rng.normal(size=self.dimension) * 10.0 ** rng.uniform(-4.0, 0.3)
+        return self.project(point + moved * (rng.random(self.dimension) < (0.3, 1.0)[rng.integers(2)]))
+
+
+def ball(dimension: int, radius: float) -> Region:
+    """The Euclidean ball of ``radius`` > 0 around 0, with the ends of its axes. Raises DeclarationError."""
+    size = whole_number("dimension", dimension, at_least=1)
+    R = public_number("radius", radius, above=0.0)
+    return Region(size, lambda point: _clipped(point, R), R / math.sqrt(size), tuple(_axes(size, R)))
+
+
+def record_domain(n_covariates: int, covariate_bound: float, outcome_bound: float | None = None) -> Region:
+    """Records ``(x_1, ..., x_p, a)`` or, with an outcome bound, ``(x_1, ..., x_p, a, y)``.
+
+    ``||x|| <= covariate_bound`` > 0, a in {0, 1}, ``|y| <= outcome_bound`` > 0. Raises DeclarationError.
+    """
+    p = whole_number("n_covariates", n_covariates, at_least=1)
+    M = public_number("covariate_bound", covariate_bound, above=0.0)
+    size = 0.0 if outcome_bound is None else public_number("outcome_bound", outcome_bound, above=0.0)
+
+    def project(record: Array) -> Array:
+        found = np.clip(record, -size, size)
+        found[:p], found[p] = _clipped(record[:p], M), record[p] > 0.5
+        return found
+
+    ends: list[list[float]] = [[]] if outcome_bound is None else [[-size], [size]]
+    corners = [np.concatenate([x, [a], y]) for x in _axes(p, M) for a in (0.0, 1.0) for y in ends]
+    spread = [*np.full(p, M / math.sqrt(p)), 1.0] + ([] if outcome_bound is None else [size])
+    return Region(len(spread), project, np.array(spread), tuple(corners))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The largest value ``found`` of what one ``constant`` bounds, and the ``points`` where it was found."""
+
+    constant: str
+    declared: float
+    found: float
+    points: tuple[Array, ...]
+    slack: float = _SLACK
+
+    @property
+    def ratio(self) -> float:
+        """``found / declared``; a value above 1 refutes the constant."""
+        if self.declared > 0.0:
+            return self.found / self.declared
+        return math.inf if self.found > _ZERO else 0.0
+
+    @property
+    def violated(self) -> bool:
+        """Whether the declared constant is refuted, beyond rounding."""
+        return self.ratio > 1.0 + self.slack
+
+
+@dataclass(frozen=True)
+class Report:
+    """``searched`` says in one line what was tried. No violation is no proof."""
+
+    findings: tuple[Finding, ...]
+    searched: str
+
+    @property
+    def violations(self) -> tuple[Finding, ...]:
+        """What was refuted."""
+        return tuple(finding for finding in self.findings if finding.violated)
+
+    def __getitem__(self, constant: str) -> Finding:
+        """The finding on one constant. Raises KeyError."""
+        for finding in self.findings:
+            if finding.constant == constant:
+                return finding
+        raise KeyError(constant)
+
+
+class Search:
+    """Maximizes functions over products of regions: vertices, random points, local ascent from the best."""
+
+    def __init__(self, evaluations: int = 2000, seed: int = 0) -> None:
+        self.evaluations = whole_number("evaluations", evaluations, at_least=10)
+        self.seed = seed
+        self.findings: list[Finding] = []
+
+    def add(
+        self,
+        constant: str,
+        declared: float,
+        value: Callable[..., float],
+        regions: Sequence[Region],
+        slack: float = _SLACK,
+    ) -> None:
+        """Search for the largest ``value(*points)``, one point per region, against a declared bound on it.
+
+        ``slack`` is the relative error of ``value``.
+        """
+        limit = public_number(constant, declared, at_least=0.0, infinite=True)
+        rng = np.random.default_rng(self.seed)
+        kept: list[tuple[float, tuple[Array, ...]]] = []
+        for step in range(self.evaluations):
+            if step < self.evaluations // 3 or rng.random() < 0.05:
+                points = tuple(region.draw(rng) for region in regions)
+            else:
+                start = kept[int(rng.integers(len(kept)))][1]
+                chosen = rng.random(len(regions)) < (0.5, 1.0)[rng.integers(2)]
+                points = tuple(
+                    region.near(point, rng) if move else point
+                    for region, point, move in zip(regions, start, chosen, strict=True)
+                )
+            found = float(value(*points))
+            if math.isnan(found):
+                raise DeclarationError(f"{constant}: the function given is not a number somewhere")
+            if len(kept) < 5 or found > kept[-1][0]:
+                kept = sorted([*kept, (found, points)], key=lambda pair: -pair[0])[:5]
+        self.findings.append(Finding(constant, limit, *kept[0], slack))
+
+    def report(self) -> Report:
+        """What has been found so far."""
+        how = f"{self.evaluations} points each (vertices, random, local ascent), seed {self.seed}"
+        return Report(tuple(self.findings), f"{how}: a search, not a proof")
+
+
+def check_kernel(
+    covariates: Region,
+    kernel: Callable[[Array, Array], float],
+    kernel_bound: float,
+    *,
+    signed: bool = False,
+    evaluations: int = 2000,
+    seed: int = 0,
+) -> Report:
+    """Search for violations of the constants of Theorems 5 and 6: ``0 <= K <= C``, or ``|K| <= C`` if signed.
+
+    Findings: ``kernel_bound``, the largest of ``|K|``; ``sign`` (declared as 0), the largest of ``-K`` unless
+    signed; ``positive_definiteness`` (declared as 0), minus the smallest eigenvalue of Gram matrices of four
+    points over the largest one. Raises DeclarationError for an invalid number.
+    """
+    search = Search(evaluations, seed)
+
+    def indefinite(*points: Array) -> float:
+        gram = np.array([[kernel(x, z) for z in points] for x in points])
+        asymmetry = float(np.max(np.abs(gram - gram.T)))
+        value = np.linalg.eigvalsh((gram + gram.T) / 2.0)
+        return max(asymmetry, -float(value[0])) / max(float(np.max(np.abs(value))), 1e-300)
+
+    search.add("kernel_bound", kernel_bound, lambda x, z: abs(kernel(x, z)), (covariates, covariates))
+    if not signed:
+        search.add("sign", 0.0, lambda x, z: -kernel(x, z) / kernel_bound, (covariates, covariates))
+    search.add("positive_definiteness", 0.0, indefinite, (covariates,) * 4)
+    return search.report()
+
+
+def check_second_stage(
+    records: Region,
+    parameters: Region,
+    gradient: Callable[[Array, Array], Array],
+    declared: LossConstants,
+    *,
+    hessian_trace: Callable[[Array, Array], float] | None = None,
+    evaluations: int = 2000,
+    seed: int = 0,
+) -> Report:
+    """Search for violations of the loss constants that Theorems 1, 2, 15 and 19 consume.
+
+    ``gradient(theta, record)`` is (p,), over ``parameters``, which is Theta; without ``hessian_trace`` the
+    divergence of the gradient by central differences stands in for it. Findings: ``gradient_radius`` (half
+    the distance of two gradients at one theta), ``hessian_trace``, and, where declared, ``gradient_bound``,
+    ``theta_bound`` and the slope of a ``box`` in its norm. Of a ``saturation``: the full slope, what the
+    curvature has beyond its shape, above 1, and in a ball the sum that Theorem 19 bounds, as part of it.
+    Raises DeclarationError for an invalid number.
+    """
+    search = Search(evaluations, seed)
+
+    def divergence(theta: Array, record: Array) -> float:
+        total = 0.0
+        for k, step in enumerate(np.diag(np.broadcast_to(_STEP * np.asarray(parameters.scale), theta.shape))):
+            total += (gradient(theta + step, record) - gradient(theta - step, record))[k] / (2.0 * step[k])
+        return float(total)
+
+    search.add(
+        "gradient_radius",
+        declared.gradient_radius,
+        lambda theta, d, e: 0.5 * _norm(gradient(theta, d) - gradient(theta, e)),
+        (parameters, records, records),
+    )
+    slack = _DIFFERENCES if hessian_trace is None else _ROUNDING
+    trace = hessian_trace or divergence
+    search.add("hessian_trace", declared.hessian_trace, trace, (parameters, records), slack)
+    if declared.gradient_bound is not None:
+        search.add(
+            "gradient_bound",
+            declared.gradient_bound,
+            lambda theta, d: _norm(gradient(theta, d)),
+            (parameters, records),
+        )
+    if declared.box is not None:
+        widths = np.array(declared.box.widths)
+        search.add(
+            "box",
+            declared.box.slope,
+            lambda theta, d: float(np.max(np.abs(gradient(theta, d)) / widths)),
+            (parameters, records),
+        )
+    found = declared.saturation
+    if found is not None:
+        full, steep = found.slope * found.row_norm, found.curvature * found.row_norm**2
+
+        def beyond(theta: Array, record: Array) -> float:
+            # a slope, any larger one included, whose curvature covers that of the record
+            used = min(_norm(gradient(theta, record)) / full, 1.0)
+            return 1.0 + trace(theta, record) / steep - found.shape.beyond(used)
+
+        search.add("saturation", 1.0, beyond, (parameters, records), slack)
+        search.add("full slope", full, lambda theta, d: _norm(gradient(theta, d)), (parameters, records))
+    if found is not None and math.isfinite(found.ball):
+        share = 0.1
+        a = found.steepest(1.0, share) / full
+
+        def together(theta: Array, record: Array, other: Array) -> float:
+            apart = _norm(gradient(theta, record) - gradient(theta, other))
+            return a * apart + share * trace(theta, record) / steep
+
+        search.add("ball", 1.0, together, (parameters, records, records), slack)
+    if declared.theta_bound is not None:
+        search.add("theta_bound", declared.theta_bound, _norm, (parameters,))
+    return search.report()
+
+
+def _norm(vector: Array) -> float:
+    return float(np.linalg.norm(vector))
+
+
+def _clipped(point: Array, radius: float) -> Array:
+    norm = math.sqrt(point @ point)
+    return point if norm <= radius else point * (radius / norm * (1.0 - 1e-15))
+
+
+def _axes(dimension: int, radius: float) -> list[Array]:
+    return [sign * radius * row for row in np.eye(dimension) for sign in (1.0, -1.0)]

@@ -1,0 +1,296 @@
+"""Tuning on the private data themselves, charged to a ledger before anything is drawn."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dp2erm_cvx.data import Dataset, NamedColumns
+from dp2erm_cvx.design.score import (
+    SENSITIVITY,
+    Models,
+    common_domain,
+    declared_propensity,
+    fitted,
+    named_models,
+    total_gain,
+    unit,
+)
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, shown
+from dp2erm_cvx.estimators import PrivateTwoStageERM
+from dp2erm_cvx.ledger import Ledger, Receipt
+from dp2erm_cvx.ledger.decimals import sums, up
+from dp2erm_cvx.mechanism import private_choice, random_source, repeatable_choice
+from dp2erm_cvx.mechanism.floating import Source
+from dp2erm_cvx.plan import TwoStagePlan
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.public import one_line, public_number, whole_number
+from dp2erm_cvx.release import Guarantee, Release, Standing
+
+
+@dataclass(frozen=True)
+class Selection:
+    """How the winner was chosen, from public quantities alone.
+
+    ``scale`` is that of the exponential noise, in units of the outcome (mean gain per record): with
+    probability 0.95 the winner's gain on the records scored is within ``resolution`` of the best.
+    ``sampler`` says what drew it.
+    """
+
+    epsilon: float
+    scale: float
+    resolution: float
+    propensity: float
+    sampler: str
+
+
+@dataclass(frozen=True)
+class PrivateCandidate:
+    """What one candidate spends, and its stability bound on the part that it is fitted to."""
+
+    name: str
+    epsilon: float
+    delta: float
+    V: float
+
+
+@dataclass(frozen=True)
+class PrivateTuning:
+    """The winner of a private comparison and what everything together guarantees.
+
+    ``guarantee`` covers the choice and the releases of all candidates. ``release`` is the winner's, fitted to
+    ``n_fitted`` records, and states this guarantee in place of its own. No score is kept: scores are private.
+    ``model`` is the winner, whose ``private_workings_`` are for the data holder only.
+    """
+
+    best: str
+    release: Release
+    guarantee: Guarantee
+    candidates: tuple[PrivateCandidate, ...]
+    selection: Selection
+    n_fitted: int
+    n_scored: int
+    receipt: Receipt | None
+    model: PrivateTwoStageERM = field(repr=False, compare=False)
+
+    @property
+    def private(self) -> bool:
+        """True only where the guarantee holds without a condition."""
+        return self.guarantee.private
+
+    def to_dict(self) -> dict[str, Any]:
+        """What may be published, as plain JSON values."""
+        guarantee = asdict(self.guarantee) | {
+            "relation": self.guarantee.relation.value,
+            "standing": self.guarantee.standing.value,
+            "assumptions": list(self.guarantee.assumptions),
+        }
+        return {
+            "private": self.private,
+            "best": self.best,
+            "guarantee": guarantee,
+            "candidates": [asdict(one) for one in self.candidates],
+            "selection": asdict(self.selection),
+            "n_fitted": self.n_fitted,
+            "n_scored": self.n_scored,
+            "receipt": None if self.receipt is None else asdict(self.receipt),
+            "release": json.loads(self.release.to_json()),
+        }
+
+
+#: What the total rests on, beyond what the candidates assume.
+_THEOREM = "the larger of basic composition of the candidates and of permute-and-flip, on disjoint parts"
+_ASSUMPTION = "records are divided at random, independently of the data, before anything is fitted"
+#: What draws the choice: without a seed, and with one.
+_SAMPLER = {True: "OpenDP make_noisy_max", False: "permute-and-flip in floating point"}
+
+
+def tune_privately(
+    models: Models,
+    X: ArrayLike,
+    a: ArrayLike,
+    y: ArrayLike,
+    *,
+    ledger: Ledger | None,
+    dataset: str | None,
+    score_budget: Budget,
+    split: float = 0.5,
+    propensity: float = 0.5,
+    seed: int | None = None,
+) -> PrivateTuning:
+    """Fit every candidate to one random part of the records, and choose by the other part.
+
+    Each candidate is a private release of its own with its own budget. Their rules are then scored by the
+    mean gain over a coin toss (``dp2erm_cvx.design.score``), and one is chosen by permute-and-flip. One
+    record is in one part: the whole is ``(max(sum epsilon_i, epsilon_score), sum delta_i)``-private, which is
+    charged, and on disk, before anything is drawn.
+
+    Parameters
+    ----------
+    models
+        Unfitted candidates over one domain, by name or as a list, without seed and ledger of their own.
+    X, a, y
+        (n, k) covariates, (n,) treatments in {0, 1} and (n,) outcomes.
+    ledger, dataset
+        The ledger to charge and the name of the data set in it.
+    score_budget
+        Budget of the choice; pure.
+    split
+        Share of the records that the candidates are fitted to.
+    propensity
+        Declared probability of treatment, the same for every record. Privacy holds whatever it is; the
+        comparison is unbiased where treatment was randomized with this probability, up to clipping.
+    seed
+        For tests and experiments only: the result is marked as not private, and nothing is charged.
+
+    Raises DeclarationError or CalibrationError for what was declared, and before any data are read
+    DeclarationError where OpenDP (the extra ``secure``) is not installed; DataError for invalid data (for the
+    data holder: outside the guarantee), LedgerError where the ledger refuses; then nothing was drawn.
+    """
+    named = named_models(models)
+    domain = common_domain(named)
+    _refuse(named, domain, ledger, dataset, seed)
+    if not isinstance(score_budget, Budget) or score_budget.delta:
+        raise DeclarationError(f"score_budget = {score_budget!r}: must be a Budget with delta = 0")
+    source = random_source(seed)
+    if seed is None:
+        choose = private_choice(SENSITIVITY, score_budget.epsilon)
+    else:
+        choose = repeatable_choice(SENSITIVITY, score_budget.epsilon, source)
+    share = public_number("split", split, above=0.0)
+    probability = declared_propensity(propensity)
+    records = next(iter(named.values())).dataset_from(X, a, y)
+    n_fitted = math.floor(share * records.n_samples)
+    n_scored = records.n_samples - n_fitted
+    if n_fitted < 2 or n_scored < 1:
+        raise DeclarationError(
+            f"split = {shown(split)}: leaves {n_fitted} of {records.n_samples} records to fit and "
+            f"{n_scored} to score"
+        )
+    plans = {name: _plan(name, model, n_fitted, records.X.shape[1]) for name, model in named.items()}
+    total = total_budget([plan.guarantee for plan in plans.values()], score_budget)
+
+    receipt = None
+    if seed is not None:
+        warnings.warn("seeded, hence not private: nothing is charged to the ledger", stacklevel=2)
+    else:
+        assert ledger is not None
+        assert dataset is not None
+        note = f"tuning: {len(named)} candidates"
+        receipt = ledger.charge(dataset, total, note, relation=domain.relation)
+
+    fit_rows, score_rows = _divided(records.n_samples, n_fitted, source)
+    winners = {
+        name: fitted(model, records, fit_rows, None if seed is None else source.getrandbits(62))
+        for name, model in named.items()
+    }
+    gains = [_gain(model, records, score_rows, probability) for model in winners.values()]
+    best = list(winners)[choose(gains)]
+    scale = 2 * SENSITIVITY / score_budget.epsilon * unit(domain, probability, n_scored)
+    releases = [model.release_ for model in winners.values()]
+    guarantee = total_guarantee(total, releases, domain, seeded=seed is not None)
+    winner = winners[best]
+    # what is published must not promise more than was spent on finding it
+    winner.release_ = replace(winner.release_, guarantee=guarantee)
+    return PrivateTuning(
+        best=best,
+        release=winner.release_,
+        guarantee=guarantee,
+        candidates=tuple(
+            PrivateCandidate(name, plan.guarantee.epsilon, plan.guarantee.delta, plan.bound.V)
+            for name, plan in plans.items()
+        ),
+        selection=Selection(
+            score_budget.epsilon,
+            scale,
+            scale * math.log(len(named) / 0.05),
+            probability,
+            _SAMPLER[seed is None],
+        ),
+        n_fitted=n_fitted,
+        n_scored=n_scored,
+        receipt=receipt,
+        model=winner,
+    )
+
+
+def _refuse(
+    models: Mapping[str, PrivateTwoStageERM], domain: Domain, ledger: object, dataset: object, seed: object
+) -> None:
+    """What depends on the declarations alone."""
+    if seed is not None:
+        whole_number("seed", seed, at_least=0)
+    elif not isinstance(ledger, Ledger):
+        raise DeclarationError(
+            f"ledger = {ledger!r}: tuning on private data is a release; give a Ledger to charge, or tune on "
+            "PublicData"
+        )
+    else:
+        one_line("dataset", dataset)
+    if domain.arm_floor is not None:
+        raise DeclarationError(
+            "the domain declares an arm_floor, which says nothing about the part that candidates are fitted "
+            "to: tune candidates that do without one"
+        )
+    for name, model in models.items():
+        if model.seed is not None or model.ledger is not None or model.dataset is not None:
+            raise DeclarationError(
+                f"models[{name!r}] has a seed or a ledger of its own: the tuner charges once, for all "
+                "candidates"
+            )
+
+
+def _plan(name: str, model: PrivateTwoStageERM, n_samples: int, n_features: int) -> TwoStagePlan:
+    try:
+        plan = model.plan(n_samples, n_features)
+    except CalibrationError as error:
+        raise CalibrationError(f"{name}: {error}") from None
+    if not plan.proven:
+        raise CalibrationError(f"{name}: {plan.theta.reason}, which is not proven: no charge covers it")
+    return plan
+
+
+def _divided(n_samples: int, n_fitted: int, source: Source) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    # at random, so that the guarantee holds for files whose order depends on their records
+    order = list(range(n_samples))
+    source.shuffle(order)
+    return np.array(order[:n_fitted], dtype=np.int64), np.array(order[n_fitted:], dtype=np.int64)
+
+
+def _gain(model: PrivateTwoStageERM, records: Dataset, rows: NDArray[np.int64], probability: float) -> int:
+    chosen = model.predict(NamedColumns(records.X[rows], records.columns))
+    net = model.domain.net_outcome(records.a[rows], records.y[rows])
+    return total_gain(chosen, records.a[rows], net, model.domain, probability)
+
+
+def total_budget(parts: Iterable[Budget], score: Budget) -> Budget:
+    """The candidates add up, as the decimals that the ledger adds up; the choice reads other records."""
+    epsilon, delta = sums(parts)
+    return Budget(max(up(epsilon), score.epsilon), up(delta))
+
+
+def total_guarantee(total: Budget, releases: list[Release], domain: Domain, *, seeded: bool) -> Guarantee:
+    """The guarantee of the choice and of all ``releases`` together."""
+    parts = [release.guarantee for release in releases]
+    if seeded:
+        standing = Standing.NOT_PRIVATE
+    else:
+        standing = Standing.PRIVATE if all(part.private for part in parts) else Standing.CONDITIONAL
+    assumed = dict.fromkeys(text for part in parts for text in part.assumptions)
+    return Guarantee(
+        epsilon=total.epsilon,
+        delta=total.delta,
+        relation=domain.relation,
+        theorem="; ".join(dict.fromkeys([_THEOREM, *(part.theorem for part in parts)])),
+        stability_theorem="; ".join(dict.fromkeys(part.stability_theorem for part in parts)),
+        assumptions=(*assumed, _ASSUMPTION),
+        standing=standing,
+    )

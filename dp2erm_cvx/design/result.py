@@ -1,0 +1,348 @@
+"""The design itself: candidates in order, whether the first is worth reading, and all of it in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dp2erm_cvx.design.candidates import design_candidates
+from dp2erm_cvx.design.question import MOST_RECORDS, DesignQuestion
+from dp2erm_cvx.design.simulation import COVERS, DesignRow, half_width, simulated_table
+from dp2erm_cvx.display import as_text, grid, heading
+from dp2erm_cvx.parallel import Progress, untold
+from dp2erm_cvx.plan import EffectPlan, RulePlan
+from dp2erm_cvx.privacy import Budget
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.display import Block
+
+
+#: By how much a rule has to be right more often than the best constant.
+MARGIN = 0.1
+
+
+@dataclass(frozen=True)
+class Enough:
+    """About how many records would do.
+
+    ``found`` says how that is known: "simulated", "predicted" from public plans, or "more" where so many
+    do not.
+    """
+
+    n_samples: int
+    found: str
+
+
+@dataclass(frozen=True)
+class DesignResult:
+    """The ranked candidates.
+
+    ``beside`` is the default pipeline at a budget that hides nothing, or the best constant rule.
+    ``confounded_by`` says how far the plain difference of means is off, in units of the outcome. ``enough``
+    is there where nothing is worth reading.
+    """
+
+    question: DesignQuestion
+    rows: tuple[DesignRow, ...]
+    beside: DesignRow
+    confounded_by: float
+    enough: Enough | None = None
+
+    @property
+    def best(self) -> DesignRow:
+        """The first candidate: recommended where the design ``answers``."""
+        return self.rows[0]
+
+    @property
+    def answers(self) -> bool:
+        """Whether the first is worth reading.
+
+        Its interval is shorter than the guessed effect and covers it at least ``COVERS`` of the time; or its
+        rule is right more often than the best constant, by more than ``MARGIN`` and than simulation error.
+        """
+        best = self.best
+        if best.reason:
+            return False
+        if self.question.goal == "effect":
+            return best.holds and best.width < (abs(self.question.net_effect) or math.inf)
+        gains = np.array(self.beside.scores) - np.array(best.scores)
+        return float(np.mean(gains)) > max(MARGIN, half_width(gains))
+
+    def blocks(self) -> Iterator[Block]:
+        """What a reader should see: the guess, the table, and what it says."""
+        return design_blocks(self)
+
+    def __str__(self) -> str:
+        return as_text(self.blocks())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values: the question, the guess, the rows and the verdict."""
+        asked, guess = self.question, self.question.filled
+        named = ("goal", "estimand", "n_samples", "n_features", "replicates", "seed")
+        return {
+            **{name: getattr(asked, name) for name in named},
+            **asdict(asked.budget),
+            "domain": asked.domain.to_dict(),
+            "guess": asdict(guess),
+            "guessed": [name for name, _, stated in asked.guess.stated(guess) if not stated],
+            "confounded_by": self.confounded_by,
+            "answers": self.answers,
+            "enough": None if self.enough is None else asdict(self.enough),
+            "beside": self.beside.to_dict(),
+            "rows": [row.to_dict() for row in self.rows],
+        }
+
+
+#: A budget at which noise no longer matters.
+_NO_PRIVACY = 1e5
+
+
+def design(question: DesignQuestion, *, workers: int = 1, told: Progress = untold) -> DesignResult:
+    """Simulate every candidate pipeline, rank them, and say whether the first is worth reading.
+
+    No record is read and nothing is spent: data are drawn from the guess. Every candidate sees the same
+    datasets. An effect is ranked by its root mean square error among those whose intervals cover it often
+    enough, a rule by its share of right decisions. Candidates that paired differences do not tell from the
+    best are tied with it; the simplest of them comes first, the public rule of use before settings of one's
+    own.
+
+    Where nothing is worth reading, larger numbers of records are tried by the default pipeline. The result
+    depends on the question alone, and not on the number of ``workers``. Raises DeclarationError or
+    CalibrationError where the default pipeline has no plan.
+    """
+    rows, beside, confounded_by = simulated_table(question, design_candidates(question), workers, told)
+    if question.goal == "effect":
+        free = replace(question, budget=Budget(_NO_PRIVACY))
+        default = design_candidates(free)[:1]
+        ((row,), _, _) = simulated_table(free, default, workers, told, "runs without privacy")
+        beside = replace(row, name="default, without privacy", tied=False, model=None)
+    result = DesignResult(question, rows, beside, confounded_by)
+    if result.answers or result.best.reason:
+        return result
+    return replace(result, enough=enough_records(result, workers, told))
+
+
+#: Replicates, the most records that are simulated, and pipelines that are tried beside the default.
+_FEW, _SIMULATED, _TRIED = 20, 25_000, 2
+
+
+def enough_records(result: DesignResult, workers: int, told: Progress) -> Enough:
+    """Public predictions say where to start; from there records are doubled until a simulation answers.
+
+    By the default pipeline and those that came first, with fewer replicates than the design itself.
+    """
+    question, n = result.question, result.question.n_samples * math.sqrt(2.0)
+    predictable = question.goal == "rule" or result.best.holds  # coverage is known from simulations alone
+    while n <= MOST_RECORDS and not _expected(result, int(n)):
+        n *= math.sqrt(2.0)
+    names = {"default", *(row.name for row in result.rows[:_TRIED] if row.command != "fit")}
+    failed = 0
+    while (records := _upward(n)) <= _SIMULATED:
+        larger = replace(question, n_samples=records, replicates=_FEW)
+        compared = [one for one in design_candidates(larger) if one.name in names]
+        rows, constant, off = simulated_table(larger, compared, workers, told, f"runs at n = {records:,}")
+        beside = constant if question.goal == "rule" else result.beside
+        if DesignResult(larger, rows, beside, off).answers:
+            return Enough(records, "simulated")
+        failed, n = records, 2.0 * n
+    if failed or not predictable:
+        return Enough(failed or question.n_samples, "more")
+    return Enough(records, "predicted") if records <= MOST_RECORDS else Enough(MOST_RECORDS, "more")
+
+
+def _upward(n: float) -> int:
+    """Two significant digits: no more is known."""
+    unit = int(10 ** max(math.floor(math.log10(n)) - 1, 0))
+    return math.ceil(n / unit) * unit
+
+
+def _expected(result: DesignResult, n: int) -> bool:
+    """Whether public predictions expect an answer from so many records."""
+    question = result.question
+    plan = design_candidates(replace(question, n_samples=n))[0].model.plan(n, question.n_features)
+    if isinstance(plan, RulePlan):
+        guess = question.filled
+        assert guess.effect_spread is not None
+        # of two normals, the effect and the same with noise, so often the signs differ
+        flipped = math.atan2(plan.noise_effect, guess.effect_spread) / math.pi
+        return 1.0 - flipped > (result.beside.right or 0.5) + 1.5 * MARGIN
+    assert isinstance(plan, EffectPlan)
+    return 4.0 * math.sqrt(plan.study.predicted_error) < abs(result.question.net_effect)
+
+
+#: What a part of the guess is, for readers.
+_PARTS = {
+    "effect": "average effect",
+    "effect_spread": "spread of the effect over covariates (sd)",
+    "outcome_scale": "spread of the outcome (sd)",
+    "explained": "share of its variance that covariates explain",
+    "curved": "share of that which no line sees",
+    "confounding": "confounding (sd of the log odds of treatment)",
+    "treated": "share treated",
+    "binary": "outcome of two values",
+    "drivers": "covariates that matter",
+}
+
+
+def design_blocks(result: DesignResult) -> Iterator[Block]:
+    """Everything that a design says."""
+    asked = result.question
+    delta = f", delta = {asked.budget.delta:g}" if asked.budget.delta else ""
+    goal = "a rule" if asked.goal == "rule" else f"an effect ({asked.estimand})"
+    yield heading(
+        f"Design of {goal}: n = {asked.n_samples:,}, epsilon = {asked.budget.epsilon:g}{delta}, "
+        f"{asked.n_features} covariates"
+    )
+    if not result.answers:
+        yield _verdict(result)
+        yield ""
+    yield "Simulated from the public domain and the guess below. No data were read, nothing was spent."
+    yield _guessed(result)
+    yield (
+        "The plain difference of means would be off by "
+        f"{result.confounded_by:+.3g}. Covariates fill their declared ranges, all matter alike, and how is "
+        f"drawn anew in each of the {asked.replicates} datasets (seed {asked.seed})."
+    )
+    if (weights := asked.domain.sampling) is not None:
+        yield (
+            f"Sampling weights are all {weights.mean:g}, as was guessed, where noise is that of the bound "
+            f"{weights.largest:g}. Unequal ones leave the same noise, and more sampling error."
+        )
+    yield ""
+    yield _rules(result) if asked.goal == "rule" else _effects(result)
+    yield _legend(result)
+    yield from _refused(result)
+    yield ""
+    if result.answers:
+        yield _verdict(result)
+
+
+def _guessed(result: DesignResult) -> Any:
+    table = grid("the guess", "value", "", left=1)
+    guess = result.question.guess
+    for name, value, stated in guess.stated(result.question.filled):
+        if value is None or value is False:
+            continue
+        told = ", ".join(value) if isinstance(value, tuple) else _told(value)
+        if name == "confounding" and isinstance(value, str):
+            told = f"{value}: {guess.log_odds:g}"
+        table.add_row(_PARTS[name], told, "stated" if stated else "guessed")
+    return table
+
+
+def _effects(result: DesignResult) -> Any:
+    table = grid("", "pipeline", "bias", "sd", "error", "noise", "width", "covers", left=2)
+    for row in (*result.rows, result.beside):
+        if not row.reason:
+            covers = "-" if math.isnan(row.covers) else f"{row.covers:.2f} ±{row.covers_half:.2f}"
+            table.add_row(
+                _mark(result, row),
+                row.name,
+                f"{row.bias:+.3g} ±{row.bias_half:.1g}",
+                f"{row.deviation:.3g}",
+                f"{row.error:.3g} ±{row.error_half:.1g}",
+                _number(row.noise),
+                _number(row.width),
+                covers,
+            )
+    return table
+
+
+def _rules(result: DesignResult) -> Any:
+    table = grid("", "pipeline", "right decisions", "lost", "noise", left=2)
+    for row in (*result.rows, result.beside):
+        if not row.reason:
+            right = f"{row.right:.3f} ±{row.right_half:.3f}"
+            table.add_row(_mark(result, row), row.name, right, f"{row.lost:.3g}", _number(row.noise))
+    return table
+
+
+def _mark(result: DesignResult, row: DesignRow) -> str:
+    return "" if not row.tied else "1" if row is result.best else "="
+
+
+def _legend(result: DesignResult) -> str:
+    tied = sum(row.tied for row in result.rows) - 1
+    told = "±: simulation error (95 %). "
+    if tied >= 0:
+        told += f"=: within simulation error of the best ({tied} beside the first); of these the simplest "
+        told += "stands first. "
+    if result.question.goal == "rule":
+        return told + (
+            "lost: mean effect that wrong decisions forgo, per record; noise: what it moves the effect of "
+            "one record by, as the release will say it."
+        )
+    return told + (
+        "error: root mean square of estimate less truth; noise: half width that noise alone leaves; width: "
+        f"of the median 95 % interval; covers: how often it covers the effect. Below all others: rows "
+        f"without an interval, or with one that covers less than {COVERS:g}, by their coverage."
+    )
+
+
+def _refused(result: DesignResult) -> Iterator[str]:
+    for row in result.rows:
+        if row.reason:
+            yield f"{row.name}: {row.reason}"
+
+
+def _verdict(result: DesignResult) -> str:
+    best, asked = result.best, result.question
+    if result.answers:
+        if asked.goal == "rule":
+            return (
+                f"Take: {best.name}. It is right for {best.right:.0%}, the best constant rule for "
+                f"{result.beside.right:.0%}."
+            )
+        return (
+            f"Take: {best.name}. Expect an interval {best.width:.3g} wide, which covers the effect in "
+            f"{best.covers:.0%} of the simulated studies."
+        )
+    nothing = f"No pipeline answers this at n = {asked.n_samples:,}, epsilon = {asked.budget.epsilon:g}"
+    return f"{nothing}: {_why(result)}. {_enough(result)}"
+
+
+def _why(result: DesignResult) -> str:
+    best = result.best
+    if best.reason:
+        return "none could be run"
+    if result.question.goal == "rule":
+        return (
+            f"the best is right for {best.right:.1%}, the best constant rule for {result.beside.right:.1%}, "
+            f"and less than {MARGIN:.0%} more is not worth reading"
+        )
+    if math.isnan(best.covers):
+        return "no pipeline that could be run has an interval"
+    if not best.holds:
+        return (
+            f"no 95 % interval covers the effect in {COVERS:.0%} of the simulated studies; the nearest, "
+            f"{best.name}, does in {best.covers:.0%}"
+        )
+    return f"the interval is {best.width:.3g} wide, the guessed effect {abs(result.question.net_effect):.3g}"
+
+
+def _enough(result: DesignResult) -> str:
+    found, free = result.enough, result.beside
+    lead, epsilon = "", ", or a larger epsilon"
+    if result.question.goal == "effect":
+        if free.covers < COVERS:
+            lead, epsilon = f"Without privacy the default covers it in {free.covers:.0%}. ", ""
+        elif free.width >= abs(result.question.net_effect):
+            lead = "Without privacy it would be no better. "
+    if found is None:
+        return lead
+    if found.found == "more":
+        return lead + f"You need more than n = {found.n_samples:,}{epsilon}."
+    how = "simulated" if found.found == "simulated" else "predicted, not simulated"
+    return lead + f"You need about n = {found.n_samples:,} ({how})."
+
+
+def _told(value: Any) -> str:
+    return "yes" if value is True else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _number(value: float) -> str:
+    return "-" if not math.isfinite(value) else f"{value:.3g}"

@@ -1,0 +1,274 @@
+"""Candidates on simulated datasets: what each does, how they rank, and how many records would do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from dp2erm_cvx.data import NamedColumns
+from dp2erm_cvx.design.candidates import Candidate, Model
+from dp2erm_cvx.design.question import DesignQuestion
+from dp2erm_cvx.design.world import World
+from dp2erm_cvx.errors import Dp2ermError
+from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
+from dp2erm_cvx.parallel import Progress, run_tasks
+from dp2erm_cvx.plan.predict import planned_range
+from dp2erm_cvx.program import WeightedLeastSquares
+
+#: Records of the population that decisions are judged on.
+_JUDGED = 4000
+
+
+@dataclass(frozen=True)
+class SimulatedRun:
+    """One candidate on one dataset; nan where something does not apply.
+
+    ``off`` is the estimate less the truth, ``low`` and ``high`` the ends of its interval less the truth, and
+    ``noise`` the half width that noise alone would leave. Of a rule ``off`` is the share of wrong decisions,
+    ``lost`` the mean effect that they forgo, and ``noise`` how far noise moves the effect of one record.
+    """
+
+    off: float
+    low: float = math.nan
+    high: float = math.nan
+    noise: float = math.nan
+    lost: float = math.nan
+
+
+def replicate(
+    question: DesignQuestion, compared: Sequence[Candidate], number: int
+) -> tuple[list[SimulatedRun | str], SimulatedRun, float]:
+    """Every candidate on the dataset of this number: what it did, or why it could not.
+
+    With them the best constant decision, and how far the plain difference of means is off. All candidates
+    see the same records.
+    """
+    world = World(question.domain, question.n_features, question.filled, (question.seed, number))
+    rng = np.random.default_rng([question.seed, number, 1])
+    raw, a, y = world.draw(question.n_samples, rng)
+    names = question.domain.columns or tuple(f"x{k + 1}" for k in range(question.n_features))
+    weights = question.domain.sampling
+    # equal ones, as large as the public guess: they cost noise, and no sampling error
+    sampling = None if weights is None else np.full(question.n_samples, weights.mean)
+    X, found = NamedColumns(raw, names, sampling), list[SimulatedRun | str]()
+    effects = world.effects(world.census[:_JUDGED])
+    truth = world.truth(question.estimand)
+    for one in compared:
+        model = clone(one.model).set_params(seed=int(rng.integers(2**62)))
+        try:
+            model.fit(X, a, y)
+            rule = question.goal == "rule"
+            found.append(_decided(model, world, names, effects) if rule else _estimated(model, truth))
+        except Dp2ermError as error:
+            found.append(str(error))
+    constants = [_judged(np.full(len(effects), arm), effects) for arm in (False, True)]
+    return found, min(constants, key=lambda one: one.off), world.confounded_by
+
+
+def _estimated(model: Model, truth: float) -> SimulatedRun:
+    if isinstance(model, PrivateEffect):
+        low, high = (end - truth for end in model.interval_)
+        noise = model.release_.interval.noise_half_width
+        return SimulatedRun(model.effect_ - truth, low, high, math.nan if noise is None else noise)
+    assert isinstance(model, PrivateTwoStageERM)
+    control, treated = model.theta_
+    return SimulatedRun(float(treated - control) - truth)
+
+
+def _decided(model: Model, world: World, names: Sequence[str], effects: np.ndarray) -> SimulatedRun:
+    X = world.census[: len(effects)]
+    if isinstance(model, PrivateRule):
+        return _judged(model.release_.effects_at(X) > 0, effects, model.release_.noise_effect)
+    assert isinstance(model, PrivateTwoStageERM)
+    return _judged(model.predict(NamedColumns(X, tuple(names))) == 1, effects)
+
+
+def _judged(treated: np.ndarray, effects: np.ndarray, noise: float = math.nan) -> SimulatedRun:
+    wrong = treated != (effects > 0)
+    return SimulatedRun(float(np.mean(wrong)), noise=noise, lost=float(np.mean(wrong * np.abs(effects))))
+
+
+def planned_noise(question: DesignQuestion, one: Candidate) -> float:
+    """The half width that noise alone leaves of weighted means; nan for others, which measure it."""
+    if not isinstance(one.model, PrivateTwoStageERM) or question.goal == "rule":
+        return math.nan
+    plan = one.model.plan(question.n_samples, question.n_features)
+    assert isinstance(plan.study.second, WeightedLeastSquares)
+    found = planned_range(plan).effect
+    return math.nan if found is None else found
+
+
+#: Share of the intervals that have to cover the effect, whose level is .95.
+COVERS = 0.9
+#: Standard errors of a half width.
+_Z = 1.96
+
+
+@dataclass(frozen=True)
+class DesignRow:
+    """One candidate; nan where something does not apply. ``..._half`` is the half width of simulation error.
+
+    Attributes
+    ----------
+    name, command, words
+        The candidate, its command of ``dp2erm``, and the options of that beside data, domain and budget.
+    bias, deviation, error
+        Mean, standard deviation and root mean square of estimate less truth, in units of the outcome.
+    noise
+        Half width that noise alone leaves an effect (95 %); of a rule, how far noise moves the effect of one
+        record (root mean square).
+    width, covers
+        Median width of the interval, and how often it covers the effect.
+    right, lost
+        Share of right decisions, and the mean effect that the wrong ones forgo.
+    tied
+        Whether it is within simulation error of the best.
+    reason
+        Why there is nothing, empty otherwise.
+    scores
+        What is ranked, by replicate: squared errors, or shares of wrong decisions.
+    model
+        The unfitted estimator; None for what is no candidate.
+    """
+
+    name: str
+    command: str = ""
+    words: tuple[str, ...] = ()
+    bias: float = math.nan
+    bias_half: float = math.nan
+    deviation: float = math.nan
+    error: float = math.nan
+    error_half: float = math.nan
+    noise: float = math.nan
+    width: float = math.nan
+    covers: float = math.nan
+    covers_half: float = math.nan
+    right: float = math.nan
+    right_half: float = math.nan
+    lost: float = math.nan
+    tied: bool = False
+    reason: str = ""
+    scores: tuple[float, ...] = field(default=(), repr=False)
+    model: Model | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def of_effect(cls, name: str, trials: Sequence[SimulatedRun], noise: float) -> DesignRow:
+        """The row of an effect; ``noise`` is that of weights, which state none."""
+        off, low, high, own = np.array([(one.off, one.low, one.high, one.noise) for one in trials]).T
+        many, squares = len(off), off**2
+        error = math.sqrt(float(np.mean(squares)))
+        held = (low <= 0.0) & (high >= 0.0)
+        # two more on either side, so that the error of a share of 1 is not 0
+        share = (float(np.sum(held)) + 2.0) / (many + 4.0)
+        found = cls(
+            name,
+            bias=float(np.mean(off)),
+            bias_half=half_width(off),
+            deviation=float(np.std(off, ddof=1)),
+            error=error,
+            error_half=half_width(squares) / max(2.0 * error, 1e-300),
+            noise=noise if np.isnan(own).all() else float(np.nanmedian(own)),
+            scores=tuple(squares.tolist()),
+        )
+        if np.isnan(low).any():
+            return found
+        half = _Z * math.sqrt(share * (1.0 - share) / (many + 4.0))
+        width = float(np.median(high - low))
+        return replace(found, width=width, covers=float(np.mean(held)), covers_half=half)
+
+    @classmethod
+    def of_rule(cls, name: str, trials: Sequence[SimulatedRun]) -> DesignRow:
+        """The row of a rule, or of a constant."""
+        wrong, noise, lost = np.array([(one.off, one.noise, one.lost) for one in trials]).T
+        return cls(
+            name,
+            noise=math.nan if np.isnan(noise).any() else float(np.mean(noise)),
+            right=1.0 - float(np.mean(wrong)),
+            right_half=half_width(wrong),
+            lost=float(np.mean(lost)),
+            scores=tuple(wrong.tolist()),
+        )
+
+    @property
+    def holds(self) -> bool:
+        """Whether there is an interval, and it covers the effect often enough."""
+        return self.covers >= COVERS
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but scores and model, as plain values."""
+        left_out = ("scores", "model")
+        plain = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in left_out}
+        return plain | {"words": list(self.words)}
+
+
+def ranked(question: DesignQuestion, rows: Sequence[DesignRow]) -> tuple[DesignRow, ...]:
+    """The rows in order: those tied for the first place as they were declared, then by what is ranked.
+
+    Effects whose intervals cover too seldom, or that have none, come after all others, by their coverage.
+    """
+    done = [row for row in rows if not row.reason]
+    pool = [row for row in done if question.goal == "rule" or row.holds]
+    best = min(pool, key=_mean, default=None)
+    first = [replace(row, tied=True) for row in pool if best is not None and _within(row, best)]
+    names = [row.name for row in first]
+    rest = sorted((row for row in pool if row.name not in names), key=_mean)
+    others = sorted((row for row in done if row not in pool), key=_uncovered)
+    return (*first, *rest, *others, *(row for row in rows if row.reason))
+
+
+def _mean(row: DesignRow) -> float:
+    return float(np.mean(row.scores))
+
+
+def _uncovered(row: DesignRow) -> tuple[float, float]:
+    return 2.0 if math.isnan(row.covers) else 1.0 - row.covers, _mean(row)
+
+
+def _within(row: DesignRow, best: DesignRow) -> bool:
+    """Whether paired differences do not tell a row from the best."""
+    behind = np.array(row.scores) - np.array(best.scores)
+    return float(np.mean(behind)) <= half_width(behind)
+
+
+def half_width(values: np.ndarray) -> float:
+    """The half width of the simulation error of their mean."""
+    return _Z * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+
+
+def simulated_table(
+    question: DesignQuestion,
+    compared: Sequence[Candidate],
+    workers: int,
+    told: Progress,
+    what: str = "replicates",
+) -> tuple[tuple[DesignRow, ...], DesignRow, float]:
+    """Ranked rows, that of the best constant rule, and by how much the plain means are confounded.
+
+    ``told`` counts the replicates, by the name ``what``.
+    """
+    told(what, 0, question.replicates)
+    tasks = ((question, compared, number) for number in range(question.replicates))
+    found = []
+    for one in run_tasks(replicate, tasks, workers=workers):
+        found.append(one)
+        told(what, len(found), question.replicates)
+    trials, constant, off = zip(*found, strict=True)
+    rows = [_row(question, one, of) for one, of in zip(compared, zip(*trials, strict=True), strict=True)]
+    return ranked(question, rows), DesignRow.of_rule("best constant rule", constant), float(np.mean(off))
+
+
+def _row(question: DesignQuestion, one: Candidate, found: Sequence[SimulatedRun | str]) -> DesignRow:
+    failed = [trial for trial in found if isinstance(trial, str)]
+    done = [trial for trial in found if isinstance(trial, SimulatedRun)]
+    if failed:
+        row = DesignRow(one.name, reason=f"{len(failed)} of {len(found)} runs failed: {failed[0]}")
+    elif question.goal == "rule":
+        row = DesignRow.of_rule(one.name, done)
+    else:
+        row = DesignRow.of_effect(one.name, done, planned_noise(question, one))
+    return replace(row, command=one.command, words=one.words, model=one.model)

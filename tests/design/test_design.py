@@ -1,0 +1,449 @@
+"""A design: worlds that are what was guessed, rows that are what a release does, commands that run."""
+
+import json
+import math
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, PrivateEffect, load_domain
+from dp2erm_cvx.design import DesignQuestion, DesignResult, DesignRow, Guess, design
+from dp2erm_cvx.design.candidates import design_candidates
+from dp2erm_cvx.design.result import Enough, enough_records
+from dp2erm_cvx.design.simulation import SimulatedRun, ranked, replicate
+from dp2erm_cvx.design.world import World
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.sampling import SamplingWeights
+from tests.command_line import run
+
+CLINIC = """\
+outcome_column = "score"
+outcome_center = 50
+outcome_bound = 25
+[treatment]
+column = "arm"
+treated = "drug"
+control = "placebo"
+[ranges]
+age = [30, 80]
+severity = [0, 10]
+[levels]
+region = ["N", "S", "other"]
+smoker = ["yes", "no", ""]
+[missing]
+severity = 5
+[units]
+score = "points"
+[csv]
+separator = ";"
+encoding = "latin-1"
+"""
+LINE = Domain(covariate_bound=1.0, outcome_bound=6.0, ranges={"x": (-1.0, 1.0)})
+
+
+def question(domain=LINE, n=400, epsilon=2.0, **others):
+    features = len(domain.ranges)
+    return DesignQuestion(domain, n, features, Budget(epsilon), **{"replicates": 10, **others})
+
+
+@pytest.fixture
+def clinic(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("domain.toml").write_text(CLINIC, encoding="utf-8")
+    return load_domain("domain.toml")
+
+
+def test_sampling_weights_cost_their_bound_over_their_mean():
+    weighted = replace(LINE, codebook=Codebook(sampling_weights=SamplingWeights("wt", 4.0)))
+    plain, counted = (
+        replicate(asked, [one for one in design_candidates(asked) if one.name == "default"], 0)[0][0].noise
+        for asked in (question(n=4000), question(weighted, n=4000))
+    )
+    assert 3.0 < counted / plain < 5.0  # the default score bound is smaller for fewer records
+
+
+@pytest.mark.parametrize("confounding", ["none", "strong"])
+def test_a_world_has_the_sizes_that_were_guessed(clinic, confounding):
+    stated = Guess(effect=3.0, effect_spread=2.0, outcome_scale=8.0, confounding=confounding, treated=0.3)
+    guess = stated.filled(clinic, "effect")
+    world = World(clinic, len(clinic.ranges), guess, (7,))
+    X, a, y = world.draw(100_000, np.random.default_rng(0))
+    e, effects = world.propensity(X), world.effects(X)
+    assert a.mean() == pytest.approx(0.3, abs=0.01)
+    assert np.std(np.log(e / (1 - e))) == pytest.approx(guess.log_odds, rel=0.03, abs=1e-9)
+    assert (effects.mean(), effects.std()) == pytest.approx((3.0, 2.0), abs=0.1)
+    control = world.means(X)[:, 0] + 0.5 * effects
+    assert np.var(control) == pytest.approx(guess.explained * 64.0, rel=0.1)
+    noise = y - world.means(X)[np.arange(len(e)), a]
+    assert np.var(noise) == pytest.approx((1 - guess.explained) * 64.0, rel=0.02)
+    naive = y[a == 1].mean() - y[a == 0].mean() - 3.0
+    assert naive == pytest.approx(world.confounded_by, abs=0.2)
+    assert (abs(naive) > 3.0) == (confounding == "strong")
+    treated = effects[a == 1].mean()
+    assert world.truth("att") == pytest.approx(treated, abs=0.1)
+    assert world.truth("overlap") == pytest.approx(np.average(effects, weights=np.minimum(e, 1 - e)), abs=0.1)
+
+
+def test_two_outcomes_are_two():
+    domain = Domain(covariate_bound=1.0, outcome_bound=0.5, outcome_center=0.5, ranges={"x": (0.0, 9.0)})
+    guess = Guess(effect=0.2, effect_spread=0.0, explained=0.2, binary=True).filled(domain, "effect")
+    world = World(domain, 1, guess)
+    X, a, y = world.draw(100_000, np.random.default_rng(0))
+    assert set(y) == {0.0, 1.0}
+    assert world.truth("ate") == pytest.approx(0.2, abs=0.03)
+    means = world.means(X)[np.arange(100_000), a]
+    assert np.mean(y - means) == pytest.approx(0.0, abs=0.006)
+
+
+def test_what_is_not_stated_is_filled_in_and_told():
+    guess = Guess(effect=2.0)
+    filled = guess.filled(LINE, "effect")
+    assert (filled.effect, filled.outcome_scale, filled.effect_spread) == (2.0, 2.0, 0.38)
+    stated = {name: stated for name, _, stated in guess.stated(filled)}
+    assert [name for name in stated if stated[name]] == ["effect"]
+    costly = replace(LINE, treatment_cost=1.5)
+    assert Guess().filled(costly, "rule").effect == 1.5  # nobody knows in advance whom to treat
+    assert Guess().filled(costly, "effect").effect == 2.5
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"confounding": "huge"},
+        {"confounding": -1.0},
+        {"treated": 1.0},
+        {"explained": 1.0},
+        {"curved": -0.1},
+        {"effect_spread": -1.0},
+        {"outcome_scale": 0.0},
+        {"effect": math.nan},
+    ],
+)
+def test_guesses_that_are_none(wrong):
+    with pytest.raises(DeclarationError, match=next(iter(wrong))):
+        Guess(**wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"goal": "value"}, {"estimand": "risks"}, {"replicates": 9}, {"seed": -1}, {"n": 10**7}),
+        {"guess": Guess(drivers=("y",))},
+    ],
+)
+def test_questions_that_are_none(wrong):
+    with pytest.raises(DeclarationError):
+        question(**wrong)
+    with pytest.raises(DeclarationError):
+        DesignQuestion(LINE, 100, 3, Budget(1.0))  # one range
+
+
+def test_a_row_is_what_releases_do():
+    """The numbers of the table anew: from records of this test's own, by the model that a row holds."""
+    asked = question(n=300, replicates=40, guess=Guess(curved=0.0, confounding=1.0, effect_spread=0.0))
+    (one, *_) = design_candidates(asked)
+    found = DesignRow.of_effect("", [replicate(asked, [one], k)[0][0] for k in range(40)], math.nan)
+    off, width, held = np.empty(40), np.empty(40), np.empty(40)
+    for number in range(40):
+        rng = np.random.default_rng([5, number])
+        x = np.clip((1 + rng.standard_normal(300)) / 3, -1, 1)
+        z = rng.choice([-1, 1]) * (x - 0.325) / 0.305  # moments of the clipped normal
+        a = (rng.random(300) < 1 / (1 + np.exp(-1.0 * z))).astype(int)
+        y = 1.0 + math.sqrt(2.0) * z + 1.0 * (a - 0.5) + math.sqrt(2.0) * rng.standard_normal(300)
+        model = one.model.set_params(seed=number).fit(pd.DataFrame({"x": x}), a, y)
+        low, high = model.interval_
+        off[number], width[number], held[number] = model.effect_ - 1.0, high - low, low <= 1.0 <= high
+    error = np.std(off, ddof=1) / math.sqrt(40)
+    assert np.mean(off) == pytest.approx(found.bias, abs=2.0 * (error * 1.96 + found.bias_half))
+    assert np.std(off, ddof=1) == pytest.approx(found.deviation, rel=0.5)
+    assert np.median(width) == pytest.approx(found.width, rel=0.1)
+    assert np.mean(held) == pytest.approx(found.covers, abs=0.15)
+
+
+def test_the_result_depends_on_the_question_alone():
+    asked = question(n=60, replicates=10)
+    compared = design_candidates(asked)[:3]
+    first, again = (replicate(asked, compared, 4) for _ in range(2))
+    assert first == again
+    assert replicate(replace(asked, seed=1), compared, 4) != first
+    assert replicate(asked, compared, 5) != first
+
+
+@pytest.mark.slow
+def test_workers_change_nothing():
+    asked = question(n=100, guess=Guess(effect=50.0))
+    one, two = design(asked), design(asked, workers=2)
+    assert one.rows == two.rows
+    assert one.to_dict() == two.to_dict()
+
+
+def row(name, errors, covers=0.95, reason=""):
+    errors = tuple(float(error) for error in errors)
+    return DesignRow(name, covers=covers, width=1.0, reason=reason, scores=errors)
+
+
+def test_ties_are_told_by_paired_differences():
+    rng = np.random.default_rng(0)
+    common = rng.exponential(size=50)
+    rows = [
+        row("public rule", common + 0.01 * rng.standard_normal(50)),
+        row("a little worse each time", common + 0.05),
+        row("the same within error", common + 0.01 * rng.standard_normal(50) - 0.001),
+        row("sharp and wrong", 0.1 * common, covers=0.4),
+        row("no interval", 0.1 * common, covers=math.nan),
+        row("failed", (), reason="no plan"),
+    ]
+    found = ranked(question(), rows)
+    names = [one.name for one in found]
+    assert names[:3] == ["public rule", "the same within error", "a little worse each time"]
+    assert names[3:] == ["sharp and wrong", "no interval", "failed"]
+    assert [one.tied for one in found] == [True, True, False, False, False, False]
+    # a rule has no interval that could miss
+    assert ranked(question(goal="rule"), rows)[0].name in ("sharp and wrong", "no interval")
+
+
+def trials(misses, low=-0.5):
+    """Ten studies of an effect of 4.2, the true one being 0 here; so many intervals just miss it."""
+    return [SimulatedRun(0.2, 0.05 if k < misses else low, 0.5) for k in range(10)]
+
+
+def test_what_covers_less_than_09_is_never_first():
+    """However short it is; where nothing covers .9, the nearest comes first."""
+    short, wide = (
+        DesignRow.of_effect("short", trials(2), 0.1),
+        DesignRow.of_effect("wide", trials(1, -9), 9.0),
+    )
+    worse = DesignRow.of_effect("worse", trials(4), 0.1)
+    weights = DesignRow.of_effect("weights", [SimulatedRun(0.001)] * 10, 0.1)
+    assert (short.covers, short.holds, wide.covers, wide.holds) == (0.8, False, 0.9, True)
+    asked = question(guess=Guess(effect=4.2))
+    assert [one.name for one in ranked(asked, [short, weights, wide])] == ["wide", "short", "weights"]
+    found = ranked(asked, [weights, worse, short])
+    assert [one.name for one in found] == ["short", "worse", "weights"]
+    assert not any(one.tied for one in found)
+    result = DesignResult(asked, found, worse, 0.0, Enough(3000, "simulated"))
+    assert not result.answers
+    title, *lines = str(result).splitlines()
+    assert title.startswith("Design of an effect")
+    told, table = " ".join(lines).split("Simulated from the public domain")
+    assert " ".join(told.split()) == (
+        "No pipeline answers this at n = 400, epsilon = 2: no 95 % interval covers the effect in 90% of "
+        "the simulated studies; the nearest, short, does in 80%. Without privacy the default covers it in "
+        "60%. You need about n = 3,000 (simulated)."
+    )
+    assert "Take" not in table
+    assert DesignRow.of_effect("", [SimulatedRun(0.4, -math.inf, math.inf)] * 10, math.nan).holds
+
+
+@pytest.mark.parametrize(("most", "enough"), [(0, Enough(400, "more")), (1000, Enough(570, "simulated"))])
+def test_coverage_is_simulated_and_not_predicted(monkeypatch, most, enough):
+    """Planted: no interval covers the effect at n = 400, and the public plans say nothing of that."""
+    monkeypatch.setattr("dp2erm_cvx.design.result._SIMULATED", most)
+    asked = question(guess=Guess(effect=4.0, confounding="none"), replicates=20)
+    missing = DesignRow.of_effect("default", trials(8), 0.1)
+    result = DesignResult(asked, (missing,), missing, 0.0)
+    assert enough_records(result, 1, lambda *_: None) == enough
+
+
+def test_what_is_worth_reading():
+    asked = question(guess=Guess(effect=1.0))
+    constant = DesignRow.of_rule("constant", [SimulatedRun(0.5)] * 10)
+
+    def answers(one, goal="effect", beside=constant, effect=1.0):
+        asked = question(goal=goal, guess=Guess(effect=effect))
+        return DesignResult(asked, (one,), beside, 0.0).answers
+
+    assert answers(replace(row("", [1.0] * 10), width=0.9))
+    assert not answers(replace(row("", [1.0] * 10), width=1.1))
+    assert not answers(replace(row("", [1.0] * 10, covers=0.8), width=0.9))
+    assert answers(replace(row("", [1.0] * 10), width=9.0), effect=0.0)  # nothing to compare with
+    assert not answers(replace(row("", [1.0] * 10), width=math.inf), effect=0.0)
+    assert not answers(DesignRow("", reason="failed"))
+    for wrong, expected in ((0.45, False), (0.2, True)):
+        assert answers(DesignRow.of_rule("", [SimulatedRun(wrong)] * 10), "rule") == expected
+    assert not answers(DesignRow.of_rule("", [SimulatedRun(0.0), *[SimulatedRun(0.5)] * 9]), "rule")
+    assert asked.filled.effect == 1.0
+
+
+def test_a_pipeline_that_is_wrong_is_seen(monkeypatch):
+    """Planted: every release of the public rule is 2 too high."""
+    fit = PrivateEffect.fit
+
+    def shifted(self, *data):
+        fit(self, *data)
+        self.effect_ += 2.0
+        self.interval_ = tuple(end + 2.0 for end in self.interval_)
+        return self
+
+    asked = question(n=300)
+    compared = design_candidates(asked)[:1]
+    plain, _, _ = replicate(asked, compared, 0)
+    monkeypatch.setattr(PrivateEffect, "fit", shifted)
+    moved, _, _ = replicate(asked, compared, 0)
+    assert moved[0].off == pytest.approx(plain[0].off + 2.0)
+    assert moved[0].low > 0 or plain[0].high > 2
+
+
+def test_a_failure_is_told_and_comes_last(monkeypatch):
+    def failing(self, *data):
+        raise CalibrationError("planted")
+
+    asked = question(n=60)
+    monkeypatch.setattr(PrivateEffect, "fit", failing)
+    found, _, _ = replicate(asked, design_candidates(asked)[:2], 0)
+    assert found == ["planted", "planted"]
+
+
+def test_settings_that_the_public_rule_takes_are_not_repeated():
+    names = [one.name for one in design_candidates(question(n=5000, epsilon=1.0))]
+    assert names[0] == "default"
+    assert len(set(names)) == len(names)
+    effects = [one.model for one in design_candidates(question(n=5000)) if one.command == "effect"]
+    plans = [model.plan(5000, 1).study for model in effects]
+    assert len({(str(study.settings), study.noise) for study in plans}) == len(plans)
+    assert any(name.startswith("cells") for name in names)  # one covariate has room for cells
+    gaussian = replace(question(), budget=Budget(1.0, 1e-6))
+    assert any(name.endswith("gaussian noise") for name in (one.name for one in design_candidates(gaussian)))
+
+
+@pytest.mark.parametrize("goal", ["effect", "rule"])
+def test_every_command_is_the_candidate(clinic, goal):
+    """What is printed releases, with its seed, exactly what the candidate releases that was simulated."""
+    asked = DesignQuestion(clinic, 400, len(clinic.ranges), Budget(2.0), goal)
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(
+        {
+            "age": rng.uniform(30, 80, 400).round(1),
+            "severity": np.where(rng.random(400) < 0.05, np.nan, rng.uniform(0, 10, 400).round(2)),
+            "region": rng.choice(["N", "S", "Überall"], 400),
+            "smoker": rng.choice(["yes", "no", ""], 400),
+            "arm": rng.choice(["drug", "placebo"], 400),
+            "score": rng.normal(50, 8, 400).round(2),
+        }
+    )
+    frame.to_csv("data.csv", sep=";", encoding="latin-1", index=False)
+    compared = design_candidates(asked)
+    assert {one.command for one in compared} == {goal, "fit"}
+    for one in compared:
+        budget = ["--epsilon", "2", "--seed", "3", "--json"]
+        found = run(one.command, "data.csv", "--domain", "domain.toml", *one.words, *budget)
+        assert found.exit_code == 0, (one.name, found.output)
+        told = json.loads(found.stdout)
+        model = one.model.set_params(seed=3).fit(frame, frame["arm"], frame["score"])
+        expected = json.loads(model.release_.to_json())
+        name = "estimate" if one.command == "effect" else "theta"
+        assert told[name] == expected[name], one.name
+        assert told["guarantee"] == expected["guarantee"], one.name
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Two candidates, which take less time than all."""
+    monkeypatch.setattr(
+        "dp2erm_cvx.design.result.design_candidates", lambda asked: design_candidates(asked)[:2]
+    )
+
+
+def designed(*words):
+    found = run("design", "--domain", "domain.toml", "--replicates", "10", *words)
+    assert found.exit_code == 0, found.output
+    return found
+
+
+def test_the_command_tells_what_is_guessed_and_what_to_run(clinic, few):
+    words = ["--n", "300", "--epsilon", "8", "--effect", "12", "--confounding", "weak"]
+    told = designed(*words, "--data", "no such file.csv").stdout
+    lines = told.splitlines()
+    assert any("average effect" in line and "12" in line and "stated" in line for line in lines)
+    assert any("spread of the outcome" in line and "guessed" in line for line in lines)
+    assert "No data were read, nothing was spent." in " ".join(told.split())
+    assert "Take: " in told
+    printed = shlex.split(lines[-1])
+    assert printed[:5] == ["dp2erm", "effect", "no such file.csv", "--domain", "domain.toml"]
+    assert not Path("no such file.csv").exists()
+    facts = json.loads(designed(*words, "--json", "--data", "data.csv").stdout)
+    assert facts["answers"] is True
+    assert facts["enough"] is None
+    assert shlex.split(facts["run"])[3:] == printed[3:]
+    assert facts["guess"]["effect"] == 12
+    assert "effect" not in facts["guessed"]
+    assert "outcome_scale" in facts["guessed"]
+    assert facts["rows"][0]["tied"] is True
+    assert all(one["run"].startswith("dp2erm ") for one in facts["rows"])
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.uniform(30, 80, 300), "severity": 5, "region": "N", "smoker": "no"})
+    frame["arm"], frame["score"] = rng.choice(["drug", "placebo"], 300), rng.normal(50, 8, 300)
+    frame.to_csv("data.csv", sep=";", index=False)
+    assert run(*shlex.split(facts["run"])[1:]).exit_code == 0
+    assert EffectRelease.from_json(Path("release.json").read_text(encoding="utf-8")).private
+
+
+def test_where_nothing_answers_it_says_so(monkeypatch, few):
+    monkeypatch.setattr("dp2erm_cvx.design.result._SIMULATED", 0)
+    words = [
+        "--range",
+        "x=-1:1",
+        "--outcome-bound",
+        "6",
+        "--n",
+        "40",
+        "--epsilon",
+        "0.1",
+        "--replicates",
+        "10",
+    ]
+    told = run("design", *words, "--effect", "0.5")
+    assert told.stdout.splitlines()[1].startswith("No pipeline answers this at n = 40, epsilon = 0.1")
+    assert "You need about n = " in " ".join(told.stdout.split())
+    assert "If you run it all the same:" in told.stdout
+    last = shlex.split(told.stdout.splitlines()[-1])
+    assert last[:7] == ["dp2erm", "effect", "DATA.csv", "--treatment", "TREATMENT", "--outcome", "OUTCOME"]
+    assert last[7:11] == ["--outcome-bound", "6", "--range", "x=-1:1"]
+    facts = json.loads(run("design", *words, "--goal", "rule", "--json").stdout)
+    assert facts["answers"] is False
+    assert facts["run"] is None
+    assert facts["enough"]["n_samples"] > 40
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--goal", "value"], "goal = 'value'"),
+        (["--confounding", "huge"], "confounding"),
+        (["--n", "1e9"], "at most 1,000,000"),
+        (["--workers", "0"], "workers"),
+        (["--drivers", "height"], "unknown covariate 'height'"),
+        (["--domain", "private.toml"], "guess them in a copy"),
+    ],
+)
+def test_bad_input_is_one_line(clinic, words, complaint):
+    Path("private.toml").write_text('outcome_bound = 2\n[ranges]\nage = "private"\n')
+    found = run("design", "--domain", "domain.toml", "--n", "100", "--epsilon", "1", *words)
+    assert found.exit_code == 2
+    assert complaint in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_the_number_of_covariates_has_to_be_known():
+    words = ["--covariate-bound", "1", "--outcome-bound", "1", "--n", "100", "--epsilon", "1"]
+    assert "--n-features" in run("design", *words).stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "epsilon"), [(1000, 4.0), (3000, 2.0)])
+def test_what_is_promised_comes_out(clinic, n, epsilon):
+    """The recommended command on 100 other datasets of the guess: bias, spread, width and coverage."""
+    asked = DesignQuestion(clinic, n, len(clinic.ranges), Budget(epsilon), replicates=60)
+    result = design(asked)
+    other = replace(asked, seed=99)
+    compared = [one for one in design_candidates(other) if one.name == result.best.name]
+    trials = [replicate(other, compared, number)[0][0] for number in range(100)]
+    found, best = DesignRow.of_effect("again", trials, math.nan), result.best
+    assert found.bias == pytest.approx(best.bias, abs=1.5 * (found.bias_half + best.bias_half))
+    assert found.error == pytest.approx(best.error, abs=1.5 * (found.error_half + best.error_half))
+    assert found.width == pytest.approx(best.width, rel=0.05)
+    assert found.covers == pytest.approx(best.covers, abs=1.5 * (found.covers_half + best.covers_half))

@@ -1,0 +1,299 @@
+"""Tuning on private data: charged first, covered as a whole, and useful where the winner is clear."""
+
+import json
+import math
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.design import private, tune_privately
+from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, LedgerError
+from dp2erm_cvx.ledger import Ledger
+from dp2erm_cvx.release import Release, Standing
+
+DOMAIN = Domain(1.5, 1.0)
+
+
+def records(n: int = 400, seed: int = 0):
+    """Randomized with probability 1/2; treatment helps where the first covariate is positive."""
+    rng = np.random.default_rng(seed)
+    X, a = rng.uniform(-1, 1, (n, 2)), rng.integers(0, 2, n)
+    return X, a, np.clip((2 * a - 1) * np.sign(X[:, 0]) * 0.7 + 0.1 * rng.normal(size=n), -1, 1)
+
+
+def candidate(epsilon: float = 0.5, second="itr", domain=DOMAIN, **changes) -> PrivateTwoStageERM:
+    return PrivateTwoStageERM(domain, Budget(epsilon), "uniform", second, **changes)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    book = Ledger(tmp_path / "ledger.db")
+    book.declare("trial", Budget(2.0, 1e-5))
+    return book
+
+
+def choose(models, ledger, data=None, **changes):
+    given = {"dataset": "trial", "score_budget": Budget(0.5)} | changes
+    return tune_privately(models, *(data or records()), ledger=ledger, **given)
+
+
+def test_one_charge_covers_everything(ledger):
+    given = {"itr": candidate(0.5), "means": candidate(0.75, "arm_means")}
+    result = choose(given, ledger, split=0.25)
+    (receipt,) = ledger.account("trial").receipts
+    assert receipt == result.receipt
+    assert receipt.budget == Budget(1.25)
+    assert receipt.note == "tuning: 2 candidates"
+    assert (result.guarantee.epsilon, result.guarantee.delta) == (1.25, 0.0)
+    assert result.private
+    assert (result.n_fitted, result.n_scored) == (100, 300)
+    assert [(one.name, one.epsilon) for one in result.candidates] == [("itr", 0.5), ("means", 0.75)]
+    assert result.release.n_samples == 100
+    assert result.release.guarantee == result.guarantee == result.model.release_.guarantee
+    assert all(not hasattr(model, "release_") for model in given.values())
+
+
+@pytest.mark.parametrize(("score", "total"), [(0.1, 0.3), (0.3, 0.3), (0.9, 0.9)])
+def test_the_total_is_the_larger_part(ledger, score, total):
+    # three times 0.1 are 0.3, as the ledger counts
+    result = choose([candidate(0.1)] * 3, ledger, score_budget=Budget(score))
+    assert result.receipt.budget.epsilon == result.guarantee.epsilon == total
+
+
+def test_deltas_add_up(ledger):
+    given = [PrivateTwoStageERM(DOMAIN, Budget(0.5, 1e-6), "uniform", noise="gaussian") for _ in range(2)]
+    assert choose(given, ledger).receipt.budget == Budget(1.0, 2e-6)
+
+
+def test_what_is_published_is_complete_and_holds_no_score(ledger):
+    result = choose({"itr": candidate(), "means": candidate(second="arm_means")}, ledger)
+    plain = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert plain["private"] is True
+    assert plain["best"] in ("itr", "means")
+    assert Release.from_json(json.dumps(plain["release"])) == result.release
+    assert set(plain["selection"]) == {"epsilon", "scale", "resolution", "propensity", "sampler"}
+    assert plain["selection"]["sampler"] == "OpenDP make_noisy_max"
+    # 2 B / (epsilon m) with B = M' / p
+    assert result.selection.scale == pytest.approx(2 * 2.0 / (0.5 * 200))
+    assert result.selection.resolution == pytest.approx(result.selection.scale * math.log(2 / 0.05))
+    assert str(records()[2][0]) not in repr(result)
+
+
+def test_nothing_runs_where_the_ledger_refuses(ledger, monkeypatch):
+    monkeypatch.setattr(private, "fitted", lambda *_: pytest.fail("a candidate was fitted"))
+    monkeypatch.setattr(private, "_divided", lambda *_: pytest.fail("something was drawn"))
+    with pytest.raises(LedgerError, match="does not fit"):
+        choose([candidate(1.5), candidate(0.6)], ledger)
+    with pytest.raises(LedgerError, match="no declared total"):
+        choose([candidate()], ledger, dataset="another")
+    assert ledger.account("trial").receipts == ()
+
+
+def test_the_charge_comes_first_and_stays(ledger, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    def killed(n_samples, n_fitted, source):
+        assert len(ledger.account("trial").receipts) == 1
+        raise Killed
+
+    monkeypatch.setattr(private, "_divided", killed)
+    with pytest.raises(Killed):
+        choose([candidate()], ledger)
+    assert ledger.account("trial").spent.epsilon == 0.5
+
+
+KILLED = """
+import os, signal, sys
+import tests_here
+from dp2erm_cvx.design import private
+whole = private.fitted
+def second_is_killed(model, *rest):
+    if model.budget.epsilon == 0.75:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return whole(model, *rest)
+private.fitted = second_is_killed
+tests_here.choose([tests_here.candidate(0.5), tests_here.candidate(0.75)], tests_here.Ledger(sys.argv[1]))
+"""
+
+
+def test_a_killed_tuning_stays_charged(ledger, tmp_path):
+    (tmp_path / "tests_here.py").write_text(Path(__file__).read_text(encoding="utf-8"), encoding="utf-8")
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED, encoding="utf-8")
+    done = subprocess.run([sys.executable, str(script), str(ledger.path)], check=False, capture_output=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert ledger.account("trial").spent.epsilon == 1.25
+
+
+@pytest.mark.parametrize("rows", ["as they are", "sorted by outcome"])
+def test_parts_are_disjoint_random_and_complete(rows, ledger, monkeypatch):
+    seen = []
+    whole = private._divided
+    monkeypatch.setattr(private, "_divided", lambda *given: seen.append(whole(*given)) or seen[-1])
+    X, a, y = records(60)
+    order = np.argsort(y) if rows == "sorted by outcome" else np.arange(60)
+    for _ in range(2):
+        choose([candidate()], ledger, (X[order], a[order], y[order]), split=0.35)
+    for fit, score in seen:
+        assert (len(fit), len(score)) == (21, 39)
+        assert sorted([*fit, *score]) == list(range(60))
+        assert not np.array_equal(np.sort(fit), np.arange(21))
+    assert not np.array_equal(seen[0][0], seen[1][0])
+
+
+def test_candidates_see_their_part_alone_and_scores_the_other(ledger, monkeypatch):
+    parts, fits, scored = [], [], []
+    divided, fitted, total_gain = private._divided, private.fitted, private.total_gain
+    monkeypatch.setattr(private, "_divided", lambda *given: parts.append(divided(*given)) or parts[-1])
+
+    def spy(model, dataset, rows, seed):
+        assert seed is None
+        fits.append(fitted(model, dataset, rows, seed))
+        return fits[-1]
+
+    monkeypatch.setattr(private, "fitted", spy)
+    monkeypatch.setattr(private, "total_gain", lambda *given: scored.append(given[2]) or total_gain(*given))
+    X, a, y = records(80)
+    result = choose([candidate(), candidate(second="arm_means")], ledger, (X, a, y))
+    ((fit, score),) = parts
+    for model in fits:
+        assert np.array_equal(model.private_workings_.dataset.X, X[fit])
+        assert np.array_equal(model.private_workings_.dataset.y, y[fit])
+        assert model.release_.guarantee.standing is Standing.PRIVATE
+        assert (model.ledger, model.seed, model.receipt_) == (None, None, None)
+    assert not np.array_equal(fits[0].private_workings_.noise, fits[1].private_workings_.noise)
+    for net in scored:
+        assert np.array_equal(net, y[score])
+    assert result.model in fits
+
+
+def test_a_clear_winner_is_chosen():
+    # constant rules against the one that treats where treatment helps
+    given = {"means": candidate(50.0, "arm_means"), "itr": candidate(50.0)}
+    won = 0
+    for seed in range(20):
+        with pytest.warns(UserWarning, match="not private"):
+            result = choose(given, None, records(400, seed), seed=seed, score_budget=Budget(1.0))
+        won += result.best == "itr"
+    assert won >= 19
+
+
+def test_with_hardly_any_budget_the_choice_is_a_toss():
+    given = {"means": candidate(50.0, "arm_means"), "itr": candidate(50.0)}
+    won = 0
+    for seed in range(40):
+        with pytest.warns(UserWarning, match="not private"):
+            won += choose(given, None, records(40, seed), seed=seed, score_budget=Budget(1e-6)).best == "itr"
+    assert 8 <= won <= 32
+
+
+def test_seeded_is_repeatable_not_private_and_free(ledger):
+    given = {"itr": candidate(), "means": candidate(second="arm_means")}
+    with pytest.warns(UserWarning, match="nothing is charged"):
+        first, again = (choose(given, ledger, seed=7) for _ in range(2))
+    assert first == again
+    assert first.release.theta == again.release.theta
+    assert not first.private
+    assert first.guarantee.standing is Standing.NOT_PRIVATE
+    assert first.to_dict()["private"] is False
+    assert first.receipt is None
+    assert ledger.account("trial").receipts == ()
+
+
+def test_a_conditional_candidate_makes_the_whole_conditional(ledger, monkeypatch):
+    fitted = private.fitted
+
+    def uncertified(model, *rest):
+        model = fitted(model, *rest)
+        guarantee = replace(model.release_.guarantee, standing=Standing.CONDITIONAL)
+        if model.budget.epsilon == 0.25:
+            model.release_ = replace(model.release_, guarantee=guarantee)
+        return model
+
+    monkeypatch.setattr(private, "fitted", uncertified)
+    result = choose([candidate(), candidate(0.25)], ledger)
+    assert result.guarantee.standing is Standing.CONDITIONAL
+    assert not result.release.private
+
+
+def test_names_of_columns_reach_the_release(ledger):
+    pd = pytest.importorskip("pandas")
+    X, a, y = records(60)
+    frame = pd.DataFrame(X, columns=["dose", "age"])
+    result = choose([candidate()], ledger, (frame, a, y))
+    assert result.release.columns == ("dose", "age")
+    assert len(result.model.predict(frame)) == 60
+
+
+@pytest.mark.parametrize(
+    ("kind", "match", "changes"),
+    [
+        (DeclarationError, "a Ledger to charge", {"ledger": None}),
+        (DeclarationError, "a Ledger to charge", {"ledger": "ledger.db"}),
+        (DeclarationError, "dataset", {"dataset": None}),
+        (DeclarationError, "at least one candidate", {"models": []}),
+        (
+            DeclarationError,
+            "different domains",
+            {"models": [candidate(), candidate(domain=Domain(2.0, 1.0))]},
+        ),
+        (DeclarationError, "of its own", {"models": [candidate(seed=1)]}),
+        (DeclarationError, "of its own", {"models": [candidate(dataset="trial")]}),
+        (DeclarationError, "arm_floor", {"models": [candidate(domain=Domain(1.5, 1.0, arm_floor=5))]}),
+        (DeclarationError, "score_budget", {"score_budget": Budget(0.5, 1e-6)}),
+        (DeclarationError, "score_budget", {"score_budget": 0.5}),
+        (DeclarationError, "split", {"split": 0.0}),
+        (DeclarationError, "split", {"split": 1.0}),
+        (DeclarationError, "split", {"split": 1e300}),
+        (DeclarationError, "split", {"split": 1e-3}),
+        (DeclarationError, "split", {"split": math.nan}),
+        (DeclarationError, "propensity", {"propensity": 1.0}),
+        (DeclarationError, "seed", {"seed": -1}),
+        (CalibrationError, "candidate 2: ", {"models": [candidate(), candidate(0.1, calibration="renyi")]}),
+    ],
+)
+def test_what_is_refused(kind, match, changes, ledger):
+    given = {"models": [candidate()], "ledger": ledger} | changes
+    with pytest.raises(kind, match=match):
+        choose(given.pop("models"), given.pop("ledger"), **given)
+    assert ledger.account("trial").receipts == ()
+
+
+def test_an_unproven_plan_is_not_charged(ledger, monkeypatch):
+    # here, because this file is also run outside of the tests
+    from tests.plan.changed import unproven
+
+    found = unproven(candidate().plan(200, 2))
+    monkeypatch.setattr(PrivateTwoStageERM, "plan", lambda *_: found)
+    with pytest.raises(CalibrationError, match=r"candidate 1: .* not proven"):
+        choose([candidate()], ledger)
+    assert ledger.account("trial").receipts == ()
+
+
+def test_without_opendp_nothing_is_read_or_charged(ledger, monkeypatch):
+    monkeypatch.setattr("dp2erm_cvx.mechanism.discrete.find_spec", lambda name: None)
+    monkeypatch.setattr(PrivateTwoStageERM, "dataset_from", lambda *_: pytest.fail("data were read"))
+    with pytest.raises(DeclarationError, match=r"pip install 'dp2erm-cvx\[secure\]'"):
+        choose([candidate()], ledger)
+    assert ledger.account("trial").receipts == ()
+
+
+def test_a_seeded_choice_needs_no_opendp(monkeypatch):
+    monkeypatch.setattr("dp2erm_cvx.mechanism.discrete.find_spec", lambda name: None)
+    with pytest.warns(UserWarning, match="not private"):
+        result = choose([candidate(arithmetic="assumed")], None, seed=1)
+    assert result.selection.sampler == "permute-and-flip in floating point"
+
+
+def test_invalid_data_are_found_before_the_charge(ledger):
+    X, a, y = records()
+    with pytest.raises(DataError):
+        choose([candidate()], ledger, (X, a + 1, y))
+    assert ledger.account("trial").receipts == ()
