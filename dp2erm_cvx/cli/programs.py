@@ -76,7 +76,7 @@ def _describe(name: str, as_json: bool, universe: Universe) -> None:
     from rich.table import Table
 
     from dp2erm_cvx.conformance import load_program
-    from dp2erm_cvx.program.describe import describe
+    from dp2erm_cvx.program.weights import describe
 
     described = {cls.name: describe(cls(), universe) for cls in load_program(name)}
     if as_json:

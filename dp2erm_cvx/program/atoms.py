@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -25,6 +24,7 @@ class Atom(abc.ABC):
     concordance : c with ``|phi'''| <= c phi''``; ``inf`` where the curvature jumps
     absolute, relative : a computed slope is off by ``absolute + relative |slope|`` units of roundoff
     flat : a computed curvature is off by ``flat + 8 phi''`` units of roundoff
+    rises : whether the curvature rises with u; else it is even, and does not rise with ``|u|``
     """
 
     ends: tuple[float, float]
@@ -32,6 +32,7 @@ class Atom(abc.ABC):
     absolute: ClassVar[float] = 0.0
     relative: ClassVar[float] = 4.0
     flat: ClassVar[float] = 0.0
+    rises: ClassVar[bool] = False
 
     @property
     def kinks(self) -> tuple[float, ...]:
@@ -55,9 +56,13 @@ class Atom(abc.ABC):
     def curvature(self, u: Array) -> Array:
         """phi''(u)."""
 
-    @abc.abstractmethod
     def curvatures(self, low: Array, high: Array) -> tuple[Array, Array]:
         """Least and largest curvature over every cell ``[low, high]``."""
+        if self.rises:
+            return self.curvature(low), self.curvature(high)
+        far = np.maximum(np.abs(low), np.abs(high))
+        near = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
+        return self.curvature(far), self.curvature(near)
 
     def largest_near(self, u: Array, distance: Array) -> Array:
         """Bound on the curvature within ``distance`` of u."""
@@ -93,9 +98,6 @@ class Line(Atom):
     def curvature(self, u: Array) -> Array:
         return np.zeros_like(u)
 
-    def curvatures(self, low: Array, high: Array) -> tuple[Array, Array]:
-        return np.zeros_like(low), np.zeros_like(low)
-
     def declared(self, u: Any) -> Any:
         return u
 
@@ -117,9 +119,6 @@ class Square(Atom):
     def curvature(self, u: Array) -> Array:
         return np.full_like(u, 2.0)
 
-    def curvatures(self, low: Array, high: Array) -> tuple[Array, Array]:
-        return np.full_like(low, 2.0), np.full_like(low, 2.0)
-
     def declared(self, u: Any) -> Any:
         return cp.square(u)
 
@@ -130,6 +129,7 @@ class Exponential(Atom):
 
     ends = (0.0, math.inf)
     concordance = 1.0
+    rises = True
 
     def value(self, u: Array) -> Array:
         with np.errstate(over="ignore"):
@@ -141,9 +141,6 @@ class Exponential(Atom):
 
     def curvature(self, u: Array) -> Array:
         return self.value(u)
-
-    def curvatures(self, low: Array, high: Array) -> tuple[Array, Array]:
-        return self.value(low), self.value(high)
 
     def declared(self, u: Any) -> Any:
         return cp.exp(u)
@@ -171,9 +168,6 @@ class Logistic(Atom):
     def curvature(self, u: Array) -> Array:
         p = self.slope(u)
         return p * (1 - p)
-
-    def curvatures(self, low: Array, high: Array) -> tuple[Array, Array]:
-        return _falling(self.curvature, low, high)
 
     def largest_near(self, u: Array, distance: Array) -> Array:
         return np.broadcast_to(0.25, np.shape(u))
@@ -298,9 +292,6 @@ class Saturating(Atom):
         curvature: Array = np.exp(-np.abs(u) / self.full_slope)
         return curvature
 
-    def curvatures(self, low: Array, high: Array) -> tuple[Array, Array]:
-        return _falling(self.curvature, low, high)
-
     def at(self, u: Array) -> tuple[Array, Array, Array]:
         S, t = self.full_slope, np.abs(u) / self.full_slope
         fallen = np.expm1(-t)
@@ -316,10 +307,3 @@ class Saturating(Atom):
         v, sizes = cp.Variable(u.shape, name="levels"), cp.abs(u) / self.full_slope
         phi = self.full_slope**2 * (v + cp.exp(-v) - 1)
         return Declaration(phi, {"levels": v}, {"levels": sizes <= v}, {"levels": sizes})
-
-
-def _falling(even: Callable[[Array], Array], low: Array, high: Array) -> tuple[Array, Array]:
-    """Least and largest of an even function that falls in ``|u|``, over cells."""
-    far = np.maximum(np.abs(low), np.abs(high))
-    near = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
-    return even(far), even(near)

@@ -14,7 +14,7 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import Ball, Bound, FirstStage, scheme, second_stage
 from dp2erm_cvx.program.declaration import with_n
-from dp2erm_cvx.program.describe import describe
+from dp2erm_cvx.program.weights import describe
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
 from tests.plugins.beta_weights import beta_weights
