@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import inspect
 import math
-import re
 import tomllib
 import zlib
 from pathlib import Path
@@ -89,7 +88,7 @@ def run(version: str, word: str, quick: bool, workers: int) -> pd.DataFrame:
     )
 
 
-def tables(rows: pd.DataFrame) -> dict[str, str]:
+def tables(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The tables of the page, by name: what the version before gave stands on the left of every pair."""
     now, before = (rows[rows.version == one].set_index(KEY) for one in ("now", "before"))
     now = now[now.place >= 0].sort_values("place").join(before[["covers", "rmse", "half"]], rsuffix="_before")
@@ -105,13 +104,12 @@ def tables(rows: pd.DataFrame) -> dict[str, str]:
     shown = pd.DataFrame(heads).reset_index().replace("nan", "")
     shown["n"] = shown["n"].map("{:,}".format)
     kind, short = now.kind.to_numpy(), now.shown.to_numpy(bool)
-    parts = {
+    return {
         "counterexamples": shown[short].iloc[:, :-2],
         "all": shown[np.isin(kind, ("cells", "registries"))],
         "curved": shown[kind == "curved"].iloc[:, :-1],
         "noise": shown[kind == "noise"][["scenario", "now", "half width", "over reach"]],
     }
-    return {name: part.to_markdown(index=False, disable_numparse=True) for name, part in parts.items()}
 
 
 def summary(rows: pd.DataFrame) -> str:
@@ -158,12 +156,8 @@ def main() -> None:
     chosen = parser.parse_args()
     rows = run(chosen.version, chosen.only, chosen.quick, chosen.workers)
     if not chosen.quick and chosen.version == "now":
-        page = (HERE / "coverage.md").read_text(encoding="utf-8")
         for name, table in tables(rows).items():
-            page = re.sub(
-                rf"(% table: coverage/{name}\n\n)(?:\|.*\n)*", lambda m, t=table: m[1] + t + "\n", page
-            )
-        (HERE / "coverage.md").write_text(page, encoding="utf-8")
+            table.to_csv(HERE / f"tables/coverage-{name}.csv", index=False)
         print(summary(rows))
         figure(rows)
 

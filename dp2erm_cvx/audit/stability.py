@@ -54,8 +54,7 @@ def audit_stability(
     universe
         What the bounds are about. Data have their own size, so that a domain is enough for them.
     bounds
-        Claims to audit, default: every one that :func:`~dp2erm_cvx.audit.movement_of` knows for the
-        program.
+        Claims to audit, default: every one that is known for the program.
     strategies
         Which neighbors are tried, and the solver that checks them; default: ``Strategies()``.
     search
