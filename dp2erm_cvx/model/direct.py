@@ -8,7 +8,7 @@ data are; Theorem D takes the place of A where the objective has a kink.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,13 +51,9 @@ class PublicConstants:
     reason: str = ""
 
 
+@np.errstate(all="ignore")  # where data have no bound
 def public_constants(objective: ReadObjective, bound: Array, floor: float, cap: float) -> PublicConstants:
     """The walk on public bounds (1 + D,) of the data: every majorant grows with them (Theorem C)."""
-    with np.errstate(all="ignore"):  # where data have no bound
-        return _public_constants(objective, bound, floor, cap)
-
-
-def _public_constants(objective: ReadObjective, bound: Array, floor: float, cap: float) -> PublicConstants:
     n, zero = objective.n, np.zeros_like(bound)
     zero[0] = 1.0
     objective = objective.at(zero, bound)
@@ -87,11 +83,17 @@ def _public_constants(objective: ReadObjective, bound: Array, floor: float, cap:
     error = float(np.linalg.norm(E + gamma(len(objective.terms) + 2) * G)) * UP
     found = PublicConstants(m, L, math.inf, error, math.inf, math.inf, None, 0)
     if not least_m > 0:
-        return _without(found, "no strong convexity that the data cannot change in terms of single weights")
+        return replace(
+            found,
+            radius=None,
+            reason="no strong convexity that the data cannot change in terms of single weights",
+        )
     if objective.kinks:
-        return _without(found, "a norm, absolute value or maximum has a kink")
+        return replace(found, radius=None, reason="a norm, absolute value or maximum has a kink")
     if not (math.isfinite(L) and math.isfinite(error)):
-        return _without(found, "the slope of the objective has no public bound: state a floor above 0")
+        return replace(
+            found, radius=None, reason="the slope of the objective has no public bound: state a floor above 0"
+        )
     ell, top = max(coupled * UP, 1e-3 * least_m), float(np.max(G))
     delta = n * 8 * UNIT * ((top + ell * cap) / (ell + least_m) + cap)
     zeta = math.sqrt(n) * 8 * UNIT * (steep + top + 2 * ell * cap)
@@ -101,13 +103,12 @@ def _public_constants(objective: ReadObjective, bound: Array, floor: float, cap:
     steps = math.ceil(kappa * max(math.log(distance / (kappa * near)), 1.0)) + 1
     found = PublicConstants(m, L, ell, error, zeta, delta, radius, steps)
     if steps > MOST_STEPS:
-        return _without(found, f"its coupling is strong: {steps:,} proved steps, at most {MOST_STEPS:,}")
+        return replace(
+            found,
+            radius=None,
+            reason=f"its coupling is strong: {steps:,} proved steps, at most {MOST_STEPS:,}",
+        )
     return found
-
-
-def _without(found: PublicConstants, reason: str) -> PublicConstants:
-    values = {**vars(found), "radius": None, "reason": reason}
-    return PublicConstants(**values)
 
 
 class PointClaim(NamedTuple):

@@ -41,6 +41,10 @@ class ConvexSet(Written, Projectable):
     #: Names of the scalar parameters that :meth:`constraints` asks for, in order.
     parameters: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        for name, value in self.bounds().items():
+            object.__setattr__(self, name, public_size(name, value))
+
     @abc.abstractmethod
     def norm_bound(self, dimension: int) -> float:
         """Largest Euclidean norm of a point of the set in R^dimension (``inf`` if unbounded)."""
@@ -77,9 +81,6 @@ class WholeSpace(ConvexSet):
 class _Ball(ConvexSet):
     radius: float
     parameters = ("radius",)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "radius", public_size("radius", self.radius))
 
     def norm_bound(self, dimension: int) -> float:
         return self.radius
@@ -152,9 +153,6 @@ class Box(ConvexSet):
     bound: float
     parameters = ("bound",)
     word = "box"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "bound", public_size("bound", self.bound))
 
     def norm_bound(self, dimension: int) -> float:
         return self.bound * math.sqrt(dimension)

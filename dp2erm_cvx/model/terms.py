@@ -99,9 +99,36 @@ class Loaded:
         ``max over U of <u, a>`` is ``max <u, a> - smoothing ||u - dual||^2 / 2``: its derivative is a point
         of U, without an error but of its own rounding. ``inf`` where nothing is known.
         """
-        if self.term.kink:
-            return _kink_slope(self.term.kind, a, e, smoothing, self.dual)
-        return _slope(self.term, a, e)
+        term, k, low, high = self.term, self.term.kind, a - e, a + e
+        if term.kink:
+            return _kink_slope(k, a, e, smoothing, self.dual)
+        with np.errstate(all="ignore"):
+            if k == "entr":
+                q = -np.log(a) - 1.0
+                w = np.where(low > 0, e / low * UP + 8 * UNIT * (np.abs(np.log(a)) + 1.0), np.inf)
+            elif k == "log":
+                q = 1.0 / a
+                w = np.where(low > 0, e / low**2 * UP + 2 * UNIT * q, np.inf)
+            elif k == "exp":
+                q = np.exp(a)
+                w = e * np.exp(high) * UP + 8 * UNIT * q
+            elif k == "logistic":
+                q = 1.0 / (1.0 + np.exp(-a))
+                w = e / 4 * UP + 16 * UNIT * q
+            elif k == "power":
+                q = term.power * a ** (term.power - 1.0)
+                w = np.where(e == 0, 0.0, e * self.curvature(low, high)[1]) * UP + 8 * UNIT * np.abs(q)
+            elif k == SQUARES:
+                q = 2.0 * a / term.divisor
+                w = 2.0 * e / term.divisor * UP + 3 * UNIT * np.abs(q)
+            elif k == "QuadForm":
+                assert term.matrix is not None
+                P = np.abs(term.matrix)
+                q = a @ (term.matrix + term.matrix.T)
+                w = (e + gamma(a.shape[-1] + 5) * np.abs(a)) @ (P + P.T) * UP
+            else:
+                return _inverse(a, e)
+        return q, w
 
     def curvature(self, low: Array, high: Array, smoothing: float = 0.0) -> tuple[Array, Array]:
         """Least and largest ``|T''|`` between two (..., rows): by component, or of the spectrum.
@@ -111,18 +138,80 @@ class Loaded:
         if self.term.kink and smoothing > 0:
             bend = (np.abs(self.dual + low / smoothing) < 1.0) / smoothing
             return bend, bend
-        return _curvature(self.term, low, high)
+        term, k, one = self.term, self.term.kind, np.ones_like(low)
+        with np.errstate(all="ignore"):
+            if k == "entr":
+                return 1.0 / high, np.where(low > 0, 1.0 / low, np.inf)
+            if k == "log":
+                return 1.0 / high**2, np.where(low > 0, 1.0 / low**2, np.inf)
+            if k == "exp":
+                return np.exp(low), np.exp(high)
+            if k == "logistic":
+                far = np.exp(-np.maximum(np.abs(low), np.abs(high)))
+                return far / (1.0 + far) ** 2, one / 4
+            if k == "power":
+                p = term.power
+                if p in (1.0, 2.0):
+                    return p * (p - 1.0) * one, p * (p - 1.0) * one
+                inside, far = (low <= 0) & (high >= 0), np.maximum(np.abs(low), np.abs(high))
+                near = np.where(inside, 0.0, np.minimum(np.abs(low), np.abs(high)))
+                if p % 2.0:  # defined for arguments of one sign
+                    near, far = np.maximum(low, 0.0), np.maximum(high, 0.0)
+                ends = abs(p * (p - 1.0)) * near ** (p - 2.0), abs(p * (p - 1.0)) * far ** (p - 2.0)
+                return np.minimum(*ends), np.where((low > 0) | (p > 1.0), np.maximum(*ends), np.inf)
+            if k == SQUARES:
+                return 2.0 / term.divisor * one, 2.0 / term.divisor * one
+            if k == "QuadForm":
+                assert term.matrix is not None
+                return 0.0 * one, 2.0 * float(np.linalg.norm(term.matrix)) * UP * one
+        if k == "log_det" and term.floor is not None:
+            return 0.0 * one, one / term.floor**2
+        return 0.0 * one, np.inf * one
 
     def excess(self, a: Array, e: Array, u: Array) -> Array:
         """``max <., a> - <u, a>`` over the set of a kink, rounded up, for every exact argument within ``e``.
 
         By component for ``abs``, else one number (..., 1).
         """
-        return _excess(self.term, a, e, u)
+        kind, size = self.term.kind, gamma(a.shape[-1] + 12)
+        if kind == "abs":
+            return np.maximum(np.abs(a) - u * a, 0.0) + 2.0 * e + 2.0 * size * np.abs(a)
+        if kind == "norm1":
+            parts = np.abs(a) - u * a + 2.0 * e + 2.0 * size * np.abs(a)
+            return np.asarray(np.sum(np.maximum(parts, 0.0), axis=-1, keepdims=True))
+        if kind == "max":
+            top, off, far = np.max(a, axis=-1), np.max(e, axis=-1), np.max(np.abs(a), axis=-1)
+        else:
+            top, off = np.linalg.norm(a, axis=-1), np.linalg.norm(e, axis=-1)
+            far = top
+        lost = np.maximum(top - np.sum(u * a, axis=-1), 0.0) + 2.0 * off + 2.0 * size * far
+        return np.asarray(lost)[..., None]
 
     def value(self, a: Array) -> Array:
         """``T(a)``: by component (..., rows) where the coefficients are, else spread over the components."""
-        return _value(self.term, a)
+        term, k = self.term, self.term.kind
+        with np.errstate(all="ignore"):
+            if k in ("log", "exp", "abs"):
+                return {"log": np.log, "exp": np.exp, "abs": np.abs}[k](a)
+            if k == "entr":
+                return np.where(a > 0, -a * np.log(np.where(a > 0, a, 1.0)), np.where(a == 0, 0.0, -np.inf))
+            if k == "logistic":
+                return np.logaddexp(0.0, a)
+            if k == "power":
+                return np.asarray(a**term.power)
+            if k == "norm1":
+                return np.abs(a)
+            if k == SQUARES:
+                return a**2 / term.divisor
+            if k == "QuadForm":
+                assert term.matrix is not None
+                return np.asarray(a * (a @ term.matrix))
+        if k == "log_det":
+            p = math.isqrt(a.shape[-1])
+            whole = np.linalg.slogdet(a.reshape(*a.shape[:-1], p, p))[1]
+        else:
+            whole = np.max(a, axis=-1) if k == "max" else np.linalg.norm(a, axis=-1)
+        return np.asarray(whole)[..., None]
 
     @property
     def smooth_separable(self) -> bool:
@@ -183,7 +272,7 @@ class Loaded:
         if t.kind == "QuadForm":
             assert t.matrix is not None
             P = np.abs(t.matrix)
-            return far @ (P + P.T), _slope(t, far, e)[1]
+            return far @ (P + P.T), self.slope(far, e)[1]
         if t.kind == "log_det":
             if t.floor is None:
                 return np.full_like(e, np.inf), np.full_like(e, np.inf)
@@ -193,7 +282,7 @@ class Loaded:
                 64 * p * UNIT * p * float(np.linalg.norm(far)) + 2 * float(np.linalg.norm(e))
             ) / t.floor**2
             return one / t.floor, error * one
-        ends = [_slope(t, end, e) for end in (low, high)]
+        ends = [self.slope(end, e) for end in (low, high)]
         q, w = (np.maximum(*(np.abs(end[i]) for end in ends)) for i in (0, 1))
         return q, np.where(np.isfinite(q), w, np.inf)
 
@@ -285,38 +374,7 @@ class ReadObjective:
         return new
 
 
-def _slope(term: AtomTerm, a: Array, e: Array) -> tuple[Array, Array]:
-    k, low, high = term.kind, a - e, a + e
-    with np.errstate(all="ignore"):
-        if k == "entr":
-            q = -np.log(a) - 1.0
-            w = np.where(low > 0, e / low * UP + 8 * UNIT * (np.abs(np.log(a)) + 1.0), np.inf)
-        elif k == "log":
-            q = 1.0 / a
-            w = np.where(low > 0, e / low**2 * UP + 2 * UNIT * q, np.inf)
-        elif k == "exp":
-            q = np.exp(a)
-            w = e * np.exp(high) * UP + 8 * UNIT * q
-        elif k == "logistic":
-            q = 1.0 / (1.0 + np.exp(-a))
-            w = e / 4 * UP + 16 * UNIT * q
-        elif k == "power":
-            q = term.power * a ** (term.power - 1.0)
-            w = np.where(e == 0, 0.0, e * _curvature(term, low, high)[1]) * UP + 8 * UNIT * np.abs(q)
-        elif k == SQUARES:
-            q = 2.0 * a / term.divisor
-            w = 2.0 * e / term.divisor * UP + 3 * UNIT * np.abs(q)
-        elif k == "QuadForm":
-            assert term.matrix is not None
-            P = np.abs(term.matrix)
-            q = a @ (term.matrix + term.matrix.T)
-            w = (e + gamma(a.shape[-1] + 5) * np.abs(a)) @ (P + P.T) * UP
-        else:
-            return _inverse(term, a, e)
-    return q, w
-
-
-def _inverse(term: AtomTerm, a: Array, e: Array) -> tuple[Array, Array]:
+def _inverse(a: Array, e: Array) -> tuple[Array, Array]:
     """Inverse Y of S, judged after the fact: ``||Y S - I|| < 1`` bounds its error, whoever computed it."""
     p = math.isqrt(a.shape[-1])
     S = np.swapaxes(a.reshape(*a.shape[:-1], p, p), -1, -2)
@@ -359,77 +417,3 @@ def _projected(kind: str, v: Array) -> Array:
         u = np.maximum(v - tau, 0.0)
         return np.asarray(u / np.sum(u, axis=-1, keepdims=True))
     return np.asarray(v / np.maximum(np.linalg.norm(v, axis=-1, keepdims=True), 1.0))
-
-
-def _excess(term: AtomTerm, a: Array, e: Array, u: Array) -> Array:
-    size = gamma(a.shape[-1] + 12)
-    if term.kind == "abs":
-        return np.maximum(np.abs(a) - u * a, 0.0) + 2.0 * e + 2.0 * size * np.abs(a)
-    if term.kind == "norm1":
-        parts = np.abs(a) - u * a + 2.0 * e + 2.0 * size * np.abs(a)
-        return np.asarray(np.sum(np.maximum(parts, 0.0), axis=-1, keepdims=True))
-    if term.kind == "max":
-        top, off, far = np.max(a, axis=-1), np.max(e, axis=-1), np.max(np.abs(a), axis=-1)
-    else:
-        top, off = np.linalg.norm(a, axis=-1), np.linalg.norm(e, axis=-1)
-        far = top
-    lost = np.maximum(top - np.sum(u * a, axis=-1), 0.0) + 2.0 * off + 2.0 * size * far
-    return np.asarray(lost)[..., None]
-
-
-def _curvature(term: AtomTerm, low: Array, high: Array) -> tuple[Array, Array]:
-    k, one = term.kind, np.ones_like(low)
-    with np.errstate(all="ignore"):
-        if k == "entr":
-            return 1.0 / high, np.where(low > 0, 1.0 / low, np.inf)
-        if k == "log":
-            return 1.0 / high**2, np.where(low > 0, 1.0 / low**2, np.inf)
-        if k == "exp":
-            return np.exp(low), np.exp(high)
-        if k == "logistic":
-            far = np.exp(-np.maximum(np.abs(low), np.abs(high)))
-            return far / (1.0 + far) ** 2, one / 4
-        if k == "power":
-            p = term.power
-            if p in (1.0, 2.0):
-                return p * (p - 1.0) * one, p * (p - 1.0) * one
-            inside, far = (low <= 0) & (high >= 0), np.maximum(np.abs(low), np.abs(high))
-            near = np.where(inside, 0.0, np.minimum(np.abs(low), np.abs(high)))
-            if p % 2.0:  # defined for arguments of one sign
-                near, far = np.maximum(low, 0.0), np.maximum(high, 0.0)
-            ends = abs(p * (p - 1.0)) * near ** (p - 2.0), abs(p * (p - 1.0)) * far ** (p - 2.0)
-            return np.minimum(*ends), np.where((low > 0) | (p > 1.0), np.maximum(*ends), np.inf)
-        if k == SQUARES:
-            return 2.0 / term.divisor * one, 2.0 / term.divisor * one
-        if k == "QuadForm":
-            assert term.matrix is not None
-            return 0.0 * one, 2.0 * float(np.linalg.norm(term.matrix)) * UP * one
-    if k == "log_det" and term.floor is not None:
-        return 0.0 * one, one / term.floor**2
-    return 0.0 * one, np.inf * one
-
-
-def _value(term: AtomTerm, a: Array) -> Array:
-    k = term.kind
-    with np.errstate(all="ignore"):
-        if k in ("log", "exp", "abs"):
-            return {"log": np.log, "exp": np.exp, "abs": np.abs}[k](a)
-        if k == "entr":
-            return np.where(a > 0, -a * np.log(np.where(a > 0, a, 1.0)), np.where(a == 0, 0.0, -np.inf))
-        if k == "logistic":
-            return np.logaddexp(0.0, a)
-        if k == "power":
-            return np.asarray(a**term.power)
-        if k == "norm1":
-            return np.abs(a)
-        if k == SQUARES:
-            return a**2 / term.divisor
-        if k == "QuadForm":
-            assert term.matrix is not None
-            return np.asarray(a * (a @ term.matrix))
-    if k == "log_det":
-        p = math.isqrt(a.shape[-1])
-        whole = np.linalg.slogdet(a.reshape(*a.shape[:-1], p, p))[1]
-    else:
-        whole = np.max(a, axis=-1) if k == "max" else np.linalg.norm(a, axis=-1)
-    return np.asarray(whole)[..., None]

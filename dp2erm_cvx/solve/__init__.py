@@ -1,8 +1,7 @@
 """Solvers, certificates and the one function that joins them."""
 
 from dp2erm_cvx.solve.certificate import Certificate, certify
-from dp2erm_cvx.solve.solution import Solution, Stats
-from dp2erm_cvx.solve.solve import GAP_TOLERANCE, TOLERANCE, solve, uncertified_start
+from dp2erm_cvx.solve.solve import GAP_TOLERANCE, TOLERANCE, Solution, Stats, solve, uncertified_start
 from dp2erm_cvx.solve.solvers import (
     OSQP,
     SCS,

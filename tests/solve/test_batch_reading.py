@@ -10,7 +10,7 @@ import pytest
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.solve.batch import Neighborhood, Reading, Replacements
-from dp2erm_cvx.solve.batch.rows import RowBatch, Terms
+from dp2erm_cvx.solve.batch.rows import RowBatch
 from tests.helpers import make_records
 from tests.solve.test_batch_neighbors import FAST, SLOW, joined, named, program, replacements
 
@@ -67,7 +67,7 @@ def test_several_chunks_and_other_programs(monkeypatch: pytest.MonkeyPatch) -> N
         assert np.all(np.abs(sums - np.sum(np.abs(held.weights - 1), axis=1)) <= radius + 1e-11)
 
 
-@pytest.mark.parametrize("bug", ["replaced", "unnormalized"])
+@pytest.mark.parametrize("bug", ["replaced", "_weighed"])
 @pytest.mark.parametrize("name", ["ipw_logistic", "entropy_balancing"])
 def test_wrong_weights_of_a_reading_are_found_out(
     name: str, bug: str, monkeypatch: pytest.MonkeyPatch
@@ -75,12 +75,11 @@ def test_wrong_weights_of_a_reading_are_found_out(
     records = make_records(60, 3)
     chosen, made = replacements(records, 12), program(name, {"ridge": 0.05})
     (right,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))
-    for kind in [*RowBatch.__subclasses__(), *Terms.__subclasses__()]:
-        if (whole := getattr(kind, bug, None)) is not None:
+    for kind in [RowBatch, *RowBatch.__subclasses__()]:
+        if (whole := vars(kind).get(bug)) is not None:
 
-            def wrong(self: Any, V: Array, *rest: Any, sound: Any = whole) -> Array:
-                found: Array = sound(self, V * (1 + 1e-5), *rest)
-                return found
+            def wrong(self: Any, V: Array, *rest: Any, sound: Any = whole) -> Any:
+                return sound(self, V * (1 + 1e-5), *rest)
 
             monkeypatch.setattr(kind, bug, wrong)
     (found,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import UNIT, product_error
 from dp2erm_cvx.program.kernel_model import KernelModel
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
-from dp2erm_cvx.solve.batch.replacements import Held, Index, Mask, Replacements
+from dp2erm_cvx.solve.batch.replacements import Batch, Held, Index, Mask, Replacements
 from dp2erm_cvx.solve.batch.rows import dot
 
 _MAX_STEPS = 20
@@ -64,20 +63,19 @@ class KernelPath:
         """Exchange steps for all of them at once, then one product with Q to certify."""
         members = self.members(part)
         model, cap, rows = self.model, self.simplices.cap, np.arange(len(part))
-        found, steps = _exchange(self.pivot, members, model.half_ridge, cap)
+        points, multipliers, steps = _exchange(self.pivot, members, model.half_ridge, cap)
         with np.errstate(invalid="ignore"):
-            points = _Points(np.clip(found.shared, 0.0, cap), np.clip(found.new, 0.0, cap), found.multipliers)
-        radius = np.where(steps > 0, _judged(model, members, points), np.inf)
+            V, new = np.clip(points[:, :-1], 0.0, cap), np.clip(points[:, -1], 0.0, cap)
+        radius = np.where(steps > 0, _judged(model, members, V, new, multipliers), np.inf)
         # an arm that loses its last record leaves its total to the other
         left = self.simplices.group[part.index]
         radius[(self.sizes[left] == 1) & (members.group != left)] = np.inf
-        V = points.shared
-        V[rows, part.index] = points.new
+        V[rows, part.index] = new
         return Held(model.scale * V, radius, steps, V, part.index)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Members:
+class _Members(Batch):
     """m neighbors: record ``index[k]`` leaves, and a new one comes in as one more variable.
 
     ``coupling`` (m, n) are its entries of Q with the shared records (0 at the one that left), ``linear``
@@ -85,32 +83,11 @@ class _Members:
     ``group`` (m,) its simplex.
     """
 
-    index: Index
     coupling: Array
     linear: Array
     diagonal: Array
     own_linear: Array
     group: Index
-
-    def take(self, chosen: Index) -> Self:
-        """Those neighbors alone."""
-        parts = (self.index, self.coupling, self.linear, self.diagonal, self.own_linear, self.group)
-        return type(self)(*(part[chosen] for part in parts))  # type: ignore[arg-type]
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class _Points:
-    """m trial solutions: shared values (m, n) with 0 for the record that left, the new value (m,).
-
-    ``multipliers`` (m, groups) belong to the totals.
-    """
-
-    shared: Array
-    new: Array
-    multipliers: Array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -127,11 +104,6 @@ class _Pivot:
     start: Array
     n_groups: int
 
-    def apply(self, X: Array) -> Array:
-        """T x for the rows x of X (m, N)."""
-        Y: Array = X @ self.transposed
-        return Y
-
     def columns(self, member: Index, index: Index, inputs: Array, m: int) -> Array:
         """T x for m vectors x whose only entries are ``inputs`` at (member, index), (m, N)."""
         if len(member) == m and np.array_equal(member, np.arange(m)):
@@ -140,12 +112,7 @@ class _Pivot:
             return Y
         X = np.zeros((m, len(self.free)))
         X[member, index] = inputs
-        return self.apply(X)
-
-    def block(self, index: Index) -> Array:
-        """T restricted to the indices (m, s) of every member, (m, s, s)."""
-        entries: Array = self.transposed[index[:, None, :], index[:, :, None]]
-        return entries
+        return np.asarray(X @ self.transposed)
 
 
 def _pivoted(model: KernelModel, point: Array) -> _Pivot | None:
@@ -176,8 +143,11 @@ def _pivoted(model: KernelModel, point: Array) -> _Pivot | None:
     return _Pivot(np.ascontiguousarray(T.T), free, start, n_groups)
 
 
-def _exchange(pivot: _Pivot, members: _Members, ridge: float, cap: float) -> tuple[_Points, Index]:
-    """Solve all neighbors; steps taken (m,), 0 where the active set did not settle.
+def _exchange(pivot: _Pivot, members: _Members, ridge: float, cap: float) -> tuple[Array, Array, Index]:
+    """Solve all neighbors: values (m, n + 1), multipliers of the totals (m, groups), and steps taken (m,).
+
+    The value of the record that left is 0, the new one stands last. Steps are 0 where the active set did not
+    settle.
 
     Every step solves the optimality system of the current free sets exactly. A free set differs from the base
     by a few indices C: with T the base pivot, the unknown inputs at C and the new weight obey a system of
@@ -194,7 +164,7 @@ def _exchange(pivot: _Pivot, members: _Members, ridge: float, cap: float) -> tup
     column[:, :n] = members.coupling
     column[:, fixed_columns] = 0.0
     column[rows, n + members.group] = 1.0
-    Y0, Yq = pivot.apply(start), pivot.apply(column)
+    Y0, Yq = start @ pivot.transposed, column @ pivot.transposed
     # what the new weight adds to the rows of the exchange system: a fixed weight sees it directly, too
     toward = -Yq[:, :n]
     toward[:, fixed_columns] += members.coupling[:, fixed_columns]
@@ -204,7 +174,7 @@ def _exchange(pivot: _Pivot, members: _Members, ridge: float, cap: float) -> tup
     own_right = members.own_linear - dot(column, Y0) - dot(members.coupling, fixed)
     state = _State(np.tile(np.append(base_free, True), (m, 1)), np.column_stack([fixed, np.zeros(m)]))
     state.free[rows, members.index] = False
-    found = _Points(np.zeros((m, n)), np.zeros(m), np.zeros((m, pivot.n_groups)))
+    points, multipliers = np.zeros((m, n + 1)), np.zeros((m, pivot.n_groups))
     steps, live = np.zeros(m, dtype=np.int64), rows
     for step in range(1, _MAX_STEPS + 1):
         live, member, index = _exchanged(state, base_free, live)
@@ -233,18 +203,16 @@ def _exchange(pivot: _Pivot, members: _Members, ridge: float, cap: float) -> tup
         pull = dot(part.coupling, value[:, :n]) + (part.diagonal + ridge) * new
         slack[:, n] = pull + Y[np.arange(len(live)), n + part.group] - part.own_linear
         settled = _advance(state, live, part.index, value, slack, cap)
-        found.shared[of], found.new[of], found.multipliers[of] = value[:, :n], new, Y[:, n:]
+        points[of], multipliers[of] = value, Y[:, n:]
         steps[live[settled]] = step
         live = live[~settled]
     # a fixed weight is its bound exactly, and not what the system gives back for it
-    shared = found.shared
-    np.copyto(shared, state.value[:, :n], where=~state.free[:, :n])
-    new = np.where(state.free[:, n], found.new, state.value[:, n])
-    return _Points(shared, new, found.multipliers), steps
+    np.copyto(points, state.value, where=~state.free)
+    return points, multipliers, steps
 
 
-def _judged(model: KernelModel, members: _Members, points: _Points) -> Array:
-    """Bound (m,) on the l1 error of the weights at points that lie within their bounds.
+def _judged(model: KernelModel, members: _Members, V: Array, t: Array, multipliers: Array) -> Array:
+    """Bound (m,) on the l1 error of the weights where the shared values V and the new t are within bounds.
 
     Half the gradient plus the multiplier of its group is an element of half the subdifferential, once the
     part that the normal cone takes up at a bound is left out; its norm over the declared ridge bounds the
@@ -253,14 +221,14 @@ def _judged(model: KernelModel, members: _Members, points: _Points) -> Array:
     simplices = model.penalty.set
     assert isinstance(simplices, Simplices)
     n, m = model.n, len(members)
-    V, t, rows = points.shared, points.new, np.arange(len(members))
+    rows = np.arange(m)
     half = V @ model.Q
     half += members.coupling * t[:, None] - members.linear + model.half_ridge * V
-    half += points.multipliers[:, simplices.group]
+    half += multipliers[:, simplices.group]
     half = _inside_cone(half, V, simplices.cap)
     half[rows, members.index] = 0.0
     own = np.sum(members.coupling * V, axis=1) + (members.diagonal + model.half_ridge) * t
-    own += points.multipliers[rows, members.group] - members.own_linear
+    own += multipliers[rows, members.group] - members.own_linear
     own = _inside_cone(own, t, simplices.cap)
     residual = np.sqrt(np.sum(half * half, axis=1) + own * own) * (1 + 1e-12) + 1e-150
 
@@ -268,7 +236,7 @@ def _judged(model: KernelModel, members: _Members, points: _Points) -> Array:
     new_size = np.sqrt(np.maximum(members.diagonal, 0.0))
     moment = V @ size + t * new_size + float(np.sum(size)) + new_size
     length = np.sqrt(float(size @ size) + members.diagonal)
-    multiplier = np.sum(np.abs(points.multipliers), axis=1)
+    multiplier = np.sum(np.abs(multipliers), axis=1)
     total = np.sum(V, axis=1) + t
     # entries of the kernel are wrong by their share of sqrt(K_ii K_jj); sums over them by less, where most
     # are small: | |Q| v | is at most the largest row sum times |v|, and the new row and column come on top
@@ -281,7 +249,7 @@ def _judged(model: KernelModel, members: _Members, points: _Points) -> Array:
     pairwise = (64 + math.log2(n)) * UNIT  # numpy adds contiguous rows pairwise, from blocks of 128
     missed = np.zeros(m)
     roomy = np.ones(m, dtype=bool)
-    for group in range(points.multipliers.shape[1]):
+    for group in range(multipliers.shape[1]):
         inside = simplices.group == group
         mine = members.group == group
         mass = np.ascontiguousarray(V[:, inside])
@@ -331,8 +299,8 @@ def _small(
     padded = np.zeros((m, s), dtype=np.int64)
     used, rhs = np.zeros((m, s), dtype=bool), np.zeros((m, s + 1, 1))
     padded[member, slot], used[member, slot], rhs[member, slot, 0] = index, True, right
-    A = np.zeros((m, s + 1, s + 1))
-    A[:, :s, :s] = np.where(used[:, :, None] & used[:, None, :], pivot.block(padded), 0.0)
+    A, block = np.zeros((m, s + 1, s + 1)), pivot.transposed[padded[:, None, :], padded[:, :, None]]
+    A[:, :s, :s] = np.where(used[:, :, None] & used[:, None, :], block, 0.0)
     A[:, np.arange(s), np.arange(s)] += ~used
     edge = np.where(used, np.take_along_axis(toward, padded, axis=1), 0.0)
     # T is symmetric up to the sign of its mixed blocks, and so is the row of the new weight

@@ -8,8 +8,8 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.solve.batch.replacements import FastSolutions, Index, Mask, Reading
-from dp2erm_cvx.solve.batch.rows import LARGEST_SCORE, Members, Part, RowBatch, dot, norms
+from dp2erm_cvx.solve.batch.replacements import FastSolutions, Index, Mask, Part, Reading
+from dp2erm_cvx.solve.batch.rows import LARGEST_SCORE, Members, RowBatch, dot, norms
 
 _MAX_SWEEPS = 24
 
@@ -43,7 +43,7 @@ def minimize_together(batch: RowBatch, members: Members, goal: float) -> RowSolu
     solution. On the ball the multiplier is solved for along with the point. Nothing here decides whether a
     point is good: that is for :func:`judge`; what it does not certify is solved again elsewhere.
     """
-    m = len(members.index)
+    m = len(members)
     V: Array = np.tile(batch.point, (m, 1))
     G = batch.first_gradient(members)
     on_ball = np.full(m, np.linalg.norm(batch.point) >= batch.radius * (1 - 1e-9))
@@ -133,7 +133,7 @@ class _Inverses:
 
     def __init__(self, batch: RowBatch, members: Members) -> None:
         self.metric, self.updates = batch.metric, batch.updates(members)
-        self.unshifted = self._updated(np.zeros(len(members.index)), slice(None))
+        self.unshifted = self._updated(np.zeros(len(members)), slice(None))
 
     def apply(self, right: Array, shift: Array, live: Part) -> Array:
         """Inverse Hessians of the members ``live`` plus ``shift`` (m,) I, times right (m, d)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Self
 
@@ -17,6 +17,21 @@ from dp2erm_cvx.errors import DeclarationError
 #: Numbers of records or of neighbors.
 Index = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Part = Index | slice
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Batch:
+    """m neighbors, numbered by the record ``index`` (m,) that is replaced; every field has m rows."""
+
+    index: Index
+
+    def take(self, chosen: Part) -> Self:
+        """Those neighbors alone."""
+        return type(self)(*(getattr(self, part.name)[chosen] for part in fields(self)))
+
+    def __len__(self) -> int:
+        return len(self.index)
 
 
 @dataclass(frozen=True, eq=False)

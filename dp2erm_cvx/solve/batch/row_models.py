@@ -119,18 +119,11 @@ class _Descents(Terms):
 
     def tilted(self, V: Array, Z: Array, base: tuple[Array, ...], room: Room) -> tuple[Array, Array]:
         """One exponential serves the loss and the weight: no margin is beyond LARGEST_SCORE."""
-        tilt, total = self._tilts(V, Z, room)
-        descent = self.loss.descent(tilt, total, room.of("descent", len(Z)))
-        return descent, self.weight.of(tilt, total)
-
-    def unnormalized(self, V: Array, Z: Array, base: tuple[Array, ...], room: Room) -> Array:
-        """By one exponential each."""
-        return self.weight.of(*self._tilts(V, Z, room))
-
-    def _tilts(self, V: Array, Z: Array, room: Room) -> tuple[Array, Array]:
         tilt, total = room.of("tilt", len(Z)), room.of("total", len(Z))
         np.exp(np.matmul(-V, Z.T, out=tilt), out=tilt)
-        return tilt, np.add(tilt, 1.0, out=total)
+        np.add(tilt, 1.0, out=total)
+        descent = self.loss.descent(tilt, total, room.of("descent", len(Z)))
+        return descent, self.weight.of(tilt, total)
 
 
 class ExponentialBatch(RowBatch):
@@ -265,19 +258,11 @@ class _Tilts(Terms):
 
     def tilted(self, V: Array, Z: Array, base: tuple[Array, ...], room: Room) -> tuple[Array, Array]:
         """Tilts pull, whether they are capped or not."""
-        u, cap = self._tilts(V, Z, base, room), self.caps(V)
+        u, cap = np.matmul(V, Z.T, out=room.of("tilt", len(Z))), self.caps(V)
+        for log_base in base:
+            u += log_base
+        np.exp(u, out=u)
         return u, u if cap is None else np.minimum(u, cap[:, None], out=room.of("capped", len(Z)))
-
-    def unnormalized(self, V: Array, Z: Array, base: tuple[Array, ...], room: Room) -> Array:
-        """The tilts, no larger than the cap."""
-        u, cap = self._tilts(V, Z, base, room), self.caps(V)
-        return u if cap is None else np.minimum(u, cap[:, None], out=u)
-
-    def _tilts(self, V: Array, Z: Array, base: tuple[Array, ...], room: Room) -> Array:
-        u = np.matmul(V, Z.T, out=room.of("tilt", len(Z)))
-        for one in base:
-            u += one
-        return np.exp(u, out=u)
 
     def caps(self, V: Array) -> Array | None:
         """The largest tilts (m,), None for none."""

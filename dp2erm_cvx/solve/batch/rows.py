@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,8 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.solve.batch.replacements import Index, Reading
+from dp2erm_cvx.solve.batch.replacements import Batch, Index, Reading
 
-Part = Index | slice
 #: Scores in one tile of a sweep: half a megabyte, which stays in the cache of a core.
 _TILE = 2**16
 #: The most shared rows in a tile: sums over more of them would round worse. Powers of 2, as those of views.
@@ -32,7 +31,7 @@ _HELD = 2**23
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Members:
+class Members(Batch):
     """m neighbors: row ``index[k]`` of the shared rows, ``old[k]``, is replaced by ``rows[k]``, (m, d).
 
     ``target`` is (m, d), 0 where the model has none; ``spread`` (m,) bounds the norms of all rows, ``reach``
@@ -40,18 +39,12 @@ class Members:
     ``kept`` (m,) times H, which says nothing where that is not positive.
     """
 
-    index: Index
     old: Array
     rows: Array
     target: Array
     spread: Array
     kept: Array
     reach: Array
-
-    def take(self, chosen: Part) -> Self:
-        """Those neighbors alone."""
-        parts = (self.index, self.old, self.rows, self.target, self.spread, self.kept, self.reach)
-        return type(self)(*(part[chosen] for part in parts))  # type: ignore[arg-type]
 
 
 class _Metric:
@@ -97,10 +90,6 @@ class Terms(abc.ABC):
 
         The two may be one array.
         """
-
-    @abc.abstractmethod
-    def unnormalized(self, V: Array, Z: Array, base: tuple[Array, ...], room: Room) -> Array:
-        """The latter alone."""
 
 
 class Room:
@@ -148,7 +137,7 @@ class _Weighed(_AtPoints):
         room = Room(len(self.V))
         for part, held, place in self.tiles(numbers):
             base = tuple(one[part] for one in beside[: self.n_base])
-            f = self.terms.unnormalized(self.V, Z[part], base, room)
+            f = self.terms.tilted(self.V, Z[part], base, room)[1]
             f[held, place] = self.own[held]
             f *= self.scale[:, None]
             yield part, f
