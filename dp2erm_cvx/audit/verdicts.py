@@ -20,7 +20,7 @@ from dp2erm_cvx.audit.movement import (
 )
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage
-from dp2erm_cvx.release.rebuilt import rebuilt_settings
+from dp2erm_cvx.release.declaration import rebuilt
 from dp2erm_cvx.solve import Solver
 from dp2erm_cvx.universe import Universe
 
@@ -228,7 +228,8 @@ def replay(
     except (KeyError, ValueError, TypeError) as wrong:
         raise DataError(f"{path}: not a saved pair ({type(wrong).__name__})") from None
     if program is None:
-        program = registry.build(registry.first_stages(), name, **rebuilt_settings(settings))
+        known = {setting: rebuilt(value) for setting, value in settings.items()}
+        program = registry.build(registry.first_stages(), name, **known)
     if (program.name, program.settings()) != (name, settings):
         raise DeclarationError(f"program: the pair was saved for {name} with {settings}")
     if isinstance(program, PrivateFirstStage):

@@ -13,10 +13,10 @@ import click
 from dp2erm_cvx.cli.options import csv_options, json_option
 from dp2erm_cvx.cli.own_program import known_name
 from dp2erm_cvx.cli.screen import check_new, console, progress, writable, write_text
-from dp2erm_cvx.errors import DeclarationError, Dp2ermError
+from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.release.record import BaseRelease
+    pass
 
 
 @click.command("show", short_help="What a release says, from its file alone.")
@@ -27,7 +27,7 @@ def show_command(release: str, as_json: bool) -> None:
 
     A file that states what no release does is refused. As JSON it is written in the schema of today.
     """
-    from dp2erm_cvx.release.file import read_release_file
+    from dp2erm_cvx.release.reading import read_release_file
 
     published = read_release_file(release)
     if as_json:
@@ -46,28 +46,18 @@ def report_command(release: str, output: str | None, force: bool) -> None:
     """Write one page of HTML about a release, for readers who know no differential privacy.
 
     Estimate, interval and what it counts, the guarantee in words, what was declared, for whom it holds and
-    what it rests on; only released numbers. What does not follow from its declarations leads the page.
+    what it rests on; only released numbers. A file that dp2erm verify refutes is refused.
     """
     page = output or f"{os.path.splitext(release)[0]}.html"
     check_new(page, force, release)
     with progress("writing the page"):
-        from dp2erm_cvx.release.file import read_release_file
+        from dp2erm_cvx.release.reading import read_release_file
         from dp2erm_cvx.report import release_page
 
         published = read_release_file(release)
-        text = release_page(published, source=Path(release).name, refuted=_refuted(published))
+        text = release_page(published, source=Path(release).name)
         write_text(page, text)
     click.echo(f"wrote {page}")
-
-
-def _refuted(published: BaseRelease) -> tuple[str, ...] | None:
-    """What does not follow from what a release declares; None where not all of that is in its file."""
-    from dp2erm_cvx.release.verify import verify
-
-    try:
-        return verify(published).refuted
-    except Dp2ermError:
-        return None
 
 
 @click.command("datasheet", short_help="The record of a release for a public registry.")
@@ -88,7 +78,7 @@ def datasheet_command(release: str, answers: tuple[str, ...], output: str | None
     marked TODO where it is not given. A file that dp2erm verify refutes is refused.
     """
     check_new(output, force, release)
-    from dp2erm_cvx.release.file import read_release_file
+    from dp2erm_cvx.release.reading import read_release_file
     from dp2erm_cvx.report.asked import ASKED
     from dp2erm_cvx.report.datasheet import datasheet, datasheet_text
 
@@ -97,8 +87,6 @@ def datasheet_command(release: str, answers: tuple[str, ...], output: str | None
             raise DeclarationError(f"--set {answer!r}: must be FIELD=TEXT; fields: {', '.join(ASKED)}")
     known = dict(answer.split("=", 1) for answer in answers)
     published = read_release_file(release)
-    if refuted := _refuted(published):
-        raise DeclarationError(f"{release}: does not follow from what it declares: {refuted[0]}")
     text = datasheet_text(datasheet(published, known))
     if output is None:
         click.echo(text, nl=False)
@@ -124,7 +112,7 @@ def predict_command(
     """
     from dp2erm_cvx.cli.reading import read_layout
     from dp2erm_cvx.release import Release
-    from dp2erm_cvx.release.file import read_release_file
+    from dp2erm_cvx.release.reading import read_release_file
     from dp2erm_cvx.release.rule import effects, rule_of
     from dp2erm_cvx.release.rule_release import RuleRelease
     from dp2erm_cvx.tables import read_table

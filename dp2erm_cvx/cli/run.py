@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,10 +136,10 @@ def _released(
                     model.fit(table, records.a, records.y)
                 else:
                     model.fit(records)
-                releases[name] = model.release_
+                releases[name] = replace(model.release_, study=study.digest)
                 file = opened[name]
                 assert file is not None
-                file.write(model.release_.to_json() + "\n")
+                file.write(releases[name].to_json() + "\n")
                 own[name].close()  # it has its name before the next question is answered
         except BaseException:
             for release in releases.values():  # what was paid for is never lost

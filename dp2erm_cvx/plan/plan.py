@@ -192,6 +192,14 @@ def make_plan(study: Pipeline[P_co]) -> P_co:
     return _planned(study, None)
 
 
+def plan_as_declared(study: Pipeline[P_co]) -> P_co:
+    """The same for arithmetic that is declared "counted" or "assumed", whatever can be drawn on this machine.
+
+    Raises as :func:`make_plan` does.
+    """
+    return _planned(study, study.numerical_share if study.arithmetic is Arithmetic.COUNTED else None)
+
+
 def counts(study: Pipeline[Any]) -> bool:
     """Whether the arithmetic is counted. Raises DeclarationError or CalibrationError where it cannot be."""
     if study.arithmetic is Arithmetic.ASSUMED:

@@ -25,7 +25,7 @@ def declared_tables(release: BaseRelease) -> Iterator[Table]:
 
 def declared_domain_of(release: BaseRelease) -> Domain:
     """The domain that a release of any kind states. Raises DeclarationError where it is none."""
-    return Domain.from_dict(release.domain)  # type: ignore[attr-defined]
+    return Domain.from_dict(release.domain)
 
 
 def declared_facts(release: BaseRelease) -> Iterator[tuple[str, str]]:

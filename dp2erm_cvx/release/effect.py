@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from dp2erm_cvx import __version__
 from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.errors import DeclarationError, Dp2ermError
-from dp2erm_cvx.plan import EffectPlan, EffectSettings
-from dp2erm_cvx.plan.effect import SCORES
+from dp2erm_cvx.plan import EffectPlan
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, nuisance_error, risk_errors
-from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release.arms import ArmRisks
+from dp2erm_cvx.release.declaration import declaration_of
 from dp2erm_cvx.release.effect_caveats import capped_share
 from dp2erm_cvx.release.effect_text import effect_blocks
 from dp2erm_cvx.release.groups import GroupEffect, group_average, group_means, group_rows, state_groups
@@ -26,8 +24,7 @@ from dp2erm_cvx.release.interval import (
     score_interval,
 )
 from dp2erm_cvx.release.nuisances import Nuisance, state_cuts, state_nuisances
-from dp2erm_cvx.release.ranges import ColumnRange, check_ranges, state_ranges
-from dp2erm_cvx.release.reading import check_guarantee, check_spent, read_published
+from dp2erm_cvx.release.ranges import ColumnRange, state_ranges
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.statement import state_steps
 from dp2erm_cvx.release.treated import overlap_interval, treated_interval
@@ -64,10 +61,9 @@ class EffectRelease(BaseRelease):
     propensities that the cap cuts off, as far as released and public numbers tell. ``released`` are the
     integers that noise was added to, ``standard_deviation`` bounds that of the score; ``risks`` (treated,
     untreated) and ``ratios`` are there where both risks were released.
-    ``settings`` hold the public clips, shares and guesses, ``domain`` the declared universe.
-    ``declared_center`` says whether the ``effect_center`` of the settings was declared, or else follows from
-    the nuisances; None in files that do not state it. ``counted`` is the released number of records that
-    count, with its noise; None where it is not released.
+    ``domain`` and ``declared`` hold all that was declared, ``settings`` what is in force: the public clips,
+    shares and guesses, of which some follow from n and epsilon. ``counted`` is the released number of records
+    that count, with its noise; None where it is not released.
 
     Where an effect was estimated in every level of a column, ``groups`` hold them in the order of the levels,
     ``released`` three integers for each, and the ``estimate`` is of all their records together.
@@ -77,6 +73,7 @@ class EffectRelease(BaseRelease):
     """
 
     __pydantic_config__: ClassVar = STRICT
+    goal: ClassVar[str] = "effect"
     spelled: ClassVar[tuple[str, ...]] = ("private", "standing")
 
     estimand: str
@@ -93,14 +90,16 @@ class EffectRelease(BaseRelease):
     nuisances: tuple[Nuisance, ...]
     settings: dict[str, Any]
     domain: dict[str, Any]
+    declared: dict[str, Any]
     ranges: tuple[ColumnRange, ...] = ()
     outcome_unit: float = 1.0
     capped: float = 0.0
     target: str = TARGETS[1]
-    declared_center: bool | None = None
     counted: float | None = None
     groups: tuple[GroupEffect, ...] = ()
-    schema_version: int = field(default=SCHEMA_VERSION)
+    study: str | None = None
+    version: str = __version__
+    schema_version: int = SCHEMA_VERSION
 
     @property
     def by(self) -> str | None:
@@ -126,11 +125,6 @@ class EffectRelease(BaseRelease):
             {"group": None, **told, **more},
             *({**told, **row, **more} for row in group_rows(self.groups)),
         ]
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> EffectRelease:
-        """Read a release back. Raises DeclarationError, in one line, if it does not fit the schema."""
-        return read_published(text, cls, _check)
 
 
 def make_effect(
@@ -194,10 +188,10 @@ def make_effect(
             "effect_center": center,
         },
         domain=universe.domain.to_dict(),
+        declared=declaration_of(plan),
         ranges=ranges,
         outcome_unit=unit,
         capped=capped,
-        declared_center=study.effect_center is not None,
         target=TARGETS[0 if predicted else 1],
         counted=counted_records(score, sums),
         groups=tuple(state_groups(groups, level, unit)),
@@ -250,70 +244,3 @@ def counted_share(step: Planned, sums: tuple[int, ...]) -> float:
         return 1.0
     share = float(sum(2.0 * step.calibration.means(sums[at : at + 3])[1] for at in range(0, len(sums), 3)))
     return min(max(share, 1.0 / step.universe.n_samples), 1.0)
-
-
-def _check(release: EffectRelease) -> None:
-    check_guarantee(release)
-    check_spent(release)
-    check_ranges(release)
-    if release.estimand not in SCORES or len(release.risks) != 2 * (release.estimand == "risks"):
-        raise DeclarationError("release JSON: estimand: is none, or does not agree with risks")
-    if not 0.0 <= release.capped <= 1.0 + 1e-9:
-        raise DeclarationError("release JSON: capped: is no share")
-    if release.target not in TARGETS:
-        raise DeclarationError(f"release JSON: target: must be one of {', '.join(TARGETS)}")
-    ratios = [(ratio.estimate, ratio.interval) for ratio in release.ratios]
-    for group in release.groups:
-        ratios += [(group.estimate, one) for one in (group.interval, group.joint)]
-        if (apart := group.contrast) is not None:
-            ratios += [(apart.estimate, one) for one in (apart.interval, apart.joint)]
-    for estimate, interval in ((release.estimate, release.interval), *ratios):
-        low = -math.inf if interval.low is None else interval.low
-        high = math.inf if interval.high is None else interval.high
-        if not low <= estimate <= high or not 0.0 < interval.level < 1.0:
-            raise DeclarationError("release JSON: interval: does not hold the estimate at a level")
-    _check_steps(release)
-    if release.n_samples < 2 or not release.columns:
-        raise DeclarationError("release JSON: n_samples and columns: at least 2 records and 1 covariate")
-    _check_settings(release)
-
-
-def _check_settings(release: EffectRelease) -> None:
-    unstated = sorted(set(_GUESSES) - release.settings.keys())
-    if unstated:
-        raise DeclarationError(f"release JSON: settings: no {unstated[0]}: the file is of another version")
-    numbers = {name: value for name, value in release.settings.items() if name not in _GUESSES}
-    try:
-        Domain.from_dict(release.domain)
-        EffectSettings(**numbers)
-        judged = {"rows", "arms", "propensity", "cells"}
-        absent = {name for name, value in numbers.items() if value is None}
-        for name in release.settings.keys() - judged - absent | set(_GUESSES):
-            if isinstance(release.settings[name], str):
-                raise TypeError(f"{name} is text")
-            public_number(name, release.settings[name])
-    except (Dp2ermError, TypeError, KeyError, AttributeError) as error:
-        raise DeclarationError(f"release JSON: domain or settings: {error}") from None
-
-
-def _check_steps(release: EffectRelease) -> None:
-    """Refuse numbers that no step has paid for."""
-    names = [step.step for step in release.steps]
-    if names[-1:] != ["score"] or len(set(names)) < len(names):
-        raise DeclarationError(
-            "release JSON: steps: the last of them releases the score, and none stands twice"
-        )
-    cells = [part.step for part in release.nuisances if part.step == "cells"]
-    paid = [part.step for part in release.nuisances if part.step not in ("public center", "cells")]
-    # one step of cells releases several things
-    if cells[:1] + paid != [name for name in names[:-1] if name != "ranges"]:
-        raise DeclarationError("release JSON: nuisances: one for every step before the score")
-    named = [part for part in release.nuisances if part.step != "cells" or part.parameters]
-    if any(len(part.parameters) != len(part.coefficient) for part in named):
-        raise DeclarationError("release JSON: nuisances: a name for every coefficient")
-    domain = Domain.from_dict(release.domain)
-    sums = len(SCORES[release.estimand].law_in(domain).degrees) * max(len(domain.groups), 1)
-    if tuple(one.group for one in release.groups) != domain.groups:
-        raise DeclarationError("release JSON: groups: not the declared ones")
-    if len(release.released) != sums or bool(release.ratios) > bool(release.risks):
-        raise DeclarationError("release JSON: released: not what this estimand releases")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dp2erm_cvx.display import grid
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import EffectPlan
 from dp2erm_cvx.private_ranges import Known, Within
 from dp2erm_cvx.steps import ColumnRanges
@@ -23,7 +22,7 @@ class ColumnRange:
     """``low`` to ``high`` of a column in its own units, which later steps saw as -1 to 1.
 
     ``released`` from private quantiles, or else declared. ``within`` are wide public bounds that a released
-    range was looked for in; None where there are none, and in files that do not state them.
+    range was looked for in; None where there are none.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
@@ -72,15 +71,3 @@ def range_blocks(release: EffectRelease) -> Iterator[Block]:
         "that the interval does not see."
     )
     yield ""
-
-
-def check_ranges(release: EffectRelease) -> None:
-    """Raise DeclarationError where ranges are none, or stand without their step."""
-    stated = len(release.columns) + 1 if release.step("ranges") is not None else 0
-    if len(release.ranges) != stated or any(not one.low < one.high for one in release.ranges):
-        raise DeclarationError(
-            "release JSON: ranges: one of low below high for every column, with their step"
-        )
-    last = release.ranges[-1] if release.normalized else None
-    if release.outcome_unit != (1.0 if last is None else last.high / 2.0 - last.low / 2.0):
-        raise DeclarationError("release JSON: outcome_unit: does not agree with the range of the outcome")

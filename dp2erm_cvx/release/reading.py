@@ -1,16 +1,16 @@
-"""The strict reader of releases: what does not fit the schema is refused in one line."""
+"""The strict reader of releases: a file is refused where an entry does not follow from its declaration."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 from dp2erm_cvx.calibration import Noise, Perturbed
 from dp2erm_cvx.calibration.profiles import LossLaw, joint_delta
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.release.record import (
     SCHEMA_VERSION,
@@ -20,64 +20,69 @@ from dp2erm_cvx.release.record import (
     StepStatement,
     release_adapter,
 )
-from dp2erm_cvx.release.schema_2 import upgraded
 
 #: Parts of a budget add up to at most the whole, but for the rounding of their sum.
 _ROUNDING = 1.0 + 1e-9
 
-
 P = TypeVar("P", bound=BaseRelease)
 
 
-def read_release(text: str | bytes) -> Release:
-    """Read :meth:`Release.to_json` back, and files of schema 2 as well.
+def read_release_file(path: str | Path, *, check: bool = True) -> BaseRelease:
+    """The release of a file: a :class:`~dp2erm_cvx.release.Release`, an effect or a rule.
 
-    Raises DeclarationError, in one line, if the text does not fit the schema.
+    Without ``check`` it is parsed alone, for ``verify`` to say all that does not follow. Raises
+    DeclarationError in one line.
     """
-    return read_published(text, Release, _check_numbers, upgraded)
-
-
-def read_published(
-    text: str | bytes,
-    kind: type[P],
-    check: Callable[[P], None],
-    upgrade: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
-) -> P:
-    """Read ``to_json`` of this kind of release back, which ``check`` judges; ``upgrade`` is for schema 2.
-
-    Raises DeclarationError, in one line, if the text does not fit the schema.
-    """
-    from pydantic import ValidationError
+    from dp2erm_cvx.release.effect import EffectRelease
+    from dp2erm_cvx.release.rule_release import RuleRelease
 
     try:
-        plain = json.loads(text, parse_constant=_refused, parse_float=_finite, object_pairs_hook=_named_once)
-        if upgrade is not None and isinstance(plain, dict) and plain.get("schema_version") == 2:
-            plain = upgrade(plain)
-        besides = (*kind.spelled, *kind.derived) if isinstance(plain, dict) else ()
-        stated = {name: plain.pop(name, None) for name in besides}
+        text = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise DeclarationError(
+            f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from None
+    kinds: tuple[type[BaseRelease], ...] = (EffectRelease, RuleRelease)
+    try:
+        goal = _goal(_loaded(text))
+        release = parsed(text, next((kind for kind in kinds if kind.goal == goal), Release))
+        return checked(release) if check else release
+    except DeclarationError as error:
+        raise DeclarationError(f"{path}: is not as a command writes a release: {error}") from None
+
+
+def parsed(text: str | bytes, kind: type[P]) -> P:
+    """A release of this kind from ``to_json``, by its schema alone. Raises DeclarationError in one line."""
+    from pydantic import ValidationError
+
+    plain = _loaded(text)
+    if _goal(plain) != kind.goal:
+        raise DeclarationError(f"release JSON: declared.goal: must be {kind.goal}")
+    besides = {name: plain.pop(name, None) for name in (*kind.spelled, *kind.derived)}
+    try:
         release: P = release_adapter(kind).validate_python(plain)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise DeclarationError(f"release JSON: {_line(where)}: {first['msg']}") from None
-    except (TypeError, ValueError, UnicodeDecodeError) as error:
-        raise DeclarationError(f"release JSON: {_line(error)}") from None
-    except RecursionError:
-        raise DeclarationError("release JSON: brackets within brackets without end") from None
-    check(release)
-    if release.schema_version != SCHEMA_VERSION:
-        raise DeclarationError(
-            f"release JSON: schema_version {release.schema_version} is not {SCHEMA_VERSION}"
-        )
     for name, spelled in release.spelled_out().items():
         # a number or another type is not what was spelled out, even where it compares equal
-        if type(stated[name]) not in (bool, str) or stated[name] != spelled:
+        if type(besides[name]) not in (bool, str) or besides[name] != spelled:
             raise DeclarationError(f"release JSON: {name} does not agree with guarantee.standing")
-    worked_out = release.worked_out()
-    for name in kind.derived if release.at_hand else ():
-        if stated[name] is not None and not _same(stated[name], worked_out.get(name)):
+    if release.n_samples < 2 or not release.columns:
+        raise DeclarationError("release JSON: n_samples and columns: at least 2 records and 1 covariate")
+    for name in kind.derived:
+        if besides[name] is not None and not _follows(besides[name], release, name):
             raise DeclarationError(f"release JSON: {name} does not follow from what was released")
     return release
+
+
+def _follows(stated: Any, release: BaseRelease, name: str) -> bool:
+    """Whether what is worked out of released numbers is as it is stated; True where it cannot be known."""
+    try:
+        return _same(stated, release.worked_out().get(name)) or not release.at_hand
+    except (ArithmeticError, AttributeError, Dp2ermError, LookupError, TypeError, ValueError):
+        return False
 
 
 def _same(stated: Any, known: Any) -> bool:
@@ -88,17 +93,60 @@ def _same(stated: Any, known: Any) -> bool:
     return not isinstance(stated, bool) and bool(stated == known)
 
 
-def _check_numbers(release: Release) -> None:
-    """Refuse what no release states, although every field has the right type."""
-    check_guarantee(release)
+def checked(release: P) -> P:
+    """The release, unless an entry does not follow from what was declared and released.
+
+    Where its programs are not known here nothing is planned again, and the theorems are asked about the
+    numbers that its steps state. Raises DeclarationError in one line.
+    """
+    from dp2erm_cvx.release.declaration import NotAtHandError
+    from dp2erm_cvx.release.verify import verify
+
     try:
+        refuted = verify(release).refuted
+    except NotAtHandError:
+        _check_alone(release)
+        return release
+    except Dp2ermError as error:
+        raise DeclarationError(f"release JSON: {_line(error)}") from None
+    if refuted:
+        raise DeclarationError(f"release JSON: {_line(refuted[0])}")
+    return release
+
+
+def _goal(plain: dict[str, Any]) -> object:
+    """What was asked for, as the JSON of a release declares it."""
+    declared = plain.get("declared")
+    return declared.get("goal") if isinstance(declared, dict) else None
+
+
+def _loaded(text: str | bytes) -> dict[str, Any]:
+    """The JSON object of a release of this schema. Raises DeclarationError."""
+    try:
+        plain = json.loads(text, parse_constant=_refused, parse_float=_finite, object_pairs_hook=_named_once)
+    except (TypeError, ValueError, UnicodeDecodeError) as error:
+        raise DeclarationError(f"release JSON: {_line(error)}") from None
+    except RecursionError:
+        raise DeclarationError("release JSON: brackets within brackets without end") from None
+    version = plain.get("schema_version") if isinstance(plain, dict) else None
+    if version in (2, 3):
+        raise DeclarationError(
+            f"release JSON: schema_version {version}: such files do not hold all that was declared, and are "
+            "read no longer"
+        )
+    if not isinstance(plain, dict) or type(version) is not int or version != SCHEMA_VERSION:
+        raise DeclarationError(f"release JSON: schema_version: must be {SCHEMA_VERSION}")
+    return plain
+
+
+def _check_alone(release: BaseRelease) -> None:
+    """Refuse what no release states, whatever its programs are. Raises DeclarationError in one line."""
+    assert isinstance(release, Release)  # effects and rules name no program
+    try:
+        Budget(release.guarantee.epsilon, release.guarantee.delta)
         Domain.from_dict(release.domain)
     except DeclarationError as error:
-        raise DeclarationError(f"release JSON: {error}") from None
-    for stage in ("first_stage", "second_stage"):
-        stated = getattr(release, stage)
-        if not (isinstance(stated.get("name"), str) and isinstance(stated.get("settings"), dict)):
-            raise DeclarationError(f"release JSON: {stage}: states a name and settings")
+        raise DeclarationError(f"release JSON: {_line(error)}") from None
     names = [step.step for step in release.steps]
     if "theta" not in names or len(set(names)) < len(names):
         raise DeclarationError("release JSON: steps: one of them releases theta, and none stands twice")
@@ -108,25 +156,14 @@ def _check_numbers(release: Release) -> None:
     for name in ("sensitivity", "hessian_trace", "strong_convexity", "reason"):
         if getattr(theta, name) is None:
             raise DeclarationError(f"release JSON: steps: theta states no {name}")
-    check_spent(release)
-    if release.n_samples < 2:
-        raise DeclarationError(f"release JSON: n_samples = {release.n_samples}: must be at least 2")
-    if not release.columns or not 1 <= len(release.theta) == len(release.parameters):
-        raise DeclarationError("release JSON: theta needs a name for every value, and columns to apply to")
+    if not 1 <= len(release.theta) == len(release.parameters):
+        raise DeclarationError("release JSON: theta needs a name for every value")
+    if (release.kept_imbalance or 0.0) < 0.0:
+        raise DeclarationError("release JSON: kept_imbalance: is no share")
+    _check_spent(release)
 
 
-def check_guarantee(release: BaseRelease) -> None:
-    """Raise DeclarationError where the guarantee is none, or a predicted share."""
-    for name in ("kept_imbalance", "kept_confounding"):
-        if (getattr(release, name, None) or 0.0) < 0.0:
-            raise DeclarationError(f"release JSON: {name}: is no share")
-    try:
-        Budget(release.guarantee.epsilon, release.guarantee.delta)
-    except DeclarationError as error:
-        raise DeclarationError(f"release JSON: guarantee: {error}") from None
-
-
-def check_spent(release: BaseRelease) -> None:
+def _check_spent(release: BaseRelease) -> None:
     """Raise DeclarationError where the steps spend more than is guaranteed, or what is no budget."""
     for step in release.steps:
         try:
@@ -188,10 +225,10 @@ def _finite(text: str) -> float:
 
 def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     # of two statements about one name, one reader could see the first and another the second
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    named = dict(pairs)
+    if len(named) < len(pairs):
         raise ValueError("a name stands twice in one object")
-    return found
+    return named
 
 
 def _line(message: object) -> str:

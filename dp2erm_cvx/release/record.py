@@ -5,9 +5,10 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from dp2erm_cvx import __version__
 from dp2erm_cvx.calibration import Noise, Perturbed
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.privacy import Neighboring
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
     from dp2erm_cvx.release.own_units import OwnUnits
 
-#: Layout of the JSON of a release; files of schema 2 are upgraded when they are read.
-SCHEMA_VERSION = 3
+#: Layout of the JSON of a release: its declaration, its released numbers, and all that follows from both.
+SCHEMA_VERSION = 4
 
 #: Largest epsilon of a release without a caveat.
 WEAK = 10.0
@@ -93,9 +94,9 @@ class StepStatement:
     gradient, or of the outcome where the output is perturbed; ``gamma`` the ridge on every coordinate,
     ``split`` the share of its epsilon spent on noise. ``stability`` is the bound V, ``weight_bound`` that on
     one weight, ``sensitivity`` what the noise covers, ``gradient_radius`` zeta_c (None where infinite). The
-    last ones are None where a step has none, and where a file of schema 2 did not state them. ``reason`` says
-    why this calibration was taken, where there was a choice; ``numerical`` covers the arithmetic, None where
-    it is assumed to be exact or counted in the noise itself. ``box`` are the half widths (p,) of box noise,
+    last ones are None where a step has none. ``reason`` says why this calibration was taken, where there was
+    a choice; ``numerical`` covers the arithmetic, None where it is assumed to be exact or counted in the
+    noise itself. ``box`` are the half widths (p,) of box noise,
     in whose norm scale, sensitivity and gradient radius are; None for another law.
     """
 
@@ -124,6 +125,8 @@ class StepStatement:
 class BaseRelease(Shown):
     """What every release states: its guarantee, and what each private step of it spent."""
 
+    #: What was asked for, as its declaration names it.
+    goal: ClassVar[str]
     #: What its JSON spells out of the guarantee, beside stating it there.
     spelled: ClassVar[tuple[str, ...]] = ("private",)
     #: What follows from what was released, in the JSON of those releases that have it.
@@ -132,6 +135,11 @@ class BaseRelease(Shown):
     guarantee: Guarantee
     steps: tuple[StepStatement, ...]
     n_samples: int
+    columns: tuple[str, ...]
+    domain: dict[str, Any]
+    declared: dict[str, Any]
+    study: str | None
+    version: str
     schema_version: int
 
     @property
@@ -183,8 +191,26 @@ class BaseRelease(Shown):
 
     @property
     def at_hand(self) -> bool:
-        """Whether all that it names is known here, so that what follows from it can be worked out."""
+        """Whether the programs that it names are known here, so that what follows can be worked out."""
+        from dp2erm_cvx.release.declaration import NotAtHandError, study_of
+
+        try:
+            study_of(self)
+        except NotAtHandError:
+            return False
         return True
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read a release back. Raises DeclarationError in one line.
+
+        What the text declares is planned again. It is refused where it does not fit the schema, and where an
+        entry does not follow from what was declared and released.
+        """
+        # the reader knows the plans, and is imported when one is read
+        from dp2erm_cvx.release.reading import checked, parsed
+
+        return checked(parsed(text, cls))
 
     def cost(self) -> dict[str, Any]:
         """What every row of the data frame says of the guarantee."""
@@ -201,12 +227,12 @@ class Release(BaseRelease):
     of the scaled covariates; ``value`` is that of its rule, if a share of the budget was declared for it.
     ``kept_imbalance`` is the share of a difference between the arms that its weights are predicted to leave,
     by :func:`~dp2erm_cvx.plan.predict.kept_imbalance`; None where that is not known.
-    ``declared_delta`` is that of the budget, of which pure noise spends none; None in files that do not state
-    it. ``steps`` state what each private step spent and why, in their order. ``domain``, ``first_stage`` and
-    ``second_stage`` hold the declared constants.
+    ``steps`` state what each private step spent and why, in their order. ``domain`` and ``declared`` hold all
+    that was declared, the settings of both programs included; ``study`` is the digest of the study file.
     """
 
     __pydantic_config__: ClassVar = _STRICT
+    goal: ClassVar[str] = "weighted"
     derived: ClassVar[tuple[str, ...]] = ("own_units", "caveats")
 
     theta: tuple[float, ...]
@@ -216,12 +242,22 @@ class Release(BaseRelease):
     guarantee: Guarantee
     steps: tuple[StepStatement, ...]
     domain: dict[str, Any]
-    first_stage: dict[str, Any]
-    second_stage: dict[str, Any]
+    declared: dict[str, Any]
     value: ValueRelease | None = None
     kept_imbalance: float | None = None
-    declared_delta: float | None = None
-    schema_version: int = field(default=SCHEMA_VERSION)
+    study: str | None = None
+    version: str = __version__
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def first_stage(self) -> dict[str, Any]:
+        """The name and the settings of the first stage."""
+        return dict(self.declared["first"])
+
+    @property
+    def second_stage(self) -> dict[str, Any]:
+        """The name and the settings of the second stage."""
+        return dict(self.declared["second"])
 
     @property
     def mechanism(self) -> StepStatement:
@@ -229,13 +265,6 @@ class Release(BaseRelease):
         found = self.step("theta")
         assert found is not None  # a record without it is no release
         return found
-
-    @property
-    def at_hand(self) -> bool:
-        """Whether the program of its second stage is known here, and not a plug-in of somebody else."""
-        from dp2erm_cvx import registry
-
-        return str(self.second_stage["name"]) in registry.second_stages()
 
     @property
     def own_units(self) -> OwnUnits | None:
@@ -259,14 +288,6 @@ class Release(BaseRelease):
 
         told = self.cost() | ({} if self.value is None else self.value.named())
         return [{**row, **told} for row in beside(released_rows(self), self.own_units)]
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Release:
-        """Read a release back. Raises DeclarationError, in one line, if it does not fit the schema."""
-        # the reader knows the record, and is imported when one is read
-        from dp2erm_cvx.release.reading import read_release
-
-        return read_release(text)
 
 
 def json_schema(kind: type[BaseRelease] = Release) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet, WholeSpace
 from dp2erm_cvx.plan.predict import NoiseRange, noise_range
 from dp2erm_cvx.program import WeightedLeastSquares
-from dp2erm_cvx.release.rebuilt import rebuilt
+from dp2erm_cvx.release.declaration import rebuilt
 from dp2erm_cvx.release.record import Release, StepStatement
 from dp2erm_cvx.release.rule import rule_of
 from dp2erm_cvx.universe import Universe

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from dp2erm_cvx import __version__
 from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.codebook import norm_within
 from dp2erm_cvx.domain import Array, Domain, clip_norm
-from dp2erm_cvx.errors import DeclarationError, Dp2ermError
-from dp2erm_cvx.plan import RulePlan, RuleSettings
-from dp2erm_cvx.plan.defaults import EXPECTATIONS
+from dp2erm_cvx.plan import RulePlan
 from dp2erm_cvx.plan.effect_error import value_error
 from dp2erm_cvx.plan.predict import kept_confounding
-from dp2erm_cvx.public import public_size
+from dp2erm_cvx.release.declaration import declaration_of
 from dp2erm_cvx.release.interval import EffectInterval, effect_interval, score_interval
 from dp2erm_cvx.release.nuisances import Nuisance, state_coefficient
 from dp2erm_cvx.release.own_units import OwnUnits, own_units
-from dp2erm_cvx.release.reading import check_guarantee, check_spent, read_published
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.rule_text import rule_blocks
 from dp2erm_cvx.release.shown import beside
 from dp2erm_cvx.release.statement import state_steps
 from dp2erm_cvx.steps import Rows, placed, score_of
-from dp2erm_cvx.steps.sums import SIDES, side_shares
+from dp2erm_cvx.steps.sums import side_shares
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -74,6 +72,7 @@ class RuleRelease(BaseRelease):
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
+    goal: ClassVar[str] = "rule"
     spelled: ClassVar[tuple[str, ...]] = ("private", "standing")
     derived: ClassVar[tuple[str, ...]] = ("own_units", "caveats")
 
@@ -88,13 +87,16 @@ class RuleRelease(BaseRelease):
     nuisances: tuple[Nuisance, ...]
     settings: dict[str, Any]
     domain: dict[str, Any]
+    declared: dict[str, Any]
     gains: tuple[RuleGain, ...] = ()
     released: tuple[int, ...] = ()
     kept_confounding: float | None = None
     covariate_mean: tuple[float, ...] = ()
     covariate_norm: float | None = None
     covariate_scale: float = 1.0
-    schema_version: int = field(default=SCHEMA_VERSION)
+    study: str | None = None
+    version: str = __version__
+    schema_version: int = SCHEMA_VERSION
 
     def effects_at(self, X: Array) -> Array:
         """Estimated net effect (m,) at raw covariates X (m, k), each record by itself."""
@@ -161,11 +163,6 @@ class RuleRelease(BaseRelease):
         rows = [{"parameter": name, "value": value, **told} for name, value in pairs]
         return beside(rows, self.own_units)
 
-    @classmethod
-    def from_json(cls, text: str | bytes) -> RuleRelease:
-        """Read a release back. Raises DeclarationError, in one line, if it does not fit the schema."""
-        return read_published(text, cls, _check)
-
 
 def make_rule(
     plan: RulePlan, released: Mapping[str, Array], columns: tuple[str, ...], guarantee: Guarantee
@@ -198,6 +195,7 @@ def make_rule(
         ),
         settings={**settings, **dict(zip(_GUESSES, guesses, strict=True))},
         domain=study.universe.domain.to_dict(),
+        declared=declaration_of(plan),
         gains=() if plan.value is None else tuple(gains(plan, released, sums)),
         released=sums,
         kept_confounding=kept_confounding(plan),
@@ -230,77 +228,3 @@ def gains(plan: RulePlan, released: Mapping[str, Array], sums: tuple[int, ...]) 
             error = replace(error, noise=math.hypot(error.noise, counted * found.estimate))
         found = effect_interval(alone, found, error, own.widening)
         yield RuleGain(over, found.estimate / part, EffectInterval.of(found).times(1.0 / part))
-
-
-def _check(release: RuleRelease) -> None:
-    check_guarantee(release)
-    check_spent(release)
-    names = [step.step for step in release.steps]
-    _check_gains(release, names)
-    nuisances = [name for name in names if name not in ("rule", "value")]
-    if [part.step for part in release.nuisances] != nuisances:
-        raise DeclarationError(
-            "release JSON: steps: they release the rule, perhaps its value, and every other one a nuisance"
-        )
-    _check_numbers(release)
-    if not (0.0 <= release.flipped_share <= 1.0 and release.noise_effect >= 0.0):
-        raise DeclarationError("release JSON: flipped_share is a share, and noise_effect no negative number")
-    try:
-        domain, settings = Domain.from_dict(release.domain), dict(release.settings)
-        guesses = {name: settings.pop(name) for name in _GUESSES}
-        declared = RuleSettings(**settings)
-        for name in ("outcome_scale", "mass"):
-            public_size(name, guesses[name])
-        if not set(guesses["expected"]) <= set(EXPECTATIONS):
-            raise DeclarationError("expected: is none of a rule")
-    except (Dp2ermError, TypeError, KeyError, AttributeError) as error:
-        raise DeclarationError(f"release JSON: domain or settings: {error}") from None
-    stated = {
-        "mean": declared.mean_share is not None,
-        "spread": declared.spread_share is not None,
-        "center": declared.center_share is not None,
-        "propensity": declared.propensity == "logistic",
-    }
-    expected_steps = [*(name for name in stated if stated[name]), "rule"]
-    if declared.value_share is not None:
-        public = declared.propensity not in (None, "logistic") and not domain.weighted
-        expected_steps += [*([] if public else ["sides"]), "arms", "value"]
-    if names != expected_steps:
-        raise DeclarationError("release JSON: steps: are not those of the settings")
-    # every effect is at most the l1 norm of theta times the largest covariate
-    if not math.isfinite(sum(map(abs, release.theta)) * max(domain.covariate_bound, 1.0)):
-        raise DeclarationError("release JSON: theta is too large for finite effects")
-
-
-def _check_numbers(release: RuleRelease) -> None:
-    """Refuse coefficients that are not those of their columns."""
-    if release.n_samples < 2 or not release.columns:
-        raise DeclarationError("release JSON: n_samples and columns: at least 2 records and 1 covariate")
-    expected = Rows.POOLED.names(release.columns)
-    coefficients = [(release.parameters, release.theta, expected)]
-    special = {
-        "mean": release.columns,
-        "spread": ("square",),
-        "sides": SIDES,
-        "arms": Rows.ARMS.names(release.columns),
-    }
-    for part in release.nuisances:
-        named = special.get(part.step, expected)
-        coefficients.append((part.parameters, part.coefficient, named))
-    if any(known != named or len(values) != len(named) for known, values, named in coefficients):
-        raise DeclarationError("release JSON: theta and nuisances: a value for the constant and every column")
-    if len(release.covariate_mean) not in (0, len(release.columns)):
-        raise DeclarationError("release JSON: covariate_mean: a value for every column, or none")
-    if not (release.norm > 0.0 and release.covariate_scale > 0.0):
-        raise DeclarationError("release JSON: covariate_norm and covariate_scale: must be above 0")
-
-
-def _check_gains(release: RuleRelease, steps: list[str]) -> None:
-    """Refuse gains that no step has paid for, or that their intervals do not hold."""
-    stated = [gain.over for gain in release.gains], len(release.released)
-    if stated != (([*_OTHERS], 3) if steps[-1:] == ["value"] else ([], 0)):
-        raise DeclarationError("release JSON: gains: stand with a step of the value, or not at all")
-    for gain in release.gains:
-        low, high = gain.interval.low, gain.interval.high
-        if low is None or high is None or not low <= gain.estimate <= high:
-            raise DeclarationError("release JSON: gains: an interval does not hold its estimate")

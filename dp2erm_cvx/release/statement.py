@@ -12,6 +12,7 @@ from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import Plan, PlanResult, TwoStagePlan
 from dp2erm_cvx.plan.predict import kept_imbalance
+from dp2erm_cvx.release.declaration import declaration_of
 from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standing, StepStatement
 from dp2erm_cvx.release.value import ValueRelease, state_value
 from dp2erm_cvx.sampling import OWN_RECORD
@@ -36,11 +37,9 @@ def make_release(
         guarantee=guarantee,
         steps=state_steps(plan),
         domain=domain.to_dict(),
-        first_stage={"name": study.first.name, "settings": study.first.settings()},
-        second_stage={"name": study.second.name, "settings": study.second.settings()},
+        declared=declaration_of(plan),
         value=_value(plan, released),
         kept_imbalance=kept_imbalance(plan),
-        declared_delta=study.budget.delta,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -78,15 +78,12 @@ class Story:
     scaled: bool = True
 
 
-def release_page(
-    release: BaseRelease, *, source: str = "release.json", refuted: Sequence[str] | None = None
-) -> str:
+def release_page(release: BaseRelease, *, source: str = "release.json") -> str:
     """One page of HTML about a release, from what it states alone: no other file, no script, no network.
 
     It tells the estimate, what its interval counts, the guarantee in words, what was declared, for whom the
-    result holds and what it rests on. ``source`` is the name of the file, for who wants to check it;
-    ``refuted`` is what :func:`~dp2erm_cvx.release.verify.verify` found, which the page then leads with; None
-    where nobody asked or it could not tell, which the page says.
+    result holds and what it rests on. ``source`` is the name of the file, for who wants to check it. Where
+    the programs of the release are not known here, the page says that nothing was computed again.
     Raises DeclarationError where jinja2 is missing.
     """
     check_installed(("jinja2",))
@@ -104,7 +101,7 @@ def release_page(
         parameters=_parameters(release, story.widths),
         declared=[*story.declared, *declared_tables(release)],
         long=_LONG,
-        refuted=refuted,
+        at_hand=release.at_hand,
         source=source,
     )
 

@@ -99,11 +99,11 @@ def test_settings_reach_the_programs(folder):
     plain = json.loads(
         run(*FIT, *words, "--noise", "gaussian", "--delta", "1e-6", "--split", "0.5", "--json").stdout
     )
-    assert plain["first_stage"] == {
+    assert plain["declared"]["first"] == {
         "name": "ipw_logistic",
         "settings": {"ridge": 2.0, "radius": "inf", "trim": 4.0},
     }
-    settings = plain["second_stage"]["settings"]
+    settings = plain["declared"]["second"]["settings"]
     assert settings["theta_set"] == {"L2Ball": {"radius": 3.0}}
     assert settings["regularizer"] == {"ElasticNet": {"l1": 0.1, "l2": 0.2}}
     assert (settings["features"], settings["features_bound"]) == (["x2"], 0.5)
@@ -131,7 +131,7 @@ def test_kernels_reach_the_programs(folder, kernel, kept):
     words = [*FIT, "--program", "mmd", "--arm-floor", "20", "--ridge", "5", "--set", f"kernel={kernel}"]
     result = run(*words, "--set", "cap=50", "--set", "alpha=1", "--json")
     assert result.exit_code == 0, result.output
-    settings = json.loads(result.stdout)["first_stage"]["settings"]
+    settings = json.loads(result.stdout)["declared"]["first"]["settings"]
     assert settings["alpha"] == 1
     assert settings["cap"] == 50
     name, field = kept.rstrip(")").split("(bandwidth=")

@@ -48,8 +48,10 @@ def test_a_release_by_programs_of_two_files(tmp_path):
     written = done(*words, "--json", "--output", "release.json").stdout
     release = json.loads(written)
     assert release["private"]
-    assert release["first_stage"] == {"name": "my_weights", "settings": {"ridge": 0.3, "radius": 2}}
-    assert release["second_stage"]["name"] == "my_loss"
+    first = release["declared"]["first"]
+    assert len(first.pop("digest")) == 64
+    assert first == {"name": "my_weights", "settings": {"ridge": 0.3, "radius": 2}}
+    assert release["declared"]["second"]["name"] == "my_loss"
     # both declarations use the library's data alone: nothing rests on their author's word
     assert not [text for text in release["guarantee"]["assumptions"] if "author" in text]
     assert str(tmp_path) not in written

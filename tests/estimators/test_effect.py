@@ -174,7 +174,7 @@ def test_releases_with_sampling_weights_say_so_and_follow_from_what_they_state(e
     assert EffectRelease.from_json(release.to_json()) == release
     assert not verify(release, SURVEY).refuted
     other = replace(DOMAIN, codebook=Codebook(sampling_weights=SamplingWeights("wt", 3.0)))
-    assert verify(release, other).refuted == ("domain: is not the one given",)
+    assert verify(release, other).refuted == ("domain: is not the one expected",)
     told = " ".join(release.summary().split())
     for words in ("stand for by the weights in wt", "public bound 2.", "clusters", "part of its own record"):
         assert words in told

@@ -29,6 +29,7 @@ from dp2erm_cvx.declared_domain import in_groups
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.plotting import forest_plot
 from dp2erm_cvx.release.groups import group_average
+from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.report import release_page
 from dp2erm_cvx.sampling import SamplingWeights
@@ -122,7 +123,7 @@ def test_releases_follow_from_what_they_state(changes, settings):
     assert [row["group"] for row in rows] == [None, *(one.group for one in release.groups)]
     plain["groups"][1]["contrast"]["estimate"] += 0.01
     plain["groups"][1]["contrast"]["joint"]["high"] += 1.0
-    told = verify(EffectRelease.from_json(json.dumps(plain))).refuted
+    told = verify(parsed(json.dumps(plain), EffectRelease)).refuted
     assert {line.split(":")[0] for line in told} >= {
         "groups.1.contrast.estimate",
         "groups.1.contrast.joint.high",

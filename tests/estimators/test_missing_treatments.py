@@ -13,6 +13,7 @@ from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, PrivateEffect, P
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.codebook import Treatment
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.steps import Execution
 
@@ -163,7 +164,7 @@ def test_the_release_says_so_and_follows_from_what_it_states(estimand, settings)
     if estimand == "ate":
         assert f"About {release.counted:,.0f} of the 2,000 records count, noise included" in told
         lied = json.loads(release.to_json()) | {"counted": 2000.0}
-        (refuted,) = verify(EffectRelease.from_json(json.dumps(lied))).refuted
+        (refuted,) = verify(parsed(json.dumps(lied), EffectRelease)).refuted
         assert refuted.startswith("counted: 2000.0 stated, 1")
 
 

@@ -72,7 +72,7 @@ def test_a_release_states_its_ranges_and_comes_back():
     assert "Ranges were released for epsilon = 0.2" in text
     assert "a bias that the interval does not see" in text
     for change in ('"released": true', '"released": false'), ('"outcome_unit": ', '"outcome_unit": 2'):
-        with pytest.raises(DeclarationError, match="release JSON: outcome_unit"):
+        with pytest.raises(DeclarationError, match="release JSON: "):
             EffectRelease.from_json(release.to_json().replace(*change))
 
 

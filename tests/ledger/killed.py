@@ -19,7 +19,7 @@ from dp2erm_cvx import Budget
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.ledger import Ledger
-from dp2erm_cvx.release.file import read_release_file
+from dp2erm_cvx.release.reading import read_release_file
 from tests.command_line import run as in_this_process
 from tests.command_line import write_files
 

@@ -102,8 +102,8 @@ def test_the_command_takes_the_target_from_a_file(tmp_path):
     )  # fmt: skip
     assert ran.exit_code == 0, ran.stderr
     release = json.loads(ran.stdout)
-    assert release["first_stage"]["settings"]["target"]["rows"] == 200
-    assert release["second_stage"]["settings"]["threshold"] == 0.5
+    assert release["declared"]["first"]["settings"]["target"]["rows"] == 200
+    assert release["declared"]["second"]["settings"]["threshold"] == 0.5
     nameless = command("bounds", "--program", "kernel_mean_matching", "--set", "target=x.csv", "--n", "50",
                        "--covariate-bound", "1")  # fmt: skip
     assert nameless.exit_code == 2

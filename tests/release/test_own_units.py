@@ -27,6 +27,11 @@ def data(columns: int, n: int = 60) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return rng.uniform(0, 1, (n, columns)), rng.integers(0, 2, n), rng.standard_normal(n)
 
 
+def elsewhere(release):
+    """The release of a second stage that is not known here."""
+    return replace(release, declared={**release.declared, "second": {"name": "elsewhere", "settings": {}}})
+
+
 @pytest.fixture(scope="module")
 def rule() -> RuleRelease:
     domain = Domain(1.2, 2.0, ranges=RANGES, treatment_cost=0.5)
@@ -170,7 +175,7 @@ def test_no_own_units_where_nothing_is_scaled_or_linear(stages) -> None:
         stated = {**json.loads(release.to_json()), "own_units": {"constant": 0.0, "slopes": {}}}
         with pytest.raises(DeclarationError, match="own_units does not follow"):
             Release.from_json(json.dumps(stated))
-    gone = replace(stages["all"], second_stage={"name": "elsewhere", "settings": {}})
+    gone = elsewhere(stages["all"])
     assert gone.own_units is None
 
 
@@ -198,7 +203,8 @@ def test_the_value_of_a_rule_is_shown_like_any_release(second) -> None:
 
 def test_a_plug_in_that_is_not_installed_keeps_no_release_from_being_read(stages) -> None:
     plain = json.loads(stages["chosen"].to_json())
-    plain["second_stage"]["name"] = "somebody_elses_stage"
+    plain["declared"]["second"]["name"] = "somebody_elses_stage"
     read = type(stages["chosen"]).from_json(json.dumps(plain))
+    assert not read.at_hand
     assert read.own_units is None
     assert "own_units" not in json.loads(read.to_json())

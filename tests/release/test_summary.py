@@ -66,12 +66,16 @@ def test_a_release_shows_what_its_plan_predicts(second, more):
 
 def test_a_second_stage_that_is_not_at_hand_has_no_range():
     release = PrivateTwoStageERM(DOMAIN, Budget(2.0), "uniform", "arm_means", seed=1).fit(*data()).release_
-    gone = replace(release, second_stage={"name": "elsewhere", "settings": {}})
+
+    def having(second):
+        return replace(release, declared={**release.declared, "second": second})
+
+    gone = having({"name": "elsewhere", "settings": {}})
     assert "2.5-97.5" in release.summary()
     assert "2.5-97.5" not in gone.summary()
     assert gone.to_frame()["noise_half_width"].isna().all()
     own = {**release.second_stage["settings"], "theta_set": {"MySet": {}}}
-    assert "2.5-97.5" in replace(release, second_stage={"name": "arm_means", "settings": own}).summary()
+    assert "2.5-97.5" in having({"name": "arm_means", "settings": own}).summary()
 
 
 @pytest.mark.parametrize("propensity", ["logistic", "constant", 0.5])
@@ -169,12 +173,12 @@ def test_a_frame_needs_pandas(effect, monkeypatch):
         (lambda plain: plain.update(capped=-0.1), "capped"),
         (lambda plain: plain["interval"].update(low=1e6), "interval"),
         (lambda plain: plain["steps"][-1].update(scale=0.0), "scale"),
-        (lambda plain: plain["steps"].pop(), "score"),
-        (lambda plain: plain["steps"].clear(), "score"),
-        (lambda plain: plain["steps"].pop(0), "nuisances"),
+        (lambda plain: plain["steps"].pop(), "steps"),
+        (lambda plain: plain["steps"].clear(), "steps"),
+        (lambda plain: plain["steps"].pop(0), "steps"),
         (lambda plain: plain["nuisances"].append(plain["nuisances"][0]), "nuisances"),
-        (lambda plain: plain["nuisances"][0]["coefficient"].pop(), "name"),
-        (lambda plain: plain["released"].append(7), "released"),
+        (lambda plain: plain["nuisances"][0]["coefficient"].pop(), "released numbers"),
+        (lambda plain: plain["released"].append(7), "released numbers"),
         (lambda plain: plain["settings"].pop("cap"), "settings"),
         (lambda plain: plain["settings"].update(cap="5"), "settings"),
         (lambda plain: plain["settings"].update(effect_center=None), "settings"),

@@ -1,0 +1,154 @@
+"""What was declared for a release, as its file states it, and the study that it declares."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import inspect
+import math
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dp2erm_cvx import registry
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.errors import DeclarationError, Dp2ermError, shown
+from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
+from dp2erm_cvx.plan import EffectStudy, Pipeline, Plan, RuleStudy, Study
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.private_ranges import PrivateRanges, Within
+from dp2erm_cvx.program import Moments
+from dp2erm_cvx.program.kernels import Kernel
+from dp2erm_cvx.program.stage import Program
+from dp2erm_cvx.steps import Rows, Term
+from dp2erm_cvx.text import written_members
+from dp2erm_cvx.universe import Universe
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.release.record import BaseRelease
+
+#: What may be asked for, by the name that a release gives it.
+GOALS: dict[str, type[EffectStudy] | type[RuleStudy] | type[Study]] = {
+    "effect": EffectStudy,
+    "rule": RuleStudy,
+    "weighted": Study,
+}
+_KINDS: tuple[type[Any], ...] = (ElasticNet, *written_members(ConvexSet), *written_members(Kernel))
+#: Settings of programs that are more than numbers and texts.
+_PARTS = {kind.__name__: kind for kind in _KINDS}
+
+
+class NotAtHandError(DeclarationError):
+    """A release names a program, or a part of one, that is not known here: nothing is planned again."""
+
+
+def declaration_of(plan: Plan) -> dict[str, Any]:
+    """All that was declared for a plan but its records, in plain JSON types, with its goal.
+
+    The arithmetic is stated as it is in force, counted or assumed: "auto" depends on what is installed.
+    """
+    study = plan.study
+    goal, kind = next((name, kind) for name, kind in GOALS.items() if isinstance(study, kind))
+    own = {one.name: _plain(getattr(study, one.name)) for one in fields(kind) if one.name != "universe"}
+    return {"goal": goal, **own, "arithmetic": "counted" if plan.counted else "assumed"}
+
+
+def study_of(release: BaseRelease) -> Pipeline[Any]:
+    """What was declared for a release, by its file alone.
+
+    Raises NotAtHandError where it names what is not known here, else DeclarationError where it declares
+    nothing that can be planned.
+    """
+    declared = dict(release.declared)
+    try:
+        kind, budget = GOALS[declared.pop("goal")], Budget(**declared.pop("budget"))
+        universe = Universe(Domain.from_dict(release.domain), release.n_samples, len(release.columns))
+        for stage, known in (("first", registry.first_stages), ("second", registry.second_stages)):
+            if stage in declared:
+                declared[stage] = _program(known(), declared[stage])
+        if declared.get("public_center") is not None:
+            center = declared["public_center"]
+            declared["public_center"] = Term(Rows(center["rows"]), tuple(center["source"]))
+        if declared.get("ranges") is not None:
+            declared["ranges"] = _ranges(release, universe.domain, declared["ranges"]["share"])
+            universe = replace(universe, domain=declared["ranges"].domain(universe.n_features))
+        return kind(universe=universe, budget=budget, **declared)
+    except Dp2ermError:
+        raise
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise DeclarationError(f"declared: is no declaration of a release: {error}") from None
+
+
+def _program(known: Mapping[str, type[Any]], stated: Mapping[str, Any]) -> Any:
+    """The program of that name, at the settings that are stated. Raises NotAtHandError for another one."""
+    name = stated["name"]
+    if not isinstance(name, str) or name not in known:
+        raise NotAtHandError(f"declared: the program {shown(name)} is not known here: install it to verify")
+    if stated.get("digest") != _digest(known[name]):
+        raise NotAtHandError(f"declared: the program {shown(name)} is not the one known here")
+    settings = {setting: rebuilt(value) for setting, value in stated["settings"].items()}
+    return registry.build(dict(known), name, **settings)
+
+
+def _digest(program: type[Any]) -> str | None:
+    """SHA-256 of the file of a program of one's own; None for those of this package, and without a file."""
+    if program.__module__.startswith("dp2erm_cvx."):
+        return None
+    try:
+        return hashlib.sha256(Path(inspect.getfile(program)).read_bytes()).hexdigest()
+    except (OSError, TypeError):
+        return None
+
+
+def _ranges(release: Any, domain: Domain, share: float) -> PrivateRanges:
+    """What was public about the raw records, from the ranges that are stated."""
+    known = [
+        (None if one.within is None else Within(*one.within)) if one.released else (one.low, one.high)
+        for one in release.ranges
+    ]
+    named = dict(zip(release.columns, known[:-1], strict=True))
+    return PrivateRanges(share, named, known[-1], domain.covariate_bound, domain.relation, domain.codebook)
+
+
+def _plain(value: Any) -> Any:
+    """A declared value in plain JSON types."""
+    if isinstance(value, Program):
+        digest = _digest(type(value))
+        own = {} if digest is None else {"digest": digest}
+        return {"name": value.name, **own, "settings": _plain(value.settings())}
+    if isinstance(value, Budget):
+        return {"epsilon": value.epsilon, "delta": value.delta}
+    if isinstance(value, Term):
+        return {"rows": value.rows.value, "source": _plain(value.source)}
+    if isinstance(value, PrivateRanges):
+        return {"share": value.share}  # the others are stated with what was released
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(part) for part in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def rebuilt(stated: Any) -> Any:
+    """A setting of a program, from :meth:`~dp2erm_cvx.program.Program.settings`.
+
+    Raises NotAtHandError for a part of the user's own, or one of other sizes.
+    """
+    if stated == "inf":
+        return math.inf
+    if isinstance(stated, list):
+        return tuple(stated)
+    if isinstance(stated, dict) and list(stated) == ["moments"]:
+        return Moments(stated["moments"])
+    if not isinstance(stated, dict) and not (isinstance(stated, str) and stated[:1].isupper()):
+        return stated
+    try:
+        ((name, inner),) = stated.items() if isinstance(stated, dict) else ((stated, {}),)
+        return _PARTS[name](**{setting: rebuilt(value) for setting, value in inner.items()})
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise NotAtHandError(f"{shown(stated)}: is not rebuilt from a file") from None
