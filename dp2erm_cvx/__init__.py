@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM, TwoStageERM
     from dp2erm_cvx.ledger import Ledger
     from dp2erm_cvx.privacy import Budget, Neighboring
-    from dp2erm_cvx.private_ranges import PrivateRanges
-    from dp2erm_cvx.quantile_grid import Within
+    from dp2erm_cvx.private_ranges import PrivateRanges, Within
     from dp2erm_cvx.release import Release
     from dp2erm_cvx.release.effect import EffectRelease
     from dp2erm_cvx.release.rule import effects, recommend
@@ -42,7 +41,7 @@ _HOME = {
     "Treatment": "codebook",
     "TwoStageERM": "estimators",
     "Universe": "universe",
-    "Within": "quantile_grid",
+    "Within": "private_ranges",
     "effects": "release.rule",
     "load_domain": "domain_file",
     "recommend": "release.rule",

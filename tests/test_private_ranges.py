@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.private_ranges import PrivateRanges, normalized
-from dp2erm_cvx.quantile_grid import Within, candidates
+from dp2erm_cvx.private_ranges import PrivateRanges, Within, candidates, normalized
 
 N, K = 17, 3
 NUMBERS = st.floats(-1e7, 1e7)

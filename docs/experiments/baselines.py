@@ -17,8 +17,8 @@ from dp2erm_cvx.plan import Study, TwoStagePlan
 from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.stability import universal_corollary
-from dp2erm_cvx.steps import PropensityPlan, ThetaPlan, WeightsPlan
+from dp2erm_cvx.stability import own_factors, universal_corollary
+from dp2erm_cvx.steps import Fit, WeightsPlan
 
 #: exp beyond this overflows.
 _LARGEST = 700.0
@@ -92,7 +92,10 @@ def ipw_composition(study: Study) -> TwoStagePlan:
     )
     reason = "the fixed-weight corollary does not cover weights that depend on their own record"
     plan = _plan(bound, dataclasses.replace(study, first=first, budget=half), reason, printed=True)
-    coefficient = PropensityPlan(universe, calibration, None, loss, first, plan.theta.weights)
+    assert plan.theta.weights is not None
+    own = own_factors(universe.n_samples, factored=False)
+    released = Fit("propensity", program=first)
+    coefficient = released.planned(universe, calibration, loss, plan.theta.weights, own)
     return TwoStagePlan(dataclasses.replace(plan.study, budget=budget), (coefficient, *plan.steps))
 
 
@@ -151,4 +154,5 @@ def _plan(bound: StabilityBound, study: Study, reason: str, *, printed: bool) ->
         bound = dataclasses.replace(bound, private=False)
         calibration = dataclasses.replace(calibration, private=False)
     weights = WeightsPlan(study.first, bound, 0.0, universe.n_samples)
-    return TwoStagePlan(study, (ThetaPlan(universe, calibration, None, loss, second, weights, None, reason),))
+    theta = Fit("theta", program=second, first=study.first)
+    return TwoStagePlan(study, (theta.planned(universe, calibration, loss, weights, reason=reason),))

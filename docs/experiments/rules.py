@@ -29,7 +29,7 @@ from dp2erm_cvx.privacy import Budget, Neighboring
 from dp2erm_cvx.program import FirstStage, L1Ball, L2Ball, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.solve import Solution, solve
-from dp2erm_cvx.steps import Execution, Rows
+from dp2erm_cvx.steps import Execution, Fit, Rows
 from dp2erm_cvx.universe import Universe
 
 Scheme = dict[str, Any]
@@ -232,7 +232,9 @@ def _thetas(
     rule: PlannedRule, records: Records, w: Array, draws: int, rng: np.random.Generator
 ) -> tuple[Array, bool]:
     plan, second = rule.plan, rule.plan.study.second
-    calibration, program = plan.theta.calibration, plan.theta.program
+    calibration, theta = plan.theta.calibration, plan.theta.declared
+    assert isinstance(theta, Fit)
+    program = theta.solved(plan.theta)
     if isinstance(calibration, OutputCalibration):
         exact = _newton(second.unconstrained().instance(records, w, gamma=0.0))
         thetas, certified = exact.value + simulate_noise(calibration.law, draws, rng), exact.certified

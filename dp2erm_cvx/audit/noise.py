@@ -21,7 +21,7 @@ from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.model.sets import ElasticNet
 from dp2erm_cvx.program import WeightedLeastSquares
 from dp2erm_cvx.public import public_fraction, public_number, whole_number
-from dp2erm_cvx.steps import ThetaPlan
+from dp2erm_cvx.steps import Planned
 
 
 def log_peak_density(calibration: Calibration) -> float:
@@ -263,18 +263,20 @@ def audit_repeats(
     return RepeatAudit(chance, near, len(counted), size, level)
 
 
-def _log_largest_density(step: ThetaPlan, n: int) -> float:
+def _log_largest_density(step: Planned, n: int) -> float:
     """Log of a bound on the density of theta, given whatever weights of sum n: public."""
     calibration = step.calibration
     if isinstance(calibration, OutputCalibration):
         return log_peak_density(calibration.law)
+    assert isinstance(calibration, Calibration)
+    assert step.loss is not None
     p = calibration.n_parameters
     # the determinant is at most the mean eigenvalue to the power p
     mean = n * (step.loss.hessian_trace / p + calibration.gamma + step.loss.strong_convexity)
     return log_peak_density(calibration) + p * math.log(mean)
 
 
-def _rounding(step: ThetaPlan) -> float:
+def _rounding(step: Planned) -> float:
     """How much closer two thetas may come by rounding and by the error of a solve: twice that of one."""
     if step.precision is None:
         return 0.0

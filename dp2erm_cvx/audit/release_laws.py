@@ -26,17 +26,7 @@ from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.steps import (
-    CenterPlan,
-    CovariateMeanPlan,
-    Execution,
-    MeanSquarePlan,
-    PropensityPlan,
-    StepPlan,
-    SumsPlan,
-    ThetaPlan,
-    solve_weights,
-)
+from dp2erm_cvx.steps import CovariateMean, Execution, Fit, IntegerSums, MeanSquare, Planned, solve_weights
 
 _Released = Mapping[str, Array]
 
@@ -52,10 +42,10 @@ def laws(plan: Plan, datasets: Sequence[Dataset], execution: Execution) -> tuple
     """
     domain, weighting = plan.study.start.domain, None
     for step in plan.steps:
-        if isinstance(step, ThetaPlan) and step.weighted:
+        if isinstance(step.declared, Fit) and step.weights is not None and step.weighted:
             weighting = step.weights.program
     raw = ((data.X, data.a, data.y, data.sampling) for data in datasets)
-    maps = tuple(step for step in plan.steps if isinstance(step, CovariateMeanPlan | MeanSquarePlan))
+    maps = tuple(step for step in plan.steps if isinstance(step.declared, CovariateMean | MeanSquare))
     one, other = (_Side(domain.records(*columns), maps, weighting, execution) for columns in raw)
     pairs = {step.name: _Remembered(step, one, other, step is plan.steps[-1]) for step in plan.steps}
     first, second = ({name: pair.side(which) for name, pair in pairs.items()} for which in (0, 1))
@@ -67,7 +57,7 @@ class _Side:
     """One dataset, with the weights of the steps that have any, and the steps that hand on other records."""
 
     records: Records
-    maps: tuple[CovariateMeanPlan | MeanSquarePlan, ...]
+    maps: tuple[Planned, ...]
     weighting: FirstStage | None
     execution: Execution
 
@@ -76,7 +66,8 @@ class _Side:
         records = self.records
         for step in self.maps:
             if step.name in released:
-                records = step.mapped(records, released)
+                assert isinstance(step.declared, IntegerSums)
+                records = step.declared.mapped(step, records, released)
         return records
 
     def weights(self, released: _Released) -> tuple[Array, float]:
@@ -130,7 +121,7 @@ class _Watched(Mapping[str, Array]):
 class _Remembered:
     """Both laws of a step, made once for what they read of what was released."""
 
-    def __init__(self, step: StepPlan, one: _Side, other: _Side, last: bool) -> None:
+    def __init__(self, step: Planned, one: _Side, other: _Side, last: bool) -> None:
         _refuse_unknown(step)
         self._step, self._sides, self._last = step, (one, other), last
         self._read = set[str]()
@@ -155,28 +146,30 @@ class _Remembered:
 
     def _made(self, released: _Released) -> tuple[Law, Law]:
         step, (one, other) = self._step, self._sides
-        if isinstance(step, SumsPlan):
+        if step.integers is not None:
             return _sums(step, one, released, self._last), _sums(step, other, released, self._last)
-        assert isinstance(step, ThetaPlan | PropensityPlan)
-        if isinstance(step, ThetaPlan) and isinstance(step.calibration, OutputCalibration):
+        if isinstance(step.calibration, OutputCalibration):
             return _mean(step, one, released), _mean(step, other, released)
         return _minimizers(step, one, other, released)
 
 
-def _refuse_unknown(step: StepPlan) -> None:
-    if not isinstance(step, SumsPlan | ThetaPlan | PropensityPlan):
+def _refuse_unknown(step: Planned) -> None:
+    if not isinstance(step.declared, IntegerSums | Fit):
         raise DeclarationError(f"audit_density knows no density of the step {step.name!r}: leave it out")
 
 
-def _sums(step: SumsPlan, side: _Side, released: _Released, last: bool) -> ShiftLaw:
-    center = np.array(step.exact_sums(side.at(released), released), dtype=np.float64)
+def _sums(step: Planned, side: _Side, released: _Released, last: bool) -> ShiftLaw:
+    assert isinstance(step.declared, IntegerSums)
+    assert step.integers is not None
+    center = np.array(step.declared.exact_sums(step, side.at(released), released), dtype=np.float64)
     return ShiftLaw(center, step.integers.scale, step.integers.noise, 0.0, True, last)
 
 
-def _mean(step: ThetaPlan, side: _Side, released: _Released) -> ShiftLaw:
+def _mean(step: Planned, side: _Side, released: _Released) -> ShiftLaw:
     """Of a weighted mean: an error e of the weights in l1, whose sum is n, moves it by e max |z| / n."""
     weights, error = side.weights(released)
-    model = _objective(step.program.instance(side.records, weights, gamma=0.0))
+    assert isinstance(step.declared, Fit)
+    model = _objective(step.declared.instance(step, side.records, weights))
     weights, z = model.multipliers, model.whole.offsets
     mean = math.fsum(weights * z) / math.fsum(weights)
     moved = error * float(np.max(np.abs(z))) / model.n
@@ -184,9 +177,7 @@ def _mean(step: ThetaPlan, side: _Side, released: _Released) -> ShiftLaw:
     return ShiftLaw(np.array([mean]), step.calibration.scale, Noise.GAMMA, moved, False, True)
 
 
-def _minimizers(
-    step: ThetaPlan | PropensityPlan, one: _Side, other: _Side, released: _Released
-) -> tuple[Law, Law]:
+def _minimizers(step: Planned, one: _Side, other: _Side, released: _Released) -> tuple[Law, Law]:
     calibration = step.calibration
     assert isinstance(calibration, Calibration)
     models = [_bound(step, side, released) for side in (one, other)]
@@ -194,34 +185,28 @@ def _minimizers(
     size = 1.0 / math.sqrt(models[0][0].smoothness * models[1][0].smoothness)
     coordinates = Coordinates(models[0][0].penalty, size)
     unscaled = np.ones(calibration.n_parameters)
-    if isinstance(step, CenterPlan):
-        unscaled = step.map.unscaled(unscaled, one.records.covariates.shape[1])
+    if step.regression is not None:
+        unscaled = step.regression.unscaled(unscaled, one.records.covariates.shape[1])
     first, second = (
         ObjectiveLaw(model, calibration, coordinates, unscaled, error) for model, error in models
     )
     return first, second
 
 
-def _bound(
-    step: ThetaPlan | PropensityPlan, side: _Side, released: _Released
-) -> tuple[Objective, WeightsError | None]:
+def _bound(step: Planned, side: _Side, released: _Released) -> tuple[Objective, WeightsError | None]:
     """The objective without noise, and what the error of its weights does."""
-    calibration, records = step.calibration, side.at(released)
-    assert isinstance(calibration, Calibration)
-    if isinstance(step, PropensityPlan):
-        records = records if step.map is None else step.map.records(records, released)
-        free = step.first.perturbed(records, calibration.gamma, np.zeros(calibration.n_parameters))
-        return _objective(free), None
-    if isinstance(step, CenterPlan):
-        where = step.map.at(released, records.n_samples)
-        weights, error = where.factors(records, released), 0.0
-        records = where.records(records, released)
-    else:
+    fit, records, error = step.declared, side.at(released), 0.0
+    assert isinstance(fit, Fit)
+    weights: Array | None
+    if fit.weighted:
         weights, error = side.weights(released)
-    model = _objective(step.program.instance(records, weights, gamma=calibration.gamma))
+    else:
+        records, weights = fit.mapped(records, released)
+    quiet = np.zeros(step.calibration.n_parameters)
+    model = _objective(fit.instance(step, records, weights, quiet))
     if error == 0.0:
         return model, None
-    unit = step.program.instance(records, np.ones(len(weights)), gamma=calibration.gamma)
+    unit = fit.instance(step, records, np.ones(records.n_samples), quiet)
     return model, WeightsError(error, _objective(unit))
 
 

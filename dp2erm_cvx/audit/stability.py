@@ -23,7 +23,7 @@ from dp2erm_cvx.blocked import BlockedDataset, RecordBlocks, told_bytes
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, ProgramError
-from dp2erm_cvx.estimators.in_blocks import blocked_dataset
+from dp2erm_cvx.estimators.fitting import blocked_dataset
 from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage

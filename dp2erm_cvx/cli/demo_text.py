@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dp2erm_cvx.datasets import NHEFS_RANGES
 from dp2erm_cvx.demo import settings
 from dp2erm_cvx.display import grid, heading
-from dp2erm_cvx.plan.kept_imbalance import DIFFERENCE
+from dp2erm_cvx.plan.predict import DIFFERENCE
 from dp2erm_cvx.release.effect_caveats import caveats
 from dp2erm_cvx.release.rule_text import LITTLE
 

@@ -17,7 +17,7 @@ from dp2erm_cvx.diagnostics import BalanceTable
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.estimators import PrivateTwoStageERM, TwoStageERM
 from dp2erm_cvx.parallel import run_tasks
-from dp2erm_cvx.plan.noise_range import NoiseRange, planned_range
+from dp2erm_cvx.plan.predict import NoiseRange, planned_range
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import WeightedLeastSquares
 from dp2erm_cvx.release import Release

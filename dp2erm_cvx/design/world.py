@@ -12,7 +12,7 @@ from scipy.special import expit
 from dp2erm_cvx.design.question import Guess, driver_columns
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.plan.noise_range import public_covariates
+from dp2erm_cvx.plan.predict import public_covariates
 
 #: Records that the moments of covariates and true effects are computed from.
 _CENSUS = 10_000
@@ -32,7 +32,7 @@ class World:
     Two lines in the scaled covariates are drawn by ``seed``: one that outcome and log odds of treatment
     follow alike, one that the effect follows. Both have a standard deviation of 1 in the population, so that
     the guess states the sizes. Covariates are those of
-    :func:`~dp2erm_cvx.plan.noise_range.public_covariates`.
+    :func:`~dp2erm_cvx.plan.predict.public_covariates`.
     """
 
     domain: Domain

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx.blocked import BlockedDataset
@@ -15,23 +15,19 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.declared_domain import in_groups
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, shown
-from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, dataset_of, named_dataset
-from dp2erm_cvx.estimators.in_blocks import in_blocks
-from dp2erm_cvx.ledger import Ledger
+from dp2erm_cvx.estimators.fitting import PrivateEstimator, dataset_of, named_dataset
 from dp2erm_cvx.mechanism import private_choice
-from dp2erm_cvx.plan import NUMERICAL_SHARE, EffectPlan, EffectStudy, make_plan
-from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.plan import EffectPlan, EffectStudy, make_plan
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import chosen_columns
 from dp2erm_cvx.release.effect import TARGETS, EffectRelease, make_effect
 from dp2erm_cvx.release.interval import misses
 from dp2erm_cvx.release.replanned import public_center
-from dp2erm_cvx.release.statement import state_guarantee
-from dp2erm_cvx.solve import Solver
 from dp2erm_cvx.steps import Term
 from dp2erm_cvx.universe import Universe
 
 
+@dataclass(eq=False, repr=False)
 class PrivateEffect(PrivateEstimator):
     """A differentially private average treatment effect, doubly robust, with an interval.
 
@@ -45,10 +41,11 @@ class PrivateEffect(PrivateEstimator):
         The public universe of records; or :class:`~dp2erm_cvx.private_ranges.PrivateRanges`, to release
         ranges that nobody declares from a share of epsilon. Guesses and settings are then in units of half
         the released range of the outcome.
-    budget
-        (epsilon, delta) of this release.
-    estimand
-        "ate", "att", "overlap" or "risks", see :class:`~dp2erm_cvx.plan.EffectStudy`.
+    budget, solver, seed, arithmetic, numerical_share, ledger, dataset
+        As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`.
+    estimand, residual_scale, confounding, collinearity, heterogeneity, effect_center, public_center, noise
+        As in :class:`~dp2erm_cvx.plan.EffectStudy`: what is estimated, and public guesses. An earlier release
+        in the same domain may stand for a ``public_center``.
     prognostic
         Names, or column numbers, of the covariates to adjust for: a public choice; None for all. The name of
         a column with levels stands for all of them. Fewer columns mean less noise; leaving a confounder out
@@ -60,23 +57,9 @@ class PrivateEffect(PrivateEstimator):
         A declared column with levels: the effect in each of them, from common regressions, with contrasts to
         the first level. The noise of each is 5/4 of that of one effect, over the share of its records. For
         ``estimand="ate"``.
-    residual_scale
-        Public guess of the standard deviation of the outcome given the covariates, which clips and losses
-        follow. Without one they follow the outcome bound, for about twice the noise.
-    effect_center
-        Public guess of the effect, which the score is measured from; None: taken from the regression.
     curved
         At most three of these, by name or their numbers among them, whose squares and products are adjusted
         for as well: where a square drives both treatment and outcome no line is enough.
-    confounding
-        How far the means of the two arms lie apart at most, in standard deviations of the combination of
-        covariates in which they differ most: a public guess, which the interval allows for.
-    collinearity
-        The least variance of a combination of standardized covariates, as a share of that of independent
-        ones: a public guess in (0, 1]. A smaller one makes the interval wider.
-    heterogeneity
-        The standard deviation of effects given the covariates, in that of residuals: a public guess, 0 where
-        all effects are equal. The less they vary, the more records of the larger arm count in the slopes.
     level
         Of the interval.
     interval
@@ -86,14 +69,6 @@ class PrivateEffect(PrivateEstimator):
     settings
         What replaces the public rule of use, by the names of :class:`~dp2erm_cvx.plan.EffectSettings`: such
         as ``{"propensity": 0.5}`` for a randomized trial.
-    public_center
-        A public regression of the outcome, or an earlier release in the same domain, see
-        :class:`~dp2erm_cvx.plan.EffectStudy`.
-    noise
-        "gamma" (pure), "gaussian" (needs delta > 0), "box": pure, and less than gamma noise where records are
-        at the corners of their ranges, which it needs; or "auto": gamma or box noise, the shorter.
-    solver, seed, arithmetic, numerical_share, ledger, dataset
-        As in :class:`~dp2erm_cvx.estimators.PrivateTwoStageERM`.
 
     Attributes
     ----------
@@ -117,59 +92,21 @@ class PrivateEffect(PrivateEstimator):
     True
     """
 
-    def __init__(
-        self,
-        domain: Domain | PrivateRanges,
-        budget: Budget,
-        *,
-        estimand: str = "ate",
-        prognostic: Sequence[str | int] | None = None,
-        where: Mapping[str, str | float] | None = None,
-        by: str | None = None,
-        residual_scale: float | None = None,
-        curved: Sequence[str | int] | None = None,
-        confounding: float = 1.0,
-        collinearity: float = 1.0,
-        heterogeneity: float = 0.25,
-        effect_center: float | None = None,
-        level: float = 0.95,
-        interval: str = "effect",
-        settings: Mapping[str, Any] | None = None,
-        public_center: Term | EffectRelease | None = None,
-        noise: str = "gamma",
-        solver: str | Solver = "first_certified",
-        seed: int | None = None,
-        arithmetic: str = "auto",
-        numerical_share: float = NUMERICAL_SHARE,
-        ledger: Ledger | None = None,
-        dataset: str | None = None,
-    ) -> None:
-        self.domain = domain
-        self.budget = budget
-        self.estimand = estimand
-        self.prognostic = prognostic
-        self.where = where
-        self.by = by
-        self.residual_scale = residual_scale
-        self.curved = curved
-        self.confounding = confounding
-        self.collinearity = collinearity
-        self.heterogeneity = heterogeneity
-        self.effect_center = effect_center
-        self.level = level
-        self.interval = interval
-        self.settings = settings
-        self.public_center = public_center
-        self.noise = noise
-        self.solver = solver
-        self.seed = seed
-        self.arithmetic = arithmetic
-        self.numerical_share = numerical_share
-        self.ledger = ledger
-        self.dataset = dataset
-
-    #: Nothing here has weights whose tolerance a bound counts.
-    tolerance = TOLERANCE
+    _: KW_ONLY
+    estimand: str = EffectStudy.estimand
+    prognostic: Sequence[str | int] | None = None
+    where: Mapping[str, str | float] | None = None
+    by: str | None = None
+    residual_scale: float | None = EffectStudy.residual_scale
+    curved: Sequence[str | int] | None = None
+    confounding: float = EffectStudy.confounding
+    collinearity: float = EffectStudy.collinearity
+    heterogeneity: float = EffectStudy.heterogeneity
+    effect_center: float | None = EffectStudy.effect_center
+    level: float = 0.95
+    interval: str = "effect"
+    settings: Mapping[str, Any] | None = None
+    public_center: Term | EffectRelease | None = None
 
     def plan(self, n_samples: int, n_features: int) -> EffectPlan:
         """The calibrated steps for ``n_features`` covariates of the data, from public quantities alone.
@@ -211,18 +148,10 @@ class PrivateEffect(PrivateEstimator):
         return EffectStudy(
             Universe(domain, n_samples, len(columns)),
             self.declared_budget(),
-            estimand=self.estimand,
-            residual_scale=self.residual_scale,
-            confounding=self.confounding,
-            collinearity=self.collinearity,
-            heterogeneity=self.heterogeneity,
-            effect_center=self.effect_center,
             public_center=self._public_center(domain, len(columns)),
             declared=dict(self.settings or {}),
-            noise=self.noise,
-            arithmetic=self.arithmetic,
-            numerical_share=self.numerical_share,
             ranges=ranges,
+            **self.shared(EffectStudy, "public_center"),
         )
 
     def _public(self) -> Domain | PrivateRanges:
@@ -253,17 +182,15 @@ class PrivateEffect(PrivateEstimator):
         columns = self._columns(raw.columns)
         plan = make_plan(self._study(raw.n_samples, columns))
         data = raw.restricted(columns, self._curves(columns))
-        execution = in_blocks(plan, data, self.execution())
-        self.receipt_ = self._charge(plan, self._note, data)
-        found = plan.run(data, execution)
-        guarantee, names = state_guarantee(plan, found, execution), (*data.columns, data.outcome)
+        found, guarantee = self._run(plan, data, self._note)
+        names = (*data.columns, data.outcome)
         self.release_ = self._stated(
             make_effect(plan, found.released, names, guarantee, self.level, self.interval)
         )
         self.effect_ = self.release_.estimate
         low, high = self.release_.interval.low, self.release_.interval.high
         self.interval_ = (-math.inf if low is None else low, math.inf if high is None else high)
-        self.n_features_in_, self.feature_names_in_ = len(raw.columns), np.array(raw.columns, dtype=object)
+        self._saw(raw.columns)
         return self
 
     @property

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.blocked import BlockedDataset
+from dp2erm_cvx.blocked import BlockedDataset, told_bytes
 from dp2erm_cvx.data import Dataset, NamedColumns, Public
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
+from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError
 from dp2erm_cvx.estimators.scikit import ConfiguredEstimator, fitted_before, no_score, refuse_search
 from dp2erm_cvx.ledger import Ledger, Receipt
-from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.plan import NUMERICAL_SHARE, Plan, PlanResult
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import printable
-from dp2erm_cvx.release.record import BaseRelease
-from dp2erm_cvx.solve import Solver, private_solver
+from dp2erm_cvx.release.record import BaseRelease, Guarantee
+from dp2erm_cvx.release.statement import state_guarantee
+from dp2erm_cvx.solve import FirstCertified, Solver, private_solver
+from dp2erm_cvx.solve.solvers import ConicSolver
 from dp2erm_cvx.steps import Execution
 
 Stated = TypeVar("Stated", bound=BaseRelease)
@@ -95,21 +97,53 @@ def checked_domain(domain: object) -> Domain:
     return domain
 
 
+@dataclass(eq=False, repr=False)
 class PrivateEstimator(ConfiguredEstimator):
-    """Common to everything that releases something from records."""
+    """Common to everything that releases something from records: its fields are its settings.
 
-    #: What is public about the records: a Domain, or what stands for one.
+    Parameters
+    ----------
+    domain
+        The public universe of records.
+    budget
+        (epsilon, delta) of this release.
+    noise
+        "gamma" (pure), "gaussian" (needs delta > 0), "box": pure, and less than gamma noise where records are
+        at the corners of their ranges, which it needs.
+    solver
+        Solver of every program. A name is followed by Newton and projected gradient where it does not
+        certify, with the same noise. Settings of your own are used alone: unless they reach as far, whether
+        they certify depends on the data, and the release says that it is conditional.
+    seed
+        For tests and experiments only: a seeded fit is marked as not private, and charges nothing.
+    arithmetic
+        "counted": the numerical error of what is released is covered by noise of its own (extra ``secure``);
+        "assumed": exact arithmetic is assumed, and the release says so; "auto": counted where it can be.
+    numerical_share
+        Share of epsilon that pays for counted arithmetic.
+    ledger, dataset
+        The ledger to charge and the name of the data set in it, or neither. What the plan guarantees is
+        charged, and on disk, before the first noise is drawn.
+    """
+
+    #: A Domain, or what stands for one.
     domain: Any
     budget: Budget
-    solver: str | Solver
-    tolerance: float
-    seed: int | None
-    ledger: Ledger | None
-    dataset: str | None
+    _: KW_ONLY
+    noise: str = "gamma"
+    solver: str | Solver = "first_certified"
+    seed: int | None = None
+    arithmetic: str = "auto"
+    numerical_share: float = NUMERICAL_SHARE
+    ledger: Ledger | None = None
+    dataset: str | None = None
     #: Asked before every charge, once all that is declared has been judged: what it raises costs nothing.
-    before_charge: Callable[[], None] | None = None
+    before_charge: Callable[[], None] | None = field(default=None, init=False)
     #: The file that the release goes to, where that is known: the note of the charge names it.
-    output: str | None = None
+    output: str | None = field(default=None, init=False)
+
+    #: What the weights of a first stage are certified to, where there are any.
+    tolerance = TOLERANCE
 
     def declared(self) -> tuple[Domain, Budget]:
         """The domain and the budget. Raises DeclarationError where one is no such thing."""
@@ -160,8 +194,6 @@ class PrivateEstimator(ConfiguredEstimator):
         if isinstance(X, BlockedDataset):
             if a is not None or y is not None:
                 raise DataError("a BlockedDataset has its own treatments and outcomes: give no others")
-            from dp2erm_cvx.estimators.in_blocks import blocked_dataset
-
             return blocked_dataset(self._public(), X)
         if a is None or y is None:
             raise DataError("a and y are missing: only a BlockedDataset comes with its own")
@@ -182,6 +214,13 @@ class PrivateEstimator(ConfiguredEstimator):
             raise DeclarationError(f"seed = {self.seed!r}: must be a whole number of at least 0, or None")
         return Execution(private_solver(self.solver), self.tolerance, self.seed)
 
+    def _run(self, plan: Plan, data: Dataset | BlockedDataset, what: str) -> tuple[PlanResult, Guarantee]:
+        """Charge the ledger for ``what`` is released, run the plan, and state what that guarantees."""
+        execution = in_blocks(plan, data, self.execution())
+        self.receipt_ = self._charge(plan, what, data)
+        found = plan.run(data, execution)
+        return found, state_guarantee(plan, found, execution)
+
     def _charge(self, plan: Plan, what: str, data: Dataset | BlockedDataset) -> Receipt | None:
         """Before any noise: whatever happens later, a release that could be shown has been paid for."""
         if self.before_charge is not None:
@@ -192,7 +231,7 @@ class PrivateEstimator(ConfiguredEstimator):
             warnings.warn(
                 f"{_steps(learned)} of this Pipeline read all of these records before: that is not covered "
                 "by the guarantee. Declare ranges in the Domain, which scales every record by itself",
-                stacklevel=3,
+                stacklevel=4,
             )
         if self.ledger is None and self.dataset is None:
             return None
@@ -201,7 +240,7 @@ class PrivateEstimator(ConfiguredEstimator):
                 "ledger and dataset go together: give a Ledger and the name of the data set"
             )
         if self.seed is not None:
-            warnings.warn("seeded, hence not private: nothing is charged to the ledger", stacklevel=3)
+            warnings.warn("seeded, hence not private: nothing is charged to the ledger", stacklevel=4)
             return None
         if not plan.proven:
             reason = next(step.reason for step in plan.steps if not step.proven)
@@ -230,3 +269,44 @@ class PrivateEstimator(ConfiguredEstimator):
 
 def _steps(names: tuple[str, ...]) -> str:
     return f"step {', '.join(names)}"
+
+
+def blocked_dataset(public: Public, data: BlockedDataset) -> BlockedDataset:
+    """Raw data in blocks by what is declared: the same that :func:`dataset_of` makes in memory.
+
+    Raises as it does. Where no codebook is declared, what is no record is found by a pass over all of them.
+    """
+    floor = public.arm_floor if isinstance(public, Domain) else None
+    if public.codebook is not None and data.coded_by != public:
+        data = data.coded(public)
+    refuse_other_columns(public, data.columns)
+    if public.codebook is None or floor is not None:
+        # before anything is spent, as in memory
+        arms = np.sum(data.blocks.map(arms_of), axis=0)
+        if isinstance(public, Domain):
+            refuse_small_arms(public, arms)
+    return data
+
+
+def in_blocks(plan: Plan, data: Dataset | BlockedDataset, execution: Execution) -> Execution:
+    """How the plan is run on records in blocks: without the solvers that need all of them, tried last.
+
+    Raises ProgramError where a program needs all records at once, or the solver that is asked for: by what is
+    declared and by n, before anything is spent.
+    """
+    if isinstance(data, Dataset):
+        return execution
+    universe = plan.study.universe
+    asked = private_solver(execution.solver)
+    solvers = asked.solvers if isinstance(asked, FirstCertified) else (asked,)
+    whole = [program.name for program in plan.programs if not program.takes_blocks(universe)]
+    whole += [one.name for one in solvers[:1] if isinstance(one, ConicSolver)]
+    if whole:
+        size = told_bytes(8 * data.n_samples * (len(data.columns) + 2))
+        raise ProgramError(
+            f"{whole[0]} needs all records in memory at once, {size} of them and more to work on, and this "
+            "dataset is read in blocks: choose a program of sums over records with newton or "
+            "projected_gradient, or fit to a Dataset"
+        )
+    left = tuple(one for one in solvers if not isinstance(one, ConicSolver))
+    return replace(execution, solver=FirstCertified(left)) if isinstance(asked, FirstCertified) else execution

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -10,19 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from dp2erm_cvx.blocked import BlockedDataset
-from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator
-from dp2erm_cvx.estimators.in_blocks import in_blocks
-from dp2erm_cvx.ledger import Ledger
-from dp2erm_cvx.plan import NUMERICAL_SHARE, RulePlan, RuleStudy, make_plan
-from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.estimators.fitting import PrivateEstimator
+from dp2erm_cvx.plan import RulePlan, RuleStudy, make_plan
 from dp2erm_cvx.release.rule import effects, recommend
 from dp2erm_cvx.release.rule_release import make_rule
-from dp2erm_cvx.release.statement import state_guarantee
-from dp2erm_cvx.solve import Solver
 from dp2erm_cvx.universe import Universe
 
 
+@dataclass(eq=False, repr=False)
 class PrivateRule(PrivateEstimator):
     """A differentially private linear treatment rule.
 
@@ -33,25 +30,16 @@ class PrivateRule(PrivateEstimator):
 
     Parameters
     ----------
-    domain
-        The public universe of records.
-    budget
-        (epsilon, delta) of this release.
-    outcome_scale
-        Public guess of the standard deviation of the outcome, in its units, which both losses follow; None: a
-        third of its bound, noisier where that is generous.
-    expected
-        What is expected of the population in advance, whatever its size: "main effect" where covariates move
-        the outcome beside the effect, "confounding" where they decide on the treatment.
+    domain, budget, solver, seed, arithmetic, numerical_share, ledger, dataset
+        As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`.
+    outcome_scale, expected, noise
+        As in :class:`~dp2erm_cvx.plan.RuleStudy`: a public guess of the standard deviation of the outcome,
+        and "main effect" where covariates move the outcome beside the effect, "confounding" where they decide
+        on the treatment.
     settings
         What replaces the public rule of use, by the names of :class:`~dp2erm_cvx.plan.RuleSettings`: such as
         ``{"propensity": 0.5}`` for a randomized trial, ``{"center_share": None}`` for no center, or
         ``{"value_share": 0.2}`` to release what the rule is worth, with intervals.
-    noise
-        "gamma" (pure), "gaussian" (needs delta > 0), "box": pure, and less than gamma noise where records are
-        at the corners of their ranges, which it needs; or "auto": gamma or box noise, the shorter.
-    solver, seed, arithmetic, numerical_share, ledger, dataset
-        As in :class:`~dp2erm_cvx.estimators.PrivateTwoStageERM`.
 
     Attributes
     ----------
@@ -73,37 +61,10 @@ class PrivateRule(PrivateEstimator):
     True
     """
 
-    def __init__(
-        self,
-        domain: Domain,
-        budget: Budget,
-        *,
-        outcome_scale: float | None = None,
-        expected: Sequence[str] = (),
-        settings: Mapping[str, Any] | None = None,
-        noise: str = "gamma",
-        solver: str | Solver = "first_certified",
-        seed: int | None = None,
-        arithmetic: str = "auto",
-        numerical_share: float = NUMERICAL_SHARE,
-        ledger: Ledger | None = None,
-        dataset: str | None = None,
-    ) -> None:
-        self.domain = domain
-        self.budget = budget
-        self.outcome_scale = outcome_scale
-        self.expected = expected
-        self.settings = settings
-        self.noise = noise
-        self.solver = solver
-        self.seed = seed
-        self.arithmetic = arithmetic
-        self.numerical_share = numerical_share
-        self.ledger = ledger
-        self.dataset = dataset
-
-    #: Nothing here has weights whose tolerance a bound counts.
-    tolerance = TOLERANCE
+    _: KW_ONLY
+    outcome_scale: float | None = RuleStudy.outcome_scale
+    expected: Sequence[str] = RuleStudy.expected
+    settings: Mapping[str, Any] | None = None
 
     def plan(self, n_samples: int, n_features: int) -> RulePlan:
         """The calibrated steps, from public quantities alone.
@@ -128,16 +89,8 @@ class PrivateRule(PrivateEstimator):
     def _study(self, n_samples: int, n_features: int) -> RuleStudy:
         domain, budget = self.declared()
         self.execution()
-        return RuleStudy(
-            Universe(domain, n_samples, n_features),
-            budget,
-            outcome_scale=self.outcome_scale,
-            expected=self.expected,
-            declared=dict(self.settings or {}),
-            noise=self.noise,
-            arithmetic=self.arithmetic,
-            numerical_share=self.numerical_share,
-        )
+        universe = Universe(domain, n_samples, n_features)
+        return RuleStudy(universe, budget, declared=dict(self.settings or {}), **self.shared(RuleStudy))
 
     def fit(
         self, X: ArrayLike | BlockedDataset, a: ArrayLike | None = None, y: ArrayLike | None = None
@@ -148,13 +101,10 @@ class PrivateRule(PrivateEstimator):
         """
         data = self._data(X, a, y)
         plan = self.plan(data.n_samples, len(data.columns))
-        execution = in_blocks(plan, data, self.execution())
-        self.receipt_ = self._charge(plan, "treatment rule", data)
-        found = plan.run(data, execution)
-        guarantee = state_guarantee(plan, found, execution)
+        found, guarantee = self._run(plan, data, "treatment rule")
         self.release_ = self._stated(make_rule(plan, found.released, data.columns, guarantee))
         self.theta_ = np.array(self.release_.theta)
-        self.n_features_in_, self.feature_names_in_ = len(data.columns), np.array(data.columns, dtype=object)
+        self._saw(data.columns)
         return self
 
     def decision_function(self, X: ArrayLike) -> Array:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
 from dp2erm_cvx import registry
@@ -57,6 +58,16 @@ class ConfiguredEstimator(BaseEstimator):  # type: ignore[misc]
         for name, value in changed.items():
             setattr(self, name, value)
         return self
+
+    def shared(self, study: type, *but: str) -> dict[str, Any]:
+        """The settings that a ``study`` has as well, by name."""
+        names = [one.name for one in dataclasses.fields(study) if one.name not in but]
+        own = super().get_params(deep=False)
+        return {name: own[name] for name in names if name in own and name not in _NESTED}
+
+    def _saw(self, columns: tuple[str, ...]) -> None:
+        """Remember the columns of a fit, as scikit-learn names them."""
+        self.n_features_in_, self.feature_names_in_ = len(columns), np.array(columns, dtype=object)
 
 
 def refuse_search(model: BaseEstimator) -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
-from dp2erm_cvx import registry
-from dp2erm_cvx.calibration import Noise, calibrator
+from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
-from dp2erm_cvx.model.sets import L2Ball
-from dp2erm_cvx.plan.effect_rule import (
+from dp2erm_cvx.plan.defaults import (
     CAP,
     NORM,
-    EffectSettings,
     Request,
     check_groups,
     default_scale,
@@ -23,19 +20,17 @@ from dp2erm_cvx.plan.effect_rule import (
     effect_rule,
 )
 from dp2erm_cvx.plan.pipeline import (
-    LONGEST,
     NUMERICAL_SHARE,
     STEADY,
-    Pipeline,
+    CausalPipeline,
     chosen_noise,
-    logistic_propensity,
     reach,
     shares_in_turn,
 )
 from dp2erm_cvx.plan.plan import Plan
+from dp2erm_cvx.plan.settings import EffectSettings
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
-from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size
 from dp2erm_cvx.sampling import refuse_sampling
 from dp2erm_cvx.steps import (
@@ -43,26 +38,19 @@ from dp2erm_cvx.steps import (
     AverageScore,
     CellNuisances,
     CellSums,
-    Center,
     ColumnRanges,
     Confounding,
-    CovariateLaw,
-    CovariateMean,
     EffectScore,
     GroupScore,
     LinearNuisances,
     MeanScore,
-    MeanScorePlan,
-    MeanSquare,
     Nuisances,
     OutcomeRows,
     OverlapScore,
-    Propensity,
-    Refit,
+    Planned,
     RiskScores,
     Rows,
     Step,
-    StepPlan,
     Term,
     TreatedScore,
     TreatmentRate,
@@ -79,11 +67,9 @@ class EffectPlan(Plan):
     study: EffectStudy
 
     @property
-    def score(self) -> MeanScorePlan:
+    def score(self) -> Planned:
         """The step that releases the effect."""
-        found = self.steps[-1]
-        assert isinstance(found, MeanScorePlan)
-        return found
+        return self.steps[-1]
 
 
 #: What the ends of an outcome in [0, 1] may round to.
@@ -93,7 +79,7 @@ SCORES = {kind.estimand: kind for kind in (AverageScore, TreatedScore, OverlapSc
 
 
 @dataclass(frozen=True)
-class EffectStudy(Pipeline[EffectPlan]):
+class EffectStudy(CausalPipeline[EffectPlan]):
     """Private nuisances, then one score per record (Theorems 10 and 12).
 
     Parameters
@@ -179,7 +165,7 @@ class EffectStudy(Pipeline[EffectPlan]):
                 "risk difference",
             )
         if law == "auto" and self.settings.rows is not None:
-            put(self, "noise", chosen_noise(law, self._handed(self._placing(self.settings, True))))
+            put(self, "noise", chosen_noise(law, self.handed(self._placing(self.settings, True))))
         list(self.steps(None))  # what is declared is judged here, not where it is used
 
     @property
@@ -213,7 +199,7 @@ class EffectStudy(Pipeline[EffectPlan]):
     @property
     def _request(self) -> Request:
         universe, settings = self.universe, self.settings
-        law, values = CovariateLaw.of(universe.domain, universe.n_features), self.two_values
+        values = self.two_values
         return Request(
             SCORES[self.estimand],
             universe.mass * universe.n_samples,
@@ -221,7 +207,7 @@ class EffectStudy(Pipeline[EffectPlan]):
             self._kept * self.budget.epsilon,
             self.scale,
             settings.slope,
-            law,
+            self.law,
             settings.norm_bound,
             settings.residual_bound,
             Confounding(0.0) if settings.known is not None else self.assumed,
@@ -291,61 +277,48 @@ class EffectStudy(Pipeline[EffectPlan]):
         else:
             partition = declared_partition(settings.cells, self.universe)
             share = settings.center_share + (settings.propensity_share if settings.known is None else 0.0)
-            steps = [CellSums(partition, share, self.noise, exact)]
+            steps = [CellSums(share=share, noise=self.noise, exact=exact, partition=partition)]
             nuisances = CellNuisances(self.scale, settings.known)
         if self.ranges is not None:
-            steps.insert(0, ColumnRanges(self.ranges, self.ranges.share))
+            steps.insert(0, ColumnRanges(share=self.ranges.share, public=self.ranges))
         yield from shares_in_turn(steps, self._kept)
         # delta is worth more in a regression: Laplace noise of few numbers is shorter
         lines = settings.rows is not None
-        yield MeanScore(self._score(nuisances, settings), Noise.GAMMA if lines else self.noise, exact)
+        law = Noise.GAMMA if lines else self.noise
+        yield MeanScore(noise=law, exact=exact, score=self._score(nuisances, settings))
 
-    def _lines(self, settings: EffectSettings, numerical_share: float | None) -> tuple[list[Any], Nuisances]:
+    def _lines(self, settings: EffectSettings, numerical_share: float | None) -> tuple[list[Step], Nuisances]:
         exact, rows = numerical_share is not None, settings.rows
         assert rows is not None
-        rate: str | float = TreatmentRate.name if settings.known is None else settings.known
-        law = CovariateLaw.of(self.universe.domain, self.universe.n_features)
-        steps: list[Any] = []
+        rate: str | float = "rate" if settings.known is None else settings.known
+        steps: list[Step] = []
         if settings.known is None:
-            steps.append(TreatmentRate(settings.rate_share, Noise.GAMMA, exact))
+            steps.append(TreatmentRate(share=settings.rate_share, exact=exact))
         steps += self._placing(settings, exact)
         terms = [] if self.public_center is None else [self.public_center]
-        program = self._regression(settings)
-        regressions = [(Center, settings.center_share)]
+        program = self.saturating("saturating_regression", settings.slope)
+        regressions = {"center": settings.center_share}
         if settings.first_fit is not None:
+            # so that the shrinkage of both multiplies
             first = settings.first_fit * settings.center_share
-            regressions = [(Center, first), (Refit, settings.center_share - first)]
-        sharp, scale = calibrator("sharp"), NORM / settings.norm_bound
-        log_odds = Term(Rows.POOLED, Propensity.name) if settings.propensity == "logistic" else None
-        own = log_odds if settings.arms == Arms.MATCHED else None
-        if own is not None:  # what the outcome regression is weighted by is released before it
-            steps.append(self._propensity(steps, settings, numerical_share))
-        for kind, share in regressions:
+            regressions = {"center": first, "refit": settings.center_share - first}
+        scale, own = NORM / settings.norm_bound, None
+        log_odds = Term(Rows.POOLED, "propensity") if settings.propensity == "logistic" else None
+        if log_odds is not None and settings.arms == Arms.MATCHED:
+            own = log_odds  # what the outcome regression is weighted by is released before it
+            steps.append(self.logistic(self.handed(steps), settings, numerical_share))
+        for name, share in regressions.items():
             mapped = OutcomeRows(rows, tuple(terms), scale, settings.arms, rate, own, settings.noise_ratio)
-            common = None, program, sharp, self.noise, None, 0.0, numerical_share
-            steps.append(kind(*common, mapped, share, either=True))
-            terms.append(Term(rows, kind.name))
+            steps.append(self.regression(name, program, mapped, numerical_share, share))
+            terms.append(Term(rows, name))
         if log_odds is not None and own is None:
-            steps.append(self._propensity(steps, settings, numerical_share))
+            steps.append(self.logistic(self.handed(steps), settings, numerical_share))
         # where no mean square is released, what the bound leaves of the squares that were guessed
-        spreads, values = law.within(settings.norm_bound), self.two_values
+        spreads, values = self.law.within(settings.norm_bound), self.two_values
         if values is not None:
             values = replace(values, slope=settings.slope)
         nuisances = LinearNuisances(tuple(terms), rate, log_odds, spreads, self.scale, self.assumed)
         return steps, replace(nuisances, two_values=values)
-
-    def _propensity(
-        self, steps: Sequence[Step], settings: EffectSettings, numerical_share: float | None
-    ) -> Propensity:
-        where = self._handed(steps)
-        return logistic_propensity(self, where, settings, numerical_share, either=True)
-
-    def _handed(self, steps: Iterable[Step]) -> Universe:
-        """That of the records that these ``steps`` hand on."""
-        where = self.start
-        for step in steps:
-            where = step.hands(where)
-        return where
 
     @property
     def start(self) -> Universe:
@@ -362,13 +335,10 @@ class EffectStudy(Pipeline[EffectPlan]):
         total = self.universe.mass * self.universe.n_samples * self._kept * self.budget.epsilon
         return reach(self.universe, total, settings.norm_bound, settings.spread_share, centered=centered)
 
-    def _placing(self, settings: EffectSettings, exact: bool) -> Iterator[CovariateMean | MeanSquare]:
+    def _placing(self, settings: EffectSettings, exact: bool) -> Iterator[Step]:
         """The steps by which covariates are centered and scaled."""
-        law, noise = CovariateLaw.of(self.universe.domain, self.universe.n_features), Noise.GAMMA
-        if settings.mean_share is not None:
-            yield CovariateMean(law, self.reach, settings.mean_share, self.noise, exact)
-        if settings.spread_share is not None:
-            yield MeanSquare(law, settings.spread_share, settings.norm_bound, noise, exact)
+        shares = settings.mean_share, settings.spread_share
+        return self.placing(*shares, settings.norm_bound, self.reach, exact=exact)
 
     @property
     def _kept(self) -> float:
@@ -389,14 +359,8 @@ class EffectStudy(Pipeline[EffectPlan]):
             found = replace(found, widest=max(4.0 * domain.outcome_bound / settings.score_bound, 1.0))
         return found
 
-    def planned(self, steps: Sequence[StepPlan]) -> EffectPlan:
+    def planned(self, steps: Sequence[Planned]) -> EffectPlan:
         return EffectPlan(self, tuple(steps))
-
-    def _regression(self, settings: EffectSettings) -> SecondStage:
-        bound, stages = self.universe.domain.outcome_bound, registry.second_stages()
-        # no theorem needs this ball; within it every solve is certified to a public radius
-        ball = L2Ball(LONGEST * bound)
-        return registry.build(stages, "saturating_regression", slope=settings.slope, theta_set=ball)
 
     @property
     def kind(self) -> type[EffectScore]:

@@ -14,22 +14,24 @@ from dp2erm_cvx.calibration import Calibration
 from dp2erm_cvx.calibration.sums import bracketed
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.steps import (
+    EffectScore,
     GroupScore,
     LinearNuisances,
-    MeanSquarePlan,
+    MeanSquare,
     OverlapScore,
-    PropensityPlan,
+    Planned,
     Rows,
     RuleNuisances,
     Term,
     TreatedScore,
-    TreatmentRatePlan,
+    score_of,
 )
 from dp2erm_cvx.steps.shrinkage import LEFT
+from dp2erm_cvx.steps.sums import released_mass, side_shares
 
 if TYPE_CHECKING:
     from dp2erm_cvx.plan.effect import EffectPlan
-    from dp2erm_cvx.plan.rule_plan import RulePlan
+    from dp2erm_cvx.plan.rule import RulePlan
 
 #: Part of the confounding that an unbent regression of two values may leave, as probabilities are no lines.
 BENT = 0.04
@@ -73,11 +75,10 @@ def nuisance_error(
     ``collinearity`` allows. The spread of residuals is read off that of the score, the size of the regression
     off its released slopes. First order; where it holds is simulated, not proved.
     """
-    study = plan.study
-    nuisances = plan.score.score.at(plan.score.universe, released).nuisances
-    known = study.settings.known is not None  # then nothing is confounded, whatever the regressions are
-    if known or not isinstance(nuisances, LinearNuisances) or not nuisances.regressions:
+    found = _confounded(plan, released)
+    if found is None:
         return NO_ERROR
+    nuisances, study = found[1], plan.study
     assert not isinstance(nuisances.rate, str)
     counted, half = nuisances.regressions[-1].mass, 0.5 * study.universe.domain.outcome_bound
     square = counted * squared_factors(study.estimand, nuisances.rate, min(share / counted, 0.5))
@@ -87,40 +88,48 @@ def nuisance_error(
 
 def group_errors(plan: EffectPlan, released: Mapping[str, Array], deviation: float) -> list[NuisanceError]:
     """Those of the effects in all groups, where clipped residuals have at most this ``deviation``."""
-    study, score = plan.study, plan.score.score.at(plan.score.universe, released)
+    found, study = _confounded(plan, released), plan.study
+    if found is None:
+        return [NO_ERROR] * len(study.universe.domain.groups)
+    score, nuisances = found
     assert isinstance(score, GroupScore)
-    nuisances, found = score.nuisances, [NO_ERROR] * len(score.members)
-    if study.settings.known is not None or not isinstance(nuisances, LinearNuisances):
-        return found
-    if not nuisances.regressions:
-        return found
-    half = 0.5 * study.universe.domain.outcome_bound
-    residual, counted = (
-        residual_deviation(deviation, study.settings.residual_bound, half),
-        nuisances.regressions[-1].mass,
-    )
+    counted, half = nuisances.regressions[-1].mass, 0.5 * study.universe.domain.outcome_bound
+    residual = residual_deviation(deviation, study.settings.residual_bound, half)
+    errors = []
     for place, member in enumerate(score.members):
         assert isinstance(member.nuisances, LinearNuisances)
         assert not isinstance(member.nuisances.rate, str)
         group = member.nuisances.rate, place
-        found[place] = combined(*_arm_errors(plan, nuisances, released, (residual, residual), counted, group))
-    return found
+        errors.append(combined(*_arm_errors(plan, nuisances, released, (residual, residual), counted, group)))
+    return errors
 
 
 def risk_errors(
     plan: EffectPlan, released: Mapping[str, Array], risks: tuple[float, float]
 ) -> tuple[NuisanceError, NuisanceError]:
     """Those of both released ``risks`` by regressions by arm, the treated first, in the same way."""
-    study = plan.study
-    nuisances = plan.score.score.at(plan.score.universe, released).nuisances
-    known = study.settings.known is not None
-    if known or not isinstance(nuisances, LinearNuisances) or not nuisances.regressions:
+    found, study = _confounded(plan, released), plan.study
+    if found is None:
         return NO_ERROR, NO_ERROR
     least = 1.0 / study.universe.n_samples
     shares = [min(max(risk, least), 1.0 - least) for risk in risks]
     treated, untreated = (math.sqrt(share * (1.0 - share)) for share in shares)
-    first, second = _arm_errors(plan, nuisances, released, (untreated, treated), 1.0)
+    first, second = _arm_errors(plan, found[1], released, (untreated, treated), 1.0)
     return second, first
+
+
+def _confounded(
+    plan: EffectPlan, released: Mapping[str, Array]
+) -> tuple[EffectScore, LinearNuisances] | None:
+    """The score at what was released, and its regressions; None where they leave no confounding.
+
+    Where the propensity is public nothing is confounded, whatever the regressions are.
+    """
+    score = score_of(plan.score).at(plan.score.universe, released)
+    nuisances = score.nuisances
+    if plan.study.settings.known is not None or not isinstance(nuisances, LinearNuisances):
+        return None
+    return (score, nuisances) if nuisances.regressions else None
 
 
 def combined(*errors: NuisanceError) -> NuisanceError:
@@ -155,9 +164,9 @@ def _arm_errors(
     declared, stretch = nuisances.shrinkage(study.scale)[0], nuisances.stretch
     errors = [nuisances.shrinkage(residual, share) for share in _shares(study.collinearity)]
     unsure = LEFT
-    square = plan.step(MeanSquarePlan.name)
-    if isinstance(square, MeanSquarePlan):
-        unsure = math.hypot(LEFT, square.relative_error(released))
+    square = plan.step("spread")
+    if square is not None and isinstance(square.declared, MeanSquare):
+        unsure = math.hypot(LEFT, square.declared.size(square, released).error)
     left = np.max([unsure * declared, *(np.abs(1.0 - stretch * (1.0 - kept)) for kept, _ in errors)], axis=0)
     noise = stretch * np.max([noise for _, noise in errors], axis=0)
     # what an error of either arm's regression is of an error of the effect
@@ -173,7 +182,7 @@ def _arm_errors(
     sizes *= np.minimum(1.0, half / np.maximum(np.linalg.norm(sizes, axis=1), 1e-300))[:, None]
     off, apart, log_noise = distance, distance, 0.0
     step = plan.step("propensity")
-    if isinstance(step, PropensityPlan):
+    if step is not None:
         spread = math.sqrt(float(np.mean(np.square(nuisances.spreads))))
         ridge, log_noise = propensity_error(step, spread, rate * (1.0 - rate) * within)
         off, apart = ridge * distance, math.hypot(ridge * distance, math.sqrt(sizes.shape[1]) * log_noise)
@@ -257,8 +266,8 @@ def rate_error(
     Among the treated those of the untreated alone are weighted by it, and the sum is that of the treated.
     In a ``group`` it is that of its own rate, and the outcome may lie off the common regression.
     """
-    step = plan.step(TreatmentRatePlan.name)
-    if not isinstance(step, TreatmentRatePlan) or nuisances.log_odds is not None:
+    step = plan.step("rate")
+    if step is None or nuisances.log_odds is not None:
         return 0.0, 0.0
     assert not isinstance(nuisances.rate, str)
     bound, total = plan.study.universe.domain.outcome_bound, []
@@ -275,7 +284,7 @@ def rate_error(
     if group is not None:
         own, place = group
         multiples, off = 1.0 / np.array([1.0 - own, own]), OFFSET * deviation
-        mass = TreatmentRatePlan.mass(np.reshape(released[step.name], (2, -1))[:, place])
+        mass = released_mass(np.reshape(released[step.name], (2, -1))[:, place])
         squared = step.calibration.variance * (own**2 + (1.0 - own) ** 2) / max(mass, 1.0) ** 2
     for arm, multiple in enumerate(multiples):
         noise = steep[arm] * one.noise / (one.n_samples * (curvatures[arm] + one.gamma))
@@ -295,7 +304,7 @@ def value_error(
     """
     step = plan.value
     assert step is not None
-    nuisances = step.score.at(step.universe, released).nuisances
+    nuisances = score_of(step).at(step.universe, released).nuisances
     assert isinstance(nuisances, RuleNuisances)
     if nuisances.rates is None or nuisances.counts is None:
         return NO_ERROR
@@ -308,7 +317,7 @@ def value_error(
     )
     (fit,), theta = nuisances.regressions, np.reshape(released[str(nuisances.terms[0].source)], (2, -1))
     stretches = nuisances.stretch.reshape(2, -1)
-    part = float(nuisances.counts.shares(released)[int(treats)].sum())
+    part = float(side_shares(nuisances.counts, released)[int(treats)].sum())
     bias, variance, wrong, sampling = 0.0, 0.0, 0.0, 0.0
     for arm, (share, other) in enumerate(((1.0 - own, own), (own, 1.0 - own))):
         declared, (kept, noise) = (
@@ -353,7 +362,7 @@ def _released_terms(nuisances: LinearNuisances) -> list[Term]:
     return [term for term in nuisances.terms if isinstance(term.source, str)]
 
 
-def propensity_error(step: PropensityPlan, spread: float, variance: float) -> tuple[float, float]:
+def propensity_error(step: Planned, spread: float, variance: float) -> tuple[float, float]:
     """The part of a log odds that gamma shrinks away, and the noise of one, per standard deviation.
 
     ``variance`` is that of treatments given the covariates, the curvature of the regression.

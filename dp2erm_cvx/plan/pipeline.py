@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.base import mean_norm
 from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.program import PrivateFirstStage
+from dp2erm_cvx.program import PrivateFirstStage, SecondStage
 from dp2erm_cvx.public import one_of
-from dp2erm_cvx.steps import ColumnRanges, Propensity, Step, StepPlan, WithConstant
+from dp2erm_cvx.steps import (
+    ColumnRanges,
+    CovariateLaw,
+    CovariateMean,
+    Fit,
+    MeanSquare,
+    OutcomeRows,
+    Planned,
+    Step,
+    WithConstant,
+)
 from dp2erm_cvx.universe import Universe
 
 if TYPE_CHECKING:
@@ -68,8 +80,89 @@ class Pipeline(abc.ABC, Generic[P_co]):
         """The steps in their order; ``numerical_share`` of each covers its arithmetic, None for none."""
 
     @abc.abstractmethod
-    def planned(self, steps: Sequence[StepPlan]) -> P_co:
+    def planned(self, steps: Sequence[Planned]) -> P_co:
         """The plan that these calibrated steps make."""
+
+    def handed(self, steps: Iterable[Step]) -> Universe:
+        """That of the records that these first ``steps`` hand on."""
+        where = self.start
+        for step in steps:
+            where = step.hands(where)
+        return where
+
+
+class CausalPipeline(Pipeline[P_co]):
+    """A pipeline that releases regressions of mapped records: what those of effects and of rules share."""
+
+    noise: Noise | str
+
+    @cached_property
+    def law(self) -> CovariateLaw:
+        """What is guessed of the covariates."""
+        return CovariateLaw.of(self.universe.domain, self.universe.n_features)
+
+    def placing(
+        self, mean: float | None, spread: float | None, norm: float, reach: float, *, exact: bool
+    ) -> Iterator[Step]:
+        """The steps by which covariates are centered, in a ball of this ``reach``, and scaled to a ``norm``.
+
+        From these shares of the budget, None for no step.
+        """
+        if mean is not None:
+            yield CovariateMean(share=mean, noise=self.noise, exact=exact, law=self.law, bound=reach)
+        if spread is not None:
+            yield MeanSquare(share=spread, exact=exact, law=self.law, norm=norm)
+
+    def saturating(self, name: str, slope: float) -> SecondStage:
+        """A second stage whose loss saturates."""
+        # no theorem needs this ball; within it every solve is certified to a public radius
+        ball = L2Ball(LONGEST * self.universe.domain.outcome_bound)
+        return registry.build(registry.second_stages(), name, slope=slope, theta_set=ball)
+
+    def regression(
+        self,
+        name: str,
+        program: SecondStage,
+        rows: OutcomeRows,
+        numerical_share: float | None,
+        share: float | None = None,
+        either: bool = True,
+    ) -> Fit:
+        """A regression on mapped ``rows``."""
+        return Fit(
+            name,
+            share,
+            self.noise,
+            program=program,
+            map=rows,
+            numerical_share=numerical_share,
+            either=either,
+        )
+
+    def logistic(
+        self,
+        universe: Universe,
+        settings: LogisticSettings,
+        numerical_share: float | None,
+        either: bool = True,
+    ) -> Fit:
+        """The logistic regression of the treatment on (1, x) in a ball, at weights 1, in a ``universe``."""
+        bound = WithConstant().universe(universe).domain.covariate_bound
+        radius = settings.radius / bound
+        stages, trim = registry.first_stages(), settings.cap
+        program = registry.build(stages, "ipw_private", ridge=0.0, radius=radius, trim=trim)
+        assert isinstance(program, PrivateFirstStage)
+        return Fit(
+            "propensity",
+            settings.propensity_share,
+            self.noise,
+            program=program,
+            map=WithConstant(),
+            # Gaussian noise needs no split here
+            split=settings.split if either or Noise(self.noise).pure else None,
+            numerical_share=numerical_share,
+            either=either,
+        )
 
 
 def reach(universe: Universe, total: float, norm: float, share: float | None, *, centered: bool) -> float:
@@ -98,35 +191,6 @@ class LogisticSettings(Protocol):
     def propensity_share(self) -> float: ...
 
 
-def logistic_propensity(
-    study: Any,
-    universe: Universe,
-    settings: LogisticSettings,
-    numerical_share: float | None,
-    either: bool = False,
-) -> Propensity:
-    """The logistic regression of the treatment on (1, x) in a ball, at weights 1, in a ``universe``."""
-    bound = WithConstant().universe(universe).domain.covariate_bound
-    program = registry.build(
-        registry.first_stages(),
-        "ipw_private",
-        ridge=0.0,
-        radius=settings.radius / bound,
-        trim=settings.cap,
-    )
-    assert isinstance(program, PrivateFirstStage)
-    return Propensity(
-        program,
-        study.noise,
-        numerical_share=numerical_share,
-        # Gaussian noise needs no split here
-        split=settings.split if either or Noise(study.noise).pure else None,
-        map=WithConstant(),
-        share=settings.propensity_share,
-        either=either,
-    )
-
-
 def chosen_noise(declared: object, universe: Universe) -> Noise:
     """The law by its name; "auto" is gamma or box noise, whichever is shorter for regressions on (1, x).
 
@@ -145,7 +209,7 @@ def chosen_noise(declared: object, universe: Universe) -> Noise:
     return Noise.BOX if mean_norm(Noise.BOX, p, widths) < ball else Noise.GAMMA
 
 
-def shares_in_turn(steps: Sequence[Any], kept: float = 1.0) -> list[Step]:
+def shares_in_turn(steps: Sequence[Step], kept: float = 1.0) -> list[Step]:
     """The same shares of the whole, as shares of what later steps leave, because those take theirs first.
 
     All but that of ranges are shares of what is ``kept`` beside them.
@@ -153,7 +217,7 @@ def shares_in_turn(steps: Sequence[Any], kept: float = 1.0) -> list[Step]:
     found: list[Step] = []
     left = 1.0
     for step in reversed(steps):
-        share = step.share * (1.0 if isinstance(step, ColumnRanges) else kept)
+        share = (step.share or 0.0) * (1.0 if isinstance(step, ColumnRanges) else kept)
         found.append(replace(step, share=share / left))
         left -= share
     return found[::-1]

@@ -1,26 +1,34 @@
-"""Everything that is fixed before the data are touched: the calibrated steps and their composition."""
+"""From what is declared to its plan: steps calibrated to their parts of the budget, and their composition."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dp2erm_cvx.blocked import BlockedDataset
+from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.calibration.numbers import Arithmetic
+from dp2erm_cvx.calibration.profiles import joint_delta, joint_relief
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.errors import DataError
-from dp2erm_cvx.plan.pipeline import Pipeline
+from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
+from dp2erm_cvx.mechanism import secure_available
+from dp2erm_cvx.plan.pipeline import P_co, Pipeline
 from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.solve import Solution
-from dp2erm_cvx.steps import Execution, Inputs, MeanScorePlan, StepPlan, StepResult
+from dp2erm_cvx.steps import Execution, Inputs, MeanScore, Planned, Step, StepResult
+from dp2erm_cvx.steps.step import exact_budget
 
 _ROUND_UP = 1.0 + 1e-12
+
+#: Above this, exp(epsilon) is no longer small against the probability of noise beyond its bound.
+LARGEST_COUNTED = 500.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,14 +65,13 @@ class Plan:
     """The planned ``steps`` of what was declared, in their order, and what they guarantee together."""
 
     study: Pipeline[Any]
-    steps: tuple[StepPlan, ...]
+    steps: tuple[Planned, ...]
 
     def __post_init__(self) -> None:
         """A score predicts shrinkage from the noise that the regressions of this very plan have."""
         *others, last = self.steps
-        if isinstance(last, MeanScorePlan):
-            nuisances = last.score.nuisances.planned({step.name: step for step in others})
-            last = replace(last, score=replace(last.score, nuisances=nuisances))
+        if isinstance(last.declared, MeanScore):
+            last = replace(last, declared=last.declared.knowing({step.name: step for step in others}))
             object.__setattr__(self, "steps", (*others, last))
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # certificates judge what comes of it
@@ -81,18 +88,15 @@ class Plan:
         for step in self.steps:
             released = {name: result.released for name, result in results.items()}
             if step.weighted and inputs.weights is None:
-                inputs = replace(inputs, weights=self.find_weights(inputs, released, execution))
+                assert step.weights is not None
+                inputs = replace(inputs, weights=step.weights.find(inputs, released, execution))
             found = results[step.name] = step.run(inputs, released, execution)
             inputs = step.hand_on(inputs, found, released | {step.name: found.released})
         return PlanResult(inputs, results)
 
-    def step(self, name: str) -> StepPlan | None:
+    def step(self, name: str) -> Planned | None:
         """The step of this name, None where there is none."""
         return next((step for step in self.steps if step.name == name), None)
-
-    def find_weights(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> Solution:
-        """The weights (n,) of the steps that have any. Private."""
-        raise NotImplementedError  # a plan with weighted steps says where theirs are from
 
     @property
     def programs(self) -> tuple[Program, ...]:
@@ -166,3 +170,98 @@ class Plan:
 
 def _inside(data: Dataset, *, domain: Domain) -> Records:
     return domain.records(data.X, data.a, data.y, data.sampling)
+
+
+P = TypeVar("P", bound=Plan)
+
+
+def make_plan(study: Pipeline[P_co]) -> P_co:
+    """Calibrate a release from public quantities alone.
+
+    Raises DeclarationError for an invalid share, CalibrationError where no theorem covers what is declared.
+    """
+    if counts(study):
+        plan = _planned(study, study.numerical_share)
+        if plan.counted:
+            return plan
+        if study.arithmetic is Arithmetic.COUNTED:
+            raise CalibrationError(
+                "arithmetic = 'counted': the curvature is too small for floating point; use a smaller "
+                "epsilon or a larger regularizer"
+            )
+    return _planned(study, None)
+
+
+def plan_as_declared(study: Pipeline[P_co]) -> P_co:
+    """The same for arithmetic that is declared "counted" or "assumed", whatever can be drawn on this machine.
+
+    Raises as :func:`make_plan` does.
+    """
+    return _planned(study, study.numerical_share if study.arithmetic is Arithmetic.COUNTED else None)
+
+
+def counts(study: Pipeline[Any]) -> bool:
+    """Whether the arithmetic is counted. Raises DeclarationError or CalibrationError where it cannot be."""
+    if study.arithmetic is Arithmetic.ASSUMED:
+        return False
+    missing = _uncountable(study)
+    if study.arithmetic is Arithmetic.AUTO:
+        return missing is None and secure_available()
+    if missing is not None:
+        raise CalibrationError(f"arithmetic = 'counted': {missing}")
+    if not secure_available():
+        raise DeclarationError("arithmetic = 'counted' needs the extra: pip install 'dp2erm-cvx[secure]'")
+    return True
+
+
+def _uncountable(study: Pipeline[Any]) -> str | None:
+    """Why no theorem covers the arithmetic, or None."""
+    epsilon = study.budget.epsilon
+    if epsilon > LARGEST_COUNTED:
+        return f"epsilon = {epsilon:g} is above {LARGEST_COUNTED:g}, where nothing is hidden anyway"
+    missing, universe = list[str | None](), study.start
+    for step in study.steps(None):
+        missing.append(step.uncountable(universe))
+        universe = step.hands(universe)
+    # what is missing in the step that takes the rest is told first
+    return next((reason for reason in reversed(missing) if reason is not None), None)
+
+
+def _planned(study: Pipeline[P_co], numerical_share: float | None) -> P_co:
+    steps = list(study.steps(numerical_share))
+    budgets = _divided(study.budget, steps)
+    planned: dict[str, Planned] = {}
+    universe = study.start
+    for step in steps:
+        planned[step.name] = step.plan(universe, budgets[step.name], dict(planned))
+        universe = step.hands(universe)
+    return _composed(study.planned(tuple(planned.values())))
+
+
+def _composed(plan: P) -> P:
+    """Less noise in Gaussian steps, where one delta covers the sum of their losses (Theorem 16)."""
+    laws = [step.loss_law for step in plan.steps if step.loss_law is not None]
+    if len(laws) < max(2, len(plan.steps)):
+        return plan
+    left = exact_budget(plan.study.budget, plan.steps)
+    relief = joint_relief(laws, left)
+    if relief <= 1.0:
+        return plan
+    found = replace(plan, steps=tuple(step.relieved(relief) for step in plan.steps))
+    laws = [step.loss_law for step in found.steps if step.loss_law is not None]
+    return found if joint_delta(laws, left.epsilon) <= left.delta else plan
+
+
+def _divided(budget: Budget, steps: Sequence[Step]) -> dict[str, Budget]:
+    """The budget of each step: a later one takes its share first, and one step takes the rest."""
+    parts, left = {}, budget
+    for step in reversed(steps):
+        if not step.takes_rest:
+            parts[step.name], left = step.divide(left)
+    spent = math.fsum(part.delta for part in parts.values())
+    if spent > 0.0 and any(step.takes_rest and Noise(step.noise).pure for step in steps):
+        # the last step has no use for what is left of delta
+        more = budget.delta / spent * (1.0 - 1e-12)
+        parts = {name: Budget(part.epsilon, more * part.delta) for name, part in parts.items()}
+        left = Budget(left.epsilon)
+    return parts | {step.name: left for step in steps if step.takes_rest}

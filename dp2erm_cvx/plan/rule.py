@@ -1,4 +1,4 @@
-"""What is declared about a private rule before any record is read."""
+"""A private rule: what is declared before any record is read, its plan, and what noise may have flipped."""
 
 from __future__ import annotations
 
@@ -9,54 +9,138 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import erfcx
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.calibration import Noise, calibrator
+from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.calibration.numbers import Arithmetic
+from dp2erm_cvx.domain import Array, clip_norm
 from dp2erm_cvx.errors import DeclarationError, known_names
-from dp2erm_cvx.model.sets import L2Ball
-from dp2erm_cvx.plan.effect_rule import NORM, Request, effect_error
-from dp2erm_cvx.plan.pipeline import (
-    LONGEST,
-    NUMERICAL_SHARE,
-    STEADY,
-    Pipeline,
-    chosen_noise,
-    logistic_propensity,
-    shares_in_turn,
-)
-from dp2erm_cvx.plan.rule_plan import RulePlan
-from dp2erm_cvx.plan.rule_settings import RuleSettings, rule_of_use
-from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.mechanism import simulate_noise
+from dp2erm_cvx.plan.defaults import NORM, Request, effect_error, rule_of_use
+from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, STEADY, CausalPipeline, chosen_noise, shares_in_turn
+from dp2erm_cvx.plan.plan import Plan
+from dp2erm_cvx.plan.settings import RuleSettings
+from dp2erm_cvx.privacy import Budget, StabilityBound
 from dp2erm_cvx.public import public_fraction, public_size
 from dp2erm_cvx.sampling import refuse_sampling
 from dp2erm_cvx.steps import (
-    ArmsFit,
     Balance,
-    Center,
     Confounding,
-    CovariateLaw,
-    CovariateMean,
     Factors,
+    MeanScore,
     MeanSquare,
     OutcomeRows,
+    Planned,
     ResponseRows,
     Rows,
-    RuleFit,
     RuleNuisances,
     RuleRows,
-    RuleValue,
     SideCounts,
     Step,
-    StepPlan,
     Term,
     ValueScore,
 )
 from dp2erm_cvx.universe import Universe
 
+#: Public guess of what factors below 1 add up to, in n: their sum is private.
+MASS = 0.6
+#: Records of a public covariate spread, and draws of the noise, that predictions are averaged over.
+_POINTS, _DRAWS = 512, 512
+
 
 @dataclass(frozen=True)
-class RuleStudy(Pipeline[RulePlan]):
+class RulePlan(Plan):
+    """The planned steps of a rule's ``study``: the rule, perhaps nuisances before it and its value after."""
+
+    study: RuleStudy
+
+    @property
+    def rule(self) -> Planned:
+        """The step that releases the rule."""
+        return next(step for step in self.steps if step.name == "rule")
+
+    @property
+    def rows(self) -> OutcomeRows:
+        """What the rule is fitted to."""
+        assert self.rule.regression is not None
+        return self.rule.regression
+
+    @property
+    def bound(self) -> StabilityBound:
+        """That of the factors of the rule."""
+        return self.rule.bound
+
+    @property
+    def value(self) -> Planned | None:
+        """The step that releases what the rule is worth; None where no share was declared for it."""
+        return self.step("value")
+
+    @property
+    def mass(self) -> float:
+        """The public guess of the sum of the factors, over n."""
+        return (MASS if self.rows.factored else 1.0) * self.study.universe.mass
+
+    @property
+    def noise_effect(self) -> float:
+        """Root mean square of what noise does to the effect of one record, in units of the outcome.
+
+        Predicted for covariates of a public spread, residuals of the public guess ``outcome_scale``, and the
+        public guess ``mass``: no bound. What noise does to a center or a propensity is not in it.
+        """
+        return self.noise_at(self.spreads({}))
+
+    def noise_at(self, spreads: ArrayLike) -> float:
+        """The same for scaled covariates of these ``spreads`` (k,)."""
+        return float(np.sqrt(np.mean(self._moved(spreads) ** 2)))
+
+    def spreads(self, released: Mapping[str, Array]) -> Array:
+        """Standard deviations (k,) of scaled covariates: by their released mean square, or a public guess."""
+        step = self.step("spread")
+        if step is not None and isinstance(step.declared, MeanSquare) and step.name in released:
+            return step.declared.spreads(step, released)
+        return np.array(self.study.law.within(self.study.norm_bound))
+
+    def flipped_share(self, theta: ArrayLike, spreads: ArrayLike | None = None) -> float:
+        """Share of the decisions of a released ``theta`` (p,) that the noise in it is predicted to flip.
+
+        For the same guesses, and covariates of these ``spreads`` (k,). The effects without noise are guessed
+        to be those of theta, less the size that the noise gives them: 1/2 where noise explains all of them.
+        """
+        spreads = self.spreads({}) if spreads is None else spreads
+        moved, rows = self._moved(spreads), self._rows(spreads)
+        effects = np.sum(rows * np.asarray(theta, dtype=np.float64), axis=1)
+        size, noise = float(np.mean(effects**2)), float(np.mean(moved**2))
+        if not size > noise:
+            return 0.5
+        true = effects * math.sqrt(1.0 - noise / size)
+        # on either side of the boundary records are flipped as often
+        return float(np.mean((true + moved > 0) != (true > 0)))
+
+    def _rows(self, spreads: ArrayLike, scale: float = 1.0) -> Array:
+        """Rows (m, p) of public covariates, ``scale`` times those of the domain."""
+        k = self.study.universe.n_features
+        drawn = np.random.default_rng(k).standard_normal((_POINTS, k))
+        x = scale * clip_norm(np.asarray(spreads) * drawn, self.study.norm_bound)
+        return self.rows.rows.of(x, np.zeros(_POINTS))
+
+    def _moved(self, spreads: ArrayLike) -> Array:
+        """What draws of the noise do to the effect at public covariates, (draws, m)."""
+        calibration, rows = self.rule.calibration, self._rows(spreads, self.rows.scale)
+        assert isinstance(calibration, Calibration)
+        # a center is guessed to spread as far as what it leaves, and residuals of 2 (y - m) to be normal
+        left = self.study.scale * (math.sqrt(0.5) if self.rows.after else 1.0)
+        squared, slope = self.study.settings.response_bound is not None, self.study.settings.slope
+        bend = 2.0 if squared else float(erfcx(math.sqrt(2.0) * left / slope))
+        p = rows.shape[1]
+        hessian = bend * self.mass * (rows.T @ rows) / len(rows) + calibration.gamma * np.eye(p)
+        drawn = simulate_noise(calibration, _DRAWS, np.random.default_rng(p))
+        return np.asarray(drawn @ np.linalg.solve(hessian, rows.T) / self.study.universe.n_samples)
+
+
+@dataclass(frozen=True)
+class RuleStudy(CausalPipeline[RulePlan]):
     """Perhaps a center and a propensity, then a rule fitted to what they leave (Theorems 10, 13 and 20).
 
     A declared ``value_share`` pays for what the rule is worth (Theorem 12).
@@ -155,52 +239,39 @@ class RuleStudy(Pipeline[RulePlan]):
         # less their mean they may be twice as long
         return settings.norm_bound if settings.mean_share is not None else min(settings.norm_bound, most)
 
-    @cached_property
-    def law(self) -> CovariateLaw:
-        """What is guessed of the covariates."""
-        return CovariateLaw.of(self.universe.domain, self.universe.n_features)
-
     @property
     def start(self) -> Universe:
         """That of covariates shrunk to their norm bound, unless their mean is to be subtracted first."""
-        return (
-            self.universe if self.settings.mean_share is not None else self.universe.shrunk(self.norm_bound)
-        )
+        centered = self.settings.mean_share is not None
+        return self.universe if centered else self.universe.shrunk(self.norm_bound)
 
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
         """Perhaps mean and norm of covariates, perhaps a center, perhaps a propensity, then the rule."""
-        settings = self.settings
-        common = (calibrator("sharp"), self.noise, None, 0.0, numerical_share)
-        bound, exact = self.norm_bound, numerical_share is not None
+        settings, bound = self.settings, self.norm_bound
         # steps that are all Gaussian share one delta; beside Laplace noise each takes the law that errs less
         either = settings.spread_share is not None or settings.value_share is not None
         center: tuple[Term, ...] = ()
-        steps: list[Any] = []
-        if settings.mean_share is not None:
-            steps.append(CovariateMean(self.law, bound, settings.mean_share, self.noise, exact))
-        if settings.spread_share is not None:
-            steps.append(MeanSquare(self.law, settings.spread_share, bound, Noise.GAMMA, exact))
+        shares, exact = (settings.mean_share, settings.spread_share), numerical_share is not None
+        steps = list(self.placing(*shares, bound, bound, exact=exact))
         if settings.center_share is not None:
-            program = self._stage("saturating_regression", settings.center_slope)
+            program = self.saturating("saturating_regression", settings.center_slope)
             rows = OutcomeRows(Rows.POOLED, scale=settings.center_norm / bound)
-            steps.append(Center(None, program, *common, rows, settings.center_share, either=either))
-            center = (Term(Rows.POOLED, Center.name),)
+            share = settings.center_share
+            steps.append(self.regression("center", program, rows, numerical_share, share, either))
+            center = (Term(Rows.POOLED, "center"),)
         if settings.propensity == "logistic":
-            where = self.start
-            for step in steps:
-                where = step.hands(where)
-            steps.append(logistic_propensity(self, where, settings, numerical_share, either=either))
+            steps.append(self.logistic(self.handed(steps), settings, numerical_share, either))
         yield from shares_in_turn(steps)
         factors = self._factors(settings)
         scale = settings.norm / bound
         if settings.response_bound is None:
-            loss = self._stage("itr_saturating", settings.slope)
+            loss = self.saturating("itr_saturating", settings.slope)
             rule = RuleRows(Rows.POOLED, center, scale, balance=factors)
         else:
             loss = registry.build(registry.second_stages(), "regression")
             bound = settings.response_bound
             rule = ResponseRows(Rows.POOLED, center, scale, balance=factors, bound=bound)
-        yield RuleFit(None, loss, *common, rule, either=either)
+        yield self.regression("rule", loss, rule, numerical_share, either=either)
         if settings.value_share is not None:
             yield from self._value(settings, settings.value_share, numerical_share)
 
@@ -225,16 +296,15 @@ class RuleStudy(Pipeline[RulePlan]):
         left = 1.0 - counts
         shares = [float(one) for one in np.arange(0.1, 0.9, 0.05) * left]
         center = min(shares, key=lambda one: effect_error(request, left, one, 0.0))
-        program = self._stage("saturating_regression", self.residual_scale)
+        program = self.saturating("saturating_regression", self.residual_scale)
         rows = OutcomeRows(Rows.ARMS, scale=NORM / self.norm_bound)
-        common = (calibrator("sharp"), self.noise, None, 0.0, numerical_share)
-        rate, log_odds = 0.5 if public else SideCounts.name, None
+        rate, log_odds = 0.5 if public else "sides", None
         if isinstance(settings.propensity, float):
             rate = settings.propensity
         elif isinstance(settings.propensity, tuple):
             log_odds = Term(Rows.POOLED, settings.propensity)
         nuisances = RuleNuisances(
-            (Term(Rows.ARMS, ArmsFit.name),),
+            (Term(Rows.ARMS, "arms"),),
             rate,
             log_odds,
             self.law.within(self.norm_bound),
@@ -247,9 +317,9 @@ class RuleStudy(Pipeline[RulePlan]):
         score = ValueScore(nuisances, settings.cap, settings.residual_bound, bound)
         if counts and counts * total < STEADY:  # no bound may follow noise far
             score = replace(score, widest=max(4.0 * domain.outcome_bound / settings.score_bound, 1.0))
-        steps: list[Any] = [SideCounts(counts, Noise.GAMMA, exact)] if counts else []
-        steps.append(ArmsFit(None, program, *common, rows, center, either=True))
-        steps.append(RuleValue(score, Noise.GAMMA, exact, left - center))
+        steps: list[Step] = [SideCounts(share=counts, exact=exact)] if counts else []
+        steps.append(self.regression("arms", program, rows, numerical_share, center))
+        steps.append(MeanScore(name="value", share=left - center, exact=exact, score=score))
         yield from shares_in_turn(steps, share)
 
     def _factors(self, settings: RuleSettings) -> Factors | None:
@@ -264,10 +334,5 @@ class RuleStudy(Pipeline[RulePlan]):
         balance = settings.balance if settings.response_bound is None else Balance.INVERSE
         return Factors(balance, Term(Rows.POOLED, source), settings.cap)
 
-    def _stage(self, name: str, slope: float) -> Any:
-        # no theorem needs the ball; within it every solve is certified to a public radius
-        ball = L2Ball(LONGEST * self.universe.domain.outcome_bound)
-        return registry.build(registry.second_stages(), name, slope=slope, theta_set=ball)
-
-    def planned(self, steps: Sequence[StepPlan]) -> RulePlan:
+    def planned(self, steps: Sequence[Planned]) -> RulePlan:
         return RulePlan(self, tuple(steps))

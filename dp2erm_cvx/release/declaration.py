@@ -19,11 +19,10 @@ from dp2erm_cvx.errors import DeclarationError, Dp2ermError, shown
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
 from dp2erm_cvx.plan import EffectStudy, Pipeline, Plan, RuleStudy, Study
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.private_ranges import PrivateRanges
+from dp2erm_cvx.private_ranges import PrivateRanges, Within
 from dp2erm_cvx.program import Moments
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.program.stage import Program
-from dp2erm_cvx.quantile_grid import Within
 from dp2erm_cvx.steps import Rows, Term
 from dp2erm_cvx.text import written_members
 from dp2erm_cvx.universe import Universe

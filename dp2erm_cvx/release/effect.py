@@ -28,7 +28,7 @@ from dp2erm_cvx.release.ranges import ColumnRange, state_ranges
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.statement import state_steps
 from dp2erm_cvx.release.treated import overlap_interval, treated_interval
-from dp2erm_cvx.steps import GroupScore, MeanScorePlan, Rows
+from dp2erm_cvx.steps import GroupScore, Planned, Rows, score_of
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -142,7 +142,7 @@ def make_effect(
     """
     study, score, columns = plan.study, plan.score, names[:-1]
     sums = tuple(int(number) for number in released[score.name])
-    own = score.score.at(score.universe, released)
+    own = score_of(score).at(score.universe, released)
     center = own.center
     assert center is not None
     risks: tuple[float, ...] = ()
@@ -168,7 +168,7 @@ def make_effect(
         study.estimand, own.cap, universe.domain.features_bound, nuisances, universe.n_samples
     )
     return EffectRelease(
-        estimand=score.score.estimand,
+        estimand=score_of(score).estimand,
         estimate=found.estimate * unit,
         interval=EffectInterval.of(found).times(unit),
         standard_deviation=found.standard_deviation * unit,
@@ -199,7 +199,7 @@ def make_effect(
 
 
 def estimated(
-    step: MeanScorePlan,
+    step: Planned,
     sums: tuple[int, ...],
     center: float,
     level: float,
@@ -216,7 +216,7 @@ def estimated(
     if noise.law.counts:
         found = overlap_interval(noise, sums, center, level, widening, errors[0])
         # that of a whole score, of which a part was summed
-        return replace(found, standard_deviation=found.standard_deviation / step.score.part), (), ()
+        return replace(found, standard_deviation=found.standard_deviation / score_of(step).part), (), ()
     if noise.law is SumLaw.ARMS:
         middle = step.universe.domain.outcome_center
         # shifts are those of the difference
@@ -232,15 +232,15 @@ def estimated(
     return effect_interval(noise, mean, errors[0], widening), (), ()
 
 
-def counted_records(step: MeanScorePlan, sums: tuple[int, ...]) -> float | None:
+def counted_records(step: Planned, sums: tuple[int, ...]) -> float | None:
     """How many records count, from the same sums; None where that is not among them."""
     whole = step.calibration.law.whole
     return step.universe.n_samples * counted_share(step, sums) if whole else None
 
 
-def counted_share(step: MeanScorePlan, sums: tuple[int, ...]) -> float:
+def counted_share(step: Planned, sums: tuple[int, ...]) -> float:
     """What records count on average, from the sums of an average effect; 1 where all count alike."""
     if not step.calibration.law.counts:
         return 1.0
-    share = sum(2.0 * step.calibration.means(sums[at : at + 3])[1] for at in range(0, len(sums), 3))
+    share = float(sum(2.0 * step.calibration.means(sums[at : at + 3])[1] for at in range(0, len(sums), 3)))
     return min(max(share, 1.0 / step.universe.n_samples), 1.0)

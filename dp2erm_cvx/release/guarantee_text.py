@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.display import grid, heading
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.plan.kept_imbalance import DIFFERENCE, HARDLY
+from dp2erm_cvx.plan.predict import DIFFERENCE, HARDLY
 
 if TYPE_CHECKING:
     from rich.table import Table

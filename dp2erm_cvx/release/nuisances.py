@@ -10,16 +10,14 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import EffectPlan
 from dp2erm_cvx.steps import (
     CellNuisances,
-    CellSumsPlan,
-    CenterPlan,
-    ColumnRangesPlan,
-    MeanSquarePlan,
+    CellSums,
+    ColumnRanges,
+    Planned,
     Rows,
-    SideCountsPlan,
-    StepPlan,
-    SumsPlan,
+    TreatmentRate,
+    score_of,
 )
-from dp2erm_cvx.steps.number import TreatmentRatePlan
+from dp2erm_cvx.steps.sums import SIDES
 
 
 @dataclass(frozen=True)
@@ -49,28 +47,28 @@ def state_nuisances(
         assert not isinstance(public.source, str)
         yield Nuisance("public center", public.rows.value, public.rows.names(columns), public.source)
     for step in plan.steps[:-1]:
-        if isinstance(step, ColumnRangesPlan):
+        if isinstance(step.declared, ColumnRanges):
             continue
-        if isinstance(step, CellSumsPlan):
-            yield from _cells(plan, step, released, columns)
+        if isinstance(step.declared, CellSums):
+            yield from _cells(plan, step.declared, released, columns)
             continue
         yield state_coefficient(step, released[step.name], columns)
 
 
-def state_coefficient(step: StepPlan, released: Array, columns: tuple[str, ...]) -> Nuisance:
+def state_coefficient(step: Planned, released: Array, columns: tuple[str, ...]) -> Nuisance:
     """What a step ``released`` (p,): a regression of the outcome, or the propensity."""
     coefficient = tuple(float(value) for value in released)
-    if isinstance(step, CenterPlan):
-        rows, names = step.map.rows.value, step.map.rows.names(columns)
-    elif isinstance(step, TreatmentRatePlan):
-        rows, names, coefficient = step.stated(released)
-    elif isinstance(step, SumsPlan):
+    if step.regression is not None:
+        rows, names = step.regression.rows.value, step.regression.rows.names(columns)
+    elif isinstance(step.declared, TreatmentRate):
+        rows, names, coefficient = step.declared.stated(step, released)
+    elif step.integers is not None:
         unit = step.integers.unit
         coefficient = tuple(unit * float(value) for value in released)
         rows, names = "sum of scaled covariates", columns
-        if isinstance(step, SideCountsPlan):
-            rows, names = "records", step.parameters
-        elif isinstance(step, MeanSquarePlan):
+        if step.name == "sides":
+            rows, names = "records", SIDES
+        elif step.name == "spread":
             rows, names = "sum of squared norms over their bound", ("square",)
     else:
         rows, names = "log odds of treatment", Rows.POOLED.names(columns)
@@ -80,17 +78,17 @@ def state_coefficient(step: StepPlan, released: Array, columns: tuple[str, ...])
 def state_cuts(plan: EffectPlan, columns: tuple[str, ...]) -> dict[str, list[float]] | None:
     """The public cuts of every covariate, in raw units; None without cells."""
     step = plan.step("cells")
-    if not isinstance(step, CellSumsPlan):
+    if step is None or not isinstance(step.declared, CellSums):
         return None
-    return dict(zip(columns, step.partition.raw(plan.study.universe.domain), strict=True))
+    return dict(zip(columns, step.declared.partition.raw(plan.study.universe.domain), strict=True))
 
 
 def _cells(
-    plan: EffectPlan, step: CellSumsPlan, released: Mapping[str, Array], columns: tuple[str, ...]
+    plan: EffectPlan, step: CellSums, released: Mapping[str, Array], columns: tuple[str, ...]
 ) -> Iterator[Nuisance]:
     table = step.table(released).ravel()
     yield Nuisance(step.name, "records in cells", (), tuple(float(value) for value in table))
-    nuisances, domain = plan.score.score.nuisances, plan.study.universe.domain
+    nuisances, domain = score_of(plan.score).nuisances, plan.study.universe.domain
     assert isinstance(nuisances, CellNuisances)
     found = nuisances.leaves(released)
     names, means = step.partition.names(found.boxes, columns, domain), found.means

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 from dp2erm_cvx.display import grid
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import EffectPlan
-from dp2erm_cvx.quantile_grid import Known, Within
-from dp2erm_cvx.steps import ColumnRangesPlan
+from dp2erm_cvx.private_ranges import Known, Within
+from dp2erm_cvx.steps import ColumnRanges
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -38,16 +38,17 @@ def state_ranges(
     plan: EffectPlan, released: Mapping[str, Array], names: tuple[str, ...]
 ) -> tuple[tuple[ColumnRange, ...], float]:
     """The range of every covariate and of the outcome, by ``names``, then what effects are multiplied by."""
-    step = plan.step(ColumnRangesPlan.name)
+    step = plan.step("ranges")
     if step is None:
         return (), 1.0
-    assert isinstance(step, ColumnRangesPlan)
-    found, known = released[step.name], step.declared.known(len(names) - 1)
+    assert isinstance(step.declared, ColumnRanges)
+    public = step.declared.public
+    found, known = released[step.name], public.known(len(names) - 1)
     stated = tuple(
         ColumnRange(name, float(low), float(high), not isinstance(one, tuple), _wide(one))
         for name, (low, high), one in zip(names, found, known, strict=True)
     )
-    return stated, step.declared.outcome_unit(found)
+    return stated, public.outcome_unit(found)
 
 
 def _wide(known: Known) -> tuple[float, float] | None:
@@ -56,7 +57,7 @@ def _wide(known: Known) -> tuple[float, float] | None:
 
 def range_blocks(release: EffectRelease) -> Iterator[Block]:
     """The ranges in a table, what they cost, and a warning."""
-    step = release.step(ColumnRangesPlan.name)
+    step = release.step("ranges")
     if step is None:
         return
     table = grid("range", "from", "to", "")

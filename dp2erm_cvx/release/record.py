@@ -226,7 +226,7 @@ class Release(BaseRelease):
     ``theta`` (p,) has one name per coordinate in ``parameters``; it is in units of the outcome per unit
     of the scaled covariates; ``value`` is that of its rule, if a share of the budget was declared for it.
     ``kept_imbalance`` is the share of a difference between the arms that its weights are predicted to leave,
-    by :func:`~dp2erm_cvx.plan.kept_imbalance.kept_imbalance`; None where that is not known.
+    by :func:`~dp2erm_cvx.plan.predict.kept_imbalance`; None where that is not known.
     ``steps`` state what each private step spent and why, in their order. ``domain`` and ``declared`` hold all
     that was declared, the settings of both programs included; ``study`` is the digest of the study file.
     """

@@ -10,7 +10,7 @@ import numpy as np
 from dp2erm_cvx.calibration import Calibration, OutputCalibration, Perturbed
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet, WholeSpace
-from dp2erm_cvx.plan.noise_range import NoiseRange, noise_range
+from dp2erm_cvx.plan.predict import NoiseRange, noise_range
 from dp2erm_cvx.program import WeightedLeastSquares
 from dp2erm_cvx.release.declaration import rebuilt
 from dp2erm_cvx.release.record import Release, StepStatement

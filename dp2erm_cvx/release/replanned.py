@@ -10,13 +10,13 @@ import numpy as np
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import EffectPlan, Plan, RulePlan, TwoStagePlan
-from dp2erm_cvx.plan.make import plan_as_declared
+from dp2erm_cvx.plan.plan import plan_as_declared
 from dp2erm_cvx.release.declaration import study_of
 from dp2erm_cvx.release.effect import EffectRelease, make_effect
 from dp2erm_cvx.release.record import BaseRelease, Release
 from dp2erm_cvx.release.rule_release import RuleRelease, make_rule
 from dp2erm_cvx.release.statement import guarantee_again, make_release
-from dp2erm_cvx.steps import CovariateMeanPlan, LinearNuisances, MeanSquarePlan, Rows, SumsPlan, Term
+from dp2erm_cvx.steps import LinearNuisances, Rows, Term, placed, score_of
 
 R = TypeVar("R", bound=BaseRelease)
 
@@ -32,7 +32,7 @@ def released_numbers(release: BaseRelease, plan: Plan) -> dict[str, Array]:
     numbers: dict[str, Array] = {}
     for part in getattr(release, "nuisances", ()):
         step = plan.step(part.step)
-        if isinstance(step, SumsPlan):
+        if step is not None and step.integers is not None:
             # the first entry of cells holds what noise was added to
             numbers.setdefault(part.step, np.rint(np.array(part.coefficient) / step.integers.unit))
         elif step is not None:
@@ -82,7 +82,7 @@ def public_center(release: EffectRelease) -> Term:
     plan = plan_of(release)
     assert isinstance(plan, EffectPlan)
     released, step = released_numbers(release, plan), plan.score
-    nuisances = step.score.at(step.universe, released).nuisances
+    nuisances = score_of(step).at(step.universe, released).nuisances
     if not isinstance(nuisances, LinearNuisances):
         raise DeclarationError("public_center: cells are no regression")
     rows = {term.rows for term in nuisances.terms}
@@ -90,12 +90,11 @@ def public_center(release: EffectRelease) -> Term:
         raise DeclarationError("public_center: the released regressions have no common rows")
     (own,), k = rows, len(release.columns)
     theta = np.sum([term.coefficient(k, released) for term in nuisances.terms], axis=0)
-    mean, spread = plan.step(CovariateMeanPlan.name), plan.step(MeanSquarePlan.name)
     slopes = ~own.constants(k)
-    if isinstance(spread, MeanSquarePlan):
-        theta[slopes] *= spread.scale(released)
-    if isinstance(mean, CovariateMeanPlan):
-        middle = mean.mean(released)[None]
+    mean, scale = placed(plan.steps, released)
+    theta[slopes] *= scale
+    if mean is not None:
+        middle = mean[None]
         for arm in (0.0, 1.0) if own is not Rows.POOLED else (0.0,):
             place = int(np.argmax(own.of(0.0 * middle, arm)[0]))
             theta[place] -= float(own.of(middle, arm)[0][slopes] @ theta[slopes])

@@ -15,7 +15,7 @@ from dp2erm_cvx.codebook import norm_within
 from dp2erm_cvx.domain import Array, Domain, clip_norm
 from dp2erm_cvx.plan import RulePlan
 from dp2erm_cvx.plan.effect_error import value_error
-from dp2erm_cvx.plan.kept_confounding import kept_confounding
+from dp2erm_cvx.plan.predict import kept_confounding
 from dp2erm_cvx.release.declaration import declaration_of
 from dp2erm_cvx.release.interval import EffectInterval, effect_interval, score_interval
 from dp2erm_cvx.release.nuisances import Nuisance, state_coefficient
@@ -24,7 +24,8 @@ from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, St
 from dp2erm_cvx.release.rule_text import rule_blocks
 from dp2erm_cvx.release.shown import beside
 from dp2erm_cvx.release.statement import state_steps
-from dp2erm_cvx.steps import CovariateMeanPlan, MeanSquarePlan, Rows, SideCountsPlan
+from dp2erm_cvx.steps import Rows, placed, score_of
+from dp2erm_cvx.steps.sums import side_shares
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -63,7 +64,7 @@ class RuleRelease(BaseRelease):
     ``settings`` hold the public settings and guesses, such as the ``mass`` of the factors over n. ``gains``
     say what the rule is worth, and ``released`` are the integers that noise was added to for them, where a
     share of the budget was declared for that. ``kept_confounding`` is the share of a bias that is predicted
-    to stay, by :func:`~dp2erm_cvx.plan.kept_confounding.kept_confounding`; None where that is not known.
+    to stay, by :func:`~dp2erm_cvx.plan.predict.kept_confounding`; None where that is not known.
 
     Where a mean and a mean square of covariates are released, ``covariate_mean`` (k,) is subtracted from the
     scaled covariates, which are then shrunk to ``covariate_norm`` and multiplied by ``covariate_scale``: in
@@ -172,10 +173,8 @@ def make_rule(
     sums: tuple[int, ...] = ()
     if plan.value is not None:
         sums = tuple(int(number) for number in released[plan.value.name])
-    spreads, norm, scale = plan.spreads(released), study.norm_bound, 1.0
-    mean, square = plan.step(CovariateMeanPlan.name), plan.step(MeanSquarePlan.name)
-    if isinstance(square, MeanSquarePlan):
-        scale = square.scale(released)
+    spreads, norm = plan.spreads(released), study.norm_bound
+    mean, scale = placed(plan.steps, released)
     guesses = (study.scale, list(study.expected), plan.mass)
     settings = asdict(study.settings)
     if isinstance(settings["propensity"], tuple):
@@ -200,7 +199,7 @@ def make_rule(
         gains=() if plan.value is None else tuple(gains(plan, released, sums)),
         released=sums,
         kept_confounding=kept_confounding(plan),
-        covariate_mean=tuple(mean.mean(released).tolist()) if isinstance(mean, CovariateMeanPlan) else (),
+        covariate_mean=() if mean is None else tuple(mean.tolist()),
         covariate_norm=None if study.settings.norm_bound is None else norm / scale,
         covariate_scale=scale,
     )
@@ -213,18 +212,18 @@ def gains(plan: RulePlan, released: Mapping[str, Array], sums: tuple[int, ...]) 
     """
     step = plan.value
     assert step is not None
-    noise, own = step.calibration, step.score.at(step.universe, released)
+    noise, own = step.calibration, score_of(step).at(step.universe, released)
     assert noise.law is SumLaw.CONTRASTS
     # the common second moment is at least that of either mean
     alone = replace(noise, law=SumLaw.SCORE)
-    counts, part = plan.step(SideCountsPlan.name), 1.0
-    if isinstance(counts, SideCountsPlan) and step.universe.domain.weighted:
-        part = min(max(float(counts.shares(released).sum()), 1.0 / counts.universe.n_samples), 1.0)
+    counts, part = plan.step("sides"), 1.0
+    if counts is not None and step.universe.domain.weighted:
+        part = min(max(float(side_shares(counts, released).sum()), 1.0 / counts.universe.n_samples), 1.0)
     for over, mean, treats in zip(_OTHERS, sums[:2], (True, False), strict=True):
         found = score_interval(alone, (mean, sums[2]), 0.0, widening=own.widening)
         error = value_error(plan, released, found.standard_deviation / math.sqrt(part), treats=treats)
         if part < 1.0:
-            assert isinstance(counts, SideCountsPlan)
+            assert counts is not None
             counted = 2.0 * math.sqrt(counts.predicted_error) / (part * counts.universe.n_samples)
             error = replace(error, noise=math.hypot(error.noise, counted * found.estimate))
         found = effect_interval(alone, found, error, own.widening)

@@ -11,13 +11,13 @@ from dp2erm_cvx.calibration.base import gradient_size
 from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import Plan, PlanResult, TwoStagePlan
-from dp2erm_cvx.plan.kept_imbalance import kept_imbalance
+from dp2erm_cvx.plan.predict import kept_imbalance
 from dp2erm_cvx.release.declaration import declaration_of
 from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standing, StepStatement
-from dp2erm_cvx.release.value import state_value
+from dp2erm_cvx.release.value import ValueRelease, state_value
 from dp2erm_cvx.sampling import OWN_RECORD
 from dp2erm_cvx.solve import by_design, private_solver
-from dp2erm_cvx.steps import Execution, Precision, StepPlan
+from dp2erm_cvx.steps import Execution, Planned, Precision, Value
 
 # what only a run knows of itself
 _UNKNOWN_SOLVER = "the declared solver certifies on every dataset: it is not known to"
@@ -38,9 +38,16 @@ def make_release(
         steps=state_steps(plan),
         domain=domain.to_dict(),
         declared=declaration_of(plan),
-        value=None if plan.value is None else state_value(plan.value, released[plan.value.name]),
+        value=_value(plan, released),
         kept_imbalance=kept_imbalance(plan),
     )
+
+
+def _value(plan: TwoStagePlan, released: Mapping[str, Array]) -> ValueRelease | None:
+    if plan.value is None:
+        return None
+    assert isinstance(plan.value.declared, Value)
+    return state_value(plan.value, plan.value.declared.kind, released[plan.value.name])
 
 
 def state_guarantee(plan: Plan, result: PlanResult, execution: Execution) -> Guarantee:
@@ -99,7 +106,7 @@ def _assumptions(plan: Plan, certifies: bool, by_gap: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _stated(step: StepPlan) -> StepStatement:
+def _stated(step: Planned) -> StepStatement:
     loss, law = step.loss, _law(step.calibration)
     # in the norm of the noise
     radius = math.inf if loss is None else gradient_size(loss, law["noise"])

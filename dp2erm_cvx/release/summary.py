@@ -10,8 +10,7 @@ import numpy as np
 
 from dp2erm_cvx.calibration import Perturbed
 from dp2erm_cvx.display import grid, pairs
-from dp2erm_cvx.plan.kept_imbalance import DIFFERENCE
-from dp2erm_cvx.plan.noise_range import SHARE, NoiseRange
+from dp2erm_cvx.plan.predict import DIFFERENCE, SHARE, NoiseRange
 from dp2erm_cvx.release.guarantee_text import guaranteed, stays, titled, warned
 from dp2erm_cvx.release.released_range import released_range
 from dp2erm_cvx.release.shown import parameter_table

@@ -18,7 +18,7 @@ from dp2erm_cvx.release.shown import Shown
 
 if TYPE_CHECKING:  # a release is read without the solvers
     from dp2erm_cvx.display import Block
-    from dp2erm_cvx.steps import ValuePlan
+    from dp2erm_cvx.steps import Planned
 
 EXACT_NOISE = "exact discrete Laplace noise; rounding is counted in its scale"
 PROVEN_WIDTH = "at least 95 % for the noise alone"
@@ -100,10 +100,10 @@ def contrasts_from_cells(cells: ArrayLike, outcome_bound: float, scale: float) -
     return outcome_bound * gains * [-1.0, 1.0], outcome_bound * deviation
 
 
-def state_value(plan: ValuePlan, released: ArrayLike) -> ValueRelease:
+def state_value(plan: Planned, kind: ValueStatistic, released: ArrayLike) -> ValueRelease:
     """What the ``released`` numbers (8,) or (2,) of a value step say, by public constants alone."""
     numbers, noise = np.asarray(released, dtype=np.float64), plan.calibration
-    if plan.statistic is ValueStatistic.CELLS:
+    if kind is ValueStatistic.CELLS:
         bound = plan.universe.domain.outcome_bound
         contrasts, deviations = contrasts_from_cells(numbers, bound, noise.scale)
         widths, width = 2.0 * deviations, FIRST_ORDER_WIDTH
@@ -114,9 +114,9 @@ def state_value(plan: ValuePlan, released: ArrayLike) -> ValueRelease:
         against_none=float(contrasts[1]),
         half_widths=(float(widths[0]), float(widths[1])),
         width=width,
-        statistic=plan.statistic,
+        statistic=kind,
         released=tuple(float(number) for number in numbers),
         scale=noise.scale,
         epsilon=noise.epsilon,
-        arithmetic=EXACT_NOISE if plan.exact else EXACT_ARITHMETIC,
+        arithmetic=EXACT_NOISE if plan.counted else EXACT_ARITHMETIC,
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp2erm_cvx import __version__
+from dp2erm_cvx.calibration import GridNoise
 from dp2erm_cvx.display import heading
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, shown
@@ -19,7 +20,7 @@ from dp2erm_cvx.release.declaration import NotAtHandError
 from dp2erm_cvx.release.record import BaseRelease, Release
 from dp2erm_cvx.release.replanned import plan_of, stated_again
 from dp2erm_cvx.release.rule_release import RuleRelease
-from dp2erm_cvx.steps import CenterPlan, StepPlan, SumsPlan, ThetaPlan, ValuePlan
+from dp2erm_cvx.steps import Fit, Planned
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -174,10 +175,10 @@ def _impossible(plan: Plan, release: BaseRelease) -> Iterator[str]:
         if step is None:
             continue
         scaled = np.ones(len(numbers))
-        if isinstance(step, CenterPlan):
-            scaled = step.map.unscaled(scaled, plan.study.universe.n_features)
-        if isinstance(step, ThetaPlan):
-            allowed = step.second.feasible(step.universe.domain)
+        if step.regression is not None:
+            scaled = step.regression.unscaled(scaled, plan.study.universe.n_features)
+        if isinstance(step.declared, Fit) and step.declared.coefficient is None:
+            allowed = step.declared.second.feasible(step.universe.domain)
             if not _inside(allowed, numbers / scaled):
                 yield f"{path}: lies outside of the public set {shown(allowed)}"
             if not _inside(allowed, numbers / scaled * (1.0 + 1e-6)):
@@ -209,11 +210,11 @@ def _inside(allowed: ConvexSet, numbers: Array) -> bool:
     return np.allclose(allowed.project(numbers), numbers, rtol=1e-9, atol=0.0)
 
 
-def _grid(step: StepPlan) -> float | None:
+def _grid(step: Planned) -> float | None:
     """The step of the public grid that a step releases on; None where it has floating-point noise."""
-    if isinstance(step, SumsPlan):
+    if step.integers is not None:
         return step.integers.unit
     grid = None if step.precision is None else step.precision.grid
-    if isinstance(step, ValuePlan):
-        grid = step.calibration if step.exact else None
+    if isinstance(step.calibration, GridNoise):
+        grid = step.calibration if step.counted else None
     return None if grid is None else math.ldexp(1.0, min(grid.exponent, 1000))

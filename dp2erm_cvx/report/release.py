@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp2erm_cvx.display import pairs
-from dp2erm_cvx.plan.kept_imbalance import HARDLY
+from dp2erm_cvx.plan.predict import HARDLY
 from dp2erm_cvx.release import Release
 from dp2erm_cvx.release.declared import declared_tables
 from dp2erm_cvx.release.effect import EffectRelease

@@ -6,21 +6,20 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from dp2erm_cvx.blocks import VIEW
-from dp2erm_cvx.calibration import IntegerNoise, Noise, calibrate_integers
+from dp2erm_cvx.calibration import IntegerNoise, Noise
 from dp2erm_cvx.calibration.sums import bracketed
 from dp2erm_cvx.codebook import OTHER
 from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps.number import SumsPlan, TreatmentRatePlan
 from dp2erm_cvx.steps.record_map import UNIT
-from dp2erm_cvx.steps.step import Inputs, Step, StepPlan, StepResult, divide
+from dp2erm_cvx.steps.step import Planned
+from dp2erm_cvx.steps.sums import IntegerSums, in_parts, released_mass
 from dp2erm_cvx.universe import Universe
 
 #: Share of the records that miss a number whose gaps are marked, where nothing is declared.
@@ -113,25 +112,17 @@ class CovariateLaw:
         return bracketed(lambda factor: self.mean_square(factor, bound) >= share, 30.0, 1e-3)
 
 
-@dataclass(frozen=True)
-class CovariateMean(Step):
-    """The mean of the scaled covariates, from a ``share`` of the budget: it is subtracted from all of them.
+@dataclass(frozen=True, kw_only=True)
+class CovariateMean(IntegerSums):
+    """The mean of the scaled covariates: it is subtracted from all of them.
 
     The records of later steps are then shrunk radially to norm ``bound``. Both are maps of single records at
     what was released (Theorem 10), into a domain that is public whatever the mean is.
     """
 
-    name: ClassVar[str] = "mean"
-
+    name: str = "mean"
     law: CovariateLaw
     bound: float
-    share: float
-    noise: Noise | str = Noise.GAMMA
-    exact: bool = True
-
-    def divide(self, budget: Budget) -> tuple[Budget, Budget]:
-        """Pure noise leaves delta to the others."""
-        return divide(budget, self.share, self.noise)
 
     def hands(self, universe: Universe) -> Universe:
         """Records whose covariates differ from a point of the box by another point of it."""
@@ -143,15 +134,17 @@ class CovariateMean(Step):
         )
         return replace(universe, domain=domain)
 
-    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> CovariateMeanPlan:
-        """Calibrate the noise to the box of the covariates and to their norm, whichever is smaller.
-
-        With a delta by Gaussian or by Laplace noise, whichever is predicted to err less.
-        """
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Planned]) -> Planned:
+        """With a delta by Gaussian or by Laplace noise, whichever is predicted to err less."""
         laws = dict.fromkeys([Noise(self.noise).on_numbers, Noise.GAMMA])
-        return min((self._plan(universe, budget, law) for law in laws), key=lambda plan: plan.predicted_error)
+        plans = (self.planned(universe, self._noise(universe, budget, law)) for law in laws)
+        return min(plans, key=lambda plan: plan.predicted_error)
 
-    def _plan(self, universe: Universe, budget: Budget, law: Noise) -> CovariateMeanPlan:
+    def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise:
+        return self._noise(universe, budget, Noise(self.noise))
+
+    def _noise(self, universe: Universe, budget: Budget, law: Noise) -> IntegerNoise:
+        """By the box of the covariates and their norm, whichever is smaller."""
         low, high = self.law.box(universe)
         k, norm = universe.n_features, 2.0 * universe.domain.features_bound
         pure = law is Noise.GAMMA
@@ -159,162 +152,136 @@ class CovariateMean(Step):
         reach = min(box, norm * math.sqrt(k) if pure else norm)
         # every entry is rounded to the nearest integer
         shift = math.ceil(UNIT * reach * (1.0 + 1e-9)) + (k if pure else math.isqrt(k) + 1)
-        noise = replace(calibrate_integers(shift, budget, law), unit=1.0 / UNIT)
-        return CovariateMeanPlan(universe, noise, None, None, self.exact, self.law, self.hands(universe))
+        return in_parts(shift, budget, law)
 
-
-@dataclass(frozen=True)
-class CovariateMeanPlan(SumsPlan):
-    """The calibrated sums of the scaled covariates; ``centered`` is the universe of the later records."""
-
-    name: ClassVar[str] = "mean"
-
-    calibration: IntegerNoise
-    law: CovariateLaw
-    centered: Universe
-
-    @property
-    def predicted_error(self) -> float:
+    def error(self, own: Planned) -> float:
         """Mean square of the noise of one mean of a scaled covariate."""
-        return self.calibration.variance / (self.universe.mass * self.universe.n_samples) ** 2
+        return super().error(own) / (own.universe.mass * own.universe.n_samples) ** 2
 
-    def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
+    def exact_sums(self, own: Planned, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """Sums (k,) of scaled covariates in units of ``1/UNIT``."""
-        box = self.law.box(self.universe)
+        box = self.law.box(own.universe)
         return [int(total) for total in np.sum(records.blocks.map(partial(_total, box=box)), axis=0)]
 
-    def mean(self, released: Mapping[str, Array]) -> Array:
+    def mean(self, own: Planned, released: Mapping[str, Array]) -> Array:
         """The mean (k,) of the scaled covariates, inside their box: a function of what was released."""
-        low, high = self.law.box(self.universe)
+        low, high = self.law.box(own.universe)
         sums = np.asarray(released[self.name], dtype=np.float64) / UNIT
-        return np.clip(sums / _mass(self.universe, released), low, high)
+        return np.clip(sums / _mass(own.universe, released), low, high)
 
-    def around(self, released: Mapping[str, Array]) -> CovariateLaw:
+    def around(self, own: Planned, released: Mapping[str, Array]) -> CovariateLaw:
         """The law of covariates around the released mean: switches spread by their share of ones."""
-        law, noise = self.law, math.sqrt(self.predicted_error)
-        middle = np.array(law.zeros) + self.mean(released)
+        law, noise = self.law, math.sqrt(own.predicted_error)
+        middle = np.array(law.zeros) + self.mean(own, released)
         share = np.clip(middle, min(noise, 0.5), max(1.0 - noise, 0.5))
         spreads = np.where(law.switches, np.sqrt(share * (1.0 - share)), law.spreads)
         return replace(law, spreads=tuple(spreads.tolist()), offsets=(noise,) * len(spreads))
 
-    def hand_on(self, inputs: Inputs, found: StepResult, released: Mapping[str, Array]) -> Inputs:
-        return replace(inputs, records=self.mapped(inputs.records, released))
-
-    def mapped(self, records: Records, released: Mapping[str, Array]) -> Records:
+    def mapped(self, own: Planned, records: Records, released: Mapping[str, Array]) -> Records:
         """The records less the mean, shrunk into the ball of the later universe."""
-        domain = self.centered.domain
-        make = partial(_remade, partial(_centered, mean=self.mean(released)), domain)
-        return records.mapped(make, _outcomes, domain, self.centered.n_columns)
+        later = self.hands(own.universe)
+        make = partial(_remade, partial(_centered, mean=self.mean(own, released)), later.domain)
+        return records.mapped(make, _outcomes, later.domain, later.n_columns)
 
 
-@dataclass(frozen=True)
-class MeanSquare(Step):
-    """The mean square of the norm of the covariates over its bound, from a ``share`` of the budget.
+@dataclass(frozen=True, kw_only=True)
+class MeanSquare(IntegerSums):
+    """The mean square of the norm of the covariates over its bound.
 
     It is the curvature that a regression has in its slopes, so that shrinkage is predicted from it. What it
-    says of the size of covariates against the ``law`` that was guessed divides them, and they are shrunk to
-    ``norm``: a map of single records at what was released (Theorem 10).
+    says of the size of covariates against the ``law`` that was guessed, around a released ``mean``, divides
+    them, and they are shrunk to ``norm``: a map of single records at what was released (Theorem 10).
     """
 
-    name: ClassVar[str] = "spread"
-
+    name: str = "spread"
     law: CovariateLaw
-    share: float
     norm: float
-    noise: Noise | str = Noise.GAMMA
-    exact: bool = True
-
-    def divide(self, budget: Budget) -> tuple[Budget, Budget]:
-        """Pure noise leaves delta to the others."""
-        return divide(budget, self.share, self.noise)
+    mean: Planned | None = None
 
     def hands(self, universe: Universe) -> Universe:
         """Records whose covariates have at most this norm."""
         return universe.shrunk(self.norm)
 
-    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> MeanSquarePlan:
-        """Calibrate the noise: one record moves the sum by one at most."""
-        noise = replace(calibrate_integers(UNIT, budget, self.noise), unit=1.0 / UNIT)
-        mean = earlier.get(CovariateMean.name)
-        mean = mean if isinstance(mean, CovariateMeanPlan) else None
-        handed = self.hands(universe)
-        return MeanSquarePlan(universe, noise, None, None, self.exact, self.law, mean, handed)
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Planned]) -> Planned:
+        step = replace(self, mean=earlier.get("mean"))
+        return step.planned(universe, self.calibrate(universe, budget))
 
+    def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise:
+        """One record moves the sum by one at most."""
+        return in_parts(UNIT, budget, self.noise)
 
-@dataclass(frozen=True)
-class MeanSquarePlan(SumsPlan):
-    """The calibrated sum of squares, and the law of covariates that was guessed, around a released mean.
-
-    ``handed`` is the universe of the later records.
-    """
-
-    name: ClassVar[str] = "spread"
-
-    calibration: IntegerNoise
-    law: CovariateLaw
-    mean: CovariateMeanPlan | None
-    handed: Universe
-
-    @property
-    def predicted_error(self) -> float:
+    def error(self, own: Planned) -> float:
         """Mean square of the noise of the mean square, as a share of the squared bound."""
-        return self.calibration.variance / (self.universe.mass * self.universe.n_samples) ** 2
+        return super().error(own) / (own.universe.mass * own.universe.n_samples) ** 2
 
-    def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
+    def exact_sums(self, own: Planned, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """The sum of squared norms over their bound, in units of ``1/UNIT``."""
-        return (sum(records.blocks.map(partial(_squares, bound=self.universe.domain.features_bound))),)
+        return (sum(records.blocks.map(partial(_squares, bound=own.universe.domain.features_bound))),)
 
-    def spreads(self, released: Mapping[str, Array]) -> Array:
-        """Root mean squares (k,) of the covariates that are handed on: a function of what was released."""
-        law, squares, scale = self._law(released)
-        bound = self.handed.domain.features_bound
-        square = self._share(released)
-        if scale != 1.0 or bound < self.universe.domain.features_bound:
-            square = law.mean_square(squares * scale**2, bound)
+    def size(self, own: Planned, released: Mapping[str, Array]) -> CovariateSize:
+        """What follows from what was released."""
+        law, outer = self.law, own.universe.domain.features_bound
         if self.mean is not None:
-            noise = math.hypot(*law.offsets) * scale / bound
+            assert isinstance(self.mean.declared, CovariateMean)
+            law = self.mean.declared.around(self.mean, released)
+        part = (self.norm_in(own.universe) / outer) ** 2
+        n = _mass(own.universe, released)
+        least = own.calibration.scale * own.calibration.unit / n
+        share = min(max(float(released[self.name][0]) / UNIT / n, 2.0 * least, 0.02 * part), 1.0)
+        noise = math.sqrt(own.predicted_error)
+        upper = law.factor(min(share + noise, 0.999), outer)
+        # no record reaches farther than the bound
+        scale = 1.0 if part == 1.0 and upper >= 0.8 else math.sqrt(max(1.0 / upper, part))
+        return CovariateSize(law, share, scale, noise / share)
+
+    def norm_in(self, universe: Universe) -> float:
+        """The norm of the covariates that it hands on."""
+        return self.hands(universe).domain.features_bound
+
+    def spreads(self, own: Planned, released: Mapping[str, Array]) -> Array:
+        """Root mean squares (k,) of the covariates that are handed on: a function of what was released."""
+        size, bound, outer = self.size(own, released), self.norm_in(own.universe), own.universe.domain
+        square, law = size.share, size.law
+        if size.scale != 1.0 or bound < outer.features_bound:
+            squares = law.factor(size.share, outer.features_bound)
+            square = law.mean_square(squares * size.scale**2, bound)
+        if self.mean is not None:
+            noise = math.hypot(*law.offsets) * size.scale / bound
             square = max(square - noise**2, 0.3 * square)
         return np.array(law.spreads) * (bound * math.sqrt(square) / math.hypot(*law.spreads))
 
-    def scale(self, released: Mapping[str, Array]) -> float:
-        """What covariates are multiplied by before they are shrunk: a function of what was released."""
-        return self._law(released)[2]
-
-    def relative_error(self, released: Mapping[str, Array]) -> float:
-        """The standard deviation of the noise of the mean square, as a share of what was released."""
-        return math.sqrt(self.predicted_error) / self._share(released)
-
-    def hand_on(self, inputs: Inputs, found: StepResult, released: Mapping[str, Array]) -> Inputs:
-        return replace(inputs, records=self.mapped(inputs.records, released))
-
-    def mapped(self, records: Records, released: Mapping[str, Array]) -> Records:
+    def mapped(self, own: Planned, records: Records, released: Mapping[str, Array]) -> Records:
         """The records, scaled and shrunk into the ball of the later universe."""
-        scale, domain = self.scale(released), self.handed.domain
-        if scale == 1.0 and domain == self.universe.domain:
+        scale, later = self.size(own, released).scale, self.hands(own.universe)
+        if scale == 1.0 and later.domain == own.universe.domain:
             return records
-        make = partial(_remade, partial(_scaled, scale=scale, bound=domain.features_bound), domain)
-        return records.mapped(make, _outcomes, domain, self.handed.n_columns)
+        of = partial(_scaled, scale=scale, bound=later.domain.features_bound)
+        return records.mapped(partial(_remade, of, later.domain), _outcomes, later.domain, later.n_columns)
 
-    @property
-    def _part(self) -> float:
-        """Of the squared norm bound: what is kept where the guessed law is right."""
-        return (self.handed.domain.features_bound / self.universe.domain.features_bound) ** 2
 
-    def _share(self, released: Mapping[str, Array]) -> float:
-        """The mean square over the squared bound, at least what its noise may be."""
-        n = _mass(self.universe, released)
-        noise = self.calibration.scale * self.calibration.unit / n
-        return min(max(float(released[self.name][0]) / UNIT / n, 2.0 * noise, 0.02 * self._part), 1.0)
+@dataclass(frozen=True)
+class CovariateSize:
+    """What a released mean square says of covariates.
 
-    def _law(self, released: Mapping[str, Array]) -> tuple[CovariateLaw, float, float]:
-        """The law at a released mean, what squares are of it, and what covariates are multiplied by."""
-        law = self.law if self.mean is None else self.mean.around(released)
-        share, bound = self._share(released), self.universe.domain.features_bound
-        noise = math.sqrt(self.predicted_error)
-        upper = law.factor(min(share + noise, 0.999), bound)
-        # no record reaches farther than the bound
-        scale = math.sqrt(max(1.0 / upper, self._part))
-        return law, law.factor(share, bound), 1.0 if self._part == 1.0 and upper >= 0.8 else scale
+    The ``law`` around a released mean; the mean square as a ``share`` of the squared bound, at least what its
+    noise may be, and the ``error`` of it, relative; the ``scale`` that covariates are multiplied by.
+    """
+
+    law: CovariateLaw
+    share: float
+    scale: float
+    error: float
+
+
+def placed(steps: Sequence[Planned], released: Mapping[str, Array]) -> tuple[Array | None, float]:
+    """The mean (k,) that is subtracted from covariates, if any, and what they are then multiplied by."""
+    mean, scale = None, 1.0
+    for step in steps:
+        if isinstance(step.declared, CovariateMean):
+            mean = step.declared.mean(step, released)
+        elif isinstance(step.declared, MeanSquare):
+            scale = step.declared.size(step, released).scale
+    return mean, scale
 
 
 def _box(universe: Universe) -> tuple[Array, Array]:
@@ -338,9 +305,9 @@ def _squares(block: Records, bound: float) -> int:
 
 def _mass(universe: Universe, released: Mapping[str, Array]) -> float:
     """What all records count together: n, or the released sum of their weights, or a guess of it."""
-    if not universe.domain.weighted or TreatmentRatePlan.name not in released:
+    if not universe.domain.weighted or "rate" not in released:
         return universe.mass * universe.n_samples
-    return max(TreatmentRatePlan.mass(released[TreatmentRatePlan.name]), 1.0)
+    return max(released_mass(released["rate"]), 1.0)
 
 
 def _outcomes(block: Records) -> Array:

@@ -10,9 +10,8 @@ import numpy as np
 from dp2erm_cvx.calibration import GridSums, Noise, SumLaw, calibrate_sums
 from dp2erm_cvx.domain import Array, Domain, Records, cleaned
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps.nuisances import LinearNuisances
+from dp2erm_cvx.steps.nuisances import LinearNuisances, RuleNuisances
 from dp2erm_cvx.steps.record_map import Arms, Rows, treated_share
-from dp2erm_cvx.steps.rule_nuisances import RuleNuisances
 from dp2erm_cvx.steps.score import EffectScore, Parts, Released
 from dp2erm_cvx.universe import Universe
 

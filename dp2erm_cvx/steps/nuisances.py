@@ -1,8 +1,9 @@
-"""Released nuisances at a record: outcome regressions and the propensity, by public formulas."""
+"""Released nuisances at a record, of an effect and of a rule: regressions and a propensity."""
 
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -11,12 +12,11 @@ import numpy as np
 from scipy.special import expit
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.steps.center import CenterPlan
-from dp2erm_cvx.steps.covariates import MeanSquarePlan
-from dp2erm_cvx.steps.number import TreatmentRatePlan
-from dp2erm_cvx.steps.record_map import Term, treated_share
+from dp2erm_cvx.steps.covariates import MeanSquare
+from dp2erm_cvx.steps.record_map import RAREST, Rows, Term, treated_share
 from dp2erm_cvx.steps.shrinkage import Confounding, RidgeFit, TwoValues, shrinkage
-from dp2erm_cvx.steps.step import StepPlan
+from dp2erm_cvx.steps.step import Planned
+from dp2erm_cvx.steps.sums import released_mass, side_shares
 
 #: No slope is stretched more: what ridge leaves less of is noise.
 STRETCH = 3.0
@@ -34,7 +34,7 @@ class Predicted(NamedTuple):
 class Nuisances(abc.ABC):
     """m_0, m_1 and e at covariates x (n, k), given what was released: each a function of its own record."""
 
-    def planned(self, earlier: Mapping[str, StepPlan]) -> Nuisances:
+    def planned(self, earlier: Mapping[str, Planned]) -> Nuisances:
         """The same, once the steps that they rest on are planned, by name."""
         return self
 
@@ -78,27 +78,25 @@ class LinearNuisances(Nuisances):
     deviation: float = 1.0
     declared: Confounding = Confounding()
     regressions: tuple[RidgeFit, ...] = ()
-    square: MeanSquarePlan | None = None
+    square: Planned | None = None
     two_values: TwoValues | None = None
 
-    def planned(self, earlier: Mapping[str, StepPlan]) -> LinearNuisances:
+    def planned(self, earlier: Mapping[str, Planned]) -> LinearNuisances:
         sources = {term.source for term in self.terms}
-        centers = [one for one in earlier.values() if isinstance(one, CenterPlan) and one.name in sources]
-        square = earlier.get(MeanSquarePlan.name)
-        return replace(
-            self,
-            regressions=tuple(RidgeFit.of(step) for step in centers),
-            square=square if isinstance(square, MeanSquarePlan) else None,
-        )
+        centers = [one for one in earlier.values() if one.regression is not None and one.name in sources]
+        regressions = tuple(RidgeFit.of(step) for step in centers)
+        return replace(self, regressions=regressions, square=earlier.get("spread"))
 
     def given(self, released: Mapping[str, Array], n_samples: int) -> LinearNuisances:
         rate = self.rate if not isinstance(self.rate, str) else treated_share(released[self.rate], n_samples)
         found = replace(self, rate=rate)
         if isinstance(self.rate, str) and len(released[self.rate]) > 1:
-            mass = max(TreatmentRatePlan.mass(released[self.rate]), 1.0) / n_samples
+            mass = max(released_mass(released[self.rate]), 1.0) / n_samples
             found = replace(found, regressions=tuple(replace(one, mass=mass) for one in self.regressions))
         if self.square is not None:
-            found = replace(found, spreads=tuple(self.square.spreads(released).tolist()), square=None)
+            assert isinstance(self.square.declared, MeanSquare)
+            spreads = self.square.declared.spreads(self.square, released)
+            found = replace(found, spreads=tuple(spreads.tolist()), square=None)
         if not self.regressions:
             return found
         if self.two_values is not None:
@@ -148,3 +146,54 @@ class LinearNuisances(Nuisances):
         if isinstance(self.rate, str):
             raise ValueError("the rate of treatment is among all records: ask what is given first")
         return np.full(len(x), self.rate)
+
+
+@dataclass(frozen=True)
+class RuleNuisances(LinearNuisances):
+    """Regressions by arm with slopes of their own, and the propensity by side of a released ``rule``.
+
+    Where the propensity is not public, ``rate`` names the step that released the counts by side and arm; once
+    they are known it is the treated share of all, and ``rates`` are those where the rule does not treat and
+    where it does. Then the gain over treating nobody is off by ``P_d ((1 - pi_d) db_1 + pi_d db_0)'Delta_d``,
+    db_a what is wrong with the slopes of arm a: no difference between the sides enters.
+    """
+
+    rule: str = "rule"
+    counts: Planned | None = None
+    rates: tuple[float, float] | None = None
+
+    def planned(self, earlier: Mapping[str, Planned]) -> RuleNuisances:
+        found = super().planned(earlier)
+        assert isinstance(found, RuleNuisances)
+        return replace(found, counts=earlier.get("sides"))
+
+    def given(self, released: Mapping[str, Array], n_samples: int) -> LinearNuisances:
+        if self.counts is None:
+            return super().given(released, n_samples)
+        shares = side_shares(self.counts, released)
+        mass = min(max(float(shares.sum()), 1.0 / n_samples), 1.0)
+        found = replace(self, regressions=tuple(replace(one, mass=mass) for one in self.regressions))
+        if isinstance(self.rate, str):
+            rate = _treated(shares.sum(axis=0), 0.5, 0.0)
+            # counts that are hardly more than their noise say nothing of their side
+            noise = 2.0 * math.sqrt(self.counts.predicted_error) / n_samples
+            first, second = (_treated(side, rate, noise) for side in shares)
+            found = replace(found, rate=rate, rates=(first, second))
+        return super(RuleNuisances, found).given(released, n_samples)
+
+    def effect(self, x: Array, released: Mapping[str, Array]) -> Array:
+        """What the released rule estimates (n,), row by row."""
+        return Rows.POOLED.predict(released[self.rule], x, 0.0)
+
+    def at(self, x: Array, released: Mapping[str, Array]) -> Predicted:
+        found, effect = super().at(x, released), self.effect(x, released)
+        e = found.e if self.rates is None else np.where(effect > 0.0, self.rates[1], self.rates[0])
+        return found._replace(e=e, effect=effect)
+
+
+def _treated(shares: Array, otherwise: float, weight: float) -> float:
+    """The treated part of two shares, drawn to ``otherwise`` as by ``weight`` more; at least 1/RAREST."""
+    untreated, treated = (float(share) for share in shares)
+    total = untreated + treated + weight
+    rate = (treated + weight * otherwise) / total if total > 0.0 else otherwise
+    return min(max(rate, 1.0 / RAREST), 1.0 - 1.0 / RAREST)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.calibration import RangeNoise, calibrate_ranges
+from dp2erm_cvx.calibration import calibrate_ranges
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.mechanism import (
@@ -21,90 +20,79 @@ from dp2erm_cvx.mechanism import (
     repeatable_choice,
 )
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.private_ranges import PrivateRanges
-from dp2erm_cvx.quantile_grid import Known, Within, candidates
-from dp2erm_cvx.steps.number import NumberPlan
-from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult, divide
+from dp2erm_cvx.private_ranges import Known, PrivateRanges, Within, candidates
+from dp2erm_cvx.stability import own_factors
+from dp2erm_cvx.steps.step import Execution, Inputs, Planned, Step, StepResult
 from dp2erm_cvx.universe import Universe
 
 #: Records of a block at every candidate, of two roundings.
 Counts = tuple[NDArray[np.int64], ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ColumnRanges(Step):
-    """The ranges of the columns that ``declared`` does not know, from a ``share`` of the budget.
+    """The ranges of the columns that ``public`` does not declare.
 
-    It comes first: the steps after it see the records normalized by what it released (Theorem 10).
+    It comes first: the steps after it see the records normalized by what it released (Theorem 10). Its
+    universe is theirs.
     """
 
-    name: ClassVar[str] = "ranges"
+    name: str = "ranges"
+    public: PrivateRanges
+    exact: bool = True
 
-    declared: PrivateRanges
-    share: float
-
-    def divide(self, budget: Budget) -> tuple[Budget, Budget]:
-        """A choice spends no delta."""
-        return divide(budget, self.share, "gamma")
-
-    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> ColumnRangesPlan:
-        known = self.declared.known(universe.n_features)
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Planned]) -> Planned:
+        known = self.public.known(universe.n_features)
         sizes = [None if isinstance(one, tuple) else len(candidates(one)) for one in known]
         noise = calibrate_ranges(universe.n_samples, sizes, budget)
-        return ColumnRangesPlan(universe, noise, None, None, True, self.declared)
+        bound = own_factors(universe.n_samples, factored=universe.domain.weighted)
+        return Planned(self, universe, noise, bound)
 
-
-@dataclass(frozen=True)
-class ColumnRangesPlan(NumberPlan):
-    """The calibrated choices; its universe is that of the normalized records."""
-
-    name: ClassVar[str] = "ranges"
-
-    calibration: RangeNoise
-    declared: PrivateRanges
-
-    @property
-    def theorem(self) -> str:
+    def theorem(self, own: Planned) -> str:
         return "permute-and-flip on ranks (OpenDP)"
 
-    @property
-    def predicted_error(self) -> float:
+    def error(self, own: Planned) -> float:
         """Mean square of the error of a rank, as a share of the records, by the noise of one candidate."""
-        return (self.calibration.scale / self.universe.n_samples) ** 2
+        return float((own.calibration.scale / own.universe.n_samples) ** 2)
 
-    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
+    def run(
+        self, own: Planned, inputs: Inputs, released: Mapping[str, Array], execution: Execution
+    ) -> StepResult:
         """Release a range (k + 1, 2) for every covariate, then for the outcome; public ones as declared."""
-        known = self.declared.known(self.universe.n_features)
+        known = self.public.known(own.universe.n_features)
         grids = [None if isinstance(one, tuple) else candidates(one) for one in known]
         blocks = inputs.dataset.blocks.map(partial(_counts, grids=grids))
         found = [
-            self._range(place, known[place], [block[place] for block in blocks], execution)
+            self._range(own, place, known[place], [block[place] for block in blocks], execution)
             for place in range(len(known))
         ]
         return StepResult(np.array(found))
 
-    def hand_on(self, inputs: Inputs, found: StepResult, released: Mapping[str, Array]) -> Inputs:
+    def hand_on(
+        self, own: Planned, inputs: Inputs, found: StepResult, released: Mapping[str, Array]
+    ) -> Inputs:
         """The records, normalized: whatever was released, they are in the public domain of the plan."""
-        domain = self.universe.domain
-        mapped = partial(_normalized, declared=self.declared, released=found.released, domain=domain)
+        domain = own.universe.domain
+        mapped = partial(_normalized, declared=self.public, released=found.released, domain=domain)
         return replace(inputs, records=inputs.dataset.records(mapped, domain))
 
     def _range(
-        self, place: int, known: Known, blocks: Sequence[Counts], execution: Execution
+        self, own: Planned, place: int, known: Known, blocks: Sequence[Counts], execution: Execution
     ) -> tuple[float, float]:
         if isinstance(known, tuple):
             return known
-        level, grid, n = self.calibration.levels[place], candidates(known), self.universe.n_samples
+        noise, grid, n = own.calibration, candidates(known), own.universe.n_samples
+        level = noise.levels[place]
         assert level is not None
         inward = int(np.ceil(level * n))
         ends = []
         for above, rank in ((False, inward), (True, n - inward)):
             counts = np.sum([block[above] for block in blocks], axis=0)
             seed = execution.label(f"{self.name} {place} {above}")
-            law = self.calibration.sensitivity, self.calibration.each
+            law = noise.sensitivity, noise.each
             choose = private_choice(*law) if seed is None else repeatable_choice(*law, random_source(seed))
             ends.append(float(grid[choose(quantile_scores(counts, rank))]))
-        return widened(ends[0], ends[1], self.calibration.factors[place], known)
+        return widened(ends[0], ends[1], noise.factors[place], known)
 
 
 def _counts(data: Dataset, *, grids: Sequence[Array | None]) -> list[Counts]:

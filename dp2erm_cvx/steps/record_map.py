@@ -76,6 +76,10 @@ class RecordMap(abc.ABC):
         make = partial(_imaged, self.scale, self.images(records.n_features), where.domain)
         return records.mapped(make, outcomes, where.domain, where.n_columns)
 
+    def at(self, released: Mapping[str, Array], n_samples: int) -> Self:
+        """The same map, with what follows from n and from what was ``released`` worked out."""
+        return self
+
     @property
     def factored(self) -> bool:
         """Whether a record may count with a factor below 1, beside its sampling weight."""

@@ -12,8 +12,9 @@ from scipy import special
 from dp2erm_cvx.calibration import Calibration
 from dp2erm_cvx.calibration.sums import bracketed
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.steps.center import CenterPlan
+from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.record_map import Arms, Rows
+from dp2erm_cvx.steps.step import Planned
 
 #: The curvature of a logistic regression, e (1 - e), of a propensity that nothing is known about.
 VARIANCE = 0.2
@@ -103,13 +104,16 @@ class RidgeFit:
     noise_ratio: float = 0.0
 
     @classmethod
-    def of(cls, step: CenterPlan) -> RidgeFit:
+    def of(cls, step: Planned) -> RidgeFit:
         """That of a calibrated step, of records that count what is guessed of them."""
+        made = step.regression
+        assert made is not None
+        assert isinstance(step.declared, Fit)
         assert isinstance(step.calibration, Calibration)
-        first = 1 if step.map.rows in (Rows.POOLED, Rows.ARMS) else 2
+        first = 1 if made.rows in (Rows.POOLED, Rows.ARMS) else 2
         noise = math.sqrt(float(step.calibration.variances[first]))
-        slope = getattr(step.second, "slope", None)
-        n, mass, made = step.universe.n_samples, step.universe.mass, step.map
+        slope = getattr(step.declared.program, "slope", None)
+        n, mass = step.universe.n_samples, step.universe.mass
         gamma, ratio = step.calibration.gamma, made.noise_ratio
         return cls(gamma, noise, n, slope, made.scale, made.arms, made.rows, mass, noise_ratio=ratio)
 

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.calibration import Calibration, GridNoise, Noise, Perturbed, calibrate_value
+from dp2erm_cvx.calibration import Calibration, GridNoise, Noise, calibrate_value
 from dp2erm_cvx.calibration.numbers import ValueStatistic
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
 from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
-from dp2erm_cvx.privacy import Budget, StabilityBound
+from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.program.second_stage import recommendations
 from dp2erm_cvx.public import one_of
 from dp2erm_cvx.steps.precision import on_grid, sample
-from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult, set_aside
-from dp2erm_cvx.steps.theta import ThetaPlan
+from dp2erm_cvx.steps.step import Execution, Inputs, Planned, Step, StepResult, set_aside
 from dp2erm_cvx.steps.weights import WeightsPlan
 from dp2erm_cvx.universe import Universe
 
@@ -89,119 +87,95 @@ def _checked(records: Records, weights: ArrayLike, chosen: ArrayLike) -> tuple[A
     return w, d
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Value(Step):
-    """The value of the rule that ``second`` makes of theta, from a ``share`` of epsilon.
+    """The value of the rule that ``second`` makes of theta, by pure noise.
 
     Raises CalibrationError for a rule that is the same for everyone.
     """
 
-    name: ClassVar[str] = "value"
-
+    name: str = "value"
     second: SecondStage
-    share: float
     statistic: ValueStatistic | str = ValueStatistic.CELLS
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "statistic", one_of("value statistic", self.statistic, ValueStatistic))
+        object.__setattr__(self, "statistic", self.kind)
         if self.second.constant_rule:
             raise CalibrationError(
                 f"value_share: {self.second.name} treats everyone or no one, so its value is what it "
                 "releases anyway"
             )
 
+    @property
+    def kind(self) -> ValueStatistic:
+        """What is released. Raises DeclarationError where it is nothing known."""
+        return one_of("value statistic", self.statistic, ValueStatistic)
+
+    @property
+    def weighted(self) -> bool:
+        return True
+
     def divide(self, budget: Budget) -> tuple[Budget, Budget]:
         """A share of epsilon alone: Laplace noise spends no delta."""
+        assert self.share is not None
         return set_aside("value_share", budget, self.share)
 
-    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> ValuePlan:
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Planned]) -> Planned:
         """Calibrate the noise of the statistic to the bound of the weights of theta."""
-        theta = earlier["theta"]
-        assert isinstance(theta, ThetaPlan)
-        domain, kind = universe.domain, one_of("value statistic", self.statistic, ValueStatistic)
+        theta, domain = earlier["theta"], universe.domain
+        assert theta.weights is not None
         noise = calibrate_value(
             theta.bound,
             domain.outcome_bound,
             universe.n_samples,
             budget.epsilon,
-            statistic=kind,
+            statistic=self.kind,
             relation=domain.relation,
         )
-        return ValuePlan(universe, noise, None, None, self.second, theta.weights, kind, theta.counted)
+        return replace(self, exact=theta.counted).planned(universe, noise, theta.weights)
 
+    def planned(self, universe: Universe, noise: GridNoise, weights: WeightsPlan) -> Planned:
+        """The step with this noise: discrete Laplace noise on a grid where it is ``exact``.
 
-@dataclass(frozen=True)
-class ValuePlan(StepPlan):
-    """The calibrated noise of the ``statistic``; ``exact`` where it is discrete Laplace noise on a grid.
+        Raises DeclarationError where the noise is for another statistic.
+        """
+        if noise.n_parameters != self.kind.n_numbers:
+            raise DeclarationError(
+                f"noise for {noise.n_parameters} numbers: {self.kind.value} are {self.kind.n_numbers}"
+            )
+        return Planned(self, universe, noise, weights.bound, weights=weights)
 
-    Raises DeclarationError where the noise is for another statistic.
-    """
-
-    name: ClassVar[str] = "value"
-
-    calibration: GridNoise
-    second: SecondStage
-    weights: WeightsPlan
-    statistic: ValueStatistic
-    exact: bool
-
-    def __post_init__(self) -> None:
-        kind, n_numbers = self.statistic, self.calibration.n_parameters
-        if n_numbers != kind.n_numbers:
-            raise DeclarationError(f"noise for {n_numbers} numbers: {kind.value} are {kind.n_numbers}")
-
-    @property
-    def bound(self) -> StabilityBound:
-        """That of the weights."""
-        return self.weights.bound
-
-    @property
-    def theorem(self) -> str:
-        """What the guarantee of the value follows from."""
+    def theorem(self, own: Planned) -> str:
         return "Laplace noise for the value"
 
-    @property
-    def guarantee(self) -> Budget:
-        """All numbers of the statistic together; rounding is counted in their noise."""
-        return Budget(self.calibration.epsilon)
-
-    @property
-    def perturbed(self) -> Perturbed:
-        """The statistic itself."""
-        return Perturbed.OUTPUT
-
-    @property
-    def predicted_error(self) -> float:
+    def error(self, own: Planned) -> float:
         """Mean square of the noise of one number."""
-        return 2.0 * self.calibration.scale**2
+        return 2.0 * float(own.calibration.scale**2)
 
-    @property
-    def counted(self) -> bool:
-        """Whether the noise is exact."""
-        return self.exact
-
-    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
+    def run(
+        self, own: Planned, inputs: Inputs, released: Mapping[str, Array], execution: Execution
+    ) -> StepResult:
         """Release the 8 or 2 numbers of the statistic, of the rule that the released theta makes."""
         assert inputs.weights is not None
-        choose = partial(_chosen, second=self.second, theta=released["theta"], domain=self.universe.domain)
+        choose = partial(_chosen, second=self.second, theta=released["theta"], domain=own.universe.domain)
         chosen = np.concatenate(inputs.dataset.blocks.map(choose))
         numbers = self.statistic_of(inputs.records, inputs.weights.value, chosen)
-        return StepResult(self.noised(numbers, execution))
+        return StepResult(self.noised(own, numbers, execution))
 
     def statistic_of(self, records: Records, weights: ArrayLike, chosen: ArrayLike) -> Array:
         """The numbers without noise, from weights (n,) and choices (n,) in {0, 1}. Not private.
 
         Raises DataError like :func:`~dp2erm_cvx.steps.value.value_contrasts`.
         """
-        compute = value_cells if self.statistic is ValueStatistic.CELLS else value_contrasts
+        compute = value_cells if self.kind is ValueStatistic.CELLS else value_contrasts
         return compute(records, weights, chosen)
 
-    def noised(self, numbers: Array, execution: Execution) -> Array:
+    def noised(self, own: Planned, numbers: Array, execution: Execution) -> Array:
         """The numbers with their noise."""
         if self.exact:
-            return on_grid(numbers, self.calibration, execution.label("value"))
-        seeds = [execution.label(f"value {k}") for k in range(len(numbers))]
-        law = _law(self.calibration)
+            return on_grid(numbers, own.calibration, execution.label(self.name))
+        seeds = [execution.label(f"{self.name} {k}") for k in range(len(numbers))]
+        law = _law(own.calibration)
         noise: Array = np.array([sample(law, None, seed).noise[0] for seed in seeds])
         return numbers + noise
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, registry
-from dp2erm_cvx.plan.noise_range import noise_range
+from dp2erm_cvx.plan.predict import noise_range
 from dp2erm_cvx.release import Release
 from dp2erm_cvx.universe import Universe
 from tests.command_line import EFFECT, FIT, run, write_files

@@ -9,8 +9,7 @@ import pytest
 from dp2erm_cvx.cli.options import DOMAIN_FIELDS
 from dp2erm_cvx.cli.private_ranges import read_ranges
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.private_ranges import PrivateRanges
-from dp2erm_cvx.quantile_grid import Within
+from dp2erm_cvx.private_ranges import PrivateRanges, Within
 from tests.command_line import run
 
 EFFECT = ["effect", "data.csv", "--treatment", "a", "--outcome", "y", "--epsilon", "2"]

@@ -199,9 +199,9 @@ def test_a_weighted_propensity_is_declared_as_it_is_solved():
     """Newton's method on the exact form, a conic solver on the declaration, and the formula in scipy."""
     plan, data = weighted(settings={"propensity": "logistic"}).prepared(*survey(3, 300))
     step = plan.step("propensity")
-    records = step.map.records(SURVEY.records(data.X, data.a, data.y, data.sampling), {})
+    records = step.declared.map.records(SURVEY.records(data.X, data.a, data.y, data.sampling), {})
     noise, rows = np.array([9.0, -6.0, 3.0]), (2 * records.a - 1)[:, None] * records.X
-    instance = step.first.perturbed(records, step.calibration.gamma, noise)
+    instance = step.declared.program.perturbed(records, step.calibration.gamma, noise)
 
     def objective(lam):
         loss = records.counts @ np.logaddexp(0.0, -rows @ lam)

@@ -359,8 +359,8 @@ def test_balance_functions_see_a_copy_of_one_record() -> None:
 
 
 def test_the_example_of_the_docstring_runs() -> None:
-    from dp2erm_cvx.estimators import private
+    from dp2erm_cvx.estimators import two_stage
 
-    result = doctest.testmod(private)
+    result = doctest.testmod(two_stage)
     assert result.attempted > 3
     assert result.failed == 0

@@ -6,16 +6,22 @@ from dataclasses import replace
 from typing import Any
 
 from dp2erm_cvx.plan import TwoStagePlan
+from dp2erm_cvx.steps import Planned
 
 
 def changed(plan: TwoStagePlan, name: str = "theta", **changes: Any) -> TwoStagePlan:
-    """The plan with fields of one step replaced."""
-    return replace(
-        plan, steps=tuple(replace(step, **changes) if step.name == name else step for step in plan.steps)
-    )
+    """The plan with fields of one step replaced: of what is planned of it, or of what is declared."""
+    steps = tuple(_changed(step, changes) if step.name == name else step for step in plan.steps)
+    return replace(plan, steps=steps)
+
+
+def _changed(step: Planned, changes: dict[str, Any]) -> Planned:
+    planned = {name: value for name, value in changes.items() if hasattr(step, name)}
+    others = {name: value for name, value in changes.items() if name not in planned}
+    return replace(step, declared=replace(step.declared, **others), **planned)
 
 
 def unproven(plan: TwoStagePlan) -> TwoStagePlan:
     """The plan with a bound that was read off the data."""
-    weights = plan.theta.weights
-    return changed(plan, weights=replace(weights, bound=replace(weights.bound, private=False)))
+    bound = replace(plan.theta.bound, private=False)
+    return changed(plan, bound=bound, weights=replace(plan.theta.weights, bound=bound))

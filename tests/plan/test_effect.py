@@ -14,7 +14,7 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.plan import EffectStudy, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.solve import uncertified_start
-from dp2erm_cvx.steps import CenterPlan, Execution, PropensityPlan, Rows, Term, propensity
+from dp2erm_cvx.steps import Execution, Rows, Term, fit
 from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0)
@@ -81,20 +81,20 @@ def test_the_log_odds_reach_as_far_as_is_declared(n):
     )
     step = plan.step("propensity")
     assert step.universe.domain.covariate_bound < 4.0
-    assert step.first.radius * step.universe.domain.covariate_bound == pytest.approx(12.0)
+    assert step.declared.program.radius * step.universe.domain.covariate_bound == pytest.approx(12.0)
 
 
 def test_the_center_is_planned_on_its_own_rows():
     plan = make_plan(study(declared={"rows": "mix"}))
     for step in plan.steps:
-        if isinstance(step, CenterPlan):
+        if step.regression is not None:
             # covariates of norm 1.5 are scaled to norm 3
             assert step.universe.domain.covariate_bound == pytest.approx(math.sqrt(1 + 1.25 * 3.0**2))
             assert "declared" not in step.reason
             assert step.calibration.n_parameters == len(Rows.MIX.names(("u", "v")))
-        if isinstance(step, PropensityPlan):
+        if step.name == "propensity":
             assert step.universe.domain.covariate_bound == pytest.approx(math.sqrt(1 + 1.5**2))
-            assert step.first.radius * step.universe.domain.covariate_bound == pytest.approx(12.0)
+            assert step.declared.program.radius * step.universe.domain.covariate_bound == pytest.approx(12.0)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_gaussian_noise_needs_a_delta():
 
 def test_a_public_center_has_public_coefficients():
     plan = make_plan(study(public_center=Term(Rows.POOLED, (0.1, 0.2, 0.3))))
-    assert plan.step("center").map.after == (Term(Rows.POOLED, (0.1, 0.2, 0.3)),)
+    assert plan.step("center").regression.after == (Term(Rows.POOLED, (0.1, 0.2, 0.3)),)
     for wrong in (
         Term(Rows.POOLED, "center"),
         Term(Rows.POOLED, (0.1,)),
@@ -199,5 +199,5 @@ def test_a_propensity_that_missed_its_tolerance_is_not_certified(monkeypatch):
     data = Dataset.from_arrays(rng.uniform(-1, 1, (20, 2)), np.arange(20) % 2, rng.standard_normal(20))
     run = Execution("first_certified", 1e-6, 1)
     assert plan.run(data, run).steps["propensity"].certified
-    monkeypatch.setattr(propensity, "released_minimizer", lambda *args: uncertified_start(args[0]))
+    monkeypatch.setattr(fit, "released_minimizer", lambda *args: uncertified_start(args[0]))
     assert not plan.run(data, run).certified

@@ -15,8 +15,7 @@ from dp2erm_cvx import (
     RuleRelease,
 )
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.plan.kept_confounding import kept_confounding
-from dp2erm_cvx.plan.kept_imbalance import DIFFERENCE
+from dp2erm_cvx.plan.predict import DIFFERENCE, kept_confounding
 
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=12.0)
 

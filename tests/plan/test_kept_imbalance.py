@@ -5,7 +5,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.plan import Study, make_plan
-from dp2erm_cvx.plan.kept_imbalance import _kept, kept_imbalance
+from dp2erm_cvx.plan.predict import _kept_share, kept_imbalance
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_known import KnownCoefficient
@@ -51,8 +51,8 @@ def test_a_release_says_it_and_warns():
 
 
 def test_a_grid_of_budgets_solves_once():
-    asked = _kept.cache_info().misses
+    asked = _kept_share.cache_info().misses
     assert len({kept(IPWLogistic(ridge=0.0625), epsilon=epsilon) for epsilon in (0.5, 1.0, 2.0)}) == 1
-    assert _kept.cache_info().misses == asked + 1
+    assert _kept_share.cache_info().misses == asked + 1
     # a private coefficient has other noise at each
     assert len({kept(PrivateLogistic(ridge=0.0625), epsilon=epsilon) for epsilon in (0.5, 1.0)}) == 2

@@ -6,7 +6,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, TwoStageERM, registry
 from dp2erm_cvx.declared_domain import domain_of
 from dp2erm_cvx.mechanism import simulate_noise
-from dp2erm_cvx.plan.noise_range import MISSING, noise_range, public_covariates
+from dp2erm_cvx.plan.predict import MISSING, noise_range, public_covariates
 from dp2erm_cvx.program import Box
 from dp2erm_cvx.universe import Universe
 

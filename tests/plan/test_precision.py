@@ -174,7 +174,7 @@ def test_what_cannot_be_counted_is_refused_by_name() -> None:
 
 
 def test_without_the_extra_counting_is_refused_and_auto_assumes(monkeypatch) -> None:
-    monkeypatch.setattr("dp2erm_cvx.plan.make.secure_available", lambda: False)
+    monkeypatch.setattr("dp2erm_cvx.plan.plan.secure_available", lambda: False)
     with pytest.raises(DeclarationError, match="secure"):
         planned()
     plan = planned(arithmetic="auto")

@@ -13,7 +13,7 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.estimators import PrivateRule
 from dp2erm_cvx.plan import RuleStudy, make_plan, rule_of_use
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps import Balance, CenterPlan, Execution, PropensityPlan
+from dp2erm_cvx.steps import Balance, Execution
 from dp2erm_cvx.universe import Universe
 from tests.plan.changed import changed
 
@@ -105,17 +105,16 @@ def test_every_step_is_calibrated_as_the_theorem_says():
     # covariates are scaled to these norms, whatever was declared
     for step, share, c, norm in ((plan.step("center"), 0.3, 0.35, 1.6), (plan.rule, 0.52, 0.7, 2.4)):
         M = math.hypot(1.0, norm)
-        assert isinstance(step, CenterPlan)
+        assert step.regression is not None
         assert step.universe.domain.covariate_bound == pytest.approx(M)
         assert step.calibration.theorem.startswith("Theorem 15")
         assert step.calibration.scale == pytest.approx(2 * M * c / share)
         assert step.calibration.gamma == pytest.approx(2 * M**2 / (1000 * share))
     propensity = plan.step("propensity")
-    assert isinstance(propensity, PropensityPlan)
-    assert propensity.first.radius * math.hypot(1.0, plan.study.norm_bound) == pytest.approx(3.3)
-    assert plan.rule.map.factored
+    assert propensity.declared.program.radius * math.hypot(1.0, plan.study.norm_bound) == pytest.approx(3.3)
+    assert plan.rule.regression.factored
     assert plan.rule.bound.theorem.startswith("Theorem 13")
-    assert not make_plan(study(MIDDLE)).rule.map.factored
+    assert not make_plan(study(MIDDLE)).rule.regression.factored
     inverse = make_plan(study(declared={"balance": "inverse", "cap": 20.0}))
     assert inverse.rule.calibration == plan.rule.calibration
 

@@ -12,7 +12,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, EffectRelease, PrivateEffect, PrivateTwoStageERM, Release
 from dp2erm_cvx.display import as_html, grid, heading
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.plan.noise_range import planned_range
+from dp2erm_cvx.plan.predict import planned_range
 from dp2erm_cvx.release.effect_caveats import capped_share
 from dp2erm_cvx.release.nuisances import Nuisance
 

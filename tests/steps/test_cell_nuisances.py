@@ -10,20 +10,21 @@ from hypothesis import strategies as st
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps import AverageScore, CellNuisances, CellSums, declared_partition
-from dp2erm_cvx.steps.cell_means import leaf_means
-from dp2erm_cvx.steps.cell_tree import LEAST, grow
+from dp2erm_cvx.steps.cell_nuisances import LEAST, grow, leaf_means
 from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(covariate_bound=2.0, outcome_bound=2.0, ranges={"u": (-1.0, 1.0), "v": (-1.0, 1.0)})
 N = 40
 UNIVERSE = Universe(DOMAIN, N, 2)
-PLAN = CellSums(declared_partition({"u": 6, "v": [0.0]}, UNIVERSE), 0.5).plan(UNIVERSE, Budget(1.0), {})
+PLAN = CellSums(share=0.5, partition=declared_partition({"u": 6, "v": [0.0]}, UNIVERSE)).plan(
+    UNIVERSE, Budget(1.0), {}
+)
 NUISANCES = CellNuisances(0.5).planned({"cells": PLAN})
 
 
 def integers(seed, size=2.0**30):
     rng = np.random.default_rng(seed)
-    drawn = size * rng.standard_t(2, size=4 * PLAN.partition.size)
+    drawn = size * rng.standard_t(2, size=4 * PLAN.declared.partition.size)
     return {"cells": np.clip(drawn, -(2.0**62), 2.0**62).astype(np.int64)}
 
 

@@ -16,7 +16,7 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.plan import EffectStudy, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps import CellSums, Execution, Inputs, declared_partition
-from dp2erm_cvx.steps.cell_sums import UNIT
+from dp2erm_cvx.steps.cells import UNIT
 from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(covariate_bound=9.0, outcome_bound=2.0, ranges={"u": (0.0, 10.0), "v": (-1.0, 1.0)})
@@ -27,7 +27,7 @@ PARTITION = declared_partition(CUTS, UNIVERSE)
 
 
 def planned(epsilon=1.0, delta=0.0, noise="gamma"):
-    return CellSums(PARTITION, 0.5, noise).plan(UNIVERSE, Budget(epsilon, delta), {})
+    return CellSums(share=0.5, noise=noise, partition=PARTITION).plan(UNIVERSE, Budget(epsilon, delta), {})
 
 
 #: Raw records on both sides of every cut, far outside of the domain too.
@@ -41,7 +41,7 @@ RECORDS = [
 
 def sums(plan, *raw):
     X, a, y = zip(*raw, strict=True)
-    return plan.sums(DOMAIN.records(np.array(X), np.array(a), np.array(y)))
+    return plan.declared.sums(plan, DOMAIN.records(np.array(X), np.array(a), np.array(y)))
 
 
 def test_a_replacement_moves_everything_by_two_records_at_most():
@@ -105,7 +105,7 @@ def test_every_entry_gets_noise_of_its_own():
     found = [
         plan.run(Inputs(None, records), {}, Execution("newton", 1e-9, seed)).released for seed in range(400)
     ]
-    drawn = (np.array(found) - plan.sums(records).ravel()) / UNIT
+    drawn = (np.array(found) - plan.declared.sums(plan, records).ravel()) / UNIT
     assert drawn.shape == (400, 4 * PARTITION.size)
     assert np.std(drawn, axis=0) == pytest.approx(math.sqrt(2) * 4.0, rel=0.3)
     assert np.abs(np.corrcoef(drawn.T) - np.eye(24)).max() < 0.25

@@ -18,19 +18,15 @@ from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps import (
     Arms,
     AverageScore,
-    CenterPlan,
     CovariateLaw,
     CovariateMean,
-    CovariateMeanPlan,
     Inputs,
     LinearNuisances,
     MeanSquare,
     OutcomeRows,
-    PropensityPlan,
     RidgeFit,
     Rows,
     StepResult,
-    SumsPlan,
     Term,
     TreatedScore,
     TreatmentRate,
@@ -74,14 +70,21 @@ def planned(kind, domain, noise=Noise.GAMMA):
     universe, budget = Universe(domain, 50, size(domain)), Budget(1.0, 1e-6)
     law = CovariateLaw.of(domain, size(domain))
     if kind == "mean":
-        return CovariateMean(law, 0.7, 0.1)._plan(universe, budget, noise)
-    step = TreatmentRate(0.1, noise) if kind == "rate" else MeanSquare(law, 0.1, 0.7, noise)
+        step = CovariateMean(share=0.1, noise=noise, law=law, bound=0.7)
+        return step.planned(universe, step.calibrate(universe, budget))
+    step = MeanSquare(share=0.1, noise=noise, law=law, norm=0.7)
+    step = TreatmentRate(share=0.1, noise=noise) if kind == "rate" else step
     return step.plan(universe, budget, {})
+
+
+def exact(step, records, released=None):
+    """The integers of a planned step before their noise."""
+    return np.array(step.declared.exact_sums(step, records, released or {}), dtype=float)
 
 
 def movement(plan, noise):
     """The most that one replacement moves the sums by, over all pairs of the grid."""
-    sums = np.array([plan.exact_sums(one, {}) for one in grid(plan.universe.domain)])
+    sums = np.array([exact(plan, one) for one in grid(plan.universe.domain)])
     apart = np.abs(sums[:, None] - sums[None])
     return np.max(np.sum(apart, axis=2) if noise is Noise.GAMMA else np.sqrt(np.sum(apart**2.0, axis=2)))
 
@@ -100,7 +103,7 @@ def test_no_replacement_moves_a_sum_by_more_than_is_claimed(name, kind, noise):
 def test_a_box_without_zero_would_move_by_more(monkeypatch):
     """Planted: a record of weight 0 adds 0, which lies outside of such a box."""
     plan = planned("mean", DOMAINS["outside"])
-    low, high = plan.law.box(plan.universe)
+    low, high = plan.declared.law.box(plan.universe)
     assert max(low) <= 0.0 <= min(high)
     tight = np.array([0.5]), np.array([1.5])
     monkeypatch.setattr(CovariateLaw, "box", lambda self, universe: tight)
@@ -134,14 +137,14 @@ def used(plan, records, released):
     for step in plan.steps:
         here = inputs.records
         rows += [here.X, here.a, here.y, here.counts]
-        if isinstance(step, CenterPlan):
-            where = step.map.at(released, here.n_samples)
+        if step.regression is not None:
+            where = step.regression.at(released, here.n_samples)
             mapped = where.records(here, released)
             rows += [mapped.X, mapped.y, where.factors(here, released)]
-        elif isinstance(step, PropensityPlan):
-            rows.append(step.map.records(here, released).X)
-        elif not isinstance(step, SumsPlan) or step.name == "score":
-            own = step.score.given(here, released)
+        elif step.name == "propensity":
+            rows.append(step.declared.map.records(here, released).X)
+        elif step.name == "score":
+            own = step.declared.score.given(here, released)
             rows.append(own.score(own.parts(here, released)) / own.widening)
         else:
             before = {name: released[name] for name in list(released)[: list(released).index(step.name)]}
@@ -184,13 +187,12 @@ def test_a_neighbor_has_the_same_other_records_in_every_step(name, monkeypatch):
     assert alike(name)
     assert alike(name, 200.0)
     # planted: the mean of the records in place of the released one
-    honest = CovariateMeanPlan.hand_on
+    honest = CovariateMean.mapped
 
-    def leaking(self, inputs, found, released):
-        total = np.array(self.exact_sums(inputs.records, released), dtype=float)
-        return honest(self, inputs, found, released | {"mean": total})
+    def leaking(self, own, records, released):
+        return honest(self, own, records, released | {"mean": exact(own, records, released)})
 
-    monkeypatch.setattr(CovariateMeanPlan, "hand_on", leaking)
+    monkeypatch.setattr(CovariateMean, "mapped", leaking)
     assert not alike(name)
 
 
@@ -218,17 +220,17 @@ def outside(name, extreme, epsilon=4.0):
     inputs = Inputs(Dataset.from_arrays(records.X, records.a, records.y), records)
     for step in plan.steps:
         here, universe = inputs.records, step.universe
-        if isinstance(step, CenterPlan):
-            where = step.map.at(released, here.n_samples)
+        if step.regression is not None:
+            where = step.regression.at(released, here.n_samples)
             factors, here = where.factors(here, released), where.records(here, released)
             excess = max(excess, np.max(factors) - 1.0, -np.min(factors))
-        elif isinstance(step, PropensityPlan):
-            here = step.map.records(here, released)
+        elif step.name == "propensity":
+            here = step.declared.map.records(here, released)
         elif step.name == "score":
-            own = step.score.given(here, released)
+            own = step.declared.score.given(here, released)
             assert own.widening <= RAREST / 2
             score = own.score(own.parts(here, released)) / own.widening
-            excess = max(excess, np.max(np.abs(score)) / step.score.bound - 1.0 - 1e-12)
+            excess = max(excess, np.max(np.abs(score)) / step.declared.score.bound - 1.0 - 1e-12)
         else:
             inputs = step.hand_on(inputs, StepResult(released[step.name]), released)
         excess = max(excess, np.max(np.linalg.norm(here.X, axis=1)) - universe.domain.covariate_bound)
@@ -348,8 +350,9 @@ def test_covariates_that_are_larger_than_guessed_keep_their_lengths(n):
     coins = np.random.default_rng(5).integers(0, 2, (n, k)).astype(float)
     records = plan.study.start.domain.records(coins, np.zeros(n), np.zeros(n))
     step = plan.step("spread")
-    released = {"spread": np.array(step.exact_sums(records, {}), dtype=float)}
-    lengths = np.linalg.norm(step.mapped(records, released).covariates, axis=1) / step.scale(released)
+    released = {"spread": exact(step, records)}
+    scale = step.declared.size(step, released).scale
+    lengths = np.linalg.norm(step.declared.mapped(step, records, released).covariates, axis=1) / scale
     kept = 1.2 if n == 100 else plan.study.reach  # noise sets the limit
     assert lengths == pytest.approx(np.full(n, kept), rel=1e-9)
     assert (kept == pytest.approx(math.sqrt(k))) == (n == 20_000)
@@ -370,19 +373,19 @@ def test_slopes_are_what_they_would_be_without_ridge(n, epsilon, width):
     records = plan.study.start.domain.records(x, a, y)
     inputs, released = Inputs(Dataset.from_arrays(x, a, y), records), {}
     for step in plan.steps[:2]:
-        released[step.name] = np.array(step.exact_sums(inputs.records, released), dtype=float)
+        released[step.name] = exact(step, inputs.records, released)
         inputs = step.hand_on(inputs, StepResult(released[step.name]), released)
     step = plan.step("center")
-    where = step.map.at(released, n)
+    where = step.regression.at(released, n)
     mapped, factors = where.records(inputs.records, released), where.factors(inputs.records, released)
 
     def slopes(gamma):
         quiet = np.zeros(step.calibration.n_parameters)
-        instance = step.program.instance(mapped, factors, gamma=gamma, noise=quiet)
+        instance = step.declared.solved(step).instance(mapped, factors, gamma=gamma, noise=quiet)
         return where.unscaled(solve(instance, tolerance=1e-5).value, k)
 
     released["center"] = slopes(step.calibration.gamma)
-    nuisances = plan.score.score.at(plan.score.universe, released).nuisances
+    nuisances = plan.score.declared.score.at(plan.score.universe, released).nuisances
     (term,) = nuisances.terms
     true = slopes(1e-6 * step.calibration.gamma)[2:]
     left = float(released["center"][2:] @ true / (true @ true))

@@ -10,8 +10,7 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import EffectStudy, make_plan
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.private_ranges import PrivateRanges
-from dp2erm_cvx.quantile_grid import Within
+from dp2erm_cvx.private_ranges import PrivateRanges, Within
 from dp2erm_cvx.steps import ColumnRanges, Execution, Inputs
 from dp2erm_cvx.steps.ranges import widened
 from dp2erm_cvx.universe import Universe
@@ -23,7 +22,7 @@ def released(columns, outcome, declared, epsilon=0.1, seed=0):
     """The ranges (k + 1, 2) of one run, and the records after it."""
     X = np.column_stack(columns)
     universe = Universe(declared.domain(X.shape[1]), len(outcome), X.shape[1])
-    plan = ColumnRanges(declared, declared.share).plan(universe, Budget(epsilon), {})
+    plan = ColumnRanges(share=declared.share, public=declared).plan(universe, Budget(epsilon), {})
     data = Dataset.from_arrays(X, np.arange(len(outcome)) % 2, outcome)
     inputs = Inputs(data, universe.domain.records(data.X, data.a, data.y))
     found = plan.run(inputs, {}, Execution("first_certified", 1e-6, seed))

@@ -23,7 +23,7 @@ from dp2erm_cvx.public import one_of
 from dp2erm_cvx.release import ValueRelease
 from dp2erm_cvx.release.value import contrasts_from_cells, state_value
 from dp2erm_cvx.stability import uniform_weights
-from dp2erm_cvx.steps import Execution, ValuePlan, WeightsPlan
+from dp2erm_cvx.steps import Execution, Value, WeightsPlan
 from dp2erm_cvx.steps.value import value_cells, value_contrasts
 from dp2erm_cvx.universe import Universe
 from tests.helpers import make_records, make_weights
@@ -125,9 +125,10 @@ def release_value(records, weights, chosen, noise, *, statistic="cells", exact, 
     universe = Universe(records.domain, n, records.X.shape[1])
     planned = WeightsPlan(Uniform(), uniform_weights(n), 0.0, n)
     kind = one_of("value statistic", statistic, ValueStatistic)
-    plan = ValuePlan(universe, noise, None, None, TreatmentRule(), planned, kind, exact)
-    numbers = plan.statistic_of(records, weights, chosen)
-    return state_value(plan, plan.noised(numbers, Execution("newton", 1e-6, seed)))
+    step = Value(exact=exact, second=TreatmentRule(), statistic=kind)
+    plan = step.planned(universe, noise, planned)
+    numbers = step.statistic_of(records, weights, chosen)
+    return state_value(plan, kind, step.noised(plan, numbers, Execution("newton", 1e-6, seed)))
 
 
 @pytest.mark.parametrize("statistic", ValueStatistic)

@@ -85,7 +85,7 @@ def test_a_weighted_score_moves_by_its_share_at_most(estimand, settings):
     model = effect(estimand=estimand, **settings | {"score_bound": 0.4, "spread_share": 0.03})
     model.domain = ranged
     plan, rng = model.plan(N, 1), np.random.default_rng(7)
-    counted = [step for step in plan.steps if hasattr(step, "exact_sums")]
+    counted = [step for step in plan.steps if step.integers is not None]
     worst = dict.fromkeys((step.name for step in counted), 0.0)
     for _ in range(600):
         released = {name: rng.normal(size=3) * 10 ** rng.uniform(-2, 1) for name in ("center", "refit")}
@@ -104,7 +104,7 @@ def test_a_weighted_score_moves_by_its_share_at_most(estimand, settings):
             for i in (0, 1)
         ]
         for step in counted:
-            sums = [step.exact_sums(data, released) for data in pair]
+            sums = [step.declared.exact_sums(step, data, released) for data in pair]
             moved = sum(abs(s - t) for s, t in zip(*sums, strict=True))
             worst[step.name] = max(worst[step.name], moved / step.integers.sensitivity)
     assert all(share <= 1.0 for share in worst.values())
@@ -190,7 +190,7 @@ def test_the_density_is_that_of_the_formulas():
             found = log_ratio(one, other, one.place(u))
             scale = square.scale(integers)
             shrunk.append(scale > 1.0)
-            stretch = plan.score.score.nuisances.given(integers | {"center": center}, N).stretch
+            stretch = plan.score.declared.score.nuisances.given(integers | {"center": center}, N).stretch
             theta = (center + refit) * np.array([1.0, 1.0, stretch.item()])
             right, sums = [], []
             for X, a, y in pair:
@@ -206,7 +206,7 @@ def test_the_density_is_that_of_the_formulas():
                     - abs(treated - a.sum()) / plan.step("rate").calibration.scale
                     - abs(squares - norms) / square.calibration.scale
                 )
-                bound = plan.score.score.residual_bound
+                bound = plan.score.declared.score.residual_bound
                 sums.append(score_integers(data, theta, lam, plan.score.calibration, bound, rate))
             scale = plan.score.calibration.integers.scale
             expected = right[0] - right[1] + np.abs(sums[0] - sums[1]).sum() / scale
@@ -373,11 +373,11 @@ def as_a(kind, one):
 
 
 def scored_by(kind):
-    return lambda plan: changed(plan, "score", score=as_a(kind, plan.score.score))
+    return lambda plan: changed(plan, "score", score=as_a(kind, plan.score.declared.score))
 
 
 def center_of_one_arm(plan):
-    return changed(plan, "center", second=as_a(DividedByTheArm, plan.step("center").second))
+    return changed(plan, "center", program=as_a(DividedByTheArm, plan.step("center").declared.program))
 
 
 def refit_for_free(plan):

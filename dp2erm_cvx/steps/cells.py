@@ -1,19 +1,25 @@
-"""A public partition of the covariates into cells: a grid of declared cuts."""
+"""Cells instead of lines: a public partition of covariates, counts and outcomes in it (Theorem 10)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.calibration import IntegerNoise
+from dp2erm_cvx.domain import Array, Domain, Records, cleaned
 from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_number, whole_number
+from dp2erm_cvx.steps.record_map import UNIT
+from dp2erm_cvx.steps.step import Planned
+from dp2erm_cvx.steps.sums import IntegerSums, split_noise
 from dp2erm_cvx.universe import Universe
 
 #: Every cell gets noise of its own, whether or not records are in it.
@@ -58,6 +64,51 @@ class Partition:
         """What is in each box, in raw units."""
         raw = self.raw(domain)
         return tuple(_named(box, raw, columns) for box in boxes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellSums(IntegerSums):
+    """Every outcome, split in two, by cell of a public ``partition`` and by arm.
+
+    The outcome ``t = (y - c) / M'`` lies in [-1, 1]. A record adds ``p``, the whole number nearest to
+    ``K (1 + t) / 2``, to one entry P of its cell and arm, and ``K - p`` to the entry Q beside it. Then
+    ``P + Q`` counts records and ``P - Q`` sums outcomes, in K-ths. With a sampling weight s of at most S the
+    whole number nearest to ``K s / S`` stands for K, and both sums are of weights.
+
+    The entries of one record are not negative and add up to at most K, whatever its cell, arm, outcome and
+    weight: ``split_noise`` hides what they move. Noise of scale ``2K / epsilon`` on every entry, empty or
+    not, is private. Counts and sums released apart take twice that.
+    """
+
+    name: str = "cells"
+    partition: Partition
+
+    def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise:
+        """The noise of one entry: the number of cells does not enter."""
+        return split_noise(self.noise, budget)
+
+    def sums(self, own: Planned, records: Records) -> NDArray[np.int64]:
+        """P and Q of every cell and arm, (cells, 2, 2), exact. Private."""
+        add = partial(self._block_sums, bound=own.universe.domain.outcome_bound)
+        found: NDArray[np.int64] = np.sum(records.blocks.map(add), axis=0)
+        return found.reshape(-1, 2, 2)
+
+    def _block_sums(self, records: Records, bound: float) -> NDArray[np.int64]:
+        whole = np.rint(UNIT * records.counts)
+        half = np.rint((cleaned(records.y / bound, 1.0) + 1.0) * (whole / 2)).astype(np.int64)
+        first = 4 * self.partition.index(records.covariates) + 2 * records.a
+        found = np.zeros(4 * self.partition.size, dtype=np.int64)
+        np.add.at(found, first, half)
+        np.add.at(found, first + 1, whole.astype(np.int64) - half)
+        return found
+
+    def exact_sums(self, own: Planned, records: Records, released: Mapping[str, Array]) -> list[int]:
+        """Those of all entries, (4 cells,)."""
+        return [int(entry) for entry in self.sums(own, records).ravel()]
+
+    def table(self, released: Mapping[str, Array]) -> Array:
+        """What was released, in records: (cells, 2, 2) by cell, by arm, P and Q."""
+        return np.reshape(released[self.name], (-1, 2, 2)) / UNIT
 
 
 def declared_partition(declared: Any, universe: Universe) -> Partition:

@@ -1,9 +1,9 @@
-"""How an effect is estimated where nothing is declared: a public rule in n, epsilon and the covariates."""
+"""Settings where nothing is declared: public rules of use in n, epsilon and the covariates."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,11 +11,12 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.plan.settings import EffectSettings, RuleSettings
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size
 from dp2erm_cvx.steps import (
     Arms,
     AverageScore,
+    Balance,
     Confounding,
     CovariateLaw,
     EffectScore,
@@ -48,121 +49,18 @@ MARGIN = 2.0 * math.log(200.0)
 OPTIMISM = 1.5
 #: The rate of the smaller arm that shares are chosen for.
 RATE = 1.0 / 3.0
-
-
-@dataclass(frozen=True)
-class EffectSettings:
-    """Everything that a private effect is calibrated from, beside the universe and the budget.
-
-    Attributes
-    ----------
-    rows
-        Of the outcome regression (center), see :class:`~dp2erm_cvx.steps.Rows`; None in cells, which have no
-        use for ``arms``, ``slope``, ``first_fit``, ``norm_bound``, ``radius`` and ``split`` either.
-    arms, noise_ratio
-        What records count in it, see :class:`~dp2erm_cvx.steps.Arms`. The ratio is that of the rule's shares.
-    slope
-        c of the saturating loss of the center, in units of the outcome.
-    norm_bound
-        The scaled covariates are shrunk radially to this norm, once their released mean square has brought
-        them to the size that their law guesses.
-    mean_share, spread_share
-        Shares of the budget for the mean of the covariates, which is then subtracted, and for their mean
-        square, from which shrinkage is predicted; None where they are not released.
-    rate_share
-        That for the rate of treatment, where it is not public.
-    first_fit
-        Share of the center's budget for a first fit, whose residuals are fitted again; None for one fit.
-    propensity
-        "logistic", "constant", with ``cells`` "cells", or the public probability of treatment.
-    radius
-        Largest linear predictor of the logistic propensity: it is fitted in the ball ``M ||lam|| <= radius``.
-    split
-        Share of the propensity's epsilon that pays for its noise.
-    center_share, propensity_share
-        Shares of the budget for the outcome regression and a logistic propensity; the score has the rest.
-    cap, residual_bound, score_bound
-        F, M_r and B of :class:`~dp2erm_cvx.steps.EffectScore`, at a rate of one half.
-    cells
-        Cuts by covariate, or numbers of cells, see :func:`~dp2erm_cvx.steps.declared_partition`: outcome and
-        propensity are then means in cells, from both shares, and no line has to be right. None for lines.
-
-    Raises DeclarationError for an invalid value.
-    """
-
-    rows: Rows | None
-    arms: Arms
-    slope: float
-    norm_bound: float
-    mean_share: float | None
-    spread_share: float | None
-    rate_share: float
-    first_fit: float | None
-    propensity: str | float
-    radius: float
-    split: float
-    center_share: float
-    propensity_share: float
-    cap: float
-    residual_bound: float
-    score_bound: float
-    noise_ratio: float = 0.0
-    cells: Mapping[str, Any] | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "arms", one_of("arms", self.arms, Arms))
-        for name in ("slope", "norm_bound", "radius", "residual_bound", "score_bound"):
-            public_size(name, getattr(self, name))
-        public_number("cap", self.cap, at_least=2.0)
-        public_number("noise_ratio", self.noise_ratio, at_least=0.0)
-        self._check_propensity()
-        for name in ("split", "first_fit", *_SHARES):
-            if getattr(self, name) is not None or name in (
-                "split",
-                "rate_share",
-                "center_share",
-                "propensity_share",
-            ):
-                public_fraction(name, getattr(self, name))
-        names = [name for name in _SHARES if getattr(self, name) is not None and self._spends(name)]
-        if not sum(getattr(self, name) for name in names) < 1.0:
-            raise DeclarationError(f"{', '.join(names)}: leave nothing to the score")
-        if self.arms is Arms.CONTROLS and self.rows not in (Rows.COMMON, None):
-            raise DeclarationError("arms = 'controls': one arm alone has rows = 'common'")
-
-    def _spends(self, share: str) -> bool:
-        """Whether a step takes this share of the budget."""
-        if share == "propensity_share":
-            return self.propensity in ("logistic", "cells")
-        if share == "rate_share":
-            return self.cells is None and self.known is None
-        return share == "center_share" or self.cells is None
-
-    def _check_propensity(self) -> None:
-        lines = self.cells is None
-        if lines is (self.rows is None):
-            raise DeclarationError("rows and cells: one of the two is declared")
-        if self.propensity in (("logistic", "constant") if lines else ("cells",)):
-            return
-        if isinstance(self.propensity, str):
-            names = "logistic, constant," if lines else "cells"
-            raise DeclarationError(
-                f"propensity = {self.propensity!r}: must be {names} or a public probability"
-            )
-        least = 1.0 / self.cap
-        if not least <= public_number("propensity", self.propensity) <= 1.0 - least:
-            raise DeclarationError(
-                f"propensity = {shown(self.propensity)}: must be from {least:g} to {1.0 - least:g}; declare "
-                "a larger cap"
-            )
-
-    @property
-    def known(self) -> float | None:
-        """The probability of treatment where it is public, as in a randomized trial."""
-        return None if isinstance(self.propensity, str) else self.propensity
-
-
-_SHARES = ("rate_share", "mean_share", "spread_share", "center_share", "propensity_share")
+#: n epsilon per column from which a center pays, whatever is expected.
+CENTER_FROM = 50.0
+#: The same for a propensity.
+PROPENSITY_FROM = 150.0
+#: The largest noise of a mean of covariates that a rule subtracts, a third of their guessed deviation:
+#: a noisier one costs more decisions than covariates off their middle do.
+RULE_MEAN_NOISE = 1.0 / 9.0
+#: Norm bounds that covariates are scaled to, so that their declared units do not matter. The mean outcome is
+#: far from its public center more often than the mean effect is from 0: a center keeps more of its intercept.
+CENTER_NORM, RULE_NORM = 1.6, 2.4
+#: What may be expected of the population in advance.
+EXPECTATIONS = ("main effect", "confounding")
 
 
 def effect_rule(
@@ -243,6 +141,56 @@ def effect_rule(
         cap=CAP,
         residual_bound=residual,
         score_bound=kind.reach[bool(propensity)] * residual,
+    )
+
+
+def rule_of_use(
+    universe: Universe, budget: Budget, outcome_scale: float | None, expected: Collection[str] = ()
+) -> RuleSettings:
+    """The default settings, from public quantities alone.
+
+    With k records times epsilon per column, the constant counted: below ``CENTER_FROM`` nothing but the rule,
+    unless a main effect or confounding is expected; then a center; from ``PROPENSITY_FROM`` on a propensity
+    as well, with matching factors. The study of rules says what this gains and what it costs.
+
+    Parameters
+    ----------
+    universe, budget
+        Datasets and what may be spent on them.
+    outcome_scale
+        Public guess of the standard deviation of the outcome, in its units; None: a third of its bound.
+    expected
+        Of ``EXPECTATIONS``. Raises DeclarationError for others.
+    """
+    for fact in expected:
+        if fact not in EXPECTATIONS:
+            raise DeclarationError(f"expected = {fact!r}: must be one of {', '.join(EXPECTATIONS)}")
+    scale = universe.domain.outcome_bound / 3.0 if outcome_scale is None else outcome_scale
+    total = universe.mass * universe.n_samples * budget.epsilon / (universe.n_features + 1)
+    both = total >= PROPENSITY_FROM
+    centered = both or total >= CENTER_FROM or bool(expected)
+    worth = both and universe.domain.sampling is None
+    total *= universe.n_features + 1
+    _, norm_bound, mean = covariate_rule(universe, total, RULE_MEAN_NOISE, worth=worth)
+    if universe.domain.ranges is None:  # a declared norm is that of the records, and no corner of a box
+        norm_bound = universe.domain.features_bound
+    return RuleSettings(
+        center_share=(0.3 if both else 0.4) if centered else None,
+        propensity="logistic" if both else None,
+        propensity_share=0.15,
+        balance=Balance.MATCHING,
+        cap=10.0,
+        center_slope=0.35 * scale,
+        slope=0.7 * scale,
+        center_norm=CENTER_NORM,
+        norm=RULE_NORM,
+        radius=3.3,
+        split=0.85,
+        residual_bound=min(2.8 * scale, 2.0 * universe.domain.outcome_bound),
+        score_bound=4.2 * scale,
+        norm_bound=norm_bound,
+        mean_share=MEAN_SHARE if mean else None,
+        spread_share=SPREAD_SHARE if both else None,
     )
 
 

@@ -1,22 +1,58 @@
-"""What is declared about a weighted release before any record is read."""
+"""A weighted release: what is declared before any record is read, and its plan."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dp2erm_cvx.calibration import Calibrator, Noise, calibrator
 from dp2erm_cvx.calibration.numbers import Arithmetic, ValueStatistic
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline
-from dp2erm_cvx.plan.two_stage import TwoStagePlan
-from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.plan.plan import Plan
+from dp2erm_cvx.privacy import Budget, StabilityBound
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.public import one_of
 from dp2erm_cvx.registry import refuse_taken_name
 from dp2erm_cvx.sampling import refuse_sampling
-from dp2erm_cvx.steps import Propensity, Step, StepPlan, Theta, Value
+from dp2erm_cvx.steps import Fit, Planned, Step, Value
 from dp2erm_cvx.universe import Universe
+
+
+@dataclass(frozen=True)
+class TwoStagePlan(Plan):
+    """The planned steps of a ``study``: theta is always among them."""
+
+    study: Study
+
+    @property
+    def propensity(self) -> Planned | None:
+        """The coefficient of a private first stage (Theorem 9), None where it takes no noise."""
+        return self.step("propensity")
+
+    @property
+    def theta(self) -> Planned:
+        """The step that releases theta."""
+        return next(step for step in self.steps if step.name == "theta")
+
+    @property
+    def value(self) -> Planned | None:
+        """The value of the rule, None where none is released."""
+        return self.step("value")
+
+    @property
+    def bound(self) -> StabilityBound:
+        """How far the weights of the first stage move between neighbors."""
+        return self.theta.bound
+
+    @property
+    def theorem(self) -> str:
+        """The privacy theorem in force."""
+        found = self.theta.theorem
+        if self.propensity is not None:
+            found = f"Theorem 9 (composition) of {self.propensity.theorem} and {found}"
+        return found if self.value is None else f"{found}, then {self.value.theorem}"
 
 
 @dataclass(frozen=True)
@@ -81,12 +117,22 @@ class Study(Pipeline[TwoStagePlan]):
 
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
         """The steps in their order; ``numerical_share`` of each covers its arithmetic, None for none."""
-        first, tolerance, family = self.first, self.tolerance, self.calibrator.family
+        first, how = self.first, self.calibrator
+        common: Any = {"tolerance": self.tolerance, "numerical_share": numerical_share}
         if isinstance(first, PrivateFirstStage):
-            yield Propensity(first, self.noise, tolerance, family, numerical_share)
-        yield Theta(first, self.second, self.calibrator, self.noise, self.split, tolerance, numerical_share)
+            yield Fit("propensity", None, self.noise, program=first, family=how.family, **common)
+        yield Fit(
+            "theta",
+            None,
+            self.noise,
+            program=self.second,
+            first=first,
+            calibrator=how,
+            split=self.split,
+            **common,
+        )
         if self.value_share is not None:
-            yield Value(self.second, self.value_share, self.value_statistic)
+            yield Value(share=self.value_share, second=self.second, statistic=self.value_statistic)
 
-    def planned(self, steps: Sequence[StepPlan]) -> TwoStagePlan:
+    def planned(self, steps: Sequence[Planned]) -> TwoStagePlan:
         return TwoStagePlan(self, tuple(steps))

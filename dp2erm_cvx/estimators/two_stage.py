@@ -1,8 +1,9 @@
-"""The two-stage estimator without privacy, and what the private one shares with it."""
+"""The two-stage estimator, private and not: public calibration, two certified solves, one release."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,16 +14,19 @@ from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.data import Dataset, NamedColumns, coded_covariates
 from dp2erm_cvx.diagnostics import BalanceTable, balance_table
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.errors import DataError
-from dp2erm_cvx.estimators.fitting import TOLERANCE, dataset_of
+from dp2erm_cvx.errors import DataError, DeclarationError, shown
+from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE, PrivateEstimator, dataset_of
 from dp2erm_cvx.estimators.scikit import ConfiguredEstimator
+from dp2erm_cvx.plan import Study, TwoStagePlan, make_plan
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.program.second_stage import recommendations
 from dp2erm_cvx.public import public_number
+from dp2erm_cvx.release.statement import make_release
 from dp2erm_cvx.sampling import refuse_sampling
 from dp2erm_cvx.solve import Solution, Solver
-from dp2erm_cvx.steps import StepResult, solve_theta, solve_weights
+from dp2erm_cvx.steps import StepResult, refuse_unsolvable, solve_theta, solve_weights
 from dp2erm_cvx.tables import to_table
+from dp2erm_cvx.universe import Universe
 
 
 @dataclass(frozen=True, repr=False)
@@ -107,11 +111,11 @@ class TwoStageBase(ConfiguredEstimator):
         return registry.build(registry.second_stages(), self.second_stage).resolve(self.domain)
 
     def _remember(self, dataset: Dataset | BlockedDataset, theta: Array) -> None:
-        self.n_features_in_ = len(dataset.columns)
-        self.feature_names_in_ = np.array(dataset.columns, dtype=object)
+        self._saw(dataset.columns)
         self.theta_ = theta
 
 
+@dataclass(eq=False, repr=False)
 class TwoStageERM(TwoStageBase):
     """The same two stages without noise and gamma. NOT private: for public data and comparisons only.
 
@@ -129,24 +133,15 @@ class TwoStageERM(TwoStageBase):
         Relative radius that both solutions are certified to; a fit that is not raises.
     """
 
-    private = False
+    domain: Domain
+    first_stage: str | FirstStage = "entropy_balancing"
+    second_stage: str | SecondStage = "itr"
+    _: KW_ONLY
+    gamma: float = 1e-6
+    solver: str | Solver = "first_certified"
+    tolerance: float = TOLERANCE
 
-    def __init__(
-        self,
-        domain: Domain,
-        first_stage: str | FirstStage = "entropy_balancing",
-        second_stage: str | SecondStage = "itr",
-        *,
-        gamma: float = 1e-6,
-        solver: str | Solver = "first_certified",
-        tolerance: float = TOLERANCE,
-    ) -> None:
-        self.domain = domain
-        self.first_stage = first_stage
-        self.second_stage = second_stage
-        self.gamma = gamma
-        self.solver = solver
-        self.tolerance = tolerance
+    private = False
 
     def fit(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> TwoStageERM:
         """Fit without privacy; ``gamma`` > 0 keeps theta unique.
@@ -167,4 +162,109 @@ class TwoStageERM(TwoStageBase):
         theta = solve_theta(instance, self.solver, tolerance)
         self.workings_ = PrivateWorkings(dataset, records, weights, theta)
         self._remember(dataset, theta.value)
+        return self
+
+
+@dataclass(eq=False, repr=False)
+class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
+    """Differentially private two-stage empirical risk minimization (Algorithm 1, DP-2ERM).
+
+    Parameters
+    ----------
+    domain, budget, solver, seed, arithmetic, numerical_share, ledger, dataset
+        As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`.
+    first_stage, second_stage
+        Programs, or their registered names for their default settings.
+    calibration, noise, split, value_share, value_statistic
+        As in :class:`~dp2erm_cvx.plan.Study`: how noise is calibrated, "sharp", "paper", "paper-corrected",
+        "renyi", "output" or "auto"; and the share of epsilon that pays for the value of the rule against
+        treating all and treating none.
+    tolerance
+        Relative radius that the weights must be certified to, from 1e-8 to 1e-6; counted in the bound on V,
+        public, and looser than what the solvers reach, so that whether it is met does not depend on the data.
+        That of theta too where exact arithmetic is assumed.
+
+    Attributes
+    ----------
+    release_ : Release, the only thing to publish
+    theta_ : (p,) the released parameter
+    receipt_ : Receipt of the ledger, None without one
+    private_workings_ : weights, certificates and noise, for the data holder only; dropped by pickle
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+    >>> rng = np.random.default_rng(0)
+    >>> X, a, y = rng.uniform(-1, 1, (200, 2)), rng.integers(0, 2, 200), rng.uniform(-1, 1, 200)
+    >>> domain = Domain(covariate_bound=1.0, outcome_bound=1.0)
+    >>> model = PrivateTwoStageERM(domain, Budget(1.0), second_stage="arm_means").fit(X, a, y)
+    >>> model.release_.private
+    True
+    """
+
+    first_stage: str | FirstStage = "entropy_balancing"
+    second_stage: str | SecondStage = "itr"
+    _: KW_ONLY
+    calibration: str = Study.calibration
+    split: float | None = Study.split
+    tolerance: float = TOLERANCE
+    value_share: float | None = Study.value_share
+    value_statistic: str = "cells"
+
+    def study(self, n_samples: int, n_features: int) -> Study:
+        """What is declared, for datasets of this size. Raises DeclarationError where something is invalid."""
+        domain, budget = self.declared()
+        tolerance = public_number("tolerance", self.tolerance, above=0)
+        if not LEAST_TOLERANCE <= tolerance <= TOLERANCE:
+            raise DeclarationError(
+                f"tolerance = {shown(self.tolerance)}: must be from {LEAST_TOLERANCE:g} to {TOLERANCE:g} in "
+                "a private fit"
+            )
+        return Study(
+            self.resolved_first_stage(),
+            self.resolved_second_stage(),
+            Universe(domain, n_samples, n_features),
+            budget,
+            tolerance=tolerance,
+            **self.shared(Study, "tolerance"),
+        )
+
+    def plan(self, n_samples: int, n_features: int) -> TwoStagePlan:
+        """Stability bound, loss constants and calibration, from public quantities alone.
+
+        Raises DeclarationError or CalibrationError where something declared is invalid or not covered.
+        """
+        study, execution = self.study(n_samples, n_features), self.execution()
+        plan = make_plan(study)
+        refuse_unsolvable(study.first, study.universe, execution.solver)
+        return plan
+
+    def fit(
+        self, X: ArrayLike | BlockedDataset, a: ArrayLike | None = None, y: ArrayLike | None = None
+    ) -> PrivateTwoStageERM:
+        """Release theta from X (n, k), a (n,) in {0, 1} and y (n,), or from a blocked dataset alone.
+
+        Raises DeclarationError or CalibrationError for what was declared, DataError for invalid data
+        (for the data holder: outside the guarantee), LedgerError where the ledger refuses the charge, which
+        depends on public numbers alone. A solution that could not be certified does not
+        raise; the release then says that its guarantee is conditional, unless that covers any weights. Warns
+        of a long solve, by public numbers, before anything is spent, and of weights 1 in place of those that
+        were not found: this is for the data holder only.
+        """
+        dataset = self._data(X, a, y)
+        plan = self.plan(dataset.n_samples, len(dataset.columns))
+        if (cost := plan.study.first.cost(plan.study.universe)) is not None:
+            warnings.warn(cost, stacklevel=2)  # public, and before anything is spent
+        note = f"{plan.study.first.name}, then {plan.study.second.name}"
+        found, guarantee = self._run(plan, dataset, note)
+        if found.weights.substituted:  # for the data holder: the release does not say it
+            warnings.warn(f"{plan.study.first.name}: {found.weights.advice()}", stacklevel=2)
+        self.release_ = self._stated(make_release(plan, found.released, dataset.columns, guarantee))
+        theta, propensity = found.steps["theta"], found.steps.get("propensity")
+        assert theta.solution is not None
+        self.private_workings_ = PrivateWorkings(
+            dataset, found.inputs.records, found.weights, theta.solution, theta.noise, propensity
+        )
+        self._remember(dataset, theta.released)
         return self

@@ -1,0 +1,330 @@
+"""What a release will be good for, predicted from public quantities alone: noise, imbalance, confounding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.calibration import Calibration, OutputCalibration
+from dp2erm_cvx.codebook import Codebook
+from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.errors import Dp2ermError
+from dp2erm_cvx.mechanism import simulate_noise
+from dp2erm_cvx.plan.rule import RulePlan
+from dp2erm_cvx.plan.weighted import TwoStagePlan
+from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage, WeightedLeastSquares
+from dp2erm_cvx.solve import solve
+from dp2erm_cvx.steps import CovariateMean, Fit, MeanSquare, Planned, Rows, RuleRows, Term
+from dp2erm_cvx.steps.covariates import MISSING
+from dp2erm_cvx.universe import Universe
+
+#: The noise dominates where it reaches beyond this share of the largest value that Theta allows.
+SHARE = 0.5
+#: Difference of the arms' means of one covariate that is declared, in its standard deviations.
+DIFFERENCE = 0.5
+#: What may stay without a warning.
+HARDLY = 0.5
+_RECORDS, _DRAWS = 200, 8
+#: What a prediction on synthetic records may fail by, singular matrices included: it is then not known.
+UNPREDICTED = (Dp2ermError, ArithmeticError, ValueError)
+_LEAST = 50
+#: Draws of the noise, as many as bring the standard error of the share below this.
+_FEWEST, _AT_MOST, _ERROR = 4, 32, 0.03
+#: Covariates beyond which nothing is solved for a prediction.
+_MOST = 100
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseRange:
+    """The 2.5-97.5 % range of the noise in theta: plus or minus ``half_width`` (p,), before Theta cuts in.
+
+    Where the program has one effect ``<coefficients, theta>`` for everybody, ``effect`` is the half width of
+    its noise; else both are None. ``bound`` is the largest value of one coordinate of theta over Theta
+    (``inf`` where unbounded); ``shrinkage`` is the mean share by which gamma pulls theta toward 0. All but
+    the last are in the units of theta.
+    """
+
+    half_width: Array
+    effect: float | None
+    coefficients: Array | None
+    bound: float
+    shrinkage: float
+
+    @property
+    def dominates(self) -> bool:
+        """Whether the effect, or half of the coordinates, moves by more than ``SHARE`` of ``bound``.
+
+        Of what gamma leaves of ``bound``, as it shrinks noise and signal alike.
+        """
+        return self.exceeds(SHARE * (1.0 - self.shrinkage) * self.bound)
+
+    def exceeds(self, size: float) -> bool:
+        """Whether the effect, or half of the coordinates, moves by more than ``size``, in units of theta."""
+        moved = np.median(self.half_width) if self.effect is None else self.effect
+        return bool(moved > size)
+
+
+def noise_range(
+    second: WeightedLeastSquares,
+    universe: Universe,
+    calibration: Calibration | OutputCalibration,
+    *,
+    grid_scale: float = 0.0,
+    draws: int = 20_000,
+    seed: int = 0,
+) -> NoiseRange:
+    """Simulate ``theta = -H^(-1) b / n`` with b the noise and H a public stand-in for the Hessian.
+
+    H is the Hessian of the second stage at public records: weight n/2 in each arm, and covariates drawn by
+    ``public_covariates``. The true Hessian is private. With share m of the weight in an arm, the noise in
+    its mean is 1/(2m) times as large; covariates that vary less than assumed make that of their coefficients
+    larger. ``grid_scale`` is that of the Laplace noise that covers the arithmetic of a perturbed objective.
+    ``seed`` is public: nothing drawn here is ever released.
+    """
+    rng, domain = np.random.default_rng(seed), universe.domain
+    X = public_covariates(domain, universe.n_features, 4096, rng)
+    arm = np.arange(len(X)) % 2
+    design, _ = second.design(domain.records(X, arm, np.zeros(len(X))))
+    p = design.shape[1]
+    curvature = 2 * design.T @ design / len(X) + second.regularizer.strong_convexity * np.eye(p)
+    if isinstance(calibration, OutputCalibration):
+        gamma, hessian = 0.0, curvature
+        theta = simulate_noise(calibration.law, draws, rng)  # its one draw covers the arithmetic as well
+    else:
+        gamma = calibration.gamma
+        hessian = curvature + gamma * np.eye(p)
+        theta = -np.linalg.solve(hessian, simulate_noise(calibration, draws, rng).T).T / universe.n_samples
+        theta = theta + rng.laplace(scale=grid_scale, size=theta.shape)
+    coefficients = _coefficients(second, domain, X, p)
+    return NoiseRange(
+        half_width=np.quantile(np.abs(theta), 0.95, axis=0),
+        effect=None if coefficients is None else float(np.quantile(np.abs(theta @ coefficients), 0.95)),
+        coefficients=coefficients,
+        bound=second.feasible(domain).norm_bound(1),
+        shrinkage=gamma * float(np.trace(np.linalg.inv(hessian))) / p,
+    )
+
+
+def planned_range(plan: TwoStagePlan) -> NoiseRange:
+    """That of a plan, whose second stage is least squares."""
+    theta, second = plan.theta, plan.study.second
+    assert isinstance(second, WeightedLeastSquares)
+    scale = 0.0 if theta.precision is None else theta.precision.grid.scale
+    return noise_range(second, plan.study.universe, theta.calibration, grid_scale=scale)
+
+
+def _coefficients(second: SecondStage, domain: Domain, X: Array, n_parameters: int) -> Array | None:
+    """Coefficients c (p,) with effect = <c, theta> for everybody; None where it depends on covariates."""
+    effects = np.array([second.effect(unit, domain, X[:64]) for unit in np.eye(n_parameters)])
+    return effects[:, 0] if np.all(effects == effects[:, :1]) else None
+
+
+def public_covariates(
+    domain: Domain, n_features: int, size: int, rng: np.random.Generator, offset: float = 1.0
+) -> Array:
+    """Raw normal covariates (size, n_features) that stand in for the private ones.
+
+    A declared range is 6 standard deviations wide, and the mean lies ``offset`` of them off what scales to 0,
+    as nobody knows in advance where it lies. Without ranges, the same on a cube whose half diagonal is the
+    bound. Levels are alike, and of numbers whose gaps are marked a share of ``MISSING`` is.
+    """
+    drawn: Array = (offset + rng.standard_normal((size, n_features))) / 3
+    if domain.ranges is None:
+        cube: Array = drawn * (domain.features_bound / np.sqrt(n_features))
+        return cube
+    low, high = np.array(domain.range_pairs).T
+    spread: Array = np.array(domain.middles(n_features)) + (high / 2 - low / 2) * drawn
+    return spread if domain.codebook is None else _coded(spread, domain, domain.codebook, rng)
+
+
+def _coded(X: Array, domain: Domain, book: Codebook, rng: np.random.Generator) -> Array:
+    """The covariates that a codebook makes of levels and gaps put in the place of normal ones."""
+    names = list(domain.columns or ())
+    for column in (*book.levels, *book.missing):
+        own = [names.index(name) for name in book.covariates_of(column) if name in names]
+        if column in book.levels:
+            level = rng.integers(max(len(own), 1), size=(len(X), 1))
+            X[:, own] = level == np.arange(len(own))
+        elif len(own) == 2:
+            absent = rng.random(len(X)) < MISSING
+            X[:, own[1]] = absent
+            X[absent, own[0]] = book.missing[column]
+    return X
+
+
+def kept_imbalance(plan: TwoStagePlan) -> float | None:
+    """The share of a difference of ``DIFFERENCE`` in the first covariate that varies which the weights leave.
+
+    Solved on synthetic records: covariates as the domain makes one expect, arms of one size. At a private
+    coefficient it is averaged over draws of its noise, sizes of the difference without their signs. A
+    prediction, without any data: stronger or other imbalance leaves other shares. None where the weights are
+    not for balancing arms, or cannot be had on these records. A release that is paid for never fails by it.
+    """
+    first, universe, step = plan.study.first, plan.study.universe, plan.propensity
+    if not first.balances_arms:
+        return None
+    noise = None
+    if isinstance(first, PrivateFirstStage) and step is not None:
+        assert isinstance(step.calibration, Calibration)
+        noise = step.calibration, universe.n_samples
+    asked = first, universe.domain, universe.n_features, noise
+    try:
+        return _kept_share(*asked)  # the same at every epsilon, unless the coefficient is private
+    except TypeError:  # a user's program need not be hashable
+        return _kept_share.__wrapped__(*asked)
+
+
+@lru_cache(maxsize=256)
+def _kept_share(
+    first: FirstStage, domain: Domain, n_features: int, noise: tuple[Calibration, int] | None
+) -> float | None:
+    rng = np.random.default_rng(n_features)
+    X = public_covariates(domain, n_features, _RECORDS, rng)
+    arm = np.arange(_RECORDS) % 2
+    column, records = varying(X), domain.records(shifted(X, arm), arm, np.zeros(_RECORDS))
+    try:
+        found = [_difference(records, one, column) for one in _weights(first, records, noise, rng)]
+        share = float(np.mean(np.abs(found))) / abs(_difference(records, np.ones(_RECORDS), column))
+    except UNPREDICTED:
+        return None
+    return share if math.isfinite(share) else None
+
+
+def varying(X: Array) -> int:
+    """The first of the covariates (n, k) that varies: a level may be that of all records, or of none."""
+    return int(np.argmax(X.std(axis=0) > 0.0))
+
+
+def shifted(X: Array, arm: NDArray[np.int64]) -> Array:
+    """Covariates (n, k) of which the first that varies differs between arms (n,) in {0, 1}, in public."""
+    moved, column = X.copy(), varying(X)
+    moved[:, column] += DIFFERENCE * (arm - 0.5) * X[:, column].std()
+    return moved
+
+
+def _weights(
+    first: FirstStage, records: Records, noise: tuple[Calibration, int] | None, rng: np.random.Generator
+) -> list[Array]:
+    """Weights (n,) of the synthetic records, for every draw of the noise if they have any."""
+    if noise is None:
+        return [solve(first.instance(records), solver=first.usual_solver, tolerance=1e-4).value]
+    assert isinstance(first, PrivateFirstStage)
+    calibration, n_samples = noise
+    # noise is divided by n
+    drawn = simulate_noise(calibration, _DRAWS, rng) * (_RECORDS / n_samples)
+    return [
+        solve(first.perturbed(records, calibration.gamma, one), solver="newton", tolerance=1e-4).value
+        for one in drawn
+    ]
+
+
+def _difference(records: Records, weights: Array, column: int) -> float:
+    x, treated = records.covariates[:, column], records.a == 1
+    means = [np.average(x[one], weights=weights[one]) for one in (treated, ~treated)]
+    return float(means[0] - means[1])
+
+
+def kept_confounding(plan: RulePlan) -> float | None:
+    """The share that stays of the bias by one covariate, whose arms differ by ``DIFFERENCE``.
+
+    Solved on synthetic records: covariates as the domain makes one expect, arms of one size, no effect, an
+    outcome that this covariate moves as far as its residuals spread, the public guess of the plan. The steps
+    before the rule are solved at their gamma, clips and draws of their noise; the rule, at its gamma, has no
+    noise of its own. Biases are taken without signs, relative to those of the same rule without center and
+    factors. A prediction, without any data. None where the propensity is public (nothing is confounded in a
+    trial), for more than a hundred covariates, and where synthetic records do not vary. A release that is
+    paid for never fails by it.
+    """
+    stated = plan.study.settings.propensity
+    if stated is not None and not isinstance(stated, str):
+        return None
+    if plan.study.universe.n_features > _MOST:
+        return None
+    try:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = _kept_bias(plan.steps, plan.study.start, plan.study.scale)
+    except UNPREDICTED:
+        return None
+    return share if math.isfinite(share) else None
+
+
+@lru_cache(maxsize=256)
+def _kept_bias(steps: tuple[Planned, ...], universe: Universe, scale: float) -> float:
+    """The same for steps of which one is the rule, perhaps before its value."""
+    rng = np.random.default_rng(universe.n_features)
+    records = _confounded(universe, scale, rng)
+    last = next(step for step in steps if step.name == "rule")
+    before = steps[: steps.index(last)]
+    # noise is divided by n
+    less = records.n_samples / universe.n_samples
+    placed: dict[str, Array] = {}
+    for step in before:
+        if isinstance(step.declared, CovariateMean | MeanSquare):
+            placed[step.name] = np.array(step.declared.exact_sums(step, records, placed)) / less
+            records = step.declared.mapped(step, records, placed)
+    before = tuple(step for step in before if step.name not in placed)
+    naive = _mean_effect(_uncorrected(last, universe.n_features), records, {})
+    found: list[float] = []
+    while len(found) < _FEWEST or (len(found) < _AT_MOST and np.std(found) > _ERROR * np.sqrt(len(found))):
+        released = dict(placed)
+        for step in before:
+            released[step.name] = _released(step, records, released, less, rng)
+        found.append(abs(_mean_effect(last, records, released) / naive))
+    return float(np.mean(found))
+
+
+def _confounded(universe: Universe, scale: float, rng: np.random.Generator) -> Records:
+    """Four records for all covariates drawn: in either arm, shifted, with residuals of either sign.
+
+    Nothing else is confounded, by chance or otherwise.
+    """
+    domain, size = universe.domain, max(_LEAST, 2 * universe.n_features)
+    drawn = public_covariates(domain, universe.n_features, size, rng)
+    arm = np.repeat([0, 1, 0, 1], size)
+    X = shifted(np.tile(drawn, (4, 1)), arm)
+    residual = np.repeat([-1.0, -1.0, 1.0, 1.0], size) * np.tile(np.abs(rng.standard_normal(size)), 4)
+    own, column = drawn[:, varying(drawn)], X[:, varying(drawn)]
+    net = scale * ((column - own.mean()) / own.std() + residual)
+    weights = None if domain.sampling is None else np.full(len(arm), domain.sampling.mean)
+    return domain.records(X, arm, net + domain.outcome_center + domain.treatment_cost * arm, weights)
+
+
+def _released(
+    step: Planned, records: Records, released: Mapping[str, Array], less: float, rng: np.random.Generator
+) -> Array:
+    """What a step would release, with noise ``less`` times its own, as these records are fewer."""
+    assert isinstance(step.calibration, Calibration)
+    return _solved(step, records, released, less * simulate_noise(step.calibration, 1, rng)[0])
+
+
+def _solved(step: Planned, records: Records, released: Mapping[str, Array], noise: Array) -> Array:
+    """The coefficient (p,) of a regression with this noise."""
+    fit = step.declared
+    assert isinstance(fit, Fit)
+    instance = fit.instance(step, *fit.mapped(records, released), noise)
+    found = solve(instance, solver="newton", tolerance=1e-3)
+    if fit.regression is None:
+        return found.point
+    return fit.regression.unscaled(found.value, records.n_features)
+
+
+def _mean_effect(step: Planned, records: Records, released: Mapping[str, Array]) -> float:
+    """What a rule estimates on average, without noise of its own."""
+    assert isinstance(step.calibration, Calibration)
+    theta = _solved(step, records, released, np.zeros(step.calibration.n_parameters))
+    return float(np.mean(Rows.POOLED.predict(theta, records.covariates, 0.0)))
+
+
+def _uncorrected(step: Planned, n_features: int) -> Planned:
+    """The same rule without a center, at the factors of a propensity of one half."""
+    fit = step.declared
+    assert isinstance(fit, Fit)
+    assert isinstance(fit.map, RuleRows)
+    balance = fit.map.balance
+    even = balance and replace(balance, log_odds=Term(Rows.POOLED, (0.0,) * (n_features + 1)))
+    return replace(step, declared=replace(fit, map=replace(fit.map, after=(), balance=even)))

@@ -1,0 +1,253 @@
+"""What effects and rules are calibrated from, beside the universe and the budget: public settings."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size
+from dp2erm_cvx.steps import Arms, Balance, Rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class CausalSettings(abc.ABC):
+    """What an effect and a rule have in common.
+
+    Attributes
+    ----------
+    slope
+        c of a saturating loss, in units of the outcome: that of an effect's outcome regression (center), that
+        of a rule.
+    norm_bound
+        The scaled covariates are shrunk radially to this norm, once their released mean square has brought
+        them to the size that their law guesses.
+    mean_share, spread_share
+        Shares of the budget for the mean of the covariates, which is then subtracted, and for their mean
+        square, from which shrinkage is predicted; None where they are not released.
+    center_share, propensity_share
+        Those for the outcome regression and for a logistic propensity.
+    propensity
+        "logistic", the public probability of treatment, or what a concrete kind adds.
+    radius
+        Largest linear predictor of the logistic propensity: it is fitted in the ball ``M ||lam|| <= radius``.
+    split
+        Share of the propensity's epsilon that pays for its noise.
+    cap, residual_bound, score_bound
+        F, M_r and B of :class:`~dp2erm_cvx.steps.EffectScore`, at a rate of treatment of one half.
+
+    Raises DeclarationError for an invalid value.
+    """
+
+    slope: float
+    norm_bound: float | None
+    mean_share: float | None
+    spread_share: float | None
+    center_share: float | None
+    propensity: Any
+    propensity_share: float
+    radius: float
+    split: float
+    cap: float
+    residual_bound: float
+    score_bound: float
+
+    #: Settings that are sizes, that are shares, and which of them may be None.
+    sizes: ClassVar[tuple[str, ...]] = ("slope", "norm_bound", "radius", "residual_bound", "score_bound")
+    shares: ClassVar[tuple[str, ...]] = (
+        "split", "mean_share", "spread_share", "center_share", "propensity_share",
+    )  # fmt: skip
+    optional: ClassVar[tuple[str, ...]] = ("mean_share", "spread_share")
+    #: What the last step releases.
+    rest: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        self._check_each(self.sizes, public_size)
+        object.__setattr__(self, "cap", public_number("cap", self.cap, at_least=2.0))
+        self._check_propensity()
+        self._check_each(self.shares, public_fraction)
+        if not self.spent < 1.0:
+            raise DeclarationError(f"{self.spending}: leave nothing to the {self.rest}")
+
+    def _check_each(self, names: tuple[str, ...], check: Any) -> None:
+        for name in names:
+            if getattr(self, name) is not None or name not in self.optional:
+                object.__setattr__(self, name, check(name, getattr(self, name)))
+
+    @abc.abstractmethod
+    def _check_propensity(self) -> None:
+        """Raise DeclarationError where the propensity is none."""
+
+    @property
+    @abc.abstractmethod
+    def spending(self) -> str:
+        """The shares of the budget that the other steps take."""
+
+    @property
+    @abc.abstractmethod
+    def spent(self) -> float:
+        """What they take together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EffectSettings(CausalSettings):
+    """Everything that a private effect is calibrated from, beside the universe and the budget.
+
+    Those of :class:`CausalSettings`; the propensity may be "constant", with ``cells`` "cells", too.
+
+    Attributes
+    ----------
+    rows
+        Of the outcome regression (center), see :class:`~dp2erm_cvx.steps.Rows`; None in cells, which have no
+        use for ``arms``, ``slope``, ``first_fit``, ``norm_bound``, ``radius`` and ``split`` either.
+    arms, noise_ratio
+        What records count in it, see :class:`~dp2erm_cvx.steps.Arms`. The ratio is that of the rule's shares.
+    rate_share
+        Share of the budget for the rate of treatment, where it is not public.
+    first_fit
+        Share of the center's budget for a first fit, whose residuals are fitted again; None for one fit.
+    cells
+        Cuts by covariate, or numbers of cells, see :func:`~dp2erm_cvx.steps.declared_partition`: outcome and
+        propensity are then means in cells, from both shares, and no line has to be right. None for lines.
+    """
+
+    norm_bound: float
+    center_share: float
+    propensity: str | float
+    rows: Rows | None
+    arms: Arms
+    rate_share: float
+    first_fit: float | None
+    noise_ratio: float = 0.0
+    cells: Mapping[str, Any] | None = None
+
+    shares: ClassVar[tuple[str, ...]] = (*CausalSettings.shares, "first_fit", "rate_share")
+    optional: ClassVar[tuple[str, ...]] = (*CausalSettings.optional, "first_fit")
+    rest: ClassVar[str] = "score"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arms", one_of("arms", self.arms, Arms))
+        public_number("noise_ratio", self.noise_ratio, at_least=0.0)
+        super().__post_init__()
+        if self.arms is Arms.CONTROLS and self.rows not in (Rows.COMMON, None):
+            raise DeclarationError("arms = 'controls': one arm alone has rows = 'common'")
+
+    @property
+    def spent(self) -> float:
+        return float(sum(getattr(self, name) for name in self.spending.split(", ")))
+
+    @property
+    def spending(self) -> str:
+        lines = self.cells is None
+        takes = {
+            "rate_share": lines and self.known is None,
+            "mean_share": lines and self.mean_share is not None,
+            "spread_share": lines and self.spread_share is not None,
+            "center_share": True,
+            "propensity_share": self.propensity in ("logistic", "cells"),
+        }
+        return ", ".join(name for name, taken in takes.items() if taken)
+
+    def _check_propensity(self) -> None:
+        lines = self.cells is None
+        if lines is (self.rows is None):
+            raise DeclarationError("rows and cells: one of the two is declared")
+        if self.propensity in (("logistic", "constant") if lines else ("cells",)):
+            return
+        if isinstance(self.propensity, str):
+            names = "logistic, constant," if lines else "cells"
+            raise DeclarationError(
+                f"propensity = {self.propensity!r}: must be {names} or a public probability"
+            )
+        least = 1.0 / self.cap
+        if not least <= public_number("propensity", self.propensity) <= 1.0 - least:
+            raise DeclarationError(
+                f"propensity = {shown(self.propensity)}: must be from {least:g} to {1.0 - least:g}; declare "
+                "a larger cap"
+            )
+
+    @property
+    def known(self) -> float | None:
+        """The probability of treatment where it is public, as in a randomized trial."""
+        return None if isinstance(self.propensity, str) else self.propensity
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleSettings(CausalSettings):
+    """Everything that a private rule is calibrated from, beside the universe and the budget.
+
+    Those of :class:`CausalSettings`. The propensity may also be None, for factors 1, or public coefficients
+    of its log odds on (1, x); ``center_share`` None, for no center; ``norm_bound`` None, for the norm of the
+    domain. The cap is that of inverse propensities, and of those that a value is estimated by.
+
+    Attributes
+    ----------
+    balance
+        What its records count by the propensity: "matching", "overlap" or "inverse".
+    center_slope
+        c of the center. Twice it for the rule keeps the sign of the effect at any noise of the outcome
+        (Theorem 20).
+    center_norm, norm
+        Norm bounds that the two regressions scale covariates to, beside their constant of 1: noise and
+        shrinkage weigh on slopes and intercept in this proportion. A large one leaves a rule no intercept.
+    value_share
+        Share of the whole budget for what the rule is worth, None for no value; the other shares are of the
+        rest.
+    response_bound
+        B of a rule by squared loss with inverse propensities on the response (Theorem 14): of any law of the
+        outcome it has the sign of the mean effect, for more noise. None: factors on a loss of bounded slope.
+    """
+
+    propensity: str | float | tuple[float, ...] | None
+    balance: Balance | str
+    center_slope: float
+    center_norm: float
+    norm: float
+    value_share: float | None = None
+    response_bound: float | None = None
+    norm_bound: float | None = None
+    mean_share: float | None = None
+    spread_share: float | None = None
+
+    sizes: ClassVar[tuple[str, ...]] = (
+        *CausalSettings.sizes, "center_slope", "center_norm", "norm", "response_bound",
+    )  # fmt: skip
+    shares: ClassVar[tuple[str, ...]] = (*CausalSettings.shares, "value_share")
+    optional: ClassVar[tuple[str, ...]] = (
+        *CausalSettings.optional, "center_share", "norm_bound", "value_share", "response_bound",
+    )  # fmt: skip
+    rest: ClassVar[str] = "rule"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "balance", one_of("balance", self.balance, Balance))
+        super().__post_init__()
+        if self.response_bound is not None and self.propensity is None:
+            raise DeclarationError(
+                "response_bound: needs a propensity, which a rule from few records has only where it is "
+                "declared: set propensity to logistic, or to what is public"
+            )
+
+    def _check_propensity(self) -> None:
+        stated = self.propensity
+        if isinstance(stated, list | tuple):
+            known = tuple(public_number("propensity", value) for value in stated)
+            object.__setattr__(self, "propensity", known)
+        elif isinstance(stated, str) and stated != "logistic":
+            raise DeclarationError(
+                f"propensity = {stated!r}: must be logistic, a public probability, public coefficients of "
+                "its log odds, or none"
+            )
+        elif stated is not None and stated != "logistic":
+            object.__setattr__(self, "propensity", public_fraction("propensity", stated))
+
+    @property
+    def spending(self) -> str:
+        return "mean_share, spread_share, center_share, propensity_share"
+
+    @property
+    def spent(self) -> float:
+        """Of what a value leaves: the share that the rule does not have."""
+        found = sum(one or 0.0 for one in (self.mean_share, self.spread_share, self.center_share))
+        return found + (self.propensity_share if self.propensity == "logistic" else 0.0)

@@ -1,0 +1,339 @@
+"""The perturbed minimizer of a weighted program: theta, regressions of mapped records, a propensity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from dp2erm_cvx.calibration import (
+    EXACT_ARITHMETIC,
+    Calibration,
+    Calibrator,
+    Noise,
+    Objective,
+    OutputCalibration,
+    Perturbed,
+    RenyiCalibration,
+    calibrate_output,
+    calibrator,
+    predicted_error,
+)
+from dp2erm_cvx.calibration.profiles import LossLaw, saturating_law
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
+from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
+from dp2erm_cvx.program.stage import Program
+from dp2erm_cvx.stability import own_factors
+from dp2erm_cvx.steps.precision import Precision, coefficient_bound, covering, noise_bound, on_grid, sample
+from dp2erm_cvx.steps.record_map import OutcomeRows, RecordMap
+from dp2erm_cvx.steps.step import Execution, Inputs, Planned, Step, StepResult, divide, reserve
+from dp2erm_cvx.steps.weights import (
+    WeightsPlan,
+    covers,
+    plan_weights,
+    released_minimizer,
+    rests_on_gap,
+    to_grid,
+)
+from dp2erm_cvx.universe import Universe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit(Step):
+    """The perturbed minimizer of a ``program``, released.
+
+    Parameters
+    ----------
+    program
+        A second stage; or a private first stage, whose coefficient is released at weights 1 (Theorem 9).
+    first
+        The first stage whose weights the minimizer is at. Without one every record counts 1, or its own
+        factor.
+    map
+        What every record goes through first (Theorem 10), None for nothing.
+    calibrator, split
+        How the noise is calibrated, and the share of epsilon that pays for it; None: chosen in public.
+    tolerance, family
+        The relative error of the weights at a coefficient that V counts, and whose bounds on V are taken.
+    numerical_share
+        Of the step's budget: covers the arithmetic; None where exact arithmetic is assumed.
+    either
+        Whether gamma noise takes the place of Gaussian noise where it is predicted to err less. Steps that
+        are all Gaussian share one delta instead.
+    """
+
+    program: SecondStage | PrivateFirstStage
+    first: FirstStage | None = None
+    map: RecordMap | None = None
+    calibrator: Calibrator = calibrator("sharp")
+    split: float | None = None
+    tolerance: float = 0.0
+    family: BoundFamily = BoundFamily.SHARP
+    numerical_share: float | None = None
+    either: bool = False
+
+    @property
+    def coefficient(self) -> PrivateFirstStage | None:
+        """The private first stage whose coefficient it releases, None for a second stage."""
+        return self.program if isinstance(self.program, PrivateFirstStage) else None
+
+    @property
+    def second(self) -> SecondStage:
+        """The second stage that it solves."""
+        assert isinstance(self.program, SecondStage)
+        return self.program
+
+    @property
+    def weighted(self) -> bool:
+        return self.first is not None
+
+    @property
+    def regression(self) -> OutcomeRows | None:
+        return self.map if isinstance(self.map, OutcomeRows) else None
+
+    @property
+    def takes_rest(self) -> bool:
+        return self.share is None and self.coefficient is None
+
+    def divide(self, budget: Budget) -> tuple[Budget, Budget]:
+        """By the share that a private first stage declares where the step has none."""
+        if self.share is None and self.coefficient is not None:
+            return divide(budget, self.coefficient.share, self.noise)
+        return super().divide(budget)
+
+    def uncountable(self, universe: Universe) -> str | None:
+        """The paper's calibrations, and a program that does not say what it is certified to."""
+        where = universe if self.map is None else self.map.universe(universe)
+        if self.coefficient is None and self.calibrator.family is BoundFamily.PAPER:
+            return "the paper's calibrations assume exact arithmetic"
+        if self.program.certified_radius(where, where.domain.covariate_bound**2, 0.0) is None:
+            return f"{self.program.name} does not state what it is certified to"
+        return None
+
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Planned]) -> Planned:
+        """Calibrate the noise on the mapped domain, whatever the earlier steps release (Theorem 10)."""
+        where = universe if self.map is None else self.map.universe(universe)
+        laws = [self.noise] if not self.either or Noise(self.noise).pure else [self.noise, Noise.GAMMA]
+        plans = [self._planned(where, budget, law, earlier) for law in laws]
+        return min(plans, key=lambda plan: plan.predicted_error)  # delta is no reason for more noise
+
+    def _planned(
+        self, where: Universe, budget: Budget, law: Noise | str, earlier: Mapping[str, Planned]
+    ) -> Planned:
+        program, n, domain = self.program.resolve(where.domain), where.n_samples, where.domain
+        weights, loss = self._weights(where, earlier), program.loss_constants(where)
+        if self.first is None and self._factored(where):
+            loss = loss.factored()
+        left, hidden = (
+            (budget, None) if self.numerical_share is None else reserve(budget, self.numerical_share)
+        )
+        objective = Objective(weights.bound, loss, n, domain.relation, program.name)
+        if isinstance(program, SecondStage):
+            weighting = "weights 1" if self.first is None else self.first.name
+            sets = type(program.feasible(domain)).__name__
+            restriction = _restriction(program)
+            objective = replace(objective, weights=weighting, theta_set=sets, restriction=restriction)
+        calibration, reason = self.calibrator.explained(objective, left, law, self.split)
+        if hidden is not None and isinstance(calibration, OutputCalibration):
+            # one discrete draw covers the statistic and its error: nothing has to be set aside
+            calibration = calibrate_output(objective, budget)
+        step = replace(self, program=program)
+        if self.map is not None:
+            reason = f"regressions on mapped records take calibration = {self.calibrator.name!r}"
+        stated = None if self.coefficient is not None else reason
+        found = step.planned(where, calibration, loss, weights, reason=stated).perturbed_by(
+            calibration, hidden
+        )
+        if not isinstance(program, PrivateFirstStage):
+            return found
+        grid = None if found.precision is None else found.precision.grid
+        assert isinstance(calibration, Calibration)
+        norm = coefficient_bound(calibration, loss, n, grid)
+        weights = plan_weights(program, where, self.tolerance, self.family, norm)
+        return replace(found, weights=weights)
+
+    def planned(
+        self,
+        where: Universe,
+        calibration: Calibration | OutputCalibration,
+        loss: LossConstants,
+        weights: WeightsPlan,
+        bound: StabilityBound | None = None,
+        reason: str | None = None,
+    ) -> Planned:
+        """The step with this noise, whose arithmetic is not counted yet; ``bound`` is that of the weights."""
+        bound = weights.bound if bound is None else bound
+        return Planned(self, where, calibration, bound, loss=loss, weights=weights, reason=reason)
+
+    def _factored(self, where: Universe) -> bool:
+        """Whether a record may count less than 1."""
+        return where.domain.weighted or (self.map is not None and self.map.factored)
+
+    def _weights(self, where: Universe, earlier: Mapping[str, Planned]) -> WeightsPlan:
+        """Those of the first stage. Raises CalibrationError where no theorem covers it."""
+        if self.first is None:
+            n = where.n_samples
+            return WeightsPlan(None, own_factors(n, factored=self._factored(where)), 0.0, n)
+        at = earlier.get("propensity")
+        if at is not None and at.weights is not None:
+            return at.weights
+        return plan_weights(self.first, where, self.tolerance, self.calibrator.family)
+
+    def certified(
+        self, own: Planned, calibration: Calibration | OutputCalibration, hidden: float | None
+    ) -> tuple[float | None, Precision | None]:
+        program = self.program
+        if isinstance(program, SecondStage) and isinstance(calibration, OutputCalibration | RenyiCalibration):
+            program = program.unconstrained()
+        public = (0.0, 0.0)
+        if isinstance(calibration, Calibration):
+            public = (calibration.gamma, noise_bound(calibration))
+        radius = program.certified_radius(own.universe, *public)
+        assert own.loss is not None
+        return radius, covering(calibration, own.loss, own.universe.n_samples, radius, hidden)
+
+    def theorem(self, own: Planned) -> str:
+        theorem: str = own.calibration.theorem
+        return theorem
+
+    def error(self, own: Planned) -> float:
+        assert own.loss is not None
+        return predicted_error(own.calibration, own.loss, own.universe.n_samples)
+
+    def loss_law(self, own: Planned) -> LossLaw | None:
+        """That of Theorem 16 for a loss that saturates, where no weights are planned from its noise."""
+        mapped = self.map is not None and isinstance(own.calibration, Calibration)
+        return saturating_law(own.calibration) if mapped else None
+
+    def programs(self, own: Planned) -> tuple[Program, ...]:
+        first = () if self.coefficient is not None or own.weights is None else (own.weights.program,)
+        return (*(program for program in first if program is not None), self.program)
+
+    def certified_by_design(self, own: Planned) -> bool:
+        """Of a coefficient that nothing but weights are read at, whether those weights are."""
+        assert own.weights is not None
+        if self.coefficient is not None:
+            return own.weights.known if self.map is None else own.radius is not None
+        return own.weights.known and own.radius is not None
+
+    def assumptions(self, own: Planned) -> tuple[str, ...]:
+        """The bound, how numerical error enters, and that a center which no step releases is public.
+
+        The error of the weights enters V, that of theta is covered by noise of its own.
+        """
+        if self.coefficient is not None:
+            return ()
+        assert own.weights is not None
+        weights = own.weights.assumption
+        if own.precision is None:
+            told = own.weights.tolerance
+            within = f"{told:g} relative" if own.radius is None else f"within {own.radius:.3g}"
+            numerics = (f"{weights}; theta is certified to {within}", EXACT_ARITHMETIC)
+        else:
+            counted = f"theta is within {own.precision.tolerance:.3g} of the exact one"
+            hidden = f"2 x {own.precision.grid.epsilon:.3g} of epsilon hides"
+            if own.perturbed is Perturbed.OUTPUT:
+                hidden = "its discrete Laplace noise covers"
+            numerics = (weights, f"arithmetic is counted: {counted}, which {hidden}")
+        found = (*own.bound.assumptions, *numerics)
+        if self.regression and any(not isinstance(term.source, str) for term in self.regression.after):
+            found += ("the public center is public, or released from these records and paid for on its own",)
+        return found
+
+    def mapped(self, records: Records, released: Mapping[str, Array]) -> tuple[Records, Array | None]:
+        """The records that the program is solved on, and the factors (n,) of a second stage on them."""
+        if self.map is None:
+            return records, None
+        where = self.map.at(released, records.n_samples)
+        mapped = where.records(records, released)
+        if self.coefficient is not None:  # which knows by itself what records count
+            return mapped, None
+        return mapped, records.each(partial(where.factors, released=released))
+
+    def solved(self, own: Planned) -> SecondStage:
+        """The second stage as it is solved: without its set where theta is projected afterwards."""
+        return self.second if own.perturbed is Perturbed.OBJECTIVE else self.second.unconstrained()
+
+    def instance(
+        self, own: Planned, records: Records, weights: Array | None, noise: Array | None = None
+    ) -> Instance:
+        """The program that is solved at weights (n,) and ``noise`` (p,), on mapped records."""
+        gamma = own.calibration.gamma if isinstance(own.calibration, Calibration) else 0.0
+        if self.coefficient is not None:
+            assert noise is not None
+            return self.coefficient.perturbed(records, gamma, noise)
+        assert weights is not None
+        return self.solved(own).instance(records, weights, gamma=gamma, noise=noise)
+
+    def run(
+        self, own: Planned, inputs: Inputs, released: Mapping[str, Array], execution: Execution
+    ) -> StepResult:
+        """Release the minimizer (p,): noise is a linear term of the objective, or added to the minimizer."""
+        weights: Array | None
+        if self.weighted:
+            assert inputs.weights is not None
+            records, weights = inputs.records, inputs.weights.value
+        else:  # no two draws of a run may share their bits
+            execution = replace(execution, seed=execution.label(self.name))
+            records, weights = self.mapped(inputs.records, released)
+        if isinstance(own.calibration, OutputCalibration):
+            found = self._shifted(own, self.instance(own, records, weights), execution)
+        else:
+            found = self._perturbed(own, records, weights, execution)
+        if self.coefficient is not None:
+            return found
+        found = replace(found, released=self.second.feasible(own.universe.domain).project(found.released))
+        if self.regression is not None:
+            theta = self.regression.unscaled(found.released, inputs.records.n_features)
+            return replace(found, released=theta)  # all of it post-processing
+        # no weights of sum n move more than 2n, whether or not they are the minimizer
+        if inputs.weights is not None and own.weights is not None and not own.weights.covers_all:
+            certified = found.certified and inputs.weights.certified
+            found = replace(found, certified=certified, by_gap=found.by_gap or rests_on_gap(inputs.weights))
+        return found
+
+    def _shifted(self, own: Planned, instance: Instance, execution: Execution) -> StepResult:
+        """Theorem 8: noise is added to the solution."""
+        solution = released_minimizer(instance, execution, own.radius)
+        if own.precision is None:
+            theta = solution.value + sample(own.calibration.law, None, execution.seed).noise
+        else:
+            theta = on_grid(solution.value, own.precision.grid, execution.seed)
+        by_gap = rests_on_gap(solution)
+        return StepResult(theta, solution.certified, by_gap, solution, theta - solution.value)
+
+    def _perturbed(
+        self, own: Planned, records: Records, weights: Array | None, execution: Execution
+    ) -> StepResult:
+        """Theorems 1, 2, 7 and 9: noise is a linear term of the objective."""
+        drawn = sample(own.calibration, own.precision, execution.seed)
+        instance = self.instance(own, records, weights, drawn.noise)
+        if self.coefficient is not None and self.map is None and own.precision is None:
+            # as the exact minimizer, which weights within the tolerance of its own stand for
+            solution = released_minimizer(instance, execution, None)
+            assert own.weights is not None
+            judged, needed = to_grid(solution), not own.weights.covers_all
+            certified, by_gap = judged.certified or not needed, needed and rests_on_gap(judged)
+            return StepResult(solution.point, certified, by_gap, solution, drawn.noise)
+        # a coefficient is published itself, whatever V covers
+        solution = released_minimizer(instance, execution, own.radius)
+        theta = solution.value if self.coefficient is None else solution.point
+        certified = solution.certified
+        if own.precision is not None:
+            certified = covers(own.precision, solution, drawn, instance)
+            seed = execution.label("grid")
+            if self.coefficient is not None and seed is not None:  # as it was named before it had a step
+                seed = seed.replace("grid propensity", "propensity grid")
+            theta = on_grid(theta, own.precision.grid, seed)
+        return StepResult(theta, certified, rests_on_gap(solution), solution, drawn.noise)
+
+
+def _restriction(second: SecondStage) -> str | None:
+    """Why a second stage has no form without its set, None where it has one."""
+    try:
+        second.unconstrained()
+    except CalibrationError as error:
+        return str(error)
+    return None

@@ -1,0 +1,187 @@
+"""Exact integers with noise: nothing is solved. How many records are treated, and on which side of a rule."""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.calibration import IntegerNoise, Noise, calibrate_integers
+from dp2erm_cvx.calibration.profiles import LossLaw
+from dp2erm_cvx.calibration.sums import GridSums
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.mechanism import perturb_integers
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.stability import own_factors
+from dp2erm_cvx.steps.record_map import UNIT, Rows
+from dp2erm_cvx.steps.step import Execution, Inputs, Planned, Step, StepResult
+from dp2erm_cvx.universe import Universe
+
+
+def split_noise(noise: Noise | str, budget: Budget) -> IntegerNoise:
+    """Noise of sums to which a record adds whole numbers, not negative, of at most K together, in K-ths.
+
+    A replacement takes such a vector v away and adds another one, v': ``||v|| + ||v'|| <= 2K`` in the l1
+    norm, and ``||v - v'||^2 <= ||v||^2 + ||v'||^2 <= 2 K^2`` in the l2 norm, as no entry is negative.
+    """
+    return in_parts(2 * UNIT if Noise(noise).pure else math.isqrt(2 * UNIT * UNIT) + 1, budget, noise)
+
+
+def in_parts(shift: int, budget: Budget, noise: Noise | str) -> IntegerNoise:
+    """Noise of integers that count K-ths, which a replacement moves by at most ``shift`` together."""
+    return replace(calibrate_integers(shift, budget, noise), unit=1.0 / UNIT)
+
+
+@dataclass(frozen=True)
+class IntegerSums(Step):
+    """Integers that are sums over records, each with noise of the same law; ``exact`` draws are exact."""
+
+    @abc.abstractmethod
+    def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise | GridSums:
+        """The noise: of what one replacement moves all of them by."""
+
+    @abc.abstractmethod
+    def exact_sums(self, own: Planned, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
+        """The integers before their noise. Private."""
+
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Planned]) -> Planned:
+        return self.planned(universe, self.calibrate(universe, budget))
+
+    def planned(self, universe: Universe, noise: IntegerNoise | GridSums) -> Planned:
+        """The step with this noise; the bound is that of weights 1, or of what every record counts itself."""
+        bound = own_factors(universe.n_samples, factored=universe.domain.weighted)
+        return Planned(self, universe, noise, bound)
+
+    def run(
+        self, own: Planned, inputs: Inputs, released: Mapping[str, Array], execution: Execution
+    ) -> StepResult:
+        """Release the integers with their noise, in int64."""
+        assert own.integers is not None
+        sums, seed = self.exact_sums(own, inputs.records, released), execution.label(self.name)
+        found = perturb_integers(sums, own.integers, exact=self.exact, seed=seed)
+        return StepResult(np.array(found, dtype=np.int64))
+
+    def mapped(self, own: Planned, records: Records, released: Mapping[str, Array]) -> Records:
+        """The records that later steps are given, at all that is ``released`` by then: mostly the same."""
+        return records
+
+    def hand_on(
+        self, own: Planned, inputs: Inputs, found: StepResult, released: Mapping[str, Array]
+    ) -> Inputs:
+        return replace(inputs, records=self.mapped(own, inputs.records, released))
+
+    def theorem(self, own: Planned) -> str:
+        return f"{own.calibration.noise.mechanism} noise on integers"
+
+    def error(self, own: Planned) -> float:
+        """Mean square of the noise of one integer, in its own units."""
+        variance: float = own.calibration.variance
+        return variance
+
+    def loss_law(self, own: Planned) -> LossLaw | None:
+        """That of Gaussian noise, which rounding to integers only lowers."""
+        noise = own.integers
+        if noise is None or noise.noise is not Noise.GAUSSIAN:
+            return None
+        return LossLaw(noise.sensitivity / noise.scale, folded=False)
+
+
+@dataclass(frozen=True)
+class TreatmentRate(IntegerSums):
+    """The number of treated records: one replacement moves it by 1.
+
+    Where records may count less than 1, what the treated and the untreated count is added up, in K-ths, in
+    every group: the same as cells, of which there is one per group.
+    """
+
+    name: str = "rate"
+
+    def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise:
+        if universe.domain.weighted:
+            return split_noise(self.noise, budget)
+        return calibrate_integers(1, budget, self.noise)
+
+    def error(self, own: Planned) -> float:
+        """Mean square of the noise of the treated share."""
+        return super().error(own) / own.universe.n_samples**2
+
+    def exact_sums(self, own: Planned, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
+        """The number of treated records, or what the records of both arms count, treated first, by group."""
+        if not records.domain.weighted:
+            return (sum(records.blocks.map(_treated)),)
+        return tuple(int(one) for one in np.sum(records.blocks.map(_sums_by_arm), axis=0).ravel())
+
+    def stated(self, own: Planned, released: Array) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+        """What was released: of what, the name of every number, and the numbers."""
+        if len(released) == 1:
+            return "treated records", ("number",), (float(released[0]),)
+        both = tuple(float(one) / UNIT for one in released)
+        domain = own.universe.domain
+        arms, book = ("treated", "untreated"), domain.codebook
+        names: tuple[str, ...] = arms
+        if book is not None and domain.groups:
+            levels = [level or "missing" for level in domain.groups]
+            names = tuple(f"{arm} | {book.group}={level}" for arm in arms for level in levels)
+        return "records" if domain.sampling is None else "sampling weights over their bound", names, both
+
+
+def released_mass(released: Array) -> float:
+    """What all records count together, where the sums of both arms were released; at least 0."""
+    return float(np.maximum(np.sum(np.reshape(released, (2, -1)), axis=1), 0.0).sum()) / UNIT
+
+
+@dataclass(frozen=True)
+class SideCounts(IntegerSums):
+    """The records on either side of a released ``rule`` by arm: four counts.
+
+    A record adds what it counts to one of them, as to a cell, whatever its side and arm are.
+    """
+
+    name: str = "sides"
+    rule: str = "rule"
+
+    def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise:
+        return split_noise(self.noise, budget)
+
+    def exact_sums(self, own: Planned, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
+        """What the records of every side and arm count, in K-ths."""
+        found = records.blocks.map(partial(_sums_by_side, rule=released[self.rule]))
+        return [sum(column) for column in zip(*found, strict=True)]
+
+
+#: What counts by side and arm are of: where the rule does not treat, then where it does, the untreated first.
+SIDES = tuple(
+    f"{arm}, rule {'treats' if side else 'does not treat'}"
+    for side in (0, 1)
+    for arm in ("untreated", "treated")
+)
+
+
+def side_shares(own: Planned, released: Mapping[str, Array]) -> Array:
+    """The shares (2, 2) of all records, by side and arm, at least 0, from what was released."""
+    counts = np.maximum(np.asarray(released[own.name], dtype=np.float64), 0.0) * own.calibration.unit
+    found: Array = counts.reshape(2, 2) / own.universe.n_samples
+    return found
+
+
+def _sums_by_side(block: Records, rule: Array) -> list[int]:
+    side = Rows.POOLED.predict(rule, block.covariates, 0.0) > 0.0
+    whole = np.rint(UNIT * block.counts).astype(np.int64)
+    return [
+        int(whole[(side == treats) & (block.a == arm)].sum()) for treats in (False, True) for arm in (0, 1)
+    ]
+
+
+def _treated(block: Records) -> int:
+    return int(block.a.sum())
+
+
+def _sums_by_arm(block: Records) -> NDArray[np.int64]:
+    """What records count in K-ths (2, G), the treated first, by group."""
+    whole = np.rint(UNIT * block.group_counts).astype(np.int64)
+    return np.array([whole[block.a == arm].sum(axis=0) for arm in (1, 0)])
