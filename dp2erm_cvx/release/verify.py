@@ -17,8 +17,10 @@ from dp2erm_cvx.errors import DeclarationError, Dp2ermError, shown
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.release.declaration import NotAtHandError
+from dp2erm_cvx.release.effect import EffectRelease
+from dp2erm_cvx.release.interval import misses
 from dp2erm_cvx.release.record import BaseRelease, Release
-from dp2erm_cvx.release.replanned import plan_of, stated_again
+from dp2erm_cvx.release.replanned import plan_of, released_numbers, stated_again
 from dp2erm_cvx.release.rule_release import RuleRelease
 from dp2erm_cvx.steps import Fit, Planned
 
@@ -80,15 +82,14 @@ def verify(release: BaseRelease, domain: Domain | None = None, study: str | None
         refuted.append(f"study: {shown(release.study)} stated, {shown(study)} expected")
     try:
         plan = plan_of(release)
-        steps = [[step.name for step in plan.steps], [step.step for step in release.steps]]
-        if steps[0] != steps[1]:
-            raise DeclarationError(f"steps: {', '.join(steps[1])} stated, {', '.join(steps[0])} follow")
-        again = stated_again(release, plan)
-        leaves = list(_unlike(release.to_dict(), again.to_dict()))
-        if _is_weaker(release, again):
-            leaves = [leaf for leaf in leaves if not leaf[0].startswith("guarantee.")]
-        refuted += [_line(*leaf) for leaf in leaves]
-        refuted += _impossible(plan, release)
+        refuted += (lacking := list(_lacking(plan, release)))
+        if not lacking:
+            again = stated_again(release, plan)
+            leaves = list(_unlike(release.to_dict(), again.to_dict()))
+            if _is_weaker(release, again):
+                leaves = [leaf for leaf in leaves if not leaf[0].startswith("guarantee.")]
+            refuted += [_line(*leaf) for leaf in leaves]
+            refuted += _impossible(plan, release)
     except NotAtHandError:
         raise
     except Dp2ermError as error:
@@ -101,6 +102,28 @@ def verify(release: BaseRelease, domain: Domain | None = None, study: str | None
             f"{__version__}: verify it with its own version; first difference: {refuted[0]}"
         )
     return Verification(tuple(refuted))
+
+
+def _lacking(plan: Plan, release: BaseRelease) -> Iterator[str]:
+    """What is stated so that no result can be computed from it: other steps, no value, no level."""
+    planned, stated = [step.name for step in plan.steps], [step.step for step in release.steps]
+    if planned != stated:
+        yield f"steps: {', '.join(stated)} stated, {', '.join(planned)} follow"
+    if isinstance(release, Release) and release.value is None and "value" in planned:
+        yield "value: nothing stated, and the plan has one"
+    if isinstance(release, EffectRelease | RuleRelease):
+        for place, part in enumerate(release.nuisances):
+            if part.step not in (*planned, "public center"):
+                yield f"nuisances.{place}.step: {shown(part.step)} is no step of the plan"
+        numbers = released_numbers(release, plan)
+        for name in planned:
+            if name not in numbers:
+                yield f"nuisances: nothing of the step {name} is stated"
+    if isinstance(release, EffectRelease):
+        try:
+            misses(release.interval.level)
+        except DeclarationError as error:
+            yield f"interval.level: {error}"
 
 
 def _is_weaker(release: BaseRelease, again: BaseRelease) -> bool:
