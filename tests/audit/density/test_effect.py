@@ -188,7 +188,7 @@ def test_the_density_is_that_of_the_formulas():
             # inside of every set the coordinates are what is released; the last integers take none
             u = np.concatenate([[treated, squares], center, refit, lam])
             found = log_ratio(one, other, one.place(u))
-            scale = square.scale(integers)
+            scale = square.declared.size(square, integers).scale
             shrunk.append(scale > 1.0)
             stretch = plan.score.declared.score.nuisances.given(integers | {"center": center}, N).stretch
             theta = (center + refit) * np.array([1.0, 1.0, stretch.item()])
