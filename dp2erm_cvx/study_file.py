@@ -259,6 +259,8 @@ def _change(tables: Mapping[str, dict[str, Any]], text: str) -> None:
         raise DeclarationError(f"{text!r}: must look like TABLE.NAME=VALUE, for instance budget.epsilon=2")
     if table not in tables:
         raise DeclarationError(f"{text!r}: {known_names(table, sorted(tables))}")
+    if name in ("name", "kind"):
+        raise DeclarationError(f"{text!r}: what a question is called is declared in the file alone")
     try:
         tables[table][name] = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:

@@ -201,7 +201,19 @@ def test_what_is_wrong_is_one_line_with_its_place_and_nothing_is_charged(folder,
     assert charged() == ()
 
 
-@pytest.mark.parametrize("change", ["epsilon=2", "budget.epsilon", "nobody.level=0.9", "budget.=2", "=", ""])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "epsilon=2",
+        "budget.epsilon",
+        "nobody.level=0.9",
+        "budget.=2",
+        "=",
+        "",
+        'average.name="../x"',
+        'rule.kind="effect"',
+    ],
+)
 def test_a_change_of_nothing_is_refused(folder, change):
     with pytest.raises(DeclarationError):
         read_study("study.toml", [change])
