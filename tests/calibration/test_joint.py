@@ -148,5 +148,5 @@ def test_a_release_says_it_and_less_noise_is_not_read_as_private():
     stated = json.loads(text)
     for step in stated["steps"]:
         step["scale"] *= 0.9
-    with pytest.raises(DeclarationError, match="spend more"):
+    with pytest.raises(DeclarationError, match=r"steps\.0\.scale: .* follows"):
         RuleRelease.from_json(json.dumps(stated))
