@@ -23,6 +23,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,8 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import Moments
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.public import one_line, public_number
+from dp2erm_cvx.release.declaration import declaration_of
+from dp2erm_cvx.release.record import BaseRelease
 
 #: What may be asked, and what answers it.
 QUESTIONS: dict[str, type[PrivateEstimator]] = {
@@ -104,6 +107,20 @@ class StudyFile:
                 raise type(error)(f"{name}: {error}") from None
         return plans
 
+    def question_of(self, release: BaseRelease) -> str | None:
+        """The question that a release answers, by what it declares; None where it answers none of them."""
+        columns = self.domain.columns or release.columns
+        for name, model in self.models().items():
+            try:
+                plan = model.plan(release.n_samples, len(columns))
+            except (CalibrationError, DeclarationError):
+                continue
+            declared = declaration_of(plan) | {"arithmetic": release.declared.get("arithmetic")}
+            domain = plan.study.universe.domain.to_dict()
+            if _plain(declared) == _plain(release.declared) and _plain(domain) == _plain(release.domain):
+                return name
+        return None
+
     def charge(self, plans: Mapping[str, Plan], of: str) -> Receipt | None:
         """Charge the account with all questions at once, before any noise; None where there is no account.
 
@@ -117,17 +134,16 @@ class StudyFile:
                 raise CalibrationError(f"{name}: is not proven: no charge to the ledger covers it")
         path, dataset = self.account
         spent = [plan.guarantee for plan in plans.values()]
-        total = Budget(
-            min(sum(part.epsilon for part in spent), self.budget.epsilon),
-            min(sum(part.delta for part in spent), self.budget.delta),
-        )
+        total = Budget(math.fsum(part.epsilon for part in spent), math.fsum(part.delta for part in spent))
+        if total.epsilon > self.budget.epsilon or total.delta > self.budget.delta:
+            raise CalibrationError("the questions spend more than the budget together: please report it")
         note = one_line("note", f"{', '.join(plans)} of {of}, study {self.digest[:12]}")
         (plan, *others) = plans.values()
         curve = plan.curve if not others else None
         return Ledger(path).charge(dataset, total, note, relation=self.domain.relation, curve=curve)
 
     def _part(self, share: float) -> Budget:
-        if share == 1.0:
+        if len(self.questions) == 1 and share == 1.0:
             return self.budget
         return Budget(self.budget.epsilon * share * _ROUND_DOWN, self.budget.delta * share * _ROUND_DOWN)
 
@@ -147,7 +163,7 @@ def read_study(path: str | Path, changes: Sequence[str] = ()) -> StudyFile:
 def _study(declared: dict[str, Any], changes: Sequence[str], folder: Path) -> StudyFile:
     asked = {kind: declared.pop(kind) for kind in QUESTIONS if kind in declared}
     account, spent = declared.pop("ledger", None), declared.pop("budget", None)
-    if not asked:
+    if not any(asked.values()):
         raise DeclarationError(f"asks nothing: add a table [[{']], [['.join(QUESTIONS)}]]")
     if spent is None:
         raise DeclarationError("no [budget] is declared: add epsilon = ...")
@@ -155,7 +171,8 @@ def _study(declared: dict[str, Any], changes: Sequence[str], folder: Path) -> St
     tables = {"budget": _table("budget", spent), **{one["name"]: one for one in questions}}
     for text in changes:
         _change(tables, text)
-    plain = {**declared, "budget": spent, "questions": questions}
+    # in the order of the file, which is that of the covariates
+    plain = {**declared, "budget": spent, "ledger": account, "questions": questions}
     layout = CsvLayout.from_dict(declared.pop("csv", {}))
     return StudyFile(
         domain_of(declared),
@@ -163,7 +180,7 @@ def _study(declared: dict[str, Any], changes: Sequence[str], folder: Path) -> St
         _budget(spent),
         _shared(questions),
         None if account is None else _account(_table("ledger", account), folder),
-        hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest(),
+        hashlib.sha256(json.dumps(plain, default=str).encode()).hexdigest(),
     )
 
 
@@ -177,9 +194,11 @@ def _questions(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             name = own.pop("name", kind if len(several) == 1 else f"{kind}_{number}")
             if not isinstance(name, str) or not name.replace("_", "").replace("-", "").isalnum():
                 raise DeclarationError(f"{kind}: name = {shown(name)}: letters, digits, - and _ alone")
-            if name in names or name in ("budget", "ledger"):
+            if name.lower() in names or name in ("budget", "ledger"):
                 raise DeclarationError(f"{kind}: name = {shown(name)}: is taken: choose another")
-            names.add(name)
+            if "kind" in own:
+                raise DeclarationError(f"{name}: kind: is said by the table [[{kind}]]")
+            names.add(name.lower())
             yield {"name": name, "kind": kind, **own}
 
 
@@ -265,6 +284,10 @@ def _change(tables: Mapping[str, dict[str, Any]], text: str) -> None:
         tables[table][name] = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         tables[table][name] = value.strip()
+
+
+def _plain(declared: Mapping[str, Any]) -> str:
+    return json.dumps(declared, sort_keys=True)
 
 
 def _table(name: str, value: Any) -> dict[str, Any]:

@@ -78,13 +78,13 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
             click.echo(f"study {declared.digest}", err=options["as_json"])
             return
         assert data is not None
-        folder = Path(options["output_dir"])
+        folder, book = Path(options["output_dir"]), str(declared.account[0]) if declared.account else None
         files = {name: str(folder / f"{name}.json") for name in models}
         if not os.path.lexists(folder):
             writable(str(folder))
         else:
             for file in files.values():
-                check_new(file, options["force"], data, study)
+                check_new(file, options["force"], data, study, book)
         counts: list[RecordCounts] = []
         reading = {**options, "domain": study, "covariates": None}
         records = read_records(data, reading, declared.domain, bar, counts.append)

@@ -23,23 +23,24 @@ def verify_command(release: str, domain: str | None, study: str | None) -> int:
     """
     from dp2erm_cvx.cli.reading import read_domain
     from dp2erm_cvx.release.reading import read_release_file
-    from dp2erm_cvx.release.verify import verify
+    from dp2erm_cvx.release.verify import Verification, verify
 
     expected = None
     if domain is not None:
         expected = read_domain({**dict.fromkeys(DOMAIN_FIELDS), "ranges": (), "domain": domain})
     with progress("verifying"):
-        found = verify(read_release_file(release, check=False), expected, _digest(study))
+        declared = read_release_file(release, check=False)
+        digest, beside = study, []
+        if study is not None and not re.fullmatch("[0-9a-f]{64}", study):
+            from dp2erm_cvx.study_file import read_study
+
+            registered = read_study(study)
+            digest = registered.digest
+            if registered.question_of(declared) is None:
+                beside.append(f"study: what is declared answers no question of {study}")
+        found = verify(declared, expected, digest)
+        found = Verification((*found.refuted, *beside))
     screen = console()
     for block in found.blocks():
         screen.print(block)
     return 0 if found.holds else 1
-
-
-def _digest(study: str | None) -> str | None:
-    """The digest of a study file; a digest is its own. Raises DeclarationError where the file is none."""
-    if study is None or re.fullmatch("[0-9a-f]{64}", study):
-        return study
-    from dp2erm_cvx.study_file import read_study
-
-    return read_study(study).digest

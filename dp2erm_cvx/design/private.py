@@ -34,6 +34,7 @@ from dp2erm_cvx.plan import TwoStagePlan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import one_line, public_number, whole_number
 from dp2erm_cvx.release import Guarantee, Release, Standing
+from dp2erm_cvx.release.record import CHOICE
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,6 @@ class PrivateTuning:
 
 
 #: What the total rests on, beyond what the candidates assume.
-_THEOREM = "the larger of basic composition of the candidates and of permute-and-flip, on disjoint parts"
 _ASSUMPTION = "records are divided at random, independently of the data, before anything is fitted"
 #: What draws the choice: without a seed, and with one.
 _SAMPLER = {True: "OpenDP make_noisy_max", False: "permute-and-flip in floating point"}
@@ -289,7 +289,7 @@ def total_guarantee(total: Budget, releases: list[Release], domain: Domain, *, s
         epsilon=total.epsilon,
         delta=total.delta,
         relation=domain.relation,
-        theorem="; ".join(dict.fromkeys([_THEOREM, *(part.theorem for part in parts)])),
+        theorem="; ".join(dict.fromkeys([CHOICE, *(part.theorem for part in parts)])),
         stability_theorem="; ".join(dict.fromkeys(part.stability_theorem for part in parts)),
         assumptions=(*assumed, _ASSUMPTION),
         standing=standing,

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 #: Layout of the JSON of a release: its declaration, its released numbers, and all that follows from both.
 SCHEMA_VERSION = 4
 
+#: The theorem of a release that was chosen among others; theirs follow it.
+CHOICE = "the larger of basic composition of the candidates and of permute-and-flip, on disjoint parts"
 #: Largest epsilon of a release without a caveat.
 WEAK = 10.0
 

@@ -19,7 +19,7 @@ from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.release.declaration import NotAtHandError
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.interval import misses
-from dp2erm_cvx.release.record import BaseRelease, Release
+from dp2erm_cvx.release.record import CHOICE, BaseRelease, Release
 from dp2erm_cvx.release.replanned import plan_of, released_numbers, stated_again
 from dp2erm_cvx.release.rule_release import RuleRelease
 from dp2erm_cvx.steps import Fit, Planned
@@ -85,10 +85,9 @@ def verify(release: BaseRelease, domain: Domain | None = None, study: str | None
         refuted += (lacking := list(_lacking(plan, release)))
         if not lacking:
             again = stated_again(release, plan)
-            leaves = list(_unlike(release.to_dict(), again.to_dict()))
             if _is_weaker(release, again):
-                leaves = [leaf for leaf in leaves if not leaf[0].startswith("guarantee.")]
-            refuted += [_line(*leaf) for leaf in leaves]
+                again = replace(again, guarantee=release.guarantee)  # with the caveats that follow from it
+            refuted += [_line(*leaf) for leaf in _unlike(release.to_dict(), again.to_dict())]
             refuted += _impossible(plan, release)
     except NotAtHandError:
         raise
@@ -129,7 +128,8 @@ def _lacking(plan: Plan, release: BaseRelease) -> Iterator[str]:
 def _is_weaker(release: BaseRelease, again: BaseRelease) -> bool:
     """Whether the guarantee says no more than what follows: more is spent, or more is assumed.
 
-    So do releases that a tuner chose, and those of the last step of a pipeline.
+    So do releases that a tuner chose, which name the theorem of the choice first, and those of the last step
+    of a pipeline, which assume more and state nothing else.
     """
     stated, known = release.guarantee, again.guarantee
     return (
@@ -137,10 +137,19 @@ def _is_weaker(release: BaseRelease, again: BaseRelease) -> bool:
         and stated.delta >= known.delta
         and stated.relation is known.relation
         and stated.standing is known.standing
-        and known.theorem in stated.theorem
-        and known.stability_theorem in stated.stability_theorem
+        and known.theorem in (stated.theorem, *_listed(stated.theorem, CHOICE))
+        and known.stability_theorem in (stated.stability_theorem, *_listed(stated.stability_theorem))
         and set(known.assumptions) < set(stated.assumptions)
     )
+
+
+def _listed(text: str, first: str | None = None) -> tuple[str, ...]:
+    """Every run of the theorems that a text lists; none where it has to begin with another one."""
+    parts = text.split("; ")
+    if first is not None and parts[0] != first:
+        return ()
+    count = len(parts)
+    return tuple("; ".join(parts[low:high]) for low in range(count) for high in range(low + 1, count + 1))
 
 
 def _line(path: str, stated: object, again: object) -> str:

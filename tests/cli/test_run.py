@@ -77,6 +77,20 @@ def test_a_study_answers_what_its_questions_alone_would(folder):
         assert json.loads((folder / "releases" / f"{name}.json").read_text()) == release
 
 
+def test_a_release_of_another_study_is_refuted_even_with_this_digest(folder):
+    assert run("run", "study.toml", "data.csv", "--seed", "5").exit_code == 0
+    for name in ("average", "rule"):
+        result = run("verify", f"releases/{name}.json", "--study", "study.toml")
+        assert result.exit_code == 0, result.output
+    other = run("effect", "data.csv", "--domain", "study.toml", "--epsilon", "9", "--seed", "5", "--json")
+    digest = read_study("study.toml").digest
+    Path("other.json").write_text(json.dumps(json.loads(other.stdout) | {"study": digest}))
+    assert run("verify", "other.json", "--study", digest).exit_code == 0
+    refuted = run("verify", "other.json", "--study", "study.toml")
+    assert refuted.exit_code == 1
+    assert "answers no question of study.toml" in refuted.stdout
+
+
 def test_all_questions_are_one_charge(folder):
     Ledger("book.db").declare("trial", Budget(4.0))
     assert run("run", "study.toml", "data.csv").exit_code == 0
@@ -156,6 +170,11 @@ def test_the_digest_is_of_what_is_declared_and_of_nothing_else(folder):
     assert len(digest) == len(hashlib.sha256().hexdigest())
     Path("study.toml").write_text("# a remark\n" + STUDY.replace("u = [-1.0, 1.0]", "u = [ -1.0, 1.0 ]"))
     assert read_study("study.toml").digest == digest
+    Path("study.toml").write_text(
+        STUDY.replace("u = [-1.0, 1.0]\nv = [-1.0, 1.0]", "v = [-1.0, 1.0]\nu = [-1.0, 1.0]")
+    )
+    assert read_study("study.toml").digest != digest
+    Path("study.toml").write_text(STUDY)
     for change in ("budget.epsilon=2", "average.residual_scale=0.6", "rule.share=0.2", "average.level=0.9"):
         assert read_study("study.toml", [change]).digest != digest, change
     Path("study.toml").write_text(STUDY.replace("outcome_bound = 4.0", "outcome_bound = 5.0"))
@@ -184,6 +203,8 @@ def test_other_commands_read_the_domain_of_a_study(folder):
         ('name = "average"', 'name = "rule"', "taken"),
         ('name = "average"', 'name = "budget"', "taken"),
         ("[[rule]]", "[[rules]]", "rules"),
+        ("outcome_scale = 1.0", 'kind = "effect"', "kind"),
+        ('name = "average"', 'name = "RULE"', "taken"),
         ('file = "book.db"', "", "ledger: file"),
         ('dataset = "trial"', "dataset = 4", "ledger: dataset"),
         ("outcome_scale = 1.0", "outcome_scale = 0", "outcome_scale"),
@@ -219,7 +240,8 @@ def test_a_change_of_nothing_is_refused(folder, change):
         read_study("study.toml", [change])
 
 
-def test_a_domain_alone_asks_nothing(folder):
-    Path("study.toml").write_text(DOMAIN)
+@pytest.mark.parametrize("asked", ["", "effect = []\n"])
+def test_a_domain_alone_asks_nothing(folder, asked):
+    Path("study.toml").write_text(asked + DOMAIN)
     with pytest.raises(DeclarationError, match="asks nothing"):
         read_study("study.toml")
