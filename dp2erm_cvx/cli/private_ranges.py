@@ -10,7 +10,7 @@ from dp2erm_cvx.cli.reading import coded_columns, range_of, with_columns
 from dp2erm_cvx.errors import DeclarationError, shown
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.private_ranges import PrivateRanges, Within
+    from dp2erm_cvx.private_ranges import PrivateRanges
 
 #: What stands for a range that is released.
 _RELEASED = "private"
@@ -26,6 +26,7 @@ def read_ranges(options: dict[str, Any]) -> PrivateRanges:
     """
     from dp2erm_cvx.declared_domain import split_codebook
     from dp2erm_cvx.domain_file import read_declared
+    from dp2erm_cvx.private_ranges import PrivateRanges
 
     stated: dict[str, Any] = {} if options["domain"] is None else read_declared(options["domain"])
     chosen = names(options.get("covariates"))
@@ -50,6 +51,7 @@ def read_ranges(options: dict[str, Any]) -> PrivateRanges:
 
 
 def _entry(name: str, entry: Any) -> Any:
+    from dp2erm_cvx.private_ranges import Within
 
     if isinstance(entry, Mapping):
         if list(entry) != ["within"] or not isinstance(entry["within"], list) or len(entry["within"]) != 2:

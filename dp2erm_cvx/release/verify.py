@@ -86,7 +86,8 @@ def verify(release: BaseRelease, domain: Domain | None = None, study: str | None
         if not lacking:
             again = stated_again(release, plan)
             if _is_weaker(release, again):
-                again = replace(again, guarantee=release.guarantee)  # with the caveats that follow from it
+                # with the caveats that follow from it
+                again = replace(again, guarantee=release.guarantee)  # type: ignore[type-var]
             refuted += [_line(*leaf) for leaf in _unlike(release.to_dict(), again.to_dict())]
             refuted += _impossible(plan, release)
     except NotAtHandError:

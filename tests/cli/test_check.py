@@ -382,7 +382,7 @@ def test_counts_are_told_before_the_charge_and_are_no_part_of_the_release(folder
     write_wards(drug=np.repeat(["Vasopressor", "none", "none", ""], 100))
     words, blocks = ["--domain", "wards.toml", "--epsilon", "1", "--json"], ["--blocks", "always"]
     told = [run("effect", name, *words, *more)
-            for name, *more in (["wards.csv"], ["wards.parquet", *blocks, "--workers", "2"])]  # fmt: skip
+            for name, *more in (["wards.csv"], ["wards.parquet", *blocks])]  # fmt: skip
     wrong = int((pd.read_csv("wards.csv")["ward"] == "north").sum())
     assert wrong < 200
     for result in told:

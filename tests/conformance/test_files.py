@@ -21,7 +21,7 @@ from tests.conformance.class_style import direct
         ("raise SystemExit(3)\n", "line 1: SystemExit: 3"),
         (
             "from dp2erm_cvx.program import FirstStage\n\n\nclass Half(FirstStage):\n    pass\n",
-            "does not state data, declare, model, read",
+            "does not state data, declare, model",
         ),
     ],
 )
