@@ -95,7 +95,7 @@ class CausalSettings(abc.ABC):
 class EffectSettings(CausalSettings):
     """Everything that a private effect is calibrated from, beside the universe and the budget.
 
-    Those of :class:`CausalSettings`; the propensity may be "constant", with ``cells`` "cells", too.
+    Those of ``CausalSettings``; the propensity may be "constant", with ``cells`` "cells", too.
 
     Attributes
     ----------
@@ -178,7 +178,7 @@ class EffectSettings(CausalSettings):
 class RuleSettings(CausalSettings):
     """Everything that a private rule is calibrated from, beside the universe and the budget.
 
-    Those of :class:`CausalSettings`. The propensity may also be None, for factors 1, or public coefficients
+    Those of ``CausalSettings``. The propensity may also be None, for factors 1, or public coefficients
     of its log odds on (1, x); ``center_share`` None, for no center; ``norm_bound`` None, for the norm of the
     domain. The cap is that of inverse propensities, and of those that a value is estimated by.
 

@@ -131,7 +131,7 @@ class Program(abc.ABC):
     citation: ClassVar[str]
     theorem: ClassVar[str]
     relations: ClassVar[frozenset[Neighboring]] = frozenset(Neighboring)
-    #: Defaults that depend on the domain: formulas of :meth:`public_numbers`, see :meth:`resolve`.
+    #: Defaults that depend on the domain: formulas of public numbers, see ``resolve``.
     formulas: ClassVar[Mapping[str, Setting]] = MappingProxyType({})
     #: The same in words, and whatever else is left to the domain.
     defaults: ClassVar[Mapping[str, str]] = {}

@@ -111,6 +111,8 @@ def _lacking(plan: Plan, release: BaseRelease) -> Iterator[str]:
         yield f"steps: {', '.join(stated)} stated, {', '.join(planned)} follow"
     if isinstance(release, Release) and release.value is None and "value" in planned:
         yield "value: nothing stated, and the plan has one"
+    if isinstance(release, Release | RuleRelease) and len(release.theta) != len(release.parameters):
+        yield "theta: is no number for every parameter"
     if isinstance(release, EffectRelease | RuleRelease):
         for place, part in enumerate(release.nuisances):
             if part.step not in (*planned, "public center"):

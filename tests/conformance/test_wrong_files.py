@@ -15,8 +15,8 @@ def _own_theorem(ridge: str, kernel_bound: str = "found.kernel_bound", signed: s
     """Theorem 6 stated by the program, from constants other than its own."""
     return [
         (
-            "from dp2erm_cvx.program import (",
-            "from dp2erm_cvx import stability\nfrom dp2erm_cvx.program import (",
+            "from dp2erm_cvx.program import Array",
+            "from dp2erm_cvx import stability\nfrom dp2erm_cvx.program import Array",
         ),
         (
             _KERNEL,

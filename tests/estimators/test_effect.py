@@ -207,7 +207,7 @@ def test_a_weighted_propensity_is_declared_as_it_is_solved():
         loss = records.counts @ np.logaddexp(0.0, -rows @ lam)
         return loss + len(rows) * step.calibration.gamma / 2 * lam @ lam + noise @ lam
 
-    inside = {"type": "ineq", "fun": lambda lam: step.first.radius**2 - lam @ lam}
+    inside = {"type": "ineq", "fun": lambda lam: step.declared.program.radius**2 - lam @ lam}
     right = minimize(objective, np.zeros(3), constraints=inside, tol=1e-12).x
     for solver, polish in (("newton", True), ("clarabel", False)):
         found = solve(instance, solver=solver, polish=polish, tolerance=1e-5)
