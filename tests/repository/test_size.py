@@ -19,12 +19,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 446,
-    "lines": 64_000,
-    "classes": 620,
-    "names that other files use": 1_270,
-    "names that one other file uses": 510,
-    "lines of tests": 46_500,
+    "files": 280,
+    "lines": 53_600,
+    "classes": 488,
+    "names that other files use": 1_006,
+    "names that one other file uses": 420,
+    "lines of tests": 45_400,
 }
 
 
