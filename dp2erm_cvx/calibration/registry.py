@@ -18,7 +18,7 @@ from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants
 AnyCalibration = Calibration | OutputCalibration
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Calibrator:
     """A calibration that a release declares by its ``name``.
 
@@ -30,6 +30,9 @@ class Calibrator:
     laws: tuple[Noise, ...]
     family: BoundFamily = BoundFamily.SHARP
     splits: bool = False
+
+    def __repr__(self) -> str:
+        return f"calibrator({self.name!r})"
 
     def calibrate(
         self, objective: Objective, budget: Budget, noise: Noise | str, split: float | None = None

@@ -48,7 +48,7 @@ def test_what_was_read_is_written_again(text) -> None:
         (lambda plain: plain["declared"]["budget"].update(epsilon=-1.0), "epsilon"),
         (lambda plain: plain["steps"].pop(1), "steps"),
         (lambda plain: plain["steps"].append(plain["steps"][0]), "steps"),
-        (lambda plain: plain.update(value=None), "released numbers"),
+        (lambda plain: plain.update(value=None), "value: nothing stated"),
         (lambda plain: plain["steps"][0].update(epsilon=0.9), r"steps\.0\.epsilon"),
         (lambda plain: plain["steps"][1].update(sensitivity=None), r"steps\.1\.sensitivity"),
         (lambda plain: plain["steps"][1].update(weights=[1.0]), "weights"),
