@@ -13,7 +13,7 @@ import click
 from dp2erm_cvx.cli.blocks import block_options, read_records
 from dp2erm_cvx.cli.options import Number
 from dp2erm_cvx.cli.planned import data_argument, show_plan
-from dp2erm_cvx.cli.releasing import announce, solver_option
+from dp2erm_cvx.cli.releasing import announce, check_files, solver_option
 from dp2erm_cvx.cli.screen import check_new, console, print_json, progress, reserved, unwritable, writable
 from dp2erm_cvx.errors import DeclarationError
 
@@ -58,10 +58,7 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
     The file holds all that is public: domain, budget, account and questions, each with its share of the
     budget. They are planned before anything is spent, and charged together or not at all.
     """
-    if data is None and options["planned"] is None:
-        raise DeclarationError("no data: name a CSV or Parquet file, or plan the study with --plan N")
-    if options["seed"] is not None and not isinstance(options["seed"], int):
-        raise DeclarationError(f"seed = {options['seed']!r}: must be a whole number")
+    check_files(data, {**options, **dict.fromkeys(("ledger", "dataset", "output")), "domain": study})
     with progress("reading the data", total=2) as bar:
         from dp2erm_cvx.cli.own_program import known_solver
         from dp2erm_cvx.public import whole_number
