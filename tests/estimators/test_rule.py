@@ -197,7 +197,7 @@ def test_wrong_data_are_refused():
         ({"theta": [1.0, 2.0]}, "own_units"),
         ({"theta": [1e308, 1e308, 1e308]}, "own_units"),
         ({"steps": []}, "steps"),
-        ({"nuisances": []}, "nothing is stated"),
+        ({"nuisances": []}, "nothing of the step"),
         ({"n_samples": 1}, "n_samples"),
         ({"private": True}, "standing"),
         ({"settings": {}}, "settings"),
