@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +73,28 @@ def missing_flags(text: str) -> list[str]:
 def test_what_a_page_names_exists(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert (missing_attributes(text), missing_flags(text)) == ([], [])
+
+
+def missing_roles(text: str) -> list[str]:
+    """Roles of Python objects of this package that name nothing."""
+    missing = []
+    for name in re.findall(r"\{py:\w+\}`(?:[^`<]*<)?[~!]?(dp2erm_cvx[\w.]*)(?:\(\))?>?`", text):
+        try:
+            pkgutil.resolve_name(name)
+        except (AttributeError, ImportError):
+            missing.append(name)
+    return missing
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_roles_name_what_exists(path: Path) -> None:
+    assert missing_roles(path.read_text(encoding="utf-8")) == []
+
+
+def test_roles_that_name_nothing_are_missed() -> None:
+    assert missing_roles("{py:class}`~dp2erm_cvx.domain.Domain`, {py:func}`dp2erm_cvx.nothing`") == [
+        "dp2erm_cvx.nothing"
+    ]
 
 
 def test_names_that_do_not_exist_are_missed() -> None:

@@ -1,4 +1,4 @@
-"""The bounds and losses of docs/theory/more_schemes.md, against searches and independent solutions."""
+"""The bounds and losses of docs/theory/schemes.md, against searches and independent solutions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dp2erm_cvx.universe import Universe
 from tests.stability.kernel_movement import minimize_on_simplices
 from tests.stability.more_schemes import KEEP, rows
 
-PAGE = (Path(__file__).parents[2] / "docs/theory/more_schemes.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/theory/schemes.md").read_text(encoding="utf-8")
 ROWS = rows()
 
 
