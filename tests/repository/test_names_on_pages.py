@@ -78,7 +78,7 @@ def test_what_a_page_names_exists(path: Path) -> None:
 def missing_roles(text: str) -> list[str]:
     """Roles of Python objects of this package that name nothing."""
     missing = []
-    for name in re.findall(r"\{py:\w+\}`(?:[^`<]*<)?[~!]?(dp2erm_cvx[\w.]*)(?:\(\))?>?`", text):
+    for name in re.findall(r"\{(?:py:)?\w+\}`(?:[^`<]*<)?[~!]?(dp2erm_cvx[\w.]*)(?:\(\))?>?`", text):
         try:
             pkgutil.resolve_name(name)
         except (AttributeError, ImportError):
