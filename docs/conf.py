@@ -49,8 +49,6 @@ nitpick_ignore_regex = [
     ("py:(class|obj)", r"(dp2erm_cvx\..*\.)?(D|Declared|Member|P_co|Pair|R|S|Stage|T|Value|_T)"),
     ("py:class", r"ArmMass|Block|Scaling|Statistic|dp2erm_cvx.tables.Table|TypeAliasForwardRef"),
     ("py:class", r"0\.5"),
-    # types that signatures name and no page describes; that roles on pages name what exists is tested
-    ("py:.*", r"dp2erm_cvx\..*"),
 ]
 
 html_theme = "furo"
