@@ -107,3 +107,19 @@ def test_names_that_do_not_exist_are_missed() -> None:
         "--value-share"
     ]
     assert missing_flags("`--value-share`, `--nothing`; `dp2erm ledger show --json`") == ["--nothing"]
+
+
+def displays_within_a_paragraph(text: str) -> list[str]:
+    """Display formulas with text right before or after, of which MyST makes inline formulas."""
+    formulas = re.finditer(r"(?:^|\n)([^\n]*)\n *(\$\$.*?\$\$)(?:\n([^\n]*)|$)", "\n" + text, re.DOTALL)
+    return [found[2] for found in formulas if found[1].strip() or (found[3] or "").strip()]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_display_formulas_are_paragraphs(path: Path) -> None:
+    assert displays_within_a_paragraph(path.read_text(encoding="utf-8")) == []
+
+
+def test_displays_within_a_paragraph_are_missed() -> None:
+    assert displays_within_a_paragraph("so that\n$$x$$\n\n$$\ny\n$$\n") == ["$$x$$"]
+    assert displays_within_a_paragraph("\n$$\ny\n$$\nas above") == ["$$\ny\n$$"]
