@@ -1,20 +1,8 @@
 """NHEFS over budgets: medians near the effect without noise, ranges that shrink, and what is published."""
 
+import nhefs
 import numpy as np
 import pytest
-from nhefs import (
-    CLIPPED,
-    FULL,
-    QUICK,
-    arm_means,
-    composed_scheme,
-    effect_domain,
-    effect_of,
-    rows,
-    schemes,
-    summary,
-    textbook_effect,
-)
 
 from dp2erm_cvx import Budget, PrivateEffect, TwoStageERM
 from dp2erm_cvx.compare.certify import certificates
@@ -26,8 +14,10 @@ from tests.experiments.tables import table_of
 
 
 def test_released_effects_close_in_on_the_effect_without_noise():
-    labels = [scheme.label for scheme in (*schemes(), composed_scheme())]
-    table = table_of(rows, FULL | QUICK | {"draws": 60}, [{"scheme": label} for label in labels])
+    labels = [scheme.label for scheme in (*nhefs.schemes(), nhefs.composed_scheme())]
+    table = table_of(
+        nhefs.rows, nhefs.FULL | nhefs.QUICK | {"draws": 60}, [{"scheme": label} for label in labels]
+    )
     assert (table["status"] == "done").all()
     textbook = table[table["statistic"] == "textbook, no bounds"]["median"]
     assert textbook.unique() == pytest.approx([3.36], abs=0.01)
@@ -35,30 +25,30 @@ def test_released_effects_close_in_on_the_effect_without_noise():
     places = [private[name] for name in ("scheme", "noise", "epsilon")]
     spread = (private["high"] - private["low"]).groupby(places).mean().unstack("epsilon")
     assert (spread[5.0] < 0.5 * spread[1.0]).mean() > 0.8
-    exact = table[table["statistic"] == CLIPPED].set_index("scheme")["median"]
+    exact = table[table["statistic"] == nhefs.CLIPPED].set_index("scheme")["median"]
     means = private[(private["noise"] == "gamma") & (private["epsilon"] == 5.0)].set_index("scheme")["median"]
     for scheme in ("uniform", "entropy", "IPW"):
         assert means[scheme] == pytest.approx(exact[scheme], abs=0.25)
     weighted = table[~table["statistic"].isin(["textbook, no bounds", "difference of means"])]
     assert weighted["effective_share"].between(0.2, 1.0 + 1e-9).all()
-    assert len(summary(table)) == 18
+    assert len(nhefs.summary(table)) == 18
 
 
 def test_every_scheme_lies_between_no_adjustment_and_the_textbook():
     """Ridge bias; better balance costs stability, and every solver's solution of it is certified."""
-    data, domain = load_nhefs(), effect_domain()
+    data, domain = load_nhefs(), nhefs.effect_domain()
     records, universe = domain.records(data.X, data.a, data.y), Universe(domain, *data.X.shape)
     effects, imbalances, bounds = [], [], []
-    for scheme in schemes():
-        model = TwoStageERM(domain, scheme.program, arm_means()).fit(data.X, data.a, data.y)
-        effects.append(effect_of(model.theta_.tolist()))
+    for scheme in nhefs.schemes():
+        model = TwoStageERM(domain, scheme.program, nhefs.arm_means()).fit(data.X, data.a, data.y)
+        effects.append(nhefs.effect_of(model.theta_.tolist()))
         imbalances.append(np.mean(np.abs(model.workings_.balance().smd_after)))
         bounds.append(scheme.program.stability(universe).V)
         if "/" in scheme.label:
             for row in certificates(scheme.label, scheme.program.instance(records), ("newton", "clarabel")):
                 assert (row.certified, row.distance <= 1e-9) == (True, True)
-    assert textbook_effect(data) == pytest.approx(3.4, abs=0.1)
-    assert all(effects[0] < effect < textbook_effect(data) for effect in effects[1:])
+    assert nhefs.textbook_effect(data) == pytest.approx(3.4, abs=0.1)
+    assert all(effects[0] < effect < nhefs.textbook_effect(data) for effect in effects[1:])
     for mild, strong in ((1, 2), (3, 4)):
         assert imbalances[strong] < imbalances[mild]
         assert bounds[strong] > bounds[mild]
