@@ -5,16 +5,20 @@ from pathlib import Path
 
 from joblib import parallel_config
 
-PAGE = Path(__file__).parents[2] / "docs" / "audits.md"
+PAGE = (Path(__file__).parents[2] / "docs" / "audits.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def run(blocks):
+    names = {}
+    for source in blocks:
+        with parallel_config(backend="threading"):
+            exec(compile(source, "audits.md", "exec"), names)
 
 
 def test_the_examples_run(capsys):
-    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 9
-    names = {}
-    for source in blocks[:4]:
-        with parallel_config(backend="threading"):
-            exec(compile(source, str(PAGE), "exec"), names)
+    assert len(BLOCKS) == 9
+    run(BLOCKS[:4])
     *densities, noise, repeats = capsys.readouterr().out.splitlines()
     assert all("not exceeded" in density for density in densities)
     assert "500 draws" in noise
@@ -22,8 +26,4 @@ def test_the_examples_run(capsys):
 
 
 def test_the_other_searches_run():
-    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    names = {}
-    for source in blocks[4:]:
-        with parallel_config(backend="threading"):
-            exec(compile(source, str(PAGE), "exec"), names)
+    run(BLOCKS[4:])
