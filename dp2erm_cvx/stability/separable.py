@@ -89,18 +89,6 @@ def separable(
 
 
 @dataclass(frozen=True)
-class Beside:
-    """Linear term ``<c_i, v>`` of a record beside its loss: c has g in the other arm where z = e_a (x) g.
-
-    Both rows have the norm bound of z and the same g, so that their margins obey ``s^2 + t^2 <= (||z||
-    ||v||)^2``. ``gradient_diameter`` and ``log_weight_diameter`` are those of such rows, of norm 1.
-    """
-
-    gradient_diameter: float
-    log_weight_diameter: float
-
-
-@dataclass(frozen=True)
 class MarginMovement:
     """Numbers of Theorems 3, 22 and 23 that bound the movement of weights, for rows of norm 1.
 
@@ -134,7 +122,8 @@ def margin_movement(
     *,
     radius: float = math.inf,
     clipped: bool = False,
-    beside: Beside | None = None,
+    beside: float = 0.0,
+    varying: float | None = None,
 ) -> MarginMovement:
     """Bound for a separable scheme: the least of Theorem 3, Theorems 22 and 23, and 2n.
 
@@ -153,7 +142,10 @@ def margin_movement(
     clipped
         Whether h has kinks at which a change of two gradients counts as one from 0.
     beside
-        Linear term of every record beside its loss; None for 0.
+        Bound on the rows of a linear term beside the loss, in units of ``row_norm``.
+    varying
+        Where rows are ``e_a (x) g`` for an arm a, and those of the linear term a multiple of the same g in
+        the other arm: bound on all of g but a constant, in units of ``row_norm``. None for rows in a ball.
 
     Raises DeclarationError for an invalid number and CalibrationError for ``ridge = 0``.
     """
@@ -161,13 +153,9 @@ def margin_movement(
     norm = public_number("row_norm", row_norm, above=0.0)
     ball = public_number("radius", radius, above=0.0, infinite=True) * norm
     mu = min(positive_ridge(ridge) / norm / norm, 1e280)
-    linear = 0.0 if beside is None else 1.0
-    reach = minimizer_norm(loss, mu, ball, linear)
-    if beside is None:
-        D = suprema.gradient_diameter(loss, reach)
-        D_h = suprema.log_weight_diameter(weight, reach, clipped=clipped)
-    else:
-        D, D_h = beside.gradient_diameter, beside.log_weight_diameter
+    reach = minimizer_norm(loss, mu, ball, beside)
+    D = suprema.record_diameter(loss, reach, beside, varying)
+    D_h = suprema.weight_diameter(weight, reach, clipped=clipped, varying=varying)
     if reach > _FARTHEST:
         H = 2.0 * weight.lipschitz * reach
     else:
@@ -179,7 +167,7 @@ def margin_movement(
     V = coupled_variation(n, w_crude, by_range)
     largest, mean, C, theorem = w_crude, 0.0, math.inf, "Theorem 3 (separable schemes)"
     if reach <= _FARTHEST:
-        scheme = _Scheme(n, mu, reach, loss, weight, beside is not None)
+        scheme = _Scheme(n, mu, reach, loss, weight, beside, varying is not None)
         largest, mean = scheme.largest_and_mean()
         largest = min(largest, w_crude)
         g, inverse, steep = scheme.variances()
@@ -199,14 +187,15 @@ def margin_movement(
 
 @dataclass(frozen=True)
 class _Scheme:
-    """Rows of norm 1: phi, f, the ridge and the bound on margins."""
+    """Rows of norm 1: phi, f, the ridge, the bound on margins, and that on rows of a linear term."""
 
     n: int
     mu: float
     reach: float
     loss: ScalarLoss
     weight: ScalarWeight
-    beside: bool
+    beside: float
+    by_arm: bool
 
     def cells(self) -> tuple[Array, Array]:
         """Cells of margins that end at 0."""
@@ -253,7 +242,9 @@ class _Scheme:
         n, count = self.n, int(np.searchsorted(table[0], q, side="right"))
         near, pulled, least, largest = (column[:count] for column in table)
         if self.beside:
-            pulled = pulled + np.sqrt(np.maximum(q * q - near * near, 0.0))
+            # margins s and t of one g in both arms obey s^2 + t^2 <= ||v||^2
+            other = np.sqrt(np.maximum(q * q - near * near, 0.0)) if self.by_arm else q
+            pulled = pulled + self.beside * other
         need = (n * self.mu * p * p - pulled) / (n - 1)
         possible = need <= float(np.max(pulled))
         if not possible.any():

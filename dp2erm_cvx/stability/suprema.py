@@ -22,7 +22,7 @@ Interval = tuple[float, float]
 _CLOSE, _OUTWARD = 2e-5, 1.0 + 1e-10
 #: For the rounding of closed forms.
 _ROUNDED = 1.0 + 1e-12
-_ANGLES, _ROUNDS, _MOST_NODES = 256, 40, 8192
+_ANGLES, _ROUNDS, _MOST_NODES, _CIRCLE = 256, 40, 8192, 4096
 #: Beyond this reach of margins only the limits of a loss are asked for.
 _FARTHEST = 1e5
 
@@ -60,6 +60,10 @@ class ScalarWeight(Protocol):
     @property
     def lipschitz(self) -> float:
         """Largest slope anywhere."""
+
+    @property
+    def curve(self) -> ScalarLoss | None:
+        """The function or minus it as a convex one; None where it is neither."""
 
     def enclose(self, low: Array, high: Array, /) -> Any:
         """Four arrays: intervals of value and of slope on cells."""
@@ -101,11 +105,50 @@ def gradient_diameter(
 @lru_cache(maxsize=256)
 def log_weight_diameter(weight: ScalarWeight, reach: float, *, clipped: bool) -> float:
     """Diameter of ``{h'(<z, v>) z}``, ``||z|| <= 1``, ``||v|| <= reach``; with 0 in it if clipped."""
+    if not clipped and weight.curve is not None:
+        return gradient_diameter(weight.curve, reach)
     anywhere = 2.0 * weight.lipschitz
     if not reach <= _FARTHEST:
         return anywhere
     searched = _largest_over_radii(reach, lambda p, q: _weight_width(weight, p, q, clipped), 1e-3)
     return min(anywhere, searched) * _OUTWARD
+
+
+def record_diameter(
+    loss: ScalarLoss, reach: float, beside: float = 0.0, varying: float | None = None
+) -> float:
+    """Diameter of ``phi'(<z, v>) z + c`` over records, the largest over ``||v|| <= reach``.
+
+    Rows z and those of a linear term, c, have norms of at most 1 and ``beside``. Where ``varying`` is known,
+    ``z = e_a (x) g`` for an arm a, and c is ``beside`` times the same g in the other arm; of g all but a
+    constant is at most ``varying`` long.
+    """
+    if varying is None:
+        return (gradient_diameter(loss, reach) + 2.0 * beside) * _ROUNDED
+    # within an arm the constant cancels in the other block
+    within = math.hypot(gradient_diameter(loss, reach), 2.0 * beside * varying)
+    return max(within, _across_arms(loss, reach, beside)) * _ROUNDED
+
+
+def weight_diameter(
+    weight: ScalarWeight, reach: float, *, clipped: bool, varying: float | None = None
+) -> float:
+    """Diameter of ``{h'(<z, v>) z}`` over rows as in :func:`record_diameter`; with 0 in it if clipped."""
+    within = log_weight_diameter(weight, reach, clipped=clipped)
+    if varying is None:
+        return within
+    across = math.sqrt(2.0) * weight.lipschitz
+    return max(within, across if weight.curve is None else _across_arms(weight.curve, reach, 0.0))
+
+
+def _across_arms(loss: ScalarLoss, reach: float, beside: float) -> float:
+    """Distance of gradients of two arms: margins u, v have ``u^2 + v^2 <= reach^2``, and blocks add up."""
+    angle = np.linspace(0.0, math.pi / 2, _CIRCLE + 1)
+    # over a cell of angles each margin takes its larger end
+    with np.errstate(over="ignore"):
+        u, v = reach * np.cos(angle[:-1]), reach * np.sin(angle[1:])
+        sizes = [np.maximum(np.abs(loss.slope(s)), np.abs(loss.slope(-s))) + beside for s in (u, v)]
+        return float(np.max(np.hypot(*sizes)))
 
 
 def largest_multiple(
