@@ -30,6 +30,7 @@ from dp2erm_cvx.stability.paper import (
 from dp2erm_cvx.stability.separable import (
     MarginMovement,
     margin_movement,
+    record_diameter,
     separable,
 )
 from dp2erm_cvx.stability.universal import (
@@ -74,6 +75,7 @@ __all__ = [
     "paper_randomized_trial",
     "pooled_kernel_balancing",
     "randomized_trial",
+    "record_diameter",
     "separable",
     "tilt_lemma",
     "uniform_weights",

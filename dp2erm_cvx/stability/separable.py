@@ -16,7 +16,6 @@ import numpy as np
 
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.stability import suprema
 from dp2erm_cvx.stability.base import (
     EXACT,
     coupled_variation,
@@ -25,7 +24,15 @@ from dp2erm_cvx.stability.base import (
     sample_size,
     stated_bound,
 )
-from dp2erm_cvx.stability.suprema import Array, ScalarLoss, ScalarWeight, minimizer_norm, pull
+from dp2erm_cvx.suprema import (
+    Array,
+    ScalarLoss,
+    ScalarWeight,
+    gradient_diameter,
+    log_weight_diameter,
+    minimizer_norm,
+    pull,
+)
 
 _CELLS, _NORMS, _TILTS = 1500, 96, 120
 _MASSES, _MULTIPLIERS = 200, 120
@@ -154,8 +161,8 @@ def margin_movement(
     ball = public_number("radius", radius, above=0.0, infinite=True) * norm
     mu = min(positive_ridge(ridge) / norm / norm, 1e280)
     reach = minimizer_norm(loss, mu, ball, beside)
-    D = suprema.record_diameter(loss, reach, beside, varying)
-    D_h = suprema.weight_diameter(weight, reach, clipped=clipped, varying=varying)
+    D = record_diameter(loss, reach, beside, varying)
+    D_h = weight_diameter(weight, reach, clipped=clipped, varying=varying)
     if reach > _FARTHEST:
         H = 2.0 * weight.lipschitz * reach
     else:
@@ -311,3 +318,40 @@ def _law_change(
     room = np.maximum(D * peak / n - mu * peak**2, 0.0)
     by_curvature = np.sqrt(np.minimum(C, from_mean * growth) * (n / (n - 1)) * room)
     return float(np.max(np.minimum(by_range, by_curvature))) * _OUTWARD
+
+
+def record_diameter(
+    loss: ScalarLoss, reach: float, beside: float = 0.0, varying: float | None = None
+) -> float:
+    """Diameter of ``phi'(<z, v>) z + c`` over records, the largest over ``||v|| <= reach``.
+
+    Rows z and those of a linear term, c, have norms of at most 1 and ``beside``. Where ``varying`` is known,
+    ``z = e_a (x) g`` for an arm a, and c is ``beside`` times the same g in the other arm; of g all but a
+    constant is at most ``varying`` long.
+    """
+    if varying is None:
+        return (gradient_diameter(loss, reach) + 2.0 * beside) * _OUTWARD
+    # within an arm the constant cancels in the other block
+    within = math.hypot(gradient_diameter(loss, reach), 2.0 * beside * varying)
+    return max(within, _across_arms(loss, reach, beside)) * _OUTWARD
+
+
+def weight_diameter(
+    weight: ScalarWeight, reach: float, *, clipped: bool, varying: float | None = None
+) -> float:
+    """Diameter of ``{h'(<z, v>) z}`` over rows as in :func:`record_diameter`; with 0 in it if clipped."""
+    within = log_weight_diameter(weight, reach, clipped=clipped)
+    if varying is None:
+        return within
+    across = math.sqrt(2.0) * weight.lipschitz
+    return max(within, across if weight.curve is None else _across_arms(weight.curve, reach, 0.0))
+
+
+def _across_arms(loss: ScalarLoss, reach: float, beside: float) -> float:
+    """Distance of gradients of two arms: margins u, v have ``u^2 + v^2 <= reach^2``, and blocks add up."""
+    angle = np.linspace(0.0, math.pi / 2, _MOVES + 1)
+    # over a cell of angles each margin takes its larger end
+    with np.errstate(over="ignore"):
+        u, v = reach * np.cos(angle[:-1]), reach * np.sin(angle[1:])
+        sizes = [np.maximum(np.abs(loss.slope(s)), np.abs(loss.slope(-s))) + beside for s in (u, v)]
+        return float(np.max(np.hypot(*sizes)))
