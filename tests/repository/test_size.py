@@ -19,11 +19,11 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 279,
-    "lines": 53_598,
-    "classes": 487,
-    "names that other files use": 1_004,
-    "names that one other file uses": 420,
+    "files": 274,
+    "lines": 53_130,
+    "classes": 484,
+    "names that other files use": 981,
+    "names that one other file uses": 408,
     "lines of tests": 45_380,
 }
 
