@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.stability import EntropyConstants, entropy_balancing, logistic, logistic_propensity
-from tests.stability.movement import (
-    Pair,
-    entropy_weights,
-    four_clusters,
-    ipw_weights,
-    lone_record,
-    movement,
-)
+from tests.stability.movement import Pair, entropy_weights, four_clusters, ipw_weights, lone_record, movement
 from tests.stability.search_pairs import uphill
 
 G = math.sqrt(0.5)

@@ -8,20 +8,9 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.stability import (
-    logistic_propensity,
-    separable,
-    tilt_lemma,
-)
+from dp2erm_cvx.stability import logistic_propensity, separable, tilt_lemma
 from dp2erm_cvx.stability.logistic import logistic_diameter
-from tests.stability.movement import (
-    Pair,
-    four_clusters,
-    ipw_weights,
-    lone_record,
-    minimize_in_ball,
-    movement,
-)
+from tests.stability.movement import Pair, four_clusters, ipw_weights, lone_record, minimize_in_ball, movement
 
 INF = math.inf
 
