@@ -21,8 +21,13 @@ from dp2erm_cvx.program import private, scheme, setting
 def ipw_logistic(s: Any, trim: float) -> Any:
     """Rosenbaum & Rubin (1983); Lee & Chen (2026), Prop. IPW_estimated_stability.
 
-    For a propensity that is better understood than the outcome: no overlap assumption. ``trim``, above 1, is
-    a public cap on one over the propensity. Where it is smaller, the bound is that of Theorem 3-IPW.
+    For a propensity that is better understood than the outcome: no overlap assumption. Where it is smaller,
+    the bound is that of Theorem 3-IPW.
+
+    Parameters
+    ----------
+    trim
+        Above 1: public cap F on 1/propensity.
     """
     return cp.logistic(-s), cp.minimum(cp.logistic(-s), math.log(trim))
 

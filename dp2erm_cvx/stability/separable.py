@@ -36,8 +36,8 @@ from dp2erm_cvx.suprema import (
 
 _CELLS, _NORMS, _TILTS = 1500, 96, 120
 _MASSES, _MULTIPLIERS = 200, 120
-_MOVES = 4000
-_OUTWARD = 1.0 + 1e-10
+_MOVES, _ANGLES = 4000, 4096
+_OUTWARD, _ROUNDED = 1.0 + 1e-10, 1.0 + 1e-12
 #: Margins beyond which exponentials leave floating point.
 _FARTHEST = 600.0
 
@@ -330,10 +330,10 @@ def record_diameter(
     constant is at most ``varying`` long.
     """
     if varying is None:
-        return (gradient_diameter(loss, reach) + 2.0 * beside) * _OUTWARD
+        return (gradient_diameter(loss, reach) + 2.0 * beside) * _ROUNDED
     # within an arm the constant cancels in the other block
     within = math.hypot(gradient_diameter(loss, reach), 2.0 * beside * varying)
-    return max(within, _across_arms(loss, reach, beside)) * _OUTWARD
+    return max(within, _across_arms(loss, reach, beside)) * _ROUNDED
 
 
 def weight_diameter(
@@ -349,7 +349,7 @@ def weight_diameter(
 
 def _across_arms(loss: ScalarLoss, reach: float, beside: float) -> float:
     """Distance of gradients of two arms: margins u, v have ``u^2 + v^2 <= reach^2``, and blocks add up."""
-    angle = np.linspace(0.0, math.pi / 2, _MOVES + 1)
+    angle = np.linspace(0.0, math.pi / 2, _ANGLES + 1)
     # over a cell of angles each margin takes its larger end
     with np.errstate(over="ignore"):
         u, v = reach * np.cos(angle[:-1]), reach * np.sin(angle[1:])
