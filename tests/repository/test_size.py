@@ -20,11 +20,11 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 274,
-    "lines": 53_130,
-    "classes": 484,
-    "names that other files use": 981,
+    "lines": 53_074,
+    "classes": 480,
+    "names that other files use": 979,
     "names that one other file uses": 408,
-    "lines of tests": 45_380,
+    "lines of tests": 45_379,
 }
 
 
