@@ -12,8 +12,7 @@ from dp2erm_cvx.datasets import NHEFS_RANGES
 from dp2erm_cvx.demo import settings
 from dp2erm_cvx.display import grid, heading
 from dp2erm_cvx.plan.predict import DIFFERENCE
-from dp2erm_cvx.release.effect_caveats import caveats
-from dp2erm_cvx.release.rule_text import LITTLE
+from dp2erm_cvx.release.caveats import LITTLE, sentences
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -86,7 +85,7 @@ def effect_section(found: Sequence[EffectRelease], naive: float, robust: float, 
         "named in public as what drives a change of weight: fewer covariates, less noise."
     )
     yield "Of the first:"
-    yield from caveats(found[0])
+    yield from sentences(found[0], "notes", "assumes", "excludes")
     yield f"All that the first says: dp2erm show {path}"
 
 

@@ -68,6 +68,9 @@ def named_dataset(public: Public, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> D
     Where a codebook is declared, it makes records of whatever their cells hold. Raises DataError for what is
     no data, DeclarationError where the columns are others.
     """
+    if isinstance(a, str) and isinstance(y, str):
+        covariates = "X" if public.codebook is not None else f"X.drop(columns=[{a!r}, {y!r}])"
+        raise DataError(f"a and y are names: give their cells, by fit({covariates}, X[{a!r}], X[{y!r}])")
     if public.codebook is not None and not isinstance(X, NamedColumns):
         return Dataset.coded(public, X, a, y)
     columns, named = public.columns, getattr(X, "columns", None)

@@ -104,7 +104,7 @@ def test_the_demo_writes_a_figure_and_two_releases(demo, tmp_path):
     rule = RuleRelease.from_json((folder / "release_nhefs.json").read_bytes())
     assert (rule.columns, rule.private) == (settings.FEATURES, False)
     shown = CliRunner().invoke(main, ["show", str(folder / "effect_nhefs.json")])
-    assert "% interval: " in shown.stdout
+    assert "% CI " in shown.stdout
     header = ",".join(settings.effect_domain().columns)
     (tmp_path / "one.csv").write_text(f"{header}\n0,60,0,3,20,30,1,1,110,175\n")
     result = CliRunner().invoke(

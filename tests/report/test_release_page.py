@@ -67,9 +67,9 @@ def test_the_numbers_are_those_of_the_summary(releases, kind) -> None:
 def test_what_is_not_counted_is_said_so(releases) -> None:
     texts = {kind: read(release_page(releases[kind]))[1] for kind in KINDS}
     for kind in ("means", "itr"):
-        assert "sampling of the records NOT counted" in texts[kind]
-    assert "sampling of the records counted: alone, ±" in texts["effect"]
-    assert "sampling of the records counted in what the rule gains, NOT in the rule itself" in texts["rule"]
+        assert "sampling NOT counted" in texts[kind]
+    assert "sampling counted: alone, ±" in texts["effect"]
+    assert "sampling counted in what the rule gains, NOT in the rule itself" in texts["rule"]
     assert all("NOT counted" in text for text in texts.values())
     assert "95 % interval: unbounded" in texts["att"]
     assert "Ranges were released for epsilon" in texts["ranges"]
@@ -86,7 +86,7 @@ def test_the_standing_leads(releases) -> None:
         guarantee = replace(effect.guarantee, standing=standing)
         _, text = read(release_page(replace(effect, guarantee=guarantee)))
         assert words in text
-        assert text.index("do not publish") < text.index("Estimate:")
+        assert text.index("do not publish") < text.index("Effect of treatment")
         assert ("by a factor of at most" in text) == (standing is Standing.CONDITIONAL)
     assert "Not checked" not in text
     weights = releases["itr"]
@@ -132,9 +132,9 @@ def test_places_are_in_order_and_hold_zero(at, low, high) -> None:
     found = picture([Span("all", at, low, high), Span.around("part", at, 0.1 * abs(at))], "")
     assert found is not None
     assert 0 < found.zero < 100
-    for one in found.drawn:
-        assert 0 <= one.left <= one.dot <= one.right <= 100
-        assert (one.left == 0) == (one.span.low is None)
+    for span, left, dot, right in found.drawn:
+        assert 0 <= left <= dot <= right <= 100
+        assert (left == 0) == (span.low is None)
     assert 2 <= len(found.ticks) <= 8
     labels = [float(label) for _, label in found.ticks]
     # the axis is linear
@@ -146,9 +146,9 @@ def test_no_number_breaks_a_picture() -> None:
     assert picture([], "") is None
     assert picture([Span("all", 1e308, -1e308, 1e308)], "") is None
     assert picture([Span("all", 0.0, None, None)], "") is None
-    assert bars([0.0, 0.0], [None, None])[0] == (50.0,) * 4
-    assert bars([1e308, 1.0], [None, 1e308])[0] == (50.0,) * 4
-    drawn = bars([2.0, -1.0], [1.0, None])
+    assert bars([{"value": 0.0}, {"value": None}]) == [(50.0,) * 4] * 2
+    assert bars([{"value": 1e308}, {"value": 1.0, "noise_half_width": 1e308}])[0] == (50.0,) * 4
+    drawn = bars([{"value": 2.0, "noise_half_width": 1.0}, {"value": -1.0, "noise_half_width": None}])
     assert drawn == [(50.0, 82.0, 66.0, 98.0), (34.0, 50.0, 34.0, 34.0)]
 
 
@@ -160,5 +160,5 @@ def test_a_page_says_what_is_not_installed(releases, monkeypatch) -> None:
 
 def test_arm_means_say_what_they_are_relative_to(releases) -> None:
     _, text = read(release_page(releases["means"]))
-    assert "relative to the public center 0.5" in text
+    assert "relative to the public midpoint 0.5" in text
     assert "relative to" not in read(release_page(releases["itr"]))[1]
