@@ -248,11 +248,11 @@ class PrivateEstimator(ConfiguredEstimator):
         if not plan.proven:
             reason = next(step.reason for step in plan.steps if not step.proven)
             raise CalibrationError(f"{reason}, which is not proven: no charge to the ledger covers it")
-        relation = plan.study.universe.domain.relation
-        note = f"{what} of {data.treatment} on {data.outcome}" + (
-            f", to {self.output}" if self.output else ""
-        )
-        note = printable(note)
+        relation, book = plan.study.universe.domain.relation, self._public().codebook
+        treatment = (None if book is None else book.treatment.column) or data.treatment
+        outcome = (None if book is None else book.outcome) or data.outcome
+        to = f", to {self.output}" if self.output else ""
+        note = printable(f"{what} of {treatment} on {outcome}{to}")
         return self.ledger.charge(self.dataset, plan.guarantee, note, relation=relation, curve=plan.curve)
 
     def _stated(self, release: Stated) -> Stated:

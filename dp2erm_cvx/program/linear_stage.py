@@ -17,11 +17,11 @@ from dp2erm_cvx.images import ImageRecords
 from dp2erm_cvx.model.certified_radius import checked_perturbation, radius_at_floor
 from dp2erm_cvx.model.sets import ConvexSet, L2Ball
 from dp2erm_cvx.privacy import LossConstants, RowBox
-from dp2erm_cvx.program.curves import saturation_of
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds, rows_of
 from dp2erm_cvx.program.second_stage import LossStage, WeightedLeastSquares
 from dp2erm_cvx.program.stage import setting
 from dp2erm_cvx.public import chosen_columns
+from dp2erm_cvx.suprema import Saturation
 from dp2erm_cvx.universe import Universe
 
 #: Largest ratio of curvatures for which a solve of a loss whose Hessian jumps is sure of its radius: Newton's
@@ -123,7 +123,8 @@ class LinearStage(LossStage):
         program, bounds = self.resolve(universe.domain), self.row_bounds(universe)
         curve, (p, _, size) = program.loss, self.size(universe)
         radius, largest = bounds.constants(curve, size)
-        saturation = saturation_of(curve, bounds.norm, factor=bounds.factor[1], ball=bounds.norm * size)
+        ball = math.inf if any(bounds.offset) else bounds.norm * size
+        saturation = Saturation.of(curve, bounds.norm, bounds.factor[1], ball)
         return LossConstants(
             n_parameters=p,
             gradient_radius=radius,

@@ -20,7 +20,7 @@ from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, dot_error, sum_error, weighted_gram
 from dp2erm_cvx.program.curves import Curve
 from dp2erm_cvx.program.log_weights import LogWeight, steepest, weights_given_coefficient
-from dp2erm_cvx.stability.suprema import gradient_diameter, largest_multiple
+from dp2erm_cvx.suprema import gradient_diameter, largest_multiple
 
 #: The most that rounding moves a margin, at whose curvature the error of a slope is taken.
 _NEAR = 0.01

@@ -21,7 +21,7 @@ from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import ConvexSet, L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
 from dp2erm_cvx.privacy import LossConstants, RowBox, StabilityBound
-from dp2erm_cvx.program.curves import LOGISTIC, Curve, saturation_of
+from dp2erm_cvx.program.curves import LOGISTIC, Curve
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage, PrivateFirstStage
 from dp2erm_cvx.program.log_weights import LogWeight, weights_given_coefficient
@@ -37,7 +37,7 @@ from dp2erm_cvx.program.stage import (
 )
 from dp2erm_cvx.public import public_size
 from dp2erm_cvx.stability import Beside, MarginMovement, margin_movement, separable
-from dp2erm_cvx.stability.suprema import gradient_diameter, log_weight_diameter, minimizer_norm
+from dp2erm_cvx.suprema import Saturation, gradient_diameter, log_weight_diameter, minimizer_norm
 from dp2erm_cvx.universe import Universe
 
 
@@ -351,7 +351,7 @@ class PrivateSeparable(PrivateFirstStage, SeparableFirstStage):
         else:
             length = (pull + math.sqrt(pull**2 + 2 * self.mu * at_zero)) / self.mu
         slope, widths = self.loss.largest_slope(bound * ball), self.row_widths(universe)
-        saturation = None if pull else saturation_of(self.loss, bound, ball=bound * ball)
+        saturation = None if pull else Saturation.of(self.loss, bound, 1.0, bound * ball)
         return LossConstants(
             n_parameters=self._size(universe),
             gradient_radius=self.gradient_diameter(universe.domain) / 2,

@@ -56,16 +56,14 @@ _ROUNDED, _NOTHING = "arithmetic is counted: ", ("every weight is 1", "weights a
 
 def compared(release: BaseRelease) -> tuple[str, str]:
     """Treatment and outcome, by the names of the table where they are declared."""
-    book = Domain.from_dict(release.domain).codebook
-    outcome = (None if book is None else book.outcome) or UNNAMED[1]
-    if book is None or book.treatment.column is None:
+    book = Domain.from_dict(release.domain).codebook or Codebook()
+    outcome, column = book.outcome or UNNAMED[1], book.treatment.column
+    if column is None:
         return UNNAMED[0], outcome
-    arms = book.treatment
-    treated, control = str(arms.treated), str(arms.control)
-    if treated.lower() in _PLAIN:
-        treated = arms.column
-    elif treated.replace(".", "").isdigit():  # says nothing by itself
-        treated = f"{arms.column} {treated}"
+    treated, control = str(book.treatment.treated), str(book.treatment.control)
+    if treated.replace(".", "").isdigit():  # says nothing by itself
+        treated = column if treated in _PLAIN else f"{column} {treated}"
+    treated = column if treated.lower() in _PLAIN else treated
     return treated if control.lower() in _PLAIN else f"{treated} against {control}", outcome
 
 

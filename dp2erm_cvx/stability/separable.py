@@ -16,7 +16,6 @@ import numpy as np
 
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.stability import suprema
 from dp2erm_cvx.stability.base import (
     EXACT,
     coupled_variation,
@@ -25,7 +24,15 @@ from dp2erm_cvx.stability.base import (
     sample_size,
     stated_bound,
 )
-from dp2erm_cvx.stability.suprema import Array, ScalarLoss, ScalarWeight, minimizer_norm, pull
+from dp2erm_cvx.suprema import (
+    Array,
+    ScalarLoss,
+    ScalarWeight,
+    gradient_diameter,
+    log_weight_diameter,
+    minimizer_norm,
+    pull,
+)
 
 _CELLS, _NORMS, _TILTS = 1500, 96, 120
 _MASSES, _MULTIPLIERS = 200, 120
@@ -164,8 +171,8 @@ def margin_movement(
     linear = 0.0 if beside is None else 1.0
     reach = minimizer_norm(loss, mu, ball, linear)
     if beside is None:
-        D = suprema.gradient_diameter(loss, reach)
-        D_h = suprema.log_weight_diameter(weight, reach, clipped=clipped)
+        D = gradient_diameter(loss, reach)
+        D_h = log_weight_diameter(weight, reach, clipped=clipped)
     else:
         D, D_h = beside.gradient_diameter, beside.log_weight_diameter
     if reach > _FARTHEST:

@@ -113,7 +113,7 @@ def test_from_a_messy_table_to_an_effect_in_three_commands(folder):
     # what was declared is in the release, and no count of what was met
     assert release.domain["codebook"]["levels"]["Raucher"] == ["ja", "nein", ""]
     shown = " ".join(run(*effect, "--seed", "1").stdout.split())
-    assert "in points" in shown
+    assert "on Punkte: +2.93 points (95 % CI" in shown
     assert "Arm behandelt is treated, Kontrolle a control; Region has levels Nord, Süd" in shown
     assert "Malmö" not in result.stdout
     # the same table in Python, through another reader

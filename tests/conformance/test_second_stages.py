@@ -22,8 +22,8 @@ from dp2erm_cvx.problems.regression import SaturatingRegression
 from dp2erm_cvx.program import MarginRows
 from dp2erm_cvx.program.margin_rows import RowBounds
 from dp2erm_cvx.program.second_stage import recommendations
-from dp2erm_cvx.saturation import CurvatureShape
 from tests.conformance.planted import FEW, derived, judged, refuted, restated
+from tests.helpers import BOUNDED_INFLUENCE
 
 
 def design(change):
@@ -106,6 +106,10 @@ def saturating(**wrong):
     return {"loss_constants": restated(SaturatingRegression, "loss_constants", **change)}
 
 
+def shaped(slope, curvature, shape="1 - u"):
+    return BOUNDED_INFLUENCE[shape][0](slope, curvature)
+
+
 def half_slope(box):
     return RowBox(box.widths, box.slope / 2)
 
@@ -128,16 +132,21 @@ PLANTED = {
         constants,
         "strong_convexity (mu_R)",
     ),
-    "a slope that falls short": (SaturatingRegression, saturating(slope=2.3), constants, "full slope"),
+    "a slope that falls short": (
+        SaturatingRegression,
+        saturating(loss=shaped(2.3, 1.0)),
+        constants,
+        "saturation is declared 1",
+    ),
     "a row norm that falls short": (
         SaturatingRegression,
-        saturating(row_norm=2.0, slope=4.0),
+        saturating(row_norm=2.0, loss=shaped(4.0, 1.0)),
         constants,
         "saturation is declared 1",
     ),
     "curvature that is largest at half the slope": (
         SaturatingRegression,
-        saturating(shape=CurvatureShape.LOGISTIC, curvature=0.25),
+        saturating(loss=shaped(2.5, 0.25, "4 u (1 - u)")),
         constants,
         "saturation is declared 1",
     ),

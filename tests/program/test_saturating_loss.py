@@ -7,7 +7,7 @@ import pytest
 
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.atoms import Saturating
-from dp2erm_cvx.program.curves import LOGISTIC, Curve, Part, saturation_of
+from dp2erm_cvx.program.curves import Curve, Part
 
 SLOPES = (1e-3, 0.7, 1.0, 40.0)
 
@@ -47,23 +47,6 @@ def test_values_and_errors(S):
         rounded = np.abs(slope - loss.slope(s)).astype(float)
         assert np.all(rounded <= loss.rounding_units(np.inf) * 2.0**-53)
         assert np.all(np.abs(curvature - loss.curvature(s)) <= 1e-12 * curvature + 1e-300)
-
-
-def test_the_shape_of_the_curvature_is_attained():
-    loss = saturating(0.7)
-    stated = saturation_of(loss, 3.0)
-    assert (stated.slope, stated.curvature, stated.row_norm) == (0.7, 1.0, 3.0)
-    s = margins(0.7)
-    u = np.abs(loss.slope(s)) / stated.slope
-    assert np.all(u <= 1.0)
-    np.testing.assert_allclose(loss.curvature(s), 1 - u, atol=1e-12)
-
-
-def test_the_logistic_loss_saturates_too():
-    stated = saturation_of(LOGISTIC, 2.0)
-    s = np.linspace(-40, 40, 801)
-    u = np.abs(LOGISTIC.slope(s)) / stated.slope
-    np.testing.assert_allclose(LOGISTIC.curvature(s), stated.curvature * 4 * u * (1 - u), atol=1e-15)
 
 
 def test_bounds_over_a_reach():

@@ -87,10 +87,8 @@ def test_sentences_about_an_effect_are_short(effect, estimand, propensity):
         told = [block for block in release.blocks() if isinstance(block, str)]
         sentences = [sentence for block in told for sentence in re.split(r"(?<=[.])\s", block)]
         assert max(len(sentence.split()) for sentence in sentences) <= 45
-        text = " ".join(release.summary().split())
-        assert ("The interval is for the effect" in text) is (target == "effect")
-        assert ("To first order it rests on " in text) is (target == "effect" and propensity != 0.5)
-        assert ("That this is the effect is an assumption" in text) is (target == "score")
+        assert ("linear" in release.caveats) is (target == "effect" and propensity != 0.5)
+        assert ("score-is-effect" in release.caveats) is (target == "score")
     poor = replace(release, capped=0.2)
     assert "20 % have a released propensity beyond the cap" in " ".join(poor.summary().split())
 
@@ -166,21 +164,9 @@ def test_a_frame_needs_pandas(effect, monkeypatch):
         (lambda plain: plain.update(private=0), "private"),
         (lambda plain: plain.update(estimand="late"), "estimand"),
         (lambda plain: plain.update(risks=[0.1]), "risks"),
-        (lambda plain: plain.update(nuisance_noise="none"), "nuisance_noise"),
-        (lambda plain: plain.update(nuisance_noise="negligible", capped=0.2), "nuisance_noise"),
-        (lambda plain: plain.update(capped=-0.1), "capped"),
-        (lambda plain: plain["interval"].update(low=1e6), "interval"),
-        (lambda plain: plain["steps"][-1].update(scale=0.0), "scale"),
-        (lambda plain: plain["steps"].pop(), "steps"),
         (lambda plain: plain["steps"].clear(), "steps"),
-        (lambda plain: plain["steps"].pop(0), "steps"),
-        (lambda plain: plain["nuisances"].append(plain["nuisances"][0]), "nuisances"),
         (lambda plain: plain["nuisances"][0]["coefficient"].pop(), "released numbers"),
-        (lambda plain: plain["released"].append(7), "released numbers"),
-        (lambda plain: plain["settings"].pop("cap"), "settings"),
         (lambda plain: plain["settings"].update(cap="5"), "settings"),
-        (lambda plain: plain["settings"].update(effect_center=None), "settings"),
-        (lambda plain: plain["domain"].pop("outcome_bound"), "domain"),
     ],
 )
 def test_an_effect_that_nobody_released_is_refused(effect, change, complaint):

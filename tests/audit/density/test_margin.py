@@ -18,10 +18,11 @@ from dp2erm_cvx.problems.itr import TreatmentRule, itr_huber, itr_logistic
 from dp2erm_cvx.problems.regression import SaturatingRegression
 from dp2erm_cvx.program import Curve, Part
 from dp2erm_cvx.program.atoms import Huber
-from dp2erm_cvx.saturation import CurvatureShape, Saturation
 from dp2erm_cvx.solve import solve
+from dp2erm_cvx.suprema import Saturation
 from tests.audit.bugs import less
 from tests.audit.pairs import aligned, heavy, lone, neighbors
+from tests.helpers import BOUNDED_INFLUENCE
 from tests.plan.changed import changed
 
 pytestmark = pytest.mark.usefixtures("short_ascents")
@@ -148,7 +149,8 @@ class TakenForSaturating(SaturatingRegression):
         return Curve((Part(1.0, Huber(self.slope)),))
 
     def loss_constants(self, universe):
-        wrong = Saturation(2 * self.slope, 2.0, self.row_norm(universe.domain), CurvatureShape.LINEAR)
+        curve = BOUNDED_INFLUENCE["1 - u"][0](2 * self.slope, 2.0)
+        wrong = Saturation(curve, self.row_norm(universe.domain))
         return replace(super().loss_constants(universe), saturation=wrong)
 
 
