@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 _EXAMPLE = """\b
 Example:
-dp2erm check trial.csv --treatment arm --outcome score --draft domain.toml
-dp2erm check trial.csv --domain domain.toml
+dp2erm check trial.csv --treatment arm --outcome score --draft study.toml
+dp2erm check trial.csv --domain study.toml
 """
 
 
 @click.command("check", short_help="What a raw table holds: for the data holder.", epilog=_EXAMPLE)
 @click.argument("data", metavar="DATA.csv|.parquet")
 @data_options
-@click.option("--draft", metavar="FILE.toml", help="Write a domain file with gaps for what is declared.")
+@click.option("--draft", metavar="FILE.toml", help="Write a study file with gaps for what is declared.")
 def check_command(data: str, draft: str | None, **options: Any) -> None:
     """Report every column of DATA: its type, missing cells, text, and what is out of the declared ranges.
 

