@@ -19,11 +19,11 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 274,
-    "lines": 53_130,
+    "files": 270,
+    "lines": 52_974,
     "classes": 484,
-    "names that other files use": 981,
-    "names that one other file uses": 408,
+    "names that other files use": 967,
+    "names that one other file uses": 402,
     "lines of tests": 45_380,
 }
 
