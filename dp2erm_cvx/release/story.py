@@ -24,10 +24,10 @@ from dp2erm_cvx.release.words import (
     calibrated,
     clips,
     compared,
-    counts,
     guaranteed,
     outcome_unit_name,
     population,
+    sampled,
     spent_by_step,
 )
 
@@ -132,7 +132,7 @@ def _story(release: BaseRelease, people: str, after: tuple[str, ...] = (), **own
         population=(
             f"Population: {population(release)}{people}.",
             adjusted(release.columns),
-            *counts(release, interval=interval),
+            *sampled(release, interval=interval),
         ),
         alerts=tuple(sentences(release, "warns")),
         caveats=(*sentences(release, "notes", "assumes", "excludes"), *after),

@@ -201,7 +201,7 @@ def population(release: Any) -> str:
     return f"the one that {whose} stand for by the weights in {weights.column}"
 
 
-def counts(release: Any, *, interval: bool = False) -> Iterator[str]:
+def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
     """How many records count; what sampling weights cost, and what of a survey's design is not counted."""
     domain = Domain.from_dict(release.domain)
     weights, book = domain.sampling, domain.codebook
