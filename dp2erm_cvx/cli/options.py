@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any, TypeVar
 
 import click
@@ -52,7 +55,7 @@ def names(text: str | None) -> tuple[str, ...] | None:
     return found
 
 
-def level_of(text: str) -> tuple[str, str]:
+def _level(text: str) -> tuple[str, str]:
     """``"sex=F"`` -> ("sex", "F"). Raises DeclarationError."""
     column, separator, level = text.partition("=")
     if not separator or not column.strip():
@@ -69,6 +72,47 @@ def apply(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
         return command
 
     return decorate
+
+
+#: How options of several values are written.
+_SPELLED = {"settings": "NAME=VALUE", "where": "COLUMN=LEVEL", "expected": "FACT"}
+
+
+def declared_options(estimator: type) -> Callable[[Command], Command]:
+    """An option for every setting that is the estimator's own, as its class declares it.
+
+    The default is that of the field; the help is the first sentence of what its docstring says of it.
+    """
+    docstring = inspect.getdoc(estimator) or ""
+    said = dict(re.findall(r"^(\w+)\n((?:    .+(?:\n|$))+)", docstring, flags=re.MULTILINE))
+    made = []
+    for one in fields(estimator):
+        if one.name in estimator.__annotations__ and one.name != "public_center":
+            kind, several = str(one.type), one.name in _SPELLED
+            metavar = _SPELLED.get(one.name, "A,B,..." if kind.startswith("Sequence") else None)
+            extra: dict[str, Any] = {"type": Number()} if kind.startswith("float") else {}
+            if not several and one.default is not None:
+                extra["default"] = one.default
+            text = re.split(r"(?<=\.)\s", " ".join(said[one.name].split()))[0] + " Repeatable." * several
+            flag = "--set" if one.name == "settings" else f"--{one.name.replace('_', '-')}"
+            made.append(click.option(flag, one.name, multiple=several, metavar=metavar, help=text, **extra))
+    return apply(*made)
+
+
+def declared_settings(estimator: type, options: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of the estimator that :func:`declared_options` read. Raises DeclarationError."""
+    from dp2erm_cvx.cli.stages import effect_settings
+
+    known = {one.name: one for one in fields(estimator) if one.name in estimator.__annotations__}
+    stated = {name: options[name] for name in known if name in options}
+    for name, value in stated.items():
+        if name == "settings":
+            stated[name] = effect_settings(value, options.get("cells", ()))
+        elif name == "where":
+            stated[name] = dict(map(_level, value)) or None
+        elif isinstance(value, str) and str(known[name].type).startswith("Sequence"):
+            stated[name] = names(value)
+    return stated
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -45,7 +45,7 @@ def test_json_spells_out_what_may_be_relied_on():
             [*PLACED, "center", "propensity", "rule"],
         ),
         (["--set", "propensity=0.5", "--treatment-cost", "1"], "public probability", ["center", "rule"]),
-        (["--epsilon", "0.5", "--expect", "main effect"], "the released center", ["center", "rule"]),
+        (["--epsilon", "0.5", "--expected", "main effect"], "the released center", ["center", "rule"]),
         (["--set", "center_share=none"], "half of the records", ["rule"]),
         (
             ["--set", "propensity=0.5", "--set", "value_share=0.2"],
@@ -98,7 +98,7 @@ def test_declarations_are_judged_before_the_data_and_the_ledger(monkeypatch):
         patched.setattr(reading, "read_data", read)
         for flag, value in (
             ("--outcome-scale", "-1"),
-            ("--expect", "skewness"),
+            ("--expected", "skewness"),
             ("--set", "cap=1"),
             ("--set", "nope=1"),
             ("--set", "propensity=2"),
