@@ -70,6 +70,10 @@ class ScalarWeight(Protocol):
     def lipschitz(self) -> float:
         """Largest slope anywhere."""
 
+    @property
+    def curve(self) -> ScalarLoss | None:
+        """The function or minus it as a convex one; None where it is neither."""
+
     def enclose(self, low: Array, high: Array, /) -> Any:
         """Four arrays: intervals of value and of slope on cells."""
 
@@ -110,6 +114,8 @@ def gradient_diameter(
 @lru_cache(maxsize=256)
 def log_weight_diameter(weight: ScalarWeight, reach: float, *, clipped: bool) -> float:
     """Diameter of ``{h'(<z, v>) z}``, ``||z|| <= 1``, ``||v|| <= reach``; with 0 in it if clipped."""
+    if not clipped and weight.curve is not None:
+        return gradient_diameter(weight.curve, reach)
     anywhere = 2.0 * weight.lipschitz
     if not reach <= _FARTHEST:
         return anywhere

@@ -242,17 +242,18 @@ def _text(e: Any, level: int) -> str:
         return sums if divisor == "1" else _inside(f"{sums} / {divisor}", level > 2)
     if not args:
         return _leaf(e)
-    known = {
-        "Pnorm": "norm",
-        "PnormApprox": "norm",
-        "norm_inf": "norm_inf",
-        "Sum": "sum",
-        "transpose": "transpose",
-    }
-    inner = ", ".join(_text(part, 0) for part in args)
+    return _call(name, e, [_text(part, 0) for part in args])
+
+
+def _call(name: str, e: Any, inner: list[str]) -> str:
     if name == "huber":
-        inner += f", {_text(e.M, 0)}"
-    return f"{known.get(name, name)}({inner})"
+        inner.append(_text(e.M, 0))
+    if name == "minimum" and "inf" in inner:  # a cap that is not set
+        inner.remove("inf")
+        if len(inner) == 1:
+            return inner[0]
+    shorter = {"Pnorm": "norm", "PnormApprox": "norm", "Sum": "sum"}
+    return f"{shorter.get(name, name)}({', '.join(inner)})"
 
 
 def _leaf(e: Any) -> str:

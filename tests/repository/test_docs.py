@@ -428,7 +428,7 @@ def test_there_are_reference_rows():
 def test_reference_values(row):
     kind, n, ridge, radius, trim, stated = row
     if kind == "logistic":
-        bound = stability.ipw_logistic(int(n), 1.0, float(ridge), float(radius), float(trim))
+        bound = stability.logistic_propensity(int(n), 1.0, float(ridge), float(radius), float(trim))
     else:
         size = math.sqrt(0.5)
         bound = stability.entropy_balancing(

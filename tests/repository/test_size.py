@@ -19,12 +19,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 274,
-    "lines": 53_130,
-    "classes": 484,
-    "names that other files use": 981,
-    "names that one other file uses": 408,
-    "lines of tests": 45_380,
+    "files": 270,
+    "lines": 52_931,
+    "classes": 480,
+    "names that other files use": 965,
+    "names that one other file uses": 402,
+    "lines of tests": 45_379,
 }
 
 
