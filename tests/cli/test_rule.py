@@ -84,7 +84,7 @@ def test_declarations_are_judged_before_the_data_and_the_ledger(monkeypatch):
         raise AssertionError("the data were read")
 
     with monkeypatch.context() as patched:
-        patched.setattr(reading, "read_data", read)
+        patched.setattr(reading, "raw_table", read)
         for flag, value in (
             ("--outcome-scale", "-1"),
             ("--expected", "skewness"),
