@@ -107,6 +107,27 @@ def gradient_diameter(
     return min(anywhere, searched) * _OUTWARD
 
 
+def multiple_diameter(
+    loss: ScalarLoss, reach: float, offset: Interval, factor: Interval, tilt: Interval
+) -> Interval:
+    """Largest difference of multiples ``c phi'(s + o) + t`` at one s, ``|s| <= reach``, and the largest."""
+    low, high = _multiples(loss, reach, offset, factor, tilt)
+    size, line = max(abs(low), abs(high)), _bend_of_odd_line(loss)
+    if line is not None and (factor, tilt) == ((1.0, 1.0), (0.0, 0.0)):
+        return line * (offset[1] - offset[0]), size
+
+    def between(first: Array, last: Array) -> Array:
+        down, up = loss.slope(first + offset[0]), loss.slope(last + offset[1])
+        highest = np.maximum(factor[0] * up, factor[1] * up)
+        width: Array = highest - np.minimum(factor[0] * down, factor[1] * down) + (tilt[1] - tilt[0])
+        return width
+
+    if not reach <= _FARTHEST:
+        return high - low, size
+    cells = lambda s, width: (between(s, s), between(s - width, s + width))  # noqa: E731
+    return min(high - low, _largest(cells, (-reach, reach), 1, _CLOSE)), size
+
+
 @lru_cache(maxsize=256)
 def log_weight_diameter(weight: ScalarWeight, reach: float, *, clipped: bool) -> float:
     """Diameter of ``{h'(<z, v>) z}``, ``||z|| <= 1``, ``||v|| <= reach``; with 0 in it if clipped."""

@@ -19,7 +19,7 @@ from dp2erm_cvx.estimators import PrivateTwoStageERM, TwoStageERM
 from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.plan.predict import NoiseRange, planned_range
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.program import WeightedLeastSquares
+from dp2erm_cvx.program import LossStage
 from dp2erm_cvx.release import Release
 from dp2erm_cvx.universe import Universe
 
@@ -72,7 +72,7 @@ def compare_schemes(
     data: Dataset,
     domain: Domain,
     schemes: Iterable[DemoScheme],
-    second: WeightedLeastSquares,
+    second: LossStage,
     budgets: Sequence[Budget],
     seeds: Iterator[int | None],
 ) -> Iterator[DemoComparison]:
@@ -96,7 +96,7 @@ def _publish(
     data: Dataset,
     domain: Domain,
     scheme: DemoScheme,
-    second: WeightedLeastSquares,
+    second: LossStage,
     budget: Budget,
     seed: int | None,
 ) -> Published:

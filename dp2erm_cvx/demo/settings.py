@@ -10,7 +10,7 @@ from dp2erm_cvx import registry
 from dp2erm_cvx.datasets import nhefs_domain
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.program import Box, FirstStage, WeightedLeastSquares
+from dp2erm_cvx.program import Box, FirstStage, LossStage
 
 #: Norm of the ten scaled covariates; the constant 1 in front of them comes on top.
 COVARIATES_BOUND = 2.5
@@ -85,17 +85,17 @@ def composed_scheme() -> DemoScheme:
     return DemoScheme("private IPW", program, "the same with 30 % of epsilon spent on the propensity")
 
 
-def arm_means() -> WeightedLeastSquares:
+def arm_means() -> LossStage:
     """The effect as the difference of two arm means, each within :data:`ARM_MEAN_BOUND` of the center."""
     return _least_squares("arm_means", theta_set=Box(ARM_MEAN_BOUND))
 
 
-def plug_in() -> WeightedLeastSquares:
+def plug_in() -> LossStage:
     """The effect as one weighted mean, which is exact only where each arm has half of the weight."""
     return _least_squares("plug_in_ate")
 
 
-def _least_squares(name: str, **given: Any) -> WeightedLeastSquares:
+def _least_squares(name: str, **given: Any) -> LossStage:
     built = registry.build(registry.second_stages(), name, **given)
-    assert isinstance(built, WeightedLeastSquares)
+    assert isinstance(built, LossStage)
     return built

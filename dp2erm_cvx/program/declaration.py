@@ -22,16 +22,11 @@ Value = Array | float
 
 @dataclass
 class Declaration:
-    """A convex program: ``minimize objective`` subject to named constraints, over named variables.
-
-    ``auxiliary`` are the variables that only make it follow the rules of CVXPY: each name with its value at
-    the minimum over it, an expression in the other variables.
-    """
+    """A convex program: ``minimize objective`` subject to named constraints, over named variables."""
 
     objective: Any
     variables: dict[str, Any]
     constraints: dict[str, Any] = field(default_factory=dict)
-    auxiliary: dict[str, Any] = field(default_factory=dict)
 
 
 class Leaves:
@@ -247,11 +242,12 @@ def _text(e: Any, level: int) -> str:
         "PnormApprox": "norm",
         "norm_inf": "norm_inf",
         "Sum": "sum",
+        "BoundedInfluence": "bounded_influence",
         "transpose": "transpose",
     }
     inner = ", ".join(_text(part, 0) for part in args)
-    if name == "huber":
-        inner += f", {_text(e.M, 0)}"
+    if name in ("huber", "BoundedInfluence"):
+        inner += f", {_text(e.M, 0)}" if name == "huber" else f", {e.atom.full_slope:g}"
     return f"{known.get(name, name)}({inner})"
 
 
