@@ -11,7 +11,7 @@ from scipy.special import expit
 from dp2erm_cvx import suprema
 from dp2erm_cvx.program.atoms import Exponential, Huber, Line, Logistic, Saturating, SquaredHinge
 from dp2erm_cvx.program.curves import LOGISTIC, SQUARE, Curve, Part
-from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY, OVERLAP, LogWeight, Operation, trimmed
+from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY, OVERLAP, LogWeight, Operation
 from dp2erm_cvx.stability import logistic_diameter
 from dp2erm_cvx.stability.logistic import largest_margin
 from dp2erm_cvx.suprema import Saturation, gradient_diameter, largest_multiple, minimizer_norm
@@ -114,10 +114,11 @@ def test_a_loss_that_pulls_without_end_has_no_norm():
     assert minimizer_norm(falling, 0.1, 7.0) == 7.0
 
 
+TRIMMED = INVERSE_PROPENSITY.at_most(LogWeight(Operation.CONSTANT, number=math.log(3.0)))
 WEIGHTS = {
     "overlap": (OVERLAP, lambda s: -np.logaddexp(0, s)),
     "ipw": (INVERSE_PROPENSITY, lambda s: np.logaddexp(0, -s)),
-    "trimmed": (trimmed(3.0), lambda s: np.minimum(np.logaddexp(0, -s), np.log(3.0))),
+    "trimmed": (TRIMMED, lambda s: np.minimum(np.logaddexp(0, -s), np.log(3.0))),
     "matching": (
         LogWeight().times(-1.0).at_most(LogWeight(Operation.CONSTANT, number=0.0)),
         lambda s: np.minimum(-s, 0.0),
@@ -158,12 +159,13 @@ def test_enclosures_hold_values_and_slopes(name):
 
 
 def test_the_diameter_of_log_weights_is_that_of_the_logistic_loss():
+    found = suprema.log_weight_diameter(OVERLAP.plus(LogWeight().times(0.0)), 2.0, clipped=False)
+    assert logistic_diameter(2.0) <= found <= 1.003 * logistic_diameter(2.0)
     for weight in (OVERLAP, INVERSE_PROPENSITY):
-        found = suprema.log_weight_diameter(weight, 2.0, clipped=False)
-        assert logistic_diameter(2.0) <= found <= 1.003 * logistic_diameter(2.0)
+        assert suprema.log_weight_diameter(weight, 2.0, clipped=False) <= found
     m = np.linspace(-1, 1, 2001)
     y = expit(-2 * m) * (np.logaddexp(0, -2 * m) <= np.log(3.0))
-    clipped = suprema.log_weight_diameter(trimmed(3.0), 2.0, clipped=True)
+    clipped = suprema.log_weight_diameter(TRIMMED, 2.0, clipped=True)
     assert clipped >= 2 * np.max(y * np.sqrt(1 - m * m))
 
 

@@ -237,18 +237,20 @@ def _text(e: Any, level: int) -> str:
         return sums if divisor == "1" else _inside(f"{sums} / {divisor}", level > 2)
     if not args:
         return _leaf(e)
-    known = {
-        "Pnorm": "norm",
-        "PnormApprox": "norm",
-        "norm_inf": "norm_inf",
-        "Sum": "sum",
-        "BoundedInfluence": "bounded_influence",
-        "transpose": "transpose",
-    }
-    inner = ", ".join(_text(part, 0) for part in args)
-    if name in ("huber", "BoundedInfluence"):
-        inner += f", {_text(e.M, 0)}" if name == "huber" else f", {e.atom.full_slope:g}"
-    return f"{known.get(name, name)}({inner})"
+    return _call(name, e, [_text(part, 0) for part in args])
+
+
+def _call(name: str, e: Any, inner: list[str]) -> str:
+    if name == "huber":
+        inner.append(_text(e.M, 0))
+    if name == "BoundedInfluence":
+        return f"bounded_influence({inner[0]}, {e.atom.full_slope:g})"
+    if name == "minimum" and "inf" in inner:  # a cap that is not set
+        inner.remove("inf")
+        if len(inner) == 1:
+            return inner[0]
+    shorter = {"Pnorm": "norm", "PnormApprox": "norm", "Sum": "sum"}
+    return f"{shorter.get(name, name)}({', '.join(inner)})"
 
 
 def _leaf(e: Any) -> str:

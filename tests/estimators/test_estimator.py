@@ -21,7 +21,7 @@ from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
+from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.mmd import MMD
 from dp2erm_cvx.problems.uniform import Uniform
@@ -46,7 +46,7 @@ def data(n: int = 120, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 
 def fitted(**changes: object) -> PrivateTwoStageERM:
-    settings: dict = {"first_stage": IPWLogistic(ridge=0.5), "second_stage": "itr", "seed": 1, **changes}
+    settings: dict = {"first_stage": ipw_logistic(ridge=0.5), "second_stage": "itr", "seed": 1, **changes}
     return PrivateTwoStageERM(DOMAIN, Budget(2.0), **settings).fit(*data())
 
 
@@ -144,10 +144,10 @@ def test_predict_scales_and_clips_as_the_fit_does() -> None:
 
 def test_plenty_of_budget_recovers_the_non_private_fit() -> None:
     # epsilon so large that noise and gamma vanish: the private path must then agree with the plain one
-    private = PrivateTwoStageERM(DOMAIN, Budget(1e5), IPWLogistic(ridge=0.5), "arm_means", seed=0).fit(
+    private = PrivateTwoStageERM(DOMAIN, Budget(1e5), ipw_logistic(ridge=0.5), "arm_means", seed=0).fit(
         *data()
     )
-    plain = TwoStageERM(DOMAIN, IPWLogistic(ridge=0.5), "arm_means").fit(*data())
+    plain = TwoStageERM(DOMAIN, ipw_logistic(ridge=0.5), "arm_means").fit(*data())
     np.testing.assert_allclose(private.theta_, plain.theta_, atol=2e-3)
 
 
@@ -174,7 +174,7 @@ def test_less_noise_with_more_budget_and_gaussian_needs_delta() -> None:
     n=st.integers(2, 12),
     arms=st.integers(0, 3),
     scale=st.sampled_from([0.0, 1e-300, 1.0, 1e6, 1e300]),
-    first=st.sampled_from([EntropyBalancing(ridge=0.5), IPWLogistic(ridge=0.1, trim=5.0), Uniform()]),
+    first=st.sampled_from([EntropyBalancing(ridge=0.5), ipw_logistic(ridge=0.1, trim=5.0), Uniform()]),
     second=st.sampled_from([itr(), ArmMeans(), "plug_in_ate"]),
 )
 def test_no_private_dataset_makes_a_fit_refuse(n, arms, scale, first, second) -> None:
@@ -194,7 +194,7 @@ def test_no_private_dataset_makes_a_fit_refuse(n, arms, scale, first, second) ->
     [
         ({"first_stage": "nonsense"}, ProgramError, "choose one of"),
         ({"second_stage": "uniform"}, ProgramError, "choose one of"),
-        ({"first_stage": IPWLogistic(ridge=0.0)}, CalibrationError, "ridge"),
+        ({"first_stage": ipw_logistic(ridge=0.0)}, CalibrationError, "ridge"),
         ({"first_stage": EntropyBalancingHard()}, CalibrationError, "hard"),
         ({"first_stage": EntropyBalancing(scaling="paper")}, CalibrationError, "scaling"),
         ({"second_stage": itr(theta_set=WholeSpace())}, CalibrationError, "unbounded"),

@@ -13,7 +13,7 @@ from dp2erm_cvx.calibration import Objective, calibrate, utility_bound
 from dp2erm_cvx.calibration.objective import GRID
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.plan import RuleStudy, Study, make_plan
-from dp2erm_cvx.problems.ipw_logistic import PrivateLogistic
+from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.problems.itr import itr, itr_huber, itr_saturating
 from dp2erm_cvx.program import L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.stability import uniform_weights
@@ -72,9 +72,7 @@ def test_the_utility_bound_leaves_nothing_to_the_curvature_over_all_coefficients
 def test_factors_that_are_never_normalized_move_by_2():
     universe, budget = Universe(Domain(1.6, 13.0), 1000, 5), Budget(1.0)
     normalized = {
-        trim: make_plan(
-            Study(PrivateLogistic(share=0.4, trim=trim), itr_saturating(slope=2.0), universe, budget)
-        )
+        trim: make_plan(Study(ipw_private(share=0.4, trim=trim), itr_saturating(slope=2.0), universe, budget))
         for trim in (3.0, 4.0, 6.0)
     }
     assert [plan.bound.V for plan in normalized.values()] == pytest.approx([5.78, 7.69, 11.52], abs=0.01)

@@ -36,7 +36,7 @@ GOOD = {
     "demo": "--audit-seconds 0",
     "datasheet": "release.json --output new.md",
     "report": "release.json --output new.html",
-    "design": "--domain domain.toml --n 50 --epsilon 1 --replicates 1",
+    "design": "domain.toml --n 50 --epsilon 1 --replicates 1",
 }
 #: Numbers that some options do take: no limit.
 _ENDLESS = ("--radius", "--trim", "--seconds", "--features-bound")

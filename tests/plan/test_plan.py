@@ -16,7 +16,7 @@ from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.problems.arm_means import ArmMeans, PlugInATE
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_known import RandomizedTrial
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic, PrivateLogistic
+from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.itr import itr, itr_saturating
 from dp2erm_cvx.problems.mmd import MMD, PooledMMD
 from dp2erm_cvx.problems.regression import saturating_regression
@@ -32,8 +32,8 @@ KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
 FIRST = {
     "uniform": lambda r: Uniform(),
     "ipw_randomized": lambda r: RandomizedTrial(float(r.uniform(0.1, 0.9))),
-    "ipw_logistic": lambda r: IPWLogistic(ridge=10 ** r.uniform(-2, 1), radius=10 ** r.uniform(-1, 0.5)),
-    "ipw_private": lambda r: PrivateLogistic(share=float(r.uniform(0.05, 0.9)), trim=float(r.uniform(2, 20))),
+    "ipw_logistic": lambda r: ipw_logistic(ridge=10 ** r.uniform(-2, 1), radius=10 ** r.uniform(-1, 0.5)),
+    "ipw_private": lambda r: ipw_private(share=float(r.uniform(0.05, 0.9)), trim=float(r.uniform(2, 20))),
     "entropy_balancing": lambda r: EntropyBalancing(ridge=10 ** r.uniform(-1, 1)),
     "entropy, paper scaling": lambda r: EntropyBalancing(
         ridge=10 ** r.uniform(-1, 1), radius=10 ** r.uniform(-2, 0), scaling="paper", arm_mass="proportional"
@@ -141,7 +141,7 @@ def test_the_check_catches_noise_that_is_three_percent_too_small(changes):
 @pytest.mark.parametrize("noise", ["gamma", "gaussian"])
 def test_a_private_first_stage_divides_the_budget(noise):
     domain, budget = Domain(2.0, 1.0), Budget(1.5, 1e-4)
-    stage = PrivateLogistic(share=0.25).resolve(domain)
+    stage = ipw_private(share=0.25).resolve(domain)
     plan = make_plan(Study(stage, itr(), Universe(domain, 500, 3), budget, noise=noise))
     assert plan.propensity.calibration.epsilon == pytest.approx(0.25 * 1.5)
     assert plan.theta.calibration.epsilon == pytest.approx(0.75 * 1.5)
@@ -182,7 +182,7 @@ def planned(first=None, second=None, domain=None, budget=None, **changes):
         ({"split": 0.5, "calibration": "renyi"}, DeclarationError, "split = 0.5"),
         ({"split": 0.5, "calibration": "auto"}, DeclarationError, "split = 0.5"),
         (
-            {"first": PrivateLogistic(radius=math.inf, trim=math.inf)},
+            {"first": ipw_private(radius=math.inf, trim=math.inf)},
             CalibrationError,
             "finite radius or trim",
         ),
@@ -203,10 +203,10 @@ def test_auto_is_never_worse_than_what_it_compares():
     from dp2erm_cvx.calibration import predicted_error
 
     for second in (itr(), PlugInATE(), ArmMeans(), itr(regularizer=ElasticNet(l2=0.1))):
-        chosen = planned(IPWLogistic(ridge=0.5), second, calibration="auto")
+        chosen = planned(ipw_logistic(ridge=0.5), second, calibration="auto")
         for changes in ({}, {"noise": "gaussian"}, {"calibration": "renyi"}, {"calibration": "output"}):
             try:
-                other = planned(IPWLogistic(ridge=0.5), second, **changes)
+                other = planned(ipw_logistic(ridge=0.5), second, **changes)
             except CalibrationError:
                 continue
             sizes = [

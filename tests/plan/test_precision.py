@@ -16,7 +16,7 @@ from dp2erm_cvx.model.sets import UserRegularizer
 from dp2erm_cvx.plan import NUMERICAL_SHARE, Study, make_plan
 from dp2erm_cvx.problems.arm_means import ArmMeans, PlugInATE
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.problems.ipw_logistic import PrivateLogistic
+from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import L1Ball
@@ -115,8 +115,8 @@ def planned(first=None, second=None, budget=None, **changes):
         (Uniform(), itr(), {}),
         (EntropyBalancing(), ArmMeans(), {"budget": Budget(0.3, 1e-4), "noise": "gaussian"}),
         (EntropyBalancing(), itr(), {"budget": Budget(2.0, 1e-3), "calibration": "renyi"}),
-        (PrivateLogistic(), ArmMeans(), {"budget": Budget(1.0, 1e-3), "noise": "gaussian"}),
-        (PrivateLogistic(), itr(), {}),
+        (ipw_private(), ArmMeans(), {"budget": Budget(1.0, 1e-3), "noise": "gaussian"}),
+        (ipw_private(), itr(), {}),
     ],
 )
 def test_a_counted_plan_guarantees_the_budget_and_pays_for_its_arithmetic(first, second, changes) -> None:
@@ -186,7 +186,7 @@ def test_the_curve_of_a_release_counts_its_value_and_its_propensity() -> None:
     budget = Budget(2.0, 1e-3)
     plain = planned(EntropyBalancing(), itr(), budget=budget, calibration="renyi")
     valued = planned(EntropyBalancing(), itr(), budget=budget, calibration="renyi", value_share=0.5)
-    composed = planned(PrivateLogistic(), itr(), budget=budget, calibration="renyi")
+    composed = planned(ipw_private(), itr(), budget=budget, calibration="renyi")
     for plan, pure in ((plain, 0.0), (valued, 1.0), (composed, 0.3 * 2.0)):
         alone = plan.theta.calibration.curve().shifted(plan.theta.precision.grid.epsilon)
         for order in (1.125, 1.5, 2.0):

@@ -144,24 +144,21 @@ def test_the_json_states_what_follows_and_nothing_else(rule, stages) -> None:
         assert kind.from_json(json.dumps(plain)) == release
 
 
-@pytest.mark.parametrize("change", ["constant", "slope", "name", "more", "true", "list"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda own: own | {"constant": own["constant"] + 1e-6},
+        lambda own: own | {"slopes": own["slopes"] | {"age": 0}},
+        lambda own: own | {"slopes": {f"{name}s": value for name, value in own["slopes"].items()}},
+        lambda own: own | {"effect": 3.0},
+        lambda own: own | {"constant": True},
+        lambda own: [own],
+    ],
+)
 def test_a_changed_number_is_refused(rule, change) -> None:
     plain = json.loads(rule.to_json())
-    own = plain["own_units"]
-    if change == "constant":
-        own["constant"] += 1e-6
-    elif change == "slope":
-        own["slopes"]["age"] = 0
-    elif change == "name":
-        own["slopes"] = {f"{name}s": value for name, value in own["slopes"].items()}
-    elif change == "more":
-        own["effect"] = 3.0
-    elif change == "true":
-        own["constant"] = True
-    else:
-        plain["own_units"] = [own]
     with pytest.raises(DeclarationError, match="own_units does not follow"):
-        RuleRelease.from_json(json.dumps(plain))
+        RuleRelease.from_json(json.dumps(plain | {"own_units": change(plain["own_units"])}))
 
 
 def test_no_own_units_where_nothing_is_scaled_or_linear(stages) -> None:

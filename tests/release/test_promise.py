@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.release import Guarantee, Standing
-from dp2erm_cvx.release.promise import largest_factor, largest_guess
+from dp2erm_cvx.release.words import largest_factor, largest_guess
 
 
 def guarantee(epsilon: float, delta: float) -> Guarantee:

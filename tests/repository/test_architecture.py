@@ -52,7 +52,6 @@ ORDER = (
     "audit",
     "conformance",
     "compare",
-    "demo",
     "plotting",
     "report",
     "cli",

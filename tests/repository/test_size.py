@@ -19,12 +19,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 279,
-    "lines": 53_598,
-    "classes": 487,
-    "names that other files use": 1_004,
-    "names that one other file uses": 420,
-    "lines of tests": 45_380,
+    "files": 270,
+    "lines": 52_866,
+    "classes": 475,
+    "names that other files use": 965,
+    "names that one other file uses": 401,
+    "lines of tests": 45_366,
 }
 
 

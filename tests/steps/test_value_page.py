@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from nhefs import FEATURES, TREATMENT_COST, effect_domain, schemes
 
 from dp2erm_cvx.calibration.numbers import calibrate_value
 from dp2erm_cvx.datasets import load_nhefs
-from dp2erm_cvx.demo.settings import FEATURES, TREATMENT_COST, effect_domain, schemes
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.registry import build, second_stages
 from dp2erm_cvx.release.value import contrasts_from_cells

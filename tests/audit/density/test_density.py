@@ -17,7 +17,7 @@ from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.problems.arm_means import ArmMeans, PlugInATE
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
+from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import Box, L1Ball, WholeSpace
@@ -29,7 +29,7 @@ N = 12
 DOMAIN = Domain(1.0, 1.0)
 PURE, APPROXIMATE = Budget(1.0), Budget(1.0, 0.05)
 
-FIRST = (Uniform(), IPWLogistic(), EntropyBalancing())
+FIRST = (Uniform(), ipw_logistic(), EntropyBalancing())
 SECOND = (
     ArmMeans(),
     ArmMeans(L2Ball(1.0), ElasticNet(0.05, 0.1)),
