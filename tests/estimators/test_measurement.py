@@ -245,7 +245,7 @@ def test_a_release_that_is_conditional_warns(monkeypatch):
 
 
 def test_the_page_runs(capsys):
-    text = (Path(__file__).parents[2] / "docs" / "interop.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "coming_from.md").read_text(encoding="utf-8")
     (source,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    exec(compile(source, "interop.md", "exec"), {})
+    exec(compile(source, "coming_from.md", "exec"), {})
     assert float(capsys.readouterr().out) == pytest.approx(3.0, rel=1e-9)

@@ -1,4 +1,4 @@
-"""How far both statistics are from the truth in the simulated scenarios: the table of docs/value.md."""
+"""How far both statistics are from the truth in simulated scenarios: the table of docs/after_release.md."""
 
 from __future__ import annotations
 
