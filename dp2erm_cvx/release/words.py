@@ -135,17 +135,17 @@ def promised(release: BaseRelease) -> Iterator[str]:
             "CONDITIONAL: what follows holds for the exact solution of the declared problem. That this "
             "release is it, up to a proven distance, was not established."
         )
-    kept = _keeps(release)
+    same = _keeps(release)
     yield (
         f"Replace any one of the {release.n_samples:,} records by any other"
-        f"{' with the same treatment' if kept else ''}: the probability of whatever could have been released "
+        f"{' with the same treatment' if same else ''}: the probability of whatever could have been released "
         f"changes by a factor of at most {largest_factor(guarantee)} ({stated_law(guarantee)})."
     )
     yield (
         "Somebody who knows all other records, and that the remaining one is one of two, guesses which with "
         f"probability at most {largest_guess(guarantee)} after reading this; before, with one half."
     )
-    if kept:
+    if same:
         yield "The treatment of a record is NOT protected; its covariates and its outcome are."
     if floor := release.domain.get("arm_floor"):
         yield f"It is promised for data with at least {floor:g} records in each arm, as was declared."
@@ -185,8 +185,8 @@ def largest_guess(guarantee: Guarantee) -> str:
 def _up(number: float) -> str:
     """To three digits, never below: a promise is not rounded in its favor."""
     unit = 10.0 ** (math.floor(math.log10(number)) - 2)
-    found = math.ceil(number / unit) * unit
-    return f"{found:,.0f}" if found >= 1000.0 else f"{found:.3g}"
+    rounded = math.ceil(number / unit) * unit
+    return f"{rounded:,.0f}" if rounded >= 1000.0 else f"{rounded:.3g}"
 
 
 def population(release: Any) -> str:
@@ -230,17 +230,6 @@ def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
             "The interval takes records to be drawn independently. The strata of a survey, which mostly "
             "allow a shorter one, and its clusters, which need a longer one, are not counted."
         )
-
-
-def adjusted(columns: tuple[str, ...]) -> str:
-    """The covariates, by name."""
-    return f"Adjusted for {len(columns)} covariate{'s' if len(columns) > 1 else ''}: {', '.join(columns)}."
-
-
-def outcome_unit_name(release: Any) -> str:
-    """What the outcome is measured in, as it was declared."""
-    book = release.domain.get("codebook") or {}
-    return str(book.get("units", {}).get(book.get("outcome"), "units of the outcome"))
 
 
 def calibrated(release: Release) -> Table:
@@ -325,7 +314,10 @@ def declared_facts(release: BaseRelease) -> Iterator[tuple[str, str]]:
             yield f"{which} stage", f"{stage.get('name')}{_listed(stage.get('settings'), ': ')}"
     if isinstance(settings, Mapping):
         # where no center of the effect is declared, it is one that was released
-        yield "settings", _listed({name: one for name, one in settings.items() if name != "effect_center"})
+        yield (
+            "settings",
+            _listed({name: value for name, value in settings.items() if name != "effect_center"}),
+        )
 
 
 def _covariates(domain: Domain, columns: tuple[str, ...]) -> Table:
