@@ -48,8 +48,8 @@ _NONE = {
 }
 #: What treatment and outcome are called where no names are declared.
 UNNAMED = ("treatment", "the outcome")
-#: Labels that say no more than the name of the column of the treatment.
-_PLAIN = ("", "0", "1", "no", "yes", "n", "y", "false", "true", "control", "treated", "untreated")
+#: Labels of the treated, and of controls, that say no more than the name of the column.
+_YES, _NO = ("1", "yes", "y", "true", "treated"), ("0", "no", "n", "false", "control", "untreated")
 #: How an assumption starts, or reads, that says how rounding is covered, or nothing.
 _ROUNDED, _NOTHING = "arithmetic is counted: ", ("every weight is 1", "weights are 1", EXACT_ARITHMETIC)
 
@@ -61,10 +61,13 @@ def compared(release: BaseRelease) -> tuple[str, str]:
     if column is None:
         return UNNAMED[0], outcome
     treated, control = str(book.treatment.treated), str(book.treatment.control)
-    if treated.replace(".", "").isdigit():  # says nothing by itself
-        treated = column if treated in _PLAIN else f"{column} {treated}"
-    treated = column if treated.lower() in _PLAIN else treated
-    return treated if control.lower() in _PLAIN else f"{treated} against {control}", outcome
+    bare, number = control.lower() in _NO, control not in _NO and control.replace(".", "").isdigit()
+    against = "" if bare else f" against {control}"
+    if treated.lower() in _YES and not number:
+        return f"{column}{against}", outcome
+    if treated.lower() in (*_YES, *_NO) or treated.replace(".", "").isdigit():  # says nothing by itself
+        return f"{column} {treated} against {control}", outcome
+    return f"{treated}{against}", outcome
 
 
 def guaranteed(release: BaseRelease) -> list[tuple[str, str]]:
@@ -254,13 +257,8 @@ def calibrated(release: Release) -> Table:
         ("sensitivity", f"{step.sensitivity:.6g}{product}"),
     ]
     if (numerical := step.numerical) is not None and not output:
-        rows.append(
-            (
-                "arithmetic",
-                f"discrete Laplace noise of scale {numerical.scale:.2g} on multiples of "
-                f"2^{numerical.grid_exponent}, 2 x {numerical.epsilon:.3g} of epsilon",
-            )
-        )
+        hidden = f"on multiples of 2^{numerical.grid_exponent}, 2 x {numerical.epsilon:.3g} of epsilon"
+        rows += [("arithmetic", f"discrete Laplace noise of scale {numerical.scale:.2g} {hidden}")]
     return pairs(rows)
 
 

@@ -93,7 +93,7 @@ def datasheet(release: BaseRelease, known: Mapping[str, str] | None = None) -> d
                 ),
                 "post_processing": _POST[kind],
                 "justification": answers["justification"],
-                "utility": _words(f"{story.headline}. {story.precision}"),
+                "utility": f"{_code(story.headline)}. {story.precision}",
                 "additional_information": answers["additional_information"],
             },
             "administrative": {

@@ -20,10 +20,10 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 270,
-    "lines": 52_931,
+    "lines": 52_930,
     "classes": 480,
-    "names that other files use": 965,
-    "names that one other file uses": 402,
+    "names that other files use": 964,
+    "names that one other file uses": 401,
     "lines of tests": 45_379,
 }
 
