@@ -42,7 +42,7 @@ def test_json_spells_out_what_may_be_relied_on():
         (["--epsilon", "1"], "of the outcome on covariates", ["center", "rule"]),
         (["--epsilon", "50"], "or the released propensity, is right", CORRECTED),
         (["--set", "propensity=0.5", "--treatment-cost", "1"], "public probability", ["center", "rule"]),
-        (["--epsilon", "0.5", "--expect", "main effect"], "regression of the outcome", ["center", "rule"]),
+        (["--epsilon", "0.5", "--expected", "main effect"], "regression of the outcome", ["center", "rule"]),
         (["--set", "center_share=none"], "half of the records", ["rule"]),
         (["--set", "propensity=0.5", "--set", "value_share=0.2"], "treating everybody", ["rule", *WORTH]),
         (["--epsilon", "50", "--set", "value_share=0.2"], "treating everybody", [*CORRECTED, *WORTH]),
@@ -84,10 +84,10 @@ def test_declarations_are_judged_before_the_data_and_the_ledger(monkeypatch):
         raise AssertionError("the data were read")
 
     with monkeypatch.context() as patched:
-        patched.setattr(reading, "read_data", read)
+        patched.setattr(reading, "raw_table", read)
         for flag, value in (
             ("--outcome-scale", "-1"),
-            ("--expect", "skewness"),
+            ("--expected", "skewness"),
             ("--set", "cap=1"),
             ("--set", "nope=1"),
             ("--set", "propensity=2"),

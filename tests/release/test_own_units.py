@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from dp2erm_cvx import Budget, Domain, PrivateRule, PrivateTwoStageERM, Release
 from dp2erm_cvx.declared_domain import domain_of
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.problems.itr import TreatmentRule
-from dp2erm_cvx.problems.regression import Regression
+from dp2erm_cvx.problems.itr import itr
+from dp2erm_cvx.problems.regression import regression
 from dp2erm_cvx.release.rule import effects
 from dp2erm_cvx.release.rule_release import RuleRelease
 
@@ -44,8 +44,8 @@ def stages() -> dict[str, Release]:
     for name, second, intercept in (
         ("all", "itr", 0.0),
         ("constant", "itr_huber", 0.4),
-        ("chosen", TreatmentRule(features=("income", "age"), features_bound=0.5), 0.4),
-        ("regression", Regression(), 0.0),
+        ("chosen", itr(features=("income", "age"), features_bound=0.5), 0.4),
+        ("regression", regression(), 0.0),
     ):
         domain = Domain(1.2, 2.0, ranges=RANGES, intercept=intercept)
         model = PrivateTwoStageERM(domain, Budget(2.0), "uniform", second, seed=1)
