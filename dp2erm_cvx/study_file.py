@@ -137,7 +137,10 @@ class StudyFile:
         total = Budget(math.fsum(part.epsilon for part in spent), math.fsum(part.delta for part in spent))
         if total.epsilon > self.budget.epsilon or total.delta > self.budget.delta:
             raise CalibrationError("the questions spend more than the budget together: please report it")
-        note = one_line("note", f"{', '.join(plans)} of {of}, study {self.digest[:12]}")
+        declared = ((name, declaration_of(plan)) for name, plan in plans.items())
+        kinds = ((name, what.get("estimand", what["goal"])) for name, what in declared)
+        named = ", ".join(name if name == kind else f"{name} ({kind})" for name, kind in kinds)
+        note = one_line("note", f"{named} of {of}, study {self.digest[:12]}")
         (plan, *others) = plans.values()
         curve = plan.curve if not others else None
         return Ledger(path).charge(dataset, total, note, relation=self.domain.relation, curve=curve)

@@ -111,6 +111,27 @@ def gradient_diameter(
     return min(anywhere, searched) * _OUTWARD
 
 
+def multiple_diameter(
+    loss: ScalarLoss, reach: float, offset: Interval, factor: Interval, tilt: Interval
+) -> Interval:
+    """Largest difference of multiples ``c phi'(s + o) + t`` at one s, ``|s| <= reach``, and the largest."""
+    low, high = _multiples(loss, reach, offset, factor, tilt)
+    size, line = max(abs(low), abs(high)), _bend_of_odd_line(loss)
+    if line is not None and (factor, tilt) == ((1.0, 1.0), (0.0, 0.0)):
+        return line * (offset[1] - offset[0]), size
+
+    def between(first: Array, last: Array) -> Array:
+        down, up = loss.slope(first + offset[0]), loss.slope(last + offset[1])
+        highest = np.maximum(factor[0] * up, factor[1] * up)
+        width: Array = highest - np.minimum(factor[0] * down, factor[1] * down) + (tilt[1] - tilt[0])
+        return width
+
+    if not reach <= _FARTHEST:
+        return high - low, size
+    width = _largest(lambda s, r: (between(s, s), between(s - r, s + r)), (-reach, reach), 1, _CLOSE)
+    return min(high - low, width), size
+
+
 @lru_cache(maxsize=256)
 def log_weight_diameter(weight: ScalarWeight, reach: float, *, clipped: bool) -> float:
     """Diameter of ``{h'(<z, v>) z}``, ``||z|| <= 1``, ``||v|| <= reach``; with 0 in it if clipped."""
@@ -364,15 +385,12 @@ class Saturation:
         far = 40.0 / self.loss.bend
         reach = min(self.ball, far) if box else far
 
-        def bounds(s: Array, width: float) -> tuple[Array, Array]:
-            return value(*self._at(s, s)), value(*self._at(s - width, s + width))
-
-        searched = _largest(bounds, (-reach, reach), 1, _LINE)
+        at, ends = self._at, (-reach, reach)
+        searched = _largest(lambda s, r: (value(*at(s, s)), value(*at(s - r, s + r))), ends, 1, _LINE)
         if reach < far:
             return searched
-        beyond = float(self._at(np.array([far]), np.array([far]))[1][0])
-        before = float(self._at(np.array([-far]), np.array([-far]))[1][0])
-        return max(searched, float(value(np.ones(1), np.array([max(beyond, before)]))[0]))
+        tails = np.array([-far, far])
+        return max(searched, float(np.max(value(np.ones(2), at(tails, tails)[1]))))
 
     def _across(self, value: Callable[[Array, Array], Array]) -> float:
         """Upper bound on ``value(||g - g'||, h)``, increasing in both, over two records and v.
@@ -401,13 +419,11 @@ class Saturation:
 
 @lru_cache(maxsize=256)
 def _steepest(found: Saturation, share: float, box: bool) -> float:
-    def ratio(apart: Array, h: Array) -> Array:
-        return apart / (1.0 - share * h)
-
-    top, close = found._top, _LINE if box else _BALL
-    inverse = found._along(lambda u, h: ratio(top + u, h), box=True) if box else found._across(ratio)
+    if box:
+        top = found._top
+        return (1.0 - 3.0 * _LINE) / found._along(lambda u, h: (top + u) / (1.0 - share * h), box=True)
     # at least half of the sum is a d, and it may be found too large by this
-    return (1.0 - 3.0 * close) / inverse
+    return (1.0 - 3.0 * _BALL) / found._across(lambda apart, h: apart / (1.0 - share * h))
 
 
 def _largest(

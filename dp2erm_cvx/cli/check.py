@@ -83,12 +83,16 @@ def _records(table: Table, public: Domain | PrivateRanges, options: dict[str, An
     absent = np.isnan(numbers_or_nan(table.cells(str(book.outcome)), str(book.outcome)))
     yield record_line(record_counts(table, public=public, columns=data.columns))
     yield from sampling_lines(data.sampling, book.sampling_weights)
-    counted = "none of them counts in an effect or a rule"
+    lost, silent = int(np.sum(~known)), int(np.sum(absent & known))
+    gone = [f"{lost:,} records without treatment"] if lost else []
+    found = {}
     if book.outcome in book.missing:
         less = f"makes an effect smaller by about {np.mean(absent & known):.1%} of it"
-        counted = f"each counts as one public outcome, which {less}"
-    found = {f"without outcome: {counted}": absent & known}
-    found["without treatment: none of them counts in an effect or a rule"] = ~known
+        found[f"without outcome: each counts as one public outcome, which {less}"] = absent & known
+    elif silent:
+        gone.append(f"{silent:,} without outcome" if gone else f"{silent:,} records without outcome")
+    if gone:
+        yield f"{' and '.join(gone)} do not count in an effect or a rule."
     if isinstance(public, Domain):
         if public.ranges is None:
             yield f"Warning: {NO_RANGES}."

@@ -19,7 +19,6 @@ from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.parallel import Progress, run_tasks
 from dp2erm_cvx.plan.predict import planned_range
-from dp2erm_cvx.program import WeightedLeastSquares
 
 #: Records of the population that decisions are judged on.
 _JUDGED = 4000
@@ -101,7 +100,6 @@ def planned_noise(question: DesignQuestion, one: Candidate) -> float:
     if not isinstance(one.model, PrivateTwoStageERM) or question.goal == "rule":
         return math.nan
     plan = one.model.plan(question.n_samples, question.n_features)
-    assert isinstance(plan.study.second, WeightedLeastSquares)
     found = planned_range(plan).effect
     return math.nan if found is None else found
 

@@ -16,7 +16,6 @@ import numpy as np
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.program.atoms import Atom, Exponential, Line, Logistic, Square
-from dp2erm_cvx.program.declaration import Declaration
 
 #: Margins beyond which only the limits of a loss are asked for.
 _FARTHEST = 700.0
@@ -232,17 +231,6 @@ class Curve:
     def declared(self, s: Any) -> Any:
         """Phi of a CVXPY expression, elementwise."""
         return sum(_outer(part, part.atom.declared(part.inner(s))) for part in self.parts)
-
-    def epigraph(self, s: Any) -> Declaration:
-        """Phi as CVXPY takes it, where an atom needs variables of its own for that."""
-        whole = Declaration(0.0, {})
-        for part in self.parts:
-            own = part.atom.epigraph(part.inner(s))
-            whole.objective = whole.objective + _outer(part, own.objective)
-            whole.variables |= own.variables
-            whole.constraints |= own.constraints
-            whole.auxiliary |= own.auxiliary
-        return whole
 
     def _summed(self, s: Array, of: Callable[[Part, Array], Array]) -> Array:
         total: Array | None = None

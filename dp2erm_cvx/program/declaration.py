@@ -22,16 +22,11 @@ Value = Array | float
 
 @dataclass
 class Declaration:
-    """A convex program: ``minimize objective`` subject to named constraints, over named variables.
-
-    ``auxiliary`` are the variables that only make it follow the rules of CVXPY: each name with its value at
-    the minimum over it, an expression in the other variables.
-    """
+    """A convex program: ``minimize objective`` subject to named constraints, over named variables."""
 
     objective: Any
     variables: dict[str, Any]
     constraints: dict[str, Any] = field(default_factory=dict)
-    auxiliary: dict[str, Any] = field(default_factory=dict)
 
 
 class Leaves:
@@ -248,6 +243,8 @@ def _text(e: Any, level: int) -> str:
 def _call(name: str, e: Any, inner: list[str]) -> str:
     if name == "huber":
         inner.append(_text(e.M, 0))
+    if name == "BoundedInfluence":
+        return f"bounded_influence({inner[0]}, {e.atom.full_slope:g})"
     if name == "minimum" and "inf" in inner:  # a cap that is not set
         inner.remove("inf")
         if len(inner) == 1:

@@ -185,6 +185,7 @@ class BalancedProgram(BalancedStage, SeparableProgram):
 class LossProgram(DeclaredProgram, LinearStage):
     """Weighted minimization of a declared loss of one margin per record, linear in the covariates."""
 
+    cone = "that of its atoms: QP, exponential, second-order"
     theorem = "Theorems 1, 2 and 15 to 19, derived from the declaration"
     defaults = MappingProxyType({**LinearStage.defaults, "theta_set": "the set that it declares"})
 

@@ -23,7 +23,7 @@ from dp2erm_cvx.program.declaration import printed
 from dp2erm_cvx.program.log_weights import LogWeight, Operation
 from dp2erm_cvx.program.rows import Ball, Datum, Range
 
-_KNOWN = "logistic, exp, square, huber and square(pos(.)) of an affine margin"
+_KNOWN = "logistic, exp, square, huber, square(pos(.)) and bounded_influence of an affine margin"
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,9 +252,11 @@ def _losses(c: float, e: Any, v: cp.Variable, factor: Datum | None) -> Iterator[
             continue
         if not node.variables():
             continue
-        affine = node.is_affine()
-        atom, inner = (Line(), node) if affine else _atom(node)
+        atom, inner = (Line(), node) if (affine := node.is_affine()) else _atom(node)
         scale, rows, numbers, shift = _margin(inner, v)
+        if isinstance(atom, Square):  # (a s + b)^2 = a^2 (s + b/a)^2
+            numbers, k = numbers and (numbers[0] / scale, numbers[1]), k * scale**2
+            scale, shift = 1.0, shift / scale
         if affine:  # numbers beside a margin move no minimizer
             yield MarginTerm(rows, Curve((Part(k, atom, scale),)), None, factor)
             continue
@@ -357,10 +359,10 @@ def _atom(node: Any) -> tuple[Atom, Any]:
             if _name(inner) == "maximum" and _scalar(inner.args[1]) and not _number(inner.args[1]):
                 return SquaredHinge(), inner.args[0]
             return Square(), inner
-        if name == "logistic":
-            return Logistic(), inner
-        if name == "exp":
-            return Exponential(), inner
+        if name == "BoundedInfluence":
+            return node.atom, inner
+        if name in ("logistic", "exp"):
+            return (Logistic() if name == "logistic" else Exponential()), inner
     raise DeclarationError(f"{printed(node)}: no curve is known for it; read are {_KNOWN}")
 
 

@@ -139,19 +139,15 @@ class SeparableFirstStage(FirstStage):
         variables, constraints = {"coefficient": lam}, {}
         if leaf.has("counts"):  # margins of their own, as leaves are not multiplied by each other
             s = cp.Variable(Z.shape[0], name="margins")
-            phi = self.loss.epigraph(s)
-            objective = leaf("counts", nonneg=True) @ phi.objective
+            objective = leaf("counts", nonneg=True) @ self.loss.declared(s)
             variables, constraints = {**variables, "margins": s}, {"margins": s == Z @ lam}
         else:
-            phi = self.loss.epigraph(Z @ lam)
-            objective = cp.sum(phi.objective)
+            objective = cp.sum(self.loss.declared(Z @ lam))
         objective += leaf("curvature", nonneg=True) / 2 * cp.sum_squares(lam)
         if leaf.has("linear"):
             objective += leaf("linear") @ lam
         ball = {"ball": cp.norm(lam, 2) <= leaf("radius", nonneg=True)} if leaf.has("radius") else {}
-        return Declaration(
-            objective, variables | phi.variables, constraints | ball | phi.constraints, phi.auxiliary
-        )
+        return Declaration(objective, variables, constraints | ball)
 
     def margin_data(
         self, records: Records, gamma: float = 0.0, noise: Array | None = None, *, counted: bool = False

@@ -24,8 +24,8 @@ from dp2erm_cvx.calibration.base import mean_norm
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import WholeSpace
 from dp2erm_cvx.privacy import LossConstants, Neighboring, RowBox, StabilityBound
-from dp2erm_cvx.problems.itr import TreatmentRule, itr_logistic
-from dp2erm_cvx.problems.regression import SaturatingRegression
+from dp2erm_cvx.problems.itr import itr, itr_logistic
+from dp2erm_cvx.problems.regression import saturating_regression
 from dp2erm_cvx.program import PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.curves import LOGISTIC
 from dp2erm_cvx.registry import programs
@@ -222,7 +222,7 @@ def test_programs_that_are_linear_in_the_covariates_state_their_box():
         "saturating_regression",
     ]
     several = dataclasses.replace(BINARY, coordinate_bound=[0.1 * k for k in range(1, 11)])
-    chosen = TreatmentRule(features=(3, 0)).loss_constants(Universe(several, 400, 10))
+    chosen = itr(features=(3, 0)).loss_constants(Universe(several, 400, 10))
     assert chosen.box.widths == (1.0, 0.4, 0.1)
     assert chosen.box.slope == pytest.approx(chosen.gradient_bound / math.sqrt(11))
 
@@ -245,7 +245,7 @@ REFUSED = {
         BINARY, Budget(1.0), "ipw_logistic", "itr", noise="box", calibration="paper"
     ).plan(400, 10),
     "unbounded": lambda: PrivateTwoStageERM(
-        BINARY, Budget(1.0), "uniform", TreatmentRule(WholeSpace()), noise="box"
+        BINARY, Budget(1.0), "uniform", itr(WholeSpace()), noise="box"
     ).plan(400, 10),
 }
 
@@ -336,7 +336,7 @@ def test_binary_covariates_gain_what_a_shorter_noise_promises():
 
 
 def test_calibrated_by_the_estimators_as_by_hand():
-    program = SaturatingRegression(slope=0.7)
+    program = saturating_regression(slope=0.7)
     found = PrivateTwoStageERM(BINARY, Budget(1.0), "uniform", program, noise="box", arithmetic="assumed")
     calibration = found.plan(400, 10).theta.calibration
     # with what the tolerance of the weights adds

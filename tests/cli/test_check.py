@@ -98,7 +98,7 @@ def test_from_a_messy_table_to_an_effect_in_three_commands(folder):
     assert checked.exit_code == 0, checked.output
     told = " ".join(checked.stdout.split())
     assert "'Malmö'" in told
-    assert "without outcome: none of them counts in an effect or a rule." in told
+    assert "without outcome do not count in an effect or a rule." in told
     assert "shrunk" not in told
     assert "clipped" not in told
     narrow = run(
@@ -122,7 +122,7 @@ def test_from_a_messy_table_to_an_effect_in_three_commands(folder):
     studied = run("run", "domain.toml", "registry.csv", "--seed", "1", "--json")
     assert json.loads(studied.stdout)["effect"]["estimate"] == release.estimate
     shown = " ".join(run(*effect, "--seed", "1").stdout.split())
-    assert "in points" in shown
+    assert "on Punkte: +2.93 points (95 % CI" in shown
     assert "Arm behandelt is treated, Kontrolle a control; Region has levels Nord, Süd" in shown
     assert "Malmö" not in result.stdout
     # the same table in Python, through another reader
@@ -157,7 +157,7 @@ def test_a_survey_with_messy_weights_from_its_file_to_an_effect(folder):
     assert "wt sampling weight numbers and text 15 15 30" in told
     assert "wt: 'keine' (15): no number: counts as 0" in told
     assert "Sampling weights average 0.76 after clipping (1 is declared), from 0 to 2." in told
-    assert "60 without treatment: none of them counts in an effect or a rule." in told
+    assert "60 records without treatment do not count in an effect or a rule." in told
     survey = ["survey.csv", "--domain", "domain.toml", "--epsilon", "4"]
     effect = run("effect", *survey, "--residual-scale", "2", "--output", "effect.json")
     assert effect.exit_code == 0, effect.output

@@ -17,7 +17,7 @@ from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
-from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.mmd import MMD, PooledMMD
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.stability import known_coefficient
@@ -26,7 +26,7 @@ from dp2erm_cvx.universe import Universe
 N, P = 400, 3
 DOMAIN = Domain(2.0, 1.5)
 BUDGET = Budget(2.0, 1e-3)
-RULE = TreatmentRule()
+RULE = itr()
 
 
 def study(first, domain=DOMAIN, **chosen):

@@ -54,7 +54,7 @@ _TEXTS = {
     "--output-dir": ("data.csv", "no/where", "x" * 5000),
     "--set": ("ridge", "=1", "nobody=1", "a\nb=1", "cap="),
     "--cells": ("x1", "x1=", "nobody=1,2", "x1=b,c", "x1:0", "x1:1e9"),
-    "--expect": ("rain", ""),
+    "--expected": ("rain", ""),
     "--program": ("nobody", "", "own.py:Nobody", "no.py"),
     "--second-stage": ("nobody", "uniform", "", "own.py:Nobody", "no.py"),
     "--second-set": ("threshold", "nobody=1", "features=x1"),

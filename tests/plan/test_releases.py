@@ -14,7 +14,7 @@ from dp2erm_cvx.calibration import PaperCalibration, RenyiCalibration
 from dp2erm_cvx.problems.arm_means import ArmMeans, PlugInATE
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
-from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.mmd import MMD, PooledMMD
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import WholeSpace
@@ -36,16 +36,16 @@ SMALL = EntropyBalancing(ridge=0.2, radius=0.5, scaling="paper", arm_mass="propo
 @pytest.mark.parametrize(
     ("method", "first", "second"),
     [
-        ("sharp", MMD(ridge=1.0), TreatmentRule()),
-        ("sharp", ipw_private(radius=1.0), TreatmentRule()),
+        ("sharp", MMD(ridge=1.0), itr()),
+        ("sharp", ipw_private(radius=1.0), itr()),
         ("paper", SMALL, ArmMeans()),
-        ("paper-corrected", SMALL, TreatmentRule()),
-        ("renyi", PooledMMD(ridge=1.0), TreatmentRule()),
+        ("paper-corrected", SMALL, itr()),
+        ("renyi", PooledMMD(ridge=1.0), itr()),
         ("renyi", ipw_private(radius=1.0), ArmMeans()),
         ("output", ipw_logistic(ridge=0.2), PlugInATE()),
         ("output", ipw_private(radius=1.0), PlugInATE()),
         ("auto", EntropyBalancing(), PlugInATE()),
-        ("auto", EntropyBalancing(), TreatmentRule()),
+        ("auto", EntropyBalancing(), itr()),
     ],
     ids=lambda v: v if isinstance(v, str) else v.name,
 )

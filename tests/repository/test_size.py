@@ -19,12 +19,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 273,
-    "lines": 53_003,
-    "classes": 479,
-    "names that other files use": 979,
-    "names that one other file uses": 407,
-    "lines of tests": 45_379,
+    "files": 269,
+    "lines": 52_724,
+    "classes": 474,
+    "names that other files use": 964,
+    "names that one other file uses": 397,
+    "lines of tests": 45_362,
 }
 
 
@@ -47,11 +47,11 @@ def measured() -> dict[str, int]:
     nodes = [node for tree in trees().values() for node in ast.walk(tree)]
     tests = (ROOT / "tests").rglob("*.py")
     return {
-        "files": 273len(SOURCES),
-        "lines": 53_003sum(text.count("\n") for text in SOURCES.values()),
-        "classes": 479sum(isinstance(node, ast.ClassDef) for node in nodes),
+        "files": len(SOURCES),
+        "lines": sum(text.count("\n") for text in SOURCES.values()),
+        "classes": sum(isinstance(node, ast.ClassDef) for node in nodes),
         "names that other files use": sum(number > 0 for number in users.values()),
-        "names that one other file uses": 407sum(number == 1 for number in users.values()),
+        "names that one other file uses": sum(number == 1 for number in users.values()),
         "lines of tests": sum(path.read_text(encoding="utf-8").count("\n") for path in tests),
     }
 
