@@ -247,9 +247,9 @@ CAVEATS = (
 
 def caveats_of(release: Any) -> Iterator[Caveat]:
     """Those that hold for a release, in the order of the table."""
-    return (one for one in CAVEATS if release.goal in one.goals and one.when(release))
+    return (caveat for caveat in CAVEATS if release.goal in caveat.goals and caveat.when(release))
 
 
 def sentences(release: Any, *levels: Level) -> list[str]:
-    """What a reader is told at these levels."""
-    return [one.say(release) for one in caveats_of(release) if one.level in levels]
+    """Those of these levels, for a reader."""
+    return [caveat.say(release) for caveat in caveats_of(release) if caveat.level in levels]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -78,6 +79,14 @@ def parsed(text: str | bytes, kind: type[P]) -> P:
     return release
 
 
+def unfollowed(release: BaseRelease, text: str | bytes) -> Iterator[str]:
+    """What its text states beside the fields of a release, and does not follow from them."""
+    stated = _loaded(text)
+    for name in release.derived:
+        if stated.get(name) is not None and not _follows(stated[name], release, name):
+            yield f"{name} does not follow from what was released"
+
+
 def _follows(stated: Any, release: BaseRelease, name: str) -> bool:
     """Whether what is worked out of released numbers is as it is stated; True where it cannot be known."""
     try:
@@ -110,12 +119,8 @@ def checked(release: P, text: str | bytes) -> P:
         refuted = ()
     except Dp2ermError as error:
         raise DeclarationError(f"release JSON: {_line(error)}") from None
-    if refuted:
-        raise DeclarationError(f"release JSON: {_line(refuted[0])}")
-    stated = _loaded(text)
-    for name in release.derived:
-        if stated.get(name) is not None and not _follows(stated[name], release, name):
-            raise DeclarationError(f"release JSON: {name} does not follow from what was released")
+    for line in refuted or unfollowed(release, text):
+        raise DeclarationError(f"release JSON: {_line(line)}")
     return release
 
 

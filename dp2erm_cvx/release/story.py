@@ -20,12 +20,10 @@ from dp2erm_cvx.release.released_range import released_range
 from dp2erm_cvx.release.rule_release import RuleRelease
 from dp2erm_cvx.release.sensitivity import sensitivity
 from dp2erm_cvx.release.words import (
-    adjusted,
     calibrated,
     clips,
     compared,
     guaranteed,
-    outcome_unit_name,
     population,
     sampled,
     spent_by_step,
@@ -127,11 +125,11 @@ def screen(release: BaseRelease) -> Iterator[Block]:
 
 def _story(release: BaseRelease, people: str, after: tuple[str, ...] = (), **own: Any) -> Story:
     """A story with what every release says: of ``people``, with caveats before those of ``after``."""
-    interval = isinstance(release, EffectRelease)
+    names, interval = release.columns, isinstance(release, EffectRelease)
     return Story(
         population=(
             f"Population: {population(release)}{people}.",
-            adjusted(release.columns),
+            f"Adjusted for {len(names)} covariate{'s' if len(names) > 1 else ''}: {', '.join(names)}.",
             *sampled(release, interval=interval),
         ),
         alerts=tuple(sentences(release, "warns")),
@@ -150,11 +148,17 @@ def _net(release: BaseRelease) -> str:
     return ", net of the treatment cost" if release.domain.get("treatment_cost") else ""
 
 
+def _unit(release: BaseRelease) -> str:
+    """What the outcome is measured in, as it was declared."""
+    book = release.domain.get("codebook") or {}
+    return str(book.get("units", {}).get(book.get("outcome"), "units of the outcome"))
+
+
 def _effect(release: EffectRelease) -> Story:
     title, people, among = ESTIMANDS[release.estimand]
     interval = release.interval
     half = _half(interval)
-    unit = "" if release.risks else f" {outcome_unit_name(release)}"
+    unit = "" if release.risks else f" {_unit(release)}"
     level = f"{100 * interval.level:g} %"
     parts = [("privacy noise", interval.noise_half_width), ("sampling", interval.sampling_half_width)]
     spans = [Span(f"{level} interval", release.estimate, interval.low, interval.high)]
@@ -189,7 +193,7 @@ def _effect(release: EffectRelease) -> Story:
         spent=(spent_by_step(release),),
         declared=(clips(release), fixed),
         spans=tuple(spans),
-        caption=f"In {outcome_unit_name(release)}. The bars below are parts of the interval.",
+        caption=f"In {_unit(release)}. The bars below are parts of the interval.",
     )
 
 
@@ -315,8 +319,7 @@ def _rule(release: RuleRelease) -> Story:
             for gain in release.gains
         ),
         caption=(
-            f"Gain in the mean net outcome, in {outcome_unit_name(release)}; 95 % intervals for noise and "
-            "sampling."
+            f"Gain in the mean net outcome, in {_unit(release)}; 95 % intervals for noise and sampling."
         ),
         rows=tuple(release.rows()),
     )
@@ -330,7 +333,7 @@ def _weighted(release: Release) -> Story:
         value, width = float(np.dot(moved.coefficients, release.theta)), moved.effect
         spans = [Span("noise alone, 95 % of it", value, value - width, value + width)]
         headline = (
-            f"{_subject(release)}: {signed(value, width)} {outcome_unit_name(release)}{_net(release)} "
+            f"{_subject(release)}: {signed(value, width)} {_unit(release)}{_net(release)} "
             f"(95 % of the noise: ±{width:.3g}; no interval)"
         )
     elif moved is None or release.second_stage["name"] == "regression":
@@ -362,7 +365,7 @@ def _weighted(release: Release) -> Story:
         details=tuple(details),
         spent=(spent_by_step(release), calibrated(release)),
         spans=tuple(spans),
-        caption=f"In {outcome_unit_name(release)}. No interval: sampling is not in it.",
+        caption=f"In {_unit(release)}. No interval: sampling is not in it.",
         rows=tuple(release.rows()),
         scaled=release.own_units is not None,
     )

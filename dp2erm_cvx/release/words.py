@@ -48,8 +48,8 @@ _NONE = {
 }
 #: What treatment and outcome are called where no names are declared.
 UNNAMED = ("treatment", "the outcome")
-#: Labels that say no more than the name of the column of the treatment.
-_PLAIN = ("", "0", "1", "no", "yes", "n", "y", "false", "true", "control", "treated", "untreated")
+#: Labels of the treated, and of controls, that say no more than the name of the column.
+_YES, _NO = ("1", "yes", "y", "true", "treated"), ("0", "no", "n", "false", "control", "untreated")
 #: How an assumption starts, or reads, that says how rounding is covered, or nothing.
 _ROUNDED, _NOTHING = "arithmetic is counted: ", ("every weight is 1", "weights are 1", EXACT_ARITHMETIC)
 
@@ -61,10 +61,13 @@ def compared(release: BaseRelease) -> tuple[str, str]:
     if column is None:
         return UNNAMED[0], outcome
     treated, control = str(book.treatment.treated), str(book.treatment.control)
-    if treated.replace(".", "").isdigit():  # says nothing by itself
-        treated = column if treated in _PLAIN else f"{column} {treated}"
-    treated = column if treated.lower() in _PLAIN else treated
-    return treated if control.lower() in _PLAIN else f"{treated} against {control}", outcome
+    bare, number = control.lower() in _NO, control not in _NO and control.replace(".", "").isdigit()
+    against = "" if bare else f" against {control}"
+    if treated.lower() in _YES and not number:
+        return f"{column}{against}", outcome
+    if treated.lower() in (*_YES, *_NO) or treated.replace(".", "").isdigit():  # says nothing by itself
+        return f"{column} {treated} against {control}", outcome
+    return f"{treated}{against}", outcome
 
 
 def guaranteed(release: BaseRelease) -> list[tuple[str, str]]:
@@ -135,17 +138,17 @@ def promised(release: BaseRelease) -> Iterator[str]:
             "CONDITIONAL: what follows holds for the exact solution of the declared problem. That this "
             "release is it, up to a proven distance, was not established."
         )
-    kept = _keeps(release)
+    same = _keeps(release)
     yield (
         f"Replace any one of the {release.n_samples:,} records by any other"
-        f"{' with the same treatment' if kept else ''}: the probability of whatever could have been released "
+        f"{' with the same treatment' if same else ''}: the probability of whatever could have been released "
         f"changes by a factor of at most {largest_factor(guarantee)} ({stated_law(guarantee)})."
     )
     yield (
         "Somebody who knows all other records, and that the remaining one is one of two, guesses which with "
         f"probability at most {largest_guess(guarantee)} after reading this; before, with one half."
     )
-    if kept:
+    if same:
         yield "The treatment of a record is NOT protected; its covariates and its outcome are."
     if floor := release.domain.get("arm_floor"):
         yield f"It is promised for data with at least {floor:g} records in each arm, as was declared."
@@ -185,8 +188,8 @@ def largest_guess(guarantee: Guarantee) -> str:
 def _up(number: float) -> str:
     """To three digits, never below: a promise is not rounded in its favor."""
     unit = 10.0 ** (math.floor(math.log10(number)) - 2)
-    found = math.ceil(number / unit) * unit
-    return f"{found:,.0f}" if found >= 1000.0 else f"{found:.3g}"
+    rounded = math.ceil(number / unit) * unit
+    return f"{rounded:,.0f}" if rounded >= 1000.0 else f"{rounded:.3g}"
 
 
 def population(release: Any) -> str:
@@ -232,17 +235,6 @@ def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
         )
 
 
-def adjusted(columns: tuple[str, ...]) -> str:
-    """The covariates, by name."""
-    return f"Adjusted for {len(columns)} covariate{'s' if len(columns) > 1 else ''}: {', '.join(columns)}."
-
-
-def outcome_unit_name(release: Any) -> str:
-    """What the outcome is measured in, as it was declared."""
-    book = release.domain.get("codebook") or {}
-    return str(book.get("units", {}).get(book.get("outcome"), "units of the outcome"))
-
-
 def calibrated(release: Release) -> Table:
     """The noise of theta, and what it is scaled to."""
     step = release.mechanism
@@ -265,13 +257,8 @@ def calibrated(release: Release) -> Table:
         ("sensitivity", f"{step.sensitivity:.6g}{product}"),
     ]
     if (numerical := step.numerical) is not None and not output:
-        rows.append(
-            (
-                "arithmetic",
-                f"discrete Laplace noise of scale {numerical.scale:.2g} on multiples of "
-                f"2^{numerical.grid_exponent}, 2 x {numerical.epsilon:.3g} of epsilon",
-            )
-        )
+        hidden = f"on multiples of 2^{numerical.grid_exponent}, 2 x {numerical.epsilon:.3g} of epsilon"
+        rows += [("arithmetic", f"discrete Laplace noise of scale {numerical.scale:.2g} {hidden}")]
     return pairs(rows)
 
 
@@ -325,7 +312,10 @@ def declared_facts(release: BaseRelease) -> Iterator[tuple[str, str]]:
             yield f"{which} stage", f"{stage.get('name')}{_listed(stage.get('settings'), ': ')}"
     if isinstance(settings, Mapping):
         # where no center of the effect is declared, it is one that was released
-        yield "settings", _listed({name: one for name, one in settings.items() if name != "effect_center"})
+        yield (
+            "settings",
+            _listed({name: value for name, value in settings.items() if name != "effect_center"}),
+        )
 
 
 def _covariates(domain: Domain, columns: tuple[str, ...]) -> Table:

@@ -93,7 +93,7 @@ def datasheet(release: BaseRelease, known: Mapping[str, str] | None = None) -> d
                 ),
                 "post_processing": _POST[kind],
                 "justification": answers["justification"],
-                "utility": _words(f"{story.headline}. {story.precision}"),
+                "utility": f"{_code(story.headline)}. {story.precision}",
                 "additional_information": answers["additional_information"],
             },
             "administrative": {
@@ -187,12 +187,12 @@ def _domain(release: BaseRelease) -> Iterator[str]:
 
 
 def _neighbors(release: BaseRelease) -> str:
-    kept = release.guarantee.relation is Neighboring.REPLACE_ONE_KEEP_TREATMENT
-    found = (
+    same = release.guarantee.relation is Neighboring.REPLACE_ONE_KEEP_TREATMENT
+    neighbors = (
         "Adjacent datasets of the data domain have the same number of records and differ in one record, "
         "replaced by any other"
     )
-    return f"{found} with the same treatment, which is not protected." if kept else f"{found}."
+    return f"{neighbors} with the same treatment, which is not protected." if same else f"{neighbors}."
 
 
 def _conditions(release: BaseRelease) -> Iterator[str]:

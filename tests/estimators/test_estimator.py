@@ -253,6 +253,8 @@ def test_a_data_frame_is_predicted_by_column_name() -> None:
         model.predict(frame[["u"]])
     with pytest.raises(DataError, match="column 'u'"):
         model.predict(mixed)
+    with pytest.raises(DataError, match=r"by fit\(X\.drop\(columns=\['a', 'y'\]\), X\['a'\], X\['y'\]\)"):
+        model.fit(frame, "a", "y")
 
 
 def test_data_outside_the_declared_universe_are_refused_to_the_data_holder() -> None:

@@ -54,9 +54,8 @@ def test_a_code_is_one_sentence_wherever_it_is_shown(releases) -> None:
     for release in releases:
         codes = [caveat.code for caveat in caveats_of(release)]
         assert len(set(codes)) == len(codes)
-        tree, shown = json.loads(release.to_json()), " ".join(release.summary(10_000).split())
-        assert tree["caveats"] == codes
-        page = release_page(release)
+        assert json.loads(release.to_json())["caveats"] == codes
+        shown, page = " ".join(release.summary(10_000).split()), release_page(release)
         for sentence in sentences(release, "warns", "notes", "assumes", "excludes"):
             assert (shown.count(sentence), page.count(sentence)) == (1, 1), sentence
         for sentence in sentences(release, "warns"):  # stands first

@@ -191,7 +191,6 @@ def test_the_value_of_a_rule_is_shown_like_any_release(second) -> None:
     model = PrivateTwoStageERM(domain, Budget(2.0), "uniform", second, value_share=0.2, seed=1)
     release = model.fit(*data(3)).release_
     value = release.value
-    assert value is not None
     assert value.summary() in release.summary()
     assert list(value.to_frame()["difference"]) == [value.against_all, value.against_none]
     assert "treating none" in value._repr_html_()

@@ -33,8 +33,7 @@ def test_no_pair_that_obeys_the_guarantee_is_told_apart_better(epsilon, delta) -
 
 @given(st.floats(1e-6, 2000.0))
 def test_the_factor_is_rounded_up(epsilon) -> None:
-    told = largest_factor(guarantee(epsilon, 0.0))
-    told = told.replace(",", "")
+    told = largest_factor(guarantee(epsilon, 0.0)).replace(",", "")
     exponent = float(told[3:]) if told.startswith("10^") else math.log10(float(told))
     exact = epsilon / math.log(10.0)
     assert exact - 1e-9 <= exponent <= exact + 1.0

@@ -27,6 +27,8 @@ def test_what_was_read_is_written_again(text) -> None:
     release = Release.from_json(text)
     assert release.to_json() == text
     assert set(json_schema()["required"]) <= set(json.loads(text))
+    with pytest.raises(DeclarationError, match=r"declared\.goal: must be effect"):
+        EffectRelease.from_json(text)
 
 
 @pytest.mark.parametrize(
@@ -81,11 +83,6 @@ def test_a_release_of_a_program_of_others_is_held_to_the_theorems(text, change, 
     change(plain)
     with pytest.raises(DeclarationError, match=complaint):
         Release.from_json(json.dumps(plain))
-
-
-def test_an_effect_is_no_rule(text) -> None:
-    with pytest.raises(DeclarationError, match=r"declared\.goal: must be effect"):
-        EffectRelease.from_json(text)
 
 
 def test_a_release_with_box_noise_states_its_box_and_is_read_back() -> None:

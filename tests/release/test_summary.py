@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, EffectRelease, PrivateEffect, PrivateTwoStageERM, Release
+from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, PrivateEffect, PrivateTwoStageERM, Release
+from dp2erm_cvx.codebook import Treatment
 from dp2erm_cvx.display import as_html, grid, heading
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.predict import planned_range
@@ -122,14 +123,17 @@ def test_an_effect_is_one_row(effect):
 
 
 def test_numbers_are_shown_to_the_digits_of_the_width(effect):
-    interval = replace(
-        effect.interval, low=1.2345, high=1.8345, noise_half_width=0.2, sampling_half_width=0.25
-    )
-    text = replace(effect, estimate=1.5345, interval=interval).summary()
+    ends = {"low": 1.2345, "high": 1.8345, "noise_half_width": 0.2, "sampling_half_width": 0.25}
+    text = replace(effect, estimate=1.5345, interval=replace(effect.interval, **ends)).summary()
     assert "Effect of treatment on the outcome: +1.53 units of the outcome (95 % CI +1.23 to +1.83)" in text
     assert "Of the ±0.30, privacy noise alone would be ±0.20, sampling ±0.25" in text
     wide = replace(effect.interval, low=None, high=None, noise_half_width=None, sampling_half_width=None)
     assert "unbounded to unbounded" in replace(effect, estimand="att", interval=wide).summary()
+    arms = {"drug": (1, 0), "drug no against yes": ("no", "yes"), "drug 2 against 1": (2, 1), "A": ("A", 0)}
+    for words, labels in arms.items():
+        book = Codebook(Treatment("drug", *labels), outcome="y")
+        named = replace(effect, domain=replace(DOMAIN, codebook=book).to_dict())
+        assert f"Effect of {words} on y: " in named.summary()
 
 
 def test_html_says_the_same_and_escapes_names(effect):
@@ -139,7 +143,12 @@ def test_html_says_the_same_and_escapes_names(effect):
     assert "[v]" in html
     assert html.count("<table>") == html.count("</table>") == 3
     shown = " ".join(effect.summary(10_000).split())
-    for cell in ("epsilon = 2", "estimate of one record", "no unmeasured confounder"):
+    for cell in (
+        "epsilon = 2",
+        "Rounding errors are covered",
+        "estimate of one record",
+        "no unmeasured confounder",
+    ):
         assert cell in html
         assert cell in shown
     table = grid("a<b", "n")

@@ -20,11 +20,11 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 270,
-    "lines": 52_866,
+    "lines": 52_795,
     "classes": 475,
-    "names that other files use": 965,
-    "names that one other file uses": 401,
-    "lines of tests": 45_366,
+    "names that other files use": 964,
+    "names that one other file uses": 398,
+    "lines of tests": 45_362,
 }
 
 
