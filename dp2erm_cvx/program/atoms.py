@@ -138,6 +138,13 @@ class Exponential(Atom):
     def curvature(self, u: Array) -> Array:
         return self.value(u)
 
+    def largest_near(self, u: Array, distance: Array) -> Array:
+        return self.value(u + distance)
+
+    def at(self, u: Array) -> tuple[Array, Array, Array]:
+        found = self.value(u)
+        return found, found, found
+
     def declared(self, u: Any) -> Any:
         return cp.exp(u)
 

@@ -330,7 +330,7 @@ def record_diameter(
     constant is at most ``varying`` long.
     """
     if varying is None:
-        return (gradient_diameter(loss, reach) + 2.0 * beside) * _ROUNDED
+        return gradient_diameter(loss, reach) + 2.0 * beside
     # within an arm the constant cancels in the other block
     within = math.hypot(gradient_diameter(loss, reach), 2.0 * beside * varying)
     return max(within, _across_arms(loss, reach, beside)) * _ROUNDED

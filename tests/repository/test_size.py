@@ -19,11 +19,11 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 270,
-    "lines": 52_795,
-    "classes": 475,
+    "files": 269,
+    "lines": 52_724,
+    "classes": 474,
     "names that other files use": 964,
-    "names that one other file uses": 398,
+    "names that one other file uses": 397,
     "lines of tests": 45_362,
 }
 
