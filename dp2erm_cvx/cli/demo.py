@@ -107,10 +107,7 @@ def demo_command(
     told("4. Whom to treat", f"The same with a public cost of treatment, by {' and '.join(_CHOSEN)}.")
     run(f"run {{rule}} {{data}} --output-dir {{folder}}{seeded}")
     told("5. What others can check", "A page for readers; then everything that is stated is computed again.")
-    if lacking := missing():
-        screen.print(f"No page: pip install {' '.join(lacking)}")
-    else:
-        run("report {average}")
+    screen.print(f"No page: pip install {' '.join(missing())}") if missing() else run("report {average}")
     run("verify {average} --study {study}")
     told("A number that somebody changed", "The same file, its estimate larger by 1 kg.")
     stated = json.loads((folder / "average.json").read_text(encoding="utf-8"))

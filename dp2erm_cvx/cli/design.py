@@ -75,9 +75,11 @@ def design_command(study: str, output: str | None, as_json: bool, **options: Any
     It reads no data and spends nothing. Whatever is not stated is guessed, and reported as such. What the
     question of the study declares holds for every pipeline. A file that declares a domain alone will do.
     """
+    import tomlkit
+
     from dp2erm_cvx.design import design
     from dp2erm_cvx.parallel import whole_workers
-    from dp2erm_cvx.study_file import study_with
+    from dp2erm_cvx.study_file import study_with, written
 
     if output is not None:
         writable(output, study)
@@ -97,19 +99,10 @@ def design_command(study: str, output: str | None, as_json: bool, **options: Any
         screen.print(block)
     if output is None:
         screen.print(f"Its settings, which --output writes into a copy of {study}:")
-        click.echo(_table(best.kind, best.settings))
+        click.echo(tomlkit.dumps({best.kind: [written(best.settings)]}).strip())
     else:
         screen.print("Run:" if result.answers else "If you run it all the same:")
         click.echo(f"dp2erm run {output} DATA.csv")
-
-
-def _table(kind: str, settings: Any) -> str:
-    """A question as a study file writes it."""
-    import tomlkit
-
-    from dp2erm_cvx.study_file import written
-
-    return tomlkit.dumps({kind: [written(settings)]}).strip()
 
 
 def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignQuestion]:

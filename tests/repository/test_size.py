@@ -20,9 +20,9 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 269,
-    "lines": 52_724,
-    "classes": 474,
-    "names that other files use": 964,
+    "lines": 52_694,
+    "classes": 472,
+    "names that other files use": 962,
     "names that one other file uses": 397,
     "lines of tests": 45_362,
 }
