@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make demo       private releases from real data (NHEFS) and an audit, a minute"
+	@echo "make demo       a study of real data (NHEFS): released, verified, audited; a minute"
 	@echo "make test       the default tests, on every core"
 	@echo "make test-slow  the slow tests as well"
 	@echo "make bench      timings side by side, about fifteen minutes"

@@ -156,12 +156,12 @@ def _restore(app: Any, what: str, name: str, obj: Any, options: Any, lines: list
 def _spell(
     app: Any, what: str, name: str, obj: Any, options: Any, signature: str | None, returned: str | None
 ) -> tuple[str | None, str | None]:
-    """An alias that is part of a union comes out as the call that makes it."""
-    return _aliases_by_name(signature), _aliases_by_name(returned)
+    """An alias that is part of a union comes out as the call that makes it, a factory as no Python at all."""
+    return _readable(signature), _readable(returned)
 
 
-def _aliases_by_name(text: str | None) -> str | None:
-    return text and re.sub(r"TypeAliasForwardRef\('([^']+)'\)", r"\1", text)
+def _readable(text: str | None) -> str | None:
+    return text and re.sub(r"TypeAliasForwardRef\('([^']+)'\)", r"\1", text).replace("<factory>", "...")
 
 
 def setup(app: Any) -> dict[str, Any]:

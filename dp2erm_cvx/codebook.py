@@ -321,13 +321,13 @@ class Codebook:
             for column, known in self.levels.items()
         ]
         parts += [f"{column} is {value:g} where missing" for column, value in self.missing.items()]
-        parts.append("another number is the middle of its range where missing")
+        parts.append("a number that is missing counts as the middle of its range")
         constant = self.outcome in self.missing
         if fixed and not constant:
-            parts.append("the outcome is its center where missing")
+            parts.append("an outcome that is missing counts as the middle of its range")
         if self.sampling_weights is not None:
             parts.append(self.sampling_weights.told())
-        lost = "is a control in the middle of all" if fixed else "does not count"
+        lost = "counts as an untreated one with the middle of every range" if fixed else "does not count"
         parts += [f"a record with another {name} than {level} {lost}" for name, level in self.where.items()]
         if self.group is not None:
             parts.append(f"a record whose {self.group} is none of its levels {lost}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import gzip
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +72,7 @@ def guessed_layout(path: str) -> CsvLayout:
     if path.lower().endswith((".parquet", ".pq")):
         return CsvLayout()
     try:
-        raw = Path(path).read_bytes()
+        raw = _unpacked(path, Path(path).read_bytes())
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:
@@ -96,17 +98,25 @@ def _breaks(text: str, separator: str) -> bool:
     return [] not in rows and len({len(cells) for cells in rows}) == 1
 
 
+def _unpacked(source: str, raw: bytes) -> bytes:
+    """The bytes of a file that gzip packed, as its first two say; of any other the same."""
+    try:
+        return gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw
+    except (OSError, EOFError, zlib.error):
+        raise DataError(f"{source}: is damaged: gzip cannot unpack it") from None
+
+
 def records_of_lines(
     source: str, raw: bytes, layout: CsvLayout, *, ragged: bool
 ) -> tuple[list[tuple[int, list[str]]], tuple[str, ...]]:
     """The cells of every record, with the number of its first line, and what the data holder should know.
 
     No record has a say in how another one is read. One that cannot be parsed has no cells; it is refused
-    where ``ragged`` is false, and quoted cells then go on in the next line, declared or not. Raises DataError
-    where the header is none, or such a quote is never closed; UnicodeError where the file has no text of the
-    encoding.
+    where ``ragged`` is false, and quoted cells then go on in the next line, declared or not. What gzip packed
+    is unpacked. Raises DataError where it cannot be, where the header is none, or where such a quote is never
+    closed; UnicodeError where the file has no text of the encoding.
     """
-    lines = layout.lines(raw, ragged=ragged)
+    lines = layout.lines(_unpacked(source, raw), ragged=ragged)
     header = next(filter(None, lines), "")
     if "\r" in header:
         raise DataError(

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, shown
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.saturation import Saturation
+from dp2erm_cvx.suprema import Saturation
 
 #: Public orders alpha > 1 of Renyi curves: six to an octave of alpha - 1, from 1/128 to a million.
 RENYI_ORDERS: tuple[float, ...] = tuple(float(f"{1.0 + 2.0 ** (step / 6):.6g}") for step in range(-42, 121))

@@ -109,8 +109,8 @@ def chosen_columns(name: str, chosen: object, known: Sequence[str], n_features: 
     found = [known.index(one) if one in known else one for one in chosen]
     for index in found:
         if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < n_features:
-            told = ", ".join(known) or n_features
-            raise DeclarationError(f"{name}: unknown covariate {index!r}; known: {told}")
+            told = known_names(index, known) if known else f"known: {n_features}"
+            raise DeclarationError(f"{name}: unknown covariate {index!r}; {told}")
     if len(set(found)) < len(found):
         # a column counted twice would leave the ball that bounds are derived for
         raise DeclarationError(f"{name}: a covariate is named twice")

@@ -137,7 +137,10 @@ class StudyFile:
         total = Budget(math.fsum(part.epsilon for part in spent), math.fsum(part.delta for part in spent))
         if total.epsilon > self.budget.epsilon or total.delta > self.budget.delta:
             raise CalibrationError("the questions spend more than the budget together: please report it")
-        note = one_line("note", f"{', '.join(plans)} of {of}, study {self.digest[:12]}")
+        declared = ((name, declaration_of(plan)) for name, plan in plans.items())
+        kinds = ((name, what.get("estimand", what["goal"])) for name, what in declared)
+        named = ", ".join(name if name == kind else f"{name} ({kind})" for name, kind in kinds)
+        note = one_line("note", f"{named} of {of}, study {self.digest[:12]}")
         (plan, *others) = plans.values()
         curve = plan.curve if not others else None
         return Ledger(path).charge(dataset, total, note, relation=self.domain.relation, curve=curve)
@@ -158,6 +161,50 @@ def read_study(path: str | Path, changes: Sequence[str] = ()) -> StudyFile:
         return _study(declared, changes, Path(path).parent)
     except DeclarationError as error:
         raise DeclarationError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
+
+
+def study_with(
+    path: str | Path, question: str | None, kind: str, settings: Mapping[str, Any], budget: Budget
+) -> str:
+    """The text of a study file whose ``question`` is of this kind and has these settings over its own.
+
+    Remarks and all other lines stay. Without a question one is added, and the budget where none is declared.
+    Raises DeclarationError where it cannot be added.
+    """
+    import tomlkit
+
+    file = tomlkit.parse(Path(path).read_text(encoding="utf-8"))
+    asked = {one: file[one] for one in QUESTIONS if one in file}
+    tables = [(one, each) for one, of in asked.items() for each in (of if isinstance(of, list) else [of])]
+    names = [each["name"] for each in _questions(asked)]
+    before, table = (None, tomlkit.table()) if question is None else tables[names.index(question)]
+    if before not in (None, kind):  # another estimator: only the name and the share stay
+        several, old = file[before], table
+        if isinstance(several, list) and len(several) > 1:
+            several.remove(old)
+        else:
+            file.remove(before)
+        table = tomlkit.table()
+        table.update({"name": question} | ({"share": old["share"]} if "share" in old else {}))
+    table.update({name: written(value) for name, value in settings.items()})
+    if "budget" not in file:
+        file["budget"] = {name: value for name, value in vars(budget).items() if value}
+    if before != kind:
+        if not isinstance(file.setdefault(kind, tomlkit.aot()), list):
+            raise DeclarationError(f"{path}: [{kind}]: write [[{kind}]], so that another one can be added")
+        file[kind].append(table)
+    return tomlkit.dumps(file)
+
+
+def written(value: Any) -> Any:
+    """A setting as TOML writes it, which has no None."""
+    import tomlkit
+
+    if isinstance(value, Mapping):
+        inside = tomlkit.inline_table()
+        inside.update({name: written(one) for name, one in value.items()})
+        return inside
+    return "none" if value is None else list(value) if isinstance(value, tuple) else value
 
 
 def _study(declared: dict[str, Any], changes: Sequence[str], folder: Path) -> StudyFile:
@@ -224,7 +271,8 @@ def _settings(table: Mapping[str, Any]) -> dict[str, Any]:
     own = {key: value for key, value in table.items() if key not in ("name", "kind", "share")}
     settings = _known(name, own, [one for one in inspect.signature(kind).parameters if one not in _OWN])
     if "settings" in settings:
-        _table("settings", settings["settings"])
+        plain = _table("settings", settings["settings"])
+        settings["settings"] = {key: None if value == "none" else value for key, value in plain.items()}
     programs: dict[str, Any] = {
         "first_stage": registry.first_stages(),
         "second_stage": registry.second_stages(),

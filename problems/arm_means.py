@@ -9,45 +9,45 @@ the arm masses are, which a ridge in the first stage may leave unequal. ``plug_i
 each arm has weight n/2.
 """
 
-import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx.model.sets import ConvexSet
-from dp2erm_cvx.program import Array, Box, Domain, LossConstants, Records, Universe, WeightedLeastSquares
+from dp2erm_cvx.program import Array, Box, Curve, Domain, LossStage, MarginRows, Records, Universe
+from dp2erm_cvx.program.curves import SQUARE
+from dp2erm_cvx.program.margin_rows import RowBounds
 
 
 @dataclass(frozen=True)
-class ArmMeans(WeightedLeastSquares):
+class ArmMeans(LossStage):
     """Two parameters: the weighted mean outcome without and with treatment, minus the public center."""
 
     constant_rule = True
+    loss: ClassVar[Curve] = SQUARE
 
     name = "arm_means"
     formula = (
         "theta = argmin sum w_i (y_i - theta_{a_i})^2 + n gamma/2 |theta|^2 + b'theta;  ATE = theta_1-theta_0"
     )
+    cone = "QP (SOCP over an l2 ball)"
     citation = "Hajek-type weighted difference of means"
-    theorem = "Theorems 1 and 2: zeta_c = max(2M', sqrt2 (M' + B)), trace 2"
-    defaults = MappingProxyType({"theta_set": "box M'"})
+    defaults: ClassVar[Mapping[str, str]] = MappingProxyType({"theta_set": "box M'"})
     default_kind = Box(1.0)
 
     def default_set(self, domain: Domain) -> ConvexSet:
         return Box(domain.outcome_bound)
 
-    def design(self, records: Records) -> tuple[Array, Array]:
-        return np.column_stack([1.0 - records.a, records.a]).astype(np.float64), records.y
+    def rows(self, records: Records) -> MarginRows:
+        return MarginRows(np.column_stack([1.0 - records.a, records.a]).astype(np.float64), records.y)
 
-    def loss_constants(self, universe: Universe) -> LossConstants:
-        theta_set, bound = self.feasible(universe.domain), universe.domain.outcome_bound
-        # gradient 2(theta_a - y) e_a: two records of one arm differ by at most 4M', of two arms by sqrt2
-        # * 2(M' + B)
-        largest = theta_set.bound if isinstance(theta_set, Box) else theta_set.norm_bound(2)
-        radius = max(2 * bound, math.sqrt(2) * (bound + largest))
-        return _constants(self, universe, radius, bound, largest)
+    def row_bounds(self, universe: Universe) -> RowBounds:
+        bound = universe.domain.outcome_bound
+        return RowBounds(1.0, (-bound, bound), vertices=2)
 
     def parameter_names(self, columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
         return ("mean_control", "mean_treated")
@@ -57,51 +57,26 @@ class ArmMeans(WeightedLeastSquares):
 
 
 @dataclass(frozen=True)
-class PlugInATE(WeightedLeastSquares):
+class PlugInATE(ArmMeans):
     """One parameter, the weighted mean of ``2 (2a - 1) y`` with y centered at the public center."""
-
-    constant_rule = True
 
     name = "plug_in_ate"
     formula = "theta = argmin sum w_i (2(2a_i-1)y_i - theta)^2 + n gamma/2 theta^2 + b theta"
     citation = "Lee & Chen (2026), plug-in specialization"
-    theorem = "Theorems 1 and 2: zeta_c = 4M', trace 2"
     defaults = MappingProxyType({"theta_set": "box 2M'"})
-    default_kind = Box(1.0)
 
     def default_set(self, domain: Domain) -> ConvexSet:
         return Box(2 * domain.outcome_bound)
 
-    def design(self, records: Records) -> tuple[Array, Array]:
-        return np.ones((records.n_samples, 1)), 2.0 * (2 * records.a - 1) * records.y
+    def rows(self, records: Records) -> MarginRows:
+        return MarginRows(np.ones((records.n_samples, 1)), 2.0 * (2 * records.a - 1) * records.y)
 
-    def loss_constants(self, universe: Universe) -> LossConstants:
-        largest, bound = self.feasible(universe.domain).norm_bound(1), universe.domain.outcome_bound
-        # gradient 2(theta - z): theta cancels in differences and |z| <= 2M'
-        return _constants(self, universe, 4 * bound, 2 * bound, largest)
+    def row_bounds(self, universe: Universe) -> RowBounds:
+        bound = 2 * universe.domain.outcome_bound
+        return RowBounds(1.0, (-bound, bound), vertices=1)
 
     def parameter_names(self, columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
         return ("effect",)
 
     def effect(self, theta: Array, domain: Domain, X: ArrayLike) -> Array:
         return np.full(len(np.atleast_2d(np.asarray(X))), theta[0])
-
-
-def _constants(
-    stage: WeightedLeastSquares, universe: Universe, radius: float, response: float, largest: float
-) -> LossConstants:
-    """Constants of means, from the radius of gradients and bounds on the response and a coordinate."""
-    p = len(stage.parameter_names((), universe.domain))
-    return LossConstants(
-        n_parameters=p,
-        gradient_radius=radius,
-        hessian_trace=2.0,
-        strong_convexity=stage.regularizer.strong_convexity,
-        theta_bound=stage.feasible(universe.domain).norm_bound(p) if math.isfinite(largest) else None,
-        outcome_bound=universe.domain.outcome_bound,
-        gradient_bound=2 * (largest + response),
-        covariate_bound=1.0,
-        response_bound=response,
-        is_mean=p == 1,
-        is_margin=True,
-    )

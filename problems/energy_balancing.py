@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from dp2erm_cvx.program import Domain, setting
-from dp2erm_cvx.program.kernel_stage import ArmKernelStage
+from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.kernels import Energy
 from dp2erm_cvx.public import public_size
 
 
 @dataclass(frozen=True)
-class EnergyBalancing(ArmKernelStage):
+class EnergyBalancing(KernelFirstStage):
     """Balance of whole distributions within each arm, without a bandwidth to choose.
 
     Parameters

@@ -39,8 +39,7 @@ from dp2erm_cvx.program import (
     setting,
 )
 from dp2erm_cvx.program.declaration import Value
-from dp2erm_cvx.program.entropy import RidgedEntropyFirstStage
-from dp2erm_cvx.program.exponential import ExponentialModel
+from dp2erm_cvx.program.entropy import ExponentialModel, RidgedEntropyFirstStage
 from dp2erm_cvx.public import public_number
 
 
@@ -115,7 +114,7 @@ class EntropyBalancing(RidgedEntropyFirstStage):
         return Declaration(objective, {"dual": lam}, ball)
 
     def model(self, records: Records) -> ExponentialModel:
-        log_base = 0.0 if self.base_measure is None else self.log_base(records.n_samples)
+        log_base = None if self.base_measure is None else self.log_base(records.n_samples)
         return ExponentialModel(
             *self.balanced(records), self.mu, self.radius, trim=self.trim, log_base=log_base
         )
@@ -186,4 +185,4 @@ class EntropyBalancingPrimal(RidgedEntropyFirstStage):
         model = instance.model
         assert isinstance(model, ExponentialModel)
         # the centered rows, because a solver meets sum(w) = n only approximately
-        return model.penalty.prox((model.target - model.B.T @ values["weights"] / model.n) / self.mu, 1.0)
+        return model.penalty.prox((model.target - model.Z.T @ values["weights"] / model.n) / self.mu, 1.0)

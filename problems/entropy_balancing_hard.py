@@ -20,8 +20,7 @@ from dp2erm_cvx.errors import CalibrationError, InfeasibleError
 from dp2erm_cvx.program import Array, Declaration, Instance, Kind, Leaves, Records, StabilityBound, Universe
 from dp2erm_cvx.program.balance import MomentTargets, moment_names, refuse_infeasible
 from dp2erm_cvx.program.declaration import Value
-from dp2erm_cvx.program.entropy import EntropyFirstStage
-from dp2erm_cvx.program.exponential import HardExponentialModel
+from dp2erm_cvx.program.entropy import EntropyFirstStage, HardExponentialModel
 
 
 @dataclass(frozen=True)

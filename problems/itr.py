@@ -1,4 +1,4 @@
-"""Individualized treatment rules, linear in the covariates: by a squared, a Huber or a logistic loss.
+"""Individualized treatment rules, linear in the covariates, by four losses.
 
 minimize    sum_i w_i loss_i(theta) + n R(theta) + n gamma/2 ||theta||^2 + <b, theta>
 subject to  theta in Theta
@@ -13,29 +13,29 @@ Theta for.
 ``itr_logistic`` has |y_i| log(1 + exp(-sign(y_i) (2 a_i - 1) <x_i, theta>)), a convex surrogate of the
 outcome lost by recommending against a treatment that did well (or for one that did badly). There <x, theta>
 is a score, not an effect: its sign is the recommendation. The gradient is bounded whatever Theta is.
+
+``itr_saturating`` has phi(z_i - <x_i, theta>) with the phi of ``saturating_regression``, over all of R^p. It
+may be fitted to what a released center leaves of the outcome.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import cvxpy as cp
 
-from dp2erm_cvx.program import second_stage
-from dp2erm_cvx.program.linear_stage import LinearLeastSquares
+from dp2erm_cvx.program import bounded_influence, second_stage
 
 
-@dataclass(frozen=True)
-class TreatmentRule(LinearLeastSquares):
-    """The linear rule over all covariates, or over a public choice of them.
+@second_stage()
+def itr(theta: cp.Variable, records: Any) -> cp.Problem:
+    """The linear rule (Tian et al. 2014; Chen et al. 2017; Lee & Chen 2026, Corollary ITR).
 
-    Theta defaults to the l2 ball of radius M'/M, over which no predicted effect exceeds M'.
+    Theta defaults to the l2 ball of radius M'/M, over which no predicted effect exceeds M'. The l1 ball of
+    the same radius is inside it and costs the same noise; it is for few coefficients that are not 0.
     """
-
-    name = "itr"
-    formula = (
-        "theta = argmin sum w_i (2(2a_i-1)y_i - x_i'theta)^2 + n R(theta) + n gamma/2 |theta|^2 + b'theta"
+    loss = cp.sum_squares(records.x @ theta - records.response)
+    return cp.Problem(
+        cp.Minimize(loss), [cp.norm(theta) <= records.outcome_bound / records.domain.covariate_bound]
     )
-    citation = "Tian et al. (2014); Chen et al. (2017); Lee & Chen (2026), Corollary ITR"
 
 
 @second_stage(threshold="outcome_bound")
@@ -62,3 +62,20 @@ def itr_logistic(theta: cp.Variable, records: Any) -> cp.Problem:
     """
     loss = cp.logistic(-(records.favored @ theta))
     return cp.Problem(cp.Minimize(records.outcome_size @ loss), [cp.norm(theta) <= 4 / records.M])
+
+
+@second_stage(slope="outcome_bound")
+def itr_saturating(theta: cp.Variable, records: Any, slope: float) -> cp.Problem:
+    """The rule of ``itr`` by bounded influence (Tian et al. 2014; Huber & Ronchetti 2009).
+
+    No outcome pulls with more than a public slope. It has the sign of the effect where arms are balanced or
+    the outcome is well centered, unless residuals are skewed in opposite directions in the arms: a larger
+    slope then helps.
+
+    Parameters
+    ----------
+    slope
+        S, in units of the response; default: half of the largest one.
+    """
+    loss = bounded_influence(records.x @ theta - records.response, slope)
+    return cp.Problem(cp.Minimize(cp.sum(loss)))

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from dp2erm_cvx import stability
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.program import Gaussian, StabilityBound, Universe, setting
-from dp2erm_cvx.program.kernel_stage import ArmKernelStage, PooledKernelStage
+from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.kernels import Kernel, checked_kernel
 
 
 @dataclass(frozen=True)
-class MMD(ArmKernelStage):
+class MMD(KernelFirstStage):
     """Kernel balance within each arm: needs a declared arm floor.
 
     Parameters
@@ -63,7 +63,7 @@ class MMD(ArmKernelStage):
 
 
 @dataclass(frozen=True)
-class PooledMMD(PooledKernelStage):
+class PooledMMD(KernelFirstStage):
     """Kernel balance over one simplex: an arm may be empty, and a flip moves no constraint.
 
     Parameters
@@ -74,6 +74,7 @@ class PooledMMD(PooledKernelStage):
 
     kernel: Kernel = setting(Gaussian(), checked_kernel)
 
+    pooled = True
     name = "mmd_pooled"
     formula = "w = argmin a sum_c |m_c - m/2|^2 + (1-a) |m_0 - m_1|^2 + mu/n |w|^2, sum w = n, w >= 0"
     citation = "after Chen et al. (2024)"

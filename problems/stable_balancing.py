@@ -13,14 +13,14 @@ from types import MappingProxyType
 
 from dp2erm_cvx.program import setting
 from dp2erm_cvx.program.first_stage import BalancedStage
-from dp2erm_cvx.program.kernel_stage import PooledKernelStage
+from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.kernels import BalanceKernel
 from dp2erm_cvx.program.stage import resolved
 from dp2erm_cvx.public import public_size
 
 
 @dataclass(frozen=True)
-class StableBalancing(BalancedStage, PooledKernelStage):
+class StableBalancing(BalancedStage, KernelFirstStage):
     """Balance of a few moments by weights that stay even.
 
     Parameters
@@ -35,6 +35,7 @@ class StableBalancing(BalancedStage, PooledKernelStage):
     alpha: float = setting(1.0, at_least=0)
     ridge: float | None = setting(None, public_size)
 
+    pooled = True
     name = "stable_balancing"
     formula = "w = argmin a sum_c |G_c'w - t|^2 + (1-a) |G_0'w - G_1'w|^2 + n mu |w|^2, sum w = n, w >= 0"
     citation = "Zubizarreta (2015), penalized"

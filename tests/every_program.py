@@ -272,14 +272,11 @@ def declared_at(instance: Instance, values: dict[str, Array] | Array) -> tuple[C
     variables = compiled.declaration.variables
     if not isinstance(values, dict):
         values = {next(iter(variables)): values}
-    auxiliary = compiled.declaration.auxiliary
-    assert values.keys() == variables.keys() - auxiliary.keys()
+    assert values.keys() == variables.keys()
     for name, value in values.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a sign declared on a variable is checked by its violation
             variables[name].save_value(value)
-    for name, least in auxiliary.items():
-        variables[name].save_value(least.value)
     violation = max(
         (float(np.max(c.violation())) for c in compiled.declaration.constraints.values()), default=0.0
     )

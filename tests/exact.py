@@ -15,7 +15,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.model.sets import L2Ball
-from dp2erm_cvx.program import Box, L1Ball, SecondStage, WeightedLeastSquares, WholeSpace
+from dp2erm_cvx.program import Box, L1Ball, SecondStage, WholeSpace
 from dp2erm_cvx.program.entropy import EntropyFirstStage
 
 mp.mp.dps = 50
@@ -283,9 +283,9 @@ def _loss(
 ) -> tuple[tuple[list[Vector], Vector, Vector], Callable[[Any], tuple[Any, Any]]]:
     """Rows, offsets and factors of the margins, and (slope, curvature) of the loss of one margin."""
     n = records.n_samples
-    if isinstance(program, WeightedLeastSquares):
-        X, z = program.design(records)
-        return (to_mp(X), to_mp(z), [mp.mpf(1)] * n), lambda s: (2 * s, mp.mpf(2))
+    if getattr(program, "squared", False):
+        rows = program.rows(records)
+        return (to_mp(rows.Z), to_mp(rows.offsets), [mp.mpf(1)] * n), lambda s: (2 * s, mp.mpf(2))
     side = [2 * int(arm) - 1 for arm in records.a]
     rows, y = to_mp(records.X), to_mp(records.y)
     if program.name == "itr_huber":

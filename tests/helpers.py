@@ -11,7 +11,18 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.program import FirstStage, Instance, Program, SecondStage
+from dp2erm_cvx.program.atoms import Logistic, Saturating
+from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.declaration import Compiled
+
+#: Losses by their largest slope S and curvature kappa, and the shape h of ``phi'' = kappa h(|phi'| / S)``.
+BOUNDED_INFLUENCE = {
+    "1 - u": (lambda S, kappa: Curve((Part(kappa, Saturating(S / kappa)),)), lambda u: 1 - u),
+    "4 u (1 - u)": (
+        lambda S, kappa: Curve((Part(S * S / (4 * kappa), Logistic(), -4 * kappa / S),)),
+        lambda u: 4 * u * (1 - u),
+    ),
+}
 
 
 def make_domain(p: int = 10, *, outcome_bound: float = 5.0, intercept: float = 1.0, **changes: Any) -> Domain:

@@ -16,7 +16,7 @@ from work import DECLARED, NAIVE
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.program import Instance
 from dp2erm_cvx.program.curves import SQUARE
-from dp2erm_cvx.program.exponential import ExponentialModel
+from dp2erm_cvx.program.entropy import ExponentialModel
 from dp2erm_cvx.program.kernel_model import FactoredKernelModel, KernelModel
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.solve import solve
@@ -38,7 +38,7 @@ def naive_cvxpy(instance: Instance, records: Records) -> Array:
         loss = cp.sum(cp.logistic(-model.Z @ v)) + 0.5 * model.ridge * cp.sum_squares(v)
     elif isinstance(model, ExponentialModel):
         v = cp.Variable(model.dimension)
-        loss = model.n * (cp.log_sum_exp(model.B @ v) - model.target @ v)
+        loss = model.n * (cp.log_sum_exp(model.Z @ v) - model.target @ v)
         loss += 0.5 * model.ridge * cp.sum_squares(v)
     elif isinstance(model, KernelModel):
         v = cp.Variable(model.n, nonneg=True)
@@ -79,7 +79,7 @@ def scipy_lbfgs(instance: Instance, records: Records) -> Array:
             return float(value), ridge * v - Z.T @ expit(-s)
 
     elif isinstance(model, ExponentialModel):
-        B, target, n, mu = model.B, model.target, model.n, model.ridge
+        B, target, n, mu = model.Z, model.target, model.n, model.ridge
 
         def loss(v: Array) -> tuple[float, Array]:
             s = B @ v

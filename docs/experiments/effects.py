@@ -1,8 +1,8 @@
 """Average effects with intervals over populations, real data, numbers of records and budgets.
 
-``python effects.py`` takes 40 minutes, ``--variant benchmarks`` reads the packages of the extra
-``benchmarks``, ``--quick`` takes seconds. Populations are drawn anew for every replicate; of real records (n
-= 0) the noise is.
+``python effects.py`` takes eight minutes of two cores, ``--variant benchmarks`` reads the packages of the
+extra ``benchmarks``, ``--quick`` takes seconds. Populations are drawn anew for every replicate; of real
+records (n = 0) the noise is.
 """
 
 from __future__ import annotations

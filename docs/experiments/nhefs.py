@@ -1,12 +1,14 @@
-"""The effect on NHEFS over budgets, by the first stages of the demonstration.
+"""The effect on NHEFS over budgets, by five first stages and one with a private propensity.
 
-``python nhefs.py`` takes half a minute.
-Everything else is what the demonstration declares: ``dp2erm_cvx/demo/settings.py``.
+``python nhefs.py`` takes half a minute. What is declared, and why, stands at its head.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,16 +16,113 @@ from common import Cell, Design, Row, cells, folder_of, options, report, run
 from matplotlib.figure import Figure
 from rules import PlannedRule, Weights, draw_thetas, without_noise
 
-from dp2erm_cvx.compare.effect_references import difference
-from dp2erm_cvx.datasets import load_nhefs
-from dp2erm_cvx.demo import settings
-from dp2erm_cvx.demo.comparison import effect_of
-from dp2erm_cvx.demo.effect import textbook_effect
+from dp2erm_cvx import registry
+from dp2erm_cvx.compare.effect_references import difference, hajek
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
+from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.plotting.figure import COLORS, WIDTH, legend_below, new_figure, plain
 from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.program import Box, FirstStage, LossStage
 from dp2erm_cvx.universe import Universe
+
+#: Norm of the ten scaled covariates; the constant 1 in front of them comes on top.
+COVARIATES_BOUND = 2.5
+#: In kg: who would gain more than this by giving up is flagged by the rule.
+TREATMENT_COST = 3.0
+#: In kg: an arm's mean change of weight lies between -5 and 10 kg, one person's between -17.5 and 22.5 kg.
+ARM_MEAN_BOUND = 7.5
+#: A rule looks at these alone: few parameters, little noise.
+FEATURES = ("age", "wt71")
+#: Covariates whose squares the textbook adds.
+SQUARED = ("age", "wt71", "smokeintensity", "smokeyrs")
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A first stage with its short name in the tables and the public reason for its settings."""
+
+    label: str
+    program: FirstStage
+    reason: str
+
+
+def effect_domain() -> Domain:
+    """The public domain of the effect: the data set's default, and a constant for the propensity model."""
+    return nhefs_domain(covariate_bound=math.hypot(COVARIATES_BOUND, 1.0), intercept=1.0)
+
+
+def schemes() -> tuple[Scheme, ...]:
+    """First stages, from none to stronger balance within each family."""
+    first = registry.first_stages()
+    squared = effect_domain().covariate_bound ** 2
+    balance = 2 * COVARIATES_BOUND**2
+    return (
+        Scheme("uniform", registry.build(first, "uniform"), "no weighting: the baseline"),
+        Scheme(
+            "entropy",
+            registry.build(first, "entropy_balancing", ridge=balance),
+            f"entropy balancing; ridge {balance:g} = G^2, the squared norm bound of the balance functions",
+        ),
+        Scheme(
+            "entropy, ridge/4",
+            registry.build(first, "entropy_balancing", ridge=balance / 4),
+            f"ridge {balance / 4:g}: a quarter, for better balance",
+        ),
+        Scheme(
+            "IPW",
+            registry.build(first, "ipw_logistic", ridge=squared / 10, trim=4.0),
+            f"logistic propensity; ridge {squared / 10:g} = M^2/10; no 1/propensity above 4",
+        ),
+        Scheme(
+            "IPW, ridge/10",
+            registry.build(first, "ipw_logistic", ridge=squared / 100, trim=4.0),
+            f"ridge {squared / 100:g}: a tenth, for better balance",
+        ),
+    )
+
+
+def composed_scheme() -> Scheme:
+    """The last scheme again, with a private coefficient (Theorem 9)."""
+    squared = effect_domain().covariate_bound ** 2
+    program = registry.build(registry.first_stages(), "ipw_private", share=0.3, ridge=squared / 100, trim=4.0)
+    return Scheme("private IPW", program, "the same with 30 % of epsilon spent on the propensity")
+
+
+def arm_means() -> LossStage:
+    """The effect as the difference of two arm means, each within :data:`ARM_MEAN_BOUND` of the center."""
+    return _least_squares("arm_means", theta_set=Box(ARM_MEAN_BOUND))
+
+
+def plug_in() -> LossStage:
+    """The effect as one weighted mean, which is exact only where each arm has half of the weight."""
+    return _least_squares("plug_in_ate")
+
+
+def _least_squares(name: str, **settings: Any) -> LossStage:
+    built = registry.build(registry.second_stages(), name, **settings)
+    assert isinstance(built, LossStage)
+    return built
+
+
+def effect_of(theta: Sequence[float]) -> float:
+    """theta_1 - theta_0 of arm means; theta itself of the plug-in."""
+    return theta[0] if len(theta) == 1 else theta[1] - theta[0]
+
+
+def textbook_effect(data: Dataset) -> float:
+    """The textbook's estimate. Not private.
+
+    Inverse propensity weights from a logistic regression without ridge or trim, on the unclipped covariates
+    and the squares of :data:`SQUARED`; difference of the two weighted means (Hernan & Robins, What If,
+    chapter 12).
+    """
+    squares = [data.columns.index(name) for name in SQUARED]
+    X = np.hstack([data.X, data.X[:, squares] ** 2])
+    return hajek(Dataset(X, data.a, data.y, (*data.columns, *(f"{name}^2" for name in SQUARED)))).value
+
 
 CLIPPED = "no privacy, same bounds"
 FULL: Design = {"seed": 2606, "draws": 400, "epsilons": [0.1, 0.5, 1.0, 2.0, 5.0, 10.0], "delta": 1e-6}
@@ -34,12 +133,12 @@ WAYS = (("gamma", "sharp", 0.0), ("gaussian", "sharp", 1.0), ("laplace", "output
 
 def rows(design: Design, cell: Cell) -> list[Row]:
     """Quantiles of the released effect over draws of all noise, in kg, for one first stage."""
-    known = {one.label: one for one in (*settings.schemes(), settings.composed_scheme())}
-    data, domain = load_nhefs(), settings.effect_domain()
+    known = {one.label: one for one in (*schemes(), composed_scheme())}
+    data, domain = load_nhefs(), effect_domain()
     first = known[cell["scheme"]].program.resolve(domain)
     weights, found = Weights(domain.records(data.X, data.a, data.y)), list[Row]()
     for noise, family, delta in WAYS:
-        second = (settings.plug_in() if family == "output" else settings.arm_means()).resolve(domain)
+        second = (plug_in() if family == "output" else arm_means()).resolve(domain)
         for epsilon in design["epsilons"]:
             head = {"noise": noise, "statistic": second.name, "epsilon": epsilon}
             law = "gaussian" if noise == "gaussian" else "gamma"
@@ -57,7 +156,7 @@ def rows(design: Design, cell: Cell) -> list[Row]:
             facts = {"effective_share": share, "V": plan.bound.V}
             found.append(head | {"status": "done"} | quantiles | facts)
     if plan.propensity is None:
-        thetas, share, _ = without_noise(first, settings.arm_means().resolve(domain), weights)
+        thetas, share, _ = without_noise(first, arm_means().resolve(domain), weights)
         found.append(_plain(CLIPPED, effect_of(thetas[0].tolist())) | {"effective_share": share})
     found.append(_plain("textbook, no bounds", textbook_effect(data)))
     found.append(_plain("difference of means", difference(data).value))
@@ -138,8 +237,8 @@ def main() -> None:
     """Run and report."""
     asked = options(__doc__)
     design, folder = FULL | (QUICK if asked.variant else {}), folder_of("nhefs", asked)
-    schemes = (*settings.schemes(), settings.composed_scheme())
-    places = cells(design, [{"scheme": scheme.label} for scheme in schemes])
+    compared = (*schemes(), composed_scheme())
+    places = cells(design, [{"scheme": scheme.label} for scheme in compared])
     table = run(rows, design, places, folder, asked.workers)
     report(folder, [summary(table)], figures(table))
 

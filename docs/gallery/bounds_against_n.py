@@ -12,7 +12,7 @@ numbers = [100, 300, 1000, 3000, 10_000, 30_000, 100_000]
 ridge, radius = 0.1, 1.0
 figure = new_figure(6.4, 3.6)
 ax = figure.subplots()
-sharp = [stability.ipw_logistic(n, 1.0, ridge, radius).V for n in numbers]
+sharp = [stability.logistic_propensity(n, 1.0, ridge, radius).V for n in numbers]
 paper = [stability.paper_ipw_logistic(n, 1.0, ridge, radius).V for n in numbers]
 ax.loglog(numbers, paper, "o--", color=ORANGE, label="the paper's bound")
 ax.loglog(numbers, sharp, "o-", color=BLUE, label="proven here")

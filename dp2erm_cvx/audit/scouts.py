@@ -21,8 +21,7 @@ from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.program import ClosedFormWeights, FirstStage, SeparableFirstStage
-from dp2erm_cvx.program.entropy import RidgedEntropyFirstStage
-from dp2erm_cvx.program.exponential import ExponentialModel
+from dp2erm_cvx.program.entropy import ExponentialModel, RidgedEntropyFirstStage
 from dp2erm_cvx.program.kernel_model import FactoredKernelModel, KernelModel, MatchingModel
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.margin_model import MarginModel

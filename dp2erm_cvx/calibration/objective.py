@@ -33,7 +33,7 @@ from dp2erm_cvx.calibration.utility import predicted_distance
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants
 from dp2erm_cvx.public import one_of, public_number, whole_number
-from dp2erm_cvx.saturation import Saturation
+from dp2erm_cvx.suprema import Saturation
 
 Array = NDArray[np.float64]
 
@@ -262,7 +262,7 @@ def calibrate_saturating(
         ratio = float(private_margin_ratio(epsilon, budget.delta))
         left = curvature_left(ratio, epsilon)
     # the scale is rounded up, which lowers a: gamma by more
-    curvature = found.shape.steepness * found.curvature * found.row_norm**2 / n * (bound.V / left)
+    curvature = found.steepness * found.curvature * found.row_norm**2 / n * (bound.V / left)
     needed = curvature * (1.0 + 4.0 * MARGIN) - loss.strong_convexity
     setting = f"epsilon = {epsilon:g}, V = {bound.V:g}, slope = {found.slope:g}, M = {found.row_norm:g}"
     gamma = max(needed, GAMMA_FLOOR * loss.hessian_trace)
@@ -289,12 +289,11 @@ def _in_a_ball(objective: Objective, budget: Budget, kind: Noise, gamma: float) 
     loss, V, epsilon = objective.loss, objective.bound.V, budget.epsilon
     found = _saturation(objective.name, loss)
     k = found.curvature * found.row_norm**2 / objective.n_samples / (gamma + loss.strong_convexity)
-    steepest = found.steepest_apart if kind is Noise.BOX else found.steepest
-    a = steepest(2.0 * epsilon / V, k * (1.0 + 4.0 * MARGIN))
+    a = found.steepest(2.0 * epsilon / V, k * (1.0 + 4.0 * MARGIN), box=kind is Noise.BOX)
     setting = f"epsilon = {epsilon:g}, V = {V:g}, gamma = {gamma:g}, M |theta| <= {found.ball:g}"
     size = _steepest(loss, found, kind)
     scale = size / a if a > 0.0 else math.inf
-    theorem = f"Theorem 19 (logistic in a ball{_IN_A_BOX if kind is Noise.BOX else ''})"
+    theorem = f"Theorem 19 (in a ball{_IN_A_BOX if kind is Noise.BOX else ''})"
     return objective.calibrated(kind, budget, scale, gamma, setting, sensitivity=size * V, theorem=theorem)
 
 
@@ -308,7 +307,7 @@ def _share(calibration: Calibration, loss: LossConstants, n: int) -> float:
     """``K = -h'(1) k V``, rounded up: ``k V h(u)`` is at most ``K (1 - u)``."""
     found = _saturation("the loss", loss)
     curvature = n * (calibration.gamma + loss.strong_convexity)
-    share = found.shape.steepness * found.curvature * found.row_norm**2 * calibration.V / curvature
+    share = found.steepness * found.curvature * found.row_norm**2 * calibration.V / curvature
     return share * (1.0 + MARGIN)
 
 
@@ -335,8 +334,7 @@ def saturating_epsilon(calibration: Calibration, loss: LossConstants, n_samples:
     n = whole_number("n_samples", n_samples, at_least=2)
     a = _steepest(loss, found, kind) / calibration.scale
     k = found.curvature * found.row_norm**2 / (n * (calibration.gamma + loss.strong_convexity))
-    largest = found.largest_apart if kind is Noise.BOX else found.largest
-    return calibration.V / 2.0 * largest(a, k)
+    return calibration.V / 2.0 * found.largest(a, k, box=kind is Noise.BOX)
 
 
 def _saturation(name: str, loss: LossConstants) -> Saturation:

@@ -105,7 +105,7 @@ def certificate_table(rows: Sequence[CertificateRow]) -> Table:
 
 def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any]) -> Any:
     from dp2erm_cvx import registry
-    from dp2erm_cvx.cli.reading import read_data, read_domain
+    from dp2erm_cvx.cli.reading import coded_data, raw_table, read_domain
     from dp2erm_cvx.cli.stages import MOST, read_settings
     from dp2erm_cvx.compare.certify import default_programs, simulated
 
@@ -123,7 +123,7 @@ def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any])
         raise DeclarationError("--n is the number of simulated records: leave it out beside a data file")
     else:
         domain = read_domain(options)
-        dataset = read_data(data, options, domain)
+        dataset = coded_data(raw_table(data, options, domain), domain, options)
     settings = read_settings(options)
     if settings and len(programs) != 1:
         raise DeclarationError("settings belong to one program: name exactly one --program")

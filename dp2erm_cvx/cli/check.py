@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 _EXAMPLE = """\b
 Example:
-dp2erm check trial.csv --treatment arm --outcome score --draft domain.toml
-dp2erm check trial.csv --domain domain.toml
+dp2erm check trial.csv --treatment arm --outcome score --draft study.toml
+dp2erm check trial.csv --domain study.toml
 """
 
 
 @click.command("check", short_help="What a raw table holds: for the data holder.", epilog=_EXAMPLE)
 @click.argument("data", metavar="DATA.csv|.parquet")
 @data_options
-@click.option("--draft", metavar="FILE.toml", help="Write a domain file with gaps for what is declared.")
+@click.option("--draft", metavar="FILE.toml", help="Write a study file with gaps for what is declared.")
 def check_command(data: str, draft: str | None, **options: Any) -> None:
     """Report every column of DATA: its type, missing cells, text, and what is out of the declared ranges.
 
@@ -83,12 +83,16 @@ def _records(table: Table, public: Domain | PrivateRanges, options: dict[str, An
     absent = np.isnan(numbers_or_nan(table.cells(str(book.outcome)), str(book.outcome)))
     yield record_line(record_counts(table, public=public, columns=data.columns))
     yield from sampling_lines(data.sampling, book.sampling_weights)
-    counted = "none of them counts in an effect or a rule"
+    lost, silent = int(np.sum(~known)), int(np.sum(absent & known))
+    gone = [f"{lost:,} records without treatment"] if lost else []
+    found = {}
     if book.outcome in book.missing:
         less = f"makes an effect smaller by about {np.mean(absent & known):.1%} of it"
-        counted = f"each counts as one public outcome, which {less}"
-    found = {f"without outcome: {counted}": absent & known}
-    found["without treatment: none of them counts in an effect or a rule"] = ~known
+        found[f"without outcome: each counts as one public outcome, which {less}"] = absent & known
+    elif silent:
+        gone.append(f"{silent:,} without outcome" if gone else f"{silent:,} records without outcome")
+    if gone:
+        yield f"{' and '.join(gone)} do not count in an effect or a rule."
     if isinstance(public, Domain):
         if public.ranges is None:
             yield f"Warning: {NO_RANGES}."

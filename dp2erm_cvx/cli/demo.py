@@ -1,61 +1,170 @@
-"""``dp2erm demo``: the whole method on embedded real data, as a short text with tables."""
+"""``dp2erm demo``: a study of embedded real data, from its declaration to what a forged number looks like."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+import json
+import shlex
+from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from dp2erm_cvx.cli.options import Number, output_dir_option
-from dp2erm_cvx.cli.screen import advance, console, counted, progress, unwritable, write_text
+from dp2erm_cvx.cli.screen import console, unwritable, write_text
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import public_number
 
-if TYPE_CHECKING:
-    from dp2erm_cvx.cli.audit import Output
-    from dp2erm_cvx.data import Dataset
-    from dp2erm_cvx.demo.comparison import DemoComparison
+#: What both studies declare of a record.
+_RECORDS = """\
+outcome_column = "wt82_71"
+outcome_center = 2.5         # kg: a quarter of a kilogram a year, in middle life
+outcome_bound = 20           # kg: a change further away is clipped
+{beside}
+[treatment]
+column = "qsmk"              # 1: gave up smoking
+
+[ranges]                     # from the codebook, not from the data
+{ranges}
+[units]
+wt82_71 = "kg"
+"""
+_EFFECT = """
+[budget]
+epsilon = 2
+
+[[effect]]
+name = "average"
+prognostic = ["age", "wt71"] # what drives a change of weight, as is known without these data
+residual_scale = 7.5         # kg: how far changes lie apart at one age and weight, a guess
+"""
+_RULE = """
+[budget]
+epsilon = 4
+
+[[rule]]
+name = "whom"
+outcome_scale = 8.0          # kg: how far changes lie apart for all, a guess
+"""
+_BOUND = "covariate_bound = 2.5        # norm of the scaled covariates; beyond they are shrunk\n"
+_COST = "treatment_cost = 3           # kg: who gains more than this is flagged\n"
+_CHOSEN = ("age", "wt71")
 
 
-@click.command("demo", short_help="A private effect and a rule from real data, and an audit.")
-@output_dir_option("For the figure and two releases.")
-@click.option("--solver", "solvers", multiple=True, help="Solver of the certificate table; repeatable.")
+@click.command("demo", short_help="A study of real data: declared, planned, released, verified, audited.")
+@output_dir_option("For the studies, the data, two releases, a page and the report of the audit.")
 @click.option(
-    "--audit-seconds", type=Number(), default=30, help="For the audit at the end, about; 0 leaves it out."
+    "--audit-seconds", type=Number(), default=20, help="For the audit at the end, about; 0 leaves it out."
 )
 @click.option("--seed", type=Number(), help="For tests only: nothing released is then private.")
 @click.option(
     "--export", metavar="FOLDER", help="Write the files of the quickstart instead: made up, for its commands."
 )
+@click.pass_context
 def demo_command(
-    output_dir: str, solvers: Sequence[str], audit_seconds: float, seed: int | None, export: str | None
+    context: click.Context, output_dir: str, audit_seconds: float, seed: int | None, export: str | None
 ) -> None:
-    """Private effects and treatment rules from NHEFS, beside non-private comparisons.
+    """Release a private effect and a rule from NHEFS by the commands that are printed, and check them.
 
     NHEFS: 1,566 smokers, 403 of whom gave up; the outcome is their change of weight in about ten years.
-    """  # fmt: skip
+    """
     if export is not None:
         _export(Path(export))
         return
-    from dp2erm_cvx.cli.audit import Output
     from dp2erm_cvx.report import missing
 
     if seed is not None and not isinstance(seed, int):
         raise DeclarationError(f"seed = {seed!r}: must be a whole number")
     audit_seconds = public_number("--audit-seconds", audit_seconds, at_least=0.0)
-    report = Output(output_dir, "audit_nhefs", page=audit_seconds > 0 and not missing())
-    data, sections = _released(Path(output_dir), tuple(solvers) or ("newton", "clarabel", "scs"), seed)
+    folder = Path(output_dir)
+    files = _files(folder)
+    seeded = "" if seed is None else f" --seed {seed}"
     screen = console()
     if seed is not None:
         screen.print("NOT PRIVATE: the noise is seeded, for tests only.", style="bold")
-    for section in sections:
-        screen.print(section)
+
+    def told(title: str, text: str) -> None:
+        screen.print(f"\n{title}", style="bold")
+        screen.print(text)
+
+    def run(words: str, *, holds: bool = True) -> None:
+        command = words.format(**files) + (" --force" if words.startswith(("run", "report")) else "")
+        click.echo(f"\n$ dp2erm {command}")
+        group = context.find_root().command
+        with group.make_context("dp2erm", shlex.split(command)) as own:
+            assert (not group.invoke(own)) is holds, command
+
+    told(
+        "1. A study is declared in public, before anybody sees the data",
+        "NHEFS: 1,566 smokers seen in 1971-75 and again in 1982-84. Treatment: gave up smoking. Outcome: "
+        "change of weight in kg. Protected: all that is known of one person.\n",
+    )
+    click.echo(Path(folder / "study.toml").read_text(encoding="utf-8"), nl=False)
+    told("2. What it would spend, and how wide its interval would be", "No data are read.")
+    run("run {study} --plan 1566")
+    told("3. Its answer", "An outcome regression is released first, then the mean of one number per record.")
+    run(f"run {{study}} {{data}} --output-dir {{folder}}{seeded}")
+    told("Beside it, NOT PRIVATE", _without_privacy())
+    told("4. Whom to treat", f"The same with a public cost of treatment, by {' and '.join(_CHOSEN)}.")
+    run(f"run {{rule}} {{data}} --output-dir {{folder}}{seeded}")
+    told("5. What others can check", "A page for readers; then everything that is stated is computed again.")
+    screen.print(f"No page: pip install {' '.join(missing())}") if missing() else run("report {average}")
+    run("verify {average} --study {study}")
+    told("A number that somebody changed", "The same file, its estimate larger by 1 kg.")
+    stated = json.loads((folder / "average.json").read_text(encoding="utf-8"))
+    write_text(folder / "forged.json", json.dumps(stated | {"estimate": stated["estimate"] + 1.0}))
+    run("verify {forged}", holds=False)
+    told(
+        "6. Every solution is checked by a bound that does not rely on the solver (for the data holder)",
+        "raw: error of the solver's own point; final: after Newton steps; both are proved.",
+    )
+    for program in ("entropy_balancing --ridge 3", "ipw_logistic --ridge 0.1 --trim 4"):
+        run(f"certify {{data}} --domain {{study}} --solver newton --solver clarabel --program {program}")
     if audit_seconds > 0:
-        for section in _audited(data, audit_seconds, report):
-            screen.print(section)
+        told(
+            "7. Does the bound behind the noise of weights hold? A search for neighbors that violate it",
+            "V: how far all weights move where one record is replaced. A search, no proof; no data are read.",
+        )
+        words = "audit --program entropy_balancing --domain {rule} --n 400 --no-tightness"
+        page = " --no-page" if missing() else ""
+        run(f"{words} --seconds {audit_seconds:g} --workers -1 --output-dir {{folder}}{page}")
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """Write the data and the two studies; every file of the demonstration by its name."""
+    from dp2erm_cvx.datasets import NHEFS_RANGES
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise unwritable(folder, error) from None
+    ranges = {name: f"{name} = [{one.low:g}, {one.high:g}]\n" for name, one in NHEFS_RANGES.items()}
+    effect = _RECORDS.format(beside=_BOUND, ranges="".join(ranges.values())) + _EFFECT
+    chosen = "".join(ranges[name] for name in _CHOSEN)
+    rule = _RECORDS.format(beside=_COST, ranges=chosen) + _RULE
+    source = resources.files("dp2erm_cvx.datasets") / "nhefs.csv"
+    texts = {"study.toml": effect, "rule.toml": rule, "nhefs.csv": source.read_text(encoding="utf-8")}
+    for name, text in texts.items():
+        write_text(folder / name, text)
+    names = {"study": "study.toml", "rule": "rule.toml", "data": "nhefs.csv"}
+    names |= {"average": "average.json", "forged": "forged.json"}
+    return {"folder": shlex.quote(str(folder))} | {
+        name: shlex.quote(str(folder / file)) for name, file in names.items()
+    }
+
+
+def _without_privacy() -> str:
+    """What the same records say without noise."""
+    from dp2erm_cvx.compare.effect_references import augmented, difference
+    from dp2erm_cvx.data import Dataset
+    from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
+
+    data = load_nhefs()
+    records = nhefs_domain().records(data.X, data.a, data.y)
+    robust = augmented(Dataset(records.X, records.a, records.y, data.columns)).value
+    return (
+        f"Doubly robust {robust:.2f} kg, from all ten covariates of the clipped records; the plain "
+        f"difference of means {difference(data).value:.2f} kg, but those who gave up were also older."
+    )
 
 
 #: The domain of the quickstart.
@@ -68,7 +177,7 @@ outcome_center = 0.0
 dose = [-3.0, 3.0]
 severity = [-3.0, 3.0]
 """
-_RECORDS, _NEW = 300, 10
+_OLD, _NEW = 300, 10
 
 
 def _export(folder: Path) -> None:
@@ -76,14 +185,14 @@ def _export(folder: Path) -> None:
     import numpy as np
 
     rng = np.random.default_rng(0)
-    x = np.clip(rng.standard_normal((_RECORDS + _NEW, 2)), -3.0, 3.0)
+    x = np.clip(rng.standard_normal((_OLD + _NEW, 2)), -3.0, 3.0)
     a = (rng.uniform(size=len(x)) < 1.0 / (1.0 + np.exp(-x[:, 1]))).astype(int)
     y = a + 0.5 * x[:, 0] - x[:, 1] + rng.standard_normal(len(x))
     rows = [f"{dose:.3f},{severity:.3f}" for dose, severity in x]
     data = [f"{row},{arm},{outcome:.3f}" for row, arm, outcome in zip(rows, a, y, strict=True)]
     texts = {
-        "data.csv": ["dose,severity,a,y", *data[:_RECORDS]],
-        "new.csv": ["dose,severity", *rows[_RECORDS:]],
+        "data.csv": ["dose,severity,a,y", *data[:_OLD]],
+        "new.csv": ["dose,severity", *rows[_OLD:]],
         "domain.toml": _DOMAIN.splitlines(),
     }
     for name in texts:
@@ -96,75 +205,3 @@ def _export(folder: Path) -> None:
     for name, lines in texts.items():
         write_text(folder / name, "\n".join(lines) + "\n")
         click.echo(folder / name)
-
-
-def _released(folder: Path, solvers: Sequence[str], seed: int | None) -> tuple[Dataset, list[Any]]:
-    """The data, and everything to print before the audit; the figure and two releases are in ``folder``."""
-    from dp2erm_cvx.cli import demo_text as text
-    from dp2erm_cvx.cli.certify import certificate_table
-
-    with progress("loading", total=14) as bar:
-        from dp2erm_cvx.compare.effect_references import difference
-        from dp2erm_cvx.datasets import load_nhefs
-        from dp2erm_cvx.demo import comparison, effect
-        from dp2erm_cvx.solve import solver_by_name
-
-        for name in solvers:
-            solver_by_name(name)
-        data = load_nhefs()
-        seeds: Iterator[int | None] = itertools.repeat(None) if seed is None else itertools.count(seed)
-        effects = list(counted(effect.private_effects(data, seeds), bar, "releasing effects"))
-        weights = list(counted(comparison.weight_comparisons(data, seeds), bar, "weighting"))
-        rules = list(counted(effect.private_rules(data, seeds), bar, "releasing rules"))
-        rows = list(counted(comparison.certificate_rows(data, solvers), bar, "certifying"))
-        drawn = _drawn(min(weights, key=lambda one: one.imbalance), folder / "love_nhefs.png")
-        # the first effect, and the rule that can be read: at the larger budget
-        kept = {"effect_nhefs.json": effects[0], "release_nhefs.json": rules[-1][0]}
-        for name, release in kept.items():
-            write_text(folder / name, release.to_json() + "\n")
-        naive, robust = difference(data).value, effect.robust_effect(data)
-        textbook = effect.textbook_effect(data)
-        advance(bar)
-    files = [str(folder / name) for name in kept]
-    published = [one.release for each in weights for one in each.published]
-    return data, [
-        *text.data_section(data),
-        *text.effect_section(effects, naive, robust, files[0]),
-        *text.weight_section(weights, textbook),
-        *text.rule_section(rules),
-        *text.certificate_section(certificate_table([row for group in rows for row in group]), drawn),
-        *text.guarantee_section([*effects, *(rule for rule, _ in rules), *published], files),
-    ]
-
-
-def _drawn(best: DemoComparison, path: Path) -> str:
-    """Draw the balance where matplotlib is installed; what to say of it."""
-    from dp2erm_cvx.plotting import love_plot
-
-    try:
-        love_plot(best.balance, path)
-    except DeclarationError as error:
-        return f"No love plot: {error}"
-    return f"Love plot (not private): {path}"
-
-
-def _audited(data: Dataset, seconds: float, report: Output) -> Iterator[Any]:
-    """The audits, and where their report is."""
-    from joblib import effective_n_jobs
-
-    from dp2erm_cvx.audit.search import SearchPlan
-    from dp2erm_cvx.cli.demo_text import audit_section
-    from dp2erm_cvx.demo.comparison import audited, audits
-    from dp2erm_cvx.report import AuditSection, missing
-
-    schemes = audited()
-    # the certified solves at the end of each take the rest
-    together = min(effective_n_jobs(-1), len(schemes))
-    each = SearchPlan(seconds=0.75 * seconds * together / len(schemes), workers=-1)
-    with progress("auditing", total=len(schemes)) as bar:
-        found = list(counted(audits(data, each), bar))
-    sections = [AuditSection(scheme.label, audit) for scheme, audit in found]
-    written = report.write(sections, "dp2erm demo", "Stability audit around NHEFS")
-    if missing():
-        written += f" (no page: pip install {' '.join(missing())})"
-    yield from audit_section(found, written)

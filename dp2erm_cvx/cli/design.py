@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import shlex
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import (
-    DOMAIN_FIELDS,
-    Number,
-    apply,
-    column_options,
-    domain_options,
-    json_option,
-    names,
-)
-from dp2erm_cvx.cli.screen import console, print_json, progress, stages
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.cli.options import Number, apply, json_option, names
+from dp2erm_cvx.cli.screen import console, print_json, progress, stages, writable, write_text
+from dp2erm_cvx.errors import DeclarationError, known_names
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.design import DesignRow
-    from dp2erm_cvx.domain import Domain
+    from dp2erm_cvx.design import DesignQuestion
 
 # \b keeps click from filling the lines
 _EXAMPLE = """\b
 Example:
-dp2erm design --domain domain.toml --n 3000 --epsilon 1 --confounding weak --effect 2
+dp2erm design study.toml --n 3000 --confounding weak --effect 2 --output chosen.toml
+dp2erm run chosen.toml --plan 3000
 """
 
 _guess_options = apply(
@@ -64,93 +56,96 @@ _guess_options = apply(
 
 
 @click.command("design", short_help="Which pipeline to take, by simulation from a guess.", epilog=_EXAMPLE)
+@click.argument("study", metavar="STUDY.toml")
 @click.option("--n", "n_samples", type=Number(), required=True, help="Number of records.")
-@click.option("--epsilon", type=Number(), required=True, help="Privacy budget of the release.")
+@click.option("--question", metavar="NAME", help="Of the study: an effect or a rule [the first].")
+@click.option("--goal", help="Without a question: effect (with an interval) or rule (whom to treat).")
+@click.option("--epsilon", type=Number(), help="Privacy budget of the release [that of the study].")
 @click.option("--delta", type=Number(), default=0.0, show_default=False, help="For Gaussian noise [0: none].")
-@click.option("--goal", default="effect", help="effect (with an interval) or rule (whom to treat).")
-@click.option("--estimand", default="ate", help="Of an effect: ate, att or overlap.")
 @_guess_options
-@domain_options
-@column_options
 @click.option("--n-features", type=Number(), help="Number of covariates [that of the ranges].")
 @click.option("--replicates", type=Number(), default=50, help="Simulated datasets.")
 @click.option("--seed", type=Number(), default=0, help="Makes the simulation repeatable.")
 @click.option("--workers", type=Number(), default=1, help="Processes; -1 for all cores.")
-@click.option(
-    "--data", metavar="FILE", help="Name to put into the command: the file is not opened [DATA.csv]."
-)
+@click.option("--output", metavar="FILE.toml", help="For a copy of the study with the settings that won.")
 @json_option
-def design_command(as_json: bool, **options: Any) -> None:
-    """Rank pipelines by what they do on data simulated from the domain and a stated guess of the world.
+def design_command(study: str, output: str | None, as_json: bool, **options: Any) -> None:
+    """Rank pipelines by what they do on data simulated from STUDY and a stated guess of the world.
 
-    It reads no data and spends nothing. Whatever is not stated is guessed, and told as such. The last line is
-    the command to run.
+    It reads no data and spends nothing. Whatever is not stated is guessed, and reported as such. What the
+    question of the study declares holds for every pipeline. A file that declares a domain alone will do.
     """
-    from dp2erm_cvx.cli.reading import read_public
-    from dp2erm_cvx.design import DesignQuestion, Guess, design
-    from dp2erm_cvx.domain import Domain
-    from dp2erm_cvx.parallel import whole_workers
-    from dp2erm_cvx.privacy import Budget
+    import tomlkit
 
-    domain = read_public(options)
-    if not isinstance(domain, Domain):
-        raise DeclarationError(
-            "ranges that are to be released cannot be simulated: guess them in a copy of the domain file"
-        )
-    features = options["n_features"] if domain.ranges is None else len(domain.ranges)
-    if features is None:
-        raise DeclarationError("the number of covariates is not declared: give --n-features, or ranges")
-    parts = (
-        "effect",
-        "effect_spread",
-        "outcome_scale",
-        "explained",
-        "curved",
-        "confounding",
-        "treated",
-        "binary",
-    )
-    question = DesignQuestion(
-        domain,
-        options["n_samples"],
-        features,
-        Budget(options["epsilon"], options["delta"]),
-        options["goal"],
-        Guess(**{name: options[name] for name in parts}, drivers=names(options["drivers"])),
-        options["estimand"],
-        options["replicates"],
-        options["seed"],
-    )
+    from dp2erm_cvx.design import design
+    from dp2erm_cvx.parallel import whole_workers
+    from dp2erm_cvx.study_file import study_with, written
+
+    if output is not None:
+        writable(output, study)
+    name, question = _question(study, options)
     workers = whole_workers(options["workers"])
     with progress("simulating") as bar:
         result = design(question, workers=workers, told=stages(bar))
-    commands = [command_of(row, domain, options) for row in result.rows]
+    best = result.best
+    copy = study_with(study, name, best.kind, best.settings, question.budget)
+    if output is not None:
+        write_text(output, copy)
     if as_json:
-        plain = result.to_dict()
-        rows = [row | {"run": run} for row, run in zip(plain["rows"], commands, strict=True)]
-        print_json(plain | {"rows": rows, "run": commands[0] if result.answers else None})
+        print_json(result.to_dict() | {"question": name, "study": copy})
         return
     screen = console()
     for block in result.blocks():
         screen.print(block)
-    screen.print("Run:" if result.answers else "If you run it all the same:")
-    click.echo(commands[0])
+    if output is None:
+        screen.print(f"Its settings, which --output writes into a copy of {study}:")
+        click.echo(tomlkit.dumps({best.kind: [written(best.settings)]}).strip())
+    else:
+        screen.print("Run:" if result.answers else "If you run it all the same:")
+        click.echo(f"dp2erm run {output} DATA.csv")
 
 
-def command_of(row: DesignRow, domain: Domain, options: dict[str, Any]) -> str:
-    """The command that runs a candidate on a data file, with everything public that was stated here."""
-    book = domain.codebook
-    if book is None or not book.treatment.column:
-        options = {**options, "treatment": "TREATMENT"}
-    if book is None or not book.outcome:
-        options = {**options, "outcome": "OUTCOME"}
-    words = ["dp2erm", row.command, options["data"] or "DATA.csv"]
-    words += ["--domain", options["domain"]] if options["domain"] is not None else []
-    for name in ("treatment", "outcome", "covariates", *DOMAIN_FIELDS):
-        if options[name] is not None:
-            words += ["--" + name.replace("_", "-"), str(options[name])]
-    for one in options["ranges"]:
-        words += ["--range", one]
-    words += [*row.words, "--epsilon", str(options["epsilon"])]
-    words += ["--delta", str(options["delta"])] if options["delta"] else []
-    return shlex.join([*words, "--output", "release.json"])
+def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignQuestion]:
+    """What is asked, with the name of its table in the file; None where that declares a domain alone."""
+    from dp2erm_cvx.design import DesignQuestion, Guess
+    from dp2erm_cvx.design.question import GOALS
+    from dp2erm_cvx.domain_file import load_domain, read_tables
+    from dp2erm_cvx.privacy import Budget
+    from dp2erm_cvx.study_file import QUESTIONS, read_study
+
+    name, goal, declared, budget = None, options["goal"] or GOALS[0], {}, None
+    if QUESTIONS.keys() & read_tables(path).keys():
+        study = read_study(path)
+        domain = study.domain
+        asked = {one.name: one for one in study.questions if one.kind in GOALS}
+        name = options["question"] or next(iter(asked), None)
+        if options["goal"] is not None:
+            raise DeclarationError(f"--goal: {path} asks questions: choose one by --question")
+        if name not in asked:
+            raise DeclarationError(f"--question {name}: {known_names(str(name), sorted(asked))}")
+        goal, declared = asked[name].kind, dict(asked[name].settings)
+        budget = study.models()[name].budget
+    else:
+        domain = load_domain(path)
+        if options["question"] is not None:
+            raise DeclarationError(f"--question: {path} asks none")
+    if options["epsilon"] is not None:
+        budget = Budget(options["epsilon"], options["delta"])
+    if budget is None:
+        raise DeclarationError(f"{path} declares no [budget]: give --epsilon")
+    features = options["n_features"] if domain.ranges is None else len(domain.ranges)
+    if features is None:
+        raise DeclarationError("the number of covariates is not declared: give --n-features, or ranges")
+    guess = {part.name: options[part.name] for part in fields(Guess)} | {"drivers": names(options["drivers"])}
+    return name, DesignQuestion(
+        domain,
+        options["n_samples"],
+        features,
+        budget,
+        goal,
+        Guess(**guess),
+        declared.pop("estimand", "ate"),
+        options["replicates"],
+        options["seed"],
+        declared,
+    )

@@ -1,4 +1,4 @@
-"""A first domain file: names of columns, and a gap wherever something has to be known without the data."""
+"""A first study file: names of columns, and a gap wherever something has to be known without the data."""
 
 from __future__ import annotations
 
@@ -44,10 +44,22 @@ _TAIL = """
 # severity = "points"
 
 [csv]"""
+_STUDY = f"""
+[budget]
+epsilon = "{EDIT}"    # replacing one record changes the odds of all answers together by at most e^epsilon
+
+# [ledger]    # the account that every run is charged to
+# file = "book.db"
+# dataset = "trial"
+
+[[effect]]    # a question; more of them, and [[rule]], share the budget. See "dp2erm design"
+# prognostic = ["age", "severity"]    # adjust for these alone
+# residual_scale = 4.0    # how far outcomes of people with the same covariates lie apart (sd), a guess
+"""
 
 
 def drafted(table: Table, layout: CsvLayout, treatment: str | None, outcome: str | None) -> str:
-    """The text of a domain file for this table, with a gap for every declaration.
+    """The text of a study file for this table, with a gap for every declaration.
 
     It rests on the data: on the names of columns, on whether one holds numbers, at most 20 or more texts, or
     dates, and on how the file is written. One cell may decide that: a person has to read it before it is made
@@ -75,4 +87,4 @@ def drafted(table: Table, layout: CsvLayout, treatment: str | None, outcome: str
     parts += [_RANGES, *ranges, _LEVELS, *levels, *others]
     csv = [f"{name} = {json.dumps(getattr(layout, name))}" for name in ("separator", "encoding", "decimal")]
     breaks = ["line_breaks = true"] if layout.line_breaks else []
-    return "\n".join([*parts, _TAIL, *csv, *breaks, ""])
+    return "\n".join([*parts, _TAIL, *csv, *breaks, _STUDY])

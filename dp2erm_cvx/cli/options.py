@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any, TypeVar
 
 import click
@@ -52,7 +55,7 @@ def names(text: str | None) -> tuple[str, ...] | None:
     return found
 
 
-def level_of(text: str) -> tuple[str, str]:
+def _level(text: str) -> tuple[str, str]:
     """``"sex=F"`` -> ("sex", "F"). Raises DeclarationError."""
     column, separator, level = text.partition("=")
     if not separator or not column.strip():
@@ -69,6 +72,80 @@ def apply(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
         return command
 
     return decorate
+
+
+#: How options of several values are written.
+_SPELLED = {"settings": "NAME=VALUE", "where": "COLUMN=LEVEL", "expected": "FACT"}
+
+
+def declared_options(estimator: type) -> Callable[[Command], Command]:
+    """An option for every setting that is the estimator's own, as its class declares it.
+
+    The default is that of the field; the help is the first sentence of what its docstring says of it.
+    """
+    docstring = inspect.getdoc(estimator) or ""
+    said = dict(re.findall(r"^(\w+)\n((?:    .+(?:\n|$))+)", docstring, flags=re.MULTILINE))
+    made = []
+    for one in fields(estimator):
+        if one.name in estimator.__annotations__ and one.name != "public_center":
+            kind, several = str(one.type), one.name in _SPELLED
+            metavar = _SPELLED.get(one.name, "A,B,..." if kind.startswith("Sequence") else None)
+            extra: dict[str, Any] = {"type": Number()} if kind.startswith("float") else {}
+            if not several and one.default is not None:
+                extra["default"] = one.default
+            text = re.split(r"(?<=\.)\s", " ".join(said[one.name].split()))[0] + " Repeatable." * several
+            flag = "--set" if one.name == "settings" else f"--{one.name.replace('_', '-')}"
+            made.append(click.option(flag, one.name, multiple=several, metavar=metavar, help=text, **extra))
+    return apply(*made)
+
+
+def declared_settings(estimator: type, options: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of the estimator that :func:`declared_options` read. Raises DeclarationError."""
+    known = {one.name: one for one in fields(estimator) if one.name in estimator.__annotations__}
+    stated = {name: options[name] for name in known if name in options}
+    for name, value in stated.items():
+        if name == "settings":
+            stated[name] = _settings(value, options.get("cells", ()))
+        elif name == "where":
+            stated[name] = dict(map(_level, value)) or None
+        elif isinstance(value, str) and str(known[name].type).startswith("Sequence"):
+            stated[name] = names(value)
+    return stated
+
+
+def read_setting(text: str) -> tuple[str, Any]:
+    """``NAME=VALUE``, a value with commas as a list. Raises DeclarationError."""
+    name, separator, value = text.partition("=")
+    if not separator or not name.strip() or not value.strip():
+        raise DeclarationError(f"{text!r}: must look like NAME=VALUE, for instance ridge=1")
+    name = name.strip().replace("-", "_")
+    if name == "coefficient" or "," in value:
+        return name, tuple(number_or_text(part.strip()) for part in value.split(",") if part.strip())
+    return name, number_or_text(value.strip())
+
+
+def _settings(texts: Sequence[str], cells: Sequence[str] = ()) -> dict[str, Any]:
+    """Settings of an effect from ``--set``; ``none`` stands for nothing. Cuts are from ``--cells``."""
+    found: dict[str, Any] = {}
+    for name, value in map(read_setting, texts):
+        if name in found:
+            raise DeclarationError(f"setting {name!r} is given twice: give it once")
+        found[name] = None if value == "none" else value
+    cuts: dict[str, Any] = {}
+    for name, value in map(_cells, cells):
+        if name in cuts or "cells" in found:
+            raise DeclarationError(f"cells of {name!r} are given twice: give them once")
+        cuts[name] = value
+    return found | ({"cells": cuts} if cuts else {})
+
+
+def _cells(text: str) -> tuple[str, Any]:
+    """``NAME=CUT,...`` or ``NAME:NUMBER`` of cells."""
+    name, separator, value = text.rpartition("=" if "=" in text else ":")
+    numbers = [number_or_text(part.strip()) for part in value.split(",")]
+    if not name.strip() or not all(isinstance(number, (int, float)) for number in numbers):
+        raise DeclarationError(f"{text!r}: must look like age=30,50 (cuts) or age:20 (cells of equal width)")
+    return name.strip(), numbers if separator == "=" else numbers[0]
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -89,8 +89,9 @@ def _scale(calibration: Any) -> float:
 def _predicted(plan: Plan) -> dict[str, tuple[float, str]]:
     """What is predicted of the release from public numbers, each with its sentence."""
     from dp2erm_cvx.plan import EffectPlan, TwoStagePlan
-    from dp2erm_cvx.plan.predict import DIFFERENCE, kept_imbalance, planned_range
-    from dp2erm_cvx.program import WeightedLeastSquares
+    from dp2erm_cvx.plan.predict import kept_imbalance, planned_range
+    from dp2erm_cvx.program import LossStage
+    from dp2erm_cvx.release.caveats import remains
 
     if isinstance(plan, EffectPlan):
         half = 1.96 * math.sqrt(plan.study.predicted_error)
@@ -102,9 +103,8 @@ def _predicted(plan: Plan) -> dict[str, tuple[float, str]]:
     facts = {"V": (plan.bound.V, "The weights move by at most V = {:.4g} when one record is replaced.")}
     share = kept_imbalance(plan)
     if share is not None:
-        told = f"Of a difference of {DIFFERENCE:g} SD between the arms, {{:.0%}} is predicted to remain."
-        facts["residual_imbalance"] = (share, told)
-    if isinstance(plan.study.second, WeightedLeastSquares):
+        facts["residual_imbalance"] = (share, remains(share, "difference between the arms"))
+    if isinstance(plan.study.second, LossStage) and plan.study.second.squared:
         moved = planned_range(plan)
         whose = "the effect" if moved.effect is not None else "a middle coefficient"
         half = float(sorted(moved.half_width)[len(moved.half_width) // 2])

@@ -27,11 +27,6 @@ NO_RANGES = (
 )
 
 
-def read_data(path: str, options: dict[str, Any], domain: Domain | PrivateRanges) -> Dataset:
-    """The data file, with the columns that the domain or the flags name, by the codebook of the domain."""
-    return coded_data(raw_table(path, options, domain), domain, options)
-
-
 def raw_table(path: str, options: Mapping[str, Any], domain: Domain | PrivateRanges) -> Table:
     """The cells of the data file; what names no treatment or outcome is refused before it is read."""
     from dp2erm_cvx.tables import read_table

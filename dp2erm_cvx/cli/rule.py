@@ -7,10 +7,11 @@ from typing import Any
 import click
 
 from dp2erm_cvx.cli.blocks import block_options, read_records
-from dp2erm_cvx.cli.options import Number, data_options
+from dp2erm_cvx.cli.options import data_options, declared_options, declared_settings, names
 from dp2erm_cvx.cli.planned import data_argument, planned
 from dp2erm_cvx.cli.releasing import Ordered, budget_options, check_files, release_options
 from dp2erm_cvx.cli.screen import progress
+from dp2erm_cvx.estimators import PrivateRule
 
 # \b keeps click from filling the lines
 _EXAMPLE = """\b
@@ -25,26 +26,7 @@ dp2erm predict rule.json patients.csv
 @data_argument
 @data_options
 @block_options
-@click.option(
-    "--outcome-scale",
-    type=Number(),
-    help="Public guess of the outcome's standard deviation [a third of its bound: noisier].",
-)
-@click.option(
-    "--expect",
-    multiple=True,
-    metavar="FACT",
-    help="'main effect' where covariates move the outcome, 'confounding' where they decide on the treatment; "
-    "repeatable.",
-)
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="In place of the public rule of use, such as propensity=0.5 for a randomized trial, or "
-    "value_share=0.2 to release what the rule is worth, with intervals; repeatable.",
-)
+@declared_options(PrivateRule)
 @budget_options
 @release_options
 def rule_command(data: str | None, **options: Any) -> None:
@@ -57,22 +39,13 @@ def rule_command(data: str | None, **options: Any) -> None:
     """
     check_files(data, options)
     with progress("reading the data", total=2) as bar:
-        from dp2erm_cvx.cli.options import names
         from dp2erm_cvx.cli.reading import read_domain
-        from dp2erm_cvx.cli.stages import effect_settings
-        from dp2erm_cvx.estimators import PrivateRule
 
         # everything that is declared is judged before the data are read
         ordered = Ordered.from_options(options)
         domain = read_domain(options)
-        model = PrivateRule(
-            domain,
-            ordered.budget,
-            outcome_scale=options["outcome_scale"],
-            expected=options["expect"],
-            settings=effect_settings(options["settings"]),
-            **ordered.arguments(),
-        )
+        settings = declared_settings(PrivateRule, options)
+        model = PrivateRule(domain, ordered.budget, **settings, **ordered.arguments())
         model.check(domain.columns or names(options["covariates"]))
         if planned(model, options) or data is None:
             return

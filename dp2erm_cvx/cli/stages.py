@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp2erm_cvx.cli.options import SETTING_FLAGS, names
+from dp2erm_cvx.cli.options import SETTING_FLAGS, names, read_setting
 from dp2erm_cvx.cli.own_program import known_name
 from dp2erm_cvx.cli.reading import read_domain, read_layout
 from dp2erm_cvx.errors import DeclarationError, shown
@@ -85,41 +84,6 @@ def public_sample(path: str, options: dict[str, Any]) -> PublicSample:
     if domain is not None and domain.codebook is not None:
         return PublicSample(coded_covariates(domain, table, chosen))
     return PublicSample(np.column_stack([table.numbers(name) for name in chosen]))
-
-
-def read_setting(text: str) -> tuple[str, Any]:
-    """``NAME=VALUE``, a value with commas as a list. Raises DeclarationError."""
-    name, separator, value = text.partition("=")
-    if not separator or not name.strip() or not value.strip():
-        raise DeclarationError(f"{text!r}: must look like NAME=VALUE, for instance ridge=1")
-    name = name.strip().replace("-", "_")
-    if name == "coefficient" or "," in value:
-        return name, tuple(number_or_text(part.strip()) for part in value.split(",") if part.strip())
-    return name, number_or_text(value.strip())
-
-
-def effect_settings(texts: Sequence[str], cells: Sequence[str] = ()) -> dict[str, Any]:
-    """Settings of an effect from ``--set``; ``none`` stands for nothing. Cuts are from ``--cells``."""
-    found: dict[str, Any] = {}
-    for name, value in map(read_setting, texts):
-        if name in found:
-            raise DeclarationError(f"setting {name!r} is given twice: give it once")
-        found[name] = None if value == "none" else value
-    cuts: dict[str, Any] = {}
-    for name, value in map(_cells, cells):
-        if name in cuts or "cells" in found:
-            raise DeclarationError(f"cells of {name!r} are given twice: give them once")
-        cuts[name] = value
-    return found | ({"cells": cuts} if cuts else {})
-
-
-def _cells(text: str) -> tuple[str, Any]:
-    """``NAME=CUT,...`` or ``NAME:NUMBER`` of cells."""
-    name, separator, value = text.rpartition("=" if "=" in text else ":")
-    numbers = [number_or_text(part.strip()) for part in value.split(",")]
-    if not name.strip() or not all(isinstance(number, (int, float)) for number in numbers):
-        raise DeclarationError(f"{text!r}: must look like age=30,50 (cuts) or age:20 (cells of equal width)")
-    return name.strip(), numbers if separator == "=" else numbers[0]
 
 
 def first_stage(text: str, options: dict[str, Any]) -> FirstStage:

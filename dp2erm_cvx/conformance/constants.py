@@ -31,13 +31,12 @@ from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.program import (
     FirstStage,
-    LinearStage,
+    LossStage,
     PrivateFirstStage,
     PrivateSeparable,
     Program,
     SecondStage,
     SeparableFirstStage,
-    WeightedLeastSquares,
 )
 from dp2erm_cvx.program.declared import DeclaredProgram
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
@@ -293,21 +292,19 @@ def _largest(findings: list[Finding]) -> tuple[Finding, ...]:
 
 def _row_bounds(program: _Perturbed, domain: Domain) -> Iterator[tuple[str, float, Callable[[Array], float]]]:
     """Bounds that the public bound on the numerical error, and Theorems 7 and 8, take over."""
-    if isinstance(program, LinearStage) and not isinstance(program, WeightedLeastSquares):
+    if isinstance(program, LossStage):
         bounds = program.row_bounds(samples.check_universe(domain))
         rows = remembered(lambda record: program.rows(samples.one_record(domain, record)))
         yield "row_bounds norm", bounds.norm, lambda d: norm(rows(d).Z)
         yield "row_bounds offset", max(map(abs, bounds.offset)), lambda d: norm(rows(d).offsets)
         yield "row_bounds factor", bounds.factor[1], lambda d: norm(rows(d).times(None))
-    if isinstance(program, WeightedLeastSquares):
         declared = program.loss_constants(samples.check_universe(domain))
-        design = remembered(lambda record: program.design(samples.one_record(domain, record)))
         if declared.covariate_bound is not None:
-            yield "covariate_bound", declared.covariate_bound, lambda d: norm(design(d)[0])
+            yield "covariate_bound", declared.covariate_bound, lambda d: norm(rows(d).Z)
         if declared.response_bound is not None:
-            yield "response_bound", declared.response_bound, lambda d: norm(design(d)[1])
+            yield "response_bound", declared.response_bound, lambda d: norm(rows(d).offsets)
         if declared.is_mean:
-            yield "is_mean (x = 1)", 0.0, lambda d: norm(design(d)[0] - 1.0)
+            yield "is_mean (x = 1)", 0.0, lambda d: norm(rows(d).Z - 1.0)
 
 
 def norm(values: Array) -> float:

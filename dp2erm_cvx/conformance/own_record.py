@@ -143,7 +143,7 @@ def _needs_arms(program: FirstStage) -> bool:
 def _parametric(program: FirstStage, models: list[Composite], same_arms: bool) -> Iterator[tuple[str, str]]:
     rng = np.random.default_rng(17)
     # the log of a mean of exponentials, which a model of another class may be, is a sum at 0 only
-    everywhere = isinstance(models[0], MarginModel)
+    everywhere = isinstance(models[0], MarginModel) and not models[0].shifted
     for size in (0.0, 0.3, 1.0):
         point = models[0].penalty.set.project(size * rng.normal(size=models[0].dimension))
         if program.kind is not Kind.CLOSED_FORM and (everywhere or (size == 0.0 and same_arms)):

@@ -6,6 +6,7 @@ says where was looked.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -213,8 +214,8 @@ def check_second_stage(
     ``gradient(theta, record)`` is (p,), over ``parameters``, which is Theta; without ``hessian_trace`` the
     divergence of the gradient by central differences stands in for it. Findings: ``gradient_radius`` (half
     the distance of two gradients at one theta), ``hessian_trace``, and, where declared, ``gradient_bound``,
-    ``theta_bound`` and the slope of a ``box`` in its norm. Of a ``saturation``: the full slope, what the
-    curvature has beyond its shape, above 1, and in a ball the sum that Theorem 19 bounds, as part of it.
+    ``theta_bound`` and the slope of a ``box`` in its norm. Of a ``saturation``: the sums of slope and
+    curvature that Theorem 15, and in a ball Theorem 19, bound, as parts of their bounds.
     Raises DeclarationError for an invalid number.
     """
     search = Search(evaluations, seed)
@@ -252,14 +253,15 @@ def check_second_stage(
     found = declared.saturation
     if found is not None:
         full, steep = found.slope * found.row_norm, found.curvature * found.row_norm**2
+        anywhere = dataclasses.replace(found, ball=math.inf)
+        # a u + h of a record alone: where full slope is the worst, between, and curvature alone
+        sums = {a: anywhere.largest(a, 1.0) - a for a in (found.steepness, 0.5 * found.steepness, 0.0)}
 
         def beyond(theta: Array, record: Array) -> float:
-            # a slope, any larger one included, whose curvature covers that of the record
-            used = min(_norm(gradient(theta, record)) / full, 1.0)
-            return 1.0 + trace(theta, record) / steep - found.shape.beyond(used)
+            used, bent = _norm(gradient(theta, record)) / full, trace(theta, record) / steep
+            return max((a * used + bent) / most for a, most in sums.items())
 
         search.add("saturation", 1.0, beyond, (parameters, records), slack)
-        search.add("full slope", full, lambda theta, d: _norm(gradient(theta, d)), (parameters, records))
     if found is not None and math.isfinite(found.ball):
         share = 0.1
         a = found.steepest(1.0, share) / full

@@ -222,7 +222,7 @@ def _by_segments(instance: Instance) -> float:
 class DeclaredValue:
     """``objective(point)`` of an instance, the variables beside the main one filled in.
 
-    Auxiliary ones by what the declaration says of them, the others by its equalities.
+    They follow from its equalities.
     Raises ProgramError where the equalities do not determine them.
     """
 
@@ -232,9 +232,6 @@ class DeclaredValue:
         variables = dict(self._compiled.declaration.variables)
         name = main if main in variables else next(iter(variables))
         self._main = variables.pop(name)
-        self._auxiliary = [
-            (variables.pop(known), value) for known, value in self._compiled.declaration.auxiliary.items()
-        ]
         self._others = list(variables.values())
         constraints = self._compiled.declaration.constraints.values()
         self._equalities = [one for one in constraints if type(one).__name__ in _EQUALITIES]
@@ -246,8 +243,6 @@ class DeclaredValue:
         self._main.value = np.reshape(point, self._main.shape)
         if self._others:
             self._fill()
-        for variable, value in self._auxiliary:
-            variable.value = value.value
         return float(self._compiled.problem.objective.value)
 
     def _fill(self) -> None:

@@ -13,7 +13,7 @@ from dp2erm_cvx.conformance.files import executed_anew
 from dp2erm_cvx.conformance.report import Judgment, Subject, failed, noted, passed
 from dp2erm_cvx.conformance.samples import check_domain, check_universe, neighbors, standard_records
 from dp2erm_cvx.errors import InfeasibleError, ProgramError
-from dp2erm_cvx.program import FirstStage, Instance, Kind, LinearStage, Program, WeightedLeastSquares
+from dp2erm_cvx.program import FirstStage, Instance, Kind, LossStage, Program
 from dp2erm_cvx.program.curves import Curve
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.declared import DeclaredProgram
@@ -104,9 +104,9 @@ def _overflow(subject: Subject) -> str:
     program = subject.program.resolve(domain)
     if isinstance(program, SeparableFirstStage):
         return _unbounded(program.loss, program.row_bound(domain) * program.ball(domain))
-    if isinstance(program, LinearStage) and not isinstance(program, WeightedLeastSquares):
+    if isinstance(program, LossStage) and not program.squared:
         bounds, p = program.row_bounds(check_universe(domain)), subject.n_parameters(domain)
-        return _unbounded(program.loss, bounds.reach(program.feasible(domain).norm_bound(p)))
+        return _unbounded(program.loss, bounds.reach(bounds.size(program.feasible(domain), p)))
     return ""
 
 

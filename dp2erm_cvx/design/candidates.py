@@ -1,17 +1,16 @@
-"""The pipelines that a design compares, each with the words of the command line that run it."""
+"""The pipelines that a design compares, each with the settings that declare it in a study file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from dp2erm_cvx.design.question import DesignQuestion, rounded
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
+from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.steps import Confounding
-
-Model = PrivateEffect | PrivateRule | PrivateTwoStageERM
+from dp2erm_cvx.study_file import QUESTIONS
 
 #: Raw covariates of which cells can be made, and the number of cells of each.
 _CELLS, _CUTS = 2, 8
@@ -29,7 +28,7 @@ _RULE: Mapping[str, Mapping[str, Any]] = {
     "center and rule": {"center_share": 0.4, "propensity": None},
     "center, propensity and rule": {"center_share": 0.3, "propensity": "logistic"},
 }
-#: Values of options that need no words.
+#: Settings that a study need not state.
 _LEFT_OUT: Mapping[str, Any] = {
     "estimand": "ate",
     "prognostic": None,
@@ -42,15 +41,16 @@ _WEIGHTS = ("entropy_balancing", "ipw_private")
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One pipeline: its ``name``, the unfitted ``model``, and what says so on the command line.
+    """One pipeline: its ``name``, the unfitted ``model``, and how a study declares it.
 
-    ``command`` is that of ``dp2erm``; ``words`` are its options beside data, domain and budget.
+    ``kind`` is a key of :data:`~dp2erm_cvx.study_file.QUESTIONS`; ``settings`` are the arguments of the
+    estimator beside domain and budget.
     """
 
     name: str
-    model: Model
-    command: str
-    words: tuple[str, ...] = field(default=())
+    kind: str
+    settings: Mapping[str, Any]
+    model: PrivateEstimator
 
 
 def design_candidates(question: DesignQuestion) -> list[Candidate]:
@@ -68,7 +68,7 @@ def design_candidates(question: DesignQuestion) -> list[Candidate]:
             if not found:
                 raise
             continue
-        same = (type(study), getattr(study, "settings", study), study.noise, study.universe)
+        same = (type(study), getattr(study, "settings", study), getattr(study, "noise", None), study.universe)
         if same not in known:
             known.append(same)
             found.append(one)
@@ -82,91 +82,61 @@ def _laws(question: DesignQuestion) -> list[str]:
 
 def _effects(question: DesignQuestion) -> Iterator[Candidate]:
     drivers = question.guess.drivers
-    yield _effect(question, "default", {})
-    others: dict[str, Mapping[str, Any]] = {"default": {}, **_EFFECT}
+    declared = {
+        "estimand": question.estimand,
+        "prognostic": None,
+        "confounding": max(1.0, question.guess.log_odds),
+        "heterogeneity": question.heterogeneity,
+        "residual_scale": question.residual_scale,
+    }
+    yield _candidate(question, "effect", "default", declared)
+    tried: dict[str, Mapping[str, Any]] = {"default": {}, **_EFFECT}
     columns = _raw(question) if drivers is None else drivers
     if 0 < len(columns) <= _CELLS:
-        others["cells"] = {"cells": dict.fromkeys(columns, _CUTS)}
-    for name, settings in others.items():
+        tried["cells"] = {"cells": dict.fromkeys(columns, _CUTS)}
+    for name, settings in tried.items():
         for noise in _laws(question):
-            yield _effect(question, name, settings, noise, drivers)
+            named = name if drivers is None else f"{name}, drivers alone"
+            yield _candidate(question, "effect", named, declared | {"prognostic": drivers}, settings, noise)
     if question.estimand == "ate":
         yield from _weights(question, "arm_means")
 
 
 def _rules(question: DesignQuestion) -> Iterator[Candidate]:
-    yield _rule(question, "default", {})
-    bound = rounded(4.0 * question.outcome_scale)
-    others = {"default": {}, **_RULE}
-    others["factors on the response"] = {"propensity": "logistic", "response_bound": bound}
-    for name, settings in others.items():
-        for noise in _laws(question):
-            yield _rule(question, name, settings, noise)
-    yield from _weights(question, "itr")
-
-
-def _effect(
-    question: DesignQuestion,
-    name: str,
-    settings: Mapping[str, Any],
-    noise: str = "gamma",
-    prognostic: Sequence[str] | None = None,
-) -> Candidate:
-    declared = {
-        "estimand": question.estimand,
-        "prognostic": prognostic,
-        "confounding": max(1.0, question.guess.log_odds),
-        "heterogeneity": question.heterogeneity,
-        "residual_scale": question.residual_scale,
-    }
-    parts = [name] if prognostic is None else [name, "drivers alone"]
-    return _declared(question, PrivateEffect, parts, settings, noise, declared)
-
-
-def _rule(
-    question: DesignQuestion, name: str, settings: Mapping[str, Any], noise: str = "gamma"
-) -> Candidate:
     declared = {"outcome_scale": question.outcome_scale}
-    return _declared(question, PrivateRule, [name], settings, noise, declared)
-
-
-def _declared(
-    question: DesignQuestion,
-    kind: type[PrivateEffect | PrivateRule],
-    parts: list[str],
-    settings: Mapping[str, Any],
-    noise: str,
-    declared: Mapping[str, Any],
-) -> Candidate:
-    """A pipeline of these settings, and the words that declare them on the command line."""
-    model = kind(question.domain, question.budget, settings=dict(settings), noise=noise, **declared)
-    words: list[str] = []
-    for name, value in declared.items():
-        if name not in _LEFT_OUT or value != _LEFT_OUT[name]:
-            words += ["--" + name.replace("_", "-"), ",".join(value) if name == "prognostic" else str(value)]
-    command = "effect" if kind is PrivateEffect else "rule"
-    named = ", ".join([*parts, *([] if noise == "gamma" else [f"{noise} noise"])])
-    return Candidate(named, model, command, (*words, *_told(settings, noise)))
+    bound = rounded(4.0 * question.outcome_scale)
+    tried = {"default": {}, **_RULE}
+    tried["factors on the response"] = {"propensity": "logistic", "response_bound": bound}
+    for name, settings in tried.items():
+        for noise in _laws(question):
+            yield _candidate(question, "rule", name, declared, settings, noise)
+    yield from _weights(question, "itr")
 
 
 def _weights(question: DesignQuestion, second: str) -> Iterator[Candidate]:
     for first in _WEIGHTS:
-        model = PrivateTwoStageERM(question.domain, question.budget, first, second)
-        words = ("--program", first, "--second-stage", second)
-        yield Candidate(f"weights: {first}", model, "fit", words)
+        stages: dict[str, Any] = {"first_stage": first, "second_stage": second}
+        model = QUESTIONS["weights"](question.domain, question.budget, **stages)
+        yield Candidate(f"weights: {first}", "weights", stages, model)
 
 
-def _told(settings: Mapping[str, Any], noise: str) -> Iterator[str]:
-    """The options that declare the settings and the law of the noise."""
-    for name, value in settings.items():
-        if name == "cells":
-            for column, number in value.items():
-                yield from ("--cells", f"{column}:{number}")
-            continue
-        told = "none" if value is None else str(value)
-        yield from ("--set", f"{name}={told}")
-    if noise != "gamma":
-        yield from ("--noise", noise)
+def _candidate(
+    question: DesignQuestion,
+    kind: str,
+    name: str,
+    guessed: Mapping[str, Any],
+    settings: Mapping[str, Any] | None = None,
+    noise: str = "gamma",
+) -> Candidate:
+    """A pipeline by these settings; what the question declares itself is put over them."""
+    own = dict(question.declared)
+    settings = {**(settings or {}), **own.pop("settings", {})}
+    full = {**guessed, "noise": noise, **own, "settings": settings}
+    model = QUESTIONS[kind](question.domain, question.budget, **full)
+    needless = {**_LEFT_OUT, "noise": "gamma", "settings": {}}
+    stated = {key: value for key, value in full.items() if key not in needless or value != needless[key]}
+    named = name if full["noise"] == "gamma" else f"{name}, {full['noise']} noise"
+    return Candidate(named, kind, stated, model)
 
 
 def _raw(question: DesignQuestion) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -132,6 +133,8 @@ class DesignQuestion:
         Of an effect: "ate", "att" or "overlap".
     replicates, seed
         Simulated datasets, and what makes them repeatable.
+    declared
+        Settings of the estimator that hold whatever the design finds, such as those of a study file.
 
     Raises DeclarationError for an invalid argument.
     """
@@ -145,6 +148,7 @@ class DesignQuestion:
     estimand: str = "ate"
     replicates: int = 50
     seed: int = 0
+    declared: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         put, universe = object.__setattr__, self.universe

@@ -139,7 +139,7 @@ def enough_records(result: DesignResult, workers: int, told: Progress) -> Enough
     predictable = question.goal == "rule" or result.best.holds  # coverage is known from simulations alone
     while n <= MOST_RECORDS and not _expected(result, int(n)):
         n *= math.sqrt(2.0)
-    names = {"default", *(row.name for row in result.rows[:_TRIED] if row.command != "fit")}
+    names = {"default", *(row.name for row in result.rows[:_TRIED] if row.kind != "weights")}
     failed = 0
     while (records := _upward(n)) <= _SIMULATED:
         larger = replace(question, n_samples=records, replicates=_FEW)

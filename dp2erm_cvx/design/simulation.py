@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -11,14 +11,14 @@ import numpy as np
 from sklearn.base import clone
 
 from dp2erm_cvx.data import NamedColumns
-from dp2erm_cvx.design.candidates import Candidate, Model
+from dp2erm_cvx.design.candidates import Candidate
 from dp2erm_cvx.design.question import DesignQuestion
 from dp2erm_cvx.design.world import World
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
+from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.parallel import Progress, run_tasks
 from dp2erm_cvx.plan.predict import planned_range
-from dp2erm_cvx.program import WeightedLeastSquares
 
 #: Records of the population that decisions are judged on.
 _JUDGED = 4000
@@ -70,7 +70,7 @@ def replicate(
     return found, min(constants, key=lambda one: one.off), world.confounded_by
 
 
-def _estimated(model: Model, truth: float) -> SimulatedRun:
+def _estimated(model: PrivateEstimator, truth: float) -> SimulatedRun:
     if isinstance(model, PrivateEffect):
         low, high = (end - truth for end in model.interval_)
         noise = model.release_.interval.noise_half_width
@@ -80,7 +80,9 @@ def _estimated(model: Model, truth: float) -> SimulatedRun:
     return SimulatedRun(float(treated - control) - truth)
 
 
-def _decided(model: Model, world: World, names: Sequence[str], effects: np.ndarray) -> SimulatedRun:
+def _decided(
+    model: PrivateEstimator, world: World, names: Sequence[str], effects: np.ndarray
+) -> SimulatedRun:
     X = world.census[: len(effects)]
     if isinstance(model, PrivateRule):
         return _judged(model.release_.effects_at(X) > 0, effects, model.release_.noise_effect)
@@ -98,7 +100,6 @@ def planned_noise(question: DesignQuestion, one: Candidate) -> float:
     if not isinstance(one.model, PrivateTwoStageERM) or question.goal == "rule":
         return math.nan
     plan = one.model.plan(question.n_samples, question.n_features)
-    assert isinstance(plan.study.second, WeightedLeastSquares)
     found = planned_range(plan).effect
     return math.nan if found is None else found
 
@@ -115,8 +116,8 @@ class DesignRow:
 
     Attributes
     ----------
-    name, command, words
-        The candidate, its command of ``dp2erm``, and the options of that beside data, domain and budget.
+    name, kind, settings
+        The candidate, and how a study file declares it, see :class:`~dp2erm_cvx.design.candidates.Candidate`.
     bias, deviation, error
         Mean, standard deviation and root mean square of estimate less truth, in units of the outcome.
     noise
@@ -137,8 +138,8 @@ class DesignRow:
     """
 
     name: str
-    command: str = ""
-    words: tuple[str, ...] = ()
+    kind: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
     bias: float = math.nan
     bias_half: float = math.nan
     deviation: float = math.nan
@@ -154,7 +155,7 @@ class DesignRow:
     tied: bool = False
     reason: str = ""
     scores: tuple[float, ...] = field(default=(), repr=False)
-    model: Model | None = field(default=None, repr=False, compare=False)
+    model: PrivateEstimator | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of_effect(cls, name: str, trials: Sequence[SimulatedRun], noise: float) -> DesignRow:
@@ -202,8 +203,7 @@ class DesignRow:
     def to_dict(self) -> dict[str, Any]:
         """Everything but scores and model, as plain values."""
         left_out = ("scores", "model")
-        plain = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in left_out}
-        return plain | {"words": list(self.words)}
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in left_out}
 
 
 def ranked(question: DesignQuestion, rows: Sequence[DesignRow]) -> tuple[DesignRow, ...]:
@@ -271,4 +271,4 @@ def _row(question: DesignQuestion, one: Candidate, found: Sequence[SimulatedRun 
         row = DesignRow.of_rule(one.name, done)
     else:
         row = DesignRow.of_effect(one.name, done, planned_noise(question, one))
-    return replace(row, command=one.command, words=one.words, model=one.model)
+    return replace(row, kind=one.kind, settings=one.settings, model=one.model)

@@ -43,32 +43,54 @@ class PrivateEffect(PrivateEstimator):
         the released range of the outcome.
     budget, solver, seed, arithmetic, numerical_share, ledger, dataset
         As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`.
-    estimand, residual_scale, confounding, collinearity, heterogeneity, effect_center, public_center, noise
-        As in :class:`~dp2erm_cvx.plan.EffectStudy`: what is estimated, and public guesses. An earlier release
-        in the same domain may stand for a ``public_center``.
+    noise
+        As in :class:`~dp2erm_cvx.plan.EffectStudy`.
+    estimand
+        "ate", the average effect; "att", that among the treated; "overlap", that where either treatment is
+        likely; "risks", those of an event, an outcome that is 0 or 1, under both treatments, with their
+        difference, their ratio and the odds ratio.
     prognostic
-        Names, or column numbers, of the covariates to adjust for: a public choice; None for all. The name of
-        a column with levels stands for all of them. Fewer columns mean less noise; leaving a confounder out
+        Covariates to adjust for, a public choice: all where none are named. By names, or column numbers; the
+        name of a column with levels stands for all of them. Fewer mean less noise; leaving a confounder out
         means bias.
     where
-        Levels of declared columns, such as ``{"sex": "F"}``: the effect is that among their records alone.
+        Levels of declared columns: the effect is that among their records alone. Such as ``{"sex": "F"}``.
         All others count 0, in the nuisances as well. The noise is that of one effect.
     by
-        A declared column with levels: the effect in each of them, from common regressions, with contrasts to
-        the first level. The noise of each is 5/4 of that of one effect, over the share of its records. For
+        A declared column with levels: the effect in each of them, with contrasts to the first. From common
+        regressions; the noise of each is 5/4 of that of one effect, over the share of its records. For
         ``estimand="ate"``.
+    residual_scale
+        Public guess of the standard deviation of the outcome given the covariates, in units of the outcome.
+        Without one, losses and clips follow the outcome bound, for about twice the noise. Of an event of
+        probability q it is ``sqrt(q (1 - q))``: .3 for one in ten.
     curved
-        At most three of these, by name or their numbers among them, whose squares and products are adjusted
-        for as well: where a square drives both treatment and outcome no line is enough.
+        At most three of the covariates whose squares and products are adjusted for as well. By name, or their
+        numbers among those adjusted for. Where a square drives treatment and outcome no line is enough.
+    confounding
+        Public guess: how many standard deviations the arms' means lie apart at most, in any combination of
+        covariates. The interval allows for it; it is not used where the propensity is public.
+    collinearity
+        Public guess: the least variance of a combination of standardized covariates, 1 where they are
+        independent. Less makes the interval wider.
+    heterogeneity
+        Public guess: the standard deviation of effects given the covariates, in that of residuals; 0 where
+        all effects are equal. More makes the interval wider, unless half are treated.
+    effect_center
+        Public guess of the effect, from which scores are measured: that where all scaled covariates are 0,
+        released, if there is none.
+    public_center
+        A regression of the centered outcome that is public: known coefficients, or those of an earlier
+        release in the same domain. What is fitted here is fitted to what it leaves.
     level
-        Of the interval.
+        Coverage of the interval.
     interval
-        "effect": for the effect, allowing for what the released regressions leave of the confounding, under
-        what the release states. "score": for the population mean of the score at these regressions, whatever
-        they are. Risks and cells have the second alone.
+        "effect": for the effect, allowing for the confounding that the released regressions leave; "score":
+        for the population mean of the score at these regressions, whatever they are. Risks and cells have the
+        second alone.
     settings
-        What replaces the public rule of use, by the names of :class:`~dp2erm_cvx.plan.EffectSettings`: such
-        as ``{"propensity": 0.5}`` for a randomized trial.
+        What replaces the public rule of use, such as a propensity of 0.5 for a randomized trial. By the names
+        of :class:`~dp2erm_cvx.plan.EffectSettings`.
 
     Attributes
     ----------

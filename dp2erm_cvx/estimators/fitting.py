@@ -68,6 +68,9 @@ def named_dataset(public: Public, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> D
     Where a codebook is declared, it makes records of whatever their cells hold. Raises DataError for what is
     no data, DeclarationError where the columns are others.
     """
+    if isinstance(a, str) and isinstance(y, str):
+        covariates = "X" if public.codebook is not None else f"X.drop(columns=[{a!r}, {y!r}])"
+        raise DataError(f"a and y are names: give their cells, by fit({covariates}, X[{a!r}], X[{y!r}])")
     if public.codebook is not None and not isinstance(X, NamedColumns):
         return Dataset.coded(public, X, a, y)
     columns, named = public.columns, getattr(X, "columns", None)
@@ -245,11 +248,11 @@ class PrivateEstimator(ConfiguredEstimator):
         if not plan.proven:
             reason = next(step.reason for step in plan.steps if not step.proven)
             raise CalibrationError(f"{reason}, which is not proven: no charge to the ledger covers it")
-        relation = plan.study.universe.domain.relation
-        note = f"{what} of {data.treatment} on {data.outcome}" + (
-            f", to {self.output}" if self.output else ""
-        )
-        note = printable(note)
+        relation, book = plan.study.universe.domain.relation, self._public().codebook
+        treatment = (None if book is None else book.treatment.column) or data.treatment
+        outcome = (None if book is None else book.outcome) or data.outcome
+        to = f", to {self.output}" if self.output else ""
+        note = printable(f"{what} of {treatment} on {outcome}{to}")
         return self.ledger.charge(self.dataset, plan.guarantee, note, relation=relation, curve=plan.curve)
 
     def _stated(self, release: Stated) -> Stated:

@@ -32,14 +32,18 @@ class PrivateRule(PrivateEstimator):
     ----------
     domain, budget, solver, seed, arithmetic, numerical_share, ledger, dataset
         As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`.
-    outcome_scale, expected, noise
-        As in :class:`~dp2erm_cvx.plan.RuleStudy`: a public guess of the standard deviation of the outcome,
-        and "main effect" where covariates move the outcome beside the effect, "confounding" where they decide
-        on the treatment.
+    noise
+        As in :class:`~dp2erm_cvx.plan.RuleStudy`.
+    outcome_scale
+        Public guess of the standard deviation of the outcome, in its units. Without one losses follow the
+        outcome bound, for more noise where that is generous.
+    expected
+        "main effect" where covariates move the outcome, "confounding" where they decide on the treatment.
+        One of them or both, as is expected of the population in advance.
     settings
-        What replaces the public rule of use, by the names of :class:`~dp2erm_cvx.plan.RuleSettings`: such as
-        ``{"propensity": 0.5}`` for a randomized trial, ``{"center_share": None}`` for no center, or
-        ``{"value_share": 0.2}`` to release what the rule is worth, with intervals.
+        What replaces the public rule of use: a propensity of 0.5 for a randomized trial, or a value_share of
+        0.2 to release what the rule is worth. By the names of :class:`~dp2erm_cvx.plan.RuleSettings`;
+        ``{"center_share": None}`` for no center.
 
     Attributes
     ----------

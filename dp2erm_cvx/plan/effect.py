@@ -86,26 +86,9 @@ class EffectStudy(CausalPipeline[EffectPlan]):
     ----------
     universe, budget
         The datasets that the guarantee is about, and (epsilon, delta).
-    estimand
-        "ate", the average effect; "att", that among the treated; "overlap", that where either treatment is
-        likely, by matching factors; "risks", those of an event, an outcome that is 0 or 1, under both
-        treatments, with their difference, their ratio and the odds ratio.
-    residual_scale
-        Public guess of the standard deviation of the outcome given the covariates, in units of the outcome.
-        Without one, losses and clips follow the outcome bound, for about twice the noise. Of an event of
-        probability q it is ``sqrt(q (1 - q))``: .3 for one in ten.
-    confounding, collinearity, heterogeneity
-        What predictions of bias and the interval rest on: how far the arms' means lie apart at most, in
-        standard deviations of the combination of covariates in which they differ most; the least variance
-        of a combination of standardized covariates, as a share of that of independent ones; and the standard
-        deviation of effects given the covariates, in that of residuals: 0 where all effects are equal. Not
-        used where the propensity is public.
-    effect_center
-        Public guess of the effect, from which the score is measured; None: the released effect where all
-        scaled covariates are 0.
-    public_center
-        A regression of the centered outcome that is public: known coefficients, or those of an earlier
-        release. What is fitted here is fitted to what it leaves.
+    estimand, residual_scale, confounding, collinearity, heterogeneity, effect_center, public_center
+        As in :class:`~dp2erm_cvx.estimators.PrivateEffect`. Predictions of bias and the interval rest on the
+        third to the fifth.
     declared
         Settings that replace those of the public rule, by the names of
         :class:`~dp2erm_cvx.plan.EffectSettings`.

@@ -149,11 +149,8 @@ class RuleStudy(CausalPipeline[RulePlan]):
     ----------
     universe, budget
         The datasets that the guarantee is about, and (epsilon, delta).
-    outcome_scale
-        Public guess of the standard deviation of the outcome, in its units, which both losses follow. Without
-        one they follow the outcome bound, for more noise where that is generous.
-    expected
-        What is expected of the population in advance: "main effect", "confounding", or both.
+    outcome_scale, expected
+        As in :class:`~dp2erm_cvx.estimators.PrivateRule`.
     declared
         Settings that replace those of the public rule, by the names of
         :class:`~dp2erm_cvx.plan.RuleSettings`; a randomized trial declares its ``propensity``.

@@ -2,7 +2,8 @@
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.model.sets import Box, L1Ball, L2Ball, WholeSpace
-from dp2erm_cvx.privacy import LossConstants, StabilityBound
+from dp2erm_cvx.privacy import StabilityBound
+from dp2erm_cvx.program.atoms import bounded_influence
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments
 from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.declaration import Declaration, Leaves
@@ -14,7 +15,7 @@ from dp2erm_cvx.program.linear_stage import LinearStage
 from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.program.rows import Ball
-from dp2erm_cvx.program.second_stage import SecondStage, WeightedLeastSquares
+from dp2erm_cvx.program.second_stage import LossStage, SecondStage
 from dp2erm_cvx.program.separable import PrivateSeparable, SeparableFirstStage
 from dp2erm_cvx.program.stage import Instance, Kind, Program, setting
 from dp2erm_cvx.program.weights import scheme, second_stage
@@ -41,7 +42,7 @@ __all__ = [
     "Leaves",
     "LinearStage",
     "LogWeight",
-    "LossConstants",
+    "LossStage",
     "MarginRows",
     "Moments",
     "Part",
@@ -53,8 +54,8 @@ __all__ = [
     "SeparableFirstStage",
     "StabilityBound",
     "Universe",
-    "WeightedLeastSquares",
     "WholeSpace",
+    "bounded_influence",
     "private",
     "scheme",
     "second_stage",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import abc
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.program.declaration import Declaration
 from dp2erm_cvx.public import public_size
 
 
@@ -76,10 +76,6 @@ class Atom(abc.ABC):
     def declared(self, u: Any) -> Any:
         """The function of a CVXPY expression."""
 
-    def epigraph(self, u: Any) -> Declaration:
-        """What solvers are given in its place, with variables of its own where it needs them."""
-        return Declaration(self.declared(u), {})
-
 
 @dataclass(frozen=True)
 class Line(Atom):
@@ -141,6 +137,13 @@ class Exponential(Atom):
 
     def curvature(self, u: Array) -> Array:
         return self.value(u)
+
+    def largest_near(self, u: Array, distance: Array) -> Array:
+        return self.value(u + distance)
+
+    def at(self, u: Array) -> tuple[Array, Array, Array]:
+        found = self.value(u)
+        return found, found, found
 
     def declared(self, u: Any) -> Any:
         return cp.exp(u)
@@ -298,12 +301,62 @@ class Saturating(Atom):
         return S * (S * (t + fallen)), np.copysign(S * -fallen, u), 1.0 + fallen
 
     def declared(self, u: Any) -> Any:
-        """Its value; solvers are given :meth:`epigraph`, which follows the rules of CVXPY."""
-        S = self.full_slope
-        return S * cp.abs(u) + S**2 * (cp.exp(-cp.abs(u) / S) - 1)
+        return bounded_influence(u, self.full_slope)
 
-    def epigraph(self, u: Any) -> Declaration:
-        """``S^2 min (v + exp(-v) - 1)`` over ``v >= |u| / S``, where it increases with v."""
-        v, sizes = cp.Variable(u.shape, name="levels"), cp.abs(u) / self.full_slope
-        phi = self.full_slope**2 * (v + cp.exp(-v) - 1)
-        return Declaration(phi, {"levels": v}, {"levels": sizes <= v}, {"levels": sizes})
+
+def bounded_influence(u: Any, slope: float) -> Any:
+    """``slope |u| + slope^2 (exp(-|u| / slope) - 1)``, elementwise and convex, as a CVXPY expression.
+
+    It is ``u^2 / 2`` near 0, and its derivative stays below ``slope`` in size (:class:`Saturating`).
+    """
+    return _bounded_influence()(u, slope)
+
+
+@cache
+def _bounded_influence() -> Any:
+    # made when a problem is written: CVXPY is imported by whoever does that
+    from cvxpy.atoms.elementwise.elementwise import Elementwise
+    from cvxpy.constraints.exponential import ExpCone
+    from cvxpy.reductions.dcp2cone.canonicalizers import CANON_METHODS
+
+    class BoundedInfluence(Elementwise):  # type: ignore[misc]
+        """CVXPY atom of a :class:`Saturating` loss."""
+
+        def __init__(self, u: Any, slope: float) -> None:
+            self.atom = Saturating(slope)
+            super().__init__(u)
+
+        def get_data(self) -> list[float]:
+            return [self.atom.full_slope]
+
+        def numeric(self, values: Any) -> Any:
+            return self.atom.value(np.asarray(values[0], dtype=np.float64))
+
+        def sign_from_args(self) -> tuple[bool, bool]:
+            return True, False
+
+        def is_atom_convex(self) -> bool:
+            return True
+
+        def is_atom_concave(self) -> bool:
+            return False
+
+        def is_incr(self, index: int) -> bool:
+            return bool(self.args[index].is_nonneg())
+
+        def is_decr(self, index: int) -> bool:
+            return bool(self.args[index].is_nonpos())
+
+        def _grad(self, values: Any) -> list[Any]:
+            slopes = self.atom.slope(np.asarray(values[0], dtype=np.float64))
+            return [Elementwise.elemwise_grad_to_diag(slopes, self.args[0].size, self.size)]
+
+    def canonical(e: Any, args: Any, **context: Any) -> tuple[Any, list[Any]]:
+        # S^2 min (v + exp(-v) - 1) over v >= |u| / S, where it increases with v
+        S, shape = e.atom.full_slope, e.shape
+        v, falls = cp.Variable(shape), cp.Variable(shape)
+        cone = ExpCone(-v, cp.Constant(np.ones(shape)), falls)
+        return S**2 * (v + falls - 1), [cone, args[0] <= S * v, -args[0] <= S * v]
+
+    CANON_METHODS[BoundedInfluence] = canonical
+    return BoundedInfluence

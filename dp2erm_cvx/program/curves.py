@@ -15,9 +15,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.program.atoms import Atom, Exponential, Line, Logistic, Saturating, Square
-from dp2erm_cvx.program.declaration import Declaration
-from dp2erm_cvx.saturation import CurvatureShape, Saturation
+from dp2erm_cvx.program.atoms import Atom, Exponential, Line, Logistic, Square
 
 #: Margins beyond which only the limits of a loss are asked for.
 _FARTHEST = 700.0
@@ -234,17 +232,6 @@ class Curve:
         """Phi of a CVXPY expression, elementwise."""
         return sum(_outer(part, part.atom.declared(part.inner(s))) for part in self.parts)
 
-    def epigraph(self, s: Any) -> Declaration:
-        """Phi as CVXPY takes it, where an atom needs variables of its own for that."""
-        whole = Declaration(0.0, {})
-        for part in self.parts:
-            own = part.atom.epigraph(part.inner(s))
-            whole.objective = whole.objective + _outer(part, own.objective)
-            whole.variables |= own.variables
-            whole.constraints |= own.constraints
-            whole.auxiliary |= own.auxiliary
-        return whole
-
     def _summed(self, s: Array, of: Callable[[Part, Array], Array]) -> Array:
         total: Array | None = None
         for part in self.parts:
@@ -259,17 +246,6 @@ LOGISTIC = Curve((Part(1.0, Logistic(), -1.0),))
 EXPONENTIAL = Curve((Part(1.0, Exponential(), -1.0),))
 #: ``s^2``.
 SQUARE = Curve((Part(1.0, Square()),))
-
-
-def saturation_of(
-    curve: Curve, row_norm: float, *, factor: float = 1.0, ball: float = math.inf
-) -> Saturation | None:
-    """What Theorem 15 needs of a loss at rows of this norm; None where curvature need not fall."""
-    if curve == LOGISTIC:
-        return Saturation(factor, 0.25 * factor, row_norm, CurvatureShape.LOGISTIC, ball)
-    if len(curve.parts) == 1 and isinstance(curve.parts[0].atom, Saturating):
-        return Saturation(curve.ends[1], 1.0, row_norm, CurvatureShape.LINEAR)
-    return None
 
 
 def _times(factor: float, values: Array) -> Array:

@@ -22,16 +22,11 @@ Value = Array | float
 
 @dataclass
 class Declaration:
-    """A convex program: ``minimize objective`` subject to named constraints, over named variables.
-
-    ``auxiliary`` are the variables that only make it follow the rules of CVXPY: each name with its value at
-    the minimum over it, an expression in the other variables.
-    """
+    """A convex program: ``minimize objective`` subject to named constraints, over named variables."""
 
     objective: Any
     variables: dict[str, Any]
     constraints: dict[str, Any] = field(default_factory=dict)
-    auxiliary: dict[str, Any] = field(default_factory=dict)
 
 
 class Leaves:
@@ -242,17 +237,20 @@ def _text(e: Any, level: int) -> str:
         return sums if divisor == "1" else _inside(f"{sums} / {divisor}", level > 2)
     if not args:
         return _leaf(e)
-    known = {
-        "Pnorm": "norm",
-        "PnormApprox": "norm",
-        "norm_inf": "norm_inf",
-        "Sum": "sum",
-        "transpose": "transpose",
-    }
-    inner = ", ".join(_text(part, 0) for part in args)
+    return _call(name, e, [_text(part, 0) for part in args])
+
+
+def _call(name: str, e: Any, inner: list[str]) -> str:
     if name == "huber":
-        inner += f", {_text(e.M, 0)}"
-    return f"{known.get(name, name)}({inner})"
+        inner.append(_text(e.M, 0))
+    if name == "BoundedInfluence":
+        return f"bounded_influence({inner[0]}, {e.atom.full_slope:g})"
+    if name == "minimum" and "inf" in inner:  # a cap that is not set
+        inner.remove("inf")
+        if len(inner) == 1:
+            return inner[0]
+    shorter = {"Pnorm": "norm", "PnormApprox": "norm", "Sum": "sum"}
+    return f"{shorter.get(name, name)}({', '.join(inner)})"
 
 
 def _leaf(e: Any) -> str:

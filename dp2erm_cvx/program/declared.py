@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -17,6 +18,7 @@ from typing import Any, ClassVar, Self
 
 import cvxpy as cp
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DeclarationError, ProgramError
@@ -24,13 +26,14 @@ from dp2erm_cvx.images import ImageRecords
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
 from dp2erm_cvx.program.curves import Curve
 from dp2erm_cvx.program.declaration import SIZES, printed, with_n
+from dp2erm_cvx.program.first_stage import BalancedStage
 from dp2erm_cvx.program.form import Form, read, read_curve, read_log_weight
 from dp2erm_cvx.program.linear_stage import LinearStage
 from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.margin_rows import MarginRows, RowBounds, rows_of
 from dp2erm_cvx.program.rows import Ball, DeclaredRecords
 from dp2erm_cvx.program.separable import PrivateSeparable, SeparableFirstStage
-from dp2erm_cvx.program.stage import Program, Setting, kept_check
+from dp2erm_cvx.program.stage import Kind, Program, Setting, kept_check
 from dp2erm_cvx.universe import Universe
 
 #: What a decorator is put on.
@@ -88,26 +91,33 @@ class SeparableProgram(DeclaredProgram, SeparableFirstStage):
 
     theorem = "Theorems 3, 22 and 23, derived from the declaration"
 
+    #: Margins that the function asks for, and what they are.
+    margins: ClassVar[Mapping[str, str]] = MappingProxyType({"s": "(2a - 1) <x, v>"})
+
     @property
     def loss(self) -> Curve:
         """Phi."""
-        return _separable_parts(type(self).function, self.own_settings())[0]
+        return self._parts[0]
 
     @property
     def log_weight(self) -> LogWeight:
         """Log f."""
-        return _separable_parts(type(self).function, self.own_settings())[1]
+        return self._parts[2]
 
     def refuse_misread(self) -> None:
-        _separable_parts(type(self).function, self.own_settings())
+        assert self._parts
 
     def declared_formula(self) -> str:
         """The program in one line."""
-        _, loss, weight = _expressions(type(self).function, self.own_settings())
-        return (
-            f"v = argmin sum {printed(loss)} + n mu/2 |v|^2, |v| <= R, s = (2a - 1) <x, v>;  "
-            f"w_i ~ exp({printed(weight)})"
-        )
+        _, loss, weight = _expressions(type(self).function, tuple(self.margins), self.own_settings())
+        margins = ", ".join(f"{name} = {text}" for name, text in self.margins.items())
+        minimized = f"sum {printed(loss)} + n mu/2 |v|^2, |v| <= R, {margins}"
+        return f"v = argmin {minimized};  w_i ~ exp({printed(weight)})"
+
+    @property
+    def _parts(self) -> tuple[Curve, float, LogWeight]:
+        """Phi, the coefficient of the other margin beside it, and log f."""
+        return _separable_parts(type(self).function, tuple(self.margins), self.own_settings())
 
     def private(self, share: float = 0.3) -> Any:
         """The scheme at these settings with a private coefficient (Theorem 9)."""
@@ -115,10 +125,67 @@ class SeparableProgram(DeclaredProgram, SeparableFirstStage):
         return _private_class(type(self))(**known, share=share)
 
 
+#: The largest margin that a set may allow for where a loss is exponential: it is exp(12) there.
+_LARGEST_MARGIN = 12.0
+
+
+@dataclasses.dataclass(frozen=True)
+class BalancedProgram(BalancedStage, SeparableProgram):
+    """The same at the margins of ``g = (constant, balance(x))`` in either arm: its own s, and t in the other.
+
+    ``s = <b_i, v>`` with ``b_i = e_a (x) g(x_i)``; t, of ``c_i = e_(1-a) (x) g(x_i)``, may enter the loss
+    linearly.
+    """
+
+    margins = MappingProxyType({"s": "<g(x), v_a>", "t": "<g(x), v_(1-a)>"})
+
+    def row_bound(self, domain: Domain) -> float:
+        """G: norm bound of g."""
+        return math.hypot(*self.bounds(domain)) * (1 + 1e-12)
+
+    def varying(self, domain: Domain) -> float:
+        return self.bounds(domain)[0] / self.row_bound(domain)
+
+    def linear_bound(self, domain: Domain) -> float:
+        return abs(self._parts[1]) * self.row_bound(domain)
+
+    def n_rows(self, universe: Universe) -> int:
+        """2 (1 + k) for k balance functions."""
+        return 2 * (1 + self.balance.size(universe.n_features))
+
+    def rows(self, records: Records) -> Array:
+        return self._in_arm(records, records.a, 1.0)
+
+    def linear_terms(self, records: Records) -> Array | None:
+        beside = self._parts[1]
+        return self._in_arm(records, 1 - records.a, beside) if beside else None
+
+    def _in_arm(self, records: Records, arm: NDArray[np.int64], factor: float) -> Array:
+        g, inside = factor * self.functions(records), arm[:, None]
+        return np.hstack([(1 - inside) * g, inside * g])
+
+    def ball(self, domain: Domain) -> float:
+        """The radius, or that which no minimizer without noise exceeds; exponentials need a small one."""
+        r, G = super().ball(domain), self.row_bound(domain)
+        if math.isfinite(self.loss.largest_curvature(math.inf)):
+            return r
+        if self.kind is not Kind.PRIVATE and self.mu > 0:
+            # the mean gradient at 0 has at most these norms in both blocks
+            steep = math.hypot(float(self.loss.slope(np.zeros(1))[0]), self._parts[1]) * G
+            r = min(r, steep / self.mu * (1 + 1e-12))
+        if not G * r <= _LARGEST_MARGIN:
+            raise DeclarationError(
+                f"radius = {r:g}: weights of exp({G * r:.3g}) are out of reach; declare a radius "
+                f"of at most 12/G = {_LARGEST_MARGIN / G:.3g}"
+            )
+        return r
+
+
 @dataclasses.dataclass(frozen=True)
 class LossProgram(DeclaredProgram, LinearStage):
     """Weighted minimization of a declared loss of one margin per record, linear in the covariates."""
 
+    cone = "that of its atoms: QP, exponential, second-order"
     theorem = "Theorems 1, 2 and 15 to 19, derived from the declaration"
     defaults = MappingProxyType({**LinearStage.defaults, "theta_set": "the set that it declares"})
 
@@ -216,22 +283,26 @@ STANDARD = Domain(1.0, 1.0)
 
 
 @lru_cache(maxsize=256)
-def _separable_parts(function: Function, settings: tuple[tuple[str, float], ...]) -> tuple[Curve, LogWeight]:
-    s, loss, weight = _expressions(function, settings)
-    curve = read_curve(loss, s)
+def _separable_parts(
+    function: Function, margins: tuple[str, ...], settings: tuple[tuple[str, float], ...]
+) -> tuple[Curve, float, LogWeight]:
+    variables, loss, weight = _expressions(function, margins, settings)
+    curve, beside = read_curve(loss, *variables)
     if curve.is_line:
         raise DeclarationError(f"{printed(loss)} has no curvature: nothing keeps the coefficient stable")
-    return curve, read_log_weight(weight, s)
+    return curve, beside, read_log_weight(weight, variables[0])
 
 
-def _expressions(function: Function, settings: tuple[tuple[str, float], ...]) -> tuple[Any, Any, Any]:
-    """The margin s, the loss and the log weight of a separable scheme."""
-    s = cp.Variable(name="s")
-    returned = called(function, s, **dict(settings))
+def _expressions(
+    function: Function, margins: tuple[str, ...], settings: tuple[tuple[str, float], ...]
+) -> tuple[list[Any], Any, Any]:
+    """The margins, the loss and the log weight of a separable scheme."""
+    variables = [cp.Variable(name=name) for name in margins]
+    returned = called(function, *variables, **dict(settings))
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise DeclarationError(f"{function.__name__} returns (loss, log weight) of the margin s")
     loss, weight = (cp.Constant(part) if np.isscalar(part) else part for part in returned)
-    return s, loss, weight
+    return variables, loss, weight
 
 
 @lru_cache(maxsize=256)
@@ -271,11 +342,12 @@ def called(function: Function, *arguments: Any, **settings: float) -> Any:
 
 
 def class_of(
-    function: Function, base: type[Any], settings: Mapping[str, Setting], own: Mapping[str, Setting]
+    function: Function, base: type[Any], settings: Mapping[str, Setting], own: Mapping[str, Any]
 ) -> Any:
     """Program class of a declaration; one of an author's is read at once, and refused where it stands."""
     name, stated = function.__name__, {**settings, **own}
-    wanted = list(inspect.signature(function).parameters)[1 if issubclass(base, SeparableProgram) else 2 :]
+    first = len(base.margins) if issubclass(base, SeparableProgram) else 2
+    wanted = list(inspect.signature(function).parameters)[first:]
     if unknown := [k for k in (*own, *wanted) if k not in stated or (k in own and k not in wanted)]:
         raise DeclarationError(
             f"{name}: {unknown[0]!r} must be a keyword of the decorator and an argument of the function"
@@ -291,12 +363,15 @@ def class_of(
 
 
 def _made(
-    name: str, function: Function, bases: tuple[Any, ...], stated: Mapping[str, Setting], own: dict[str, Any]
+    name: str, function: Function, bases: tuple[Any, ...], stated: Mapping[str, Any], own: dict[str, Any]
 ) -> Any:
     """Program class with these settings beside those of its bases; formulas stay open until resolved."""
     formulas = {k: v for k, v in stated.items() if isinstance(v, str)}
     numbers = {k: None if k in formulas else v for k, v in stated.items()}
-    fields: list[Any] = [(k, float | None, kept_check(bases, k, v)) for k, v in numbers.items()]
+    fields: list[Any] = [
+        (k, Any, v if isinstance(v, dataclasses.Field) else kept_check(bases, k, v))
+        for k, v in numbers.items()
+    ]
     namespace = {"name": name, "function": staticmethod(function), "formulas": formulas, **own}
     namespace["__module__"] = function.__module__
     cls: Any = dataclasses.make_dataclass(name, fields, bases=bases, namespace=namespace, frozen=True)
@@ -305,16 +380,22 @@ def _made(
 
 
 def private(
-    program: type[SeparableProgram], *, ridge: Setting, radius: Setting, share: float = 0.3
+    program: type[SeparableProgram],
+    *,
+    ridge: Setting,
+    radius: Setting,
+    share: float = 0.3,
+    name: str = "",
+    **settings: Any,
 ) -> type[Any]:
     """Variant of a separable scheme whose coefficient is private itself (Theorem 9), as a class.
 
-    ``ridge`` and ``radius`` are its defaults, ``share`` that of the budget which buys the coefficient. Its
-    name is that of the scheme with ``_private`` behind it.
+    ``ridge``, ``radius`` and other ``settings`` are its defaults, ``share`` that of the budget which buys the
+    coefficient. Its name is by default that of the scheme with ``_private`` behind it.
     """
     kept = {k: v for k, v in program.formulas.items() if k not in ("ridge", "radius")}
-    stated = {**kept, "ridge": ridge, "radius": radius, "share": share}
-    name, bases = f"{program.name}_private", (PrivateSeparable, program)
+    stated = {**kept, "ridge": ridge, "radius": radius, "share": share, **settings}
+    name, bases = name or f"{program.name}_private", (PrivateSeparable, program)
     return _made(name, program.function, bases, stated, {"__doc__": program.__doc__, "__qualname__": name})  # type: ignore[no-any-return]
 
 

@@ -1,4 +1,4 @@
-"""What the three entropy-balancing programs share: the rows b_i and the targets t."""
+"""Entropy balancing: rows b_i and targets t of its programs, and the dual that weights are read from."""
 
 from __future__ import annotations
 
@@ -12,14 +12,20 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.blocks import Blocks
+from dp2erm_cvx.blocks import VIEW, Blocks, tree_sum, whole
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.errors import CalibrationError, InfeasibleError
 from dp2erm_cvx.model.certified_radius import entropy_weights_error
-from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
+from dp2erm_cvx.model.composite import LocalError, Penalty
+from dp2erm_cvx.model.sets import L2Ball, WholeSpace
+from dp2erm_cvx.model.sums import UNIT, column_sums, compensated_sum, dot_error, rounded_sum
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program.exponential import ExponentialModel
+from dp2erm_cvx.program.atoms import Exponential
+from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.first_stage import BalancedStage
+from dp2erm_cvx.program.log_weights import LogWeight, Operation
+from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.program.margin_rows import MarginRows, whole_rows
 from dp2erm_cvx.program.stage import (
     Kind,
     ReplacedRows,
@@ -229,3 +235,147 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
                 "or use scaling='public' under the sharp theorems"
             )
         return {"ridge": self.mu, "radius": self.radius, "arm_floor": domain.arm_floor}
+
+
+class ExponentialModel(MarginModel):
+    """f(v) = n (log mean_i exp(<b_i, v>) - <target, v> + ridge/2 ||v||^2) over ``||v|| <= radius``.
+
+    ``rows`` B are (n, d) or blocks of such, ``target`` (d,). The output is the weights ``w_i = n exp(<b_i,
+    v>) / sum`` (Proposition entropy_weight_duality with a uniform base measure). ``log_base`` (n,) is
+    ``log(n q_i)`` of another base measure q, added to every score; ``trim`` caps ``exp(<b_i, v>)`` in the
+    output. ``row_error`` is the norm of the error with which the rows were computed.
+
+    Sums of exponentials are those of :class:`MarginModel`; here they are normalized.
+    """
+
+    shifted = True
+
+    def __init__(
+        self,
+        rows: Array | Blocks[Array],
+        target: Array,
+        ridge: float,
+        radius: float,
+        *,
+        row_error: float = 0.0,
+        trim: float = math.inf,
+        log_base: Array | None = None,
+    ) -> None:
+        blocks = rows if isinstance(rows, Blocks) else whole(rows, len(rows))
+        self.trim, self.log_base, self.row_error = trim, log_base, row_error
+        # log mean exp(<b, v>) - <t, v> is unchanged by a common shift of b and t, which is chosen to lose
+        # no digits
+        n = blocks.n_samples
+        self.center: Array = tree_sum(blocks.map(column_sums)) / n
+        self.target: Array = target - self.center
+        weight = LogWeight()
+        if math.isfinite(trim):  # the cap is on the score without the common shift
+            weight = weight.at_most(LogWeight(Operation.CONSTANT, number=math.log(trim)))
+        beside = () if log_base is None else (log_base,)
+        centered = blocks.then(partial(_centered, center=self.center, trimmed=math.isfinite(trim)), *beside)
+        super().__init__(
+            whole(whole_rows(centered), n) if blocks.here and n <= VIEW else centered,
+            Curve((Part(1.0, Exponential()),)),
+            n * ridge,
+            Penalty(WholeSpace() if math.isinf(radius) else L2Ball(radius)),
+            linear=-n * self.target,
+            weight=weight,
+        )
+
+    def _bend(self, gram: Array, far: float) -> None:
+        self.size = self.spread + 2 * float(np.linalg.norm(self.center))  # what centering rounds against
+        self.smoothness = self.n * self.spread**2 + self.ridge
+        # third central moments are at most the range 2 * spread * ||v|| times the variance
+        self.self_concordance = 2 * self.spread
+
+    def value(self, v: Array) -> float:
+        found = self._at(v)
+        log_mean = found.top + math.log(found.value / self.n)
+        return self.n * (log_mean - float(self.target @ v)) + 0.5 * self.ridge * float(v @ v)
+
+    def gradient(self, v: Array) -> Array:
+        found = self._at(v)
+        return self.n * (found.gradient / found.value - self.target) + self.ridge * v
+
+    def hessian(self, v: Array) -> Array:
+        found = self._at(v, curved=True)
+        assert found.hessian is not None
+        mean = found.gradient / found.value
+        covariance: Array = found.hessian / found.value - np.outer(mean, mean)
+        return self.n * covariance + self.ridge * np.eye(self.dimension)
+
+    def rounding(self, v: Array) -> float:
+        shift = 4 * UNIT * (float(np.linalg.norm(self.target)) + self.size) + 2 * self.row_error
+        return self.n * (self._mean_error(v)[1] + shift) + 4 * UNIT * self.ridge * float(np.linalg.norm(v))
+
+    def hessian_rounding(self, v: Array) -> float:
+        found = self._at(v, curved=True)
+        assert found.hessian is not None
+        mean, error = self._mean_error(v)
+        second = float(np.trace(found.hessian)) / found.value
+        # of the second moment as of the mean, of the square of the mean, and what either rounds beside
+        wrong = _ratio_error(found.hessian_rounding / found.value, second, found.value_rounding / found.value)
+        wrong += 2 * mean * error + error**2 + 32 * UNIT * second + 4 * self.row_error * self.spread
+        return self.n * wrong + 4 * UNIT * self.ridge
+
+    def _mean_error(self, v: Array) -> tuple[float, float]:
+        """The norm of the tilted mean of rows, and a bound on its error."""
+        found = self._at(v)
+        mean = float(np.linalg.norm(found.gradient)) / found.value
+        return mean, _ratio_error(found.rounding / found.value, mean, found.value_rounding / found.value)
+
+    def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
+        # tilt lemma without a changed record: the range of <b_i, error> is at most 2 kappa
+        kappa = self.spread * radius
+        if math.isfinite(self.trim):
+            # a cap breaks the common shift: every score counts with its own size
+            kappa = self.size * (radius + dot_error(self.dimension) * float(np.linalg.norm(v)))
+            kappa += 2 * UNIT * abs(math.log(self.trim))
+        elif local is not None:
+            kappa = min(kappa, self.largest_move(local))
+        kappa += self._at(v).margin_error
+        return 2 * self.n * math.tanh(kappa / 2) + 16 * UNIT * self.n
+
+    def lowest_within(self, v: Array, distance: float) -> float:
+        return self.ridge
+
+
+def _ratio_error(error: float, size: float, share: float) -> float:
+    """Bound on the error of a sum M over the sum T of exponentials, ``size`` the norm of the computed ratio.
+
+    M and T are off by at most ``error`` and ``share`` times the computed T': ``|M'/T' - M/T| <= error + |M/T|
+    share``, and ``|M/T|`` is at most ``size`` plus what is sought.
+    """
+    return (error + size * share) / (1.0 - share) * (1 + 1e-9) if share < 0.5 else math.inf
+
+
+def _centered(rows: Array, log_base: Array | None = None, *, center: Array, trimmed: bool) -> MarginRows:
+    offset = None if log_base is None else -log_base
+    return MarginRows(rows - center, offset, weight_rows=rows if trimmed else None)
+
+
+class HardExponentialModel(ExponentialModel):
+    """The dual without ridge, on the directions in which it is not flat.
+
+    ``v = basis @ u`` with ``basis`` an orthonormal basis of the span of ``b_i - mean(b)``. Along every other
+    direction the dual is constant where the targets can be met, so the weights do not depend on it.
+
+    Raises InfeasibleError where the target leaves the affine span of the b_i.
+    """
+
+    def __init__(self, B: Array, target: Array, *, rank_tolerance: float = 1e-10) -> None:
+        center = B.mean(axis=0)
+        # the triangular factor has the singular values of all rows
+        _, singular, rows = np.linalg.svd(np.linalg.qr(B - center, mode="r"))
+        largest = float(np.max(singular, initial=0.0))
+        self.basis = rows[: len(singular)][singular > rank_tolerance * max(largest, 1e-300)].T
+        gap = target - center
+        missed = gap - self.basis @ (self.basis.T @ gap)
+        if np.linalg.norm(missed) > 1e-9 * (1.0 + np.linalg.norm(gap)):
+            raise InfeasibleError(
+                "the moment targets lie outside the span of the records: a balance function is constant "
+                "within an arm. Set a positive ridge or drop that balance function"
+            )
+        # B @ basis rounds entry by entry
+        row_error = dot_error(B.shape[1]) * math.sqrt(B.shape[1]) * float(np.max(np.linalg.norm(B, axis=1)))
+        super().__init__(B @ self.basis, self.basis.T @ target, 0.0, math.inf, row_error=row_error)

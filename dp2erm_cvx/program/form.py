@@ -23,7 +23,7 @@ from dp2erm_cvx.program.declaration import printed
 from dp2erm_cvx.program.log_weights import LogWeight, Operation
 from dp2erm_cvx.program.rows import Ball, Datum, Range
 
-_KNOWN = "logistic, exp, square, huber and square(pos(.)) of an affine margin"
+_KNOWN = "logistic, exp, square, huber, square(pos(.)) and bounded_influence of an affine margin"
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,21 +154,26 @@ def weights_curvature(problem: cp.Problem, w: cp.Variable) -> float:
     return total
 
 
-def read_curve(e: Any, s: cp.Variable) -> Curve:
-    """Curve of a convex CVXPY expression of the scalar variable s. Raises DeclarationError."""
+def read_curve(e: Any, s: cp.Variable, other: cp.Variable | None = None) -> tuple[Curve, float]:
+    """Curve of a convex CVXPY expression of s, and k of a line ``k other``. Raises DeclarationError."""
     refuse_nonconvex(e)
     if not e.is_convex():
         raise DeclarationError(f"not convex by DCP: {printed(e)}; a loss of a margin must be convex")
-    parts = []
+    parts, beside = [], 0.0
     for c, node in _split(e):
-        if not node.variables():
+        if node is other:
+            beside += c
+        if node is other or not node.variables():
             continue  # a constant moves no minimizer
         atom, inner = (Line(), node) if node.is_affine() else _atom(node)
         scale, shift = _line(inner, s)
         parts.append(Part(c, atom, scale, shift))
     curve = Curve(tuple(parts))
+    if other is not None:
+        s.value = 0.3
+        _refuse_misread(e, other, lambda x: (beside * x, beside + 0 * x), shifted=True)
     _refuse_misread(e, s, lambda x: (curve.value(x), curve.slope(x)), shifted=True)
-    return curve
+    return curve, beside
 
 
 def read_log_weight(e: Any, s: cp.Variable) -> LogWeight:
@@ -197,11 +202,11 @@ def _log_weight(e: Any, s: cp.Variable) -> LogWeight:
         return _log_weight(e.args[0], s).times(1 / _number(e.args[1]))
     if name in ("minimum", "maximum"):
         sign = 1.0 if name == "minimum" else -1.0
-        parts = [_log_weight(part, s) for part in e.args]
+        parts = [part for part in e.args if not (part.is_constant() and _number(part) == sign * math.inf)]
+        first, *more = (_log_weight(part, s) for part in parts)
         if sign > 0:
-            return parts[0].at_most(*parts[1:])
-        flipped = [part.times(-1.0) for part in parts]
-        return flipped[0].at_most(*flipped[1:]).times(-1.0)
+            return first.at_most(*more)
+        return first.times(-1.0).at_most(*(part.times(-1.0) for part in more)).times(-1.0)
     if name == "log":
         return LogWeight(Operation.LOG, (_log_weight(e.args[0], s),))
     atom, inner = _atom(e)
@@ -247,9 +252,11 @@ def _losses(c: float, e: Any, v: cp.Variable, factor: Datum | None) -> Iterator[
             continue
         if not node.variables():
             continue
-        affine = node.is_affine()
-        atom, inner = (Line(), node) if affine else _atom(node)
+        atom, inner = (Line(), node) if (affine := node.is_affine()) else _atom(node)
         scale, rows, numbers, shift = _margin(inner, v)
+        if isinstance(atom, Square):  # (a s + b)^2 = a^2 (s + b/a)^2
+            numbers, k = numbers and (numbers[0] / scale, numbers[1]), k * scale**2
+            scale, shift = 1.0, shift / scale
         if affine:  # numbers beside a margin move no minimizer
             yield MarginTerm(rows, Curve((Part(k, atom, scale),)), None, factor)
             continue
@@ -343,23 +350,20 @@ def _kind_of_set(e: Any, v: cp.Variable) -> str:
 
 def _atom(node: Any) -> tuple[Atom, Any]:
     """Atom of a node, and the expression that it is taken of."""
-    name, inner = _name(node), node.args[0]
+    name = _name(node)
     if len(node.args) == 1:
+        inner = node.args[0]
         if name == "huber" and _scalar(node.M):
             return Huber(_number(node.M)), inner
         if name in ("power", "Power", "PowerApprox") and float(getattr(node.p, "value", node.p)) == 2:
-            if _name(inner) == "maximum" and _is_zero(inner.args[1]):
+            if _name(inner) == "maximum" and _scalar(inner.args[1]) and not _number(inner.args[1]):
                 return SquaredHinge(), inner.args[0]
             return Square(), inner
-        if name == "logistic":
-            return Logistic(), inner
-        if name == "exp":
-            return Exponential(), inner
+        if name == "BoundedInfluence":
+            return node.atom, inner
+        if name in ("logistic", "exp"):
+            return (Logistic() if name == "logistic" else Exponential()), inner
     raise DeclarationError(f"{printed(node)}: no curve is known for it; read are {_KNOWN}")
-
-
-def _is_zero(e: Any) -> bool:
-    return e.is_constant() and not e.parameters() and not np.any(e.value)
 
 
 def _split(e: Any, c: float = 1.0) -> Iterator[tuple[float, Any]]:
@@ -434,7 +438,6 @@ def _refuse_misread(e: Any, s: cp.Variable, own: Any, *, shifted: bool) -> None:
         theirs.append(float(e.value))
         gradient = e.grad.get(s)
         their_slopes.append(math.nan if gradient is None else float(gradient.sum()))
-    s.value = None
     off = values - np.array(theirs)
     if shifted:
         off = off - off[0]

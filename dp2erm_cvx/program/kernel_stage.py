@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
@@ -44,7 +44,15 @@ _UNITS = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 
 @dataclass(frozen=True)
 class KernelFirstStage(FirstStage):
-    """Direct weights by a quadratic balance of kernel features.
+    """Direct weights by a quadratic balance of kernel features, on a simplex per arm or one for all records.
+
+    minimize    alpha (||F_0'v - t||^2 + ||F_1'v - t||^2) + (1 - alpha) ||F_0'v - F_1'v||^2 + n ridge ||v||^2
+    subject to  sum over arm a of v_i = n for a = 0, 1,  0 <= v <= 2 weight_cap
+
+    then w = v/2. With K = F F' the kernel matrix, F_a its factor's rows of arm a (the others 0), t = F'1. An
+    arm without records leaves all weight to the other. A ``pooled`` program has w itself for v, t = F'1/2 and
+    ``sum_i w_i = n, w >= 0``: no overlap assumption, an arm may be empty, and a constant in the kernel pulls
+    the mass of each toward n/2.
 
     Parameters
     ----------
@@ -62,6 +70,11 @@ class KernelFirstStage(FirstStage):
 
     alpha: float = setting(0.5, at_least=0)
     ridge: float | None = setting(1.0, public_size)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # Theorem 5 takes the changed record out, which leaves both datasets the same two simplices
+        cls.moving = frozenset() if cls.pooled else frozenset({"treated", "totals"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,12 +97,38 @@ class KernelFirstStage(FirstStage):
         signed = self.kernel.negative_within(bound)
         return KernelConstants(self.kernel.bound(bound), universe.n_samples * self.mu, self.alpha, signed)
 
-    @abc.abstractmethod
-    def feasible(self, records: Records) -> Simplices:
-        """The set of the variable that ``balancing_model`` is about."""
+    def bound(self, universe: Universe) -> StabilityBound:
+        """Theorem 6 of a pooled program, else Theorem 5."""
+        n, domain, constants = universe.n_samples, universe.domain, self.constants(universe)
+        if self.pooled:
+            return pooled_kernel_balancing(n, constants)
+        return kernel_balancing(n, constants, domain.arm_floor, self.weight_cap, domain.relation)
 
-    def model(self, records: Records) -> KernelModel | FactoredKernelModel:
-        return self.balancing_model(records, self.feasible(records))
+    def feasible(self, records: Records) -> Simplices:
+        """The set of v: every arm that has records gets n, or 2n where it is alone."""
+        n = records.n_samples
+        if self.pooled:
+            return Simplices(np.zeros(n, dtype=np.int64), float(n))
+        arms = np.concatenate(records.rows(attrgetter("a")).each())
+        return Simplices(arms, 2 * n / len(np.unique(arms)), 2 * self.weight_cap)
+
+    def data(self, records: Records) -> dict[str, Value]:
+        data, cap = self.features(records), 2 * self.weight_cap
+        if self.pooled:
+            return data
+        data |= {"treated": records.a.astype(np.float64), "totals": self.feasible(records).totals()}
+        return data if math.isinf(cap) else data | {"cap": cap}
+
+    def declare(self, leaf: Leaves) -> Declaration:
+        n, name = leaf("F0").shape[0], "weights" if self.pooled else "doubled_weights"
+        v = cp.Variable(n, name=name, nonneg=True)
+        constraints = {"total": cp.sum(v) == n}
+        if not self.pooled:
+            treated, totals = leaf("treated"), leaf("totals", nonneg=True)
+            constraints = {"treated_total": treated @ v == totals[1], "total": cp.sum(v) == cp.sum(totals)}
+            if not math.isinf(self.weight_cap):
+                constraints["cap"] = v <= leaf("cap", nonneg=True)
+        return Declaration(self.imbalance(leaf, v), {name: v}, constraints)
 
     def certified_error(self, universe: Universe) -> float | None:
         domain = universe.domain
@@ -138,12 +177,12 @@ class KernelFirstStage(FirstStage):
         ridge = leaf("curvature", nonneg=True) * cp.sum_squares(v)
         return self.alpha * to_sample + (1 - self.alpha) * cp.sum_squares(control - treated) + ridge
 
-    def balancing_model(self, records: Records, feasible: Simplices) -> KernelModel | FactoredKernelModel:
-        """The declared objective over ``feasible``: by features where they are few, else by a Gram matrix.
+    def model(self, records: Records) -> KernelModel | FactoredKernelModel:
+        """The declared objective: by features where they are few, else by a Gram matrix.
 
         Raises DeclarationError where the Gram matrix does not fit into memory.
         """
-        n, ridge = records.n_samples, records.n_samples * self.mu
+        n, ridge, feasible = records.n_samples, records.n_samples * self.mu, self.feasible(records)
         share, scale = self.target_share, 1.0 if self.pooled else 0.5
         bound = records.domain.features_bound
         p = records.n_features
@@ -187,77 +226,6 @@ class KernelFirstStage(FirstStage):
     def _gram(self, records: Records) -> Array:
         refuse_gram(records.n_samples)
         return self.kernel.matrix(records.covariates)
-
-
-@dataclass(frozen=True)
-class ArmKernelStage(KernelFirstStage):
-    """One simplex per arm.
-
-    minimize    alpha (||F_0'v - t||^2 + ||F_1'v - t||^2) + (1 - alpha) ||F_0'v - F_1'v||^2 + n ridge ||v||^2
-    subject to  sum over arm a of v_i = n for a = 0, 1,  0 <= v <= 2 weight_cap
-
-    then w = v/2. With K = F F' the kernel matrix, F_a its factor's rows of arm a (the others 0), t = F'1. An
-    arm without records leaves all weight to the other.
-    """
-
-    # Theorem 5 takes the changed record out, which leaves both datasets the same two simplices
-    moving: ClassVar[frozenset[str]] = frozenset({"treated", "totals"})
-
-    def bound(self, universe: Universe) -> StabilityBound:
-        """Theorem 5."""
-        domain = universe.domain
-        return kernel_balancing(
-            universe.n_samples, self.constants(universe), domain.arm_floor, self.weight_cap, domain.relation
-        )
-
-    def feasible(self, records: Records) -> Simplices:
-        """The doubled weights: every arm that has records gets n, or 2n where it is alone."""
-        arms = np.concatenate(records.rows(attrgetter("a")).each())
-        total = 2 * records.n_samples / len(np.unique(arms))
-        return Simplices(arms, total, 2 * self.weight_cap)
-
-    def data(self, records: Records) -> dict[str, Value]:
-        arms = {"treated": records.a.astype(np.float64), "totals": self.feasible(records).totals()}
-        data = self.features(records) | arms
-        return data if math.isinf(self.weight_cap) else data | {"cap": 2 * self.weight_cap}
-
-    def declare(self, leaf: Leaves) -> Declaration:
-        treated, totals = leaf("treated"), leaf("totals", nonneg=True)
-        v = cp.Variable(treated.shape[0], name="doubled_weights", nonneg=True)
-        constraints = {"treated_total": treated @ v == totals[1], "total": cp.sum(v) == cp.sum(totals)}
-        if not math.isinf(self.weight_cap):
-            constraints["cap"] = v <= leaf("cap", nonneg=True)
-        return Declaration(self.imbalance(leaf, v), {"doubled_weights": v}, constraints)
-
-
-@dataclass(frozen=True)
-class PooledKernelStage(KernelFirstStage):
-    """One simplex for all records: no overlap assumption, an arm may be empty.
-
-    minimize    alpha (||F_0'w - t||^2 + ||F_1'w - t||^2) + (1 - alpha) ||F_0'w - F_1'w||^2 + n ridge ||w||^2
-    subject to  sum_i w_i = n,  w >= 0
-
-    with K = F F' the kernel matrix, F_a its factor's rows of arm a (the others 0) and t = F'1/2. Arm masses
-    are free; a constant in the kernel pulls each toward n/2.
-    """
-
-    pooled: ClassVar[bool] = True
-
-    def bound(self, universe: Universe) -> StabilityBound:
-        """Theorem 6."""
-        return pooled_kernel_balancing(universe.n_samples, self.constants(universe))
-
-    def feasible(self, records: Records) -> Simplices:
-        n = records.n_samples
-        return Simplices(np.zeros(n, dtype=np.int64), float(n))
-
-    def data(self, records: Records) -> dict[str, Value]:
-        return self.features(records)
-
-    def declare(self, leaf: Leaves) -> Declaration:
-        n = leaf("F0").shape[0]
-        w = cp.Variable(n, name="weights", nonneg=True)
-        return Declaration(self.imbalance(leaf, w), {"weights": w}, {"total": cp.sum(w) == n})
 
 
 def refuse_gram(n_samples: int) -> None:

@@ -15,6 +15,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.certified_radius import CLOSED_FORM
 from dp2erm_cvx.model.sums import UNIT, dot_error
 from dp2erm_cvx.program.atoms import Atom, Logistic
+from dp2erm_cvx.program.curves import Curve, Part
 
 #: Cells of a range; a monotone piece needs one.
 _CELLS = 512
@@ -70,7 +71,7 @@ class LogWeight:
 
     def at_most(self, *terms: LogWeight) -> LogWeight:
         """The minimum with other functions."""
-        return LogWeight(Operation.MINIMUM, (self, *terms))
+        return LogWeight(Operation.MINIMUM, (self, *terms)) if terms else self
 
     def of_atom(self, atom: Atom) -> LogWeight:
         """An atom of the function."""
@@ -146,6 +147,33 @@ class LogWeight:
             steep = float(self.enclose(-everywhere, everywhere).steepest[0])
         return math.inf if math.isnan(steep) else steep
 
+    @cached_property
+    def curve(self) -> Curve | None:
+        """The function or minus it as a convex one: a multiple of an atom of one of the margin, or None."""
+        size, node = self._multiple
+        if node.operation is not Operation.ATOM or node.atom is None:
+            return None
+        scale, inner = node.parts[0]._multiple
+        return Curve((Part(abs(size), node.atom, scale),)) if inner == LogWeight() and size else None
+
+    @property
+    def cap(self) -> float | None:
+        """F of ``log min(1 + exp(-s), F)``, the inverse propensity, ``inf`` for none; None for another f."""
+        if self == INVERSE_PROPENSITY:
+            return math.inf
+        if self.operation is Operation.MINIMUM and self.parts[0] == INVERSE_PROPENSITY:
+            caps = [part.number for part in self.parts[1:] if part.operation is Operation.CONSTANT]
+            return math.exp(caps[0]) if len(caps) == len(self.parts) - 1 == 1 else None
+        return None
+
+    @property
+    def _multiple(self) -> tuple[float, LogWeight]:
+        """The function as a multiple of another."""
+        factor, node = 1.0, self
+        while node.operation is Operation.MULTIPLE:
+            factor, node = factor * node.number, node.parts[0]
+        return factor, node
+
     @property
     def is_clipped(self) -> bool:
         """Whether it has kinks, at which differences of its gradients count from 0."""
@@ -164,12 +192,10 @@ class LogWeight:
 
     def of(self, tilt: Array, total: Array) -> Array:
         """F itself in place of ``total = 1 + tilt``, ``tilt = exp(-s)``: batches share both with the loss."""
-        if self == INVERSE_PROPENSITY:
-            return total
         if self == OVERLAP:
             return np.divide(tilt, total, out=total)
-        if self.operation is Operation.MINIMUM and self == trimmed(limit := math.exp(self.parts[1].number)):
-            return np.minimum(total, limit, out=total)
+        if (cap := self.cap) is not None:
+            return total if math.isinf(cap) else np.minimum(total, cap, out=total)
         return np.exp(self.log(-np.log(tilt)), out=total)
 
     def log_range(self, reach: float) -> float:
@@ -200,13 +226,6 @@ class LogWeight:
 INVERSE_PROPENSITY = LogWeight().times(-1.0).of_atom(Logistic())
 #: ``log sigma(-s)``: the probability of the other arm (Li, Morgan & Zaslavsky 2018).
 OVERLAP = LogWeight().of_atom(Logistic()).times(-1.0)
-
-
-def trimmed(trim: float) -> LogWeight:
-    """``log min(1 + exp(-s), trim)``: inverse propensities with a public cap."""
-    if math.isinf(trim):
-        return INVERSE_PROPENSITY
-    return INVERSE_PROPENSITY.at_most(LogWeight(Operation.CONSTANT, number=math.log(trim)))
 
 
 def weights_given_coefficient(weight: LogWeight, dimension: int, row_bound: float, norm: float) -> float:

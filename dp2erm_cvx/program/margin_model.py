@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -32,13 +32,39 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class _Moments:
-    """Sums over records at one point: f without its quadratic part, and what their gradient rounds."""
+    """Sums over records of ``m phi(s - top)`` and its derivatives at one point, and what they round.
+
+    ``top`` is 0, or the largest margin of an exponential, which would overflow. Then ``value_rounding`` is
+    that of the value, ``size`` the sum of ``m phi ||z||``, ``margin_error`` the largest error of a margin.
+    """
 
     value: float
     gradient: Array
     rounding: float
     hessian: Array | None = None
     hessian_rounding: float = 0.0
+    top: float = 0.0
+    value_rounding: float = 0.0
+    size: float = 0.0
+    margin_error: float = 0.0
+
+    def raised(self, top: float) -> _Moments:
+        """The same sums less another top, which moves every margin by a rounding of the difference."""
+        share, moved = math.exp(self.top - top), UNIT * (top - self.top) + 2 * UNIT
+        second, trace = self.hessian, 0.0
+        if second is not None:
+            second, trace = share * second, float(np.trace(second))
+        return _Moments(
+            share * self.value,
+            share * self.gradient,
+            share * (self.rounding + moved * self.size),
+            second,
+            share * (self.hessian_rounding + moved * trace),
+            top,
+            share * (self.value_rounding + moved * self.value),
+            share * self.size,
+            self.margin_error + UNIT * (top - self.top),
+        )
 
 
 class MarginModel(Composite):
@@ -51,6 +77,11 @@ class MarginModel(Composite):
     One pass over the records yields whatever is asked about a point, which is kept for the next question. The
     Hessian of a squared loss is that of any point, and its rounding is known by coordinate.
     """
+
+    #: Whether sums are taken less the largest margin; the loss is then an exponential.
+    shifted: ClassVar[bool] = False
+    #: Norm of the error that rows come with.
+    row_error: float = 0.0
 
     def __init__(
         self,
@@ -67,20 +98,35 @@ class MarginModel(Composite):
         self.loss, self.penalty, self.weight, self.ridge = loss, penalty, weight, ridge
         self.n, self._multipliers = self.blocks.n_samples, multipliers
         self._is_square = loss == SQUARE
-        found = self._map(partial(_extent, sizes=self._is_square))
+        found = self._map(partial(_extent, sizes=self._is_square, bent=not self.shifted))
         if not self._is_square:
             self.row_norms = constant(np.concatenate([part.norms for part in found]))
         gram = tree_sum([part.gram for part in found])
+        if self._is_square:
+            columns = zip(*(part.sizes for part in found), strict=True)
+            self._sizes, self._pull = (tree_sum(column) for column in columns)
         self.dimension = len(gram)
         self.spread = max(float(np.max(part.norms, initial=0.0)) for part in found) * (1 + 1e-12)
         self._weight_spread = max(part.weight_norm for part in found) * (1 + 1e-12)
         far = max(part.offset for part in found)
         # roundoffs of a term beside its slope's and that of the sum, and of a margin beside its product's
         steps = (2 if multipliers is None and all(part.plain for part in found) else 4) * UNIT
+        shift = UNIT if far else 0.0
         self._errors = _Errors(
-            dot_error(self.dimension), UNIT if far else 0.0, sum_error(self.n) + steps, product_error(self.n)
+            dot_error(self.dimension) + shift,
+            shift + 2 * UNIT if self.shifted else shift,
+            self.row_error,
+            sum_error(self.n) + steps,
+            product_error(self.n),
         )
         self.linear: Array = np.zeros(self.dimension) if linear is None else linear
+        self._moments: Recent[_Moments] = Recent()
+        self._log_weights: Recent[Array] = Recent(1)
+        self._bend(gram, far)
+
+    def _bend(self, gram: Array, far: float) -> None:
+        """Curvature constants from ``sum m z z'`` and the largest offset."""
+        loss, penalty, ridge = self.loss, self.penalty, self.ridge
         self.self_concordance = loss.concordance * self.spread if self.spread else 0.0
         feasible = penalty.set
         longest = feasible.norm_bound(self.dimension) if isinstance(feasible, ConvexSet) else math.inf
@@ -91,10 +137,6 @@ class MarginModel(Composite):
         if self._is_square:
             self._hessian = 2 * gram + ridge * np.eye(self.dimension)
             self._moment = 2 * float(np.trace(gram)) * (1 + product_error(self.n))
-            columns = zip(*(part.sizes for part in found), strict=True)
-            self._sizes, self._pull = (tree_sum(column) for column in columns)
-        self._moments: Recent[_Moments] = Recent()
-        self._log_weights: Recent[Array] = Recent(1)
         # theta itself may be 0: a relative radius is then stated in a gradient step from 0
         self.look(np.zeros(self.dimension))
         first_step = -self.gradient(np.zeros(self.dimension)) / self.smoothness
@@ -187,12 +229,16 @@ class MarginModel(Composite):
         # tilt lemma without a changed record: no log weight moves by more than kappa
         kappa = self._weight_spread * radius
         if local is not None:
-            kappa = min(kappa, max(self.blocks.map(partial(_largest, local=local))))
+            kappa = min(kappa, self.largest_move(local))
         product = dot_error(self.dimension) * self._weight_spread * float(np.linalg.norm(v))
         ask = partial(_steepness, weight=self.weight, v=v, reach=kappa + product)
         steep, size = np.max(np.array(self.blocks.map(ask)), axis=0)
         kappa = float(steep) * (kappa + product) + 16 * UNIT * float(size)
         return 2 * self.n * math.tanh(kappa / 2) + 16 * UNIT * self.n
+
+    def largest_move(self, local: LocalError) -> float:
+        """Bound on the move of a margin that weights are read at."""
+        return max(self.blocks.map(partial(_largest, local=local)))
 
     def output_scale(self, v: Array) -> float:
         if self.weight is not None:
@@ -208,7 +254,9 @@ class MarginModel(Composite):
         if self._is_square:
             ask, curved = partial(_square_moments, v=v), False
         else:
-            ask = partial(_moments, loss=self.loss, v=v, errors=self._errors, curved=curved)
+            ask = partial(
+                _moments, loss=self.loss, v=v, errors=self._errors, curved=curved, shifted=self.shifted
+            )
         return self._moments.find(
             v,
             lambda: _added(self._map(ask, *(() if self._is_square else (self.row_norms,)))),
@@ -224,17 +272,24 @@ class MarginModel(Composite):
 
 @dataclass(frozen=True)
 class _Errors:
-    """Relative errors of a margin's product and of its offset, of a gradient's term, of a Hessian's."""
+    """Relative errors of a margin's product and of its offset, of a gradient's term, of a Hessian's.
+
+    ``row`` is the norm of the error of a row.
+    """
 
     product: float
-    shift: float
+    offset: float
+    row: float
     term: float
     hessian_term: float
 
     def margin(self, rows: MarginRows, norms: Array, v: Array) -> Array:
         """Bound on the error of every margin (n,)."""
-        error: Array = norms * ((self.product + self.shift) * float(np.linalg.norm(v)))
-        return error if rows.offset is None else error + self.shift * np.abs(rows.offset)
+        length = float(np.linalg.norm(v))
+        error: Array = norms * (self.product * length)
+        if self.row:
+            error = error + self.row * length
+        return error if rows.offset is None else error + self.offset * np.abs(rows.offset)
 
 
 @dataclass(frozen=True)
@@ -252,14 +307,14 @@ class _Extent:
     sizes: tuple[Array, ...]
 
 
-def _extent(rows: MarginRows, multipliers: Array | None = None, *, sizes: bool) -> _Extent:
+def _extent(rows: MarginRows, multipliers: Array | None = None, *, sizes: bool, bent: bool) -> _Extent:
     norms, grams, absolute = np.zeros(0 if sizes else len(rows)), [], []
     for begin in range(0, len(rows), CACHED):
         part, own = slice(begin, begin + CACHED), rows.part(begin, begin + CACHED)
         if not sizes:
             norms[part] = own.norms()
         m = own.times(some_rows(multipliers, part))
-        grams.append(own.gram(m))
+        grams.append(own.gram(m) if bent else np.zeros((own.Z.shape[1],) * 2))
         if sizes:
             size = np.abs(own.Z)
             absolute.append((weighted_gram(size, m), (m * np.abs(own.offsets)) @ size))
@@ -278,20 +333,31 @@ def _moments(
     v: Array,
     errors: _Errors,
     curved: bool,
+    shifted: bool,
 ) -> _Moments:
     found = []
     for begin in range(0, len(rows), CACHED):
         part = slice(begin, begin + CACHED)
         own, size = rows.part(begin, begin + CACHED), norms[part]
         m, s, error = own.times(some_rows(multipliers, part)), own.margins(v), errors.margin(own, size, v)
+        top = float(np.max(s)) if shifted else 0.0
+        if shifted:
+            # capped, because a dual that diverges for lack of a ridge would overflow here
+            s, error = s - top, np.minimum(error + UNIT * (top - s), 150.0)
         of, m_size = loss.at(s, error), m * size
         rounded = of.slope_error + errors.term * np.abs(of.slope)
-        more: tuple[Any, ...] = ()
+        more: dict[str, Any] = {}
         if curved:
             wrong = of.curvature_error + (errors.hessian_term + 8 * UNIT) * of.curvature
-            more = own.gram(m * of.curvature), float(m_size @ (wrong * size))
+            more["hessian"] = own.gram(m * of.curvature)
+            more["hessian_rounding"] = float(m_size @ (wrong * size))
+        value = float(m @ of.value)
+        if shifted:  # the slope is the value, whose sum is exact
+            value, wrong = exact_sum(m * of.value), of.slope_error + 4 * UNIT * of.value
+            more |= {"top": top, "value_rounding": float(m @ wrong), "size": float(m_size @ of.value)}
+            more["margin_error"] = float(np.max(error))
         gradient = own.gradient(m * of.slope)
-        found.append(_Moments(float(m @ of.value), gradient, float(m_size @ rounded), *more))
+        found.append(_Moments(value, gradient, float(m_size @ rounded), **more))
     return _added(found)
 
 
@@ -309,13 +375,25 @@ def _square_moments(rows: MarginRows, multipliers: Array | None = None, *, v: Ar
 
 def _added(parts: Sequence[_Moments]) -> _Moments:
     """The sum of moments, gradients in a fixed tree."""
+    top = max(part.top for part in parts)
+    parts = [part if part.top == top else part.raised(top) for part in parts]
     hessians = [part.hessian for part in parts if part.hessian is not None]
+
+    def total(name: str) -> float:
+        return float(np.sum([getattr(part, name) for part in parts]))  # math.fsum would raise on overflow
+
+    # shifted values are at most n, and their sum is a divisor: it is rounded once
+    shifted = any(part.size for part in parts)
     return _Moments(
-        float(np.sum([part.value for part in parts])),  # may overflow, where math.fsum would raise
+        math.fsum([part.value for part in parts]) if shifted else total("value"),
         tree_sum([part.gradient for part in parts]),
-        float(np.sum([part.rounding for part in parts])),
+        total("rounding"),
         tree_sum(hessians) if hessians else None,
-        float(np.sum([part.hessian_rounding for part in parts])),
+        total("hessian_rounding"),
+        top,
+        total("value_rounding"),
+        total("size"),
+        max(part.margin_error for part in parts),
     )
 
 
@@ -345,7 +423,7 @@ def _steepness(rows: MarginRows, *, weight: LogWeight, v: Array, reach: float) -
 
 
 def _weight_margins(rows: MarginRows, v: Array) -> Array:
-    return rows.products(v) if rows.weight_rows is None else rows.weight_rows @ v
+    return rows.margins(v) if rows.weight_rows is None else rows.weight_rows @ v
 
 
 def _log_weights(rows: MarginRows, *, weight: LogWeight, v: Array) -> Array:

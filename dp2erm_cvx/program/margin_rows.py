@@ -20,7 +20,7 @@ from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, dot_error, sum_error, weighted_gram
 from dp2erm_cvx.program.curves import Curve
 from dp2erm_cvx.program.log_weights import LogWeight, steepest, weights_given_coefficient
-from dp2erm_cvx.stability.suprema import gradient_diameter, largest_multiple
+from dp2erm_cvx.suprema import gradient_diameter, largest_multiple, multiple_diameter
 
 #: The most that rounding moves a margin, at whose curvature the error of a slope is taken.
 _NEAR = 0.01
@@ -203,12 +203,20 @@ def rows_of(records: Records, **given: Any) -> MarginRows:
 
 @dataclass(frozen=True)
 class RowBounds:
-    """Bound on the norm of z, and intervals of the numbers o, c and t over the domain."""
+    """Bound on the norm of z, and intervals of the numbers o, c and t over the domain.
+
+    ``vertices`` is the number of unit vectors that every z is one of, as arms are; 0 for any z of the ball.
+    """
 
     norm: float
     offset: tuple[float, float] = (0.0, 0.0)
     factor: tuple[float, float] = (1.0, 1.0)
     tilt: tuple[float, float] = (0.0, 0.0)
+    vertices: int = 0
+
+    def size(self, theta_set: ConvexSet, n_parameters: int) -> float:
+        """Bound on the part of theta along a row: its norm, or the size of one coordinate."""
+        return theta_set.norm_bound(1 if self.vertices else n_parameters)
 
     def reach(self, size: float) -> float:
         """Bound on ``|<z, theta> - o|`` over ``||theta|| <= size``."""
@@ -219,6 +227,9 @@ class RowBounds:
         """Half the diameter of a record's gradients over ``||theta|| <= size``, and the largest of them."""
         reach = self.norm * size if self.norm else 0.0
         numbers = (-self.offset[1], -self.offset[0]), self.factor, self.tilt
+        if self.vertices:  # records of one coordinate, or of two, whose gradients are at right angles
+            apart, largest = multiple_diameter(curve, reach, *numbers)
+            return 0.5 * max(apart, math.sqrt(2.0) * largest * (self.vertices > 1)), largest
         largest = largest_multiple(curve, reach, *numbers)
         return self.norm * min(0.5 * gradient_diameter(curve, reach, *numbers), largest), self.norm * largest
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -13,17 +14,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.model.certified_radius import checked_perturbation, least_squares_radius
+from dp2erm_cvx.model.certified_radius import checked_perturbation, least_squares_radius, radius_at_floor
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import Box, ConvexSet, ElasticNet, L1Ball, L2Ball, UserRegularizer, WholeSpace
 from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
-from dp2erm_cvx.privacy import LossConstants
+from dp2erm_cvx.privacy import LossConstants, RowBox
 from dp2erm_cvx.program.curves import SQUARE, Curve
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.margin_model import MarginModel
-from dp2erm_cvx.program.margin_rows import MarginRows
+from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
 from dp2erm_cvx.program.stage import Instance, Program, setting
+from dp2erm_cvx.suprema import Saturation
 from dp2erm_cvx.universe import Universe
+
+#: Largest ratio of curvatures for which a solve of a loss whose Hessian jumps is sure of its radius: Newton's
+#: method may stall on such a loss, and beyond 1e7 projected gradient has been seen to miss it as well.
+STEEPEST = 1e6
 
 
 class SecondStage(Program):
@@ -100,8 +106,9 @@ class LossStage(SecondStage):
     subject to  s_i = <z_i, theta> - o_i,  theta in Theta,
 
     n times the objective of equation weighted_convex_opt_DP. The margins are variables of their own because a
-    product of two Parameters is not DPP. A user's regularizer is for squared losses: no gap certificate
-    covers it elsewhere.
+    product of two Parameters is not DPP. A squared loss is declared in Gram form, up to a constant: ``||F
+    theta||^2 + <linear, theta>`` with ``F'F = sum w_i c_i z_i z_i'``, ``linear = -2 sum w_i c_i o_i z_i``. A
+    user's regularizer is for squared losses: no gap certificate covers it elsewhere.
 
     Parameters
     ----------
@@ -113,6 +120,7 @@ class LossStage(SecondStage):
 
     by_blocks: ClassVar[bool] = True
     cone: ClassVar[str] = "exponential or QP (SOCP over an l2 ball)"
+    theorem: ClassVar[str] = "Theorems 1, 2 and 15 to 19, constants derived from the loss and its rows"
     # they define the margins; Theta is fixed
     moving: ClassVar[frozenset[str]] = frozenset({"Z", "offset"})
     #: The kind of set that :meth:`default_set` returns; its size comes in as a Parameter.
@@ -125,7 +133,7 @@ class LossStage(SecondStage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if type(self.regularizer) is not ElasticNet and not isinstance(self, WeightedLeastSquares):
+        if type(self.regularizer) is not ElasticNet and not self.squared:
             raise DeclarationError(f"regularizer: {self.name} takes an ElasticNet only")
 
     @property
@@ -133,9 +141,18 @@ class LossStage(SecondStage):
     def loss(self) -> Curve:
         """Phi of a resolved program."""
 
+    @property
+    def squared(self) -> bool:
+        """Whether the loss is ``s^2``."""
+        return self.loss == SQUARE
+
     @abc.abstractmethod
     def rows(self, records: Records) -> MarginRows:
         """z, o and c of every record."""
+
+    @abc.abstractmethod
+    def row_bounds(self, universe: Universe) -> RowBounds:
+        """Public bounds on the rows, and on the numbers o, c and t."""
 
     @abc.abstractmethod
     def default_set(self, domain: Domain) -> ConvexSet:
@@ -149,6 +166,85 @@ class LossStage(SecondStage):
         if program.theta_set is not None:
             return program
         return dataclasses.replace(program, theta_set=self.feasible(domain))
+
+    def unconstrained(self) -> Self:
+        if not self.squared:
+            return super().unconstrained()
+        if self.regularizer != ElasticNet():
+            raise CalibrationError(f"{self.name}: Theorems 7 and 8 cover no regularizer; leave it out")
+        return dataclasses.replace(self, theta_set=WholeSpace())
+
+    def n_parameters(self, universe: Universe) -> int:
+        """Length p of theta."""
+        columns = tuple(map(str, range(universe.n_features)))
+        return len(self.parameter_names(columns, universe.domain))
+
+    def box(self, universe: Universe, slope: float) -> RowBox | None:
+        """That of the rows; None without one. Gradients are at most ``slope`` times a row."""
+        return None
+
+    def loss_constants(self, universe: Universe) -> LossConstants:
+        """All constants, derived from the curve, the bounds of the rows and Theta (Lemma A)."""
+        program, bounds = self.resolve(universe.domain), self.row_bounds(universe)
+        curve, theta_set, p = program.loss, program.feasible(universe.domain), self.n_parameters(universe)
+        size, far = bounds.size(theta_set, p), theta_set.norm_bound(p)
+        radius, largest = bounds.constants(curve, size)
+        ball = math.inf if any(bounds.offset) else bounds.norm * size
+        saturation = Saturation.of(curve, bounds.norm, bounds.factor[1], ball)
+        plain = program.squared and bounds.factor == (1.0, 1.0) and not any(bounds.tilt)
+        return LossConstants(
+            n_parameters=p,
+            gradient_radius=radius,
+            hessian_trace=bounds.factor[1] * curve.largest_curvature(bounds.reach(size)) * bounds.norm**2,
+            strong_convexity=program.regularizer.strong_convexity,
+            theta_bound=far if math.isfinite(far) else None,
+            outcome_bound=universe.domain.outcome_bound if plain else bounds.loss_at_zero(curve),
+            gradient_bound=largest,
+            covariate_bound=bounds.norm if plain else None,
+            response_bound=max(map(abs, bounds.offset)) if plain else None,
+            is_mean=plain and bounds.vertices == 1,
+            saturation=None if any(bounds.tilt) else saturation,
+            is_margin=True,
+            box=self.box(universe, largest / bounds.norm),
+        )
+
+    def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
+        """The radius where Newton's method stops (``radius_at_floor``); weights may add up to less than n.
+
+        None for a user's regularizer, which only a duality gap judges, and for a curvature too small for
+        floating point. Of a loss that is not squared also None over an unbounded Theta, where flat tails may
+        take more steps than a solve is given, and where its Hessian jumps and gamma is below about a
+        millionth of its curvature. Raises DeclarationError, and ProgramError for a user's regularizer that no
+        gap can be measured for.
+        """
+        extra, noise = checked_perturbation(gamma, noise_bound)
+        n, found = universe.n_samples, self.loss_constants(universe)
+        if isinstance(self.regularizer, UserRegularizer):
+            self.regularizer.refuse_unchecked(found.n_parameters)
+            return None
+        program, p = self.resolve(universe.domain), found.n_parameters
+        theta_set, ridge = program.feasible(universe.domain), n * (extra + program._net[1])
+        if found.covariate_bound is not None and found.response_bound is not None:
+            return least_squares_radius(
+                n,
+                p,
+                covariate_bound=found.covariate_bound,
+                response_bound=found.response_bound,
+                ridge=ridge,
+                noise_bound=noise,
+                set_norm=theta_set.norm_bound(p),
+                set_rounding=theta_set.rounding(p),
+                is_mean=found.is_mean,
+            )
+        if not math.isfinite(theta_set.norm_bound(p)):
+            return None
+        loss, rows = program.loss, self.row_bounds(universe)
+        sizes = MarginSum(n, p, loss, rows, theta_set, ridge=ridge, linear=noise, weighted=True).sizes()
+        if sizes is None:
+            return None
+        if math.isinf(loss.concordance) and sizes.smoothness > STEEPEST * sizes.strong_convexity:
+            return None
+        return radius_at_floor(sizes)
 
     def tilts(self, records: Records) -> Array | None:
         """Numbers t (n,), None for 0: their terms are linear, so that solvers see them beside the noise."""
@@ -197,6 +293,13 @@ class LossStage(SecondStage):
 
     def loss_data(self, model: MarginModel) -> dict[str, Value]:
         """Leaves of the loss."""
+        if self.squared:
+            Z, weights = model.Z, model.multipliers
+            eigenvalues, vectors = np.linalg.eigh((Z.T * weights) @ Z)
+            return {
+                "factor": np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T,
+                "linear": -2 * (Z.T @ (weights * model.whole.offsets)),
+            }
         return {"Z": model.Z, "offset": model.whole.offsets, "multipliers": model.multipliers}
 
     def penalty_data(self, domain: Domain, n: int, gamma: float, noise: Array) -> dict[str, Value]:
@@ -226,88 +329,18 @@ class LossStage(SecondStage):
         return objective, kind.constraints(theta, *bounds)
 
     def declare(self, leaf: Leaves) -> Declaration:
+        if self.squared:
+            factor = leaf("factor")
+            theta = cp.Variable(factor.shape[1], name="theta")
+            penalties, constraints = self.penalties(leaf, theta)
+            squares = cp.sum_squares(factor @ theta) + leaf("linear") @ theta
+            return Declaration(squares + penalties, {"theta": theta}, constraints)
         Z = leaf("Z")
         theta, s = cp.Variable(Z.shape[1], name="theta"), cp.Variable(Z.shape[0], name="margins")
         penalties, constraints = self.penalties(leaf, theta)
-        phi = self.loss.epigraph(s)
-        objective = leaf("multipliers", nonneg=True) @ phi.objective + penalties
+        objective = leaf("multipliers", nonneg=True) @ self.loss.declared(s) + penalties
         margins = {"margins": s == Z @ theta - leaf("offset")}
-        return Declaration(
-            objective,
-            {"theta": theta, "margins": s} | phi.variables,
-            margins | phi.constraints | constraints,
-            phi.auxiliary,
-        )
-
-
-@dataclass(frozen=True)
-class WeightedLeastSquares(LossStage):
-    """Weighted least squares in Gram form, with any Theta and R of this package.
-
-    minimize  ||F theta||^2 + <linear, theta> + <noise, theta> + curvature/2 ||theta||^2 + n R(theta)
-    subject to  theta in Theta,
-
-    n times the objective of equation weighted_convex_opt_DP up to a constant: F'F = sum w_i x_i x_i',
-    linear = -2 sum w_i z_i x_i, curvature = n gamma. A concrete program states its design (x_i, z_i).
-    """
-
-    cone: ClassVar[str] = "QP (SOCP over an l2 ball)"
-    moving: ClassVar[frozenset[str]] = frozenset()
-    loss: ClassVar[Curve] = SQUARE
-
-    @abc.abstractmethod
-    def design(self, records: Records) -> tuple[Array, Array]:
-        """X (n, p) and z (n,) of the squared loss ``(z_i - <x_i, theta>)^2``."""
-
-    def rows(self, records: Records) -> MarginRows:
-        return MarginRows(*self.design(records))
-
-    def unconstrained(self) -> Self:
-        if self.regularizer != ElasticNet():
-            raise CalibrationError(f"{self.name}: Theorems 7 and 8 cover no regularizer; leave it out")
-        return dataclasses.replace(self, theta_set=WholeSpace())
-
-    def loss_data(self, model: MarginModel) -> dict[str, Value]:
-        X, weights = model.Z, model.multipliers
-        eigenvalues, vectors = np.linalg.eigh((X.T * weights) @ X)
-        return {
-            "factor": np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T,
-            "linear": -2 * (X.T @ (weights * model.whole.offsets)),
-        }
-
-    def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
-        """The radius where Newton's method stops (``radius_at_floor``).
-
-        None for a user's regularizer, which only a duality gap judges, for constants that state no bounds on
-        x and z, and for a curvature too small for floating point. Raises DeclarationError, and ProgramError
-        for a user's regularizer that no gap can be measured for.
-        """
-        extra, noise = checked_perturbation(gamma, noise_bound)
-        loss = self.loss_constants(universe)
-        if isinstance(self.regularizer, UserRegularizer):
-            self.regularizer.refuse_unchecked(loss.n_parameters)
-            return None
-        if loss.covariate_bound is None or loss.response_bound is None:
-            return None
-        theta_set, p = self.feasible(universe.domain), loss.n_parameters
-        return least_squares_radius(
-            universe.n_samples,
-            p,
-            covariate_bound=loss.covariate_bound,
-            response_bound=loss.response_bound,
-            ridge=universe.n_samples * (extra + self.regularizer.l2),
-            noise_bound=noise,
-            set_norm=theta_set.norm_bound(p),
-            set_rounding=theta_set.rounding(p),
-            is_mean=loss.is_mean,
-        )
-
-    def declare(self, leaf: Leaves) -> Declaration:
-        factor = leaf("factor")
-        theta = cp.Variable(factor.shape[1], name="theta")
-        penalties, constraints = self.penalties(leaf, theta)
-        objective = cp.sum_squares(factor @ theta) + leaf("linear") @ theta + penalties
-        return Declaration(objective, {"theta": theta}, constraints)
+        return Declaration(objective, {"theta": theta, "margins": s}, margins | constraints)
 
 
 def _weighted_sum(rows: Array | None, weights: Array) -> tuple[Array, Array] | None:

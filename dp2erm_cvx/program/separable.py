@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import ClassVar
@@ -21,7 +21,7 @@ from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import ConvexSet, L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
 from dp2erm_cvx.privacy import LossConstants, RowBox, StabilityBound
-from dp2erm_cvx.program.curves import LOGISTIC, Curve, saturation_of
+from dp2erm_cvx.program.curves import LOGISTIC, Curve
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage, PrivateFirstStage
 from dp2erm_cvx.program.log_weights import LogWeight, weights_given_coefficient
@@ -36,8 +36,8 @@ from dp2erm_cvx.program.stage import (
     setting,
 )
 from dp2erm_cvx.public import public_size
-from dp2erm_cvx.stability import Beside, MarginMovement, margin_movement, separable
-from dp2erm_cvx.stability.suprema import gradient_diameter, log_weight_diameter, minimizer_norm
+from dp2erm_cvx.stability import MarginMovement, margin_movement, record_diameter, separable
+from dp2erm_cvx.suprema import Saturation, log_weight_diameter, minimizer_norm
 from dp2erm_cvx.universe import Universe
 
 
@@ -114,6 +114,13 @@ class SeparableFirstStage(FirstStage):
         """Bound on the norm of one row of :meth:`linear_terms`."""
         return 0.0
 
+    def varying(self, domain: Domain) -> float | None:
+        """Bound on all of g but a constant, in units of the row bound, where rows are ``e_a (x) g``.
+
+        The linear terms are then multiples of the same g in the other arm. None for other rows.
+        """
+        return None
+
     def public_numbers(self, domain: Domain) -> dict[str, float]:
         return super().public_numbers(domain) | {"G": self.row_bound(domain)}
 
@@ -132,19 +139,15 @@ class SeparableFirstStage(FirstStage):
         variables, constraints = {"coefficient": lam}, {}
         if leaf.has("counts"):  # margins of their own, as leaves are not multiplied by each other
             s = cp.Variable(Z.shape[0], name="margins")
-            phi = self.loss.epigraph(s)
-            objective = leaf("counts", nonneg=True) @ phi.objective
+            objective = leaf("counts", nonneg=True) @ self.loss.declared(s)
             variables, constraints = {**variables, "margins": s}, {"margins": s == Z @ lam}
         else:
-            phi = self.loss.epigraph(Z @ lam)
-            objective = cp.sum(phi.objective)
+            objective = cp.sum(self.loss.declared(Z @ lam))
         objective += leaf("curvature", nonneg=True) / 2 * cp.sum_squares(lam)
         if leaf.has("linear"):
             objective += leaf("linear") @ lam
         ball = {"ball": cp.norm(lam, 2) <= leaf("radius", nonneg=True)} if leaf.has("radius") else {}
-        return Declaration(
-            objective, variables | phi.variables, constraints | ball | phi.constraints, phi.auxiliary
-        )
+        return Declaration(objective, variables, constraints | ball)
 
     def margin_data(
         self, records: Records, gamma: float = 0.0, noise: Array | None = None, *, counted: bool = False
@@ -222,38 +225,62 @@ class SeparableFirstStage(FirstStage):
             self.log_weight,
             radius=self.ball(domain),
             clipped=self.log_weight.is_clipped,
-            beside=self.beside(domain),
+            beside=self.linear_bound(domain) / self.row_bound(domain),
+            varying=self.varying(domain),
         )
 
-    def beside(self, domain: Domain) -> Beside | None:
-        """Constants of a linear term of every record beside its loss; None without one."""
-        return None
-
     def bound(self, universe: Universe) -> StabilityBound:
-        """Theorem 3, or 22 and 23, whichever is smaller."""
+        """Theorem 3, or 22 and 23; of inverse propensities Theorem 3-IPW where it is smaller."""
         if type(self).weight_rows is not SeparableFirstStage.weight_rows:
             return self.bound_at_other_rows(universe)
-        return self.movement(universe).bound
+        derived, trim = self.movement(universe).bound, self._trim()
+        if trim is None:
+            return derived
+        own = stability.logistic_propensity(*self._known(universe), trim=trim)
+        w_max = min(own.w_max, derived.w_max)
+        return replace(min(own, derived, key=lambda bound: bound.V), w_max=w_max)
+
+    def printed_bound(self, universe: Universe) -> StabilityBound:
+        trim = self._trim()
+        if trim is None:
+            return super().printed_bound(universe)
+        if math.isfinite(trim):
+            raise CalibrationError("the paper's bound for a logistic propensity is for untrimmed weights")
+        return stability.paper_ipw_logistic(*self._known(universe))
+
+    def _trim(self) -> float | None:
+        """Cap of inverse propensities of a logistic regression, ``inf`` for none; None for other schemes."""
+        own = type(self)
+        plain = (own.linear_terms, own.weight_rows) == (
+            SeparableFirstStage.linear_terms,
+            SeparableFirstStage.weight_rows,
+        )
+        return self.log_weight.cap if plain and self.loss == LOGISTIC else None
+
+    def _known(self, universe: Universe) -> tuple[int, float, float, float]:
+        """N, the bound on rows, the ridge and the ball."""
+        domain = universe.domain
+        return universe.n_samples, self.row_bound(domain), self.mu, self.ball(domain)
 
     def bound_at_other_rows(self, universe: Universe) -> StabilityBound:
         """Theorem 3 for weights that are read at other rows than those of the loss.
 
         Theorem 22 does not cover them: the loss then bends along other directions than the weights move.
         """
-        domain, n = universe.domain, universe.n_samples
-        Z, U = self.row_bound(domain), self.weight_row_bound(domain)
-        r = minimizer_norm(self.loss, self.mu / Z**2, Z * self.ball(domain)) / Z
+        n, Z, mu, ball = self._known(universe)
+        U, beside = self.weight_row_bound(universe.domain), self.linear_bound(universe.domain) / Z
+        r = minimizer_norm(self.loss, mu / Z**2, Z * ball, beside) / Z
         H = self.log_weight.log_range(U * r)
         D_h = U * log_weight_diameter(self.log_weight, U * r, clipped=True)
-        return separable(n, self.mu, Z * gradient_diameter(self.loss, Z * r), D_h, H, r)
+        return separable(n, mu, Z * record_diameter(self.loss, Z * r, beside), D_h, H, r)
 
     def gradient_diameter(self, domain: Domain) -> float:
         """D_psi: diameter of the gradients of the loss of one record, linear term included.
 
         Of a resolved program, at one and the same coefficient, the largest over the ball (Lemma A).
         """
-        bound = self.row_bound(domain)
-        return bound * gradient_diameter(self.loss, min(bound * self.ball(domain), 1e300))
+        Z, beside = self.row_bound(domain), self.linear_bound(domain) / self.row_bound(domain)
+        return Z * record_diameter(self.loss, min(Z * self.ball(domain), 1e300), beside, self.varying(domain))
 
     def data(self, records: Records) -> dict[str, Value]:
         return self.margin_data(records)
@@ -351,7 +378,7 @@ class PrivateSeparable(PrivateFirstStage, SeparableFirstStage):
         else:
             length = (pull + math.sqrt(pull**2 + 2 * self.mu * at_zero)) / self.mu
         slope, widths = self.loss.largest_slope(bound * ball), self.row_widths(universe)
-        saturation = None if pull else saturation_of(self.loss, bound, ball=bound * ball)
+        saturation = None if pull else Saturation.of(self.loss, bound, 1.0, bound * ball)
         return LossConstants(
             n_parameters=self._size(universe),
             gradient_radius=self.gradient_diameter(universe.domain) / 2,

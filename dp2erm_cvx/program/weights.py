@@ -17,6 +17,7 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program.declaration import SIZES, Leaves, Value, printed, with_n
 from dp2erm_cvx.program.declared import (
     STANDARD,
+    BalancedProgram,
     DeclaredProgram,
     Function,
     LossProgram,
@@ -161,7 +162,7 @@ class Scheme:
 
     @staticmethod
     def separable(
-        *, ridge: Setting, radius: Setting = math.inf, **settings: Setting
+        *, ridge: Setting, radius: Setting = math.inf, by_arm: bool = False, **settings: Any
     ) -> Callable[[Function], Any]:
         """Decorator of ``function(s, **settings) -> (loss, log weight)``, expressions of one scalar margin s.
 
@@ -170,11 +171,20 @@ class Scheme:
         margin, with sum n. The loss is convex, the log weight any expression. Stability, certificates and
         noise are derived (Theorems 3, 22 and 23).
 
+        With ``by_arm`` it decorates ``function(s, t, **settings)`` of the margins of ``g = (constant,
+        balance(x))`` at the coefficients of the record's own arm and of the other one: t may be added to the
+        loss. ``balance`` and ``constant`` are then settings as well, and formulas may ask for G, the norm
+        bound of g, and G_x, that of ``balance``. A default with a check of its own is a
+        :func:`~dp2erm_cvx.program.setting`.
+
         Raises DeclarationError, in one line, for whatever is not read or has no bound.
         """
 
         def decorate(function: Function) -> Any:
-            return class_of(function, SeparableProgram, {"ridge": ridge, "radius": radius}, settings)
+            known: dict[str, Setting] = {"ridge": ridge, "radius": radius}
+            if by_arm:
+                return class_of(function, BalancedProgram, {**known, "constant": "G_x"}, settings)
+            return class_of(function, SeparableProgram, known, settings)
 
         return decorate
 
@@ -233,6 +243,9 @@ def _rows(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
                 yield "", f"{which} {part[0]:g} {part[1].name()}: {part[1].within}"
         if term.factor is not None:
             yield "", f"factor {term.factor.name()}: {term.factor.within}"
+    elif isinstance(program, BalancedProgram):
+        G, size = program.row_bound(universe.domain), program.balance.bound(universe.domain.features_bound)
+        yield "data", f"rows e_a (x) g: ||g|| <= {G:.4g}, all but a constant at most {size:.4g}"
     elif isinstance(program, DeclaredProgram):
         yield "data", f"signed rows: ||z|| <= {universe.domain.covariate_bound:.4g}"
     try:

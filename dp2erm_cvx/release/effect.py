@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from dp2erm_cvx import __version__
 from dp2erm_cvx.calibration import SumLaw
@@ -13,8 +13,6 @@ from dp2erm_cvx.plan import EffectPlan
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, nuisance_error, risk_errors
 from dp2erm_cvx.release.arms import ArmRisks
 from dp2erm_cvx.release.declaration import declaration_of
-from dp2erm_cvx.release.effect_caveats import capped_share
-from dp2erm_cvx.release.effect_text import effect_blocks
 from dp2erm_cvx.release.groups import GroupEffect, group_average, group_means, group_rows, state_groups
 from dp2erm_cvx.release.interval import (
     STRICT,
@@ -23,15 +21,12 @@ from dp2erm_cvx.release.interval import (
     effect_interval,
     score_interval,
 )
-from dp2erm_cvx.release.nuisances import Nuisance, state_cuts, state_nuisances
+from dp2erm_cvx.release.nuisances import Nuisance, capped_share, state_cuts, state_nuisances
 from dp2erm_cvx.release.ranges import ColumnRange, state_ranges
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.statement import state_steps
 from dp2erm_cvx.release.treated import overlap_interval, treated_interval
 from dp2erm_cvx.steps import GroupScore, Planned, Rows, score_of
-
-if TYPE_CHECKING:
-    from dp2erm_cvx.display import Block
 
 #: What an interval may be for: the effect, or what the score averages to at the released nuisances.
 TARGETS = ("effect", "score")
@@ -110,10 +105,6 @@ class EffectRelease(BaseRelease):
     def normalized(self) -> bool:
         """Whether settings and nuisances are in units of a released range of the outcome."""
         return bool(self.ranges) and self.ranges[-1].released
-
-    def blocks(self) -> Iterator[Block]:
-        """What it says, from what was released and public numbers alone."""
-        return effect_blocks(self)
 
     def rows(self) -> list[Mapping[str, Any]]:
         """The estimate with its interval; then one for every group, with its contrast to the first."""

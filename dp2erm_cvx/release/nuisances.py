@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
+
+import numpy as np
+from scipy.special import betainc, expit
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import EffectPlan
@@ -17,6 +21,7 @@ from dp2erm_cvx.steps import (
     TreatmentRate,
     score_of,
 )
+from dp2erm_cvx.steps.record_map import treated_share
 from dp2erm_cvx.steps.sums import SIDES
 
 
@@ -101,3 +106,40 @@ def _cells(
         stated["treated share"] = means.treated
     for rows, values in stated.items():
         yield Nuisance(step.name, rows, names, tuple(float(value) for value in values))
+
+
+def capped_share(
+    estimand: str, cap: float, features_bound: float, nuisances: Sequence[Nuisance], n_samples: int
+) -> float:
+    """How many propensities the cap cuts off, from what was released and public numbers alone.
+
+    Of a logistic one the share beyond the cap of covariates spread evenly over the ball of radius
+    ``features_bound``, whoever the records are; in cells that of the released counts. No factor of the
+    overlap population needs a cap, and small odds need none among the treated.
+    """
+    if estimand == "overlap":
+        return 0.0
+    known = {f"{one.step}, {one.rows}": np.array(one.coefficient) for one in nuisances}
+    high = math.log(cap - 1.0)
+    low = -math.inf if estimand == "att" else -high
+    if "propensity, log odds of treatment" in known:
+        constant, *slopes = known["propensity, log odds of treatment"]
+        reach = features_bound * float(np.linalg.norm(slopes))
+        # the projection of an even ball onto a line is a scaled beta variable
+        half = 0.5 * (len(slopes) + 1)
+        ends = [
+            float(np.clip(0.5 * (1.0 + (end - constant) / max(reach, 1e-300)), 0.0, 1.0))
+            for end in (low, high)
+        ]
+        return float(betainc(half, half, ends[0]) + betainc(half, half, 1.0 - ends[1]))
+    rates = [values for name, values in known.items() if name.startswith("rate, ")]
+    if rates:
+        sums = np.reshape(rates[0], (min(len(rates[0]), 2), -1))
+        share = np.array([treated_share(column, n_samples) for column in sums.T])
+        count = np.maximum(sums.sum(axis=0), 0.0)
+    elif "cells, treated share" in known:
+        share, count = known["cells, treated share"], np.maximum(known["cells, records"], 0.0)
+    else:
+        return 0.0
+    beyond = (share < expit(low)) | (share > expit(high))
+    return float(np.sum(count[beyond]) / max(float(np.sum(count)), 1.0))

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from dp2erm_cvx.display import grid
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import EffectPlan
 from dp2erm_cvx.private_ranges import Known, Within
 from dp2erm_cvx.steps import ColumnRanges
-
-if TYPE_CHECKING:
-    from dp2erm_cvx.display import Block
-    from dp2erm_cvx.release.effect import EffectRelease
 
 
 @dataclass(frozen=True)
@@ -53,21 +48,3 @@ def state_ranges(
 
 def _wide(known: Known) -> tuple[float, float] | None:
     return (known.low, known.high) if isinstance(known, Within) else None
-
-
-def range_blocks(release: EffectRelease) -> Iterator[Block]:
-    """The ranges in a table, what they cost, and a warning."""
-    step = release.step("ranges")
-    if step is None:
-        return
-    table = grid("range", "from", "to", "")
-    for one in release.ranges:
-        table.add_row(
-            one.column, f"{one.low:.4g}", f"{one.high:.4g}", "released" if one.released else "public"
-        )
-    yield table
-    yield (
-        f"Ranges were released for epsilon = {step.epsilon:.4g}, and records are clipped to them: a bias "
-        "that the interval does not see."
-    )
-    yield ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,10 +44,14 @@ def read_release_file(path: str | Path, *, check: bool = True) -> BaseRelease:
             f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}"
         ) from None
     kinds: tuple[type[BaseRelease], ...] = (EffectRelease, RuleRelease)
+    if not text.lstrip().startswith(b"{"):
+        raise DeclarationError(
+            f"{path} is no release: give the JSON file that effect, rule, fit or run wrote"
+        )
     try:
         goal = _goal(_loaded(text))
         release = parsed(text, next((kind for kind in kinds if kind.goal == goal), Release))
-        return checked(release) if check else release
+        return checked(release, text) if check else release
     except DeclarationError as error:
         raise DeclarationError(f"{path}: is not as a command writes a release: {error}") from None
 
@@ -71,10 +76,15 @@ def parsed(text: str | bytes, kind: type[P]) -> P:
             raise DeclarationError(f"release JSON: {name} does not agree with guarantee.standing")
     if release.n_samples < 2 or not release.columns:
         raise DeclarationError("release JSON: n_samples and columns: at least 2 records and 1 covariate")
-    for name in kind.derived:
-        if besides[name] is not None and not _follows(besides[name], release, name):
-            raise DeclarationError(f"release JSON: {name} does not follow from what was released")
     return release
+
+
+def unfollowed(release: BaseRelease, text: str | bytes) -> Iterator[str]:
+    """What its text states beside the fields of a release, and does not follow from them."""
+    stated = _loaded(text)
+    for name in release.derived:
+        if stated.get(name) is not None and not _follows(stated[name], release, name):
+            yield f"{name} does not follow from what was released"
 
 
 def _follows(stated: Any, release: BaseRelease, name: str) -> bool:
@@ -93,8 +103,8 @@ def _same(stated: Any, known: Any) -> bool:
     return not isinstance(stated, bool) and bool(stated == known)
 
 
-def checked(release: P) -> P:
-    """The release, unless an entry does not follow from what was declared and released.
+def checked(release: P, text: str | bytes) -> P:
+    """The release of a text, unless an entry does not follow from what was declared and released.
 
     Where its programs are not known here nothing is planned again, and the theorems are asked about the
     numbers that its steps state. Raises DeclarationError in one line.
@@ -106,11 +116,11 @@ def checked(release: P) -> P:
         refuted = verify(release).refuted
     except NotAtHandError:
         _check_alone(release)
-        return release
+        refuted = ()
     except Dp2ermError as error:
         raise DeclarationError(f"release JSON: {_line(error)}") from None
-    if refuted:
-        raise DeclarationError(f"release JSON: {_line(refuted[0])}")
+    for line in refuted or unfollowed(release, text):
+        raise DeclarationError(f"release JSON: {_line(line)}")
     return release
 
 

@@ -24,8 +24,6 @@ SCHEMA_VERSION = 4
 
 #: The theorem of a release that was chosen among others; theirs follow it.
 CHOICE = "the larger of basic composition of the candidates and of permute-and-flip, on disjoint parts"
-#: Largest epsilon of a release without a caveat.
-WEAK = 10.0
 
 # what pydantic checks when a release is read from JSON
 _STRICT = {"extra": "forbid", "allow_inf_nan": False}
@@ -162,10 +160,10 @@ class BaseRelease(Shown):
         """The release as JSON, with what it has ``spelled`` out."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same in plain JSON types."""
-        plain = release_adapter(type(self)).dump_python(self, mode="json")
-        return {**self.spelled_out(), **plain, **self.worked_out()}
+    def to_dict(self, *, derived: bool = True) -> dict[str, Any]:
+        """The same in plain JSON types; without ``derived`` the fields alone, whatever they hold."""
+        plain: dict[str, Any] = release_adapter(type(self)).dump_python(self, mode="json")
+        return {**self.spelled_out(), **plain, **self.worked_out()} if derived else plain
 
     def spelled_out(self) -> dict[str, Any]:
         """What stands in front of the JSON."""
@@ -181,15 +179,17 @@ class BaseRelease(Shown):
         }
 
     @property
-    def caveats(self) -> tuple[str, ...] | None:
-        """What a weak guarantee does not say; None where epsilon is at most 10 and delta at most 1/n."""
-        epsilon, delta, n = self.guarantee.epsilon, self.guarantee.delta, self.n_samples
-        found = []
-        if epsilon > WEAK:
-            found.append(f"epsilon = {epsilon:g}, above {WEAK:g}, hardly limits what is learned of a record")
-        if delta * n > 1.0:
-            found.append(f"delta = {delta:g}, above 1/n = {1 / n:.2g}, would allow to publish a whole record")
-        return tuple(found) or None
+    def caveats(self) -> tuple[str, ...]:
+        """Codes of what a reader has to know, of :data:`~dp2erm_cvx.release.caveats.CAVEATS`."""
+        from dp2erm_cvx.release.caveats import caveats_of
+
+        return tuple(one.code for one in caveats_of(self))
+
+    def blocks(self) -> Iterator[Block]:
+        """What it says, from what was released and public numbers alone."""
+        from dp2erm_cvx.release.story import screen
+
+        return screen(self)
 
     @property
     def at_hand(self) -> bool:
@@ -212,7 +212,7 @@ class BaseRelease(Shown):
         # the reader knows the plans, and is imported when one is read
         from dp2erm_cvx.release.reading import checked, parsed
 
-        return checked(parsed(text, cls))
+        return checked(parsed(text, cls), text)
 
     def cost(self) -> dict[str, Any]:
         """What every row of the data frame says of the guarantee."""
@@ -277,12 +277,6 @@ class Release(BaseRelease):
             return stage_units(self)
         except Dp2ermError:
             return None
-
-    def blocks(self) -> Iterator[Block]:
-        """What it says, from what was released and public numbers alone."""
-        from dp2erm_cvx.release.summary import release_blocks
-
-        return release_blocks(self)
 
     def rows(self) -> list[Mapping[str, Any]]:
         """One per coordinate of theta, and one for the effect where that is one for everybody."""

@@ -11,7 +11,7 @@ from dp2erm_cvx.calibration import Calibration, OutputCalibration, Perturbed
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet, WholeSpace
 from dp2erm_cvx.plan.predict import NoiseRange, noise_range
-from dp2erm_cvx.program import WeightedLeastSquares
+from dp2erm_cvx.program import LossStage
 from dp2erm_cvx.release.declaration import rebuilt
 from dp2erm_cvx.release.record import Release, StepStatement
 from dp2erm_cvx.release.rule import rule_of
@@ -48,7 +48,7 @@ def released_rows(release: Release) -> list[dict[str, Any]]:
 
 def _range(release: Release) -> NoiseRange | None:
     theta, (second, domain) = release.mechanism, rule_of(release)
-    if not isinstance(second, WeightedLeastSquares):
+    if not (isinstance(second, LossStage) and second.squared):
         return None
     declared = dataclasses.replace(
         second,

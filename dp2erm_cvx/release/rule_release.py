@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,14 +21,10 @@ from dp2erm_cvx.release.interval import EffectInterval, effect_interval, score_i
 from dp2erm_cvx.release.nuisances import Nuisance, state_coefficient
 from dp2erm_cvx.release.own_units import OwnUnits, own_units
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
-from dp2erm_cvx.release.rule_text import rule_blocks
 from dp2erm_cvx.release.shown import beside
 from dp2erm_cvx.release.statement import state_steps
 from dp2erm_cvx.steps import Rows, placed, score_of
 from dp2erm_cvx.steps.sums import side_shares
-
-if TYPE_CHECKING:
-    from dp2erm_cvx.display import Block
 
 #: What the value of a rule is compared with.
 _OTHERS = ("treating nobody", "treating everybody")
@@ -150,10 +146,6 @@ class RuleRelease(BaseRelease):
         for (low, high), middle, share in zip(pairs, domain.middles(len(pairs)), mean, strict=True):
             found.append(min(max(middle + share * (high / 2 - low / 2), low), high))
         return tuple(found)
-
-    def blocks(self) -> Iterator[Block]:
-        """What it says, from what was released and public numbers alone."""
-        return rule_blocks(self)
 
     def rows(self) -> list[Mapping[str, Any]]:
         """One per coordinate of theta."""

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 from dp2erm_cvx.display import WIDTH, as_frame, as_html, as_text
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from dp2erm_cvx.display import Block
     from dp2erm_cvx.release.own_units import OwnUnits
 
@@ -40,23 +38,6 @@ class Shown(abc.ABC):
     def _repr_html_(self) -> str:
         """The summary in a notebook."""
         return as_html(self.blocks())
-
-
-def parameter_table(table: Table, known: OwnUnits | None, rows: Sequence[tuple[str, ...]]) -> Table:
-    """The table with ``rows`` of the parameters, and beside each its own units where theta has them."""
-    if known is None:
-        for row in rows:
-            table.add_row(*row)
-        return table
-    numbers = known.numbers()
-    if len(rows) < len(numbers):  # theta has no constant
-        rows = [("constant", *[""] * (len(rows[0]) - 1)), *rows] if known.constant else rows
-        numbers = numbers[-len(rows) :]
-    table.add_column("own units", justify="right")
-    table.add_column("", overflow="fold")
-    for row, (value, per) in zip(rows, numbers, strict=True):
-        table.add_row(*row, f"{value:+.4g}", per)
-    return table
 
 
 def beside(rows: Sequence[Mapping[str, Any]], known: OwnUnits | None) -> list[Mapping[str, Any]]:

@@ -85,10 +85,10 @@ def verify(release: BaseRelease, domain: Domain | None = None, study: str | None
         refuted += (lacking := list(_lacking(plan, release)))
         if not lacking:
             again = stated_again(release, plan)
+            fields, followed = (one.to_dict(derived=False) for one in (release, again))
             if _is_weaker(release, again):
-                # with the caveats that follow from it
-                again = replace(again, guarantee=release.guarantee)  # type: ignore[type-var]
-            refuted += [_line(*leaf) for leaf in _unlike(release.to_dict(), again.to_dict())]
+                followed["guarantee"] = fields["guarantee"]
+            refuted += [_line(*leaf) for leaf in _unlike(fields, followed)]
             refuted += _impossible(plan, release)
     except NotAtHandError:
         raise
@@ -112,7 +112,7 @@ def _lacking(plan: Plan, release: BaseRelease) -> Iterator[str]:
     if isinstance(release, Release) and release.value is None and "value" in planned:
         yield "value: nothing stated, and the plan has one"
     if isinstance(release, Release | RuleRelease) and len(release.theta) != len(release.parameters):
-        yield "theta: is no number for every parameter"
+        yield f"parameters: {len(release.parameters)} names for {len(release.theta)} numbers in theta"
     if isinstance(release, EffectRelease | RuleRelease):
         for place, part in enumerate(release.nuisances):
             if part.step not in (*planned, "public center"):

@@ -7,15 +7,14 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.release import Release, Standing
-from dp2erm_cvx.release.declared import declared_domain_of, declared_facts
 from dp2erm_cvx.release.effect import EffectRelease
-from dp2erm_cvx.release.guarantee_text import releases_of
-from dp2erm_cvx.release.promise import promised, told
 from dp2erm_cvx.release.record import BaseRelease
-from dp2erm_cvx.release.rule_release import RuleRelease
+from dp2erm_cvx.release.story import ESTIMANDS, story_of
+from dp2erm_cvx.release.words import UNNAMED, compared, declared_facts, promised, releases_of, stated_law
 from dp2erm_cvx.report.asked import ASKED, BLANK
 from dp2erm_cvx.report.page import check_installed
 
@@ -39,7 +38,7 @@ def datasheet(release: BaseRelease, known: Mapping[str, str] | None = None) -> d
     if release.standing in (Standing.NOT_PRIVATE, Standing.UNPROVEN):
         raise DeclarationError(f"{release.standing.value}: a registry is for releases with a guarantee")
     answers = {name: field.answer(name, given.get(name)) for name, field in ASKED.items()}
-    guarantee, kind = release.guarantee, _kind(release)
+    guarantee, kind, story = release.guarantee, _kind(release), story_of(release)
     parameters = {"epsilon": guarantee.epsilon} | ({"delta": guarantee.delta} if guarantee.delta else {})
     curator = {name: answers[name] for name in ("data_curator_name", "data_curator_type")}
     basic = {name: answers[name] for name in ("name", "intended_use", "data_product_region")}
@@ -68,7 +67,7 @@ def datasheet(release: BaseRelease, known: Mapping[str, str] | None = None) -> d
                 "privacy_unit_details": _neighbors(release),
                 "number_of_privacy_units": release.n_samples,
                 "privacy_parameters": parameters,
-                "privacy_parameters_details": " ".join([f"{told(guarantee)}.", *_conditions(release)]),
+                "privacy_parameters_details": " ".join([f"{stated_law(guarantee)}.", *_conditions(release)]),
             },
             "deployment_model": {
                 "model_name": "Central",
@@ -94,7 +93,7 @@ def datasheet(release: BaseRelease, known: Mapping[str, str] | None = None) -> d
                 ),
                 "post_processing": _POST[kind],
                 "justification": answers["justification"],
-                "utility": _utility(release),
+                "utility": f"{_code(story.headline)}. {story.precision}",
                 "additional_information": answers["additional_information"],
             },
             "administrative": {
@@ -157,14 +156,10 @@ def _code(name: object) -> str:
 
 
 def _description(release: BaseRelease) -> Iterator[str]:
-    book = declared_domain_of(release).codebook
-    column = None if book is None else book.treatment.column
-    treatment = "a treatment" if column is None else _code(column)
-    outcome = "an outcome" if book is None or book.outcome is None else _code(book.outcome)
-    columns = ", ".join(map(_code, getattr(release, "columns", ())))
+    treatment, outcome = (name if name in UNNAMED else _code(name) for name in compared(release))
+    columns = ", ".join(map(_code, release.columns))
     if isinstance(release, EffectRelease):
-        whom = {"att": " among the treated", "overlap": " where either treatment is likely"}
-        among = whom.get(release.estimand, "")
+        among = ESTIMANDS[release.estimand][2]
         yield f"The average effect of {treatment} on {outcome}{among}, with an interval."
     elif _kind(release) == "effect":
         yield f"The average effect of {treatment} on {outcome}, by weighted means."
@@ -179,7 +174,7 @@ def _description(release: BaseRelease) -> Iterator[str]:
 
 
 def _domain(release: BaseRelease) -> Iterator[str]:
-    domain, columns = declared_domain_of(release), getattr(release, "columns", ())
+    domain, columns = Domain.from_dict(release.domain), release.columns
     yield f"Tables of {release.n_samples} records with a treatment, an outcome and {len(columns)} covariates."
     for name, fact in declared_facts(release):
         if name not in ("records", "settings", "first stage", "second stage", "neighbors"):
@@ -192,12 +187,12 @@ def _domain(release: BaseRelease) -> Iterator[str]:
 
 
 def _neighbors(release: BaseRelease) -> str:
-    kept = release.guarantee.relation is Neighboring.REPLACE_ONE_KEEP_TREATMENT
-    found = (
+    same = release.guarantee.relation is Neighboring.REPLACE_ONE_KEEP_TREATMENT
+    neighbors = (
         "Adjacent datasets of the data domain have the same number of records and differ in one record, "
         "replaced by any other"
     )
-    return f"{found} with the same treatment, which is not protected." if kept else f"{found}."
+    return f"{neighbors} with the same treatment, which is not protected." if same else f"{neighbors}."
 
 
 def _conditions(release: BaseRelease) -> Iterator[str]:
@@ -216,25 +211,3 @@ def _mechanisms(release: BaseRelease) -> Iterator[str]:
     yield "- Implemented in dp2erm-cvx; noise from the entropy of the operating system, without a seed."
     yield f"- Assumptions: {_words('; '.join(release.guarantee.assumptions))}."
     yield "- Not interactive. Nothing is claimed about timing or other side channels of the computer."
-
-
-def _utility(release: BaseRelease) -> str:
-    if isinstance(release, EffectRelease):
-        interval = release.interval
-        if interval.low is None or interval.high is None:
-            return f"The {100 * interval.level:g} % interval is unbounded."
-        half = 0.5 * (interval.high - interval.low)
-        noise, sampling = interval.noise_half_width or 0.0, interval.sampling_half_width or 0.0
-        return (
-            f"Half width of the {100 * interval.level:g} % interval: {half:.3g}. Noise alone would leave "
-            f"{noise:.3g}, sampling alone {sampling:.3g}."
-        )
-    if isinstance(release, RuleRelease):
-        return f"Noise is predicted to flip {release.flipped_share:.0%} of the decisions."
-    rows = [row for row in release.rows() if row.get("noise_half_width") is not None]
-    if not rows:
-        return "The noise is not predicted for this loss."
-    common = [row["noise_half_width"] for row in rows if str(row["parameter"]).startswith("effect")]
-    what = "the effect" if common else "a coefficient, at most"
-    width = max(common or [row["noise_half_width"] for row in rows])
-    return f"Half width of 95 % of the noise in {what}: {width:.3g}, as predicted. Sampling is not counted."

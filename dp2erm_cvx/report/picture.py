@@ -3,45 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-
-@dataclass(frozen=True)
-class Span:
-    """An interval to draw: ``low`` and ``high`` are None where it is unbounded, ``at`` is its estimate.
-
-    ``wide`` is for the interval itself, the others are parts of it.
-    """
-
-    name: str
-    at: float
-    low: float | None
-    high: float | None
-    wide: bool = True
-
-    @classmethod
-    def around(cls, name: str, at: float, half: float | None) -> Span:
-        """A part of an interval."""
-        low, high = (None, None) if half is None else (at - half, at + half)
-        return cls(name, at, low, high, wide=False)
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A span on the picture: from ``left`` to ``right``, its estimate at ``dot``, all in percent."""
-
-    span: Span
-    left: float
-    right: float
-    dot: float
+from dp2erm_cvx.release.story import Span
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Spans over one axis: ``ticks`` are places with labels, ``zero`` is the place of 0."""
+    """Spans over one axis, each with its places ``left``, ``dot`` and ``right`` in percent.
 
-    drawn: tuple[Placed, ...]
+    ``ticks`` are places with labels, ``zero`` is the place of 0.
+    """
+
+    drawn: tuple[tuple[Span, float, float, float], ...]
     ticks: tuple[tuple[float, str], ...]
     zero: float
     caption: str
@@ -49,7 +25,7 @@ class Picture:
 
 def picture(spans: Sequence[Span], caption: str) -> Picture | None:
     """Spans over an axis that holds 0 and every finite end; None where they do not fit doubles."""
-    ends = [0.0, *(end for one in spans for end in (one.at, one.low, one.high) if end is not None)]
+    ends = [0.0, *(end for span in spans for end in (span.at, span.low, span.high) if end is not None)]
     low, high = min(ends), max(ends)
     if not spans or not math.isfinite(4.0 * high - 4.0 * low) or high - low < 1e-300:
         return None
@@ -60,31 +36,31 @@ def picture(spans: Sequence[Span], caption: str) -> Picture | None:
         return round(100.0 * (value - low) / (high - low), 3)
 
     drawn = tuple(
-        Placed(
-            one,
-            0.0 if one.low is None else place(one.low),
-            100.0 if one.high is None else place(one.high),
-            place(one.at),
+        (
+            span,
+            0.0 if span.low is None else place(span.low),
+            place(span.at),
+            100.0 if span.high is None else place(span.high),
         )
-        for one in spans
+        for span in spans
     )
     ticks = tuple((place(value), f"{value:.4g}") for value in _round_numbers(low, high))
-    return Picture(drawn, tuple(one for one in ticks if 4.0 < one[0] < 96.0), place(0.0), caption)
+    return Picture(drawn, tuple(tick for tick in ticks if 4.0 < tick[0] < 96.0), place(0.0), caption)
 
 
-def bars(values: Sequence[float], widths: Sequence[float | None]) -> list[tuple[float, float, float, float]]:
-    """For each number on an axis centered at 0: where its bar starts and ends, and its noise, in percent."""
-    reach = [abs(value) + (width or 0.0) for value, width in zip(values, widths, strict=True)]
-    largest = max(reach, default=0.0)
+def bars(rows: Sequence[Mapping[str, Any]]) -> list[tuple[float, float, float, float]]:
+    """For each value on an axis centered at 0: where its bar and its noise start and end, in percent."""
+    drawn = [(row["value"] or 0.0, row.get("noise_half_width") or 0.0) for row in rows]
+    largest = max((abs(value) + noise for value, noise in drawn), default=0.0)
     if not 0.0 < largest < 1e300:
-        return [(50.0, 50.0, 50.0, 50.0)] * len(values)
+        return [(50.0, 50.0, 50.0, 50.0)] * len(rows)
 
     def place(value: float) -> float:
         return round(50.0 + 48.0 * value / largest, 3)
 
     return [
         (place(min(value, 0.0)), place(max(value, 0.0)), place(value - noise), place(value + noise))
-        for value, noise in zip(values, (width or 0.0 for width in widths), strict=True)
+        for value, noise in drawn
     ]
 
 

@@ -15,11 +15,9 @@ from dp2erm_cvx.stability.kernel import (
     pooled_kernel_balancing,
 )
 from dp2erm_cvx.stability.logistic import (
-    ipw_logistic,
     logistic_diameter,
+    logistic_propensity,
     overlap_constant,
-    tilting_gradient_diameter,
-    tilting_log_weight_diameter,
 )
 from dp2erm_cvx.stability.paper import (
     paper_entropy_balancing,
@@ -30,9 +28,9 @@ from dp2erm_cvx.stability.paper import (
     usable,
 )
 from dp2erm_cvx.stability.separable import (
-    Beside,
     MarginMovement,
     margin_movement,
+    record_diameter,
     separable,
 )
 from dp2erm_cvx.stability.universal import (
@@ -50,7 +48,6 @@ from dp2erm_cvx.stability.universal import (
 )
 
 __all__ = [
-    "Beside",
     "Bound",
     "EntropyConstants",
     "KernelConstants",
@@ -61,12 +58,12 @@ __all__ = [
     "entropy_balancing_paper_scaling",
     "fixed_weights",
     "given_coefficient",
-    "ipw_logistic",
     "kernel_balancing",
     "kernel_mean_matching",
     "known_coefficient",
     "largest_weight",
     "logistic_diameter",
+    "logistic_propensity",
     "margin_movement",
     "overlap_constant",
     "overlap_weight",
@@ -78,10 +75,9 @@ __all__ = [
     "paper_randomized_trial",
     "pooled_kernel_balancing",
     "randomized_trial",
+    "record_diameter",
     "separable",
     "tilt_lemma",
-    "tilting_gradient_diameter",
-    "tilting_log_weight_diameter",
     "uniform_weights",
     "universal_corollary",
     "usable",

@@ -16,7 +16,6 @@ import numpy as np
 
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.stability import suprema
 from dp2erm_cvx.stability.base import (
     EXACT,
     coupled_variation,
@@ -25,12 +24,20 @@ from dp2erm_cvx.stability.base import (
     sample_size,
     stated_bound,
 )
-from dp2erm_cvx.stability.suprema import Array, ScalarLoss, ScalarWeight, minimizer_norm, pull
+from dp2erm_cvx.suprema import (
+    Array,
+    ScalarLoss,
+    ScalarWeight,
+    gradient_diameter,
+    log_weight_diameter,
+    minimizer_norm,
+    pull,
+)
 
 _CELLS, _NORMS, _TILTS = 1500, 96, 120
 _MASSES, _MULTIPLIERS = 200, 120
-_MOVES = 4000
-_OUTWARD = 1.0 + 1e-10
+_MOVES, _ANGLES = 4000, 4096
+_OUTWARD, _ROUNDED = 1.0 + 1e-10, 1.0 + 1e-12
 #: Margins beyond which exponentials leave floating point.
 _FARTHEST = 600.0
 
@@ -89,18 +96,6 @@ def separable(
 
 
 @dataclass(frozen=True)
-class Beside:
-    """Linear term ``<c_i, v>`` of a record beside its loss: c has g in the other arm where z = e_a (x) g.
-
-    Both rows have the norm bound of z and the same g, so that their margins obey ``s^2 + t^2 <= (||z||
-    ||v||)^2``. ``gradient_diameter`` and ``log_weight_diameter`` are those of such rows, of norm 1.
-    """
-
-    gradient_diameter: float
-    log_weight_diameter: float
-
-
-@dataclass(frozen=True)
 class MarginMovement:
     """Numbers of Theorems 3, 22 and 23 that bound the movement of weights, for rows of norm 1.
 
@@ -134,7 +129,8 @@ def margin_movement(
     *,
     radius: float = math.inf,
     clipped: bool = False,
-    beside: Beside | None = None,
+    beside: float = 0.0,
+    varying: float | None = None,
 ) -> MarginMovement:
     """Bound for a separable scheme: the least of Theorem 3, Theorems 22 and 23, and 2n.
 
@@ -153,7 +149,10 @@ def margin_movement(
     clipped
         Whether h has kinks at which a change of two gradients counts as one from 0.
     beside
-        Linear term of every record beside its loss; None for 0.
+        Bound on the rows of a linear term beside the loss, in units of ``row_norm``.
+    varying
+        Where rows are ``e_a (x) g`` for an arm a, and those of the linear term a multiple of the same g in
+        the other arm: bound on all of g but a constant, in units of ``row_norm``. None for rows in a ball.
 
     Raises DeclarationError for an invalid number and CalibrationError for ``ridge = 0``.
     """
@@ -161,13 +160,9 @@ def margin_movement(
     norm = public_number("row_norm", row_norm, above=0.0)
     ball = public_number("radius", radius, above=0.0, infinite=True) * norm
     mu = min(positive_ridge(ridge) / norm / norm, 1e280)
-    linear = 0.0 if beside is None else 1.0
-    reach = minimizer_norm(loss, mu, ball, linear)
-    if beside is None:
-        D = suprema.gradient_diameter(loss, reach)
-        D_h = suprema.log_weight_diameter(weight, reach, clipped=clipped)
-    else:
-        D, D_h = beside.gradient_diameter, beside.log_weight_diameter
+    reach = minimizer_norm(loss, mu, ball, beside)
+    D = record_diameter(loss, reach, beside, varying)
+    D_h = weight_diameter(weight, reach, clipped=clipped, varying=varying)
     if reach > _FARTHEST:
         H = 2.0 * weight.lipschitz * reach
     else:
@@ -179,7 +174,7 @@ def margin_movement(
     V = coupled_variation(n, w_crude, by_range)
     largest, mean, C, theorem = w_crude, 0.0, math.inf, "Theorem 3 (separable schemes)"
     if reach <= _FARTHEST:
-        scheme = _Scheme(n, mu, reach, loss, weight, beside is not None)
+        scheme = _Scheme(n, mu, reach, loss, weight, beside, varying is not None)
         largest, mean = scheme.largest_and_mean()
         largest = min(largest, w_crude)
         g, inverse, steep = scheme.variances()
@@ -199,14 +194,15 @@ def margin_movement(
 
 @dataclass(frozen=True)
 class _Scheme:
-    """Rows of norm 1: phi, f, the ridge and the bound on margins."""
+    """Rows of norm 1: phi, f, the ridge, the bound on margins, and that on rows of a linear term."""
 
     n: int
     mu: float
     reach: float
     loss: ScalarLoss
     weight: ScalarWeight
-    beside: bool
+    beside: float
+    by_arm: bool
 
     def cells(self) -> tuple[Array, Array]:
         """Cells of margins that end at 0."""
@@ -253,7 +249,9 @@ class _Scheme:
         n, count = self.n, int(np.searchsorted(table[0], q, side="right"))
         near, pulled, least, largest = (column[:count] for column in table)
         if self.beside:
-            pulled = pulled + np.sqrt(np.maximum(q * q - near * near, 0.0))
+            # margins s and t of one g in both arms obey s^2 + t^2 <= ||v||^2
+            other = np.sqrt(np.maximum(q * q - near * near, 0.0)) if self.by_arm else q
+            pulled = pulled + self.beside * other
         need = (n * self.mu * p * p - pulled) / (n - 1)
         possible = need <= float(np.max(pulled))
         if not possible.any():
@@ -320,3 +318,40 @@ def _law_change(
     room = np.maximum(D * peak / n - mu * peak**2, 0.0)
     by_curvature = np.sqrt(np.minimum(C, from_mean * growth) * (n / (n - 1)) * room)
     return float(np.max(np.minimum(by_range, by_curvature))) * _OUTWARD
+
+
+def record_diameter(
+    loss: ScalarLoss, reach: float, beside: float = 0.0, varying: float | None = None
+) -> float:
+    """Diameter of ``phi'(<z, v>) z + c`` over records, the largest over ``||v|| <= reach``.
+
+    Rows z and those of a linear term, c, have norms of at most 1 and ``beside``. Where ``varying`` is known,
+    ``z = e_a (x) g`` for an arm a, and c is ``beside`` times the same g in the other arm; of g all but a
+    constant is at most ``varying`` long.
+    """
+    if varying is None:
+        return gradient_diameter(loss, reach) + 2.0 * beside
+    # within an arm the constant cancels in the other block
+    within = math.hypot(gradient_diameter(loss, reach), 2.0 * beside * varying)
+    return max(within, _across_arms(loss, reach, beside)) * _ROUNDED
+
+
+def weight_diameter(
+    weight: ScalarWeight, reach: float, *, clipped: bool, varying: float | None = None
+) -> float:
+    """Diameter of ``{h'(<z, v>) z}`` over rows as in :func:`record_diameter`; with 0 in it if clipped."""
+    within = log_weight_diameter(weight, reach, clipped=clipped)
+    if varying is None:
+        return within
+    across = math.sqrt(2.0) * weight.lipschitz
+    return max(within, across if weight.curve is None else _across_arms(weight.curve, reach, 0.0))
+
+
+def _across_arms(loss: ScalarLoss, reach: float, beside: float) -> float:
+    """Distance of gradients of two arms: margins u, v have ``u^2 + v^2 <= reach^2``, and blocks add up."""
+    angle = np.linspace(0.0, math.pi / 2, _ANGLES + 1)
+    # over a cell of angles each margin takes its larger end
+    with np.errstate(over="ignore"):
+        u, v = reach * np.cos(angle[:-1]), reach * np.sin(angle[1:])
+        sizes = [np.maximum(np.abs(loss.slope(s)), np.abs(loss.slope(-s))) + beside for s in (u, v)]
+        return float(np.max(np.hypot(*sizes)))

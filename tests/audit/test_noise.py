@@ -14,7 +14,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import draw, draw_within, simulate_noise
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
 from dp2erm_cvx.problems.arm_means import PlugInATE
-from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.program import WholeSpace
 from tests.audit.pairs import aligned
 from tests.audit.plant import by_coordinate, halved, one_byte, plant, used_twice
@@ -22,7 +22,7 @@ from tests.mechanism.laws import box_of
 
 DATA, _ = aligned(np.random.default_rng(0))
 #: Wide enough that theta is hardly ever on the boundary.
-WIDE = TreatmentRule(L2Ball(30.0))
+WIDE = itr(L2Ball(30.0))
 
 
 def law(noise="gamma", p=2, scale=3.0):
@@ -195,13 +195,13 @@ def test_fresh_noise_is_left_alone(settings):
 
 @pytest.mark.parametrize("arithmetic", ["assumed", "counted"])
 def test_atoms_on_the_boundary_do_not_count(arithmetic):
-    narrow = model(TreatmentRule(L2Ball(1e-3)), arithmetic=arithmetic)
+    narrow = model(itr(L2Ball(1e-3)), arithmetic=arithmetic)
     # a part of counted noise is OpenDP's, which has no seed: the level is the chance of a false alarm
     found = audit_repeats(narrow, *DATA, size=8, level=1e-10)
     assert found.counted < 8
     assert not found.alarm
     for l1 in (1.0, 50.0):
-        sparse = model(TreatmentRule(L2Ball(30.0), ElasticNet(l1, 0.0)), arithmetic=arithmetic)
+        sparse = model(itr(L2Ball(30.0), ElasticNet(l1, 0.0)), arithmetic=arithmetic)
         assert not audit_repeats(sparse, *DATA, size=8, level=1e-10).alarm
 
 
@@ -218,7 +218,7 @@ def test_output_perturbation_is_audited_too(monkeypatch):
 def test_what_cannot_be_audited_is_refused():
     with pytest.raises(DeclarationError, match="seeded"):
         audit_repeats(model(seed=1), *DATA)
-    own = TreatmentRule(L2Ball(1.0), UserRegularizer(lambda theta: 0))
+    own = itr(L2Ball(1.0), UserRegularizer(lambda theta: 0))
     with pytest.raises(DeclarationError, match="elastic net"):
         audit_repeats(model(own), *DATA)
     for wrong in ({"size": 1}, {"level": 0.0}):

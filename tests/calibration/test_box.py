@@ -24,12 +24,14 @@ from dp2erm_cvx.calibration.base import mean_norm
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import WholeSpace
 from dp2erm_cvx.privacy import LossConstants, Neighboring, RowBox, StabilityBound
-from dp2erm_cvx.problems.itr import TreatmentRule, itr_logistic
-from dp2erm_cvx.problems.regression import SaturatingRegression
+from dp2erm_cvx.problems.itr import itr, itr_logistic
+from dp2erm_cvx.problems.regression import saturating_regression
 from dp2erm_cvx.program import PrivateFirstStage, SecondStage
+from dp2erm_cvx.program.curves import LOGISTIC
 from dp2erm_cvx.registry import programs
-from dp2erm_cvx.saturation import CurvatureShape, Saturation
+from dp2erm_cvx.suprema import Saturation
 from dp2erm_cvx.universe import Universe
+from tests.helpers import BOUNDED_INFLUENCE
 
 N, S, WIDTHS = 12, 0.7, (1.0, 0.4)
 M = math.hypot(*WIDTHS)
@@ -45,7 +47,7 @@ def loss_of(widths=WIDTHS, slope=S, **changes):
         "strong_convexity": 0.0,
         "theta_bound": None,
         "outcome_bound": 1.0,
-        "saturation": Saturation(slope, 1.0, size, CurvatureShape.LINEAR),
+        "saturation": Saturation(BOUNDED_INFLUENCE["1 - u"][0](slope, 1.0), size),
         "box": RowBox(widths, slope),
     }
     return LossConstants(**constants | changes)
@@ -167,18 +169,18 @@ def test_what_a_saturating_calibration_promises_is_evaluated_again():
 @pytest.mark.parametrize("rho", [0.5, 3.3, 20.0, math.inf])
 @pytest.mark.parametrize("k", [0.01, 0.1, 0.2, 0.4])
 def test_a_logistic_loss_in_a_ball(rho, k):
-    found = Saturation(1.0, 0.25, 1.0, CurvatureShape.LOGISTIC, ball=rho)
-    a = found.steepest_apart(1.0, k)
+    found = Saturation(LOGISTIC, 1.0, ball=rho)
+    a = found.steepest(1.0, k, box=True)
     u = special.expit(np.linspace(-min(rho, 700), min(rho, 700), 4001))
     worst = a * u.max() + float(np.max(a * u + 4 * k * u * (1 - u)))
-    assert found.largest_apart(a, k) <= 1.0
+    assert found.largest(a, k, box=True) <= 1.0
     assert worst <= 1.0 + 1e-12
     # none is found where the curvature takes as much as a record that it leaves alone
     assert worst > 0.999999 if a else k > 0.125
     for other in (0.01, 0.3, 1.0):
         exact = other * u.max() + float(np.max(other * u + 4 * k * u * (1 - u)))
-        assert exact <= found.largest_apart(other, k) * (1 + 1e-12)
-        assert found.largest_apart(other, k) <= exact * 1.05 + 1e-6
+        assert exact <= found.largest(other, k, box=True) * (1 + 1e-12)
+        assert found.largest(other, k, box=True) <= exact * 1.05 + 1e-6
 
 
 BINARY = Domain(math.sqrt(11.0), 1.0, ranges=[(0, 1)] * 10, intercept=1.0)
@@ -220,7 +222,7 @@ def test_programs_that_are_linear_in_the_covariates_state_their_box():
         "saturating_regression",
     ]
     several = dataclasses.replace(BINARY, coordinate_bound=[0.1 * k for k in range(1, 11)])
-    chosen = TreatmentRule(features=(3, 0)).loss_constants(Universe(several, 400, 10))
+    chosen = itr(features=(3, 0)).loss_constants(Universe(several, 400, 10))
     assert chosen.box.widths == (1.0, 0.4, 0.1)
     assert chosen.box.slope == pytest.approx(chosen.gradient_bound / math.sqrt(11))
 
@@ -243,7 +245,7 @@ REFUSED = {
         BINARY, Budget(1.0), "ipw_logistic", "itr", noise="box", calibration="paper"
     ).plan(400, 10),
     "unbounded": lambda: PrivateTwoStageERM(
-        BINARY, Budget(1.0), "uniform", TreatmentRule(WholeSpace()), noise="box"
+        BINARY, Budget(1.0), "uniform", itr(WholeSpace()), noise="box"
     ).plan(400, 10),
 }
 
@@ -334,7 +336,7 @@ def test_binary_covariates_gain_what_a_shorter_noise_promises():
 
 
 def test_calibrated_by_the_estimators_as_by_hand():
-    program = SaturatingRegression(slope=0.7)
+    program = saturating_regression(slope=0.7)
     found = PrivateTwoStageERM(BINARY, Budget(1.0), "uniform", program, noise="box", arithmetic="assumed")
     calibration = found.plan(400, 10).theta.calibration
     # with what the tolerance of the weights adds

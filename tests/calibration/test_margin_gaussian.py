@@ -22,7 +22,8 @@ from dp2erm_cvx.calibration import (
 from dp2erm_cvx.calibration.profiles import private_margin_ratio
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
-from dp2erm_cvx.saturation import CurvatureShape, Saturation
+from dp2erm_cvx.suprema import Saturation
+from tests.helpers import BOUNDED_INFLUENCE
 from tests.plan.check import margin_delta_at
 
 
@@ -90,7 +91,7 @@ N, ODDS, EPSILON, DELTA = 16, 3.0, 1.0, 1e-3
 W_MAX = N * ODDS / (ODDS + N - 1)
 BOUND = StabilityBound(2 * W_MAX, "a trial", (), frozenset(Neighboring), W_MAX)
 SLOPE = 0.5
-SHAPED = Saturation(SLOPE, 1.0, 1.0, CurvatureShape.LINEAR)
+SHAPED = Saturation(BOUNDED_INFLUENCE["1 - u"][0](SLOPE, 1.0), 1.0)
 LOSSES = {
     "extremal": LossConstants(
         1,

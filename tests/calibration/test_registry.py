@@ -21,7 +21,7 @@ from dp2erm_cvx.calibration import (
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
-from dp2erm_cvx.stability import ipw_logistic, known_coefficient
+from dp2erm_cvx.stability import known_coefficient, logistic_propensity
 
 LOSS = LossConstants(5, 5.0, 2.0, 0.0, 1.0, 1.0, gradient_bound=6.0, covariate_bound=1.0, response_bound=2.0)
 #: The plug-in mean (z - theta)^2 with |z| <= 2.
@@ -111,7 +111,7 @@ def test_output_perturbation_of_a_mean_beats_objective_perturbation():
 
 def test_composition_gains_by_a_smaller_bound_what_the_first_stage_takes():
     # ridge 0.003, radius 1: the direct bound is several times that of a private propensity
-    direct = rank(Objective(ipw_logistic(400, 1.0, 0.003, 1.0), LOSS, 400), Budget(1.0), SHARP)
+    direct = rank(Objective(logistic_propensity(400, 1.0, 0.003, 1.0), LOSS, 400), Budget(1.0), SHARP)
     private = rank(
         Objective(known_coefficient(400, 1.0, 1.0), LOSS, 400, weights="private propensity"),
         Budget(0.8),

@@ -12,7 +12,7 @@ from dp2erm_cvx.calibration.objective import GRID
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, RowBox, StabilityBound
-from dp2erm_cvx.problems.itr import TreatmentRule, itr_huber
+from dp2erm_cvx.problems.itr import itr, itr_huber
 from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
@@ -68,7 +68,7 @@ def test_over_all_coefficients_a_share_is_left_to_the_curvature(noise, epsilon):
     assert found.split == pytest.approx(1 - jacobian / epsilon, abs=1e-6)
 
 
-@pytest.mark.parametrize("rule", [itr_huber(theta_set=WholeSpace()), itr_huber(), TreatmentRule()], ids=str)
+@pytest.mark.parametrize("rule", [itr_huber(theta_set=WholeSpace()), itr_huber(), itr()], ids=str)
 @pytest.mark.parametrize("epsilon", [0.3, 5.0])
 def test_no_declared_split_is_much_better_than_the_default(rule, epsilon):
     """Accuracy in the linear scenario, averaged over datasets and draws of the noise."""

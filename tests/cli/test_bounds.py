@@ -133,7 +133,7 @@ def test_curves_agree_with_the_bounds():
     program = registry.build(registry.first_stages(), "ipw_logistic", ridge=0.1, radius=1.0)
     domain = Domain(1.0, 1.0)
     by_family = {curve.family: curve for curve in against_n(program, Universe(domain, 400, 2), points=3)}
-    assert by_family[SHARP].V[1] == stability.ipw_logistic(10_000, 1.0, 0.1, radius=1.0).V
+    assert by_family[SHARP].V[1] == stability.logistic_propensity(10_000, 1.0, 0.1, radius=1.0).V
     assert by_family[USABLE].V[0] == pytest.approx(min(by_family[PRINTED].V[0], by_family[UNIVERSAL].V[0]))
     (ridged,) = (
         one for one in against_ridge(program, Universe(domain, 400, 2), points=3) if one.family == SHARP

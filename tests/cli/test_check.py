@@ -29,6 +29,8 @@ FILLED = {
     'Raucher = ["EDIT"]': 'Raucher = ["ja", "nein", ""]',
     "# severity = 5": "Schwere = 5",
     '# severity = "points"': 'Punkte = "points"',
+    'epsilon = "EDIT"': "epsilon = 4",
+    "# residual_scale = 4.0": "residual_scale = 4.0",
 }
 
 
@@ -96,7 +98,7 @@ def test_from_a_messy_table_to_an_effect_in_three_commands(folder):
     assert checked.exit_code == 0, checked.output
     told = " ".join(checked.stdout.split())
     assert "'Malmö'" in told
-    assert "without outcome: none of them counts in an effect or a rule." in told
+    assert "without outcome do not count in an effect or a rule." in told
     assert "shrunk" not in told
     assert "clipped" not in told
     narrow = run(
@@ -112,8 +114,15 @@ def test_from_a_messy_table_to_an_effect_in_three_commands(folder):
     assert release.interval.high - release.interval.low < 1.0
     # what was declared is in the release, and no count of what was met
     assert release.domain["codebook"]["levels"]["Raucher"] == ["ja", "nein", ""]
+    # the same as a study
+    assert (
+        run("design", "domain.toml", "--n", "3000", "--replicates", "10", "--output", "s.toml").exit_code == 0
+    )
+    assert 'Punkte = "points"' in Path("s.toml").read_text(encoding="utf-8")
+    studied = run("run", "domain.toml", "registry.csv", "--seed", "1", "--json")
+    assert json.loads(studied.stdout)["effect"]["estimate"] == release.estimate
     shown = " ".join(run(*effect, "--seed", "1").stdout.split())
-    assert "in points" in shown
+    assert "on Punkte: +2.93 points (95 % CI" in shown
     assert "Arm behandelt is treated, Kontrolle a control; Region has levels Nord, Süd" in shown
     assert "Malmö" not in result.stdout
     # the same table in Python, through another reader
@@ -148,7 +157,7 @@ def test_a_survey_with_messy_weights_from_its_file_to_an_effect(folder):
     assert "wt sampling weight numbers and text 15 15 30" in told
     assert "wt: 'keine' (15): no number: counts as 0" in told
     assert "Sampling weights average 0.76 after clipping (1 is declared), from 0 to 2." in told
-    assert "60 without treatment: none of them counts in an effect or a rule." in told
+    assert "60 records without treatment do not count in an effect or a rule." in told
     survey = ["survey.csv", "--domain", "domain.toml", "--epsilon", "4"]
     effect = run("effect", *survey, "--residual-scale", "2", "--output", "effect.json")
     assert effect.exit_code == 0, effect.output
@@ -313,6 +322,8 @@ def test_three_commands_and_one_edit_where_notes_have_several_lines(folder):
         'clinique = ["EDIT"]': 'clinique = ["Évry", "Nîmes", "Orléans"]',
         '"métier" = ["EDIT"]': '"métier" = ["ouvrier", "cadre", "autre", "other"]',
         'notes = ["EDIT"]\n': "",
+        'epsilon = "EDIT"': "epsilon = 4",
+        "# residual_scale = 4.0": "residual_scale = 3.0",
     }.items():
         assert gap in text, (gap, text)
         text = text.replace(gap, filled)
@@ -321,9 +332,9 @@ def test_three_commands_and_one_edit_where_notes_have_several_lines(folder):
     second = run("check", *words)
     assert "1,200 records" in second.stdout
     assert "Lines with" not in second.stdout
-    third = run("effect", *words, "--residual-scale", "3", "--epsilon", "4", "--seed", "1", "--json")
+    third = run("run", "domaine.toml", "registre.csv", "--seed", "1")
     assert third.exit_code == 0, third.output
-    release = EffectRelease.from_json(third.stdout)
+    release = EffectRelease.from_json(Path("releases/effect.json").read_text(encoding="utf-8"))
     assert (release.n_samples, release.interval.low < TRUTH < release.interval.high) == (n, True)
 
 

@@ -96,7 +96,7 @@ def test_all_questions_are_one_charge(folder):
     assert run("run", "study.toml", "data.csv").exit_code == 0
     (receipt,) = charged()
     assert 2.99 < receipt.budget.epsilon <= 3.0
-    assert receipt.note.startswith("average, rule of a on y, study ")
+    assert receipt.note.startswith("average (ate), rule of a on y, study ")
     assert receipt.note.endswith(read_study("study.toml").digest[:12])
     again = run("run", "study.toml", "data.csv", "--output-dir", "more")
     assert again.exit_code == 2

@@ -17,7 +17,7 @@ from dp2erm_cvx.conformance.report import CheckOutcome, ConformanceReport, faile
 from dp2erm_cvx.conformance.run import other_settings
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
+from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import ClosedFormWeights, StabilityBound
@@ -178,7 +178,7 @@ def test_an_audit_reports_v_and_not_the_largest_weight():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dp2erm_cvx.conformance.bounds.audit_stability", audited)
-        found = judged(short_audit, IPWLogistic(), FEW).detail
+        found = judged(short_audit, ipw_logistic(), FEW).detail
     shares = {one.claim.quantity: one.ratio for one in worst[0].verdicts}
     assert shares[Quantity.LARGEST] > 1.1 * shares[Quantity.V]
     assert f": V at most {shares[Quantity.V]:.0%} of its bound " in found

@@ -20,7 +20,7 @@ from dp2erm_cvx.conformance.search import (
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.problems.arm_means import ArmMeans, PlugInATE
-from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.program import Gaussian
 from dp2erm_cvx.program.kernels import Laplace, Linear
 from dp2erm_cvx.stability import logistic_diameter
@@ -120,8 +120,8 @@ def second_stage(program, name):
 
     def parts(record):
         records = domain.records(record[None, :2], record[2:3].astype(int), record[3:4])
-        design, z = program.design(records)
-        return design[0], z[0]
+        rows = program.rows(records)
+        return rows.Z[0], rows.offsets[0]
 
     def gradient(theta, record):
         x, z = parts(record)
@@ -133,7 +133,7 @@ def second_stage(program, name):
     return gradient, region, constants
 
 
-@pytest.mark.parametrize("program", [TreatmentRule(), ArmMeans(), PlugInATE()], ids=lambda p: p.name)
+@pytest.mark.parametrize("program", [itr(), ArmMeans(), PlugInATE()], ids=lambda p: p.name)
 def test_second_stage_constants(program):
     gradient, region, constants = second_stage(program, program.name)
     records = record_domain(2, DOMAIN.covariate_bound, DOMAIN.outcome_bound)

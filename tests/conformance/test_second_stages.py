@@ -17,18 +17,23 @@ from dp2erm_cvx.conformance.run import other_settings
 from dp2erm_cvx.conformance.samples import check_domain
 from dp2erm_cvx.privacy import RowBox
 from dp2erm_cvx.problems.arm_means import ArmMeans
-from dp2erm_cvx.problems.itr import TreatmentRule, itr_logistic
-from dp2erm_cvx.problems.regression import SaturatingRegression
+from dp2erm_cvx.problems.itr import itr, itr_logistic
+from dp2erm_cvx.problems.regression import saturating_regression
 from dp2erm_cvx.program import MarginRows
 from dp2erm_cvx.program.margin_rows import RowBounds
 from dp2erm_cvx.program.second_stage import recommendations
-from dp2erm_cvx.saturation import CurvatureShape
 from tests.conformance.planted import FEW, derived, judged, refuted, restated
+from tests.helpers import BOUNDED_INFLUENCE
 
 
 def design(change):
     """Another response, or rows and response on another scale, of the records."""
-    return lambda self, records: change(*ArmMeans.design(self, records), records)
+
+    def rows(self, records):
+        found = ArmMeans.rows(self, records)
+        return MarginRows(*change(found.Z, found.offset, records))
+
+    return rows
 
 
 def by_share(X, y, records):
@@ -103,7 +108,11 @@ LACKS = "lacks n gamma theta + noise"
 def saturating(**wrong):
     """``loss_constants`` with another saturation."""
     change = {"saturation": lambda found: dataclasses.replace(found, **wrong)}
-    return {"loss_constants": restated(SaturatingRegression, "loss_constants", **change)}
+    return {"loss_constants": restated(saturating_regression, "loss_constants", **change)}
+
+
+def shaped(slope, curvature, shape="1 - u"):
+    return BOUNDED_INFLUENCE[shape][0](slope, curvature)
 
 
 def half_slope(box):
@@ -128,29 +137,34 @@ PLANTED = {
         constants,
         "strong_convexity (mu_R)",
     ),
-    "a slope that falls short": (SaturatingRegression, saturating(slope=2.3), constants, "full slope"),
+    "a slope that falls short": (
+        saturating_regression,
+        saturating(loss=shaped(2.3, 1.0)),
+        constants,
+        "saturation is declared 1",
+    ),
     "a row norm that falls short": (
-        SaturatingRegression,
-        saturating(row_norm=2.0, slope=4.0),
+        saturating_regression,
+        saturating(row_norm=2.0, loss=shaped(4.0, 1.0)),
         constants,
         "saturation is declared 1",
     ),
     "curvature that is largest at half the slope": (
-        SaturatingRegression,
-        saturating(shape=CurvatureShape.LOGISTIC, curvature=0.25),
+        saturating_regression,
+        saturating(loss=shaped(2.5, 0.25, "4 u (1 - u)")),
         constants,
         "saturation is declared 1",
     ),
-    "rows scaled by the share of their arm": (ArmMeans, {"design": design(by_share)}, contributions, OWN),
+    "rows scaled by the share of their arm": (ArmMeans, {"rows": design(by_share)}, contributions, OWN),
     "rows longer where there are other records": (
         ArmMeans,
-        {"design": design(lambda X, y, records: (X * records.n_samples, y))},
+        {"rows": design(lambda X, y, records: (X * records.n_samples, y))},
         constants,
         "is declared",
     ),
     "outcomes centered by the sample": (
         ArmMeans,
-        {"design": design(lambda X, y, _: (X, y - y.mean()))},
+        {"rows": design(lambda X, y, _: (X, y - y.mean()))},
         contributions,
         OWN,
     ),
@@ -241,7 +255,7 @@ PLANTED = {
     ),
     "outcomes cut at quantiles from 40 records on": (
         ArmMeans,
-        {"design": design(clipped_at_quantiles)},
+        {"rows": design(clipped_at_quantiles)},
         contributions,
         OWN,
     ),
@@ -349,7 +363,7 @@ def _neighbors_treated_at_the_median(seed):
     moved = X.copy()
     moved[0] = -1.0
     flips = lambda self, theta, domain, X: (np.ravel(X) >= np.median(X)).astype(int)  # noqa: E731
-    rule = derived(TreatmentRule, choices=flips)()
+    rule = derived(itr, choices=flips)()
     other = np.r_[-0.9, y[1:]]
     for records, outcomes in ((X, y), (moved, other)):
         model = PrivateTwoStageERM(

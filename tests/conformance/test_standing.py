@@ -13,7 +13,7 @@ from dp2erm_cvx.conformance.statement import kind
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
-from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.universe import Universe
@@ -66,7 +66,7 @@ def test_weights_without_a_theorem_need_no_certificate_and_carry_the_noise_of_al
     for found in outcomes_of(certified_in_advance, cls):
         assert (found.status, "covers all weights" in found.detail) == (CheckStatus.PASSED, True)
     domain, own = Domain(1.0, 2.0), UserRegularizer(lambda theta: cp.norm(theta, 1))
-    for second, private in (("arm_means", True), (TreatmentRule(L2Ball(1.0), own), False)):
+    for second, private in (("arm_means", True), (itr(L2Ball(1.0), own), False)):
         model = PrivateTwoStageERM(domain, Budget(epsilon=2.0), cls(), second)
         release = model.fit(data.X, data.a, data.y).release_
         assert model.private_workings_.weights.certificate.basis == "multiplier residual"

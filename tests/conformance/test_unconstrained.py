@@ -14,8 +14,8 @@ from dp2erm_cvx.conformance.run import check_program
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.itr import itr_huber
-from dp2erm_cvx.problems.regression import Regression
-from dp2erm_cvx.program import WholeSpace
+from dp2erm_cvx.problems.regression import regression
+from dp2erm_cvx.program import MarginRows, WholeSpace
 from tests.conformance.planted import FEW, derived, judged, refuted
 
 
@@ -38,17 +38,17 @@ def bound(base, change):
 
 
 def centered(self, records):
-    X, y = Regression.design(self, records)
-    return X, y - y.mean()
+    found = regression.rows(self, records)
+    return MarginRows(found.Z, found.offset - found.offset.mean())
 
 
 def half_response(self, records):
-    X, y = Regression.design(self, records)
-    return X, y / 2
+    found = regression.rows(self, records)
+    return MarginRows(found.Z, found.offset / 2)
 
 
 def half_declared(self, records, weights, *, gamma, noise=None):
-    found = Regression.instance(self, records, weights, gamma=gamma, noise=noise)
+    found = regression.instance(self, records, weights, gamma=gamma, noise=noise)
     data = {**found.data, "linear": found.data["linear"] / 2}
     return type(found)(found.program, lambda: data, found.model, found.strong_convexity)
 
@@ -57,22 +57,22 @@ LACKS = "weights, gamma, noise: the model's gradient"
 
 #: By error: base, ``unconstrained`` and what is said of it.
 PLANTED = {
-    "no noise": (Regression, freed(Regression, **bound(Regression, lambda w, g, b: (w, g, None))), LACKS),
+    "no noise": (regression, freed(regression, **bound(regression, lambda w, g, b: (w, g, None))), LACKS),
     "no gamma": (ArmMeans, freed(ArmMeans, **bound(ArmMeans, lambda w, g, b: (w, 0.0, b))), LACKS),
     "squared weights": (
         ArmMeans,
         freed(ArmMeans, **bound(ArmMeans, lambda w, g, b: (w**2, g, b))),
         "not linear in the weights",
     ),
-    "outcomes centered by the sample": (Regression, freed(Regression, design=centered), "own record: "),
-    "another response": (Regression, freed(Regression, design=half_response), "the model is another"),
+    "outcomes centered by the sample": (regression, freed(regression, rows=centered), "own record: "),
+    "another response": (regression, freed(regression, rows=half_response), "the model is another"),
     "another linear term in the declaration": (
-        Regression,
-        freed(Regression, instance=half_declared),
+        regression,
+        freed(regression, instance=half_declared),
         "the declaration is another",
     ),
     "a ball": (
-        Regression,
+        regression,
         lambda self: dataclasses.replace(self, theta_set=L2Ball(9.0)),
         "theta is still constrained",
     ),
@@ -88,7 +88,7 @@ def test_what_is_planted_is_found_there_alone(case):
     refuted(unconstrained, program, why)
 
 
-@pytest.mark.parametrize("program", [ArmMeans(), Regression(), Regression(theta_set=WholeSpace())])
+@pytest.mark.parametrize("program", [ArmMeans(), regression(), regression(theta_set=WholeSpace())])
 def test_right_ones_pass(program):
     found = judged(unconstrained, program)
     assert found.status is CheckStatus.PASSED
@@ -100,5 +100,5 @@ def test_a_loss_that_is_not_squared_has_no_such_form():
 
 
 def test_a_whole_run_examines_it():
-    (report,) = check_program(derived(Regression, unconstrained=PLANTED["no noise"][1]), search=FEW)
+    (report,) = check_program(derived(regression, unconstrained=PLANTED["no noise"][1]), search=FEW)
     assert [failure.check for failure in report.failures] == ["without Theta"]

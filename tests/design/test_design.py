@@ -2,7 +2,6 @@
 
 import json
 import math
-import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from dp2erm_cvx.design.simulation import SimulatedRun, ranked, replicate
 from dp2erm_cvx.design.world import World
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.sampling import SamplingWeights
+from dp2erm_cvx.study_file import read_study, study_with
 from tests.command_line import run
 
 CLINIC = """\
@@ -302,7 +302,7 @@ def test_settings_that_the_public_rule_takes_are_not_repeated():
     names = [one.name for one in design_candidates(question(n=5000, epsilon=1.0))]
     assert names[0] == "default"
     assert len(set(names)) == len(names)
-    effects = [one.model for one in design_candidates(question(n=5000)) if one.command == "effect"]
+    effects = [one.model for one in design_candidates(question(n=5000)) if one.kind == "effect"]
     plans = [model.plan(5000, 1).study for model in effects]
     assert len({(str(study.settings), study.noise) for study in plans}) == len(plans)
     assert any(name.startswith("cells") for name in names)  # one covariate has room for cells
@@ -311,8 +311,8 @@ def test_settings_that_the_public_rule_takes_are_not_repeated():
 
 
 @pytest.mark.parametrize("goal", ["effect", "rule"])
-def test_every_command_is_the_candidate(clinic, goal):
-    """What is printed releases, with its seed, exactly what the candidate releases that was simulated."""
+def test_every_study_is_the_candidate(clinic, goal):
+    """A study with its settings releases, with its seed, exactly what the simulated candidate releases."""
     asked = DesignQuestion(clinic, 400, len(clinic.ranges), Budget(2.0), goal)
     rng = np.random.default_rng(1)
     frame = pd.DataFrame(
@@ -327,17 +327,20 @@ def test_every_command_is_the_candidate(clinic, goal):
     )
     frame.to_csv("data.csv", sep=";", encoding="latin-1", index=False)
     compared = design_candidates(asked)
-    assert {one.command for one in compared} == {goal, "fit"}
+    assert {one.kind for one in compared} == {goal, "weights"}
     for one in compared:
-        budget = ["--epsilon", "2", "--seed", "3", "--json"]
-        found = run(one.command, "data.csv", "--domain", "domain.toml", *one.words, *budget)
+        Path("study.toml").write_text(
+            study_with("domain.toml", None, one.kind, one.settings, asked.budget), encoding="utf-8"
+        )
+        found = run("run", "study.toml", "data.csv", "--seed", "3", "--json")
         assert found.exit_code == 0, (one.name, found.output)
-        told = json.loads(found.stdout)
+        (told,) = json.loads(found.stdout).values()
         model = one.model.set_params(seed=3).fit(frame, frame["arm"], frame["score"])
         expected = json.loads(model.release_.to_json())
-        name = "estimate" if one.command == "effect" else "theta"
+        name = "estimate" if one.kind == "effect" else "theta"
         assert told[name] == expected[name], one.name
         assert told["guarantee"] == expected["guarantee"], one.name
+        Path("releases").rename(f"releases {one.name}")
 
 
 @pytest.fixture
@@ -349,88 +352,131 @@ def few(monkeypatch):
 
 
 def designed(*words):
-    found = run("design", "--domain", "domain.toml", "--replicates", "10", *words)
+    found = run("design", "domain.toml", "--replicates", "10", *words)
     assert found.exit_code == 0, found.output
     return found
 
 
 def test_the_command_tells_what_is_guessed_and_what_to_run(clinic, few):
     words = ["--n", "300", "--epsilon", "8", "--effect", "12", "--confounding", "weak"]
-    told = designed(*words, "--data", "no such file.csv").stdout
+    told = designed(*words).stdout
     lines = told.splitlines()
     assert any("average effect" in line and "12" in line and "stated" in line for line in lines)
     assert any("spread of the outcome" in line and "guessed" in line for line in lines)
     assert "No data were read, nothing was spent." in " ".join(told.split())
     assert "Take: " in told
-    printed = shlex.split(lines[-1])
-    assert printed[:5] == ["dp2erm", "effect", "no such file.csv", "--domain", "domain.toml"]
-    assert not Path("no such file.csv").exists()
-    facts = json.loads(designed(*words, "--json", "--data", "data.csv").stdout)
+    assert "\n[[effect]]\nresidual_scale = " in told
+    asked = designed(*words, "--output", "study.toml").stdout
+    assert asked.splitlines()[-1] == "dp2erm run study.toml DATA.csv"
+    facts = json.loads(designed(*words, "--json").stdout)
     assert facts["answers"] is True
     assert facts["enough"] is None
-    assert shlex.split(facts["run"])[3:] == printed[3:]
+    assert facts["study"] == Path("study.toml").read_text(encoding="utf-8")
     assert facts["guess"]["effect"] == 12
     assert "effect" not in facts["guessed"]
     assert "outcome_scale" in facts["guessed"]
     assert facts["rows"][0]["tied"] is True
-    assert all(one["run"].startswith("dp2erm ") for one in facts["rows"])
+    assert facts["rows"][0]["kind"] == "effect"
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"age": rng.uniform(30, 80, 300), "severity": 5, "region": "N", "smoker": "no"})
     frame["arm"], frame["score"] = rng.choice(["drug", "placebo"], 300), rng.normal(50, 8, 300)
     frame.to_csv("data.csv", sep=";", index=False)
-    assert run(*shlex.split(facts["run"])[1:]).exit_code == 0
-    assert EffectRelease.from_json(Path("release.json").read_text(encoding="utf-8")).private
+    assert run("run", "study.toml", "data.csv").exit_code == 0
+    release = EffectRelease.from_json(Path("releases/effect.json").read_text(encoding="utf-8"))
+    assert (release.private, release.guarantee.epsilon) == (True, pytest.approx(8.0))
 
 
-def test_where_nothing_answers_it_says_so(monkeypatch, few):
+STUDY = """
+[budget]
+epsilon = 8    # usual
+[[effect]]     # whom it helps
+name = "average"
+share = 0.5
+confounding = 2.0
+settings = { propensity = 0.5 }
+[[rule]]
+outcome_scale = 6
+"""
+
+
+def test_what_a_study_declares_holds_for_every_pipeline(clinic):
+    """The question of the study keeps its settings and its share; what wins is written beside its remarks."""
+    text = Path("domain.toml").read_text(encoding="utf-8") + STUDY
+    Path("study.toml").write_text(text, encoding="utf-8")
+    found = run("design", "study.toml", "--n", "300", "--replicates", "10", "--output", "c.toml", "--json")
+    assert found.exit_code == 0, found.output
+    facts = json.loads(found.stdout)
+    assert facts["question"] == "average"
+    assert facts["epsilon"] == pytest.approx(4.0)
+    for row in facts["rows"]:
+        if row["kind"] == "effect":
+            assert row["settings"]["settings"]["propensity"] == 0.5
+            assert row["settings"]["confounding"] == 2.0
+    (before, after) = (read_study(name).questions for name in ("study.toml", "c.toml"))
+    assert [(one.name, one.share) for one in before] == [(one.name, one.share) for one in after]
+    assert before[1] == after[1]
+    assert after[0].settings["residual_scale"] > 0
+    assert facts["study"].count("# usual") == facts["study"].count("# whom it helps") == 1
+
+
+@pytest.mark.parametrize("rules", [1, 2])
+def test_another_estimator_keeps_the_name_and_the_share_of_its_question(clinic, rules):
+    second = '[[rule]]\nname = "other"\nshare = 0.25\n' * (rules - 1)
+    text = Path("domain.toml").read_text(encoding="utf-8")
+    named = STUDY.replace("outcome_scale = 6", 'name = "whom"\nshare = 0.25\noutcome_scale = 6\n' + second)
+    Path("study.toml").write_text(text + named, encoding="utf-8")
+    stages = {"first_stage": "ipw_private", "second_stage": "itr"}
+    Path("c.toml").write_text(study_with("study.toml", "whom", "weights", stages, Budget(8.0)))
+    questions = {one.name: one for one in read_study("c.toml").questions}
+    assert (questions["whom"].kind, questions["whom"].share) == ("weights", 0.25)
+    assert dict(questions["whom"].settings) == stages
+    assert len(questions) == rules + 1
+
+
+def test_where_nothing_answers_it_says_so(monkeypatch, few, tmp_path):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("dp2erm_cvx.design.result._SIMULATED", 0)
-    words = [
-        "--range",
-        "x=-1:1",
-        "--outcome-bound",
-        "6",
-        "--n",
-        "40",
-        "--epsilon",
-        "0.1",
-        "--replicates",
-        "10",
-    ]
-    told = run("design", *words, "--effect", "0.5")
+    Path("d.toml").write_text("outcome_bound = 6\n[ranges]\nx = [-1, 1]\n")
+    words = ["d.toml", "--n", "40", "--epsilon", "0.1", "--replicates", "10"]
+    told = run("design", *words, "--effect", "0.5", "--output", "s.toml")
     assert told.stdout.splitlines()[1].startswith("No pipeline answers this at n = 40, epsilon = 0.1")
     assert "You need about n = " in " ".join(told.stdout.split())
-    assert "If you run it all the same:" in told.stdout
-    last = shlex.split(told.stdout.splitlines()[-1])
-    assert last[:7] == ["dp2erm", "effect", "DATA.csv", "--treatment", "TREATMENT", "--outcome", "OUTCOME"]
-    assert last[7:11] == ["--outcome-bound", "6", "--range", "x=-1:1"]
+    assert told.stdout.splitlines()[-2:] == ["If you run it all the same:", "dp2erm run s.toml DATA.csv"]
     facts = json.loads(run("design", *words, "--goal", "rule", "--json").stdout)
     assert facts["answers"] is False
-    assert facts["run"] is None
     assert facts["enough"]["n_samples"] > 40
 
 
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--goal", "value"], "goal = 'value'"),
-        (["--confounding", "huge"], "confounding"),
-        (["--n", "1e9"], "at most 1,000,000"),
-        (["--workers", "0"], "workers"),
-        (["--drivers", "height"], "unknown covariate 'height'"),
-        (["--domain", "private.toml"], "guess them in a copy"),
+        (["domain.toml", "--goal", "value"], "goal = 'value'"),
+        (["domain.toml", "--confounding", "huge"], "confounding"),
+        (["domain.toml", "--n", "1e9"], "at most 1,000,000"),
+        (["domain.toml", "--workers", "0"], "workers"),
+        (["domain.toml", "--drivers", "height"], "unknown covariate 'height'"),
+        (["domain.toml", "--question", "average"], "--question: domain.toml asks none"),
+        (["domain.toml", "--output", "domain.toml"], "is used by this command already"),
+        (["private.toml"], "must be a pair"),
+        (["study.toml", "--question", "averag"], "--question averag: did you mean average?"),
+        (["study.toml", "--goal", "rule"], "choose one by --question"),
     ],
 )
 def test_bad_input_is_one_line(clinic, words, complaint):
     Path("private.toml").write_text('outcome_bound = 2\n[ranges]\nage = "private"\n')
-    found = run("design", "--domain", "domain.toml", "--n", "100", "--epsilon", "1", *words)
+    text = Path("domain.toml").read_text(encoding="utf-8") + STUDY
+    Path("study.toml").write_text(text, encoding="utf-8")
+    found = run("design", "--n", "100", "--epsilon", "1", *words)
     assert found.exit_code == 2
     assert complaint in found.stderr
     assert found.stderr.count("\n") == 1
 
 
-def test_the_number_of_covariates_has_to_be_known():
-    words = ["--covariate-bound", "1", "--outcome-bound", "1", "--n", "100", "--epsilon", "1"]
-    assert "--n-features" in run("design", *words).stderr
+def test_what_a_domain_alone_does_not_say_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("d.toml").write_text("covariate_bound = 1\noutcome_bound = 1\n")
+    assert "--n-features" in run("design", "d.toml", "--n", "100", "--epsilon", "1").stderr
+    assert "declares no [budget]: give --epsilon" in run("design", "d.toml", "--n", "100").stderr
 
 
 @pytest.mark.slow

@@ -21,8 +21,8 @@ from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
-from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
+from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.mmd import MMD
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import BalanceFunctions, Box, Records, WholeSpace
@@ -46,7 +46,7 @@ def data(n: int = 120, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 
 def fitted(**changes: object) -> PrivateTwoStageERM:
-    settings: dict = {"first_stage": IPWLogistic(ridge=0.5), "second_stage": "itr", "seed": 1, **changes}
+    settings: dict = {"first_stage": ipw_logistic(ridge=0.5), "second_stage": "itr", "seed": 1, **changes}
     return PrivateTwoStageERM(DOMAIN, Budget(2.0), **settings).fit(*data())
 
 
@@ -144,10 +144,10 @@ def test_predict_scales_and_clips_as_the_fit_does() -> None:
 
 def test_plenty_of_budget_recovers_the_non_private_fit() -> None:
     # epsilon so large that noise and gamma vanish: the private path must then agree with the plain one
-    private = PrivateTwoStageERM(DOMAIN, Budget(1e5), IPWLogistic(ridge=0.5), "arm_means", seed=0).fit(
+    private = PrivateTwoStageERM(DOMAIN, Budget(1e5), ipw_logistic(ridge=0.5), "arm_means", seed=0).fit(
         *data()
     )
-    plain = TwoStageERM(DOMAIN, IPWLogistic(ridge=0.5), "arm_means").fit(*data())
+    plain = TwoStageERM(DOMAIN, ipw_logistic(ridge=0.5), "arm_means").fit(*data())
     np.testing.assert_allclose(private.theta_, plain.theta_, atol=2e-3)
 
 
@@ -174,8 +174,8 @@ def test_less_noise_with_more_budget_and_gaussian_needs_delta() -> None:
     n=st.integers(2, 12),
     arms=st.integers(0, 3),
     scale=st.sampled_from([0.0, 1e-300, 1.0, 1e6, 1e300]),
-    first=st.sampled_from([EntropyBalancing(ridge=0.5), IPWLogistic(ridge=0.1, trim=5.0), Uniform()]),
-    second=st.sampled_from([TreatmentRule(), ArmMeans(), "plug_in_ate"]),
+    first=st.sampled_from([EntropyBalancing(ridge=0.5), ipw_logistic(ridge=0.1, trim=5.0), Uniform()]),
+    second=st.sampled_from([itr(), ArmMeans(), "plug_in_ate"]),
 )
 def test_no_private_dataset_makes_a_fit_refuse(n, arms, scale, first, second) -> None:
     """Empty arms, two records, constant or huge columns: clipped, solved, certified, released."""
@@ -194,14 +194,14 @@ def test_no_private_dataset_makes_a_fit_refuse(n, arms, scale, first, second) ->
     [
         ({"first_stage": "nonsense"}, ProgramError, "choose one of"),
         ({"second_stage": "uniform"}, ProgramError, "choose one of"),
-        ({"first_stage": IPWLogistic(ridge=0.0)}, CalibrationError, "ridge"),
+        ({"first_stage": ipw_logistic(ridge=0.0)}, CalibrationError, "ridge"),
         ({"first_stage": EntropyBalancingHard()}, CalibrationError, "hard"),
         ({"first_stage": EntropyBalancing(scaling="paper")}, CalibrationError, "scaling"),
-        ({"second_stage": TreatmentRule(theta_set=WholeSpace())}, CalibrationError, "unbounded"),
+        ({"second_stage": itr(theta_set=WholeSpace())}, CalibrationError, "unbounded"),
         ({"noise": "laplace"}, DeclarationError, "noise"),
         ({"split": 1.5}, DeclarationError, "split"),
-        ({"second_stage": TreatmentRule(features=("w",))}, DeclarationError, "features"),
-        ({"second_stage": TreatmentRule(features=("u", 0))}, DeclarationError, "twice"),
+        ({"second_stage": itr(features=("w",))}, DeclarationError, "features"),
+        ({"second_stage": itr(features=("u", 0))}, DeclarationError, "twice"),
     ],
 )
 def test_public_mistakes_are_refused_with_a_reason(changes, error, complaint) -> None:
@@ -220,9 +220,7 @@ def test_columns_must_be_those_of_the_domain() -> None:
 def test_a_user_regularizer_is_released_on_its_duality_gap() -> None:
     import cvxpy as cp
 
-    second = TreatmentRule(
-        theta_set=L2Ball(1.0), regularizer=UserRegularizer(lambda theta: 0.1 * cp.norm(theta, 1))
-    )
+    second = itr(theta_set=L2Ball(1.0), regularizer=UserRegularizer(lambda theta: 0.1 * cp.norm(theta, 1)))
     model = fitted(second_stage=second, solver="clarabel", seed=None)
     assert model.private_workings_.theta.certificate.basis == "duality gap"
     assert model.private_workings_.theta.certified
@@ -255,6 +253,8 @@ def test_a_data_frame_is_predicted_by_column_name() -> None:
         model.predict(frame[["u"]])
     with pytest.raises(DataError, match="column 'u'"):
         model.predict(mixed)
+    with pytest.raises(DataError, match=r"by fit\(X\.drop\(columns=\['a', 'y'\]\), X\['a'\], X\['y'\]\)"):
+        model.fit(frame, "a", "y")
 
 
 def test_data_outside_the_declared_universe_are_refused_to_the_data_holder() -> None:
@@ -317,10 +317,10 @@ def test_a_declared_range_cannot_be_changed() -> None:
 @pytest.mark.parametrize(
     "build",
     [
-        lambda: TreatmentRule(theta_set=Wide(3.0)),
-        lambda: TreatmentRule(theta_set="l1"),
-        lambda: TreatmentRule(regularizer="l1"),
-        lambda: TreatmentRule(features=5),
+        lambda: itr(theta_set=Wide(3.0)),
+        lambda: itr(theta_set="l1"),
+        lambda: itr(regularizer="l1"),
+        lambda: itr(features=5),
         lambda: EntropyBalancing(balance=lambda X: X / X.std(axis=0)),
         lambda: MMD(kernel="gaussian"),
         lambda: Newton("many"),

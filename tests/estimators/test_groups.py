@@ -312,7 +312,7 @@ def test_where_means_the_same_for_a_rule_and_says_what_weights_do_with_the_other
     assert all(np.array_equal(numbers, same[name]) for name, numbers in one.items())
     book = domain.codebook
     assert "a record with another ward than B does not count" in book.told()
-    assert "a record with another ward than B is a control in the middle of all" in book.told(fixed=True)
+    assert "with another ward than B counts as an untreated one with the middle" in book.told(fixed=True)
 
 
 def test_ranges_are_released_for_groups_as_well():

@@ -12,7 +12,7 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.estimators import measurement as module
 from dp2erm_cvx.estimators.measurement import as_opendp_measurement, group_privacy
 from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
-from dp2erm_cvx.problems.itr import TreatmentRule, itr_logistic
+from dp2erm_cvx.problems.itr import itr, itr_logistic
 from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.solve import ProjectedGradient
 from tests.plan.changed import unproven
@@ -199,7 +199,7 @@ def test_a_short_arm_is_outside_the_domain():
         ({"dataset": "trial"}, "leave ledger and dataset out"),
         ({"ledger": object()}, "leave ledger and dataset out"),
         ({"domain": Domain(1.0, 1.0, relation="replace-one-keep-treatment")}, "any replaced record"),
-        ({"second": TreatmentRule(L2Ball(1.0), UserRegularizer(lambda theta: 0))}, "conditional"),
+        ({"second": itr(L2Ball(1.0), UserRegularizer(lambda theta: 0))}, "conditional"),
         ({"solver": ProjectedGradient(max_iterations=0)}, "conditional"),
         ({"second": itr_logistic(WholeSpace())}, "conditional"),
     ],
@@ -245,7 +245,7 @@ def test_a_release_that_is_conditional_warns(monkeypatch):
 
 
 def test_the_page_runs(capsys):
-    text = (Path(__file__).parents[2] / "docs" / "interop.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "coming_from.md").read_text(encoding="utf-8")
     (source,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    exec(compile(source, "interop.md", "exec"), {})
+    exec(compile(source, "coming_from.md", "exec"), {})
     assert float(capsys.readouterr().out) == pytest.approx(3.0, rel=1e-9)

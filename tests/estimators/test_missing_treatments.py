@@ -172,9 +172,7 @@ def test_risks_count_one_fixed_record_and_say_so():
     binary = replace(DOMAIN, outcome_center=0.5, outcome_bound=0.5)
     X, drug, y = table(2000)
     release = model(domain=binary, estimand="risks", residual_scale=0.4).fit(X, drug, y > 95).release_
-    assert "a record without treatment is a control in the middle of all" in " ".join(
-        release.summary().split()
-    )
+    assert "counts as an untreated one with the middle of every range" in " ".join(release.summary().split())
 
 
 def test_what_a_record_counts_is_0_or_1_whatever_is_handed_in():

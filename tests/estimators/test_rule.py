@@ -194,14 +194,14 @@ def test_wrong_data_are_refused():
     [
         ({"flipped_share": 1.5}, "flipped_share"),
         ({"noise_effect": -1.0}, "noise_effect"),
-        ({"theta": [1.0, 2.0]}, "own_units"),
-        ({"theta": [1e308, 1e308, 1e308]}, "own_units"),
+        ({"theta": [1.0, 2.0]}, "parameters: 3 names for 2 numbers"),
+        ({"theta": [1e308, 1e308, 1e308]}, "flipped_share: "),
         ({"steps": []}, "steps"),
         ({"nuisances": []}, "nothing of the step"),
         ({"n_samples": 1}, "n_samples"),
         ({"private": True}, "standing"),
         ({"settings": {}}, "settings"),
-        ({"domain": {}}, "own_units"),
+        ({"domain": {}}, "covariate_bound"),
     ],
 )
 def test_what_no_release_states_is_refused(change, complaint):
@@ -382,9 +382,9 @@ def test_placing_records_needs_a_mean_of_records_that_count_alike():
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"covariate_mean": [0.1]}, "own_units"),
+        ({"covariate_mean": [0.1]}, "covariate_mean"),
         ({"covariate_norm": 0.0}, "covariate_norm"),
-        ({"covariate_scale": -1.0}, "own_units"),
+        ({"covariate_scale": -1.0}, "covariate_scale"),
     ],
 )
 def test_places_that_no_release_states_are_refused(change, complaint):

@@ -13,7 +13,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRule, PrivateTwoStageERM, TwoStageERM
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.ledger import Ledger
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
+from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0)
 RNG = np.random.default_rng(0)
@@ -21,11 +21,11 @@ X, A, Y = RNG.uniform(-1, 1, (200, 2)), RNG.integers(0, 2, 200), RNG.uniform(-1,
 
 
 def weighted(**settings):
-    return PrivateTwoStageERM(DOMAIN, Budget(1.0), IPWLogistic(ridge=0.5), "arm_means", **settings)
+    return PrivateTwoStageERM(DOMAIN, Budget(1.0), ipw_logistic(ridge=0.5), "arm_means", **settings)
 
 
 def test_nested_settings_make_new_programs_domains_and_budgets():
-    first = IPWLogistic(ridge=0.5)
+    first = ipw_logistic(ridge=0.5)
     model = PrivateTwoStageERM(DOMAIN, Budget(1.0), first, "itr")
     assert model.get_params()["first_stage__ridge"] == 0.5
     assert "first_stage__ridge" not in model.get_params(deep=False)

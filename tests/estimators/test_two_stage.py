@@ -12,7 +12,7 @@ from dp2erm_cvx import Domain, TwoStageERM
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
 from dp2erm_cvx.errors import CertificateError, InfeasibleError, SolverError
 from dp2erm_cvx.model.sets import UserRegularizer
-from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.stable_balancing_hard import StableBalancingHard
 from dp2erm_cvx.program import Moments
 from dp2erm_cvx.solve import SCS, Clarabel, Newton
@@ -84,7 +84,7 @@ def test_a_solver_without_a_point_is_told(monkeypatch):
 
 
 def test_a_regularizer_of_ones_own_is_judged_by_its_gap_and_by_a_looser_tolerance():
-    second = TreatmentRule(regularizer=UserRegularizer(lambda theta: 0.1 * cp.sum(cp.huber(theta, 0.5))))
+    second = itr(regularizer=UserRegularizer(lambda theta: 0.1 * cp.sum(cp.huber(theta, 0.5))))
     settings = {"first": "uniform", "second": second, "gamma": 0.1}
     assert fitted(**settings).workings_.theta.tolerance == 1e-3
     rough = {**settings, "solver": SCS(eps=0.1)}

@@ -16,8 +16,8 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic, PrivateLogistic
-from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
+from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.mmd import MMD, PooledMMD
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.stability import known_coefficient
@@ -26,7 +26,7 @@ from dp2erm_cvx.universe import Universe
 N, P = 400, 3
 DOMAIN = Domain(2.0, 1.5)
 BUDGET = Budget(2.0, 1e-3)
-RULE = TreatmentRule()
+RULE = itr()
 
 
 def study(first, domain=DOMAIN, **chosen):
@@ -34,7 +34,7 @@ def study(first, domain=DOMAIN, **chosen):
 
 
 def printed_ipw(radius=0.5, ridge=0.1, **chosen):
-    return ipw_composition(study(IPWLogistic(radius=radius, ridge=ridge), **chosen))
+    return ipw_composition(study(ipw_logistic(radius=radius, ridge=ridge), **chosen))
 
 
 def test_printed_composition_has_the_printed_numbers():
@@ -69,7 +69,7 @@ def test_the_noise_of_the_printed_composition_is_covered_by_theorem_9():
         n = int(rng.choice([20, 400, 10_000]))
         radius = 10 ** rng.uniform(-2, 0.5)
         budget = Budget(10 ** rng.uniform(-2, 1), 10 ** rng.uniform(-8, -2))
-        private, noise = PrivateLogistic(radius=radius), rng.choice(["gamma", "gaussian"])
+        private, noise = ipw_private(radius=radius), rng.choice(["gamma", "gaussian"])
         declared = Study(private, RULE, Universe(DOMAIN, n, P), budget, noise=noise)
         plan = ipw_composition(declared)
         true = dataclasses.replace(plan.theta.calibration, V=known_coefficient(n, 2.0, radius).V)
@@ -111,23 +111,23 @@ def test_the_corrected_composition_is_theorem_9_and_needs_less_noise():
     printed = printed_ipw()
     for noise in ("gamma", "gaussian"):
         corrected = make_plan(
-            study(PrivateLogistic(share=0.5, radius=0.5, ridge=0.1, trim=math.inf), noise=noise)
+            study(ipw_private(share=0.5, radius=0.5, ridge=0.1, trim=math.inf), noise=noise)
         )
         assert corrected.bound.private
         assert "Theorem 9" in corrected.theorem
         assert pytest.approx(known_coefficient(N, 2.0, 0.5).V) == corrected.bound.V
         assert corrected.guarantee.epsilon <= BUDGET.epsilon
         assert corrected.guarantee.delta <= BUDGET.delta
-    corrected = make_plan(study(PrivateLogistic(share=0.5, radius=0.5, ridge=0.1, trim=math.inf)))
+    corrected = make_plan(study(ipw_private(share=0.5, radius=0.5, ridge=0.1, trim=math.inf)))
     assert corrected.theta.calibration.scale < 0.7 * printed.theta.calibration.scale
     # the default split trades noise against gamma, so they are compared by what they predict together
     errors = [predicted_error(plan.theta.calibration, plan.theta.loss, N) for plan in (corrected, printed)]
     assert errors[0] < 0.5 * errors[1]
-    trimmed = make_plan(study(PrivateLogistic(share=0.2, radius=9.0, trim=3.0)))
+    trimmed = make_plan(study(ipw_private(share=0.2, radius=9.0, trim=3.0)))
     assert trimmed.bound.w_max < 3.0
 
 
-@pytest.mark.parametrize("first", [MMD(), PooledMMD(), IPWLogistic(radius=1.0), EntropyBalancing()])
+@pytest.mark.parametrize("first", [MMD(), PooledMMD(), ipw_logistic(radius=1.0), EntropyBalancing()])
 def test_universal_baseline_covers_all_weights(first):
     baseline = universal(study(first, noise="gaussian"))
     bound = baseline.bound
@@ -171,7 +171,7 @@ def test_weights_of_one_by_the_corrected_corollary():
         (lambda: printed_ipw(radius=math.inf), DeclarationError, "radius"),
         (lambda: printed_ipw(ridge=0.0), DeclarationError, "ridge"),
         (
-            lambda: universal(study(PrivateLogistic())),
+            lambda: universal(study(ipw_private())),
             DeclarationError,
             "composition",
         ),
@@ -196,7 +196,7 @@ def test_weights_of_one_by_the_corrected_corollary():
             "half the weight",
         ),
         (
-            lambda: make_plan(study(PrivateLogistic(share=0.5, radius=math.inf, trim=math.inf))),
+            lambda: make_plan(study(ipw_private(share=0.5, radius=math.inf, trim=math.inf))),
             CalibrationError,
             "radius or trim",
         ),

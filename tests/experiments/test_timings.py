@@ -5,25 +5,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from whole_fits import ASKED, LOGISTIC
 
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_a_quick_run_measures_every_contender_and_certifies_the_library(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- benchmark tables: begin -->old<!-- benchmark tables: end -->\nafter\n")
-    words = [
-        sys.executable,
-        str(ROOT / "docs/benchmarks/run.py"),
-        "--quick",
-        "--output-dir",
-        str(tmp_path),
-        "--page",
-        str(page),
-        "--figure",
-        str(tmp_path / "growth.svg"),
-    ]
+    words = [sys.executable, str(ROOT / "docs/benchmarks/run.py"), "--quick", "--output-dir", str(tmp_path)]
+    words += ["--page", str(page), "--figure", str(tmp_path / "growth.svg")]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     facts = json.loads((tmp_path / "benchmarks.json").read_text())

@@ -6,7 +6,7 @@ import pytest
 from rules import Constants, Weights, effective_share, first_stage
 
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.stability import ipw_logistic, paper_ipw_logistic
+from dp2erm_cvx.stability import logistic_propensity, paper_ipw_logistic
 
 N, M = 400, math.sqrt(10)
 
@@ -26,7 +26,7 @@ def test_by_the_papers_bounds_the_ratio_is_below_four(radius):
 
 def test_by_the_sharp_bound_it_takes_a_ridge_at_which_all_weights_are_equal():
     ridge, radius = M**2, 1.454
-    sharp = ipw_logistic(N, M, ridge, radius).V
+    sharp = logistic_propensity(N, M, ridge, radius).V
     assert composed(radius) / sharp == pytest.approx(117, abs=1)
     constants = Constants(covariate_bound=M, outcome_bound=10.0)
     data = simulate("linear", N, rng=0).dataset

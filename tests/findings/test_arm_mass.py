@@ -10,7 +10,7 @@ from dp2erm_cvx import Domain, TwoStageERM
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.itr import itr
 
 
 def study(n, seed, mean):
@@ -30,7 +30,7 @@ def accuracy(arm_mass, mean):
     found = []
     for seed in range(5):
         X, a, y = study(2000, seed, mean)
-        model = TwoStageERM(domain, first, TreatmentRule(theta_set=L2Ball(100.0))).fit(X, a, y)
+        model = TwoStageERM(domain, first, itr(theta_set=L2Ball(100.0))).fit(X, a, y)
         found.append(test.accuracy(model.predict(test.dataset.X)))
     return float(np.mean(found)), float(np.mean(a))
 

@@ -11,7 +11,7 @@ from dp2erm_cvx import stability
 HALF = math.sqrt(0.5)
 SCHEMES = {
     "logistic": (
-        lambda n: stability.ipw_logistic(n, 1.0, 1.0, 1.0).V,
+        lambda n: stability.logistic_propensity(n, 1.0, 1.0, 1.0).V,
         lambda n: stability.paper_ipw_logistic(n, 1.0, 1.0, 1.0).W1,
         (3.39, 3.43, 131, 3965),
     ),

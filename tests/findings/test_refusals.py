@@ -10,7 +10,7 @@ from dp2erm_cvx import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import BoundFamily, Neighboring
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic, PrivateLogistic
+from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.mmd import MMD, PooledMMD
 from dp2erm_cvx.stability import paper_ipw_logistic, usable
 from dp2erm_cvx.universe import Universe
@@ -27,9 +27,9 @@ PRINTED = {"scaling": "paper", "arm_mass": "proportional", "ridge": 1.0, "radius
         (EntropyBalancing(**PRINTED), DOMAIN, "declare a public floor"),
         (EntropyBalancing(ridge=1.0), FLOOR, "scaling='paper' and arm_mass='proportional'"),
         (EntropyBalancing(**PRINTED | {"arm_mass": "equal"}), FLOOR, "arm_mass='proportional'"),
-        (IPWLogistic(ridge=1.0, trim=5.0), DOMAIN, "untrimmed"),
-        (IPWLogistic(ridge=0.0, radius=1.0), DOMAIN, "declare a positive ridge"),
-        (PrivateLogistic(), DOMAIN, "no stability bound"),
+        (ipw_logistic(ridge=1.0, trim=5.0), DOMAIN, "untrimmed"),
+        (ipw_logistic(ridge=0.0, radius=1.0), DOMAIN, "declare a positive ridge"),
+        (ipw_private(), DOMAIN, "no stability bound"),
         (PooledMMD(), DOMAIN, "no stability bound"),
     ],
 )
@@ -43,7 +43,7 @@ def test_and_what_it_grants():
     for program, domain in (
         (MMD(cap=5.0), keep),
         (EntropyBalancing(**PRINTED), FLOOR),
-        (IPWLogistic(ridge=1.0, radius=1.0), DOMAIN),
+        (ipw_logistic(ridge=1.0, radius=1.0), DOMAIN),
     ):
         bound = program.resolve(domain).stability(Universe(domain, 100, 2), BoundFamily.PAPER)
         assert 2.0 < bound.V <= 4 * 100 * (1 + 1e-9)

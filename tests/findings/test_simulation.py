@@ -10,7 +10,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, TwoStageERM
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.model.sets import L2Ball
-from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import L1Ball
 
@@ -18,7 +18,7 @@ from dp2erm_cvx.program import L1Ball
 def accuracy(epsilon, outcome_bound, theta_set, calibration="paper", replicates=40):
     """Uniform weights, so the smallest noise of all: W1 = 2, W2 = sqrt 2; M = sqrt 10, n = 400."""
     test = simulate("linear", 10_000, rng=12345)
-    domain, rule = Domain(math.sqrt(10), outcome_bound), TreatmentRule(theta_set=theta_set)
+    domain, rule = Domain(math.sqrt(10), outcome_bound), itr(theta_set=theta_set)
     found = []
     for seed in range(replicates):
         data = simulate("linear", 400, rng=seed).dataset
@@ -62,9 +62,7 @@ def test_uniform_weights_are_a_strong_baseline():
     for seed in range(10):
         data = simulate("linear", 400, rng=seed).dataset
         domain = Domain(math.sqrt(10), 30.0)
-        model = TwoStageERM(domain, Uniform(), TreatmentRule(theta_set=L2Ball(100.0))).fit(
-            data.X, data.a, data.y
-        )
+        model = TwoStageERM(domain, Uniform(), itr(theta_set=L2Ball(100.0))).fit(data.X, data.a, data.y)
         found.append(test.accuracy(model.predict(test.dataset.X)))
     assert float(np.mean(found)) == pytest.approx(0.98, abs=0.01)
 

@@ -13,9 +13,8 @@ from dp2erm_cvx.calibration import Objective, calibrate, utility_bound
 from dp2erm_cvx.calibration.objective import GRID
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.plan import RuleStudy, Study, make_plan
-from dp2erm_cvx.problems.ipw_logistic import PrivateLogistic
-from dp2erm_cvx.problems.itr import TreatmentRule, itr_huber
-from dp2erm_cvx.problems.regression import SaturatingRule
+from dp2erm_cvx.problems.ipw_logistic import ipw_private
+from dp2erm_cvx.problems.itr import itr, itr_huber, itr_saturating
 from dp2erm_cvx.program import L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.universe import Universe
@@ -33,7 +32,7 @@ def accuracy(domain, rule, n, epsilon, **declared):
 
 @pytest.mark.parametrize(("epsilon", "in_l1", "in_l2"), [(1.0, 0.895, 0.92), (5.0, 0.89, 0.955)])
 def test_the_l1_ball_costs_the_noise_of_the_l2_ball(epsilon, in_l1, in_l2):
-    domain, rules = Domain(1.0, 2.0), [TreatmentRule(theta_set=ball(4.0)) for ball in (L1Ball, L2Ball)]
+    domain, rules = Domain(1.0, 2.0), [itr(theta_set=ball(4.0)) for ball in (L1Ball, L2Ball)]
     one, other = (
         PrivateTwoStageERM(domain, Budget(epsilon), "uniform", rule).plan(400, 10).theta.calibration
         for rule in rules
@@ -73,9 +72,7 @@ def test_the_utility_bound_leaves_nothing_to_the_curvature_over_all_coefficients
 def test_factors_that_are_never_normalized_move_by_2():
     universe, budget = Universe(Domain(1.6, 13.0), 1000, 5), Budget(1.0)
     normalized = {
-        trim: make_plan(
-            Study(PrivateLogistic(share=0.4, trim=trim), SaturatingRule(slope=2.0), universe, budget)
-        )
+        trim: make_plan(Study(ipw_private(share=0.4, trim=trim), itr_saturating(slope=2.0), universe, budget))
         for trim in (3.0, 4.0, 6.0)
     }
     assert [plan.bound.V for plan in normalized.values()] == pytest.approx([5.78, 7.69, 11.52], abs=0.01)

@@ -156,7 +156,7 @@ CONTRADICTIONS = (
     ("effect", "--private-ranges 0.2 --intercept 1"), ("effect", "--cells x1:3 --cells x1:4"),
  ("effect", "--dataset nobody"), ("effect", "--ledger no.db"),
     ("effect", "--ledger other.db"), ("effect", "--ledger data.csv"), ("effect", "--ledger folder"),
-    ("rule", "--expect rain"), ("rule", "--set propensity=2"), ("rule", "--set value_share=2"),
+    ("rule", "--expected rain"), ("rule", "--set propensity=2"), ("rule", "--set value_share=2"),
     ("rule", "--outcome-scale 0"),
     ("check", "--draft new.toml"), ("check", "--draft data.csv"),
     ("ledger", "--composition renyi"), ("ledger", "--dataset trial"), ("ledger", "--relation add-remove"),

@@ -36,7 +36,7 @@ GOOD = {
     "demo": "--audit-seconds 0",
     "datasheet": "release.json --output new.md",
     "report": "release.json --output new.html",
-    "design": "--domain domain.toml --n 50 --epsilon 1 --replicates 1",
+    "design": "domain.toml --n 50 --epsilon 1 --replicates 1",
 }
 #: Numbers that some options do take: no limit.
 _ENDLESS = ("--radius", "--trim", "--seconds", "--features-bound")
@@ -54,7 +54,7 @@ _TEXTS = {
     "--output-dir": ("data.csv", "no/where", "x" * 5000),
     "--set": ("ridge", "=1", "nobody=1", "a\nb=1", "cap="),
     "--cells": ("x1", "x1=", "nobody=1,2", "x1=b,c", "x1:0", "x1:1e9"),
-    "--expect": ("rain", ""),
+    "--expected": ("rain", ""),
     "--program": ("nobody", "", "own.py:Nobody", "no.py"),
     "--second-stage": ("nobody", "uniform", "", "own.py:Nobody", "no.py"),
     "--second-set": ("threshold", "nobody=1", "features=x1"),

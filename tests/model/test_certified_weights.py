@@ -11,8 +11,8 @@ from dp2erm_cvx.model.certified_radius import radius_at_floor
 from dp2erm_cvx.problems.energy_balancing import EnergyBalancing
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
-from dp2erm_cvx.problems.inverse_probability_tilting import InverseProbabilityTilting as Tilting
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic, PrivateLogistic
+from dp2erm_cvx.problems.inverse_probability_tilting import inverse_probability_tilting as Tilting
+from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.kernel_mean_matching import KernelMeanMatching
 from dp2erm_cvx.problems.mmd import PooledMMD
 from dp2erm_cvx.problems.overlap import overlap as Overlap
@@ -60,7 +60,7 @@ def settings(rng, domain, n):
     trim = float(rng.choice([1.5, 5.0, math.inf]))
     kind = rng.integers(5)
     if kind == 0:
-        return IPWLogistic(ridge=ridge, radius=radius, trim=trim)
+        return ipw_logistic(ridge=ridge, radius=radius, trim=trim)
     if kind == 1:
         mass = str(rng.choice(["equal", "proportional"]))
         balance = Moments(int(rng.integers(1, 4)))
@@ -205,7 +205,7 @@ def test_ordinary_settings_are_far_within_the_tolerance(name, monkeypatch) -> No
         EntropyBalancing(ridge=1e-7, radius=3.0, trim=5.0),
         EntropyBalancing(ridge=1e-8, radius=0.1, trim=5.0),
         EntropyBalancing(balance=Moments(10), ridge=1e-12, radius=0.1),
-        IPWLogistic(ridge=1e-12, radius=1.0),
+        ipw_logistic(ridge=1e-12, radius=1.0),
     ],
 )
 def test_where_floating_point_is_not_sure_v_is_at_its_cap_and_standing_does_not_depend_on_data(first) -> None:
@@ -220,7 +220,7 @@ def test_where_floating_point_is_not_sure_v_is_at_its_cap_and_standing_does_not_
 
 
 @pytest.mark.parametrize("radius", [0.1, 1.0])
-@pytest.mark.parametrize("first", [EntropyBalancing, IPWLogistic, Overlap, Tilting])
+@pytest.mark.parametrize("first", [EntropyBalancing, ipw_logistic, Overlap, Tilting])
 def test_a_ball_keeps_small_ridges_within_the_tolerance(first, radius) -> None:
     domain = Domain(1.0, 1.0)
     default = first().resolve(domain)
@@ -229,7 +229,7 @@ def test_a_ball_keeps_small_ridges_within_the_tolerance(first, radius) -> None:
         assert program.resolve(domain).certified_error(Universe(domain, n, 10)) <= 1e-6
 
 
-@pytest.mark.parametrize("first", [EntropyBalancing, IPWLogistic, Overlap])
+@pytest.mark.parametrize("first", [EntropyBalancing, ipw_logistic, Overlap])
 def test_without_a_ball_the_reach_is_lost_only_where_v_is_near_its_cap_anyway(first) -> None:
     domain = Domain(1.0, 1.0)
     for n in (50, 1000, 100_000):
@@ -243,9 +243,9 @@ def test_without_a_ball_the_reach_is_lost_only_where_v_is_near_its_cap_anyway(fi
 def test_weights_at_a_given_coefficient_are_within_the_reach(radius) -> None:
     rng = np.random.default_rng(3)
     domain = Domain(2.0, 1.0)
-    program = PrivateLogistic(radius=radius, trim=math.inf).resolve(domain)
+    program = ipw_private(radius=radius, trim=math.inf).resolve(domain)
     reach = program.certified_error(Universe(domain, 40, 4))
-    assert PrivateLogistic(radius=math.inf).resolve(domain).certified_error(Universe(domain, 40, 4)) is None
+    assert ipw_private(radius=math.inf).resolve(domain).certified_error(Universe(domain, 40, 4)) is None
     assert reach < 1e-10
     for _ in range(100):
         X, a = hostile(rng, 40, 4)

@@ -61,7 +61,7 @@ def spent_delta(calibration, loss, n, bound, domain):
 
 def steep(found):
     """``-h'(1) kappa M^2``; ``a u + k h(u)`` is then largest at an end, as ``a`` is at least this part."""
-    return found.shape.steepness * mpmath.mpf(found.curvature) * mpmath.mpf(found.row_norm) ** 2
+    return found.steepness * mpmath.mpf(found.curvature) * mpmath.mpf(found.row_norm) ** 2
 
 
 def ball_loss(calibration, loss, n, V):

@@ -16,10 +16,10 @@ from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.problems.arm_means import ArmMeans, PlugInATE
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_known import RandomizedTrial
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic, PrivateLogistic
-from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
+from dp2erm_cvx.problems.itr import itr, itr_saturating
 from dp2erm_cvx.problems.mmd import MMD, PooledMMD
-from dp2erm_cvx.problems.regression import SaturatingRegression, SaturatingRule
+from dp2erm_cvx.problems.regression import saturating_regression
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.universe import Universe
@@ -32,8 +32,8 @@ KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
 FIRST = {
     "uniform": lambda r: Uniform(),
     "ipw_randomized": lambda r: RandomizedTrial(float(r.uniform(0.1, 0.9))),
-    "ipw_logistic": lambda r: IPWLogistic(ridge=10 ** r.uniform(-2, 1), radius=10 ** r.uniform(-1, 0.5)),
-    "ipw_private": lambda r: PrivateLogistic(share=float(r.uniform(0.05, 0.9)), trim=float(r.uniform(2, 20))),
+    "ipw_logistic": lambda r: ipw_logistic(ridge=10 ** r.uniform(-2, 1), radius=10 ** r.uniform(-1, 0.5)),
+    "ipw_private": lambda r: ipw_private(share=float(r.uniform(0.05, 0.9)), trim=float(r.uniform(2, 20))),
     "entropy_balancing": lambda r: EntropyBalancing(ridge=10 ** r.uniform(-1, 1)),
     "entropy, paper scaling": lambda r: EntropyBalancing(
         ridge=10 ** r.uniform(-1, 1), radius=10 ** r.uniform(-2, 0), scaling="paper", arm_mass="proportional"
@@ -42,13 +42,13 @@ FIRST = {
     "mmd_pooled": lambda r: PooledMMD(ridge=10 ** r.uniform(-1, 2)),
 }
 SECOND = {
-    "itr": lambda r: TreatmentRule(),
-    "itr with a net": lambda r: TreatmentRule(regularizer=ElasticNet(0.1, 10 ** r.uniform(-3, 0))),
-    "itr without a set": lambda r: TreatmentRule(theta_set=WholeSpace()),
+    "itr": lambda r: itr(),
+    "itr with a net": lambda r: itr(regularizer=ElasticNet(0.1, 10 ** r.uniform(-3, 0))),
+    "itr without a set": lambda r: itr(theta_set=WholeSpace()),
     "arm_means": lambda r: ArmMeans(),
     "plug_in_ate": lambda r: PlugInATE(),
-    "saturating_regression": lambda r: SaturatingRegression(slope=10 ** r.uniform(-2, 1)),
-    "itr_saturating": lambda r: SaturatingRule(slope=10 ** r.uniform(-2, 1)),
+    "saturating_regression": lambda r: saturating_regression(slope=10 ** r.uniform(-2, 1)),
+    "itr_saturating": lambda r: itr_saturating(slope=10 ** r.uniform(-2, 1)),
 }
 PAPER = ("paper", "paper-corrected")
 
@@ -128,8 +128,8 @@ def refusals_only(first, method):
 )
 def test_the_check_catches_noise_that_is_three_percent_too_small(changes):
     stage, domain, budget = Uniform(), Domain(2.0, 1.0), Budget(1.0, 1e-3)
-    second = {"output": PlugInATE(), "saturating": SaturatingRegression()}.get(
-        changes.get("calibration"), TreatmentRule()
+    second = {"output": PlugInATE(), "saturating": saturating_regression()}.get(
+        changes.get("calibration"), itr()
     )
     plan = make_plan(Study(stage, second, Universe(domain, 100, 2), budget, **changes))
     check(plan, stage, 100, domain, budget)
@@ -141,8 +141,8 @@ def test_the_check_catches_noise_that_is_three_percent_too_small(changes):
 @pytest.mark.parametrize("noise", ["gamma", "gaussian"])
 def test_a_private_first_stage_divides_the_budget(noise):
     domain, budget = Domain(2.0, 1.0), Budget(1.5, 1e-4)
-    stage = PrivateLogistic(share=0.25).resolve(domain)
-    plan = make_plan(Study(stage, TreatmentRule(), Universe(domain, 500, 3), budget, noise=noise))
+    stage = ipw_private(share=0.25).resolve(domain)
+    plan = make_plan(Study(stage, itr(), Universe(domain, 500, 3), budget, noise=noise))
     assert plan.propensity.calibration.epsilon == pytest.approx(0.25 * 1.5)
     assert plan.theta.calibration.epsilon == pytest.approx(0.75 * 1.5)
     assert plan.propensity.calibration.delta + plan.theta.calibration.delta <= 1e-4
@@ -155,7 +155,7 @@ def test_a_private_first_stage_divides_the_budget(noise):
 
 def planned(first=None, second=None, domain=None, budget=None, **changes):
     domain = domain or Domain(2.0, 1.0, arm_floor=20)
-    stages = (first or Uniform(), second or TreatmentRule())
+    stages = (first or Uniform(), second or itr())
     return make_plan(Study(*stages, Universe(domain, 100, 2), budget or Budget(1.0, 1e-3), **changes))
 
 
@@ -174,7 +174,7 @@ def planned(first=None, second=None, domain=None, budget=None, **changes):
         ),
         ({"first": MMD(cap=1.5, ridge=1e-3)}, CalibrationError, "cap"),
         (
-            {"second": TreatmentRule(regularizer=ElasticNet(l1=0.1)), "calibration": "renyi"},
+            {"second": itr(regularizer=ElasticNet(l1=0.1)), "calibration": "renyi"},
             CalibrationError,
             "regul",
         ),
@@ -182,7 +182,7 @@ def planned(first=None, second=None, domain=None, budget=None, **changes):
         ({"split": 0.5, "calibration": "renyi"}, DeclarationError, "split = 0.5"),
         ({"split": 0.5, "calibration": "auto"}, DeclarationError, "split = 0.5"),
         (
-            {"first": PrivateLogistic(radius=math.inf, trim=math.inf)},
+            {"first": ipw_private(radius=math.inf, trim=math.inf)},
             CalibrationError,
             "finite radius or trim",
         ),
@@ -202,11 +202,11 @@ def test_refusals(change, error, names):
 def test_auto_is_never_worse_than_what_it_compares():
     from dp2erm_cvx.calibration import predicted_error
 
-    for second in (TreatmentRule(), PlugInATE(), ArmMeans(), TreatmentRule(regularizer=ElasticNet(l2=0.1))):
-        chosen = planned(IPWLogistic(ridge=0.5), second, calibration="auto")
+    for second in (itr(), PlugInATE(), ArmMeans(), itr(regularizer=ElasticNet(l2=0.1))):
+        chosen = planned(ipw_logistic(ridge=0.5), second, calibration="auto")
         for changes in ({}, {"noise": "gaussian"}, {"calibration": "renyi"}, {"calibration": "output"}):
             try:
-                other = planned(IPWLogistic(ridge=0.5), second, **changes)
+                other = planned(ipw_logistic(ridge=0.5), second, **changes)
             except CalibrationError:
                 continue
             sizes = [

@@ -16,8 +16,8 @@ from dp2erm_cvx.model.sets import UserRegularizer
 from dp2erm_cvx.plan import NUMERICAL_SHARE, Study, make_plan
 from dp2erm_cvx.problems.arm_means import ArmMeans, PlugInATE
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.problems.ipw_logistic import PrivateLogistic
-from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.ipw_logistic import ipw_private
+from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import L1Ball
 from dp2erm_cvx.public import one_of
@@ -105,18 +105,18 @@ UNIVERSE = Universe(Domain(1.0, 2.0), 200, 3)
 
 
 def planned(first=None, second=None, budget=None, **changes):
-    stages = (first or Uniform(), second or TreatmentRule())
+    stages = (first or Uniform(), second or itr())
     return make_plan(Study(*stages, UNIVERSE, budget or Budget(1.0), **{"arithmetic": "counted", **changes}))
 
 
 @pytest.mark.parametrize(
     ("first", "second", "changes"),
     [
-        (Uniform(), TreatmentRule(), {}),
+        (Uniform(), itr(), {}),
         (EntropyBalancing(), ArmMeans(), {"budget": Budget(0.3, 1e-4), "noise": "gaussian"}),
-        (EntropyBalancing(), TreatmentRule(), {"budget": Budget(2.0, 1e-3), "calibration": "renyi"}),
-        (PrivateLogistic(), ArmMeans(), {"budget": Budget(1.0, 1e-3), "noise": "gaussian"}),
-        (PrivateLogistic(), TreatmentRule(), {}),
+        (EntropyBalancing(), itr(), {"budget": Budget(2.0, 1e-3), "calibration": "renyi"}),
+        (ipw_private(), ArmMeans(), {"budget": Budget(1.0, 1e-3), "noise": "gaussian"}),
+        (ipw_private(), itr(), {}),
     ],
 )
 def test_a_counted_plan_guarantees_the_budget_and_pays_for_its_arithmetic(first, second, changes) -> None:
@@ -170,7 +170,7 @@ def test_what_cannot_be_counted_is_refused_by_name() -> None:
         planned(calibration="paper")
     own = UserRegularizer(lambda theta: cp.norm(theta, 1))
     with pytest.raises(CalibrationError, match="itr does not state"):
-        planned(second=TreatmentRule(theta_set=L1Ball(1.0), regularizer=own))
+        planned(second=itr(theta_set=L1Ball(1.0), regularizer=own))
 
 
 def test_without_the_extra_counting_is_refused_and_auto_assumes(monkeypatch) -> None:
@@ -184,9 +184,9 @@ def test_without_the_extra_counting_is_refused_and_auto_assumes(monkeypatch) -> 
 
 def test_the_curve_of_a_release_counts_its_value_and_its_propensity() -> None:
     budget = Budget(2.0, 1e-3)
-    plain = planned(EntropyBalancing(), TreatmentRule(), budget=budget, calibration="renyi")
-    valued = planned(EntropyBalancing(), TreatmentRule(), budget=budget, calibration="renyi", value_share=0.5)
-    composed = planned(PrivateLogistic(), TreatmentRule(), budget=budget, calibration="renyi")
+    plain = planned(EntropyBalancing(), itr(), budget=budget, calibration="renyi")
+    valued = planned(EntropyBalancing(), itr(), budget=budget, calibration="renyi", value_share=0.5)
+    composed = planned(ipw_private(), itr(), budget=budget, calibration="renyi")
     for plan, pure in ((plain, 0.0), (valued, 1.0), (composed, 0.3 * 2.0)):
         alone = plan.theta.calibration.curve().shifted(plan.theta.precision.grid.epsilon)
         for order in (1.125, 1.5, 2.0):

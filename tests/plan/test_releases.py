@@ -13,8 +13,8 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release, TwoStageERM
 from dp2erm_cvx.calibration import PaperCalibration, RenyiCalibration
 from dp2erm_cvx.problems.arm_means import ArmMeans, PlugInATE
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic, PrivateLogistic
-from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
+from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.mmd import MMD, PooledMMD
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import WholeSpace
@@ -36,16 +36,16 @@ SMALL = EntropyBalancing(ridge=0.2, radius=0.5, scaling="paper", arm_mass="propo
 @pytest.mark.parametrize(
     ("method", "first", "second"),
     [
-        ("sharp", MMD(ridge=1.0), TreatmentRule()),
-        ("sharp", PrivateLogistic(radius=1.0), TreatmentRule()),
+        ("sharp", MMD(ridge=1.0), itr()),
+        ("sharp", ipw_private(radius=1.0), itr()),
         ("paper", SMALL, ArmMeans()),
-        ("paper-corrected", SMALL, TreatmentRule()),
-        ("renyi", PooledMMD(ridge=1.0), TreatmentRule()),
-        ("renyi", PrivateLogistic(radius=1.0), ArmMeans()),
-        ("output", IPWLogistic(ridge=0.2), PlugInATE()),
-        ("output", PrivateLogistic(radius=1.0), PlugInATE()),
+        ("paper-corrected", SMALL, itr()),
+        ("renyi", PooledMMD(ridge=1.0), itr()),
+        ("renyi", ipw_private(radius=1.0), ArmMeans()),
+        ("output", ipw_logistic(ridge=0.2), PlugInATE()),
+        ("output", ipw_private(radius=1.0), PlugInATE()),
         ("auto", EntropyBalancing(), PlugInATE()),
-        ("auto", EntropyBalancing(), TreatmentRule()),
+        ("auto", EntropyBalancing(), itr()),
     ],
     ids=lambda v: v if isinstance(v, str) else v.name,
 )
@@ -113,7 +113,7 @@ def test_seeds_do_not_link_the_noise_of_the_two_stages():
     X, a, y = rng.uniform(-1, 1, (60, 2)), rng.integers(0, 2, 60), rng.uniform(-1, 1, 60)
     noises = []
     for seed in range(4):
-        model = PrivateTwoStageERM(Domain(1.5, 1.0), Budget(1.0), PrivateLogistic(), ArmMeans(), seed=seed)
+        model = PrivateTwoStageERM(Domain(1.5, 1.0), Budget(1.0), ipw_private(), ArmMeans(), seed=seed)
         workings = model.fit(X, a, y).private_workings_
         noises += [workings.noise, workings.propensity.noise]
     directions = np.array([noise / np.linalg.norm(noise) for noise in noises])

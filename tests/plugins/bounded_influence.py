@@ -1,4 +1,4 @@
-"""Regression of bounded influence."""
+"""regression of bounded influence."""
 
 import cvxpy as cp
 

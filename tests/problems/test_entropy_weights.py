@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.program import Moments
-from dp2erm_cvx.program.exponential import ExponentialModel, HardExponentialModel
+from dp2erm_cvx.program.entropy import ExponentialModel, HardExponentialModel
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import solve
 from tests import exact

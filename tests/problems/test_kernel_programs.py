@@ -10,7 +10,7 @@ from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM, stabilit
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.errors import CalibrationError, InfeasibleError
 from dp2erm_cvx.privacy import BoundFamily
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
+from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.mmd import MMD, PooledMMD
 from dp2erm_cvx.program import Gaussian, kernel_stage
 from dp2erm_cvx.program.kernels import Laplace, Linear
@@ -77,7 +77,7 @@ def test_a_long_solve_is_told_from_n_alone() -> None:
     assert "67 minutes" in most
     # no Gram matrix is formed where features are few
     assert PooledMMD(kernel=Linear()).cost(Universe(DOMAIN, 20_000, 2)) is None
-    assert IPWLogistic().cost(Universe(DOMAIN, 20_000, 2)) is None
+    assert ipw_logistic().cost(Universe(DOMAIN, 20_000, 2)) is None
     words = ["fit", "--program", "mmd_pooled", "--plan", "4000", "--covariate-bound", "1", "--epsilon", "1"]
     words += ["--outcome-bound", "1", "--second-stage", "arm_means", "--covariates", "x1,x2"]
     result = CliRunner().invoke(main, words)

@@ -17,7 +17,7 @@ from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
 from tests.command_line import run as command
 
-Matching, Regression = programs()["kernel_mean_matching"], programs()["regression"]
+Matching, regression = programs()["kernel_mean_matching"], programs()["regression"]
 DOMAIN = Domain(1.5, 2.0, intercept=1.0)
 
 
@@ -34,7 +34,7 @@ def error_in_target(theta, x, y):
 
 
 def fitted(first, X, a, y, **settings):
-    second = Regression(theta_set=L2Ball(3.0))
+    second = regression(theta_set=L2Ball(3.0))
     model = PrivateTwoStageERM(DOMAIN, Budget(60.0), first, second, seed=1, **settings)
     return model.fit(X, a, y).release_
 

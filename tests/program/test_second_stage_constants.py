@@ -18,7 +18,7 @@ from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
 from dp2erm_cvx.privacy import LossConstants
-from dp2erm_cvx.program import Box, L1Ball, WeightedLeastSquares, WholeSpace
+from dp2erm_cvx.program import Box, L1Ball, WholeSpace
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.universe import Universe
@@ -61,7 +61,7 @@ def _gradients(program: Any, domain: Domain, raw: Array, theta: Array) -> tuple[
     # unclipped outcomes several bounds wide, so that both ends are reached
     y = domain.outcome_center + domain.treatment_cost * a + 3 * domain.outcome_bound * y
     records = domain.records(X, a, y)
-    if not isinstance(program, WeightedLeastSquares):
+    if not program.squared:
         resolved = program.resolve(domain)
         rows = resolved.rows(records)
         margin = np.sum(rows.Z * theta, axis=1) - rows.offsets
@@ -71,8 +71,9 @@ def _gradients(program: Any, domain: Domain, raw: Array, theta: Array) -> tuple[
         )
         trace = factor * curvature * np.sum(rows.Z**2, axis=1)
         return (factor * slope)[:, None] * rows.Z, trace
-    design, z = program.design(records)
-    residual = np.sum(design * theta, axis=1) - z
+    rows = program.rows(records)
+    design = rows.Z
+    residual = np.sum(design * theta, axis=1) - rows.offsets
     return 2 * design * residual[:, None], 2 * np.sum(design**2, axis=1)
 
 

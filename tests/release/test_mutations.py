@@ -19,7 +19,7 @@ from dp2erm_cvx import (
     PrivateTwoStageERM,
     Within,
 )
-from dp2erm_cvx.errors import Dp2ermError
+from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.sampling import SamplingWeights
@@ -146,11 +146,15 @@ def test_every_change_is_refuted_by_name(table, name):
     release = MODELS[name].fit(X, a, y).release_
     assert verify(release).refuted == ()
     telling, passed, unnamed = set(TELLING.get(name, ())), [], []
-    for path, tree in changes(json.loads(release.to_json())):
+    plain, fields = json.loads(release.to_json()), json.dumps(release.to_dict(derived=False))
+    for path, tree in changes(plain):
         place = ".".join(map(str, path))
         try:
             changed = parsed(json.dumps(tree), type(release))
-            if changed.to_json() == release.to_json():
+            if json.dumps(changed.to_dict(derived=False)) == fields:
+                if path[0] in release.derived and tree.get(path[0]) not in (None, plain[path[0]]):
+                    with pytest.raises(DeclarationError, match=f"{path[0]} does not follow"):
+                        type(release).from_json(json.dumps(tree))
                 continue  # an entry left out that has this default
             found = verify(changed)
         except Dp2ermError:  # the reader, or the plan, refused it

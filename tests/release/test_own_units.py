@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from dp2erm_cvx import Budget, Domain, PrivateRule, PrivateTwoStageERM, Release
 from dp2erm_cvx.declared_domain import domain_of
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.problems.itr import TreatmentRule
-from dp2erm_cvx.problems.regression import Regression
+from dp2erm_cvx.problems.itr import itr
+from dp2erm_cvx.problems.regression import regression
 from dp2erm_cvx.release.rule import effects
 from dp2erm_cvx.release.rule_release import RuleRelease
 
@@ -44,8 +44,8 @@ def stages() -> dict[str, Release]:
     for name, second, intercept in (
         ("all", "itr", 0.0),
         ("constant", "itr_huber", 0.4),
-        ("chosen", TreatmentRule(features=("income", "age"), features_bound=0.5), 0.4),
-        ("regression", Regression(), 0.0),
+        ("chosen", itr(features=("income", "age"), features_bound=0.5), 0.4),
+        ("regression", regression(), 0.0),
     ):
         domain = Domain(1.2, 2.0, ranges=RANGES, intercept=intercept)
         model = PrivateTwoStageERM(domain, Budget(2.0), "uniform", second, seed=1)
@@ -144,24 +144,21 @@ def test_the_json_states_what_follows_and_nothing_else(rule, stages) -> None:
         assert kind.from_json(json.dumps(plain)) == release
 
 
-@pytest.mark.parametrize("change", ["constant", "slope", "name", "more", "true", "list"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda own: own | {"constant": own["constant"] + 1e-6},
+        lambda own: own | {"slopes": own["slopes"] | {"age": 0}},
+        lambda own: own | {"slopes": {f"{name}s": value for name, value in own["slopes"].items()}},
+        lambda own: own | {"effect": 3.0},
+        lambda own: own | {"constant": True},
+        lambda own: [own],
+    ],
+)
 def test_a_changed_number_is_refused(rule, change) -> None:
     plain = json.loads(rule.to_json())
-    own = plain["own_units"]
-    if change == "constant":
-        own["constant"] += 1e-6
-    elif change == "slope":
-        own["slopes"]["age"] = 0
-    elif change == "name":
-        own["slopes"] = {f"{name}s": value for name, value in own["slopes"].items()}
-    elif change == "more":
-        own["effect"] = 3.0
-    elif change == "true":
-        own["constant"] = True
-    else:
-        plain["own_units"] = [own]
     with pytest.raises(DeclarationError, match="own_units does not follow"):
-        RuleRelease.from_json(json.dumps(plain))
+        RuleRelease.from_json(json.dumps(plain | {"own_units": change(plain["own_units"])}))
 
 
 def test_no_own_units_where_nothing_is_scaled_or_linear(stages) -> None:
@@ -194,7 +191,6 @@ def test_the_value_of_a_rule_is_shown_like_any_release(second) -> None:
     model = PrivateTwoStageERM(domain, Budget(2.0), "uniform", second, value_share=0.2, seed=1)
     release = model.fit(*data(3)).release_
     value = release.value
-    assert value is not None
     assert value.summary() in release.summary()
     assert list(value.to_frame()["difference"]) == [value.against_all, value.against_none]
     assert "treating none" in value._repr_html_()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.release import Guarantee, Standing
-from dp2erm_cvx.release.promise import largest_factor, largest_guess
+from dp2erm_cvx.release.words import largest_factor, largest_guess
 
 
 def guarantee(epsilon: float, delta: float) -> Guarantee:
@@ -33,8 +33,7 @@ def test_no_pair_that_obeys_the_guarantee_is_told_apart_better(epsilon, delta) -
 
 @given(st.floats(1e-6, 2000.0))
 def test_the_factor_is_rounded_up(epsilon) -> None:
-    told = largest_factor(guarantee(epsilon, 0.0))
-    told = told.replace(",", "")
+    told = largest_factor(guarantee(epsilon, 0.0)).replace(",", "")
     exponent = float(told[3:]) if told.startswith("10^") else math.log10(float(told))
     exact = epsilon / math.log(10.0)
     assert exact - 1e-9 <= exponent <= exact + 1.0

@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, EffectRelease, PrivateEffect, PrivateTwoStageERM, Release
+from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, PrivateEffect, PrivateTwoStageERM, Release
+from dp2erm_cvx.codebook import Treatment
 from dp2erm_cvx.display import as_html, grid, heading
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.predict import planned_range
-from dp2erm_cvx.release.effect_caveats import capped_share
-from dp2erm_cvx.release.nuisances import Nuisance
+from dp2erm_cvx.release.nuisances import Nuisance, capped_share
 
 DOMAIN = Domain(1.5, 2.0, outcome_center=1.0, ranges={"<u>": (-1.0, 1.0), "[v]": (-1.0, 1.0)})
 
@@ -60,7 +60,7 @@ def test_a_release_shows_what_its_plan_predicts(second, more):
     np.testing.assert_allclose(
         frame["noise_half_width"][: len(release.theta)].astype(float), planned.half_width, rtol=1e-9
     )
-    assert ("NOISE DOMINATES" in text) == planned.dominates
+    assert ("The noise dominates" in text) == planned.dominates
     assert (len(frame) > len(release.theta)) == (second == "arm_means")
 
 
@@ -71,11 +71,11 @@ def test_a_second_stage_that_is_not_at_hand_has_no_range():
         return replace(release, declared={**release.declared, "second": second})
 
     gone = having({"name": "elsewhere", "settings": {}})
-    assert "2.5-97.5" in release.summary()
-    assert "2.5-97.5" not in gone.summary()
+    assert "95 % of the noise" in release.summary()
+    assert "95 % of the noise" not in gone.summary()
     assert gone.to_frame()["noise_half_width"].isna().all()
     own = {**release.second_stage["settings"], "theta_set": {"MySet": {}}}
-    assert "2.5-97.5" in having({"name": "arm_means", "settings": own}).summary()
+    assert "95 % of the noise" in having({"name": "arm_means", "settings": own}).summary()
 
 
 @pytest.mark.parametrize("propensity", ["logistic", "constant", 0.5])
@@ -88,10 +88,8 @@ def test_sentences_about_an_effect_are_short(effect, estimand, propensity):
         told = [block for block in release.blocks() if isinstance(block, str)]
         sentences = [sentence for block in told for sentence in re.split(r"(?<=[.])\s", block)]
         assert max(len(sentence.split()) for sentence in sentences) <= 45
-        text = " ".join(release.summary().split())
-        assert ("The interval is for the effect" in text) is (target == "effect")
-        assert ("To first order it rests on " in text) is (target == "effect" and propensity != 0.5)
-        assert ("That this is the effect is an assumption" in text) is (target == "score")
+        assert ("linear" in release.caveats) is (target == "effect" and propensity != 0.5)
+        assert ("score-is-effect" in release.caveats) is (target == "score")
     poor = replace(release, capped=0.2)
     assert "20 % have a released propensity beyond the cap" in " ".join(poor.summary().split())
 
@@ -125,15 +123,17 @@ def test_an_effect_is_one_row(effect):
 
 
 def test_numbers_are_shown_to_the_digits_of_the_width(effect):
-    interval = replace(
-        effect.interval, low=1.2345, high=1.8345, noise_half_width=0.2, sampling_half_width=0.25
-    )
-    text = replace(effect, estimate=1.5345, interval=interval).summary()
-    assert "estimate: +1.53" in text
-    assert "interval: +1.23 to +1.83" in text
-    assert "half width is 0.30" in text
+    ends = {"low": 1.2345, "high": 1.8345, "noise_half_width": 0.2, "sampling_half_width": 0.25}
+    text = replace(effect, estimate=1.5345, interval=replace(effect.interval, **ends)).summary()
+    assert "Effect of treatment on the outcome: +1.53 units of the outcome (95 % CI +1.23 to +1.83)" in text
+    assert "Of the ±0.30, privacy noise alone would be ±0.20, sampling ±0.25" in text
     wide = replace(effect.interval, low=None, high=None, noise_half_width=None, sampling_half_width=None)
     assert "unbounded to unbounded" in replace(effect, estimand="att", interval=wide).summary()
+    arms = {"drug": (1, 0), "drug no against yes": ("no", "yes"), "drug 2 against 1": (2, 1), "A": ("A", 0)}
+    for words, labels in arms.items():
+        book = Codebook(Treatment("drug", *labels), outcome="y")
+        named = replace(effect, domain=replace(DOMAIN, codebook=book).to_dict())
+        assert f"Effect of {words} on y: " in named.summary()
 
 
 def test_html_says_the_same_and_escapes_names(effect):
@@ -143,7 +143,12 @@ def test_html_says_the_same_and_escapes_names(effect):
     assert "[v]" in html
     assert html.count("<table>") == html.count("</table>") == 3
     shown = " ".join(effect.summary(10_000).split())
-    for cell in ("epsilon = 2 (pure)", "score of one record", "no unmeasured confounder"):
+    for cell in (
+        "epsilon = 2",
+        "Rounding errors are covered",
+        "estimate of one record",
+        "no unmeasured confounder",
+    ):
         assert cell in html
         assert cell in shown
     table = grid("a<b", "n")
@@ -168,21 +173,9 @@ def test_a_frame_needs_pandas(effect, monkeypatch):
         (lambda plain: plain.update(private=0), "private"),
         (lambda plain: plain.update(estimand="late"), "estimand"),
         (lambda plain: plain.update(risks=[0.1]), "risks"),
-        (lambda plain: plain.update(nuisance_noise="none"), "nuisance_noise"),
-        (lambda plain: plain.update(nuisance_noise="negligible", capped=0.2), "nuisance_noise"),
-        (lambda plain: plain.update(capped=-0.1), "capped"),
-        (lambda plain: plain["interval"].update(low=1e6), "interval"),
-        (lambda plain: plain["steps"][-1].update(scale=0.0), "scale"),
-        (lambda plain: plain["steps"].pop(), "steps"),
         (lambda plain: plain["steps"].clear(), "steps"),
-        (lambda plain: plain["steps"].pop(0), "steps"),
-        (lambda plain: plain["nuisances"].append(plain["nuisances"][0]), "nuisances"),
         (lambda plain: plain["nuisances"][0]["coefficient"].pop(), "released numbers"),
-        (lambda plain: plain["released"].append(7), "released numbers"),
-        (lambda plain: plain["settings"].pop("cap"), "settings"),
         (lambda plain: plain["settings"].update(cap="5"), "settings"),
-        (lambda plain: plain["settings"].update(effect_center=None), "settings"),
-        (lambda plain: plain["domain"].pop("outcome_bound"), "domain"),
     ],
 )
 def test_an_effect_that_nobody_released_is_refused(effect, change, complaint):

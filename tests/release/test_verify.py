@@ -172,6 +172,7 @@ def test_an_assumption_is_part_of_the_claim(table):
     assumed = PrivateEffect(DOMAIN, PURE, arithmetic="assumed", seed=1).fit(*table).release_
     stated = list(assumed.guarantee.assumptions)
     assert verify(assumed).holds
+    assert "Rounding errors are NOT covered" in assumed.summary()
     stated.remove("exact arithmetic assumed")
     (line,) = verify(changed(assumed, put("guarantee", "assumptions", value=stated))).refuted
     assert line.startswith("guarantee.assumptions: ")

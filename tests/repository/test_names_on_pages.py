@@ -84,3 +84,14 @@ def test_names_that_do_not_exist_are_missed() -> None:
         "--value-share"
     ]
     assert missing_flags("`--value-share`, `--nothing`; `dp2erm ledger show --json`") == ["--nothing"]
+
+
+def inline_displays(text: str) -> list[str]:
+    """Display formulas with text right before or after, of which MyST makes inline formulas."""
+    formulas = re.finditer(r"(?:^|\n)([^\n]*)\n *(\$\$.*?\$\$)(?=\n([^\n]*)|$)", "\n" + text, re.DOTALL)
+    return [found[2] for found in formulas if found[1].strip() or (found[3] or "").strip()]
+
+
+def test_display_formulas_are_paragraphs() -> None:
+    assert inline_displays("so that\n$$x$$\n\n$$\ny\n$$\nas above\n\n$$z$$\n") == ["$$x$$", "$$\ny\n$$"]
+    assert [found for path in PAGES for found in inline_displays(path.read_text(encoding="utf-8"))] == []

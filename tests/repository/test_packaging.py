@@ -63,7 +63,7 @@ def test_every_core_import_is_a_dependency() -> None:
         "for extra in extras.split():\n"
         "    sys.modules[extra] = None\n"
         "import dp2erm_cvx, dp2erm_cvx.cli, dp2erm_cvx.plotting\n"
-        "import dp2erm_cvx.compare, dp2erm_cvx.demo\n"
+        "import dp2erm_cvx.compare\n"
         "from dp2erm_cvx import Dataset, Domain, PrivateTwoStageERM, Release, registry\n"
         "from dp2erm_cvx.datasets import load_nhefs\n"
         "assert registry.programs() and load_nhefs().n_samples == 1566\n"

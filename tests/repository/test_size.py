@@ -19,12 +19,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 280,
-    "lines": 53_600,
-    "classes": 488,
-    "names that other files use": 1_006,
-    "names that one other file uses": 420,
-    "lines of tests": 45_400,
+    "files": 269,
+    "lines": 52_694,
+    "classes": 472,
+    "names that other files use": 962,
+    "names that one other file uses": 397,
+    "lines of tests": 45_362,
 }
 
 

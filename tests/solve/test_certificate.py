@@ -20,7 +20,6 @@ from dp2erm_cvx.program import (
     Instance,
     L1Ball,
     Moments,
-    WeightedLeastSquares,
     WholeSpace,
 )
 from dp2erm_cvx.program.entropy import EntropyFirstStage
@@ -81,7 +80,7 @@ class Reference:
 
     def errors(self, point: Array) -> tuple[float, float]:
         """True distance of a point, and of its output in the norm that a certificate bounds."""
-        order = 2 if isinstance(self.instance.program, WeightedLeastSquares) else 1
+        order = 2 if getattr(self.instance.program, "squared", False) else 1
         return exact.distance(self.variable, point), exact.distance(
             self.output, self.model.output(point), order
         )
@@ -91,7 +90,7 @@ class Reference:
 def reference(case: int) -> Reference:
     name, settings = CASES[case]
     program: Any = programs()[name](**settings)
-    if isinstance(program, WeightedLeastSquares):
+    if getattr(program, "squared", False):
         weights = make_weights(RECORDS)
         instance = program.instance(RECORDS, weights, gamma=GAMMA, noise=NOISE)
         polished = solve(instance).point
@@ -133,7 +132,7 @@ def points(found: Reference, *, solvers: bool = True) -> list[Array]:
         ]
         if isinstance(found.instance.program, ClosedFormWeights):
             listed.append(OSQP())
-        elif isinstance(found.instance.program, WeightedLeastSquares):
+        elif getattr(found.instance.program, "squared", False):
             listed += [OSQP()] * (not isinstance(found.instance.program.theta_set, L2Ball))
         many += [solve(found.instance, solver=s, polish=False, throw=False).point for s in listed]
     return many

@@ -13,7 +13,7 @@ import pytest
 from dp2erm_cvx import Budget, PrivateTwoStageERM
 from dp2erm_cvx.errors import CertificateError, ProgramError, SolverError
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.program import Box, scheme
 from dp2erm_cvx.solve import SCS, Clarabel, OwnSolver, conic, solve, solver_by_name
 from dp2erm_cvx.solve.certificate import certify
@@ -96,7 +96,7 @@ def test_a_private_fit_goes_on_where_an_own_solver_does_not_certify():
 
 
 def test_every_installed_solver_is_taken_by_its_name():
-    quadratic = bind(TreatmentRule(Box(1.0)).resolve(make_domain()), RECORDS)
+    quadratic = bind(itr(Box(1.0)).resolve(make_domain()), RECORDS)
     certified = set()
     for name in map(str.lower, cp.installed_solvers()):
         assert solver_by_name(name).name == name

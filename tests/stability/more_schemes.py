@@ -1,4 +1,4 @@
-"""Long searches on the schemes of docs/theory/more_schemes.md: ``python -m tests.stability.more_schemes``.
+"""Long searches on the schemes of docs/theory/schemes.md: ``python -m tests.stability.more_schemes``.
 
 Prints the table of that page, a few minutes on one core.
 """

@@ -11,9 +11,9 @@ from dp2erm_cvx.stability import (
     KernelConstants,
     entropy_balancing,
     entropy_balancing_paper_scaling,
-    ipw_logistic,
     kernel_balancing,
     known_coefficient,
+    logistic_propensity,
     pooled_kernel_balancing,
     randomized_trial,
     separable,
@@ -37,7 +37,7 @@ def log_uniform(rng, low, high):
 def logistic_scheme(rng, n):
     ridge, radius = log_uniform(rng, 1e-3, 3), float(rng.choice([INF, log_uniform(rng, 0.3, 5)]))
     trim = float(rng.choice([INF, log_uniform(rng, 1.2, 10)]))
-    return on_margins(ipw_weights(ridge, radius, trim)), ipw_logistic(n, 1.0, ridge, radius, trim), 0
+    return on_margins(ipw_weights(ridge, radius, trim)), logistic_propensity(n, 1.0, ridge, radius, trim), 0
 
 
 def entropy_scheme(rng, n):

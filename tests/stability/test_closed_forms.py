@@ -13,9 +13,9 @@ from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.stability import (
     EntropyConstants,
     entropy_balancing,
-    ipw_logistic,
     known_coefficient,
     largest_weight,
+    logistic_propensity,
     randomized_trial,
     tilt_lemma,
     uniform_weights,
@@ -117,11 +117,11 @@ def test_largest_weight_is_the_extreme_of_a_log_range():
         (lambda: known_coefficient(10, 0.0, 1.0), DeclarationError, "covariate_bound"),
         (lambda: known_coefficient(10, 1.0, -1.0), DeclarationError, "coefficient_norm"),
         (lambda: known_coefficient(10, 1.0, math.inf), DeclarationError, "coefficient_norm"),
-        (lambda: ipw_logistic(10, 1.0, 0.0), CalibrationError, "ridge = 0"),
-        (lambda: ipw_logistic(10, 1.0, -1.0), DeclarationError, "ridge"),
-        (lambda: ipw_logistic(10, 1.0, 1.0, radius=0.0), DeclarationError, "radius"),
-        (lambda: ipw_logistic(10, 1.0, 1.0, trim=math.nan), DeclarationError, "trim"),
-        (lambda: ipw_logistic(10, math.inf, 1.0), DeclarationError, "covariate_bound"),
+        (lambda: logistic_propensity(10, 1.0, 0.0), CalibrationError, "ridge = 0"),
+        (lambda: logistic_propensity(10, 1.0, -1.0), DeclarationError, "ridge"),
+        (lambda: logistic_propensity(10, 1.0, 1.0, radius=0.0), DeclarationError, "radius"),
+        (lambda: logistic_propensity(10, 1.0, 1.0, trim=math.nan), DeclarationError, "trim"),
+        (lambda: logistic_propensity(10, math.inf, 1.0), DeclarationError, "covariate_bound"),
         (lambda: entropy_balancing(10, EntropyConstants(1.0, 1.0, 0.0)), CalibrationError, "ridge = 0"),
         (lambda: entropy_balancing(10, EntropyConstants(0.0, 1.0, 1.0)), DeclarationError, "balance_bound"),
         (lambda: entropy_balancing(10, EntropyConstants(1.0, -1.0, 1.0)), DeclarationError, "constant"),
@@ -151,8 +151,8 @@ def test_invalid_declarations_are_named_in_one_line(call, error, names):
 
 
 FAMILIES = {
-    "logistic": lambda n, bound, ridge, radius: ipw_logistic(n, bound, ridge, radius),
-    "trimmed": lambda n, bound, ridge, radius: ipw_logistic(n, bound, ridge, radius, trim=5.0),
+    "logistic": lambda n, bound, ridge, radius: logistic_propensity(n, bound, ridge, radius),
+    "trimmed": lambda n, bound, ridge, radius: logistic_propensity(n, bound, ridge, radius, trim=5.0),
     "equal": lambda n, bound, ridge, radius: entropy_balancing(
         n, EntropyConstants(bound, bound, ridge, radius)
     ),

@@ -10,7 +10,7 @@ import pytest
 from scipy.spatial import ConvexHull
 from scipy.special import expit
 
-from dp2erm_cvx.stability import ipw_logistic, overlap_constant
+from dp2erm_cvx.stability import logistic_propensity, overlap_constant
 from dp2erm_cvx.stability.base import coupled_variation
 from dp2erm_cvx.stability.logistic import largest_margin, logistic_diameter, logistic_law_change
 from dp2erm_cvx.stability.universal import overlap_weight
@@ -32,7 +32,7 @@ INF = math.inf
     ],
 )
 def test_reference_values(n, ridge, radius, V):
-    assert pytest.approx(V, rel=0.01) == ipw_logistic(n, 1.0, ridge, radius).V
+    assert pytest.approx(V, rel=0.01) == logistic_propensity(n, 1.0, ridge, radius).V
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_reference_values_without_the_refined_weight(n, ridge, radius, trim, V):
     change = logistic_law_change(n, ridge, margin, overlap_constant(1 + math.exp(-margin), high))
     plain = coupled_variation(n, overlap_weight(n, margin, trim), change)
     assert plain == pytest.approx(V, rel=0.01)
-    refined = ipw_logistic(n, 1.0, ridge, radius, trim)
+    refined = logistic_propensity(n, 1.0, ridge, radius, trim)
     assert 0.85 * plain < refined.V <= plain * (1 + 1e-9)
     assert refined.w_max <= overlap_weight(n, margin, trim) * (1 + 1e-9)
 
@@ -102,19 +102,18 @@ def test_a_cap_never_costs_stability_and_at_the_extremes_changes_nothing():
     for n in (4, 400):
         for ridge in (0.003, 0.1, 1.0):
             for radius in (2.0, INF):
-                free = ipw_logistic(n, 1.0, ridge, radius)
-                along = [ipw_logistic(n, 1.0, ridge, radius, F).V for F in np.geomspace(1.001, 1e6, 7)]
+                free = logistic_propensity(n, 1.0, ridge, radius)
+                along = [logistic_propensity(n, 1.0, ridge, radius, F).V for F in np.geomspace(1.001, 1e6, 7)]
                 assert all(b >= a * (1 - 2e-4) for a, b in pairwise(along))
                 assert along[-1] <= free.V * (1 + 1e-9)
                 # a cap below every weight makes them all equal
                 lowest = 1 + math.exp(-min(radius, largest_margin(ridge)))
-                assert pytest.approx(2.0) == ipw_logistic(n, 1.0, ridge, radius, lowest * (1 - 1e-6)).V
-    assert ipw_logistic(400, 1.0, 0.1, 2.0, 1e6).V == ipw_logistic(400, 1.0, 0.1, 2.0).V
+                assert pytest.approx(2.0) == logistic_propensity(n, 1.0, ridge, radius, lowest * (1 - 1e-6)).V
+    assert logistic_propensity(400, 1.0, 0.1, 2.0, 1e6).V == logistic_propensity(400, 1.0, 0.1, 2.0).V
 
 
 def test_bounded_in_n_and_of_order_root_ridge():
-    assert (
-        pytest.approx(ipw_logistic(1000, 1.0, 0.01, 1.0).V, rel=0.02) == ipw_logistic(10**7, 1.0, 0.01, 1.0).V
-    )
-    small, large = ipw_logistic(10**6, 1.0, 1e-6, 1.0).V, ipw_logistic(10**6, 1.0, 1e-4, 1.0).V
+    few, many = (logistic_propensity(n, 1.0, 0.01, 1.0).V for n in (1000, 10**7))
+    assert pytest.approx(few, rel=0.02) == many
+    small, large = logistic_propensity(10**6, 1.0, 1e-6, 1.0).V, logistic_propensity(10**6, 1.0, 1e-4, 1.0).V
     assert small / large == pytest.approx(10.0, rel=0.05)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
+from dp2erm_cvx.problems import ipw_logistic as programs
 from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.program.curves import LOGISTIC
-from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY, OVERLAP, LogWeight, Operation, trimmed
-from dp2erm_cvx.stability import ipw_logistic, margin_movement
+from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY, OVERLAP, LogWeight, Operation
+from dp2erm_cvx.stability import logistic_propensity, margin_movement
 from dp2erm_cvx.universe import Universe
 from tests.plugins.matching import matching
 from tests.plugins.tailored import tailored
@@ -43,12 +43,14 @@ def test_overlap_weights_move_by_no_more_than_the_inverse_of_their_ridge(n, ridg
     ("n", "ridge", "trim"), [(400, 0.1, math.inf), (4000, 0.1, 10.0), (50, 1.0, math.inf)]
 )
 def test_inverse_propensities_are_within_a_percent_of_their_own_theorem(n, ridge, trim):
-    own = ipw_logistic(n, 1.0, ridge, trim=trim)
-    weight, clipped = trimmed(trim), math.isfinite(trim)
+    own = logistic_propensity(n, 1.0, ridge, trim=trim)
+    program, clipped = programs.ipw_logistic(ridge=ridge, trim=trim), math.isfinite(trim)
+    weight = program.log_weight
+    assert weight.is_clipped == clipped
     found = margin_movement(n, ridge, 1.0, LOGISTIC, weight, clipped=clipped)
     assert own.V * (1 - 1e-9) <= found.bound.V <= 1.01 * own.V
     universe = Universe(Domain(1.0, 1.0), n, 3)
-    assert IPWLogistic(ridge=ridge, trim=trim).stability(universe).V <= own.V
+    assert program.stability(universe).V <= own.V
 
 
 def test_units_of_the_rows_change_nothing():

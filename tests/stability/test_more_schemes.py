@@ -1,4 +1,4 @@
-"""The bounds and losses of docs/theory/more_schemes.md, against searches and independent solutions."""
+"""The bounds and losses of docs/theory/schemes.md, against searches and independent solutions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import re
 from pathlib import Path
 
+import cvxpy as cp
 import numpy as np
 import pytest
 
@@ -16,17 +17,20 @@ from dp2erm_cvx.conformance.search import Search, ball, check_kernel, record_dom
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.program import Gaussian, Moments
+from dp2erm_cvx.program import Gaussian, Moments, scheme
+from dp2erm_cvx.program.curves import EXPONENTIAL, LOGISTIC
 from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernels import BalanceKernel, Energy, Linear
+from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY
 from dp2erm_cvx.registry import first_stages, second_stages
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.stability.logistic import _tilted_diameter
+from dp2erm_cvx.stability.separable import record_diameter, weight_diameter
+from dp2erm_cvx.suprema import gradient_diameter
 from dp2erm_cvx.universe import Universe
 from tests.stability.kernel_movement import minimize_on_simplices
 from tests.stability.more_schemes import KEEP, rows
 
-PAGE = (Path(__file__).parents[2] / "docs/theory/more_schemes.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/theory/schemes.md").read_text(encoding="utf-8")
 ROWS = rows()
 
 
@@ -104,30 +108,43 @@ def test_constants_of_separable_schemes_cover_what_a_search_finds(name, settings
         assert report[constant].ratio > 0.7, constant
 
 
-@pytest.mark.parametrize("rho", [0.0, 0.3, 1.0, 1.2, 3.0, 8.0])
-def test_the_tilted_diameter_is_that_of_a_grid_or_more(rho):
-    t, length = np.meshgrid(np.cos(np.linspace(0, np.pi, 121)), np.linspace(0, 1, 6))
-    at = length * t
-    points = np.column_stack([at.ravel(), (length * np.sqrt(1 - t**2)).ravel()])
-    diameters = []
-    for share in (0.25, 0.5, 1.0):  # shorter coefficients have smaller sets
-        tilted = np.exp(share * rho * points[:, :1]) * points
-        mirrored = tilted * [1, -1]
-        diameters.append(float(np.sqrt(np.max(np.sum((tilted[:, None] - mirrored[None]) ** 2, axis=2)))))
-    assert np.all(np.diff(diameters) >= -1e-12)
-    assert 0.7 * _tilted_diameter(rho) <= diameters[-1] <= _tilted_diameter(rho)
+@pytest.mark.parametrize(("varying", "r"), [(0.6, 1.7), (0.95, 0.2), (0.1, 3.0)])
+def test_diameters_by_arm_are_no_more_than_by_hand(varying, r):
+    angle, t = np.linspace(0, 2 * np.pi, 2001), np.linspace(-1, 1, 20_001)
+    u, v = np.exp(r * np.cos(angle)), np.exp(r * np.sin(angle))
+    # one arm: twice the largest distance from the best center (k, 0)
+    k = np.linspace(0.0, math.exp(r), 513)[:, None]
+    far = np.max(np.exp(2 * r * t) - 2 * k * t * np.exp(r * t) + k**2, axis=1)
+    apart, within = np.max(np.hypot(1 + u, 1 + v)), math.hypot(2 * varying, 2 * math.sqrt(np.min(far)))
+    assert apart <= record_diameter(EXPONENTIAL, r, 1.0, varying) <= max(apart, within) * (1 + 1e-3)
+    sigma = np.max(np.hypot(u / (1 + u), v / (1 + v)))
+    found = weight_diameter(INVERSE_PROPENSITY, r, clipped=False, varying=varying)
+    assert sigma <= found <= max(sigma * 1.001, stability.logistic_diameter(r) * (1 + 1e-4))
 
 
-def test_tilting_diameters_are_those_of_a_grid_or_more():
-    G, Gx, r = 1.0, 0.6, 1.7
-    angle = np.linspace(0, 2 * np.pi, 2001)
-    u, v = G * r * np.cos(angle), G * r * np.sin(angle)
-    apart = np.max(np.hypot(1 + np.exp(u), 1 + np.exp(v)))
-    declared = stability.tilting_gradient_diameter(G, Gx, r)
-    assert apart <= declared <= 1.1 * max(apart, math.hypot(2 * Gx, _tilted_diameter(r)))
-    assert stability.tilting_log_weight_diameter(G, r) >= np.max(
-        np.hypot(1 / (1 + np.exp(-u)), 1 / (1 + np.exp(-v)))
+def test_a_linear_term_of_an_authors_own_counts_in_every_constant():
+    class Tilted(first_stages()["overlap"]):
+        name = "tilted"
+
+        def linear_bound(self, domain):
+            return 0.5
+
+    domain = Domain(1.0, 1.0)
+    plain, tilted = (
+        cls(ridge=0.5).movement(Universe(domain, 100, 2)) for cls in (first_stages()["overlap"], Tilted)
     )
+    assert tilted.gradient_diameter >= gradient_diameter(LOGISTIC, tilted.reach) + 1.0
+    assert tilted.bound.V > 1.2 * plain.bound.V
+    assert Tilted().gradient_diameter(domain) >= gradient_diameter(LOGISTIC, 1e300) + 1.0
+
+
+def test_a_declaration_by_arm_says_what_it_cannot_read():
+    bent = lambda s, t: (cp.exp(-s) + cp.square(t), cp.logistic(-s))  # noqa: E731
+    elsewhere = lambda s, t: (cp.exp(-s) + t, cp.logistic(-t))  # noqa: E731
+    for function, text in ((bent, "no affine function"), (elsewhere, "no curve is known")):
+        function.__doc__ = "Not read."
+        with pytest.raises(DeclarationError, match=text):
+            scheme.separable(ridge="G**2", by_arm=True)(function)
 
 
 def test_a_tilting_that_could_overflow_is_refused():
@@ -323,8 +340,9 @@ def test_half_of_a_bound_would_be_caught(row):
 
 
 def test_the_table_of_the_page_is_about_these_rows():
+    table = PAGE[PAGE.index("## More schemes and losses") :]
     listed = re.findall(
-        r"^\| ([^|]+) \| (\d+) \| ([^|]+) \| ([\d.]+) \| ([\d.]+) \|$", PAGE, flags=re.MULTILINE
+        r"^\| ([^|]+) \| (\d+) \| ([^|]+) \| ([\d.]+) \| ([\d.]+) \|$", table, flags=re.MULTILINE
     )
     assert [(scheme, int(n), setting) for scheme, n, setting, _, _ in listed] == [
         (row.scheme, row.n, row.setting) for row in ROWS

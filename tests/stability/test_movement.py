@@ -7,15 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from dp2erm_cvx.stability import EntropyConstants, entropy_balancing, ipw_logistic, logistic
-from tests.stability.movement import (
-    Pair,
-    entropy_weights,
-    four_clusters,
-    ipw_weights,
-    lone_record,
-    movement,
-)
+from dp2erm_cvx.stability import EntropyConstants, entropy_balancing, logistic, logistic_propensity
+from tests.stability.movement import Pair, entropy_weights, four_clusters, ipw_weights, lone_record, movement
 from tests.stability.search_pairs import uphill
 
 G = math.sqrt(0.5)
@@ -57,13 +50,13 @@ ENTROPY = [
 def test_one_record_against_all_others(n, ridge, radius, z, before, after, at_least):
     unit = [np.array(point) / max(1.0, float(np.linalg.norm(point))) for point in (z, before, after)]
     moved = movement(ipw_weights(ridge, radius), lone_record(n, *unit))
-    assert at_least <= moved <= ipw_logistic(n, 1.0, ridge, radius).V
+    assert at_least <= moved <= logistic_propensity(n, 1.0, ridge, radius).V
 
 
 @pytest.mark.parametrize(("n", "ridge", "radius", "trim", "shape", "at_least"), CLUSTERS)
 def test_a_record_that_jumps_across_clusters(n, ridge, radius, trim, shape, at_least):
     moved = movement(ipw_weights(ridge, radius, trim), four_clusters(n, shape))
-    assert at_least <= moved <= ipw_logistic(n, 1.0, ridge, radius, trim).V
+    assert at_least <= moved <= logistic_propensity(n, 1.0, ridge, radius, trim).V
 
 
 @pytest.mark.parametrize("index", range(len(ENTROPY)))
@@ -75,10 +68,10 @@ def test_entropy_balancing_worst_cases(index):
 def test_units_cancel():
     # lambda has the inverse units of x: the ridge scales with the square of the covariate bound
     moved = movement(ipw_weights(0.003 * 49, 1.0 / 7, bound=7.0), four_clusters(400, CLUSTERS[0][4]))
-    assert 16.1 <= moved <= ipw_logistic(400, 7.0, 0.003 * 49, 1.0 / 7).V
+    assert 16.1 <= moved <= logistic_propensity(400, 7.0, 0.003 * 49, 1.0 / 7).V
     assert (
-        pytest.approx(ipw_logistic(400, 1.0, 0.003, 1.0).V, rel=1e-9)
-        == ipw_logistic(400, 7.0, 0.003 * 49, 1.0 / 7).V
+        pytest.approx(logistic_propensity(400, 1.0, 0.003, 1.0).V, rel=1e-9)
+        == logistic_propensity(400, 7.0, 0.003 * 49, 1.0 / 7).V
     )
 
 
@@ -106,7 +99,7 @@ def search_ipw(n, ridge, radius, trim, start, evaluations, seed):
 def test_search_stays_below_the_bound(n, ridge, radius, trim):
     start = (0.8, 0.8, 0.3, 0.02, 0.4, 0.7, 0.4)
     found = search_ipw(n, ridge, radius, trim, start, 150, seed=n)
-    bound = ipw_logistic(n, 1.0, ridge, radius, trim).V
+    bound = logistic_propensity(n, 1.0, ridge, radius, trim).V
     assert 2.0 < found <= bound
 
 
@@ -134,7 +127,7 @@ def test_planted_bug_flip_forgotten(monkeypatch):
     moved = movement(ipw_weights(ridge, radius, trim), four_clusters(n, shape))
     right = logistic.logistic_diameter
     monkeypatch.setattr(logistic, "logistic_diameter", lambda margin: right(margin) / 2)
-    assert moved > ipw_logistic(n, 1.0, ridge, radius, trim).V
+    assert moved > logistic_propensity(n, 1.0, ridge, radius, trim).V
 
 
 def entropy_case(index):
@@ -162,13 +155,13 @@ def test_planted_bug_entropy_one_weight_of_the_changed_record_lost():
 def test_planted_bug_divided_by_root_n(case):
     n, ridge, radius, trim, shape, _ = case
     moved = movement(ipw_weights(ridge, radius, trim), four_clusters(n, shape))
-    assert ipw_logistic(n, 1.0, ridge, radius, trim).V / math.sqrt(n) < moved
+    assert logistic_propensity(n, 1.0, ridge, radius, trim).V / math.sqrt(n) < moved
 
 
 def test_weights_reach_their_largest_value():
     # w_max is nearly attained by one record against all others, trimmed or not
     for n, ridge, trim in ((3, 1.1683, INF), (400, 0.1, INF), (400, 0.1, 4.0), (4, 3.1, INF)):
-        bound = ipw_logistic(n, 1.0, ridge, trim=trim).w_max
+        bound = logistic_propensity(n, 1.0, ridge, trim=trim).w_max
         fit = ipw_weights(ridge, trim=trim)
         grid = np.linspace(0.0, 1.0, 81)
         count = np.array([n - 1.0, 1.0])
@@ -186,4 +179,4 @@ def test_long_search_stays_below_the_bound(seed):
     radius = float(rng.choice([INF, 1.0, 10 ** rng.uniform(-0.5, 0.7)]))
     trim = float(rng.choice([INF, 1.3, 2.0, 3.0, 5.0, 10.0]))
     found = search_ipw(n, ridge, radius, trim, (0.8, 0.8, 0.3, 0.02, 0.4, 0.7, 0.4), 500, seed)
-    assert found <= ipw_logistic(n, 1.0, ridge, radius, trim).V
+    assert found <= logistic_propensity(n, 1.0, ridge, radius, trim).V

@@ -13,9 +13,9 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.stability import (
     KernelConstants,
-    ipw_logistic,
     kernel_balancing,
     known_coefficient,
+    logistic_propensity,
     paper_entropy_balancing,
     paper_ipw_logistic,
     paper_kernel_balancing,
@@ -45,7 +45,7 @@ def test_the_three_figures_of_one_setting():
     used = usable(400, paper_ipw_logistic(400, 1.0, 0.1, 1.0))
     assert pytest.approx(805, rel=1e-3) == used.W1
     assert "universal corollary" in used.theorem
-    assert pytest.approx(8.7, rel=0.01) == ipw_logistic(400, 1.0, 0.1, 1.0).V
+    assert pytest.approx(8.7, rel=0.01) == logistic_propensity(400, 1.0, 0.1, 1.0).V
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ ridges = st.floats(-4, 4).map(lambda x: 10**x)
 @settings(max_examples=60)
 @given(n=st.integers(2, 100_000), ridge=ridges, radius=radii, M=st.floats(0.1, 10))
 def test_sharp_is_at_most_printed_for_an_estimated_propensity(n, ridge, radius, M):
-    sharp = ipw_logistic(n, M, ridge, radius)
+    sharp = logistic_propensity(n, M, ridge, radius)
     alone = paper_ipw_logistic(n, M, ridge, radius)
     for printed in (alone, usable(n, alone)):
         assert sharp.V <= printed.W1

@@ -18,10 +18,10 @@ from dp2erm_cvx.stability import (
     KernelConstants,
     entropy_balancing,
     entropy_balancing_paper_scaling,
-    ipw_logistic,
     kernel_balancing,
     known_coefficient,
     logistic_diameter,
+    logistic_propensity,
     pooled_kernel_balancing,
     randomized_trial,
     separable,
@@ -63,7 +63,7 @@ def test_the_search_exceeds_a_bound_that_is_too_small():
     found, pair = largest_movement(
         on_margins(ipw_weights(1.0)), 60, 0, np.random.default_rng(0), starts=40, steps=120
     )
-    bound = ipw_logistic(60, 1.0, 1.0)
+    bound = logistic_propensity(60, 1.0, 1.0)
     assert bound.V - bound.w_max < found <= bound.V
     assert np.linalg.norm(pair.before[1:]) <= 1 + 1e-12
 
@@ -124,8 +124,8 @@ def test_more_ridge_less_radius_and_a_lower_trim_never_cost_stability(n, ridge, 
     floor = max(2, int(share * n))
     factor = np.array([1.0, 1.5, 10.0])
     for scheme in (
-        lambda mu, r: ipw_logistic(n, 1.0, mu, r),
-        lambda mu, r: ipw_logistic(n, 1.0, mu, r, trim=3.0),
+        lambda mu, r: logistic_propensity(n, 1.0, mu, r),
+        lambda mu, r: logistic_propensity(n, 1.0, mu, r, trim=3.0),
         lambda mu, r: entropy_balancing(n, EntropyConstants(1.0, 1.0, mu, r)),
         lambda mu, r: entropy_balancing(n, EntropyConstants(1.0, 1.0, mu, r, "proportional", floor)),
         lambda mu, r: entropy_balancing_paper_scaling(n, mu, floor, r),
@@ -133,13 +133,13 @@ def test_more_ridge_less_radius_and_a_lower_trim_never_cost_stability(n, ridge, 
     ):
         rises([scheme(ridge * f, radius) for f in factor])
     for scheme in (
-        lambda mu, r: ipw_logistic(n, 1.0, mu, r),
+        lambda mu, r: logistic_propensity(n, 1.0, mu, r),
         lambda mu, r: entropy_balancing(n, EntropyConstants(1.0, 1.0, mu, r)),
         lambda mu, r: entropy_balancing_paper_scaling(n, mu, floor, r),
         lambda mu, r: known_coefficient(n, 1.0, r),
     ):
         rises([scheme(ridge, radius / f) for f in factor])
-    rises([ipw_logistic(n, 1.0, ridge, radius, trim) for trim in (INF, 10.0, 3.0, 1.5)])
+    rises([logistic_propensity(n, 1.0, ridge, radius, trim) for trim in (INF, 10.0, 3.0, 1.5)])
     rises([known_coefficient(n, 1.0, radius, trim) for trim in (INF, 10.0, 3.0, 1.5)])
     rises([randomized_trial(n, 0.05, trim) for trim in (INF, 10.0, 3.0, 1.5)])
     rises([kernel_balancing(n, KernelConstants(1.0, ridge * n * f), floor) for f in factor])

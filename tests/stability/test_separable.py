@@ -8,20 +8,9 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.stability import (
-    ipw_logistic,
-    separable,
-    tilt_lemma,
-)
+from dp2erm_cvx.stability import logistic_propensity, separable, tilt_lemma
 from dp2erm_cvx.stability.logistic import logistic_diameter
-from tests.stability.movement import (
-    Pair,
-    four_clusters,
-    ipw_weights,
-    lone_record,
-    minimize_in_ball,
-    movement,
-)
+from tests.stability.movement import Pair, four_clusters, ipw_weights, lone_record, minimize_in_ball, movement
 
 INF = math.inf
 
@@ -42,7 +31,7 @@ def test_formula(n, ridge, radius):
 def test_covers_the_logistic_case_and_is_no_sharper_than_its_own_theorem(n, ridge, radius):
     D = logistic_diameter(radius)
     bound = separable(n, ridge, D, D, radius, radius)
-    assert bound.V >= ipw_logistic(n, 1.0, ridge, radius).V * (1 - 1e-6)
+    assert bound.V >= logistic_propensity(n, 1.0, ridge, radius).V * (1 - 1e-6)
     fit = ipw_weights(ridge, radius)
     shape = (0.8, 0.8, 0.3, 0.02, 0.4, 0.7, 0.4)
     u = np.array([0.998, 0.058])

@@ -14,9 +14,9 @@ from dp2erm_cvx.mechanism import Draw
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.arm_means import PlugInATE
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.problems.ipw_logistic import PrivateLogistic
+from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.problems.itr import itr_logistic
-from dp2erm_cvx.program import WholeSpace
+from dp2erm_cvx.program import MarginRows, WholeSpace
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.solve import SCS, Clarabel, FirstCertified, Newton, ProjectedGradient, solve
 from dp2erm_cvx.steps import precision as module
@@ -208,7 +208,7 @@ def test_a_stage_without_a_public_radius_is_conditional_on_every_dataset() -> No
 
 def test_weights_of_a_private_coefficient_without_bound_are_covered_whatever_it_is() -> None:
     """The noise that hides its arithmetic may be so large that weights at it round: V is then 2n."""
-    free = PrivateLogistic(radius=math.inf)
+    free = ipw_private(radius=math.inf)
     exact = free.stability(Universe(DOMAIN, 150, 2)).V
     for share, V in ((0.005, pytest.approx(exact, rel=1e-3)), (1e-25, 2 * 150)):
         model = PrivateTwoStageERM(DOMAIN, Budget(1.0, 1e-4), free, numerical_share=share)
@@ -331,18 +331,13 @@ def test_theorem_8_goes_by_the_bound_on_the_response() -> None:
     class Doubled(PlugInATE):
         name = "doubled"
 
-        def design(self, records):
-            X, z = super().design(records)
-            return X, 10 * z
+        def rows(self, records):
+            found = super().rows(records)
+            return MarginRows(found.Z, 10 * found.offset)
 
-        def loss_constants(self, universe):
-            found = super().loss_constants(universe)
-            return dataclasses.replace(
-                found,
-                response_bound=10 * found.response_bound,
-                gradient_radius=10 * found.gradient_radius,
-                gradient_bound=10 * found.gradient_bound,
-            )
+        def row_bounds(self, universe):
+            found = super().row_bounds(universe)
+            return dataclasses.replace(found, offset=tuple(10 * end for end in found.offset))
 
     for method in ("output", "auto"):
         plain = fitted(second_stage=PlugInATE(), calibration=method, first_stage="uniform").plan(150, 3)

@@ -17,7 +17,7 @@ from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.mechanism import secure_available
-from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.public import one_of
 from dp2erm_cvx.release import ValueRelease
@@ -125,7 +125,7 @@ def release_value(records, weights, chosen, noise, *, statistic="cells", exact, 
     universe = Universe(records.domain, n, records.X.shape[1])
     planned = WeightsPlan(Uniform(), uniform_weights(n), 0.0, n)
     kind = one_of("value statistic", statistic, ValueStatistic)
-    step = Value(exact=exact, second=TreatmentRule(), statistic=kind)
+    step = Value(exact=exact, second=itr(), statistic=kind)
     plan = step.planned(universe, noise, planned)
     numbers = step.statistic_of(records, weights, chosen)
     return state_value(plan, kind, step.noised(plan, numbers, Execution("newton", 1e-6, seed)))

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from nhefs import FEATURES, TREATMENT_COST, effect_domain, schemes
 
 from dp2erm_cvx.calibration.numbers import calibrate_value
 from dp2erm_cvx.datasets import load_nhefs
-from dp2erm_cvx.demo.settings import FEATURES, TREATMENT_COST, effect_domain, schemes
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.registry import build, second_stages
 from dp2erm_cvx.release.value import contrasts_from_cells
@@ -20,7 +20,7 @@ from dp2erm_cvx.steps.value import value_cells, value_contrasts
 from dp2erm_cvx.universe import Universe
 from tests.steps.value_study import FIRST_STAGES, REPLICATES, SETTINGS, study
 
-PAGE = (Path(__file__).parents[2] / "docs" / "value.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "after_release.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| ((?:linear|nonlinear|tree) .*) \|$", PAGE, flags=re.MULTILINE)
 BY_NAME = {(s[0], s[1], f"{s[2]:g}"): s for s in SETTINGS}
 
@@ -63,6 +63,6 @@ def test_nhefs_example():
 
 
 def test_code_runs(capsys):
-    (source,) = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
-    exec(compile(source, "value.md", "exec"), {})
+    source = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)[0]
+    exec(compile(source, "after_release.md", "exec"), {})
     assert capsys.readouterr().out.count("noise in each number") == 6

@@ -1,4 +1,4 @@
-"""How far both statistics are from the truth in the simulated scenarios: the table of docs/value.md."""
+"""How far both statistics are from the truth in simulated scenarios: the table of docs/after_release.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dp2erm_cvx import Domain, registry
 from dp2erm_cvx.calibration.numbers import calibrate_value
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.model.sets import L2Ball
-from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.release.value import contrasts_from_cells
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.value import value_cells, value_contrasts
@@ -45,7 +45,7 @@ def raw_data(scenario, share, n, seed):
 
 def rule_of(records, weights):
     """The least-squares rule of these records, without noise."""
-    program = TreatmentRule(theta_set=L2Ball(100.0))
+    program = itr(theta_set=L2Ball(100.0))
     return solve(program.instance(records, weights, gamma=1e-3)).value
 
 

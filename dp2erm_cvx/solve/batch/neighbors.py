@@ -10,7 +10,7 @@ import numpy as np
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.model.composite import Composite
-from dp2erm_cvx.program.exponential import ExponentialModel
+from dp2erm_cvx.program.entropy import ExponentialModel
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.kernel_model import KernelModel
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage

@@ -10,7 +10,7 @@ import numpy as np
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT, dot_error
 from dp2erm_cvx.program.curves import Curve
-from dp2erm_cvx.program.exponential import ExponentialModel
+from dp2erm_cvx.program.entropy import ExponentialModel
 from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
@@ -137,7 +137,7 @@ class ExponentialBatch(RowBatch):
 
     def __init__(self, model: ExponentialModel, point: Array) -> None:
         log_cap = math.log(model.trim) if math.isfinite(model.trim) else math.inf
-        self.log_base: Array = np.broadcast_to(np.asarray(model.log_base, dtype=np.float64), (model.n,))
+        self.log_base: Array = np.zeros(model.n) if model.log_base is None else model.log_base
         base = (self.log_base,) if np.any(self.log_base) else ()
         super().__init__(model, model.blocks, _Tilts(model.center, log_cap), point, base)
         self.base_moment, self.base_total = self.at_base()
@@ -252,9 +252,9 @@ class _Tilts(Terms):
     center: Array
     log_cap: float
 
-    def rows(self, block: Array) -> Array:
-        """Less the center."""
-        return block - self.center
+    def rows(self, block: MarginRows) -> Array:
+        """As they are."""
+        return block.Z
 
     def tilted(self, V: Array, Z: Array, base: tuple[Array, ...], room: Room) -> tuple[Array, Array]:
         """Tilts pull, whether they are capped or not."""

@@ -10,7 +10,7 @@ from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.problems.arm_means import PlugInATE
 from dp2erm_cvx.problems.ipw_known import RandomizedTrial
-from dp2erm_cvx.problems.ipw_logistic import PrivateLogistic
+from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.program import ClosedFormWeights, WholeSpace
 from tests.audit.bugs import (
     AThirdOfThePropensityNoise,
@@ -84,9 +84,9 @@ def narrow(kind):
     return lambda rng, **settings: kind(rng, 4, 1, **settings)
 
 
-LOGISTIC = PrivateLogistic(share=0.3, ridge=0.05, trim=2.5)
-MOSTLY_FIRST = PrivateLogistic(share=0.8, ridge=0.05, trim=2.5)
-FLAT = PrivateLogistic(share=0.8, ridge=1e-6, trim=2.5)
+LOGISTIC = ipw_private(share=0.3, ridge=0.05, trim=2.5)
+MOSTLY_FIRST = ipw_private(share=0.8, ridge=0.05, trim=2.5)
+FLAT = ipw_private(share=0.8, ridge=1e-6, trim=2.5)
 
 BUGS = {
     "half the noise, itr": (release(cls=HalfTheNoise), aligned),

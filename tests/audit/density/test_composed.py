@@ -11,7 +11,7 @@ from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.audit.density import audited_laws
 from dp2erm_cvx.problems.arm_means import PlugInATE
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic, PrivateLogistic
+from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.solve import solve
@@ -36,7 +36,7 @@ def effects(data):
 
 
 @pytest.mark.parametrize(
-    "first", [Uniform(), IPWLogistic(), EntropyBalancing()], ids=lambda stage: stage.name
+    "first", [Uniform(), ipw_logistic(), EntropyBalancing()], ids=lambda stage: stage.name
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_loss_of_a_mean_is_its_shift_over_the_scale(first, kind):
@@ -65,7 +65,7 @@ def test_the_law_of_a_mean_is_that_of_the_fit():
 # a private first stage
 
 
-LINE = PrivateLogistic(share=0.4, ridge=0.05, trim=2.5, radius=math.inf)
+LINE = ipw_private(share=0.4, ridge=0.05, trim=2.5, radius=math.inf)
 
 
 def log_density(data, plan, lam, theta):
@@ -126,7 +126,7 @@ def test_the_joint_density_integrates_to_one():
 
 @pytest.mark.parametrize("second", ["itr", "arm_means"])
 def test_the_joint_law_is_that_of_the_fit(second):
-    first = PrivateLogistic(radius=1.0)
+    first = ipw_private(radius=1.0)
     pair = neighbors(np.random.default_rng(7), N)
     for seed in range(3):
         model = release(first, second, seed=seed, arithmetic="assumed").fit(*pair[0])
@@ -161,10 +161,10 @@ def test_gaussian_noise_in_either_stage_is_sampled():
 def pair_and_model(seed):
     rng = np.random.default_rng(1000 + seed)
     trimmed, capped = (
-        PrivateLogistic(ridge=0.05, trim=2.5),
-        PrivateLogistic(share=0.5, ridge=0.02, radius=1.5),
+        ipw_private(ridge=0.05, trim=2.5),
+        ipw_private(share=0.5, ridge=0.02, radius=1.5),
     )
-    first = (Uniform(), IPWLogistic(), EntropyBalancing(), trimmed, capped)[seed % 5]
+    first = (Uniform(), ipw_logistic(), EntropyBalancing(), trimmed, capped)[seed % 5]
     output = seed % 3 == 0
     second = MEAN if output else ("plug_in_ate", "arm_means", "itr")[rng.integers(3)]
     method = {"calibration": "output"} if output else {}

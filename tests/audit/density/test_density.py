@@ -17,8 +17,8 @@ from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.problems.arm_means import ArmMeans, PlugInATE
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
-from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
+from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import Box, L1Ball, WholeSpace
 from dp2erm_cvx.solve import solve
@@ -29,14 +29,14 @@ N = 12
 DOMAIN = Domain(1.0, 1.0)
 PURE, APPROXIMATE = Budget(1.0), Budget(1.0, 0.05)
 
-FIRST = (Uniform(), IPWLogistic(), EntropyBalancing())
+FIRST = (Uniform(), ipw_logistic(), EntropyBalancing())
 SECOND = (
     ArmMeans(),
     ArmMeans(L2Ball(1.0), ElasticNet(0.05, 0.1)),
     PlugInATE(),
-    TreatmentRule(L2Ball(1.0)),
-    TreatmentRule(L1Ball(1.0), ElasticNet(0.1, 0.0)),
-    TreatmentRule(Box(0.7), ElasticNet(0.1, 0.1)),
+    itr(L2Ball(1.0)),
+    itr(L1Ball(1.0), ElasticNet(0.1, 0.0)),
+    itr(Box(0.7), ElasticNet(0.1, 0.1)),
 )
 
 
@@ -73,7 +73,7 @@ def test_loss_of_the_plug_in_is_the_shift_over_the_scale(first, seed):
 @pytest.mark.parametrize("seed", range(4))
 def test_loss_of_a_line_with_a_kink_is_that_at_the_breakpoints(seed):
     radius, l1 = 0.8, 0.15
-    model = release(second=TreatmentRule(Box(radius), ElasticNet(l1, 0.0)))
+    model = release(second=itr(Box(radius), ElasticNet(l1, 0.0)))
     calibration = model.plan(N, 1).theta.calibration
     pair = neighbors(np.random.default_rng(seed), k=1)
     lines = []
@@ -112,9 +112,7 @@ def test_delta_of_a_normal_release_lies_in_its_interval(kind):
     assert found.hockey_stick.theta_low == found.hockey_stick.low
 
 
-@pytest.mark.parametrize(
-    "second", [TreatmentRule(L2Ball(0.5)), TreatmentRule(L1Ball(0.6), ElasticNet(0.2, 0.1))], ids=repr
-)
+@pytest.mark.parametrize("second", [itr(L2Ball(0.5)), itr(L1Ball(0.6), ElasticNet(0.2, 0.1))], ids=repr)
 def test_the_density_integrates_to_one(second):
     law, _ = laws(release(second=second), neighbors(np.random.default_rng(5)))
     scale, reach = law.calibration.scale, law.coordinates.step * law.calibration.scale
@@ -237,7 +235,7 @@ def test_what_is_no_neighbor_is_refused():
 
 
 def test_what_has_no_known_density_is_refused():
-    own = TreatmentRule(L2Ball(1.0), UserRegularizer(lambda theta: 0.1 * cp.norm(theta, 2)))
+    own = itr(L2Ball(1.0), UserRegularizer(lambda theta: 0.1 * cp.norm(theta, 2)))
     with pytest.raises(DeclarationError, match="with an elastic net"):
         audit_density(release(second=own), *neighbors(np.random.default_rng(3)))
 

@@ -14,7 +14,7 @@ from dp2erm_cvx.audit.laws import log_ratio
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import cleaned
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.problems.regression import SaturatingRegression
+from dp2erm_cvx.problems.regression import saturating_regression
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.steps import AverageScore, Execution
 from dp2erm_cvx.steps.record_map import UNIT
@@ -360,7 +360,7 @@ class SecondMomentAtHalfItsScale(AverageScore):
         return first, 2 * second
 
 
-class DividedByTheArm(SaturatingRegression):
+class DividedByTheArm(saturating_regression):
     """Its losses are summed over the number of treated records, in place of n."""
 
     def instance(self, records, weights, *, gamma, noise=None):

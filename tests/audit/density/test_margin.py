@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
+import cvxpy as cp
 import numpy as np
 import pytest
 from scipy import special
@@ -14,14 +15,14 @@ from dp2erm_cvx.audit.laws import Place
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.problems.itr import TreatmentRule, itr_huber, itr_logistic
-from dp2erm_cvx.problems.regression import SaturatingRegression
-from dp2erm_cvx.program import Curve, Part
-from dp2erm_cvx.program.atoms import Huber
-from dp2erm_cvx.saturation import CurvatureShape, Saturation
+from dp2erm_cvx.problems.itr import itr, itr_huber, itr_logistic
+from dp2erm_cvx.problems.regression import saturating_regression
+from dp2erm_cvx.program import second_stage
 from dp2erm_cvx.solve import solve
+from dp2erm_cvx.suprema import Saturation
 from tests.audit.bugs import less
 from tests.audit.pairs import aligned, heavy, lone, neighbors
+from tests.helpers import BOUNDED_INFLUENCE
 from tests.plan.changed import changed
 
 pytestmark = pytest.mark.usefixtures("short_ascents")
@@ -46,7 +47,7 @@ LOSSES = {
         lambda s: special.expit(s) * special.expit(-s),
     ),
     "extremal": (
-        SaturatingRegression(L2Ball(RADIUS), slope=S),
+        saturating_regression(L2Ball(RADIUS), slope=S),
         lambda x, a, y: (x, y, np.ones(N)),
         lambda s: S * np.sign(s) * (1 - np.exp(-np.abs(s) / S)),
         lambda s: np.exp(-np.abs(s) / S),
@@ -122,7 +123,7 @@ def lone_record(y, other_y):
 
 def test_a_saturating_loss_spends_all_of_epsilon():
     """Theorem 15 is attained: by two full slopes, and by a full slope against a full curvature."""
-    model = release(SaturatingRegression(slope=0.1))
+    model = release(saturating_regression(slope=0.1))
     for other in (-1.0, 1.0):
         pair = lone_record(-other if other < 0 else 0.0, other)
         found = audit_density(model, *pair, starts=4)
@@ -131,24 +132,27 @@ def test_a_saturating_loss_spends_all_of_epsilon():
 
 
 def test_a_third_of_gamma_is_caught():
-    model = release(SaturatingRegression(slope=0.1))
+    model = release(saturating_regression(slope=0.1))
     plan = model.plan(N, 1)
     weak = changed(plan, calibration=less(plan.theta.calibration, gamma=1 / 3))
     assert audit_density(weak, *lone_record(0.0, 1.0), starts=1).theta_exceeds
 
 
-@dataclass(frozen=True)
-class TakenForSaturating(SaturatingRegression):
+@second_stage(slope="outcome_bound / 2")
+def huber_regression(theta, records, slope):
     """A Huber loss, whose curvature is as large where its slope is full."""
+    return cp.Problem(cp.Minimize(cp.sum(cp.huber(records.x @ theta - records.y, slope))))
+
+
+@dataclass(frozen=True)
+class TakenForSaturating(huber_regression):
+    """It states what a loss of bounded influence has."""
 
     name = "taken_for_saturating"
 
-    @property
-    def loss(self):
-        return Curve((Part(1.0, Huber(self.slope)),))
-
     def loss_constants(self, universe):
-        wrong = Saturation(2 * self.slope, 2.0, self.row_norm(universe.domain), CurvatureShape.LINEAR)
+        curve = BOUNDED_INFLUENCE["1 - u"][0](2 * self.slope, 2.0)
+        wrong = Saturation(curve, self.row_norm(universe.domain))
         return replace(super().loss_constants(universe), saturation=wrong)
 
 
@@ -159,7 +163,7 @@ def test_a_loss_that_keeps_its_curvature_is_caught():
 
 
 def test_gaussian_noise_of_a_margin_loss_is_sampled():
-    model = release(SaturatingRegression(slope=0.1), Budget(1.0, 0.05), noise="gaussian")
+    model = release(saturating_regression(slope=0.1), Budget(1.0, 0.05), noise="gaussian")
     pair = lone_record(1.0, -1.0)
     assert not audit_density(model, *pair, draws=150).exceeds
     plan = model.plan(N, 1)
@@ -170,7 +174,7 @@ def test_gaussian_noise_of_a_margin_loss_is_sampled():
 BOXED = Domain(1.3, 1.0, intercept=0.5, coordinate_bound=1.0)
 
 
-@pytest.mark.parametrize("second", [SaturatingRegression(slope=0.1), TreatmentRule(L2Ball(0.5))], ids=str)
+@pytest.mark.parametrize("second", [saturating_regression(slope=0.1), itr(L2Ball(0.5))], ids=str)
 def test_box_noise_keeps_epsilon_and_a_saturating_loss_spends_it(second):
     model = PrivateTwoStageERM(BOXED, Budget(1.0), "uniform", second, noise="box", arithmetic="assumed")
     found = audit_density(model, *lone_record(1.0, -1.0), starts=2)

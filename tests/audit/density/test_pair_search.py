@@ -11,7 +11,7 @@ from dp2erm_cvx.audit.pairs import Maker
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.problems.arm_means import PlugInATE
-from dp2erm_cvx.problems.ipw_logistic import PrivateLogistic
+from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.program import WholeSpace
 from tests.audit.bugs import AThirdOfThePropensityNoise, HalfTheNoise, HardlyAnyGamma
 from tests.audit.pairs import aligned
@@ -99,7 +99,7 @@ def test_a_planted_bug_is_found_without_a_hint(second, bug, calibration):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_bugs_are_found_with_every_seed(seed):
-    logistic = PrivateLogistic(share=0.8, ridge=0.05, trim=2.5)
+    logistic = ipw_private(share=0.8, ridge=0.05, trim=2.5)
     for second, bug, calibration, first, audits in (
         (MEAN, HalfTheNoise, "output", "uniform", 10),
         ("itr", HalfTheNoise, "sharp", "uniform", 30),

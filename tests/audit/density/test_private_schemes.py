@@ -8,7 +8,7 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, stability
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.audit.density import audited_laws
 from dp2erm_cvx.problems.arm_means import PlugInATE
-from dp2erm_cvx.problems.inverse_probability_tilting import PrivateTilting
+from dp2erm_cvx.problems.inverse_probability_tilting import tilting_private
 from dp2erm_cvx.problems.overlap import overlap_private
 from dp2erm_cvx.program import WholeSpace
 from tests.audit.pairs import aligned, heavy, lone, neighbors
@@ -18,7 +18,7 @@ N = 5
 DOMAIN = Domain(1.0, 1.0)
 KINDS = (neighbors, aligned, lone, heavy)
 OVERLAP = overlap_private(share=0.5, ridge=0.05, radius=2.0)
-TILTING = PrivateTilting(share=0.5, ridge=0.05, radius=0.8, constant=0.5)
+TILTING = tilting_private(share=0.5, ridge=0.05, radius=0.8, constant=0.5)
 
 
 def release(first, epsilon=1.0):
@@ -103,7 +103,7 @@ class ThirdOfTheDiameter(overlap_private):
         return super().gradient_diameter(domain) / 3
 
 
-class LinearTermForgotten(PrivateTilting):
+class LinearTermForgotten(tilting_private):
     """Of exp(-<b, lam>) alone, at 0: the linear term and the ball are left out."""
 
     name = "linear_term_forgotten"

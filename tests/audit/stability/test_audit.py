@@ -23,7 +23,7 @@ from dp2erm_cvx.audit import (
 )
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.stability import ipw_logistic, logistic
+from dp2erm_cvx.stability import logistic, logistic_propensity
 from dp2erm_cvx.universe import Universe
 from tests.audit.stability.cases import INF, ipw, reference_program
 from tests.audit.stability.reference import wrong_bounds
@@ -62,7 +62,7 @@ def half_the_diameter():
     right = logistic.logistic_diameter
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(logistic, "logistic_diameter", lambda margin: right(margin) / 2)
-        wrong = Claim("half the diameter", Quantity.V, ipw_logistic(400, 1.0, 0.003, 1.0).V)
+        wrong = Claim("half the diameter", Quantity.V, logistic_propensity(400, 1.0, 0.003, 1.0).V)
     return dataclasses.replace(case, bounds=(wrong, Claim("sharp", Quantity.V, sharp(case))))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Protocol
@@ -25,6 +26,11 @@ _ROUNDED = 1.0 + 1e-12
 _ANGLES, _ROUNDS, _MOST_NODES = 256, 40, 8192
 #: Beyond this reach of margins only the limits of a loss are asked for.
 _FARTHEST = 1e5
+#: Reach of margins, times the bend of the loss, beyond which its slope is that of its limits.
+_LIMIT = 30.0
+#: Relative excess of a supremum over one margin, and of one over two angles.
+_LINE, _BALL = 1e-9, 2e-4
+_CELLS, _MOST_CELLS = 48, 200_000
 
 
 class ScalarLoss(Protocol):
@@ -48,6 +54,9 @@ class ScalarLoss(Protocol):
     def slope(self, s: Array, /) -> Array:
         """phi'(s)."""
 
+    def curvature(self, s: Array, /) -> Array:
+        """phi''(s)."""
+
     def curvatures(self, low: Array, high: Array, /) -> tuple[Array, Array]:
         """Least and largest curvature on cells."""
 
@@ -60,6 +69,10 @@ class ScalarWeight(Protocol):
     @property
     def lipschitz(self) -> float:
         """Largest slope anywhere."""
+
+    @property
+    def curve(self) -> ScalarLoss | None:
+        """The function or minus it as a convex one; None where it is neither."""
 
     def enclose(self, low: Array, high: Array, /) -> Any:
         """Four arrays: intervals of value and of slope on cells."""
@@ -98,9 +111,32 @@ def gradient_diameter(
     return min(anywhere, searched) * _OUTWARD
 
 
+def multiple_diameter(
+    loss: ScalarLoss, reach: float, offset: Interval, factor: Interval, tilt: Interval
+) -> Interval:
+    """Largest difference of multiples ``c phi'(s + o) + t`` at one s, ``|s| <= reach``, and the largest."""
+    low, high = _multiples(loss, reach, offset, factor, tilt)
+    size, line = max(abs(low), abs(high)), _bend_of_odd_line(loss)
+    if line is not None and (factor, tilt) == ((1.0, 1.0), (0.0, 0.0)):
+        return line * (offset[1] - offset[0]), size
+
+    def between(first: Array, last: Array) -> Array:
+        down, up = loss.slope(first + offset[0]), loss.slope(last + offset[1])
+        highest = np.maximum(factor[0] * up, factor[1] * up)
+        width: Array = highest - np.minimum(factor[0] * down, factor[1] * down) + (tilt[1] - tilt[0])
+        return width
+
+    if not reach <= _FARTHEST:
+        return high - low, size
+    width = _largest(lambda s, r: (between(s, s), between(s - r, s + r)), (-reach, reach), 1, _CLOSE)
+    return min(high - low, width), size
+
+
 @lru_cache(maxsize=256)
 def log_weight_diameter(weight: ScalarWeight, reach: float, *, clipped: bool) -> float:
     """Diameter of ``{h'(<z, v>) z}``, ``||z|| <= 1``, ``||v|| <= reach``; with 0 in it if clipped."""
+    if not clipped and weight.curve is not None:
+        return gradient_diameter(weight.curve, reach)
     anywhere = 2.0 * weight.lipschitz
     if not reach <= _FARTHEST:
         return anywhere
@@ -255,3 +291,160 @@ def _nodes(count: int, kinks: tuple[float, ...], radii: Interval, offset: Interv
     at = [(kink - o) / rho for kink in kinks for o in offset for rho in radii if rho > 0.0]
     extra = [math.asin(sine) for sine in at if abs(sine) < 1.0]
     return np.unique(np.concatenate([t, [0.0], extra]))
+
+
+@dataclass(frozen=True)
+class Saturation:
+    """What Theorems 15, 16 and 19 need of a loss ``c phi(<z, v>)`` whose curvature falls as its slope grows.
+
+    S is the largest ``c |phi'|``, kappa the largest ``c phi''``, ``u = |phi'| / S`` and ``h = phi'' / kappa``
+    at one margin, both in [0, 1].
+
+    Attributes
+    ----------
+    loss : phi, without kinks and with finite limits of its slope; see :meth:`of`
+    row_norm : M with ``||z||_2 <= M`` over the domain, the constant column included
+    factor : largest c
+    ball : bound on ``|<z, v>|`` over the set of v, for a loss without an offset (Theorem 19)
+    """
+
+    loss: ScalarLoss
+    row_norm: float
+    factor: float = 1.0
+    ball: float = math.inf
+
+    @classmethod
+    def of(cls, loss: ScalarLoss, row_norm: float, factor: float, ball: float) -> Saturation | None:
+        """That of a loss; None where the slope is unbounded or the curvature jumps."""
+        bounded = max(map(abs, loss.ends)) < math.inf and 0.0 < loss.bend < math.inf
+        return cls(loss, row_norm, factor, ball) if bounded and not loss.kinks else None
+
+    @property
+    def slope(self) -> float:
+        """S, in units of the loss over those of the margin."""
+        return self.factor * max(map(abs, self.loss.ends))
+
+    @property
+    def curvature(self) -> float:
+        """Kappa."""
+        everywhere = np.array([math.inf])
+        return self.factor * float(self.loss.curvatures(-everywhere, everywhere)[1][0])
+
+    @property
+    def steepness(self) -> float:
+        """A number q with ``h <= q (1 - u)`` at every margin: ``a u + k h <= a`` iff it holds for q k <= a.
+
+        Far from s the slope still grows by the integral of phi'', at least ``phi''(s) / bend``.
+        """
+        return self.slope * self.loss.bend / self.curvature
+
+    @property
+    def in_a_ball(self) -> bool:
+        """Whether the set of v bounds the margins to any effect."""
+        return self.ball * self.loss.bend < _LIMIT
+
+    def largest(self, a: float, k: float, *, box: bool = False) -> float:
+        """Bound on ``a ||g - g'|| + k h`` over the set of v and ordered pairs of records.
+
+        g and g' are their gradients at one v in units of M S, h is that of the first one. In a ``box``, in
+        whose norm rows have size 1, ``u + u'`` stands for the distance.
+        """
+        top = self._top if box else 1.0
+        alone = max(a, self.steepness * k)
+        if a < alone or top < 1.0:
+            alone = min(alone, self._along(lambda u, h: a * u + k * h, box=box))
+        anywhere = a * top + alone
+        if box or not self.in_a_ball:
+            return anywhere
+        return min(anywhere, self._across(lambda apart, h: a * apart + k * h))
+
+    def steepest(self, total: float, k: float, *, box: bool = False) -> float:
+        """An a with ``largest(a, k) <= total``, the largest but for rounding; 0 where there is none."""
+        share = k / total
+        free = 0.5 * (1.0 - 1e-12) if share * self.steepness <= 0.5 else 0.0
+        if self.in_a_ball and share < 0.5:  # at least half of the sum is a d
+            free = max(free, _steepest(self, share, box))
+        return free * total
+
+    @property
+    def _top(self) -> float:
+        """Largest u over the set of v."""
+        if not self.in_a_ball:
+            return 1.0
+        ends = self.loss.slope(np.array([-self.ball, self.ball]))
+        return min(float(np.max(np.abs(ends))) * self.factor / self.slope * _ROUNDED, 1.0)
+
+    def _at(self, low: Array, high: Array) -> tuple[Array, Array]:
+        """Largest u and h on cells of margins."""
+        u = np.maximum(np.abs(self.loss.slope(low)), np.abs(self.loss.slope(high)))
+        h = self.loss.curvatures(low, high)[1]
+        return np.minimum(u * (self.factor / self.slope), 1.0), h * (self.factor / self.curvature)
+
+    def _along(self, value: Callable[[Array, Array], Array], *, box: bool) -> float:
+        """Upper bound on ``value(u, h)``, increasing in both, over one margin."""
+        far = 40.0 / self.loss.bend
+        reach = min(self.ball, far) if box else far
+
+        at, ends = self._at, (-reach, reach)
+        searched = _largest(lambda s, r: (value(*at(s, s)), value(*at(s - r, s + r))), ends, 1, _LINE)
+        if reach < far:
+            return searched
+        tails = np.array([-far, far])
+        return max(searched, float(np.max(value(np.ones(2), at(tails, tails)[1]))))
+
+    def _across(self, value: Callable[[Array, Array], Array]) -> float:
+        """Upper bound on ``value(||g - g'||, h)``, increasing in both, over two records and v.
+
+        With rows z and z' of norm 1 and ``||v|| = rho`` the margins are ``rho sin t`` and ``rho sin t'``, and
+        the parts of g and g' across v are opposite at worst: shorter rows and coefficients give less (proof
+        on the page of calibrations). The distance changes by at most ``(1 + (rho kappa / S)^2)^(1/2)`` per
+        radian of either angle.
+        """
+        ball, unit, flat = self.ball, self.factor / self.slope, self.factor / self.curvature
+        steep = math.hypot(1.0, ball * self.curvature / self.slope)
+
+        def bounds(angles: Array, width: float) -> tuple[Array, Array]:
+            sines, cosines = np.sin(angles), np.cos(angles)
+            pulls = self.loss.slope(ball * sines) * unit
+            along, across = pulls * sines, np.abs(pulls) * cosines
+            apart = np.sqrt((along[0] - along[1]) ** 2 + (across[0] + across[1]) ** 2)
+            # the angles of a cell are in [-pi/2, pi/2], where the sine grows
+            middle, off = sines[0] * math.cos(width), cosines[0] * math.sin(width)
+            h = self.loss.curvature(ball * sines[0]) * flat
+            highest = self.loss.curvatures(ball * (middle - off), ball * (middle + off))[1] * flat
+            return value(apart, h), value(np.minimum(apart + 2.0 * width * steep, 2.0), highest)
+
+        return _largest(bounds, (-math.pi / 2, math.pi / 2), 2, _BALL)
+
+
+@lru_cache(maxsize=256)
+def _steepest(found: Saturation, share: float, box: bool) -> float:
+    if box:
+        top = found._top
+        return (1.0 - 3.0 * _LINE) / found._along(lambda u, h: (top + u) / (1.0 - share * h), box=True)
+    # at least half of the sum is a d, and it may be found too large by this
+    return (1.0 - 3.0 * _BALL) / found._across(lambda apart, h: apart / (1.0 - share * h))
+
+
+def _largest(
+    bounds: Callable[[Array, float], tuple[Array, Array]], ends: Interval, variables: int, close: float
+) -> float:
+    """Upper bound of a function over a cube, by cells that are cut in half until one is close to a value.
+
+    ``bounds`` has the value at the centers ``(variables, m)`` of cells, one row of them for one variable, and
+    an upper bound on the cells, which reach ``width`` to either side.
+    """
+    width = (ends[1] - ends[0]) / (2 * _CELLS)
+    ticks = ends[0] + width * (2 * np.arange(_CELLS) + 1)
+    centers = np.stack([grid.ravel() for grid in np.meshgrid(*[ticks] * variables)])
+    corners = np.stack([grid.ravel() for grid in np.meshgrid(*[(-0.5, 0.5)] * variables)])
+    best, most = -math.inf, math.inf
+    for _ in range(_ROUNDS):
+        values, cells = bounds(centers if variables > 1 else centers[0], width)
+        best, most = max(best, float(np.max(values))), float(np.max(cells))
+        if most <= best * (1.0 + close) or cells.size > _MOST_CELLS:
+            break
+        kept = centers[:, cells >= best]
+        centers = (kept[:, :, None] + width * corners[:, None, :]).reshape(variables, -1)
+        width /= 2.0
+    return most * (1.0 + 1e-9)

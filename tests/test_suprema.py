@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from dp2erm_cvx.program.atoms import Exponential, Huber, Logistic, Saturating, SquaredHinge
+from dp2erm_cvx import suprema
+from dp2erm_cvx.program.atoms import Exponential, Huber, Line, Logistic, Saturating, SquaredHinge
 from dp2erm_cvx.program.curves import LOGISTIC, SQUARE, Curve, Part
-from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY, OVERLAP, LogWeight, Operation, trimmed
-from dp2erm_cvx.stability import logistic_diameter, suprema
+from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY, OVERLAP, LogWeight, Operation
+from dp2erm_cvx.stability import logistic_diameter
 from dp2erm_cvx.stability.logistic import largest_margin
-from dp2erm_cvx.stability.suprema import gradient_diameter, largest_multiple, minimizer_norm
+from dp2erm_cvx.suprema import Saturation, gradient_diameter, largest_multiple, minimizer_norm
+from tests.helpers import BOUNDED_INFLUENCE
 
 HUBER = Curve((Part(1.0, Huber(0.8)),))
 BOUNDED = Curve((Part(1.0, Saturating(0.7)),))
@@ -112,10 +114,11 @@ def test_a_loss_that_pulls_without_end_has_no_norm():
     assert minimizer_norm(falling, 0.1, 7.0) == 7.0
 
 
+TRIMMED = INVERSE_PROPENSITY.at_most(LogWeight(Operation.CONSTANT, number=math.log(3.0)))
 WEIGHTS = {
     "overlap": (OVERLAP, lambda s: -np.logaddexp(0, s)),
     "ipw": (INVERSE_PROPENSITY, lambda s: np.logaddexp(0, -s)),
-    "trimmed": (trimmed(3.0), lambda s: np.minimum(np.logaddexp(0, -s), np.log(3.0))),
+    "trimmed": (TRIMMED, lambda s: np.minimum(np.logaddexp(0, -s), np.log(3.0))),
     "matching": (
         LogWeight().times(-1.0).at_most(LogWeight(Operation.CONSTANT, number=0.0)),
         lambda s: np.minimum(-s, 0.0),
@@ -156,10 +159,68 @@ def test_enclosures_hold_values_and_slopes(name):
 
 
 def test_the_diameter_of_log_weights_is_that_of_the_logistic_loss():
+    found = suprema.log_weight_diameter(OVERLAP.plus(LogWeight().times(0.0)), 2.0, clipped=False)
+    assert logistic_diameter(2.0) <= found <= 1.003 * logistic_diameter(2.0)
     for weight in (OVERLAP, INVERSE_PROPENSITY):
-        found = suprema.log_weight_diameter(weight, 2.0, clipped=False)
-        assert logistic_diameter(2.0) <= found <= 1.003 * logistic_diameter(2.0)
+        assert suprema.log_weight_diameter(weight, 2.0, clipped=False) <= found
     m = np.linspace(-1, 1, 2001)
     y = expit(-2 * m) * (np.logaddexp(0, -2 * m) <= np.log(3.0))
-    clipped = suprema.log_weight_diameter(trimmed(3.0), 2.0, clipped=True)
+    clipped = suprema.log_weight_diameter(TRIMMED, 2.0, clipped=True)
     assert clipped >= 2 * np.max(y * np.sqrt(1 - m * m))
+
+
+U = np.linspace(0.0, 1.0, 20_001)
+
+
+@pytest.mark.parametrize("shape", BOUNDED_INFLUENCE)
+def test_slope_and_curvature_of_a_loss_whose_shape_is_known(shape):
+    curve, h = BOUNDED_INFLUENCE[shape]
+    rng = np.random.default_rng(0)
+    for S, kappa in 10 ** rng.uniform(-2, 2, (6, 2)):
+        loss = Saturation(curve(S, kappa), 3.0)
+        q = {"1 - u": 1.0, "4 u (1 - u)": 4.0}[shape]
+        assert (loss.slope, loss.curvature, loss.steepness) == pytest.approx((S, kappa, q), rel=1e-14)
+        s = np.concatenate([-np.geomspace(1e-9, 40, 200), np.geomspace(1e-9, 40, 200)]) / loss.loss.bend
+        u = np.abs(loss.loss.slope(s)) / S
+        np.testing.assert_allclose(loss.loss.curvature(s), kappa * h(u), atol=1e-14 * kappa)
+        for a, k in [*10 ** rng.uniform(-3, 3, (10, 2)), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0), (q, 1.0)]:
+            bound, on_grid = loss.largest(a, k) - a, float(np.max(a * U + k * h(U)))
+            assert on_grid * (1 - 1e-12) - 1e-15 * a <= bound <= on_grid + 1e-8 * (a + k)
+
+
+MIXTURES = {
+    "two logistic losses": Curve((Part(1.0, Logistic(), -1.0), Part(2.0, Logistic(), -0.3))),
+    "an even one": Curve((Part(1.0, Logistic(), 2.0), Part(-1.0, Line()))),
+    "bounded influence and logistic": Curve((Part(1.0, Saturating(0.7)), Part(1.0, Logistic(), -1.0, 0.5))),
+}
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+@pytest.mark.parametrize("ball", [0.8, 3.0, math.inf])
+def test_sums_of_slope_and_curvature_are_not_exceeded(name, ball):
+    """Theorems 15 and 19 for losses without a closed form: random records and coefficients."""
+    loss = Saturation.of(MIXTURES[name], 1.0, 1.0, ball)
+    rng = np.random.default_rng(1)
+    rho = min(ball, 30.0) * np.where(rng.random(40_000) < 0.7, 1.0, rng.random(40_000))
+    rows = rng.normal(size=(2, 40_000, 2))
+    rows /= np.linalg.norm(rows, axis=2, keepdims=True)
+    rows *= np.where(rng.random((2, 40_000)) < 0.7, 1.0, rng.random((2, 40_000)))[:, :, None]
+    s = rho * rows[:, :, 0]
+    g = loss.loss.slope(s)[:, :, None] * rows / loss.slope
+    apart = np.linalg.norm(g[0] - g[1], axis=1)
+    u = np.abs(loss.loss.slope(s)) / loss.slope
+    h = loss.loss.curvature(s[0]) * np.sum(rows[0] ** 2, axis=1) / loss.curvature
+    q = loss.steepness
+    assert np.all(loss.loss.curvature(s) <= loss.curvature * q * (1 - u) + 1e-14)
+    for a, k in ((1.0, 0.2 / q), (1.0, 1.0), (0.3, 1.0)):
+        reached = float(np.max(a * apart + k * h))
+        assert reached <= loss.largest(a, k) <= max(1.35 * reached, 0)
+        assert float(np.max(a * (u[0] + u[1]) + k * h)) <= loss.largest(a, k, box=True) + 1e-12
+        for box, distance in ((False, apart), (True, u[0] + u[1])):
+            steep = loss.steepest(a, 0.2 * k, box=box)
+            assert float(np.max(steep * distance + 0.2 * k * h)) <= a * (1 + 1e-12)
+
+
+def test_a_loss_that_keeps_its_curvature_at_full_slope_is_none():
+    for curve in (HUBER, HINGE, POISSON, SQUARE, Curve((Part(1.0, Line()),))):
+        assert Saturation.of(curve, 1.0, 1.0, 2.0) is None

@@ -1,1 +1,0 @@
-"""What ``dp2erm demo`` computes on the embedded NHEFS data."""

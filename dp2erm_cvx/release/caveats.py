@@ -1,0 +1,255 @@
+"""What a reader has to know beside the numbers: one table of codes, conditions and sentences.
+
+A release states the codes that hold. Every sentence stands here once, for screen, page and datasheet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dp2erm_cvx.plan.predict import HARDLY, SHARE
+from dp2erm_cvx.release.released_range import released_range
+
+#: Largest epsilon of a release without a caveat.
+WEAK = 10.0
+#: Share of propensities beyond the cap from which errors of the outcome regression are not negligible.
+CAPPED = 0.05
+#: Predicted share of flipped decisions from which a rule says little.
+LITTLE = 0.25
+
+#: Read before the result; what the result rests on; what it is; what it is not.
+Level = Literal["warns", "assumes", "notes", "excludes"]
+
+
+@dataclass(frozen=True)
+class Caveat:
+    """``say`` is the sentence of a release for which ``when`` holds."""
+
+    code: str
+    level: Level
+    goals: tuple[str, ...]
+    when: Callable[[Any], object]
+    say: Callable[[Any], str]
+
+
+_ALL = ("effect", "rule", "weighted")
+_EFFECT, _RULE, _WEIGHTED = ("effect",), ("rule",), ("weighted",)
+#: What an interval is for.
+_EFFECTS = {
+    "ate": "the effect",
+    "att": "the effect among the treated",
+    "overlap": "the effect in the population that the released weights describe",
+    "risks": "the effect on the risk",
+}
+_RIGHT = "That the rule has the sign of the effect is an assumption: "
+
+
+def _always(release: Any) -> bool:
+    return True
+
+
+def _public(release: Any) -> bool:
+    """Whether the probability of treatment was declared."""
+    return not isinstance(release.settings["propensity"], str)
+
+
+def _modeled(release: Any) -> bool:
+    """Whether an interval for the effect rests on regressions."""
+    return release.target == "effect" and not _public(release)
+
+
+def _varies(release: Any) -> bool:
+    """Whether common slopes count records so that effects which vary bias them."""
+    exact = "controls" if release.estimand == "att" else "matched"
+    return _modeled(release) and release.settings["rows"] == "common" and release.settings["arms"] != exact
+
+
+def _step(release: Any, name: str) -> bool:
+    return any(step.step == name for step in release.steps)
+
+
+def _dominated(release: Any) -> bool:
+    moved = released_range(release)
+    return moved is not None and moved.dominates
+
+
+def _dominating(release: Any) -> str:
+    moved = released_range(release)
+    assert moved is not None  # it dominates
+    return (
+        f"The noise dominates: it reaches beyond {SHARE:.0%} of the largest value that theta may take "
+        f"({moved.bound:.3g}); this release says little about the data."
+    )
+
+
+def remains(share: float, what: str) -> str:
+    """What the adjustment is predicted to leave."""
+    return f"About {100 * min(share, 1.0):.0f} % of the {what} is expected to remain (simulated)."
+
+
+def _linear(release: Any) -> str:
+    """Which models have to be right for an interval of the effect."""
+    if release.estimand == "att":
+        return "outcomes of the untreated that are linear in the covariates"
+    if release.settings["propensity"] == "logistic" and release.estimand == "overlap":
+        return "log odds of treatment that are linear in the covariates, or outcomes that are"
+    if release.risks or release.domain.get("binary_outcome"):
+        return "an outcome of two values, whose probabilities are nearly linear in the covariates"
+    return "outcomes that are linear in the covariates"
+
+
+def _assumed(release: Any) -> str:
+    """Which models have to be right for a mean of scores to be the effect."""
+    known = release.settings["propensity"]
+    if not isinstance(known, str):
+        return (
+            f"everybody was treated with the public probability {known:g}, whatever the covariates. The "
+            "outcome regression may be wrong."
+        )
+    regression = "the outcome regression" + (" of the untreated" if release.estimand == "att" else "")
+    right = {
+        "cells": "within cells, the outcome of either arm or the propensity hardly varies",
+        "constant": f"{regression} is right, or treatment does not depend on the covariates",
+    }.get(known, f"{regression} or the propensity is right")
+    return f"{right}, and no confounder is unmeasured."
+
+
+def _overlap(release: Any) -> str:
+    of = {"logistic": "covariates spread evenly over the public bounds", "cells": "the released counts"}
+    whole = of.get(str(release.settings["propensity"]), "all records")
+    return (
+        f"Overlap may be poor: of {whole}, {100 * release.capped:.0f} % have a released propensity "
+        f"beyond the cap {float(release.settings['cap']):g} ({100 * CAPPED:g} % is the limit). There "
+        "errors of the outcome regression count in full. A larger cap makes the interval wide enough to "
+        "cover."
+    )
+
+
+def _sign(release: Any) -> str:
+    """When a rule has the sign of the effect."""
+    regressed = _step(release, "center")
+    stated = release.settings["propensity"]
+    if stated == "logistic" and regressed:
+        return "the released outcome regression, or the released propensity, is right."
+    if stated == "logistic":
+        return "the released propensity is right."
+    if stated is not None:
+        return "treatment was assigned with the public probability that is declared."
+    if regressed:
+        return (
+            "the released regression of the outcome on covariates, without regard to treatment, is right. "
+            "Even then a linear rule is drawn to where either treatment is likely."
+        )
+    return (
+        "half of the records are treated whatever their covariates, or the outcome varies about its "
+        "public center by the effect alone."
+    )
+
+
+def _gains(release: Any) -> str:
+    if any(gain.interval.bias for gain in release.gains):
+        return (
+            "The intervals are for the mean gain of all records. They count sampling, noise, and what noise "
+            "and shrinkage of the released regressions leave of the confounding: where outcomes are linear "
+            "in the covariates in either arm, and the arms on one side of the rule lie at most one standard "
+            "deviation apart."
+        )
+    return (
+        "The intervals are for the mean gain of all records at the public probability of treatment, and "
+        "count sampling and noise."
+    )
+
+
+def _wrong(release: Any) -> str:
+    """Models that no sentence above allows for."""
+    return (
+        "effects that are not linear in the covariates" if release.goal == "rule" else "models that are wrong"
+    )
+
+
+#: In the order in which they are read.
+CAVEATS = (
+    Caveat("weak-epsilon", "warns", _ALL, lambda r: r.guarantee.epsilon > WEAK,
+           lambda r: f"A weak guarantee: epsilon = {r.guarantee.epsilon:g}, above {WEAK:g}, hardly limits "
+                     "what is learned of a record."),
+    Caveat("weak-delta", "warns", _ALL, lambda r: r.guarantee.delta * r.n_samples > 1.0,
+           lambda r: f"A weak guarantee: delta = {r.guarantee.delta:g}, above 1/n = {1 / r.n_samples:.2g}, "
+                     "would allow to publish a whole record."),
+    Caveat("noise-dominates", "warns", _RULE, lambda r: r.flipped_share >= LITTLE,
+           lambda r: "The noise dominates: this release says little about the data."),
+    Caveat("noise-dominates", "warns", _WEIGHTED, _dominated, _dominating),
+    Caveat("confounded", "warns", _RULE, lambda r: (r.kept_confounding or 0.0) > HARDLY,
+           lambda r: "The correction hardly works: expect confounding in what is released."),
+    Caveat("unbalanced", "warns", _WEIGHTED, lambda r: (r.kept_imbalance or 0.0) > HARDLY,
+           lambda r: "The weights hardly balance: confounding stays in the estimate."),
+    Caveat("overlap", "warns", _EFFECT, lambda r: r.capped > CAPPED, _overlap),
+    Caveat("score", "notes", _EFFECT, lambda r: r.target != "effect",
+           lambda r: "The interval is for the population mean of the estimate, at the regressions and the "
+                     "propensity released here. In large samples that holds whatever those are."),
+    Caveat("score-is-effect", "assumes", _EFFECT, lambda r: r.target != "effect",
+           lambda r: f"That this is the effect is an assumption: {_assumed(r)}"),
+    Caveat("trial", "assumes", _EFFECT, lambda r: r.target == "effect" and _public(r),
+           lambda r: f"The interval is for the effect. {_assumed(r)[:1].upper()}{_assumed(r)[1:]}"),
+    Caveat("effect", "notes", _EFFECT, _modeled,
+           lambda r: f"The interval is for {_EFFECTS[r.estimand]}. It allows for sampling, for privacy "
+                     f"noise, and for a bias of up to {r.interval.bias or 0.0:.2g}: what noise and "
+                     "shrinkage of the released regressions may leave of the confounding."),
+    Caveat("weights-population", "notes", _EFFECT, lambda r: _modeled(r) and r.estimand == "overlap",
+           lambda r: "That population follows the propensity that was released here, with its noise: "
+                     "another release describes another one, and none of them is that of the true "
+                     "propensity."),
+    Caveat("linear", "assumes", _EFFECT, _modeled,
+           lambda r: f"To first order it rests on {_linear(r)}, and on no unmeasured confounder."),
+    Caveat("means", "assumes", _EFFECT, lambda r: _modeled(r) and not _step(r, "mean"),
+           lambda r: "Means of covariates are taken to lie within a quarter of a standard deviation of the "
+                     "middle of their ranges."),
+    Caveat("spreads", "assumes", _EFFECT, lambda r: _modeled(r) and not _step(r, "spread"),
+           lambda r: "Standard deviations of covariates are taken to be a sixth of their ranges, within "
+                     "1.5 times."),
+    Caveat("confounding", "assumes", _EFFECT, _modeled,
+           lambda r: "No combination of covariates is taken to lie more than "
+                     f"{r.settings['confounding']:g} standard deviations apart between the arms "
+                     f"(confounding), or to have less than {r.settings['collinearity']:.3g} times the "
+                     "variance of independent ones (collinearity)."),
+    Caveat("heterogeneity", "assumes", _EFFECT, _varies,
+           lambda r: "Effects are taken to vary with covariates by a standard deviation of at most "
+                     f"{r.settings['heterogeneity']:.3g} of that of residuals (heterogeneity)."),
+    Caveat("declared", "notes", _EFFECT, _modeled,
+           lambda r: "All of these are declared, or at their defaults."),
+    Caveat("groups", "assumes", _EFFECT, lambda r: _modeled(r) and r.groups,
+           lambda r: "All groups share the regression: its slopes are to hold in each, arms are to lie no "
+                     "farther apart there, and outcomes of a group on average within half a standard "
+                     "deviation of residuals from what it predicts."),
+    Caveat("gains", "notes", _RULE, lambda r: r.gains,
+           lambda r: f"{_gains(r)} They take the rule as given: fitted to the same records, it looks a "
+                     "little better than it is."),
+    Caveat("sign", "assumes", _RULE, _always, lambda r: f"{_RIGHT}{_sign(r)}"),
+    Caveat("remaining-bias", "notes", _RULE, lambda r: r.kept_confounding is not None,
+           lambda r: remains(r.kept_confounding, "confounding")),
+    Caveat("skewed", "excludes", _RULE, lambda r: r.settings.get("response_bound") is None,
+           lambda r: "Not covered: an outcome that is skewed in opposite directions with and without "
+                     "treatment, which turns some signs (a larger slope helps)."),
+    Caveat("balanced", "assumes", _WEIGHTED, _always,
+           lambda r: "That this is what treatment does is an assumption: after weighting, the arms agree "
+                     "in all that moves the outcome."),
+    Caveat("remaining-imbalance", "notes", _WEIGHTED, lambda r: r.kept_imbalance is not None,
+           lambda r: remains(r.kept_imbalance, "difference between the arms")),
+    Caveat("private-weights", "excludes", _WEIGHTED, lambda r: _step(r, "propensity"),
+           lambda r: "The noise of the private propensity comes on top: its effect on theta depends on the "
+                     "records."),
+    Caveat("not-covered", "excludes", _ALL, _always,
+           lambda r: f"Not covered: unmeasured confounding, {_wrong(r)}, and what clipping removes. Every "
+                     "other release from these data adds to epsilon."),
+)  # fmt: skip
+
+
+def caveats_of(release: Any) -> Iterator[Caveat]:
+    """Those that hold for a release, in the order of the table."""
+    return (caveat for caveat in CAVEATS if release.goal in caveat.goals and caveat.when(release))
+
+
+def sentences(release: Any, *levels: Level) -> list[str]:
+    """Those of these levels, for a reader."""
+    return [caveat.say(release) for caveat in caveats_of(release) if caveat.level in levels]

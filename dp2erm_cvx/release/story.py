@@ -1,0 +1,436 @@
+"""What a release says to its readers, once: screen, notebook, page and datasheet show the same words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dp2erm_cvx.display import grid, heading, pairs
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.plan.predict import NoiseRange
+from dp2erm_cvx.release.caveats import sentences
+from dp2erm_cvx.release.effect import EffectRelease
+from dp2erm_cvx.release.interval import EffectInterval
+from dp2erm_cvx.release.record import BaseRelease, Release
+from dp2erm_cvx.release.released_range import released_range
+from dp2erm_cvx.release.rule_release import RuleRelease
+from dp2erm_cvx.release.sensitivity import sensitivity
+from dp2erm_cvx.release.words import (
+    calibrated,
+    clips,
+    compared,
+    guaranteed,
+    population,
+    sampled,
+    spent_by_step,
+)
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.display import Block
+
+#: What is estimated, for whom, and what a headline adds.
+ESTIMANDS = {
+    "ate": ("Private average effect", "treated and untreated alike", ""),
+    "att": ("Private effect among the treated", "the treated alone", " among the treated"),
+    "overlap": (
+        "Private effect where either treatment is likely",
+        "each counted by min(e, 1 - e) of the released propensity e",
+        " where either treatment is likely",
+    ),
+    "risks": ("Private risks under both treatments", "treated and untreated alike", ", as a risk difference"),
+}
+#: What records count by in a rule, e being their probability of treatment.
+_WEIGHTS = {"matching": "min(e, 1 - e)", "overlap": "e (1 - e)"}
+
+
+@dataclass(frozen=True)
+class Span:
+    """An interval to draw: ``low`` and ``high`` are None where it is unbounded, ``at`` is its estimate.
+
+    ``wide`` is for the interval itself, the others are parts of it.
+    """
+
+    name: str
+    at: float
+    low: float | None
+    high: float | None
+    wide: bool = True
+
+    @classmethod
+    def around(cls, name: str, at: float, half: float | None) -> Span:
+        """A part of an interval."""
+        low, high = (None, None) if half is None else (at - half, at + half)
+        return cls(name, at, low, high, wide=False)
+
+
+@dataclass(frozen=True)
+class Story:
+    """Everything that is said of one release, in the order of the screen.
+
+    ``headline`` is the result in one line and ``precision`` how sure it is. ``parts`` say of noise, sampling
+    and bias how far they are counted; ``details`` are sentences and tables about the result. ``rows`` are
+    those of the data frame where the result has coefficients, ``scaled`` whether they are of scaled
+    covariates. ``alerts`` and ``caveats`` are of the table of caveats. ``declared`` was fixed before the data
+    were read, beside what every release declares; ``spent`` is the cost of every step. ``spans`` are drawn.
+    """
+
+    title: str
+    headline: str
+    precision: str
+    parts: tuple[tuple[str, str], ...]
+    details: tuple[Block, ...]
+    population: tuple[str, ...]
+    alerts: tuple[str, ...]
+    caveats: tuple[str, ...]
+    spent: tuple[Block, ...]
+    guarantee: tuple[tuple[str, str], ...]
+    declared: tuple[Block, ...] = ()
+    rows: tuple[Mapping[str, Any], ...] = ()
+    scaled: bool = True
+    spans: tuple[Span, ...] = ()
+    caption: str = ""
+
+
+def story_of(release: BaseRelease) -> Story:
+    """What is said of a release of any kind, from released and public numbers alone."""
+    return _STORIES[type(release)](release)
+
+
+def screen(release: BaseRelease) -> Iterator[Block]:
+    """The story for a screen or a notebook."""
+    story = story_of(release)
+    yield heading(story.title if release.private else f"{story.title}: {release.guarantee.standing.upper()}")
+    yield story.headline
+    yield from (heading(line) for line in story.alerts)
+    if story.rows:
+        yield _coefficients(story)
+    for part in (
+        (story.precision, *story.details),
+        story.population,
+        story.declared,
+        story.caveats,
+        story.spent,
+    ):
+        yield from part
+        if part:
+            yield ""
+    yield pairs(list(story.guarantee))
+    if not release.private:
+        yield heading(f"{release.guarantee.standing.upper()}: do not publish this release")
+
+
+def _story(release: BaseRelease, people: str, after: tuple[str, ...] = (), **own: Any) -> Story:
+    """A story with what every release says: of ``people``, with caveats before those of ``after``."""
+    names, interval = release.columns, isinstance(release, EffectRelease)
+    return Story(
+        population=(
+            f"Population: {population(release)}{people}.",
+            f"Adjusted for {len(names)} covariate{'s' if len(names) > 1 else ''}: {', '.join(names)}.",
+            *sampled(release, interval=interval),
+        ),
+        alerts=tuple(sentences(release, "warns")),
+        caveats=(*sentences(release, "notes", "assumes", "excludes"), *after),
+        guarantee=tuple(guaranteed(release)),
+        **own,
+    )
+
+
+def _subject(release: BaseRelease, among: str = "") -> str:
+    treatment, outcome = compared(release)
+    return f"Effect of {treatment} on {outcome}{among}"
+
+
+def _net(release: BaseRelease) -> str:
+    return ", net of the treatment cost" if release.domain.get("treatment_cost") else ""
+
+
+def _unit(release: BaseRelease) -> str:
+    """What the outcome is measured in, as it was declared."""
+    book = release.domain.get("codebook") or {}
+    return str(book.get("units", {}).get(book.get("outcome"), "units of the outcome"))
+
+
+def _effect(release: EffectRelease) -> Story:
+    title, people, among = ESTIMANDS[release.estimand]
+    interval = release.interval
+    half = _half(interval)
+    unit = "" if release.risks else f" {_unit(release)}"
+    level = f"{100 * interval.level:g} %"
+    parts = [("privacy noise", interval.noise_half_width), ("sampling", interval.sampling_half_width)]
+    spans = [Span(f"{level} interval", release.estimate, interval.low, interval.high)]
+    spans += [Span.around(f"{name} alone", release.estimate, width) for name, width in parts if width]
+    for group in release.groups:
+        if None not in (group.interval.low, group.interval.high):
+            name = f"{release.by}: {group.group or 'missing'}"
+            spans.append(Span(name, group.estimate, group.interval.low, group.interval.high))
+    bias = "NOT counted" if release.target == "score" else f"counted: at most {interval.bias or 0.0:.2g}"
+    fixed = (
+        "Fixed before the data were read. What lies beyond is clipped, never refused: where that is much, it "
+        "moves the estimate."
+    )
+    if release.normalized:
+        fixed += " Bounds of outcome, residuals and estimates were declared in units of the released range."
+    return _story(
+        release,
+        f", {people}",
+        tuple(sensitivity(release)),
+        title=f"{title} by {release.by}" if release.by else title,
+        headline=(
+            f"{_subject(release, among)}: {signed(release.estimate, half)}{unit}{_net(release)} "
+            f"({level} CI {_ends(interval, half)})"
+        ),
+        precision=_precision(interval, half),
+        parts=(
+            *((name, _counted(width, half)) for name, width in parts),
+            ("bias: confounding that noise and shrinkage leave of the adjustment", bias),
+            ("bias: confounders that are missing, wrong models, clipped records", "NOT counted"),
+        ),
+        details=(*_risks(release), *_groups(release), *_ranges(release)),
+        spent=(spent_by_step(release),),
+        declared=(clips(release), fixed),
+        spans=tuple(spans),
+        caption=f"In {_unit(release)}. The bars below are parts of the interval.",
+    )
+
+
+def _counted(width: float | None, half: float | None) -> str:
+    return "counted" if width is None else f"counted: alone, ±{_unsigned(width, half)}"
+
+
+def _precision(interval: EffectInterval, half: float | None) -> str:
+    """What the interval is made of."""
+    noise, sampling = interval.noise_half_width, interval.sampling_half_width
+    if half is None or noise is None or sampling is None:
+        return "An end is unbounded: the size of that population, as it was released, is within its noise."
+    bias = f", bias at most {_unsigned(interval.bias, half)}" if interval.bias else ""
+    return (
+        f"Of the ±{_unsigned(half, half)}, privacy noise alone would be ±{_unsigned(noise, half)}, sampling "
+        f"±{_unsigned(sampling, half)}{bias}."
+    )
+
+
+def _risks(release: EffectRelease) -> Iterator[str]:
+    """Both risks and their ratios, where they were released."""
+    if not release.risks:
+        return
+    treated, untreated = (f"{risk:.3g}" for risk in release.risks)
+    yield f"risks: {treated} treated, {untreated} untreated"
+    if len(release.ratios) < 2:
+        which = "odds ratio" if release.ratios else "ratio"
+        yield f"No {which}: what it would divide by is within its own error of 0 at this level."
+    for ratio in release.ratios:
+        ends = " to ".join("unbounded" if end is None else f"{end:.3g}" for end in _pair(ratio.interval))
+        yield f"{ratio.name}: {ratio.estimate:.3g} ({100 * ratio.interval.level:g} % CI {ends})"
+
+
+def _groups(release: EffectRelease) -> Iterator[Block]:
+    """The effects in groups, if any, and their contrasts to the first."""
+    if not release.groups:
+        return
+    level, first = release.interval.level, release.groups[0].group or "missing"
+    table = grid(str(release.by), "records", "treated", "effect", "interval", "all together", f"less {first}")
+    for group in release.groups:
+        half, apart = _half(group.interval), group.contrast
+        treated = "public" if group.treated is None else f"{100.0 * group.treated:.0f} %"
+        effect = signed(group.estimate, half) if half is not None else "unknown"
+        less = "" if apart is None else _ends(apart.interval, _half(apart.interval))
+        ends = (_ends(interval, _half(interval)) for interval in (group.interval, group.joint))
+        table.add_row(
+            group.group or "missing", f"{max(group.counted, 0.0):,.0f}", treated, effect, *ends, less
+        )
+    yield table
+    yield (
+        "Records and treated shares are about those of the group, noise included. Intervals are at "
+        f"{100 * level:g} %: for the group by itself, for all groups together (Bonferroni), and for its "
+        f"effect less that of {first}. The estimate above is of the records of all groups."
+    )
+
+
+def _ranges(release: EffectRelease) -> Iterator[Block]:
+    """The released ranges in a table, what they cost, and a warning."""
+    step = release.step("ranges")
+    if step is None:
+        return
+    table = grid("range", "from", "to", "")
+    for column in release.ranges:
+        how = "released" if column.released else "public"
+        table.add_row(column.column, f"{column.low:.4g}", f"{column.high:.4g}", how)
+    yield table
+    yield (
+        f"Ranges were released for epsilon = {step.epsilon:.4g}, and records are clipped to them: a bias "
+        "that the interval does not see."
+    )
+
+
+def _rule(release: RuleRelease) -> Story:
+    domain, settings = Domain.from_dict(release.domain), release.settings
+    scaled = "mapped to [-1, 1] by their public ranges" if domain.ranges is not None else "as they are"
+    if release.covariate_mean:
+        scaled += ", less their released mean"
+    if release.covariate_scale != 1.0:
+        scaled += f", multiplied by {release.covariate_scale:.4g}"
+    guessed = f"an outcome of standard deviation {float(settings['outcome_scale']):.4g}"
+    if float(settings["mass"]) < 1.0:
+        guessed += f" and weights that add up to {float(settings['mass']):g} n"
+    details: list[Block] = [
+        "Treat where intercept + <theta, x> > 0, the estimated effect of treatment in units of the "
+        f"outcome{_net(release)}. Covariates x are {scaled}, and shrunk to a norm of at most "
+        f"{release.covariate_scale * release.norm:.4g}."
+    ]
+    if release.own_units is not None:
+        details.append(release.own_units.told())
+    if release.gains:
+        table = grid("value of the rule over", "gain", "95 % interval")
+        for gain in release.gains:
+            low, high = gain.interval.low, gain.interval.high
+            table.add_row(gain.over, f"{gain.estimate:+.3g}", f"{low:+.3g} to {high:+.3g}")
+        details.append(table)
+    how = _WEIGHTS.get(str(settings["balance"]))
+    alike = settings["propensity"] is None or how is None or settings.get("response_bound") is not None
+    likely = f", each counted by {how}, e its probability of treatment: where either is likely"
+    sampling = "counted in what the rule gains, NOT in the rule itself" if release.gains else None
+    treatment, outcome = compared(release)
+    cost = " less its cost" if domain.treatment_cost else ""
+    gains = " and ".join(f"{gain.estimate:+.3g} over {gain.over}" for gain in release.gains)
+    return _story(
+        release,
+        ", each counted alike" if alike else likely,
+        title="Private treatment rule",
+        headline=f"Treat where the released effect of {treatment} on {outcome}{cost} is positive"
+        + (f"; it gains {gains}" if gains else ""),
+        precision=(
+            f"Noise moves the effect of one record by {release.noise_effect:.3g} (root mean square) and "
+            f"flips {release.flipped_share:.0%} of the decisions. Both are predicted from public guesses: "
+            f"{guessed}, at a public covariate spread. They are no bounds, and leave out sampling."
+        ),
+        parts=(
+            ("privacy noise", f"predicted: flips about {release.flipped_share:.0%} of its decisions"),
+            ("sampling", sampling or "NOT counted for the rule itself"),
+            ("bias: confounders that are missing, effects that are not linear", "NOT counted"),
+        ),
+        details=tuple(details),
+        spent=(spent_by_step(release),),
+        spans=tuple(
+            Span(f"over {gain.over}", gain.estimate, gain.interval.low, gain.interval.high)
+            for gain in release.gains
+        ),
+        caption=(
+            f"Gain in the mean net outcome, in {_unit(release)}; 95 % intervals for noise and sampling."
+        ),
+        rows=tuple(release.rows()),
+    )
+
+
+def _weighted(release: Release) -> Story:
+    moved, (treatment, outcome) = released_range(release), compared(release)
+    spans, headline = [], f"Treat where the released effect of {treatment} on {outcome} is positive"
+    common = moved is not None and moved.coefficients is not None
+    if moved is not None and moved.coefficients is not None and moved.effect is not None:
+        value, width = float(np.dot(moved.coefficients, release.theta)), moved.effect
+        spans = [Span("noise alone, 95 % of it", value, value - width, value + width)]
+        headline = (
+            f"{_subject(release)}: {signed(value, width)} {_unit(release)}{_net(release)} "
+            f"(95 % of the noise: ±{width:.3g}; no interval)"
+        )
+    elif moved is None or release.second_stage["name"] == "regression":
+        headline = f"Released coefficients for {treatment} and {outcome}"
+    first, second = (str(stage.get("name")) for stage in (release.first_stage, release.second_stage))
+    details: list[Block] = [f"Weights by {first}, then {second}."]
+    if moved is not None and not common:
+        regression = "it predicts the outcome less its public midpoint"
+        use = regression if second == "regression" else "treat where x'theta > 0"
+        details.append(f"theta is in units of the outcome per unit of the scaled covariates; {use}.")
+    if release.own_units is not None:
+        details.append(release.own_units.told())
+    center = release.domain.get("outcome_center")
+    if center and second == "arm_means":
+        details.append(f"The arm means are relative to the public midpoint {center:g} of the outcome.")
+    if release.value is not None:
+        details += release.value.blocks()
+    return _story(
+        release,
+        "",
+        title="Private effect by weighting" if common else "Private two-stage estimate",
+        headline=headline,
+        precision="The noise is not predicted for this loss." if moved is None else _noise(moved),
+        parts=(
+            ("privacy noise", "not predicted" if moved is None else "counted, as predicted"),
+            ("sampling", "NOT counted"),
+            ("bias: confounders that are missing, weights that do not balance, shrinkage", "NOT counted"),
+        ),
+        details=tuple(details),
+        spent=(spent_by_step(release), calibrated(release)),
+        spans=tuple(spans),
+        caption=f"In {_unit(release)}. No interval: sampling is not in it.",
+        rows=tuple(release.rows()),
+        scaled=release.own_units is not None,
+    )
+
+
+def _noise(moved: NoiseRange) -> str:
+    """What the predicted range of the noise means."""
+    common = moved.coefficients is not None
+    assumed = (
+        "half of the weight in each arm (an arm with a quarter of it has twice the noise)"
+        if common
+        else "ranges 6 standard deviations wide, with the mean one off the middle"
+    )
+    what, width = ("the effect", moved.effect) if common else ("a coefficient", max(moved.half_width))
+    return (
+        f"95 % of the noise in {what} is predicted to be within ±{width:.3g}, from public quantities, for "
+        f"{assumed}: no bound, as the true curvature is private, and sampling is not counted. gamma also "
+        f"pulls theta toward 0, by about {moved.shrinkage:.0%}."
+    )
+
+
+def _coefficients(story: Story) -> Block:
+    """Every coefficient as it was released, what noise may have moved, and in its own units."""
+    noisy, own = (
+        any(row.get(name) is not None for row in story.rows) for name in ("noise_half_width", "own_units")
+    )
+    table = grid("parameter", "theta", *(["95 % of the noise"] if noisy else []))
+    if own:
+        table.add_column("own units", justify="right")
+        table.add_column("", overflow="fold")
+    for row in story.rows:
+        cells = [row["parameter"], "" if row["value"] is None else f"{row['value']:+.4g}"]
+        if noisy:
+            cells.append("" if row["noise_half_width"] is None else f"±{row['noise_half_width']:.3g}")
+        if own:
+            cells += ["" if row["own_units"] is None else f"{row['own_units']:+.4g}", row["per"]]
+        table.add_row(*cells)
+    return table
+
+
+def _pair(interval: EffectInterval) -> tuple[float | None, float | None]:
+    return interval.low, interval.high
+
+
+def _half(interval: EffectInterval) -> float | None:
+    low, high = _pair(interval)
+    return None if low is None or high is None else 0.5 * (high - low)
+
+
+def _ends(interval: EffectInterval, half: float | None) -> str:
+    return " to ".join("unbounded" if end is None else signed(end, half) for end in _pair(interval))
+
+
+def signed(number: float, half: float | None) -> str:
+    """A number with a sign, to two digits of the half width."""
+    places = 1 - math.floor(math.log10(half)) if half is not None and half > 0.0 else -1
+    return f"{number:+.{places}f}" if 0 <= places <= 9 and abs(number) < 1e9 else f"{number:+.4g}"
+
+
+def _unsigned(number: float, half: float | None) -> str:
+    return signed(number, half).lstrip("+")
+
+
+_STORIES: dict[type[BaseRelease], Callable[[Any], Story]] = {
+    EffectRelease: _effect,
+    RuleRelease: _rule,
+    Release: _weighted,
+}

@@ -1,0 +1,342 @@
+"""What every release says of its guarantee, of whom it is about and of what was declared, in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dp2erm_cvx.calibration import EXACT_ARITHMETIC, Perturbed
+from dp2erm_cvx.codebook import Codebook
+from dp2erm_cvx.display import grid, pairs
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.release.record import BaseRelease, Guarantee, Release, Standing, StepStatement
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dp2erm_cvx.release.effect import EffectRelease
+
+#: What each step releases.
+_RELEASED = {
+    "ranges": "ranges of the columns",
+    "rate": "treated share",
+    "mean": "mean of the scaled covariates",
+    "spread": "mean square of the scaled covariates",
+    "center": "outcome regression",
+    "refit": "outcome regression of what the first one left",
+    "propensity": "propensity of treatment",
+    "cells": "counts and outcomes by cell and arm",
+    "rule": "treatment rule",
+    "sides": "records by side of the rule and arm",
+    "arms": "outcome regressions of both arms",
+    "value": "what the rule gains",
+    "score": "sums of the records' estimates and of their squares",
+    "theta": "coefficients of the second stage",
+}
+#: What stands for the promise where there is none.
+_NONE = {
+    Standing.NOT_PRIVATE: (
+        "NONE. The noise came from a seed: anybody can draw it again and subtract it. Seeded releases are "
+        "for tests; do not publish this one."
+    ),
+    Standing.UNPROVEN: (
+        "NONE that is proven. The noise was calibrated by a rule that no theorem here certifies. Do not "
+        "publish this as differentially private."
+    ),
+}
+#: What treatment and outcome are called where no names are declared.
+UNNAMED = ("treatment", "the outcome")
+#: Labels of the treated, and of controls, that say no more than the name of the column.
+_YES, _NO = ("1", "yes", "y", "true", "treated"), ("0", "no", "n", "false", "control", "untreated")
+#: How an assumption starts, or reads, that says how rounding is covered, or nothing.
+_ROUNDED, _NOTHING = "arithmetic is counted: ", ("every weight is 1", "weights are 1", EXACT_ARITHMETIC)
+
+
+def compared(release: BaseRelease) -> tuple[str, str]:
+    """Treatment and outcome, by the names of the table where they are declared."""
+    book = Domain.from_dict(release.domain).codebook or Codebook()
+    outcome, column = book.outcome or UNNAMED[1], book.treatment.column
+    if column is None:
+        return UNNAMED[0], outcome
+    treated, control = str(book.treatment.treated), str(book.treatment.control)
+    bare, number = control.lower() in _NO, control not in _NO and control.replace(".", "").isdigit()
+    against = "" if bare else f" against {control}"
+    if treated.lower() in _YES and not number:
+        return f"{column}{against}", outcome
+    if treated.lower() in (*_YES, *_NO) or treated.replace(".", "").isdigit():  # says nothing by itself
+        return f"{column} {treated} against {control}", outcome
+    return f"{treated}{against}", outcome
+
+
+def guaranteed(release: BaseRelease) -> list[tuple[str, str]]:
+    """What holds, by which theorems, and what that rests on."""
+    guarantee = release.guarantee
+    stated = release.domain.get("codebook")
+    fixed = getattr(release, "estimand", None) == "risks" or release.goal == "weighted"
+    cells = [] if stated is None else [("cells", Codebook.from_dict(stated).told(fixed=fixed))]
+    assumed = [text for text in guarantee.assumptions if text not in _NOTHING]
+    if release.declared.get("arithmetic") == "counted":
+        assumed = [text for text in assumed if not text.startswith(_ROUNDED)]
+        rounding = [("rounding", "Rounding errors are covered by the guarantee.")]
+    else:
+        rounding = [("rounding", "Rounding errors are NOT covered: exact arithmetic is assumed.")]
+    theorems = f"{guarantee.theorem}; {guarantee.stability_theorem}"
+    return [
+        ("guarantee", meaning(release)),
+        # what proofs call a factor is a weight of a record to readers
+        ("theorems", theorems.replace("factor", "weight")),
+        *([("assuming", "; ".join(assumed).replace("factor", "weight"))] if assumed else []),
+        *rounding,
+        *cells,
+    ]
+
+
+def meaning(release: BaseRelease) -> str:
+    """The guarantee in one sentence."""
+    guarantee = release.guarantee
+    if guarantee.standing in _NONE:
+        return f"{_NONE[guarantee.standing]} Its plan: {stated_law(guarantee)}, {guarantee.relation}."
+    same = " by one with the same treatment" if _keeps(release) else ""
+    held = "" if release.private else "CONDITIONAL on the exact solution: "
+    return (
+        f"{held}{stated_law(guarantee)}: replacing one record{same} changes the probability of any result by "
+        f"a factor of at most e^{guarantee.epsilon:.6g} = {largest_factor(guarantee)}."
+    )
+
+
+def _keeps(release: BaseRelease) -> bool:
+    return release.guarantee.relation is Neighboring.REPLACE_ONE_KEEP_TREATMENT
+
+
+def spent_by_step(release: BaseRelease) -> Table:
+    """What every step released, and what it cost."""
+    table = grid("released", "noise", "epsilon", "delta", left=2)
+    for step in release.steps:
+        # on numbers, gamma noise is Laplace noise
+        noise = "Laplace" if step.noise.value == "gamma" and not step.gamma else step.noise.value
+        noise = "exponential" if step.step == "ranges" else noise
+        numbers = f"{step.epsilon:.4g}", f"{step.delta:.2g}"
+        table.add_row(releases_of(step), noise, *numbers)
+    return table
+
+
+def releases_of(step: StepStatement) -> str:
+    """What a step releases, in words."""
+    return _RELEASED.get(step.step, step.theorem)
+
+
+def promised(release: BaseRelease) -> Iterator[str]:
+    """What one record can change, and what a reader can learn of it. Numbers are rounded up."""
+    guarantee = release.guarantee
+    if (instead := _NONE.get(guarantee.standing)) is not None:
+        yield instead
+        return
+    if guarantee.standing is Standing.CONDITIONAL:
+        yield (
+            "CONDITIONAL: what follows holds for the exact solution of the declared problem. That this "
+            "release is it, up to a proven distance, was not established."
+        )
+    same = _keeps(release)
+    yield (
+        f"Replace any one of the {release.n_samples:,} records by any other"
+        f"{' with the same treatment' if same else ''}: the probability of whatever could have been released "
+        f"changes by a factor of at most {largest_factor(guarantee)} ({stated_law(guarantee)})."
+    )
+    yield (
+        "Somebody who knows all other records, and that the remaining one is one of two, guesses which with "
+        f"probability at most {largest_guess(guarantee)} after reading this; before, with one half."
+    )
+    if same:
+        yield "The treatment of a record is NOT protected; its covariates and its outcome are."
+    if floor := release.domain.get("arm_floor"):
+        yield f"It is promised for data with at least {floor:g} records in each arm, as was declared."
+    yield (
+        "Records are counted: a person with several of them is protected less. What holds for the "
+        "population, and so for anybody in it, is not hidden. The number of records is public, and every "
+        "other release from the same data weakens the promise."
+    )
+
+
+def stated_law(guarantee: Guarantee) -> str:
+    """Both numbers of it."""
+    delta = f", delta = {guarantee.delta:.12g}" if guarantee.delta else ""
+    return f"epsilon = {guarantee.epsilon:.12g}{delta}"
+
+
+def largest_factor(guarantee: Guarantee) -> str:
+    """``e^epsilon``, and delta on top, rounded up."""
+    digits = guarantee.epsilon / math.log(10.0)
+    factor = f"10^{math.ceil(digits)}" if digits > 6.0 else _up(math.exp(guarantee.epsilon))
+    return f"{factor}, plus {guarantee.delta:g}" if guarantee.delta else factor
+
+
+def largest_guess(guarantee: Guarantee) -> str:
+    """The best probability to tell two neighbors apart, ``(e^epsilon + delta) / (e^epsilon + 1)``.
+
+    No test of two neighbors has a higher sum of power and specificity than ``1 + (e^epsilon - 1 + 2 delta) /
+    (e^epsilon + 1)``, as both pairs of errors obey ``P(S) <= e^epsilon Q(S) + delta``.
+    """
+    missed = (1.0 - guarantee.delta) / (1.0 + math.exp(min(guarantee.epsilon, 700.0)))
+    # to two digits of what is missing to 1, rounded down
+    unit = 10.0 ** (math.floor(math.log10(missed)) - 1) if missed > 0.0 else 1.0
+    least = math.floor(missed / unit) * unit
+    return "1" if least < 1e-6 else f"{1.0 - least:.7f}".rstrip("0")
+
+
+def _up(number: float) -> str:
+    """To three digits, never below: a promise is not rounded in its favor."""
+    unit = 10.0 ** (math.floor(math.log10(number)) - 2)
+    rounded = math.ceil(number / unit) * unit
+    return f"{rounded:,.0f}" if rounded >= 1000.0 else f"{rounded:.3g}"
+
+
+def population(release: Any) -> str:
+    """Whom a release is about, as far as sampling weights say."""
+    domain = Domain.from_dict(release.domain)
+    weights, where = domain.sampling, {} if domain.codebook is None else domain.codebook.where
+    named = " and ".join(f"{column} is {level or 'missing'}" for column, level in where.items())
+    records = f"{release.n_samples:,} records" + (f" where {named}" if named else "")
+    if weights is None:
+        return f"that {'of those among' if named else 'of'} the {records}"
+    whose = f"{'those among ' if named else ''}the {records}"
+    return f"the one that {whose} stand for by the weights in {weights.column}"
+
+
+def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
+    """How many records count; what sampling weights cost, and what of a survey's design is not counted."""
+    domain = Domain.from_dict(release.domain)
+    weights, book = domain.sampling, domain.codebook
+    if (counted := getattr(release, "counted", None)) is not None and book is not None:
+        lost = "treatment" if book.outcome in book.missing else "treatment or outcome"
+        silent = [f"those without {lost}"]
+        silent += [
+            f"those whose {column} is not {level or 'missing'}" for column, level in book.where.items()
+        ]
+        silent += [] if book.group is None else [f"those of no declared {book.group}"]
+        yield (
+            f"About {max(counted, 0.0):,.0f} of the {release.n_samples:,} records count, noise included; "
+            f"{' and '.join(silent)} do not."
+        )
+    if weights is None:
+        return
+    # an average effect has a denominator now, of which its noise is 17/16 times what it was
+    times = (17 / 16 if getattr(release, "estimand", "") == "ate" else 1.0) / weights.mass
+    yield (
+        f"Sampling weights count from 0 to the public bound {weights.largest:g}. Larger ones are clipped: "
+        f"who stands for many then counts too little. Where they average {weights.mean:g}, which is a "
+        f"guess, noise is up to {times:.3g} times that of equal weights."
+    )
+    if interval:
+        yield (
+            "The interval takes records to be drawn independently. The strata of a survey, which mostly "
+            "allow a shorter one, and its clusters, which need a longer one, are not counted."
+        )
+
+
+def calibrated(release: Release) -> Table:
+    """The noise of theta, and what it is scaled to."""
+    step = release.mechanism
+    output = step.perturbed is Perturbed.OUTPUT
+    # the paper multiplies by its own, uncentered gradient bound, and Theorem 7 by another radius
+    direct = math.isclose(step.sensitivity or 0.0, (step.gradient_radius or 0.0) * step.stability)
+    spent = release.step("propensity")
+    of = "what is left" if spent else "epsilon"
+    share = "" if step.split is None or output else f", {step.split:.0%} of {of}"
+    product = f" = {step.gradient_radius:.6g} x V" if step.gradient_radius is not None and direct else ""
+    rows = [("calibration", step.reason or "")]
+    if spent is not None:
+        noise = f"{spent.noise} noise of scale {spent.scale:.4g}, gamma {spent.gamma:.4g}"
+        rows.append(("propensity", f"{noise} ({spent.theorem})"))
+    rows += [
+        ("noise", f"{'Laplace' if output else step.noise}, scale {step.scale:.6g}{share}"),
+        ("perturbed", str(step.perturbed)),
+        ("gamma", f"{step.gamma:.6g}"),
+        ("stability V", f"{step.stability:.6g} (largest weight {step.weight_bound:.4g})"),
+        ("sensitivity", f"{step.sensitivity:.6g}{product}"),
+    ]
+    if (numerical := step.numerical) is not None and not output:
+        hidden = f"on multiples of 2^{numerical.grid_exponent}, 2 x {numerical.epsilon:.3g} of epsilon"
+        rows += [("arithmetic", f"discrete Laplace noise of scale {numerical.scale:.2g} {hidden}")]
+    return pairs(rows)
+
+
+def clips(release: EffectRelease) -> Table:
+    """Every bound that a record was clipped to."""
+    domain, settings, unit = Domain.from_dict(release.domain), release.settings, release.outcome_unit
+    center = release.ranges[-1].low + unit if release.normalized else domain.outcome_center
+    table = grid("clipped by public rule", "from", "to")
+    for name, middle, bound in (
+        ("net outcome" if domain.treatment_cost else "outcome", center, unit * domain.outcome_bound),
+        ("residual of the outcome regression", 0.0, unit * float(settings["residual_bound"])),
+        ("estimate of one record, less the middle", 0.0, unit * float(settings["score_bound"])),
+    ):
+        table.add_row(name, f"{middle - bound:.4g}", f"{middle + bound:.4g}")
+    least = 1.0 / float(settings["cap"])
+    if release.estimand != "overlap":  # whose weights need no cap
+        low = 0.0 if release.estimand == "att" else least
+        table.add_row("propensity of treatment", f"{low:.4g}", f"{1.0 - least:.4g}")
+    table.add_row("norm of the scaled covariates", "0", f"{domain.features_bound:.4g}")
+    return table
+
+
+def declared_tables(release: BaseRelease) -> Iterator[Table]:
+    """The range or the levels of every covariate, then all other declarations."""
+    domain = Domain.from_dict(release.domain)
+    if domain.ranges is not None:
+        yield _covariates(domain, release.columns)
+    yield pairs(list(declared_facts(release)))
+
+
+def declared_facts(release: BaseRelease) -> Iterator[tuple[str, str]]:
+    """What is declared beside the covariates, and how it reads."""
+    domain = Domain.from_dict(release.domain)
+    yield "records", f"{release.n_samples:,}, a public number"
+    if release.goal != "effect":  # which has a table of all that it clips
+        low, high = (domain.outcome_center + sign * domain.outcome_bound for sign in (-1.0, 1.0))
+        net = "net outcome" if domain.treatment_cost else "outcome"
+        yield net, f"clipped to {low:.4g} to {high:.4g}{_of(domain.codebook)}"
+    if domain.treatment_cost:
+        yield "treatment cost", f"{domain.treatment_cost:g} in units of the outcome, for every treated record"
+    yield "norm", f"scaled covariates are shrunk to at most {domain.features_bound:.4g}"
+    if domain.sampling is not None:
+        yield "sampling weights", domain.sampling.told()
+    if domain.arm_floor:
+        yield "arms", f"at least {domain.arm_floor:,} records in each"
+    yield "neighbors", str(domain.relation)
+    settings: Any = getattr(release, "settings", None)
+    for which in ("first", "second"):
+        if which in release.declared:
+            stage = release.declared[which]
+            yield f"{which} stage", f"{stage.get('name')}{_listed(stage.get('settings'), ': ')}"
+    if isinstance(settings, Mapping):
+        # where no center of the effect is declared, it is one that was released
+        yield (
+            "settings",
+            _listed({name: value for name, value in settings.items() if name != "effect_center"}),
+        )
+
+
+def _covariates(domain: Domain, columns: tuple[str, ...]) -> Table:
+    table = grid("covariate", "from", "to", "unit")
+    book = domain.codebook or Codebook()
+    for column, (low, high) in zip(columns, domain.range_pairs, strict=True):
+        origin, level = book.origin(column)
+        if level is None:
+            table.add_row(column, f"{low:.4g}", f"{high:.4g}", book.units.get(origin, ""))
+        else:
+            table.add_row(column, "0", "1", "yes or no")
+    return table
+
+
+def _of(book: Codebook | None) -> str:
+    unit = None if book is None or book.outcome is None else book.units.get(book.outcome)
+    return f" {unit}" if unit else ""
+
+
+def _listed(settings: Any, before: str = "") -> str:
+    if not isinstance(settings, Mapping) or not settings:
+        return ""
+    known = (f"{name} = {value}" for name, value in settings.items() if value not in (None, [], {}))
+    return before + ", ".join(known)

@@ -1,0 +1,70 @@
+"""The table of caveats: a code is one sentence of one kind of release, and some release reaches it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRule, PrivateTwoStageERM
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.release.caveats import CAVEATS, caveats_of, sentences
+from dp2erm_cvx.report import release_page
+
+DOMAIN = Domain(1.5, 2.0, ranges={"u": (-1.0, 1.0), "v": (-1.0, 1.0)})
+GROUPS = replace(DOMAIN, ranges={"u": (-1.0, 1.0)}, codebook=Codebook(levels={"sex": ["F", "M"]}))
+EFFECTS = ({}, {"estimand": "overlap"}, {"settings": {"propensity": 0.5}})
+EFFECTS += ({"settings": {"mean_share": None, "spread_share": None}},)
+WORTH = {"propensity": "logistic", "value_share": 0.2}
+
+
+@pytest.fixture(scope="module")
+def releases():
+    rng = np.random.default_rng(0)
+    X, sex = pd.DataFrame(rng.uniform(-1, 1, (400, 2)), columns=["u", "v"]), rng.choice(["F", "M"], 400)
+    a = rng.integers(0, 2, 400)
+    y, nine = X["u"] + 0.5 * a + 0.1 * rng.standard_normal(400), Budget(9.0)
+    by = PrivateEffect(GROUPS, Budget(30.0), by="sex", prognostic=["u"], seed=1)
+    models = [PrivateEffect(DOMAIN, nine, seed=1, **more) for more in EFFECTS]
+    models += [
+        PrivateRule(DOMAIN, nine, settings=WORTH, seed=1),
+        PrivateTwoStageERM(DOMAIN, nine, "ipw_private"),
+    ]
+    models += [PrivateTwoStageERM(DOMAIN, Budget(e), "uniform", "arm_means") for e in (0.001, 90.0)]
+    made = [by.fit(X[["u"]].assign(sex=sex), a, y).release_, *(one.fit(X, a, y).release_ for one in models)]
+    effect, rule, weights = made[1], made[-4], made[-3]
+    weak = replace(effect.guarantee, epsilon=11.0, delta=0.01)
+    made += [replace(effect, **one) for one in ({"guarantee": weak}, {"capped": 0.5}, {"target": "score"})]
+    made += [replace(rule, flipped_share=0.4), replace(rule, kept_confounding=0.9)]
+    return made + [replace(weights, kept_imbalance=share) for share in (0.1, 0.9)]
+
+
+def test_every_caveat_is_reached_and_some_release_is_without_it(releases) -> None:
+    always = ("not-covered", "sign", "balanced", "skewed", "gains", "remaining-bias", "remaining-imbalance")
+    for caveat in CAVEATS:
+        held = {bool(caveat.when(one)) for one in releases if one.goal in caveat.goals}
+        assert True in held, caveat.code
+        assert False in held or caveat.code in always, caveat.code
+
+
+def test_a_code_is_one_sentence_wherever_it_is_shown(releases) -> None:
+    for release in releases:
+        codes = [caveat.code for caveat in caveats_of(release)]
+        assert len(set(codes)) == len(codes)
+        assert json.loads(release.to_json())["caveats"] == codes
+        shown, page = " ".join(release.summary(10_000).split()), release_page(release)
+        for sentence in sentences(release, "warns", "notes", "assumes", "excludes"):
+            assert (shown.count(sentence), page.count(sentence)) == (1, 1), sentence
+        for sentence in sentences(release, "warns"):  # stands first
+            assert page.index(sentence) < page.index("What the result counts")
+
+
+@pytest.mark.parametrize("forge", [lambda codes: [], lambda codes: codes[1:], lambda codes: [*codes, "x"]])
+def test_forged_codes_are_refuted(releases, forge) -> None:
+    for release in (releases[1], releases[5], releases[6]):  # of an effect, a rule and weights
+        tree = json.loads(release.to_json())
+        with pytest.raises(DeclarationError, match="caveats does not follow"):
+            type(release).from_json(json.dumps(tree | {"caveats": forge(tree["caveats"])}))
