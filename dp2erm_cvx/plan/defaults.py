@@ -103,19 +103,9 @@ def effect_rule(
         deviation, residual = min(deviation, 0.5 * two_values.width), two_values.width
         slope = two_values.width * saturation(deviation / two_values.width, total)
         two_values = replace(two_values, slope=slope)
+    counted, declared = total / budget.epsilon, confounding or Confounding(0.0)
     request = Request(
-        kind,
-        total / budget.epsilon,
-        p,
-        budget.epsilon,
-        deviation,
-        slope,
-        law,
-        norm,
-        residual,
-        confounding or Confounding(0.0),
-        two_values,
-        groups=groups,
+        kind, counted, p, budget.epsilon, deviation, slope, law, norm, residual, declared, two_values, groups
     )
     tried = (0.0,) if known else kind.propensities
     if 0.0 in tried and total < FEW * p:
