@@ -16,11 +16,10 @@ from dp2erm_cvx.public import public_number
 
 #: What both studies declare of a record.
 _RECORDS = """\
-covariate_bound = 2.5        # norm of the scaled covariates
 outcome_column = "wt82_71"
 outcome_center = 2.5         # kg: a quarter of a kilogram a year, in middle life
 outcome_bound = 20           # kg: a change further away is clipped
-{cost}
+{beside}
 [treatment]
 column = "qsmk"              # 1: gave up smoking
 
@@ -46,6 +45,7 @@ epsilon = 4
 name = "whom"
 outcome_scale = 8.0          # kg: how far changes lie apart for all, a guess
 """
+_BOUND = "covariate_bound = 2.5        # norm of the scaled covariates; beyond they are shrunk\n"
 _COST = "treatment_cost = 3           # kg: who gains more than this is flagged\n"
 _CHOSEN = ("age", "wt71")
 
@@ -122,9 +122,9 @@ def demo_command(
     if audit_seconds > 0:
         told(
             "7. Does the bound behind the noise of weights hold? A search for neighbors that violate it",
-            "V: how far all weights move where one record is replaced. It is a search, not a proof.",
+            "V: how far all weights move where one record is replaced. A search, no proof; no data are read.",
         )
-        words = "audit {data} --domain {study} --program ipw_logistic --ridge 0.1 --trim 4 --no-tightness"
+        words = "audit --program entropy_balancing --domain {rule} --n 400 --no-tightness"
         page = " --no-page" if missing() else ""
         run(f"{words} --seconds {audit_seconds:g} --workers -1 --output-dir {{folder}}{page}")
 
@@ -138,9 +138,9 @@ def _files(folder: Path) -> dict[str, str]:
     except (OSError, ValueError) as error:
         raise unwritable(folder, error) from None
     ranges = {name: f"{name} = [{one.low:g}, {one.high:g}]\n" for name, one in NHEFS_RANGES.items()}
-    effect = _RECORDS.format(cost="", ranges="".join(ranges.values())) + _EFFECT
+    effect = _RECORDS.format(beside=_BOUND, ranges="".join(ranges.values())) + _EFFECT
     chosen = "".join(ranges[name] for name in _CHOSEN)
-    rule = _RECORDS.format(cost=_COST, ranges=chosen) + _RULE
+    rule = _RECORDS.format(beside=_COST, ranges=chosen) + _RULE
     source = resources.files("dp2erm_cvx.datasets") / "nhefs.csv"
     texts = {"study.toml": effect, "rule.toml": rule, "nhefs.csv": source.read_text(encoding="utf-8")}
     for name, text in texts.items():

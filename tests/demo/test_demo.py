@@ -52,7 +52,7 @@ def test_the_demo_writes_releases_a_page_and_the_report_of_an_audit(demo, tmp_pa
     assert told.stdout.splitlines()[0] == "row,treatment,effect"
     assert "<html" in (folder / "average.html").read_text(encoding="utf-8")
     facts = json.loads((folder / "audit.json").read_text())
-    assert (facts["private"], len(facts["audits"])) == (False, 1)
+    assert (facts["private"], len(facts["audits"])) == (True, 1)
     assert not any(verdict["violated"] for verdict in facts["audits"][0]["verdicts"])
 
 
