@@ -103,19 +103,9 @@ def effect_rule(
         deviation, residual = min(deviation, 0.5 * two_values.width), two_values.width
         slope = two_values.width * saturation(deviation / two_values.width, total)
         two_values = replace(two_values, slope=slope)
+    counted, declared = total / budget.epsilon, confounding or Confounding(0.0)
     request = Request(
-        kind,
-        total / budget.epsilon,
-        p,
-        budget.epsilon,
-        deviation,
-        slope,
-        law,
-        norm,
-        residual,
-        confounding or Confounding(0.0),
-        two_values,
-        groups=groups,
+        kind, counted, p, budget.epsilon, deviation, slope, law, norm, residual, declared, two_values, groups
     )
     tried = (0.0,) if known else kind.propensities
     if 0.0 in tried and total < FEW * p:
@@ -289,7 +279,7 @@ class Request:
         )
         if kind.arms is not Arms.BALANCED or kind.rows is not Rows.COMMON:
             return replace(found, arms=kind.arms)
-        varying = self.confounding.heterogeneity * self.deviation
+        varying = self.confounding.typical * self.deviation
         if varying == 0.0:
             return found
         noise = found.errors(self.spread, self.deviation, 0.5, self.confounding.within(0.5))[1]
@@ -322,7 +312,8 @@ def effect_error(request: Request, left: float, center: float, propensity: float
 
     Sampling, Laplace noise of the score, noise of the outcome regression and what its ridge leaves of a
     regression that spreads as far as its residuals, both times the distance of the arms that the propensity
-    leaves. ``left`` is the share of the budget for center, propensity and score.
+    leaves, and what common slopes leave of effects that vary by the typical half of what is declared.
+    ``left`` is the share of the budget for center, propensity and score.
     """
     kind = request.kind
     n, p, sigma, declared = request.n_samples, request.n_features, request.deviation, request.confounding
@@ -350,5 +341,5 @@ def effect_error(request: Request, left: float, center: float, propensity: float
     # an interval pays for the noise of the second moment as well, at 2B times that of the mean
     sampling += MARGIN * widest * request.residual_bound / RATE * scale / n
     error = sampling + 2.0 * (1.0 + by_arm) * scale**2 + float(np.sum((parts * noise * away) ** 2))
-    error += (regression.leaning(RATE, kind.wanted(RATE)) * declared.heterogeneity * sigma * away) ** 2
+    error += (regression.leaning(RATE, kind.wanted(RATE)) * declared.typical * sigma * away) ** 2
     return error + float(np.sum(parts * np.maximum(LEFT * kept, still) * away * sigma)) ** 2

@@ -18,6 +18,9 @@ from dp2erm_cvx.steps.step import Planned
 
 #: The curvature of a logistic regression, e (1 - e), of a propensity that nothing is known about.
 VARIANCE = 0.2
+#: The heterogeneity that is planned for, of the most that is declared: balancing the arms for all of it costs
+#: more noise in slopes than it saves of bias where effects vary less. Intervals count all of it.
+TYPICAL = 0.5
 #: Part of the shrinkage that is taken to be left after it was undone: what its curvature may be off by.
 LEFT = 0.25
 
@@ -41,6 +44,11 @@ class Confounding:
     distance: float = 1.0
     least_share: float = 1.0
     heterogeneity: float = 0.25
+
+    @property
+    def typical(self) -> float:
+        """The heterogeneity that settings are chosen for; what is declared is the most that there is."""
+        return TYPICAL * self.heterogeneity
 
     def within(self, rate: float) -> float:
         """The share of the variance along the difference of the arms that lies within them."""
