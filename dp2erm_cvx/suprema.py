@@ -384,13 +384,13 @@ class Saturation:
         """Upper bound on ``value(u, h)``, increasing in both, over one margin."""
         far = 40.0 / self.loss.bend
         reach = min(self.ball, far) if box else far
-
         at, ends = self._at, (-reach, reach)
         searched = _largest(lambda s, r: (value(*at(s, s)), value(*at(s - r, s + r))), ends, 1, _LINE)
         if reach < far:
             return searched
-        tails = np.array([-far, far])
-        return max(searched, float(np.max(value(np.ones(2), at(tails, tails)[1]))))
+        # a loss may bend again out there, as a sum of shifted ones does
+        tails = self.loss.curvatures(np.array([-math.inf, far]), np.array([-far, math.inf]))[1]
+        return max(searched, float(np.max(value(np.ones(2), tails * (self.factor / self.curvature)))))
 
     def _across(self, value: Callable[[Array, Array], Array]) -> float:
         """Upper bound on ``value(||g - g'||, h)``, increasing in both, over two records and v.

@@ -191,6 +191,7 @@ def test_slope_and_curvature_of_a_loss_whose_shape_is_known(shape):
 MIXTURES = {
     "two logistic losses": Curve((Part(1.0, Logistic(), -1.0), Part(2.0, Logistic(), -0.3))),
     "an even one": Curve((Part(1.0, Logistic(), 2.0), Part(-1.0, Line()))),
+    "one that bends far away": Curve((Part(1.0, Logistic(), -1.0, 60.0), Part(0.05, Logistic(), -1.0))),
     "bounded influence and logistic": Curve((Part(1.0, Saturating(0.7)), Part(1.0, Logistic(), -1.0, 0.5))),
 }
 
@@ -200,8 +201,8 @@ MIXTURES = {
 def test_sums_of_slope_and_curvature_are_not_exceeded(name, ball):
     """Theorems 15 and 19 for losses without a closed form: random records and coefficients."""
     loss = Saturation.of(MIXTURES[name], 1.0, 1.0, ball)
-    rng = np.random.default_rng(1)
-    rho = min(ball, 30.0) * np.where(rng.random(40_000) < 0.7, 1.0, rng.random(40_000))
+    q, rng = loss.steepness, np.random.default_rng(1)
+    rho = min(ball, 90.0) * np.where(rng.random(40_000) < 0.7, 1.0, rng.random(40_000))
     rows = rng.normal(size=(2, 40_000, 2))
     rows /= np.linalg.norm(rows, axis=2, keepdims=True)
     rows *= np.where(rng.random((2, 40_000)) < 0.7, 1.0, rng.random((2, 40_000)))[:, :, None]
@@ -210,7 +211,6 @@ def test_sums_of_slope_and_curvature_are_not_exceeded(name, ball):
     apart = np.linalg.norm(g[0] - g[1], axis=1)
     u = np.abs(loss.loss.slope(s)) / loss.slope
     h = loss.loss.curvature(s[0]) * np.sum(rows[0] ** 2, axis=1) / loss.curvature
-    q = loss.steepness
     assert np.all(loss.loss.curvature(s) <= loss.curvature * q * (1 - u) + 1e-14)
     for a, k in ((1.0, 0.2 / q), (1.0, 1.0), (0.3, 1.0)):
         reached = float(np.max(a * apart + k * h))

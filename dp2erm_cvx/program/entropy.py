@@ -245,7 +245,7 @@ class ExponentialModel(MarginModel):
     ``log(n q_i)`` of another base measure q, added to every score; ``trim`` caps ``exp(<b_i, v>)`` in the
     output. ``row_error`` is the norm of the error with which the rows were computed.
 
-    Sums of exponentials are those of :class:`MarginModel`; here they are normalized.
+    Sums of exponentials are those of :class:`~dp2erm_cvx.program.margin_model.MarginModel`, normalized.
     """
 
     shifted = True
