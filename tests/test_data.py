@@ -133,7 +133,7 @@ def test_an_empty_arm_is_data() -> None:
         ("age,a,y\n", r"^0 record\(s\): at least 2 are needed$"),
         ("a,y\n0,1\n1,2\n", "no column besides the treatment and the outcome"),
         ("", "is empty: a header line is needed"),
-        (b"\x1f\x8b\x08\xff\xfe", "is not UTF-8 text"),
+        (b"\x1f\x8b\x08\xff\xfe", "gzip cannot unpack it"),
         (GOOD + '"unfinished', "is not a CSV file"),
     ],
 )

@@ -46,6 +46,13 @@ class Guarded(click.Group):
         context.meta[WORDS] = words
         return context
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """The command that is run; an empty text is no value of any of its parameters."""
+        name, command, rest = super().resolve_command(ctx, args)
+        for one in () if command is None else command.params:
+            one.callback = _filled
+        return name, command, rest
+
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run, and exit with 0, 2, 70 or 130."""
         kwargs["standalone_mode"] = False
@@ -134,6 +141,4 @@ for command in (
     ledger_command,
     demo_command,
 ):
-    for one in command.params:
-        one.callback = _filled
     main.add_command(command)

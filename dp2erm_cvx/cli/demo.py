@@ -146,10 +146,8 @@ def _files(folder: Path) -> dict[str, str]:
     for name, text in texts.items():
         write_text(folder / name, text)
     names = {"study": "study.toml", "rule": "rule.toml", "data": "nhefs.csv"}
-    names |= {"average": "average.json", "forged": "forged.json"}
-    return {"folder": shlex.quote(str(folder))} | {
-        name: shlex.quote(str(folder / file)) for name, file in names.items()
-    }
+    names |= {"average": "average.json", "forged": "forged.json", "folder": ""}
+    return {name: shlex.quote(str(folder / file)) for name, file in names.items()}
 
 
 def _without_privacy() -> str:

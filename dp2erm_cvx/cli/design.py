@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import Number, apply, json_option, names
+from dp2erm_cvx.cli.options import DeclaredCommand, Number, declared_settings, json_option
 from dp2erm_cvx.cli.screen import console, print_json, progress, stages, writable, write_text
 from dp2erm_cvx.errors import DeclarationError, known_names
 
@@ -21,48 +20,21 @@ dp2erm design study.toml --n 3000 --confounding weak --effect 2 --output chosen.
 dp2erm run chosen.toml --plan 3000
 """
 
-_guess_options = apply(
-    click.option(
-        "--effect",
-        type=Number(),
-        help="Average effect, in units of the outcome [.5 of the scale; rule: the cost].",
-    ),
-    click.option(
-        "--effect-spread",
-        type=Number(),
-        help="Its standard deviation over covariates [.25 of what lines leave; rule: .5 of all].",
-    ),
-    click.option(
-        "--outcome-scale", type=Number(), help="Standard deviation of the outcome [a third of its bound]."
-    ),
-    click.option(
-        "--explained", type=Number(), default=0.5, help="Share of its variance that covariates explain."
-    ),
-    click.option("--curved", type=Number(), default=0.1, help="Share of that which no line sees."),
-    click.option(
-        "--confounding",
-        type=Number(),
-        default="moderate",
-        help="none, weak (.4), moderate (.8), strong (1.6): standard deviation of the log odds of treatment.",
-    ),
-    click.option("--treated", type=Number(), default=0.5, help="Share of the records that are treated."),
-    click.option(
-        "--binary", is_flag=True, help="The outcome is one of two values: center plus or minus bound."
-    ),
-    click.option(
-        "--drivers", metavar="A,B,...", help="Covariates that outcome and treatment depend on [all]."
-    ),
+
+@click.command(
+    "design",
+    cls=DeclaredCommand,
+    declared="dp2erm_cvx.design:Guess",
+    before="n_features",
+    short_help="Which pipeline to take, by simulation from a guess.",
+    epilog=_EXAMPLE,
 )
-
-
-@click.command("design", short_help="Which pipeline to take, by simulation from a guess.", epilog=_EXAMPLE)
 @click.argument("study", metavar="STUDY.toml")
 @click.option("--n", "n_samples", type=Number(), required=True, help="Number of records.")
 @click.option("--question", metavar="NAME", help="Of the study: an effect or a rule [the first].")
 @click.option("--goal", help="Without a question: effect (with an interval) or rule (whom to treat).")
 @click.option("--epsilon", type=Number(), help="Privacy budget of the release [that of the study].")
 @click.option("--delta", type=Number(), default=0.0, show_default=False, help="For Gaussian noise [0: none].")
-@_guess_options
 @click.option("--n-features", type=Number(), help="Number of covariates [that of the ranges].")
 @click.option("--replicates", type=Number(), default=50, help="Simulated datasets.")
 @click.option("--seed", type=Number(), default=0, help="Makes the simulation repeatable.")
@@ -136,14 +108,13 @@ def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignQue
     features = options["n_features"] if domain.ranges is None else len(domain.ranges)
     if features is None:
         raise DeclarationError("the number of covariates is not declared: give --n-features, or ranges")
-    guess = {part.name: options[part.name] for part in fields(Guess)} | {"drivers": names(options["drivers"])}
     return name, DesignQuestion(
         domain,
         options["n_samples"],
         features,
         budget,
         goal,
-        Guess(**guess),
+        Guess(**declared_settings(Guess, options)),
         declared.pop("estimand", "ate"),
         options["replicates"],
         options["seed"],

@@ -7,11 +7,10 @@ from typing import Any
 import click
 
 from dp2erm_cvx.cli.blocks import block_options, read_records
-from dp2erm_cvx.cli.options import Number, data_options, declared_options, declared_settings, names
+from dp2erm_cvx.cli.options import DeclaredCommand, Number, data_options, declared_settings, names
 from dp2erm_cvx.cli.planned import data_argument, planned
 from dp2erm_cvx.cli.releasing import Ordered, budget_options, check_files, release_options
 from dp2erm_cvx.cli.screen import progress
-from dp2erm_cvx.estimators import PrivateEffect
 
 # \b keeps click from filling the lines
 _EXAMPLE = """\b
@@ -21,11 +20,16 @@ dp2erm effect trial.csv --treatment a --outcome y --domain domain.toml \\
 """
 
 
-@click.command("effect", short_help="A private average effect with an interval.", epilog=_EXAMPLE)
+@click.command(
+    "effect",
+    cls=DeclaredCommand,
+    declared="dp2erm_cvx.estimators:PrivateEffect",
+    short_help="A private average effect with an interval.",
+    epilog=_EXAMPLE,
+)
 @data_argument
 @data_options
 @block_options
-@declared_options(PrivateEffect)
 @click.option(
     "--cells",
     multiple=True,
@@ -52,6 +56,7 @@ def effect_command(data: str | None, **options: Any) -> None:
         from dp2erm_cvx.cli.private_ranges import read_ranges
         from dp2erm_cvx.cli.reading import read_domain
         from dp2erm_cvx.declared_domain import in_groups
+        from dp2erm_cvx.estimators import PrivateEffect
 
         # everything that is declared is judged before the data are read
         ordered = Ordered.from_options(options)

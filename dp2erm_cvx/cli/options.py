@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from importlib import import_module
 from typing import Any, TypeVar
 
 import click
@@ -78,39 +79,64 @@ def apply(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
 _SPELLED = {"settings": "NAME=VALUE", "where": "COLUMN=LEVEL", "expected": "FACT"}
 
 
-def declared_options(estimator: type) -> Callable[[Command], Command]:
-    """An option for every setting that is the estimator's own, as its class declares it.
+class DeclaredCommand(click.Command):
+    """A command with an option for every setting that a class declares, ``declared`` as module:name.
 
-    The default is that of the field; the help is the first sentence of what its docstring says of it.
+    The default is that of the field; the help is the first sentence of what the docstring says of it. The
+    class is imported when the options are asked for, and not for the help of other commands.
     """
-    docstring = inspect.getdoc(estimator) or ""
+
+    def __init__(self, *args: Any, declared: str, before: str = "epsilon", **kwargs: Any) -> None:
+        self._declared: tuple[str, str] | None = (declared, before)
+        super().__init__(*args, **kwargs)
+
+    @property
+    def params(self) -> list[click.Parameter]:
+        """The options, those of the settings before the one that is named."""
+        if self._declared is not None:
+            (declared, before), self._declared = self._declared, None
+            module, _, name = declared.partition(":")
+            place = [one.name for one in self._params].index(before)
+            self._params[place:place] = _declared(getattr(import_module(module), name))
+        return self._params
+
+    @params.setter
+    def params(self, params: list[click.Parameter]) -> None:
+        self._params = params
+
+
+def _declared(kind: type) -> list[click.Option]:
+    docstring, made = inspect.getdoc(kind) or "", []
     said = dict(re.findall(r"^(\w+)\n((?:    .+(?:\n|$))+)", docstring, flags=re.MULTILINE))
-    made = []
-    for one in fields(estimator):
-        if one.name in estimator.__annotations__ and one.name != "public_center":
-            kind, several = str(one.type), one.name in _SPELLED
-            metavar = _SPELLED.get(one.name, "A,B,..." if kind.startswith("Sequence") else None)
-            extra: dict[str, Any] = {"type": Number()} if kind.startswith("float") else {}
-            if not several and one.default is not None:
+    for one in fields(kind):
+        if one.name in kind.__annotations__ and one.name != "public_center":
+            stated, several = str(one.type), one.name in _SPELLED
+            listed = stated.startswith(("Sequence", "tuple"))
+            extra: dict[str, Any] = {"metavar": _SPELLED.get(one.name, "A,B,..." if listed else None)}
+            if "float" in stated and not several:
+                extra["type"] = Number()
+            if stated == "bool":
+                extra["is_flag"] = True
+            elif not several and one.default is not None:
                 extra["default"] = one.default
             text = re.split(r"(?<=\.)\s", " ".join(said[one.name].split()))[0] + " Repeatable." * several
             flag = "--set" if one.name == "settings" else f"--{one.name.replace('_', '-')}"
-            made.append(click.option(flag, one.name, multiple=several, metavar=metavar, help=text, **extra))
-    return apply(*made)
+            made.append(click.Option([flag, one.name], multiple=several, help=text, **extra))
+    return made
 
 
-def declared_settings(estimator: type, options: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of the estimator that :func:`declared_options` read. Raises DeclarationError."""
-    known = {one.name: one for one in fields(estimator) if one.name in estimator.__annotations__}
-    stated = {name: options[name] for name in known if name in options}
-    for name, value in stated.items():
+def declared_settings(kind: type, options: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of the class that a :class:`DeclaredCommand` read. Raises DeclarationError."""
+    stated = {one.name: one for one in fields(kind) if one.name in kind.__annotations__}
+    found = {name: options[name] for name in stated if name in options}
+    for name, value in found.items():
         if name == "settings":
-            stated[name] = _settings(value, options.get("cells", ()))
+            found[name] = _settings(value, options.get("cells", ()))
         elif name == "where":
-            stated[name] = dict(map(_level, value)) or None
-        elif isinstance(value, str) and str(known[name].type).startswith("Sequence"):
-            stated[name] = names(value)
-    return stated
+            found[name] = dict(map(_level, value)) or None
+        elif isinstance(value, str) and str(stated[name].type).startswith(("Sequence", "tuple")):
+            found[name] = names(value)
+    return found
 
 
 def read_setting(text: str) -> tuple[str, Any]:

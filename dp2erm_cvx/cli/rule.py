@@ -7,11 +7,10 @@ from typing import Any
 import click
 
 from dp2erm_cvx.cli.blocks import block_options, read_records
-from dp2erm_cvx.cli.options import data_options, declared_options, declared_settings, names
+from dp2erm_cvx.cli.options import DeclaredCommand, data_options, declared_settings, names
 from dp2erm_cvx.cli.planned import data_argument, planned
 from dp2erm_cvx.cli.releasing import Ordered, budget_options, check_files, release_options
 from dp2erm_cvx.cli.screen import progress
-from dp2erm_cvx.estimators import PrivateRule
 
 # \b keeps click from filling the lines
 _EXAMPLE = """\b
@@ -22,11 +21,16 @@ dp2erm predict rule.json patients.csv
 """
 
 
-@click.command("rule", short_help="A private treatment rule.", epilog=_EXAMPLE)
+@click.command(
+    "rule",
+    cls=DeclaredCommand,
+    declared="dp2erm_cvx.estimators:PrivateRule",
+    short_help="A private treatment rule.",
+    epilog=_EXAMPLE,
+)
 @data_argument
 @data_options
 @block_options
-@declared_options(PrivateRule)
 @budget_options
 @release_options
 def rule_command(data: str | None, **options: Any) -> None:
@@ -40,6 +44,7 @@ def rule_command(data: str | None, **options: Any) -> None:
     check_files(data, options)
     with progress("reading the data", total=2) as bar:
         from dp2erm_cvx.cli.reading import read_domain
+        from dp2erm_cvx.estimators import PrivateRule
 
         # everything that is declared is judged before the data are read
         ordered = Ordered.from_options(options)

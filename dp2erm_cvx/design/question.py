@@ -28,23 +28,24 @@ class Guess:
         Average effect of the treatment, in units of the outcome, before its cost. None: half of
         ``outcome_scale``; for a rule the cost, so that nobody knows in advance whom to treat.
     effect_spread
-        Its standard deviation over covariates. None: a quarter of what a line leaves of the outcome; half
-        of ``outcome_scale`` for a rule.
+        Standard deviation of the effect over covariates. None: a quarter of what a line leaves of the
+        outcome; half of ``outcome_scale`` for a rule.
     outcome_scale
         Standard deviation of the outcome without treatment, in its units. None: a third of its bound.
-    explained, curved
-        Share of the variance of the outcome that covariates explain, and the share of that which no line
-        sees: the square of one.
+    explained
+        Share of the variance of the outcome that covariates explain.
+    curved
+        Share of what covariates explain that no line sees: the square of one.
     confounding
-        Standard deviation of the log odds of treatment, which follow the line that the outcome follows: a
-        name of ``CONFOUNDING``, or a number of at least 0.
+        Standard deviation of the log odds of treatment: none, weak (.4), moderate (.8), strong (1.6), or a
+        number of at least 0. They follow the line that the outcome follows.
     treated
-        Share of the records.
+        Share of the records that are treated.
     binary
-        Whether the outcome is one of the ends of its interval, which set ``outcome_scale``; so it is where
+        Whether the outcome is one of the ends of its interval, which set ``outcome_scale``. So it is where
         the domain declares it.
     drivers
-        Covariates that outcome and treatment depend on. None: all.
+        Covariates that outcome and treatment depend on: all where none are named.
 
     Raises DeclarationError for an invalid value.
     """

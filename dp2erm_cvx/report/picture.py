@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dp2erm_cvx.release.story import Span
 
 
-@dataclass(frozen=True)
-class Picture:
-    """Spans over one axis, each with its places ``left``, ``dot`` and ``right`` in percent.
+def picture(spans: Sequence[Span], caption: str) -> dict[str, Any] | None:
+    """Spans over an axis that holds 0 and every finite end, and what a page draws: None beyond doubles.
 
-    ``ticks`` are places with labels, ``zero`` is the place of 0.
+    ``drawn`` has each span with its left end, dot and right end in percent, ``ticks`` places and labels,
+    ``zero`` the place of 0.
     """
-
-    drawn: tuple[tuple[Span, float, float, float], ...]
-    ticks: tuple[tuple[float, str], ...]
-    zero: float
-    caption: str
-
-
-def picture(spans: Sequence[Span], caption: str) -> Picture | None:
-    """Spans over an axis that holds 0 and every finite end; None where they do not fit doubles."""
     ends = [0.0, *(end for span in spans for end in (span.at, span.low, span.high) if end is not None)]
     low, high = min(ends), max(ends)
     if not spans or not math.isfinite(4.0 * high - 4.0 * low) or high - low < 1e-300:
@@ -44,8 +34,8 @@ def picture(spans: Sequence[Span], caption: str) -> Picture | None:
         )
         for span in spans
     )
-    ticks = tuple((place(value), f"{value:.4g}") for value in _round_numbers(low, high))
-    return Picture(drawn, tuple(tick for tick in ticks if 4.0 < tick[0] < 96.0), place(0.0), caption)
+    ticks = [(place(tick), f"{tick:.4g}") for tick in _round_numbers(low, high) if 4.0 < place(tick) < 96.0]
+    return {"drawn": drawn, "ticks": ticks, "zero": place(0.0), "caption": caption}
 
 
 def bars(rows: Sequence[Mapping[str, Any]]) -> list[tuple[float, float, float, float]]:

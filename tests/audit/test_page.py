@@ -1,4 +1,4 @@
-"""The code on the page about audits runs."""
+"""The code on the page about audits runs; the audit of an effect, which takes a minute, is slow."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,6 @@ def run(blocks):
 @pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_examples_run(capsys, slow):
     assert len(BLOCKS) == 9
-    # the audit of an effect searches over five coordinates for a minute
     run(BLOCKS[:4] if slow else [BLOCKS[0], *BLOCKS[2:4]])
     *densities, noise, repeats = capsys.readouterr().out.splitlines()
     assert all("not exceeded" in density for density in densities)

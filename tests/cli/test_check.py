@@ -114,7 +114,6 @@ def test_from_a_messy_table_to_an_effect_in_three_commands(folder):
     assert release.interval.high - release.interval.low < 1.0
     # what was declared is in the release, and no count of what was met
     assert release.domain["codebook"]["levels"]["Raucher"] == ["ja", "nein", ""]
-    # the same as a study
     assert (
         run("design", "domain.toml", "--n", "3000", "--replicates", "10", "--output", "s.toml").exit_code == 0
     )

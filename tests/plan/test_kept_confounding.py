@@ -4,18 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import (
-    Budget,
-    Codebook,
-    Domain,
-    EffectRelease,
-    PrivateEffect,
-    PrivateRule,
-    PrivateTwoStageERM,
-    RuleRelease,
-)
+from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.predict import DIFFERENCE, kept_confounding
+from dp2erm_cvx.release.rule_release import RuleRelease
 
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=12.0)
 
@@ -69,7 +61,7 @@ def test_a_release_says_it_and_warns():
     for epsilon, warned in ((0.05, True), (50.0, False)):
         release = PrivateRule(DOMAIN, Budget(epsilon), seed=1).fit(X, a, y).release_
         text = " ".join(release.summary().split())
-        assert f"keeps about {min(release.kept_confounding, 1.0):.0%}" in text
+        assert f"About {100 * min(release.kept_confounding, 1.0):.0f} % of the confounding" in text
         assert ("The correction hardly works" in text) is warned
         assert RuleRelease.from_json(release.to_json()) == release
         told = f'"kept_confounding": {release.kept_confounding!r}'

@@ -45,7 +45,7 @@ def test_a_release_says_it_and_warns():
         model = PrivateTwoStageERM(DOMAIN, Budget(1.0), ipw_logistic(ridge=ridge), ArmMeans())
         release = model.fit(X, a, X[:, 0]).release_
         text = " ".join(release.summary().split())
-        assert f"leave about {release.kept_imbalance:.0%}" in text
+        assert f"About {100 * release.kept_imbalance:.0f} % of the difference between the arms" in text
         assert ("The weights hardly balance" in text) is warned
         assert type(release).from_json(release.to_json()) == release
 

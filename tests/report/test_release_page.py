@@ -117,15 +117,15 @@ def test_pages_fit_a_screen_and_a_phone(releases, tmp_path) -> None:
 def test_places_are_in_order_and_hold_zero(at, low, high) -> None:
     found = picture([Span("all", at, low, high), Span.around("part", at, 0.1 * abs(at))], "")
     assert found is not None
-    assert 0 < found.zero < 100
-    for span, left, dot, right in found.drawn:
+    assert 0 < found["zero"] < 100
+    for span, left, dot, right in found["drawn"]:
         assert 0 <= left <= dot <= right <= 100
         assert (left == 0) == (span.low is None)
-    assert 2 <= len(found.ticks) <= 8
-    labels = [float(label) for _, label in found.ticks]
+    assert 2 <= len(found["ticks"]) <= 8
+    labels = [float(label) for _, label in found["ticks"]]
     # the axis is linear
-    fit = np.polyfit([place for place, _ in found.ticks], labels, 1)
-    np.testing.assert_allclose(np.polyval(fit, found.zero), 0.0, atol=1e-3 * (labels[-1] - labels[0]))
+    fit = np.polyfit([place for place, _ in found["ticks"]], labels, 1)
+    np.testing.assert_allclose(np.polyval(fit, found["zero"]), 0.0, atol=1e-3 * (labels[-1] - labels[0]))
 
 
 def test_no_number_breaks_a_picture() -> None:
