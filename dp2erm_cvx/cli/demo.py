@@ -75,8 +75,7 @@ def demo_command(
     if seed is not None and not isinstance(seed, int):
         raise DeclarationError(f"seed = {seed!r}: must be a whole number")
     audit_seconds = public_number("--audit-seconds", audit_seconds, at_least=0.0)
-    folder = Path(output_dir)
-    files = _files(folder)
+    files = _files(folder := Path(output_dir))
     seeded = "" if seed is None else f" --seed {seed}"
     screen = console()
     if seed is not None:
@@ -91,7 +90,8 @@ def demo_command(
         click.echo(f"\n$ dp2erm {command}")
         group = context.find_root().command
         with group.make_context("dp2erm", shlex.split(command)) as own:
-            assert (not group.invoke(own)) is holds, command
+            if bool(group.invoke(own)) is holds:
+                raise DeclarationError(f"dp2erm {command}: ended otherwise than it should: please report it")
 
     told(
         "1. A study is declared in public, before anybody sees the data",
@@ -125,8 +125,8 @@ def demo_command(
             "V: how far all weights move where one record is replaced. A search, no proof; no data are read.",
         )
         words = "audit --program entropy_balancing --domain {rule} --n 400 --no-tightness"
-        page = " --no-page" if missing() else ""
-        run(f"{words} --seconds {audit_seconds:g} --workers -1 --output-dir {{folder}}{page}")
+        words += " --workers -1 --output-dir {folder}" + " --no-page" * bool(missing())
+        run(f"{words} --seconds {audit_seconds:g}")
 
 
 def _files(folder: Path) -> dict[str, str]:

@@ -46,7 +46,7 @@ _TAIL = """
 [csv]"""
 _STUDY = f"""
 [budget]
-epsilon = "{EDIT}"    # replacing one record changes the odds of all answers together by at most e^epsilon
+epsilon = "{EDIT}"    # no probability of the answers changes by more than a factor e^epsilon with a record
 
 # [ledger]    # the account that every run is charged to
 # file = "book.db"
