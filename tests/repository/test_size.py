@@ -20,8 +20,8 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 269,
-    "lines": 52_694,
-    "classes": 472,
+    "lines": 52_268,
+    "classes": 469,
     "names that other files use": 962,
     "names that one other file uses": 397,
     "lines of tests": 45_362,

@@ -28,8 +28,7 @@ from dp2erm_cvx.solve.batch.replacements import (
     Reading,
     Replacements,
 )
-from dp2erm_cvx.solve.batch.row_models import ExponentialBatch, MarginBatch
-from dp2erm_cvx.solve.batch.rows import Members
+from dp2erm_cvx.solve.batch.row_batch import Members, RowBatch
 from dp2erm_cvx.solve.certificate import certify
 from dp2erm_cvx.solve.solve import TOLERANCE, solve
 
@@ -167,19 +166,20 @@ def fast_path(
     rows = program.row_neighbors(records)
     if rows is None:
         return None
-    if type(model) is MarginModel and model.weight is not None and isinstance(program, SeparableFirstStage):
-        margin = MarginBatch(model, model.weight, point)
-        return RowPath(margin, rows) if margin.usable else None
-    if type(model) is ExponentialModel:
-        exponential = ExponentialBatch(model, point)
-        return RowPath(exponential, rows) if exponential.usable else None
+    if not isinstance(model, MarginModel) or model.weight is None:
+        return None
+    if type(model) is ExponentialModel or (
+        type(model) is MarginModel and isinstance(program, SeparableFirstStage)
+    ):
+        batch = RowBatch(model, point)
+        return RowPath(batch, rows) if batch.usable else None
     return None
 
 
 class RowPath:
-    """A model that is a sum over rows: margin losses, or the dual of entropy balancing."""
+    """A model that is a sum over rows."""
 
-    def __init__(self, batch: ExponentialBatch | MarginBatch, rows: RowNeighbors) -> None:
+    def __init__(self, batch: RowBatch, rows: RowNeighbors) -> None:
         self.batch, self.rows = batch, rows
 
     def solve(self, part: Replacements, goal: float) -> RowSolutions:
