@@ -10,8 +10,7 @@ import pytest
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.solve.batch import Neighborhood, Reading, Replacements
-from dp2erm_cvx.solve.batch.row_batch import RowBatch
-from dp2erm_cvx.solve.batch.rows import Terms
+from dp2erm_cvx.solve.batch.rows import SharedRows, Terms
 from tests.helpers import make_records
 from tests.solve.test_batch_neighbors import FAST, SLOW, joined, named, program, replacements
 
@@ -68,7 +67,7 @@ def test_several_chunks_and_other_programs(monkeypatch: pytest.MonkeyPatch) -> N
         assert np.all(np.abs(sums - np.sum(np.abs(held.weights - 1), axis=1)) <= radius + 1e-11)
 
 
-@pytest.mark.parametrize("bug", ["own", "_weighed"])
+@pytest.mark.parametrize("bug", ["own", "read"])
 @pytest.mark.parametrize("name", ["ipw_logistic", "entropy_balancing"])
 def test_wrong_weights_of_a_reading_are_found_out(
     name: str, bug: str, monkeypatch: pytest.MonkeyPatch
@@ -76,15 +75,12 @@ def test_wrong_weights_of_a_reading_are_found_out(
     records = make_records(60, 3)
     chosen, made = replacements(records, 12), program(name, {"ridge": 0.05})
     (right,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))
-    own, weighed = Terms.own, RowBatch._weighed
-
-    def wrong_own(self: Terms, V: Array, *rest: Array) -> tuple[Array, Array]:
-        return own(self, V, *rest)[0], own(self, V * (1 + 1e-5), *rest)[1]
-
-    if bug == "own":
-        monkeypatch.setattr(Terms, "own", wrong_own)
-    else:
-        monkeypatch.setattr(RowBatch, bug, lambda self, V, *rest: weighed(self, V * (1 + 1e-5), *rest))
+    own, read, off = Terms.own, SharedRows.read, 1 + 1e-5
+    wrong = {
+        "own": lambda self, V, *rest: (own(self, V, *rest)[0], own(self, V * off, *rest)[1]),
+        "read": lambda self, V, *rest: read(self, V * off, *rest),
+    }
+    monkeypatch.setattr(Terms if bug == "own" else SharedRows, bug, wrong[bug])
     (found,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))
     assert np.all(found.certified)
     assert np.all(np.abs(found.sums - right.sums)[:, 0] <= found.radius + right.radius)

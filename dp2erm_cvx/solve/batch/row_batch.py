@@ -16,12 +16,10 @@ from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.stage import ReplacedRows
 from dp2erm_cvx.solve.batch.replacements import Batch, Index, Reading
 from dp2erm_cvx.solve.batch.rows import (
+    CLIP,
     LARGEST_SCORE,
-    AtPoints,
     SharedRows,
     Terms,
-    Weighed,
-    clipped,
     norms,
 )
 
@@ -86,7 +84,7 @@ class RowBatch:
         self.log_base: Array = np.zeros(self.n) if log_base is None else log_base
         self.largest_base = float(np.max(np.abs(self.log_base)))
         base = (self.log_base,) if self.largest_base else ()
-        self.shared, self.n_base = SharedRows(model.blocks, self.dimension, base), len(base)
+        self.shared = SharedRows(model.blocks, self.dimension, self.terms, base)
         ball = model.penalty.set
         self.radius = ball.radius if isinstance(ball, L2Ball) else np.inf
         self.metric = _Metric(model, point)
@@ -94,7 +92,7 @@ class RowBatch:
         #: Largest ``||z_i||`` in the metric and as it is, and sums of norms and squares.
         self.reach, self.longest, self.first, self.second = self.shared.extent(root)
         with np.errstate(all="ignore"):  # what overflows is not usable
-            moment, sums = self.shared.sums(AtPoints(self.terms, point[None, :], np.array([-1]), self.n_base))
+            moment, sums = self.shared.sums(point[None, :], np.array([-1]))
         self.base_moment, self.base_total = moment[0], float(sums[0, 0])
 
     @property
@@ -119,7 +117,7 @@ class RowBatch:
 
     def sweep(self, V: Array, members: Members) -> tuple[Array, Array]:
         """Gradients (m, d) and the sums that weights are divided by (m,)."""
-        moment, sums = self.shared.sums(AtPoints(self.terms, V, members.index, self.n_base))
+        moment, sums = self.shared.sums(V, members.index)
         pull, f = self.terms.own(V, members.rows, self.log_base[members.index])
         moment = moment + members.rows * pull[:, None]
         return self._gradient(V, members, moment, sums[:, 0] + pull), sums[:, 1] + f
@@ -139,16 +137,16 @@ class RowBatch:
 
         Sums (m, s), maxima (m, t), and the weights of the replaced rows (m,).
         """
-        weighed = self._weighed(V, members, total)
-        return *self.shared.read(weighed, reading), weighed.own * weighed.scale
+        own, scale = self._weighed(V, members, total)
+        return *self.shared.read(V, members.index, own, scale, reading), own * scale
 
     def weights(self, V: Array, members: Members, total: Array) -> Array:
         """The weights (m, n) that :meth:`read` reads."""
-        return self.shared.weights(self._weighed(V, members, total))
+        return self.shared.weights(V, members.index, *self._weighed(V, members, total))
 
-    def _weighed(self, V: Array, members: Members, total: Array) -> Weighed:
-        own = self.terms.own(V, members.rows, self.log_base[members.index])[1]
-        return Weighed(self.terms, V, members.index, self.n_base, own, self.n / total)
+    def _weighed(self, V: Array, members: Members, total: Array) -> tuple[Array, Array]:
+        """What weights of replaced rows are proportional to, and the factor of all, (m,) each."""
+        return self.terms.own(V, members.rows, self.log_base[members.index])[1], self.n / total
 
     def rounding(self, V: Array, members: Members) -> Array:
         """Bound on the 2-norm of the floating-point error of every gradient, (m,); as for one instance.
@@ -205,7 +203,7 @@ class RowBatch:
 
     def _curvature(self, rows: Array) -> Array:
         """Of the loss at the base solution."""
-        return self.loss.curvature(clipped(rows @ self.point))
+        return self.loss.curvature(np.clip(rows @ self.point, -CLIP, CLIP))
 
     def concordance(self, members: Members) -> Array:
         """Self-concordance of every neighbor, (m,): that of the longest row."""

@@ -26,6 +26,8 @@ _TALLEST = 512
 _SHORTEST = 128
 #: Larger scores are left to the solver of single instances, which shifts them before the exponential.
 LARGEST_SCORE = 300.0
+#: Scores are clipped to it, so that exponentials stay finite; the judge certifies nothing where one is.
+CLIP = 2 * LARGEST_SCORE
 #: Numbers in the shared rows up to which they are held: 64 MB.
 _HELD = 2**23
 
@@ -77,7 +79,7 @@ class Terms:
 
     def own(self, V: Array, rows: Array, log_base: Array) -> tuple[Array, Array]:
         """The same, (m,) each, of one row (d,) at every point."""
-        score = clipped(dot(V, rows))
+        score = np.clip(dot(V, rows), -CLIP, CLIP)
         if self.loss is None or self.weight is None:
             pull, cap = np.exp(score + log_base), self._caps(V)
             return pull, pull if cap is None else np.minimum(pull, cap)
@@ -92,7 +94,7 @@ class Terms:
 
 
 @dataclass(frozen=True, eq=False)
-class AtPoints:
+class _AtPoints:
     """Points V (m, d) of neighbors whose records ``index`` (m,) are not among the shared ones."""
 
     terms: Terms
@@ -112,7 +114,7 @@ class AtPoints:
 
 
 @dataclass(frozen=True, eq=False)
-class Weighed(AtPoints):
+class _Weighed(_AtPoints):
     """With ``own`` (m,), what weights of replaced rows are proportional to, and the factor ``scale`` (m,)."""
 
     own: Array
@@ -135,8 +137,10 @@ class SharedRows:
     They are made in every pass, but of few records only once.
     """
 
-    def __init__(self, blocks: Blocks[MarginRows], dimension: int, base: tuple[Array, ...]) -> None:
-        self.n, self.base = blocks.n_samples, base
+    def __init__(
+        self, blocks: Blocks[MarginRows], dimension: int, terms: Terms, base: tuple[Array, ...]
+    ) -> None:
+        self.n, self.terms, self.base = blocks.n_samples, terms, base
         self._blocks: Blocks[Array] = blocks.then(_plain)
         if blocks.here and self.n * dimension <= _HELD:
             self._blocks = ArrayBlocks((np.concatenate(self._blocks.each()),)).then(itemgetter(0))
@@ -147,19 +151,25 @@ class SharedRows:
         (reach, longest), sums = np.max(found[:, :2], axis=0), np.sum(found[:, 2:], axis=0) * (1 + 1e-9)
         return float(reach), float(longest), float(sums[0]), float(sums[1])
 
-    def sums(self, asked: AtPoints) -> tuple[Array, Array]:
-        """Sums of what pulls times the rows (m, d), and of two totals (m, 2): of pulls, of weights."""
+    def sums(self, V: Array, index: Index) -> tuple[Array, Array]:
+        """Sums at V of what pulls times the rows (m, d), and of two totals (m, 2): of pulls, of weights.
+
+        The records ``index`` (m,) are left out.
+        """
+        asked = _AtPoints(self.terms, V, index, len(self.base))
         moments, sums = zip(*self._map(partial(_swept, asked=asked)), strict=True)
         return tree_sum(moments), tree_sum(sums)
 
-    def read(self, weighed: Weighed, reading: Reading) -> tuple[Array, Array]:
-        """Sums (m, s) and maxima (m, t) of a reading."""
+    def read(self, V: Array, index: Index, own: Array, scale: Array, reading: Reading) -> tuple[Array, Array]:
+        """Sums (m, s) and maxima (m, t) of a reading of weights ``scale`` f, f being ``own`` at ``index``."""
+        weighed = _Weighed(self.terms, V, index, len(self.base), own, scale)
         parts = self._map(partial(_read, weighed=weighed, reading=reading.alone()), *reading.beside)
         sums, largest = zip(*parts, strict=True)
         return tree_sum(sums), np.maximum.reduce(largest)
 
-    def weights(self, weighed: Weighed) -> Array:
-        """The weights (m, n)."""
+    def weights(self, V: Array, index: Index, own: Array, scale: Array) -> Array:
+        """These weights (m, n)."""
+        weighed = _Weighed(self.terms, V, index, len(self.base), own, scale)
         parts = self._map(partial(_weights, weighed=weighed))
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
@@ -185,11 +195,6 @@ def dot(A: Array, B: Array) -> Array:
     return np.asarray(np.einsum("ij,ij->i", A, B))
 
 
-def clipped(score: Array) -> Array:
-    """Scores whose exponential is finite; the judge certifies nothing where this changes any."""
-    return np.clip(score, -2 * LARGEST_SCORE, 2 * LARGEST_SCORE)
-
-
 def norms(V: Array) -> Array:
     """Norms of the rows of V (m, d), rounded up: (m,)."""
     return np.asarray(np.sqrt(dot(V, V)) * (1 + 1e-12) + 1e-150)
@@ -199,7 +204,7 @@ def _plain(block: MarginRows) -> Array:
     return block.Z
 
 
-def _swept(Z: Array, numbers: range, *base: Array, asked: AtPoints) -> tuple[Array, Array]:
+def _swept(Z: Array, numbers: range, *base: Array, asked: _AtPoints) -> tuple[Array, Array]:
     room, found = Room(len(asked.V)), []
     for part, held, place in asked.tiles(numbers):
         pull, f = asked.terms.tilted(asked.V, Z[part], tuple(one[part] for one in base), room)
@@ -213,7 +218,7 @@ def _swept(Z: Array, numbers: range, *base: Array, asked: AtPoints) -> tuple[Arr
 
 
 def _read(
-    Z: Array, numbers: range, *beside: Array, weighed: Weighed, reading: Reading
+    Z: Array, numbers: range, *beside: Array, weighed: _Weighed, reading: Reading
 ) -> tuple[Array, Array]:
     parts = [
         reading.of(f, *(one[part] for one in beside[weighed.n_base :]))
@@ -223,7 +228,7 @@ def _read(
     return tree_sum(sums), np.maximum.reduce(largest)
 
 
-def _weights(Z: Array, numbers: range, *beside: Array, weighed: Weighed) -> Array:
+def _weights(Z: Array, numbers: range, *beside: Array, weighed: _Weighed) -> Array:
     weights = np.empty((len(weighed.own), len(numbers)))
     for part, f in weighed.parts(Z, numbers, beside):
         weights[:, part] = f
