@@ -20,11 +20,11 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 269,
-    "lines": 52_265,
+    "lines": 52_169,
     "classes": 469,
     "names that other files use": 959,
     "names that one other file uses": 396,
-    "lines of tests": 45_361,
+    "lines of tests": 45_350,
 }
 
 

@@ -43,11 +43,11 @@ _AIM = 0.1
 class Neighborhood:
     """The neighbors of one dataset, with what their solves share: made once, by the first that asks.
 
-    The fast path of a program is not trusted. The first solution that it certifies must be certified by the
-    judge of single instances, or it is not used at all. Every neighbor that it does not
-    certify is solved alone by its usual solver and marked. A neighbor counts as certified where the bound on
-    the l1 error of its weights is at most ``tolerance * n``. ``base`` is the instance of the records with its
-    solution, where a caller has them.
+    The fast path of a program is not trusted: the first solution that it certifies must be certified by the
+    judge of single instances, or it is not used at all. Every neighbor that it does not certify is solved
+    alone by its usual solver and marked. One counts as certified where the bound on the l1 error of its
+    weights is at most ``tolerance * n``. ``base`` is the instance of the records with its solution, where a
+    caller has them.
     """
 
     def __init__(
@@ -70,8 +70,6 @@ class Neighborhood:
     ) -> Iterator[NeighborSolutions]:
         """Weights of every neighbor with a bound on their l1 error, in chunks of ``chunk`` neighbors.
 
-        The memory is that of ``chunk * n`` weights, plus the factorization of the base problem.
-
         Raises DeclarationError for an invalid ``tolerance`` or ``chunk``, and where the replacements are for
         other records; InfeasibleError where the base problem has no solution.
         """
@@ -83,8 +81,8 @@ class Neighborhood:
     ) -> Iterator[NeighborReadings]:
         """What ``reading`` says of the weights of every neighbor, with the bound on their l1 error.
 
-        Where the program is a sum over rows no neighbor's weights are held: they are read block by block, in
-        one pass over the records besides those that solve. Raises as :meth:`solve`.
+        Where the program is a sum over rows no neighbor's weights are held: they are read in one more pass.
+        Raises as :meth:`solve`.
         """
         return self._read(replacements, reading, self._checked(replacements, tolerance))
 

@@ -161,7 +161,7 @@ class SharedRows:
         return tree_sum(moments), tree_sum(sums)
 
     def read(self, V: Array, index: Index, own: Array, scale: Array, reading: Reading) -> tuple[Array, Array]:
-        """Sums (m, s) and maxima (m, t) of a reading of weights ``scale`` f, f being ``own`` at ``index``."""
+        """Sums and maxima of a reading of weights ``scale`` f, f being ``own`` at ``index``."""
         weighed = _Weighed(self.terms, V, index, len(self.base), own, scale)
         parts = self._map(partial(_read, weighed=weighed, reading=reading.alone()), *reading.beside)
         sums, largest = zip(*parts, strict=True)
