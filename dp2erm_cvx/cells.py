@@ -18,7 +18,7 @@ from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.public import Named, declared_by_name, one_line, public_size
 from dp2erm_cvx.tables import distinct_labels, label_of, numbers_or_nan
 
-#: Cells of a raw column by its name.
+#: The cells (n,) of a raw column, by its name.
 Column = Callable[[str], Any]
 
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
@@ -35,7 +35,7 @@ _SIGNS = ("<=", ">=", "<", ">")
 
 
 @dataclass(frozen=True)
-class Cells:
+class CellRule:
     """How the cells of one raw column are read, each record by itself. All of it is public.
 
     Parameters
@@ -157,12 +157,12 @@ class Cells:
         return {name: value for name, value in declared.items() if value}
 
 
-def declared_cells(name: str, declared: object) -> Cells:
+def declared_cells(name: str, declared: object) -> CellRule:
     """How cells are read, of plain values if need be. Raises DeclarationError naming the column."""
-    if isinstance(declared, Cells):
+    if isinstance(declared, CellRule):
         return declared
     try:
-        return declared_by_name(Cells, "", declared)
+        return declared_by_name(CellRule, "", declared)
     except DeclarationError as error:
         raise DeclarationError(f"{name}: {str(error).removeprefix(': ')}") from None
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.cells import Cells, Column, Eligible, declared_cells
+from dp2erm_cvx.cells import CellRule, Column, Eligible, declared_cells
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.public import Named, declared_by_name, one_line, public_number
 from dp2erm_cvx.sampling import SamplingWeights
@@ -80,7 +80,7 @@ class Codebook:
     sampling_weights
         Column and bound of the sampling weights of a survey, where there are any.
     cells
-        For raw columns how their cells are read before all else: :class:`~dp2erm_cvx.cells.Cells`.
+        For raw columns how their cells are read before all else: :class:`~dp2erm_cvx.cells.CellRule`.
     eligible
         What a record has to fulfil to count, as :class:`~dp2erm_cvx.cells.Eligible` reads it; all of it.
     eligible_share
@@ -107,7 +107,7 @@ class Codebook:
     sampling_weights: SamplingWeights | None = None
     where: Mapping[str, str | float] = field(default_factory=dict)
     group: str | None = None
-    cells: Mapping[str, Cells] = field(default_factory=dict)
+    cells: Mapping[str, CellRule] = field(default_factory=dict)
     eligible: Sequence[str] = ()
     eligible_share: float = 0.8
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.cells import Cells, Eligible
+from dp2erm_cvx.cells import CellRule, Eligible
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.declared_domain import domain_of
 from dp2erm_cvx.diagnostics.columns import record_counts
@@ -195,7 +195,7 @@ def test_shares_and_lists_of_eligibility_are_judged() -> None:
 
 
 def test_dates_are_days_whatever_type_they_have() -> None:
-    rule = Cells(since="2024-01-01")
+    rule = CellRule(since="2024-01-01")
     cells = [
         "2024-02-01",
         "2024-01-01 12:00",
