@@ -24,7 +24,7 @@ LIMITS = {
     "classes": 474,
     "names that other files use": 967,
     "names that one other file uses": 399,
-    "lines of tests": 45_595,
+    "lines of tests": 45_600,
 }
 
 
