@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.blocks import VIEW
-from dp2erm_cvx.codebook import Codebook, Named, checked_codebook, norm_within
+from dp2erm_cvx.codebook import Codebook, checked_codebook, norm_within
 from dp2erm_cvx.domain.records import LARGEST, Array, Records, clip_norm
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.public import declared_by_name, public_number
+from dp2erm_cvx.public import Named, declared_by_name, public_number
 from dp2erm_cvx.sampling import SamplingWeights
 
 
@@ -172,11 +172,13 @@ class Domain:
 
     @property
     def mass(self) -> float:
-        """A public guess of what records count on average: by their sampling weights, and of a ``where``.
+        """A public guess of what records count on average: by sampling weights, eligibility and ``where``.
 
         Of the levels of a column each is guessed to have as many records, unless ``center`` declares a share.
         """
         found = 1.0 if self.sampling is None else self.sampling.mass
+        if self.codebook is not None and self.codebook.eligible:
+            found *= self.codebook.eligible_share
         declared = self.center if isinstance(self.center, Mapping) else {}
         for column, level in self.codebook.where.items() if self.codebook is not None else ():
             assert self.codebook is not None
