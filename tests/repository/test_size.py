@@ -24,7 +24,7 @@ LIMITS = {
     "classes": 472,
     "names that other files use": 962,
     "names that one other file uses": 397,
-    "lines of tests": 45_362,
+    "lines of tests": 44_749,
 }
 
 

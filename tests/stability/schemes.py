@@ -20,9 +20,8 @@ from dp2erm_cvx.stability import (
 )
 from tests.stability import kernel_movement
 from tests.stability.kernel_movement import Groups
-from tests.stability.movement import entropy_weights, ipw_weights, minimize_in_ball
+from tests.stability.movement import entropy_weights, ipw_weights, minimize_in_ball, scaled_entropy_weights
 from tests.stability.search_pairs import of_each_record, on_margins
-from tests.stability.test_entropy_paper_scaling import weights as scaled_weights
 
 INF = math.inf
 
@@ -52,7 +51,7 @@ def scaled_entropy_scheme(rng, n):
     ridge, radius = log_uniform(rng, 0.03, 5), float(rng.choice([INF, log_uniform(rng, 0.1, 3)]))
     floor = max(1, int(rng.uniform(0.05, 0.5) * n))
     bound = entropy_balancing_paper_scaling(n, ridge, floor, radius)
-    return scaled_weights(ridge, floor, radius), bound, floor
+    return scaled_entropy_weights(ridge, floor, radius), bound, floor
 
 
 def kernel_fit(ridge, alpha, pooled, width):
