@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -15,9 +16,13 @@ from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernels import Laplace, Linear
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
-from tests.stability.schemes import INF, log_uniform
 
 FLOOR = 3
+INF = math.inf
+
+
+def log_uniform(rng, low, high):
+    return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
 
 def random_program(name, rng, m):
