@@ -6,28 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import DeclaredCommand, Number, declared_settings, json_option
+from dp2erm_cvx.cli.options import Command, Number, declared_settings, example, json_option
 from dp2erm_cvx.cli.screen import console, print_json, progress, stages, writable, write_text
 from dp2erm_cvx.errors import DeclarationError, known_names
 
 if TYPE_CHECKING:
     from dp2erm_cvx.design import DesignQuestion
 
-# \b keeps click from filling the lines
-_EXAMPLE = """\b
-Example:
-dp2erm design study.toml --n 3000 --confounding weak --effect 2 --output chosen.toml
-dp2erm run chosen.toml --plan 3000
-"""
-
 
 @click.command(
     "design",
-    cls=DeclaredCommand,
+    cls=Command,
     declared="dp2erm_cvx.design:Guess",
     before="n_features",
     short_help="Which pipeline to take, by simulation from a guess.",
-    epilog=_EXAMPLE,
+    epilog=example(
+        "dp2erm design study.toml --n 3000 --confounding weak --effect 2 --output chosen.toml",
+        "dp2erm run chosen.toml --plan 3000",
+    ),
 )
 @click.argument("study", metavar="STUDY.toml")
 @click.option("--n", "n_samples", type=Number(), required=True, help="Number of records.")

@@ -173,14 +173,6 @@ def test_the_result_depends_on_the_question_alone():
     assert replicate(asked, compared, 5) != first
 
 
-@pytest.mark.slow
-def test_workers_change_nothing():
-    asked = question(n=100, guess=Guess(effect=50.0))
-    one, two = design(asked), design(asked, workers=2)
-    assert one.rows == two.rows
-    assert one.to_dict() == two.to_dict()
-
-
 def row(name, errors, covers=0.95, reason=""):
     errors = tuple(float(error) for error in errors)
     return DesignRow(name, covers=covers, width=1.0, reason=reason, scores=errors)

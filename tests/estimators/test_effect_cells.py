@@ -95,14 +95,6 @@ def test_no_table_is_too_messy_for_cells(treated):
             assert np.isfinite(release.estimate)
 
 
-def test_gaussian_noise_on_cells():
-    found = PrivateEffect(
-        DOMAIN, Budget(2.0, 1e-6), noise="gaussian", residual_scale=0.1, settings={"cells": CUTS}, seed=3
-    ).fit(*regions(50_000, 5))
-    assert found.interval_[0] < 0.2 < found.interval_[1]
-    assert 0.0 < found.release_.step("cells").delta < 1e-6
-
-
 def test_a_public_center_does_not_go_with_cells():
     X, a, y = regions(500, 0)
     lines = model(settings={}).fit(X, a, y).release_
