@@ -76,7 +76,7 @@ def design_command(study: str, output: str | None, as_json: bool, **options: Any
 def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignQuestion]:
     """What is asked, with the name of its table in the file; None where that declares a domain alone."""
     from dp2erm_cvx.design import DesignQuestion, Guess
-    from dp2erm_cvx.design.question import GOALS
+    from dp2erm_cvx.design.world import GOALS
     from dp2erm_cvx.domain_file import load_domain, read_tables
     from dp2erm_cvx.privacy import Budget
     from dp2erm_cvx.study_file import QUESTIONS, read_study

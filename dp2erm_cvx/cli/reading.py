@@ -93,7 +93,7 @@ def read_domain(options: dict[str, Any], assumed: Mapping[str, float] | None = N
 
     ``assumed`` fills in what nothing declares.
     """
-    from dp2erm_cvx.declared_domain import domain_of
+    from dp2erm_cvx.domain_file import domain_of
 
     flags = {name: options[name] for name in DOMAIN_FIELDS if options[name] is not None}
     declared: dict[str, Any] = dict(assumed or {})
@@ -150,8 +150,7 @@ def coded_columns(declared: Mapping[str, Any], chosen: Sequence[str]) -> dict[st
 
 def _domain_file(path: str, beside: Mapping[str, Any]) -> dict[str, Any]:
     """What the file declares, judged with the bounds that it leaves to ``beside``."""
-    from dp2erm_cvx.declared_domain import check_names, domain_of
-    from dp2erm_cvx.domain_file import read_declared
+    from dp2erm_cvx.domain_file import check_names, domain_of, read_declared
 
     declared = read_declared(path)
     whole = {name: beside[name] for name in REQUIRED if name in beside} | declared
@@ -189,8 +188,7 @@ def read_ranges(options: dict[str, Any]) -> PrivateRanges:
     In the file a range is ``[low, high]``, ``{within = [low, high]}`` for wide bounds, or ``"private"``, and
     ``outcome`` may be one. An outcome bound declares that of the outcome.
     """
-    from dp2erm_cvx.declared_domain import split_codebook
-    from dp2erm_cvx.domain_file import read_declared
+    from dp2erm_cvx.domain_file import read_declared, split_codebook
     from dp2erm_cvx.private_ranges import PrivateRanges
 
     stated: dict[str, Any] = {} if options["domain"] is None else read_declared(options["domain"])

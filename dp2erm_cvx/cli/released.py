@@ -77,8 +77,7 @@ def datasheet_command(release: str, answers: tuple[str, ...], output: str | None
     """
     check_new(output, force, release)
     from dp2erm_cvx.release.reading import read_release_file
-    from dp2erm_cvx.report.asked import ASKED
-    from dp2erm_cvx.report.datasheet import datasheet, datasheet_text
+    from dp2erm_cvx.report.datasheet import ASKED, datasheet, datasheet_text
 
     for answer in answers:
         if "=" not in answer:

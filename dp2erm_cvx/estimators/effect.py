@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.curves import Curves
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.declared_domain import in_groups
 from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.domain_file import in_groups
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.estimators.fitting import PrivateEstimator, dataset_of, named_dataset
 from dp2erm_cvx.mechanism import private_choice
@@ -22,7 +22,7 @@ from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import chosen_columns
 from dp2erm_cvx.release.effect import TARGETS, EffectRelease, make_effect
 from dp2erm_cvx.release.interval import misses
-from dp2erm_cvx.release.replanned import public_center
+from dp2erm_cvx.release.verify import public_center
 from dp2erm_cvx.steps import Term
 from dp2erm_cvx.universe import Universe
 

@@ -21,7 +21,7 @@ from dp2erm_cvx.plan import Study, TwoStagePlan, make_plan
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.program.second_stage import recommendations
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.release.statement import make_release
+from dp2erm_cvx.release.declaration import make_release
 from dp2erm_cvx.sampling import refuse_sampling
 from dp2erm_cvx.solve import Solution, Solver
 from dp2erm_cvx.steps import StepResult, refuse_unsolvable, solve_theta, solve_weights

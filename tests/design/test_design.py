@@ -11,9 +11,8 @@ import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, PrivateEffect, load_domain
 from dp2erm_cvx.design import DesignQuestion, DesignResult, DesignRow, Guess, design
-from dp2erm_cvx.design.candidates import design_candidates
 from dp2erm_cvx.design.result import Enough, enough_records
-from dp2erm_cvx.design.simulation import SimulatedRun, ranked, replicate
+from dp2erm_cvx.design.simulation import SimulatedRun, design_candidates, ranked, replicate
 from dp2erm_cvx.design.world import World
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.sampling import SamplingWeights

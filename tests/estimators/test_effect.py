@@ -21,8 +21,7 @@ from dp2erm_cvx import (
     TwoStageERM,
 )
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.release.replanned import public_center
-from dp2erm_cvx.release.verify import verify
+from dp2erm_cvx.release.verify import public_center, verify
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps import Execution, Rows

@@ -12,7 +12,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, EffectRelease, PrivateEffect
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release import json_schema
-from dp2erm_cvx.release.replanned import public_center
+from dp2erm_cvx.release.verify import public_center
 
 DOMAIN = Domain(covariate_bound=6.0, outcome_bound=1.0, ranges={"x1": (-3.0, 3.0), "x2": (-3.0, 3.0)})
 CUTS = {

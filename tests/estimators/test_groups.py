@@ -24,7 +24,7 @@ from dp2erm_cvx import (
 )
 from dp2erm_cvx.codebook import Treatment
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.declared_domain import in_groups
+from dp2erm_cvx.domain_file import in_groups
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.plotting import forest_plot
 from dp2erm_cvx.release.groups import group_average

@@ -10,8 +10,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.release.effect import EffectInterval, EffectRelease, Ratio
-from dp2erm_cvx.release.sensitivity import (
+from dp2erm_cvx.release.caveats import (
     FAR,
     e_value,
     nearer_limit,
@@ -19,6 +18,7 @@ from dp2erm_cvx.release.sensitivity import (
     sensitivity,
     tipping_point,
 )
+from dp2erm_cvx.release.effect import EffectInterval, EffectRelease, Ratio
 from dp2erm_cvx.release.verify import verify
 
 

@@ -29,7 +29,6 @@ ORDER = (
     "images",
     "universe",
     "private_ranges",
-    "declared_domain",
     "domain_file",
     "data",
     "blocked",
