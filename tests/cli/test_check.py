@@ -283,7 +283,7 @@ def test_a_warning_says_what_raw_columns_become(folder):
 
 LABELS = """outcome_column = "pressure"
 outcome_center = 90
-outcome_bound = 30
+outcome_bound = 50
 [treatment]
 column = "drug"
 treated = "Vasopressor"
