@@ -262,7 +262,7 @@ def sentences(release: Any, *levels: Level) -> list[str]:
 #: Of a difference of means in standard deviations, as a log risk ratio (VanderWeele and Ding 2017).
 _LOG_RATIO = 0.91
 #: Standard deviations that no arms lie apart.
-FAR = 10.0
+_FAR = 10.0
 
 
 def e_value(ratio: float) -> float:
@@ -320,7 +320,7 @@ def sensitivity(release: EffectRelease) -> Iterator[str]:
         yield _number_needed(release)
     tipping = tipping_point(release)
     if tipping is not None:
-        apart = f"{tipping:.3g}" if tipping < FAR else f"more than {FAR:g}"
+        apart = f"{tipping:.3g}" if tipping < _FAR else f"more than {_FAR:g}"
         yield (
             f"Tipping point: the interval reaches 0 where the arms lie {apart} standard deviations apart "
             f"(confounding; {float(release.settings['confounding']):g} is declared or the default)."
