@@ -13,7 +13,7 @@ from dp2erm_cvx.plan import EffectPlan, Plan, RulePlan, TwoStagePlan
 from dp2erm_cvx.plan.plan import plan_as_declared
 from dp2erm_cvx.release.declaration import study_of
 from dp2erm_cvx.release.effect import EffectRelease, make_effect
-from dp2erm_cvx.release.record import BaseRelease, Release
+from dp2erm_cvx.release.record import BaseRelease, Guarantee, Release
 from dp2erm_cvx.release.rule_release import RuleRelease, make_rule
 from dp2erm_cvx.release.statement import guarantee_again, make_release
 from dp2erm_cvx.steps import LinearNuisances, Rows, Term, placed, score_of
@@ -61,9 +61,7 @@ def stated_again(release: R, plan: Plan) -> R:
     again: BaseRelease
     if isinstance(release, EffectRelease):
         assert isinstance(plan, EffectPlan)
-        # the name of the outcome is stated with its range, and nowhere else
-        names = (*release.columns, release.ranges[-1].column if release.ranges else "")
-        again = make_effect(plan, released, names, guarantee, release.interval.level, release.target)
+        again = _effect_at(release, release.interval.level, plan, released, guarantee)
     elif isinstance(release, RuleRelease):
         assert isinstance(plan, RulePlan)
         again = make_rule(plan, released, release.columns, guarantee)
@@ -71,6 +69,25 @@ def stated_again(release: R, plan: Plan) -> R:
         assert isinstance(plan, TwoStagePlan)
         again = make_release(plan, released, release.columns, guarantee)
     return replace(again, study=release.study, version=release.version)  # type: ignore[return-value]
+
+
+def at_level(release: EffectRelease, level: float) -> EffectRelease:
+    """The same release with intervals at another ``level``, from the numbers that were released.
+
+    Raises DeclarationError where the level is not between 0 and 1, or nothing follows from what is declared.
+    """
+    plan = plan_of(release)
+    assert isinstance(plan, EffectPlan)
+    found = _effect_at(release, level, plan, released_numbers(release, plan), release.guarantee)
+    return replace(found, study=release.study, version=release.version)
+
+
+def _effect_at(
+    release: EffectRelease, level: float, plan: EffectPlan, released: dict[str, Array], guarantee: Guarantee
+) -> EffectRelease:
+    # the name of the outcome is stated with its range, and nowhere else
+    names = (*release.columns, release.ranges[-1].column if release.ranges else "")
+    return make_effect(plan, released, names, guarantee, level, release.target)
 
 
 def public_center(release: EffectRelease) -> Term:
