@@ -20,11 +20,11 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 270,
-    "lines": 53_085,
-    "classes": 474,
-    "names that other files use": 967,
-    "names that one other file uses": 399,
-    "lines of tests": 45_600,
+    "lines": 52_560,
+    "classes": 471,
+    "names that other files use": 964,
+    "names that one other file uses": 398,
+    "lines of tests": 45_588,
 }
 
 
