@@ -24,7 +24,7 @@ LIMITS = {
     "classes": 472,
     "names that other files use": 972,
     "names that one other file uses": 404,
-    "lines of tests": 45_701,
+    "lines of tests": 44_779,
 }
 
 
