@@ -283,10 +283,15 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
     if options["as_json"]:
         print_json({name: release.to_dict() for name, release in releases.items()})
         return
+    from dp2erm_cvx.release.answers import answer_blocks, answers
+
     screen = console()
     for name, release in releases.items():
         screen.rule(name)
         for block in release.blocks():
+            screen.print(block)
+    if len(listed := answers(releases)) > 1:
+        for block in answer_blocks(listed):
             screen.print(block)
     screen.print(f"study {declared.digest}\nwritten: {', '.join(files.values())}")
 

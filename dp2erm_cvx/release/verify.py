@@ -20,7 +20,7 @@ from dp2erm_cvx.plan.plan import plan_as_declared
 from dp2erm_cvx.release.declaration import NotAtHandError, guarantee_again, make_release, study_of
 from dp2erm_cvx.release.effect import EffectRelease, make_effect
 from dp2erm_cvx.release.interval import misses
-from dp2erm_cvx.release.record import CHOICE, BaseRelease, Release
+from dp2erm_cvx.release.record import CHOICE, BaseRelease, Guarantee, Release
 from dp2erm_cvx.release.rule_release import RuleRelease, make_rule
 from dp2erm_cvx.steps import Fit, LinearNuisances, Planned, Rows, Term, placed, score_of
 
@@ -70,10 +70,7 @@ def stated_again(release: R, plan: Plan) -> R:
         raise DeclarationError(f"steps: nothing is stated that {missing[0]} released")
     again: BaseRelease
     if isinstance(release, EffectRelease):
-        assert isinstance(plan, EffectPlan)
-        # the name of the outcome is stated with its range, and nowhere else
-        names = (*release.columns, release.ranges[-1].column if release.ranges else "")
-        again = make_effect(plan, released, names, guarantee, release.interval.level, release.target)
+        again = _effect_at(release, release.interval.level, plan, released, guarantee)
     elif isinstance(release, RuleRelease):
         assert isinstance(plan, RulePlan)
         again = make_rule(plan, released, release.columns, guarantee)
@@ -81,6 +78,25 @@ def stated_again(release: R, plan: Plan) -> R:
         assert isinstance(plan, TwoStagePlan)
         again = make_release(plan, released, release.columns, guarantee)
     return replace(again, study=release.study, version=release.version)  # type: ignore[return-value]
+
+
+def at_level(release: EffectRelease, level: float) -> EffectRelease:
+    """The same release with intervals at another ``level``, from the numbers that were released.
+
+    Raises DeclarationError where the level is not between 0 and 1, or nothing follows from what is declared.
+    """
+    plan = plan_of(release)
+    found = _effect_at(release, level, plan, released_numbers(release, plan), release.guarantee)
+    return replace(found, study=release.study, version=release.version)
+
+
+def _effect_at(
+    release: EffectRelease, level: float, plan: Plan, released: dict[str, Array], guarantee: Guarantee
+) -> EffectRelease:
+    # the name of the outcome is stated with its range, and nowhere else
+    assert isinstance(plan, EffectPlan)
+    names = (*release.columns, release.ranges[-1].column if release.ranges else "")
+    return make_effect(plan, released, names, guarantee, level, release.target)
 
 
 def public_center(release: EffectRelease) -> Term:

@@ -337,9 +337,15 @@ def test_the_plot_shows_every_group(tmp_path: Path):
     assert (tmp_path / "forest.png").read_bytes().startswith(b"\x89PNG")
     (ax,) = figure.axes
     labels = [label.get_text() for label in ax.get_yticklabels()]
-    assert [label.split(" ")[0] for label in labels] == ["A", "B", "C", "all"]
+    assert [label.split(" (")[0] for label in labels] == ["ward", "ward: A", "ward: B", "ward: C"]
     drawn = [tuple(np.sort(np.array(part.get_segments()[0])[:, 0])) for part in ax.collections]
     for one in release.groups:
         assert any(np.allclose(ends, (one.interval.low, one.interval.high)) for ends in drawn)
-    with pytest.raises(DeclarationError, match="by"):
-        forest_plot(model().fit(*table(500)).release_)
+    assert len(forest_plot(model().fit(*table(500)).release_).axes) == 1
+
+
+def test_the_universe_guesses_how_many_records_count():
+    assert Universe(in_groups(DOMAIN, {"ward": "B"}, None), 900, 7).mass == pytest.approx(1 / 3)
+    known = replace(in_groups(DOMAIN, {"ward": "B"}, None), center={"ward=B": 0.1})
+    assert Universe(known, 900, 7).mass == pytest.approx(0.1)
+    assert Universe(in_groups(DOMAIN, None, "ward"), 900, 7).mass == 1.0

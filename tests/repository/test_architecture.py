@@ -92,7 +92,7 @@ ONLY = {
     "mechanism": {"errors", "public", "privacy", "calibration"},
     "ledger": {"errors", "public", "privacy", "calibration", "release"},
     "diagnostics": {"errors", "tables", "codebook", "display"},
-    "plotting": {"errors", "tables", "diagnostics", "audit", "compare"},
+    "plotting": {"errors", "tables", "diagnostics", "release", "audit", "compare"},
     "problems": {"errors", "public", "privacy", "domain", "universe", "stability", "model", "program"},
 }
 
