@@ -342,10 +342,3 @@ def test_the_plot_shows_every_group(tmp_path: Path):
     for one in release.groups:
         assert any(np.allclose(ends, (one.interval.low, one.interval.high)) for ends in drawn)
     assert len(forest_plot(model().fit(*table(500)).release_).axes) == 1
-
-
-def test_the_universe_guesses_how_many_records_count():
-    assert Universe(in_groups(DOMAIN, {"ward": "B"}, None), 900, 7).mass == pytest.approx(1 / 3)
-    known = replace(in_groups(DOMAIN, {"ward": "B"}, None), center={"ward=B": 0.1})
-    assert Universe(known, 900, 7).mass == pytest.approx(0.1)
-    assert Universe(in_groups(DOMAIN, None, "ward"), 900, 7).mass == 1.0
