@@ -1,22 +1,20 @@
-"""What a release says, on a screen or a page, and what it recommends: none of it costs anything."""
+"""What a release says, whether it follows from what it declares, and what it recommends: for no epsilon."""
 
 from __future__ import annotations
 
 import csv
 import io
 import os
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from dp2erm_cvx.cli.options import csv_options, json_option
-from dp2erm_cvx.cli.own_program import known_name
+from dp2erm_cvx.cli.options import DOMAIN_FIELDS, csv_options, json_option
 from dp2erm_cvx.cli.screen import check_new, console, progress, writable, write_text
+from dp2erm_cvx.cli.stages import known_name
 from dp2erm_cvx.errors import DeclarationError
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command("show", short_help="What a release says, from its file alone.")
@@ -108,8 +106,7 @@ def datasheet_command(release: str, answers: tuple[str, ...], output: str | None
     """
     check_new(output, force, release)
     from dp2erm_cvx.release.reading import read_release_file
-    from dp2erm_cvx.report.asked import ASKED
-    from dp2erm_cvx.report.datasheet import datasheet, datasheet_text
+    from dp2erm_cvx.report.datasheet import ASKED, datasheet, datasheet_text
 
     for answer in answers:
         if "=" not in answer:
@@ -170,3 +167,41 @@ def predict_command(
         write_text(output, file.getvalue())
     else:
         click.echo(file.getvalue(), nl=False)
+
+
+@click.command("verify", short_help="Whether a release follows from what it declares.")
+@click.argument("release", metavar="RELEASE.json")
+@click.option("--domain", metavar="FILE.toml", help="The domain that it has to be about.")
+@click.option("--study", metavar="STUDY.toml", help="The study that it has to answer, or its digest.")
+def verify_command(release: str, domain: str | None, study: str | None) -> int:
+    """Plan again what a release declares, and refute what does not follow: bounds, noise, guarantee, results.
+
+    All but the released numbers is computed again from them and from the declarations, and compared entry by
+    entry. Exit code 1 where something is refuted. No file can show that its numbers are those of a run, or
+    that the noise was drawn as it says.
+    """
+    from dp2erm_cvx.cli.reading import read_domain
+    from dp2erm_cvx.release.reading import read_release_file, unfollowed
+    from dp2erm_cvx.release.verify import Verification, verify
+
+    expected = None
+    if domain is not None:
+        expected = read_domain({**dict.fromkeys(DOMAIN_FIELDS), "ranges": (), "domain": domain})
+    with progress("verifying"):
+        declared = read_release_file(release, check=False)
+        digest, beside = study, []
+        if study is not None and not re.fullmatch("[0-9a-f]{64}", study):
+            from dp2erm_cvx.study_file import read_study
+
+            registered = read_study(study)
+            digest = registered.digest
+            if registered.question_of(declared) is None:
+                beside.append(f"study: what is declared answers no question of {study}")
+        found = verify(declared, expected, digest)
+        found = Verification((*found.refuted, *beside))
+        if found.holds:
+            found = Verification(tuple(unfollowed(declared, Path(release).read_bytes())))
+    screen = console()
+    for block in found.blocks():
+        screen.print(block)
+    return 0 if found.holds else 1

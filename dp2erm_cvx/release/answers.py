@@ -13,8 +13,8 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.interval import EffectInterval
 from dp2erm_cvx.release.record import Standing
-from dp2erm_cvx.release.replanned import at_level
 from dp2erm_cvx.release.story import interval_text, signed, unit_of
+from dp2erm_cvx.release.verify import at_level
 from dp2erm_cvx.release.words import compared
 
 if TYPE_CHECKING:

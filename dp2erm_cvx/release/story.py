@@ -12,13 +12,12 @@ import numpy as np
 from dp2erm_cvx.display import grid, heading, pairs
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.plan.predict import NoiseRange
-from dp2erm_cvx.release.caveats import sentences
+from dp2erm_cvx.release.caveats import sensitivity, sentences
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.interval import EffectInterval
 from dp2erm_cvx.release.record import BaseRelease, Release
-from dp2erm_cvx.release.released_range import released_range
+from dp2erm_cvx.release.rule import released_range
 from dp2erm_cvx.release.rule_release import RuleRelease
-from dp2erm_cvx.release.sensitivity import sensitivity
 from dp2erm_cvx.release.words import (
     calibrated,
     clips,

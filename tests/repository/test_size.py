@@ -19,12 +19,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 271,
-    "lines": 52_768,
+    "files": 244,
+    "lines": 52_440,
     "classes": 472,
-    "names that other files use": 972,
-    "names that one other file uses": 404,
-    "lines of tests": 44_779,
+    "names that other files use": 954,
+    "names that one other file uses": 401,
+    "lines of tests": 44_064,
 }
 
 
