@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRanges, PrivateTwoStageERM, load_domain
 from dp2erm_cvx.codebook import Codebook, Treatment
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.declared_domain import domain_of
-from dp2erm_cvx.domain_file import declared_layout
+from dp2erm_cvx.domain_file import declared_layout, domain_of
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.release.rule import effects
 from dp2erm_cvx.tables import labels
@@ -289,10 +288,13 @@ def test_an_outcome_missing_at_random_shrinks_the_effect_by_its_share_only_where
         ({"sampling_weights": {**WEIGHTS, "mean": 5e-324}}, "mean = 4.94066e-324: is nothing beside largest"),
         ({"sampling_weights": {**WEIGHTS, "column": "score"}}, "'score' is declared otherwise"),
         ({"sampling_weights": {**WEIGHTS, "column": "severity"}}, "declare it as missing of"),
-        ({"sampling_weights": {**WEIGHTS, "column": "age"}}, "'age' is the column of the sampling weights"),
+        (
+            {"sampling_weights": {**WEIGHTS, "column": "age"}},
+            "'age' is the column of sampling weights or of units",
+        ),
         (
             {"lvels": {}},
-            r"unknown name 'lvels'; did you mean levels\? known: arm_floor, binary_outcome, center",
+            r"unknown name 'lvels'; did you mean levels\? known: arm_floor, binary_outcome, cells",
         ),
         ({"codebook": {}}, "unknown name 'codebook'"),
     ],

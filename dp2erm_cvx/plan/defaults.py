@@ -25,8 +25,7 @@ from dp2erm_cvx.steps import (
     TwoValues,
     shrinkage,
 )
-from dp2erm_cvx.steps.nuisances import STRETCH
-from dp2erm_cvx.steps.shrinkage import LEFT, VARIANCE
+from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, VARIANCE
 from dp2erm_cvx.universe import Universe
 
 #: F where none is declared; a larger one says that overlap is poor.
@@ -212,8 +211,10 @@ def check_groups(domain: Domain, estimand: str, declared: Mapping[str, Any]) -> 
         raise DeclarationError(f"by: estimand = {shown(estimand)}: only 'ate' is released by group")
     if domain.groups and fitted:
         raise DeclarationError("by: the propensity is that of every group, or a public one")
-    if domain.codebook is not None and domain.codebook.where and estimand == "risks":
-        raise DeclarationError("where: estimand = 'risks' counts all records; take 'ate' for a difference")
+    book = domain.codebook
+    if book is not None and (book.where or book.eligible) and estimand == "risks":
+        name = "where" if book.where else "eligible"
+        raise DeclarationError(f"{name}: estimand = 'risks' counts all records; take 'ate' for a difference")
 
 
 def covariate_rule(
