@@ -24,7 +24,7 @@ LIMITS = {
     "classes": 472,
     "names that other files use": 954,
     "names that one other file uses": 401,
-    "lines of tests": 44_101,
+    "lines of tests": 43_462,
 }
 
 
