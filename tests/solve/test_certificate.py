@@ -118,7 +118,7 @@ def points(found: Reference, *, solvers: bool = True) -> list[Array]:
     rng = np.random.default_rng(13)
     scale = max(float(np.linalg.norm(found.polished)), 1e-3)
     many = [found.polished]
-    for exponent in np.linspace(-14, 0, 60):
+    for exponent in np.linspace(-14, 0, 22):
         direction = rng.normal(size=len(found.polished))
         many.append(found.polished + scale * 10**exponent * direction / np.linalg.norm(direction))
     if solvers:

@@ -243,7 +243,7 @@ def pieces(name: str, seed: int, count: int) -> list[tuple[Composite, Array, flo
 def test_no_hessian_nearby_is_below_the_bound_on_all_of_them(name):
     """At random points of the ball, and at those that take the margin of one record farthest."""
     rng, useful, closest = np.random.default_rng(45), 0, math.inf
-    for model, v, distance in pieces(name, seed=46, count=150):
+    for model, v, distance in pieces(name, seed=46, count=60):
         lowest = model.lowest_within(v, distance)
         kept = np.ones(len(v), dtype=bool)
         if isinstance(model, HardBalanceModel):
@@ -265,7 +265,7 @@ def test_no_hessian_nearby_is_below_the_bound_on_all_of_them(name):
             least = float(np.linalg.eigvalsh(there)[0])
             assert lowest <= least * (1 + 1e-9) + 1e-9
             closest = min(closest, least / lowest if lowest > 2 * model.ridge else math.inf)
-    assert useful >= 30
+    assert useful >= 12
     assert closest < 1.1
 
 
