@@ -320,6 +320,13 @@ class SolverCheck:
     radius: float = 0.0
     unsolved: int = 0
 
+    def __str__(self) -> str:
+        apart = f"{self.disagreement:.3g} of the radii, its own at most {self.radius:.2g}"
+        unsolved = f", {self.unsolved} not solved" if self.unsolved else ""
+        return (
+            f"{self.datasets} datasets solved again by {self.solver}: largest disagreement {apart}{unsolved}"
+        )
+
     def plus(self, other: SolverCheck) -> SolverCheck:
         """Both counts together."""
         datasets, unsolved = self.datasets + other.datasets, self.unsolved + other.unsolved

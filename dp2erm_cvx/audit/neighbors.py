@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.audit.climb import evolve
-from dp2erm_cvx.audit.groups import records_at
+from dp2erm_cvx.audit.groups import evolve, records_at
 from dp2erm_cvx.audit.movement import (
     Interval,
     Movement,
