@@ -13,7 +13,7 @@ import pytest
 
 from dp2erm_cvx import Domain, stability
 from dp2erm_cvx.audit.search import remembered
-from dp2erm_cvx.conformance.search import Search, ball, check_kernel, record_domain
+from dp2erm_cvx.conformance.search import ball, check_kernel, largest, record_domain
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
@@ -92,17 +92,16 @@ def check(name, settings, M):
         "log_weight_diameter": apart(slope),
         "log_weight_range": lambda lam, d, e: log_weight(lam, d) - log_weight(lam, e),
     }
-    search = Search(500)
-    search.add("convexity", 0.0, bend, (coefficients, coefficients, records))
-    for constant in CONSTANTS:
-        search.add(constant, declared[constant], of[constant], (coefficients, records, records))
-    return search.report()
+    regions = (coefficients, records, records)
+    findings = [largest("convexity", 0.0, bend, (coefficients, coefficients, records), evaluations=500)]
+    findings += [largest(name, declared[name], of[name], regions, evaluations=500) for name in CONSTANTS]
+    return {finding.constant: finding for finding in findings}
 
 
 @pytest.mark.parametrize(("name", "settings", "M"), SEPARABLE)
 def test_constants_of_separable_schemes_cover_what_a_search_finds(name, settings, M):
     report = check(name, settings, M)
-    assert not report.violations
+    assert not any(finding.violated for finding in report.values())
     for constant in CONSTANTS:
         # so 0.7 of a constant, or less, would be caught
         assert report[constant].ratio > 0.7, constant
@@ -163,11 +162,11 @@ def test_the_energy_kernel_is_within_its_bound():
         return float(kernel.cross(x[None], z[None])[0, 0])
 
     region = ball(2, M)
-    report = check_kernel(region, at, kernel.bound(M), evaluations=600)
-    assert not report.violations
-    assert report["kernel_bound"].ratio == pytest.approx(1.0)
+    findings = check_kernel(region, at, kernel.bound(M), evaluations=600)
+    assert not any(finding.violated for finding in findings)
+    assert findings[0].ratio == pytest.approx(1.0)
     half = check_kernel(region, at, kernel.bound(M) / 2, evaluations=600)
-    assert [finding.constant for finding in half.violations] == ["kernel_bound"]
+    assert [finding.constant for finding in half if finding.violated] == ["kernel_bound"]
 
 
 def test_the_discrepancy_of_the_energy_kernel_is_the_energy_distance():
@@ -192,8 +191,8 @@ def test_a_balance_kernel_is_negative_only_below_its_constant(constant, signed):
     def at(x, z):
         return float(kernel.cross(x[None], z[None])[0, 0])
 
-    report = check_kernel(ball(2, 1.0), at, kernel.bound(1.0), evaluations=600)
-    assert bool(report.violations) == signed
+    findings = check_kernel(ball(2, 1.0), at, kernel.bound(1.0), evaluations=600)
+    assert any(finding.violated for finding in findings) == signed
     domain, n, ridge = Domain(1.0, 1.0), 100, 2.0
     program = first_stages()["stable_balancing"](constant=constant, ridge=ridge).resolve(domain)
     stated = stability.pooled_kernel_balancing(
