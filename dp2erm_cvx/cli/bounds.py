@@ -16,7 +16,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import whole_number
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.compare.bounds import BoundCurve, BoundRow
+    from dp2erm_cvx.compare import BoundCurve, BoundRow
     from dp2erm_cvx.program import FirstStage
     from dp2erm_cvx.universe import Universe
 
@@ -61,7 +61,7 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
         from dp2erm_cvx.calibration.base import Noise
         from dp2erm_cvx.cli.reading import read_domain
         from dp2erm_cvx.cli.stages import count_features, first_stage, second_stage_by_name
-        from dp2erm_cvx.compare.bounds import UNIT_LOSS, bound_rows
+        from dp2erm_cvx.compare import UNIT_LOSS, bound_rows
         from dp2erm_cvx.privacy import Budget
         from dp2erm_cvx.universe import Universe
 
@@ -97,7 +97,7 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
 
 
 def _show(rows: Sequence[BoundRow]) -> None:
-    from dp2erm_cvx.compare.bounds import UNIVERSAL
+    from dp2erm_cvx.compare import UNIVERSAL
 
     screen = console()
     table = grid("bound", "W1", "W2", "V", "noise scale", "gamma", "x best", wrap=False)
@@ -119,7 +119,7 @@ def _growth(plot: str | None, as_json: bool) -> None:
         raise DeclarationError("--program is missing: name a first stage, or give --plot alone")
 
     with progress("bounding"):
-        from dp2erm_cvx.compare.bounds import SIZES, curve_table, growth
+        from dp2erm_cvx.compare import SIZES, curve_table, growth
         from dp2erm_cvx.plotting import Panel, bound_plot
 
         curves = growth()
@@ -146,7 +146,7 @@ def _growth(plot: str | None, as_json: bool) -> None:
 
 
 def _draw(first: FirstStage, universe: Universe, path: str) -> None:
-    from dp2erm_cvx.compare.bounds import against_n, against_ridge
+    from dp2erm_cvx.compare import against_n, against_ridge
     from dp2erm_cvx.plotting import Panel, bound_plot
 
     panels = [Panel(f"{first.name}, settings fixed", "number of records n", against_n(first, universe))]

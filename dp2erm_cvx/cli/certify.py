@@ -19,7 +19,7 @@ from dp2erm_cvx.public import whole_number
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dp2erm_cvx.compare.certify import CertificateRow
+    from dp2erm_cvx.compare import CertificateRow
 
 
 @click.command("certify", short_help="Solvers against programs: what is proved about each solution.")
@@ -50,7 +50,7 @@ def certify_command(
     solved is a result and no error: the lines below the table say why.
     """
     with progress("building the programs") as bar:
-        from dp2erm_cvx.compare.certify import DEFAULT_SOLVERS, certificates, instances
+        from dp2erm_cvx.compare import DEFAULT_SOLVERS, certificates, instances
 
         chosen = tuple(known_solver(text) for text in solvers) or DEFAULT_SOLVERS
         dataset, domain, built = _prepare(data, programs, options)
@@ -107,7 +107,7 @@ def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any])
     from dp2erm_cvx import registry
     from dp2erm_cvx.cli.reading import coded_data, raw_table, read_domain
     from dp2erm_cvx.cli.stages import MOST, read_settings
-    from dp2erm_cvx.compare.certify import default_programs, simulated
+    from dp2erm_cvx.compare import default_programs, simulated
 
     if data is None:
         for name in ("treatment", "outcome", "covariates", "domain", *REQUIRED, "ranges"):

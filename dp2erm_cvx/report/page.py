@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.display import as_html
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.report import words
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -44,5 +44,12 @@ def rendered(template: str, **facts: Any) -> str:
     def block(one: Block) -> Markup:
         return Markup(as_html([one]))  # which escapes every cell
 
-    environment.filters.update(number=words.number, block=block)
+    environment.filters.update(number=_number, block=block)
     return environment.get_template(template).render(**facts)
+
+
+def _number(value: float) -> str:
+    """A number for a table."""
+    if math.isinf(value):
+        return "∞"
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
