@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.cells import CellRule, Column, Eligible, declared_cells
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
-from dp2erm_cvx.public import declared_by_name, one_line, public_number
+from dp2erm_cvx.public import Named, declared_by_name, one_line, public_number
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.tables import distinct_labels, label_of, labels, numbers_or_nan, repeated
 
@@ -21,28 +22,6 @@ Value = TypeVar("Value")
 OTHER = "other"
 #: Of columns that are 0 or 1, so that 0 stays 0: of all levels of a column one is 1, and counts in the norm.
 SWITCH = (-1.0, 1.0)
-
-
-class Named(Mapping[str, Value]):
-    """Public values by name, which cannot be changed once they are declared."""
-
-    def __init__(self, values: Mapping[str, Value]) -> None:
-        self._values = dict(values)
-
-    def __getitem__(self, name: str) -> Value:
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self._values.items()))
-
-    def __repr__(self) -> str:
-        return repr(self._values)
 
 
 #: Rows of covariates that are written together.
@@ -100,6 +79,12 @@ class Codebook:
         Of columns, for readers.
     sampling_weights
         Column and bound of the sampling weights of a survey, where there are any.
+    cells
+        For raw columns how their cells are read before all else: :class:`~dp2erm_cvx.cells.CellRule`.
+    eligible
+        What a record has to fulfil to count, as :class:`~dp2erm_cvx.cells.Eligible` reads it; all of it.
+    eligible_share
+        In (0, 1]: a public guess of the share of records that do. No guarantee rests on it.
     where
         For columns with levels the level whose records alone count: others count 0, like those without a
         treatment.
@@ -122,6 +107,9 @@ class Codebook:
     sampling_weights: SamplingWeights | None = None
     where: Mapping[str, str | float] = field(default_factory=dict)
     group: str | None = None
+    cells: Mapping[str, CellRule] = field(default_factory=dict)
+    eligible: Sequence[str] = ()
+    eligible_share: float = 0.8
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -140,6 +128,16 @@ class Codebook:
         elif not isinstance(sampling, SamplingWeights | None):
             raise DeclarationError(f"sampling_weights = {shown(sampling)}: must be a table")
         put(self, "where", _named("where", self.where, _label))
+        put(self, "cells", _named("cells", self.cells, declared_cells))
+        if isinstance(self.eligible, str) or not isinstance(self.eligible, Sequence):
+            raise DeclarationError(
+                f'eligible = {shown(self.eligible)}: must be a list, such as ["age >= 18"]'
+            )
+        put(self, "eligible", tuple(Eligible(one).text for one in self.eligible))
+        share = public_number("eligible_share", self.eligible_share, above=0.0)
+        if share > 1.0:
+            raise DeclarationError(f"eligible_share = {share:g}: must be at most 1")
+        put(self, "eligible_share", share)
         self._refuse_confused()
         self._refuse_unknown_groups()
 
@@ -175,8 +173,28 @@ class Codebook:
         inside: NDArray[np.bool_] = found[place][:, None] == np.arange(len(known))
         return inside
 
-    def counts(self, column: Callable[[str], Any], counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What records count (n,), by the cells of raw columns: 0 outside of ``where``; by group (n, K)."""
+    def read(self, column: Column) -> Column:
+        """Cells of raw columns as they are declared to be read: the one place where ``cells`` are applied."""
+        return lambda name: self.read_as(name, column(name), column)
+
+    def read_as(self, name: str | None, values: Any, column: Column) -> Any:
+        """The cells ``values`` (n,) as those of the raw column ``name``."""
+        return (
+            values if name is None or name not in self.cells else self.cells[name].read(values, name, column)
+        )
+
+    @property
+    def silences(self) -> bool:
+        """Whether a record with treatment and outcome may count 0."""
+        return bool(self.eligible or self.where or self.group)
+
+    def counts(self, column: Column, counts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What records count (n,), by the cells of raw columns that were read; by group (n, K).
+
+        It is 0 for those that are not eligible, or outside of ``where``.
+        """
+        for text in self.eligible:
+            counts = np.where(Eligible(text).of(column), counts, 0.0)
         for name, level in self.where.items():
             inside = self.members(column(name), name)[:, self.levels[name].index(level)]
             counts = np.where(inside, counts, 0.0)
@@ -204,9 +222,9 @@ class Codebook:
 
     @property
     def no_covariates(self) -> tuple[str | None, ...]:
-        """The columns of the treatment, of the outcome and of the sampling weights, where they are named."""
-        sampling = self.sampling_weights
-        return self.treatment.column, self.outcome, None if sampling is None else sampling.column
+        """The columns of treatment, outcome, sampling weights and units, where they are named."""
+        sampling, units = self.sampling_weights, [one.unit_column for one in self.cells.values()]
+        return self.treatment.column, self.outcome, None if sampling is None else sampling.column, *units
 
     def covariates_of(self, column: str) -> tuple[str, ...]:
         """The covariates that a raw column becomes."""
@@ -230,7 +248,7 @@ class Codebook:
             if name in self.no_covariates:
                 kind = "the treatment or the outcome"
                 if name not in (self.treatment.column, self.outcome):
-                    kind = "the column of the sampling weights"
+                    kind = "the column of sampling weights or of units"
                 raise DeclarationError(f"{shown(name)} is {kind}, and no covariate")
             if name in declared and name in self.levels:
                 raise DeclarationError(f"{shown(name)} has a range and levels: declare one of them")
@@ -278,7 +296,7 @@ class Codebook:
         return name, None
 
     def covariates(
-        self, column: Callable[[str], Any], names: Sequence[str], middles: Sequence[float]
+        self, column: Column, names: Sequence[str], middles: Sequence[float]
     ) -> NDArray[np.float64]:
         """Covariates (n, k) of these ``names`` from the cells of raw columns, each cell by itself.
 
@@ -320,6 +338,7 @@ class Codebook:
             f"{column} has levels {', '.join(str(level) or 'missing' for level in known)}"
             for column, known in self.levels.items()
         ]
+        parts += [one.describe(column) for column, one in self.cells.items()]
         parts += [f"{column} is {value:g} where missing" for column, value in self.missing.items()]
         parts.append("a number that is missing counts as the middle of its range")
         constant = self.outcome in self.missing
@@ -328,6 +347,7 @@ class Codebook:
         if self.sampling_weights is not None:
             parts.append(self.sampling_weights.told())
         lost = "counts as an untreated one with the middle of every range" if fixed else "does not count"
+        parts += [f"a record that does not fulfil {one} {lost}" for one in self.eligible]
         parts += [f"a record with another {name} than {level} {lost}" for name, level in self.where.items()]
         if self.group is not None:
             parts.append(f"a record whose {self.group} is none of its levels {lost}")
@@ -345,6 +365,10 @@ class Codebook:
             others["where"] = dict(self.where)
         if self.group is not None:
             others["group"] = self.group
+        if self.cells:
+            others["cells"] = {name: one.to_dict() for name, one in self.cells.items()}
+        if self.eligible:
+            others |= {"eligible": list(self.eligible), "eligible_share": self.eligible_share}
         return {"treatment": treatment, "outcome": self.outcome, "levels": levels, **others}
 
     @classmethod

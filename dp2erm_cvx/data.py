@@ -184,17 +184,18 @@ class Dataset:
         book = public.codebook
         assert book is not None
         table, names = _raw(X, columns or public.columns, book)
-        middles = public.middles(len(names))
-        arms = book.treatment.arms(as_vector(a, "a"))
-        outcomes = numbers_or_nan(as_vector(y, "y"), book.outcome or "y")
-        covariates = book.covariates(table.cells, names, middles)
+        middles, column = public.middles(len(names)), book.read(table.cells)
+        arms = book.treatment.arms(book.read_as(book.treatment.column, as_vector(a, "a"), table.cells))
+        outcomes = book.read_as(book.outcome, as_vector(y, "y"), table.cells)
+        outcomes = numbers_or_nan(outcomes, book.outcome or "y")
+        covariates = book.covariates(column, names, middles)
         weights = book.sampling_weights
-        counts = np.ones(len(arms)) if weights is None else weights.of(table.cells(weights.column))
+        counts = np.ones(len(arms)) if weights is None else weights.of(column(weights.column))
         if not len(covariates) == len(arms) == len(outcomes):
             sizes = f"{len(covariates)}, {len(arms)} and {len(outcomes)}"
             raise DataError(f"X, a and y have {sizes} rows: must be as many")
-        counts = book.counts(table.cells, counts)
-        outside = np.sum(counts.reshape(len(arms), -1), axis=1) == 0.0 if book.where or book.group else False
+        counts = book.counts(column, counts)
+        outside = np.sum(counts.reshape(len(arms), -1), axis=1) == 0.0 if book.silences else False
         lost, absent = (arms < 0) | outside, np.isnan(outcomes)
         covariates[lost] = middles
         middle = book.missing.get(book.outcome or "", public.outcome_middle)
@@ -297,7 +298,8 @@ def coded_covariates(public: Public, X: Any, columns: Sequence[str]) -> NDArray[
     """These covariates (n, k) of raw columns by the codebook of a domain, as in :meth:`Dataset.coded`."""
     assert public.codebook is not None
     table, names = _raw(X, columns, public.codebook)
-    return public.codebook.covariates(table.cells, names, public.middles(len(names)))
+    column = public.codebook.read(table.cells)
+    return public.codebook.covariates(column, names, public.middles(len(names)))
 
 
 def _raw(X: Any, names: Sequence[str] | None, book: Codebook) -> tuple[Table, Sequence[str]]:

@@ -23,6 +23,9 @@ CODEBOOK = {
     "missing": "missing",
     "units": "units",
     "sampling_weights": "sampling_weights",
+    "cells": "cells",
+    "eligible": "eligible",
+    "eligible_share": "eligible_share",
 }
 
 

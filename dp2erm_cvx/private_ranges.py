@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.codebook import Codebook, Named, checked_codebook, norm_within
+from dp2erm_cvx.codebook import Codebook, checked_codebook, norm_within
 from dp2erm_cvx.domain import LARGEST, Array, Domain, cleaned
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.public import one_of, public_fraction, public_number
+from dp2erm_cvx.public import Named, one_of, public_fraction, public_number
 
 #: 0 and 24 numbers to a decade, from 0.001 to a million, of either sign.
 _SIZES = 10.0 ** (np.arange(-72, 145) / 24.0)

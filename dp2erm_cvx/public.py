@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
@@ -16,8 +16,32 @@ if TYPE_CHECKING:
 Member = TypeVar("Member", bound=enum.Enum)
 Declared = TypeVar("Declared", bound="DataclassInstance")
 
+Value = TypeVar("Value")
+
 #: Characters of a declared line of text.
 _LONGEST_LINE = 200
+
+
+class Named(Mapping[str, Value]):
+    """Public values by name, which cannot be changed once they are declared."""
+
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> Value:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._values.items()))
+
+    def __repr__(self) -> str:
+        return repr(self._values)
 
 
 def public_number(

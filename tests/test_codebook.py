@@ -289,10 +289,13 @@ def test_an_outcome_missing_at_random_shrinks_the_effect_by_its_share_only_where
         ({"sampling_weights": {**WEIGHTS, "mean": 5e-324}}, "mean = 4.94066e-324: is nothing beside largest"),
         ({"sampling_weights": {**WEIGHTS, "column": "score"}}, "'score' is declared otherwise"),
         ({"sampling_weights": {**WEIGHTS, "column": "severity"}}, "declare it as missing of"),
-        ({"sampling_weights": {**WEIGHTS, "column": "age"}}, "'age' is the column of the sampling weights"),
+        (
+            {"sampling_weights": {**WEIGHTS, "column": "age"}},
+            "'age' is the column of sampling weights or of units",
+        ),
         (
             {"lvels": {}},
-            r"unknown name 'lvels'; did you mean levels\? known: arm_floor, binary_outcome, center",
+            r"unknown name 'lvels'; did you mean levels\? known: arm_floor, binary_outcome, cells",
         ),
         ({"codebook": {}}, "unknown name 'codebook'"),
     ],

@@ -1,8 +1,4 @@
-"""What calibrations consume and return, and what they refuse.
-
-A calibration is a pure function of public numbers: a bound on the movement of the weights, constants of the
-loss, n and a budget.
-"""
+"""What calibrations, pure functions of public numbers, consume and return, and what they refuse."""
 
 from __future__ import annotations
 
@@ -35,9 +31,9 @@ _SMALLEST, _LARGEST = 1e-140, 1e140
 class Noise(enum.StrEnum):
     """Law of the linear term ``b``.
 
-    ``GAMMA``: density proportional to ``exp(-||b|| / scale)``; pure differential privacy.
-    ``GAUSSIAN``: ``N(0, scale^2 I)``; approximate differential privacy, needs ``delta > 0``.
-    ``BOX``: density proportional to ``exp(-max |b_j| / (m_j scale))`` for a box of half widths m; pure.
+    ``GAMMA``: density proportional to ``exp(-||b|| / scale)``; pure. ``GAUSSIAN``: ``N(0, scale^2 I)``; needs
+    a delta. ``BOX``: density proportional to ``exp(-max |b_j| / (m_j scale))`` for a box of half widths m;
+    pure.
     """
 
     GAMMA = "gamma"
@@ -70,17 +66,14 @@ class Perturbed(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Calibration:
-    """A calibrated mechanism: the noise law, the ridge, and the guarantee they give.
+    """A calibrated mechanism: the noise law, the ridge, and the guarantee (``epsilon``, ``delta``) they give.
 
-    ``scale`` is 1/beta for gamma and box noise and the standard deviation sigma of one coordinate for
-    Gaussian noise. It is in units of ``n`` times the gradient of the averaged objective, which the noise
-    enters as ``<b, theta> / n``; for box noise over those of its half widths ``box`` (p,). ``gamma`` is the
-    coefficient of ``||theta||^2 / 2`` on every coordinate. ``split`` is the share q of epsilon that pays for
-    the noise; the rest pays for the Jacobian. ``sensitivity`` is ``zeta_c * V``, the bound on the movement of
-    the summed gradient, in the norm of the noise. The guarantee is (``epsilon``, ``delta``); delta is 0 for
-    gamma and box noise.
-
-    Raises DeclarationError for box noise without p half widths.
+    ``scale`` is 1/beta for gamma and box noise, and sigma of one coordinate for Gaussian noise, in units of
+    ``n`` times the gradient of the averaged objective, which the noise enters as ``<b, theta> / n``; for box
+    noise over those of its half widths ``box`` (p,). ``gamma`` is the coefficient of ``||theta||^2 / 2``,
+    ``split`` the share q of epsilon that pays for the noise, the rest paying for the Jacobian.
+    ``sensitivity``, ``zeta_c V``, bounds the movement of the summed gradient in the norm of the noise. Raises
+    DeclarationError for box noise without p half widths.
     """
 
     noise: Noise
@@ -127,10 +120,7 @@ class Calibration:
 
 @dataclass(frozen=True)
 class OutputCalibration:
-    """Laplace noise for a released mean; ``scale`` and ``sensitivity`` in units of the outcome.
-
-    Not a :class:`Calibration`: this noise is added to the mean itself, not to the objective times n.
-    """
+    """Laplace noise for a released mean, in units of the outcome; it is no linear term of an objective."""
 
     scale: float
     sensitivity: float
@@ -146,10 +136,7 @@ class OutputCalibration:
 
     @property
     def law(self) -> Calibration:
-        """The Laplace law as one coordinate of gamma noise: what :func:`dp2erm_cvx.mechanism.draw` takes.
-
-        Its draw is to be added to the mean; as a linear term of an objective it would be far too small.
-        """
+        """The law as one coordinate of gamma noise, which :func:`dp2erm_cvx.mechanism.draw` takes."""
         return Calibration(
             noise=Noise.GAMMA,
             scale=self.scale,
@@ -209,11 +196,7 @@ def box_of(loss: LossConstants, noise: Noise) -> tuple[float, ...] | None:
 
 
 def check_loss(loss: LossConstants) -> None:
-    """Refuse constants outside their range: DeclarationError naming the constant.
-
-    Positive: ``gradient_radius``, ``hessian_trace``, ``outcome_bound`` and ``theta_bound`` where there is
-    one; ``strong_convexity`` may be 0.
-    """
+    """Raise DeclarationError naming a constant that is not positive, or a strong convexity below 0."""
     whole_number("n_parameters", loss.n_parameters, at_least=1)
     public_number("gradient_radius", loss.gradient_radius, above=0.0)
     public_number("hessian_trace", loss.hessian_trace, above=0.0)
@@ -240,13 +223,10 @@ def in_range(name: str, value: float, setting: str) -> float:
 class Objective:
     """The weighted objective that a release minimizes, by what is public of it.
 
-    ``bound`` says how far its weights move between neighbors of the ``relation``, ``loss`` what is public of
-    its loss, its regularizer and its set; ``n_samples`` is at least 2. ``name``, ``weights`` and
-    ``theta_set`` are what texts call the program, the one that its weights are from, and its set.
-    ``restriction`` says why the program is no plain squared loss over R^p, None where it is one once its set
-    is left out (Theorems 7 and 8).
-
-    Raises DeclarationError for a number of samples that is none.
+    ``bound`` is that of the movement of its weights between neighbors of the ``relation``; ``name``,
+    ``weights`` and ``theta_set`` are what texts call the program, the first stage and the set.
+    ``restriction`` says why the program is no plain squared loss over R^p, None where it is one without its
+    set (Theorems 7 and 8). Raises DeclarationError.
     """
 
     bound: StabilityBound

@@ -33,19 +33,10 @@ _ROUND_UP = 1.0 + 1e-9
 class IntegerNoise:
     """Independent noise on every integer of a vector that moves by at most ``sensitivity`` between neighbors.
 
-    Attributes
-    ----------
-    sensitivity
-        Bound on the movement: in the l1 norm for Laplace, in the l2 norm for Gaussian noise.
-    scale
-        ``GAMMA``: discrete Laplace, ``P(k)`` proportional to ``exp(-|k| / scale)``. ``GAUSSIAN``: a normal
-        variable of this standard deviation, rounded to the nearest integer.
-    noise
-        Which of the two.
-    epsilon, delta
-        What all integers of the vector cost together; delta is 0 for Laplace noise.
-    unit
-        What one of the integers stands for, in the units in which a release states the noise.
+    The movement is in the l1 norm for Laplace, in the l2 norm for Gaussian noise. ``GAMMA``: discrete
+    Laplace, ``P(k)`` proportional to ``exp(-|k| / scale)``; ``GAUSSIAN``: a normal variable of standard
+    deviation ``scale``, rounded. ``epsilon`` and ``delta`` are what all integers cost together; one of them
+    stands for ``unit`` of what is released.
     """
 
     sensitivity: int
@@ -70,13 +61,10 @@ class IntegerNoise:
 def calibrate_integers(sensitivity: int, budget: Budget, noise: Noise | str = Noise.GAMMA) -> IntegerNoise:
     """The least noise for a vector of integers.
 
-    Laplace: ``scale = sensitivity / epsilon``, pure whatever the delta of the budget; box noise is Laplace
-    noise here. Gaussian: the analytic
-    calibration of Balle and Wang (2018). Adding an integer and rounding commute, so that rounded noise is
-    the Gaussian mechanism, rounded afterwards.
-
-    Raises DeclarationError for an invalid argument, CalibrationError where Gaussian noise has no delta or
-    the noise is out of the range of 64-bit integers.
+    Laplace, also in place of box noise: ``scale = sensitivity / epsilon``, pure whatever delta is. Gaussian:
+    the analytic calibration of Balle and Wang (2018); adding an integer and rounding commute. Raises
+    DeclarationError for an invalid argument, CalibrationError where Gaussian noise has no delta or the noise
+    leaves 64-bit integers.
     """
     shift = whole_number("sensitivity", sensitivity, at_least=1)
     kind, epsilon, delta = one_of("noise", noise, Noise).on_numbers, budget.epsilon, budget.delta
@@ -94,9 +82,9 @@ def calibrate_integers(sensitivity: int, budget: Budget, noise: Noise | str = No
 def analytic_delta(ratio: float, epsilon: float) -> float:
     """Upper bound on the delta of Gaussian noise at ``ratio = sensitivity / sigma`` > 0 and ``epsilon`` > 0.
 
-    Balle and Wang (2018): ``sf(c) - exp(epsilon) sf(c + ratio)``, ``c = epsilon / ratio - ratio / 2``, sf the
-    normal survival function; no smaller delta holds. With Mills' ratio ``m = sf / pdf`` that is
-    ``pdf(c) (m(c) - m(c + ratio))``, to which the rounding of both ratios is added.
+    Balle and Wang (2018): ``sf(c) - exp(epsilon) sf(c + ratio)``, ``c = epsilon / ratio - ratio / 2``; no
+    smaller delta holds. With Mills' ratio ``m = sf / pdf`` it is ``pdf(c) (m(c) - m(c + ratio))``; their
+    rounding is added.
     """
     c = epsilon / ratio - ratio / 2.0
     if c < -30.0:
@@ -108,10 +96,7 @@ def analytic_delta(ratio: float, epsilon: float) -> float:
 
 
 def analytic_ratio(epsilon: float, delta: float) -> float:
-    """The largest ``sensitivity / sigma`` that bisection finds to be (epsilon, delta)-private, to 1e-12.
-
-    ``epsilon`` > 0 and 1e-299 < ``delta`` < 1. The private end of the bracket is returned.
-    """
+    """The largest ``sensitivity / sigma`` that bisection finds to be (epsilon, delta)-private, to 1e-12."""
     # at c = u the survival function is at most exp(-u^2 / 2) / 2
     u = math.sqrt(-2.0 * math.log(delta))
     low = 2.0 * epsilon / (u + math.sqrt(u * u + 2.0 * epsilon))
@@ -156,8 +141,8 @@ class Arithmetic(enum.StrEnum):
 class GridNoise:
     """Round to the grid ``2^exponent Z^p``, then add independent discrete Laplace noise of this ``scale``.
 
-    Pure ``epsilon``-differential privacy between any two vectors whose l1 distance is at most
-    ``l1_sensitivity``. ``scale`` and ``l1_sensitivity`` are in units of the vector.
+    Pure ``epsilon`` between vectors whose l1 distance is at most ``l1_sensitivity``, both in units of the
+    vector.
     """
 
     l1_sensitivity: float
@@ -170,10 +155,9 @@ class GridNoise:
 def calibrate_grid(l1_sensitivity: float, n_parameters: int, epsilon: float) -> GridNoise:
     """Smallest noise for shifts of ``l1_sensitivity`` in the l1 norm: ``(shift + p 2^k) / epsilon``.
 
-    Rounding to the nearest point moves every coordinate by at most half a step, so the shift on the grid is
-    at most ``p 2^k`` larger. k, the ``exponent``, makes that a 64th of the shift.
-
-    Raises DeclarationError for an invalid argument, CalibrationError where floating point gives out.
+    Rounding moves every coordinate by at most half a step, so the shift on the grid is at most ``p 2^k``
+    larger; the ``exponent`` k makes that a 64th of it. Raises DeclarationError, and CalibrationError where
+    floating point gives out.
     """
     shift = public_number("l1_sensitivity", l1_sensitivity, above=0.0)
     p = whole_number("n_parameters", n_parameters, at_least=1)
@@ -195,8 +179,8 @@ def calibrate_grid(l1_sensitivity: float, n_parameters: int, epsilon: float) -> 
 def noise_half_width(noise: GridNoise) -> float:
     """What a released number misses its noiseless value by, except with probability NOISE_MISS.
 
-    ``P(|noise| > k g) <= exp(-k g / scale)`` on a grid of step g: one step rounds ``scale log 20`` up to the
-    grid, half a step is the rounding of the number and another half its floating-point error.
+    ``P(|noise| > k g) <= exp(-k g / scale)`` on a grid of step g: one step rounds ``scale log 20`` up, half a
+    step is the rounding of the number and another half its floating-point error.
     """
     return noise.scale * math.log(1.0 / NOISE_MISS) + math.ldexp(2.0, noise.exponent)
 
@@ -240,14 +224,11 @@ def calibrate_value(
 ) -> GridNoise:
     """Calibrate the noise of ``T = (1/n) sum w_i t_i`` for a rule that is already public.
 
-    Every contribution has ``||t_i||_1 <= r M'``, r the ``radius`` of the statistic and M' the
-    ``outcome_bound`` of the centered outcome. Hence ``||T - T'||_1 <= r M' V / n`` between neighbors,
-    treatment flips included (the argument of Theorem 1 (i); proof on the page "The value of the learned
-    rule"). The l1 sensitivity adds twice the error with which T is computed, and the noise covers rounding
-    to a grid. All numbers together are (epsilon, 0)-differentially private, in units of the outcome.
-
-    Raises CalibrationError where the bound does not cover what is declared or a quantity is out of
-    floating-point range; DeclarationError for an invalid argument.
+    ``||t_i||_1 <= r M'``, r the ``radius`` of the statistic and M' the ``outcome_bound``, hence ``||T -
+    T'||_1 <= r M' V / n`` (the argument of Theorem 1 (i); proof on the page "The value of the learned rule").
+    Twice the error with which T is computed is added, and the noise covers rounding to a grid. All numbers
+    together are (epsilon, 0)-private. Raises CalibrationError where the bound does not cover what is
+    declared, DeclarationError for an invalid argument.
     """
     kind = one_of("value statistic", statistic, ValueStatistic)
     largest = public_number("outcome_bound", outcome_bound, above=0.0)
@@ -264,16 +245,11 @@ def calibrate_value(
 def calibrate_output(objective: Objective, budget: Budget) -> OutputCalibration:
     """Calibrate Laplace noise for ``T = (1/n) sum w_i 2 (2 a_i - 1) (y_i - c)`` (Theorem 8).
 
-    ``|y - c| <= M'``, half of the ``response_bound`` of a loss whose minimizer is a weighted mean; c public,
-    weights of sum n. The positive and the negative part of ``sum w_i t_i - sum w'_i t'_i`` have total
-    coefficient at most V/2 each and every ``t`` lies in ``[-2 M', 2 M']``, hence ``|T - T'| <= 2 M' V / n``
-    and ``scale = 2 M' V / (n epsilon)``. The guarantee is (epsilon, 0), also where the budget allows a
-    positive delta.
-
-    T is the treatment effect where each arm has weight n/2; elsewhere release arm means instead.
-
-    Raises CalibrationError where the loss is no such mean, the bound does not cover what is declared or the
-    scale is out of floating-point range; DeclarationError for an invalid argument.
+    ``|y - c| <= M'``, half of the ``response_bound``, so that every term lies in ``[-2 M', 2 M']``; the
+    positive and the negative part of the movement have total coefficient at most V/2 each, hence ``|T - T'|
+    <= 2 M' V / n``. The guarantee is (epsilon, 0). T is the treatment effect where each arm has weight n/2;
+    elsewhere release arm means. Raises CalibrationError where the loss is no such mean or the bound does not
+    cover what is declared, and DeclarationError.
     """
     bound, largest = objective.bound, _outcome_bound(objective)
     refuse_uncovered(bound, objective.relation, budget, Noise.GAMMA)

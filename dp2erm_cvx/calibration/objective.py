@@ -55,8 +55,8 @@ def jacobian_loss(V: float, loss: LossConstants, n_samples: int, gamma: float) -
 def required_gamma(V: float, loss: LossConstants, n_samples: int, epsilon_share: float) -> float:
     """Smallest gamma (rounded up, never below the floor) with ``J <= epsilon_share``.
 
-    ``gamma + mu_R >= lam V / (2 p n (exp(epsilon_share / p) - 1))``, Theorem 1. Infinite where the
-    share is too small for floating point.
+    ``gamma + mu_R >= lam V / (2 p n (exp(epsilon_share / p) - 1))``, Theorem 1; infinite where floating point
+    gives out.
     """
     p = loss.n_parameters
     growth = math.expm1(min(epsilon_share / p, _LARGEST_EXPONENT))
@@ -80,25 +80,19 @@ def calibrate(
     noise: Noise | str = Noise.GAMMA,
     split: float | None = None,
 ) -> Calibration:
-    """Calibrate objective perturbation to a budget.
+    """Calibrate objective perturbation to a budget; q is the ``split``, V that of the bound.
 
-    With q the ``split`` and V the coupled variation of the weights:
-
-    - gamma noise, Theorem 1 (pure): ``scale = zeta_c V / (q epsilon)``. The guarantee is (epsilon, 0)
-      also where the budget allows a positive delta;
+    - Gamma noise, Theorem 1 (pure): ``scale = zeta_c V / (q epsilon)``, whatever delta is;
     - box noise, Theorem 17: the same in the norm of the box of the rows, where zeta_c is the largest slope;
-    - Gaussian noise, Theorem 2 (approximate): the smallest ``scale`` sigma with
-      ``E[(1 - exp(q epsilon - s chi_p - s^2/2))_+] <= delta``, ``s = zeta_c V / sigma``;
-    - for a loss of a margin Theorem 16 where its sigma is smaller: one normal variable in place of chi_p,
-      ``s = G V / sigma`` with G the ``gradient_bound``;
-    - all: ``gamma + mu_R >= lam V / (2 p n (exp((1 - q) epsilon / p) - 1))``, and gamma at least
-      ``1e-8`` of the bound on trace Hess l.
+    - Gaussian noise, Theorem 2: the smallest sigma with ``E[(1 - exp(q epsilon - s chi_p - s^2/2))_+] <=
+      delta``, ``s = zeta_c V / sigma``; for a loss of a margin Theorem 16 where it is smaller: one normal
+      variable in place of chi_p, ``s = G V / sigma`` with G the ``gradient_bound``;
+    - all: ``gamma + mu_R >= lam V / (2 p n (exp((1 - q) epsilon / p) - 1))``, and at least ``1e-8`` of the
+      trace's bound.
 
-    Every rounding goes to more noise. Without ``split`` the share is chosen from public quantities by
-    the predicted error (:func:`dp2erm_cvx.calibration.objective.default_split`).
-
-    Raises CalibrationError where the bound does not cover what is declared, or a quantity is out of
-    floating-point range; DeclarationError where an argument is not valid in itself.
+    Every rounding goes to more noise. Without ``split`` it is :func:`default_split`. Raises CalibrationError
+    where the bound does not cover what is declared or floating point gives out; DeclarationError for an
+    invalid argument.
     """
     kind = one_of("noise", noise, Noise)
     bound, loss = objective.bound, objective.loss
@@ -146,12 +140,10 @@ def _scales(
 
 
 def privacy_loss(calibration: Calibration, loss: LossConstants, n_samples: int, epsilon: float) -> float:
-    """Upper bound on the delta at ``epsilon`` that a given scale and gamma guarantee.
+    """Upper bound on the delta at ``epsilon`` that a scale and a gamma guarantee, whatever calibrated them.
 
-    Evaluates Theorem 1 or 17 (and 15 or 19, where the loss saturates) or Theorems 2 and 16 at the calibration
-    as it stands, whatever search found it. It is 0 for gamma and box noise from their pure epsilon on, ``1 -
-    exp(epsilon - pure epsilon)`` below. Raises DeclarationError for an ``epsilon`` that is not a finite
-    number of at least 0.
+    By Theorem 1 or 17 (and 15 or 19, where the loss saturates), or Theorems 2 and 16. It is 0 for gamma and
+    box noise from their pure epsilon on, ``1 - exp(epsilon - pure epsilon)`` below. Raises DeclarationError.
     """
     level = public_number("epsilon", epsilon, at_least=0.0)
     n = whole_number("n_samples", n_samples, at_least=2)
@@ -177,10 +169,10 @@ GRID = tuple(k / 100 for k in range(1, 100))
 
 
 def default_split(objective: Objective, budget: Budget, noise: Noise) -> float:
-    """The q that minimizes the :func:`~dp2erm_cvx.calibration.utility.predicted_distance`.
+    """The q of the least :func:`~dp2erm_cvx.calibration.utility.predicted_distance`.
 
-    Candidates are ``GRID`` and the share beyond which gamma would leave its floor: below it a smaller share
-    buys nothing. For a logistic loss in a ball it is the share of the gamma of Theorem 19.
+    Candidates are ``GRID`` and the share beyond which gamma would leave its floor. For a logistic loss in a
+    ball it is the share of the gamma of Theorem 19.
     """
     V, loss, n_samples = objective.bound.V, objective.loss, objective.n_samples
     epsilon = budget.epsilon
@@ -224,28 +216,22 @@ _IN_A_BOX = ", box noise"
 def calibrate_saturating(
     objective: Objective, budget: Budget, noise: Noise | str = Noise.GAMMA, gamma: float | None = None
 ) -> Calibration:
-    """Calibrate noise to a loss of a margin that saturates.
+    """Calibrate noise to a loss of a margin that saturates; ``k = kappa M^2 / (n (gamma + mu_R))``.
 
-    With the slope S, the curvature kappa, the row norm M and the shape h of the loss, and ``k = kappa M^2 /
-    (n (gamma + mu_R))``:
-
-    - gamma noise, Theorem 15: ``scale = M S V / epsilon``, and gamma is the smallest with ``a u + k h(u) <=
-      a`` for all u in [0, 1], where ``a = epsilon / V``. The guarantee is (epsilon, 0) also where the budget
-      allows a positive delta;
-    - gamma noise where a logistic loss is restricted to a ball, Theorem 19: ``4 k V / 2`` is
-      ``CURVATURE_SHARE`` of epsilon, or what a declared ``gamma`` makes it, and the scale is the smallest
-      with ``(V/2) sup (a ||g - g'|| + 4 k u (1 - u)) <= epsilon``, ``a = M S / scale``;
-    - box noise, Theorem 17: the same with M left out of a and of the scale, as rows have norm 1 in their box;
-      in a ball ``u + u'`` stands for ``||g - g'||``;
+    - Gamma noise, Theorem 15: ``scale = M S V / epsilon``, and gamma is the smallest with ``a u + k h(u) <=
+      a`` for all u in [0, 1], ``a = epsilon / V``;
+    - in a ball, Theorem 19: ``4 k V / 2`` is ``CURVATURE_SHARE`` of epsilon, or what a declared ``gamma``
+      makes it, and the scale is the smallest with ``(V/2) sup (a ||g - g'|| + 4 k u (1 - u)) <= epsilon``,
+      ``a = M S / scale``;
+    - box noise, Theorem 17: the same with M left out, as rows have norm 1 in their box; ``u + u'`` for ``||g
+      - g'||``;
     - Gaussian noise, Theorem 16: the smallest scale for the whole epsilon, and the smallest gamma with ``K =
       -h'(1) k V`` at most the t of that theorem, a little less than epsilon.
 
-    Without a ball that is ``gamma + mu_R >= -h'(1) kappa M^2 V / (n epsilon)``, t in place of epsilon for
-    Gaussian noise, and gamma is at least ``1e-8`` of the bound on trace Hess l. Every rounding goes to more
-    noise. ``split`` is 1: none of epsilon is set aside for the Jacobian. A ``gamma`` counts in a ball alone.
-
-    Raises CalibrationError where the loss is no such loss, the bound does not cover what is declared or a
-    quantity is out of floating-point range; DeclarationError for an invalid constant.
+    Without a ball ``gamma + mu_R >= -h'(1) kappa M^2 V / (n epsilon)`` (t for epsilon if Gaussian); gamma is
+    at least ``1e-8`` of the bound on the trace. ``split`` is 1, rounding goes to more noise. Raises
+    CalibrationError where the loss is no such loss, the bound does not cover what is declared or floating
+    point gives out; and DeclarationError.
     """
     kind = one_of("noise", noise, Noise)
     bound, loss, n = objective.bound, objective.loss, objective.n_samples
@@ -312,9 +298,9 @@ def _share(calibration: Calibration, loss: LossConstants, n: int) -> float:
 
 
 def saturating_delta(calibration: Calibration, loss: LossConstants, n_samples: int, epsilon: float) -> float:
-    """Upper bound on the delta at ``epsilon`` that Theorem 16 gives for Gaussian noise as it stands.
+    """Upper bound on the delta at ``epsilon`` by Theorem 16 for Gaussian noise, whatever calibrated it.
 
-    Whatever calibrated it. Raises CalibrationError where the loss does not saturate.
+    Raises CalibrationError where the loss does not saturate.
     """
     found = _saturation("the loss", loss)
     ratio = found.row_norm * found.slope * calibration.V / calibration.scale
@@ -324,9 +310,9 @@ def saturating_delta(calibration: Calibration, loss: LossConstants, n_samples: i
 def saturating_epsilon(calibration: Calibration, loss: LossConstants, n_samples: int) -> float:
     """The pure epsilon that Theorems 15 and 19 give for gamma or box noise, whatever calibrated it.
 
-    ``(V/2) (a + max over 0 <= u <= 1 of (a u + k h(u)))``, ``a = M S / scale`` (S / scale for box noise),
-    ``k = kappa M^2 / (n (gamma + mu_R))``, or in a ball the supremum of Theorem 19 where it is less. Raises
-    CalibrationError where the loss does not saturate or the noise is Gaussian.
+    ``(V/2) (a + max over u of (a u + k h(u)))``, ``a = M S / scale`` (S / scale for box noise), or in a ball
+    the supremum of Theorem 19. Raises CalibrationError where the loss does not saturate or the noise is
+    Gaussian.
     """
     found, kind = _saturation("the loss", loss), calibration.noise
     if not kind.pure:

@@ -40,24 +40,19 @@ def calibrate_paper(
 ) -> PaperCalibration:
     """Calibrate by Theorem DP_guarnatee, equations beta_gamma_choice and sigma_Gaussian_choice.
 
-    With zeta the ``gradient_bound`` of the loss, the uncentered ``||grad l|| <= zeta`` in units of the
-    gradient, ``W1`` and ``W2`` of the bound, and lam the bound on trace Hess l:
+    With zeta the uncentered ``gradient_bound`` of the loss, ``W1`` and ``W2`` of the bound, lam that on trace
+    Hess l:
 
-    - ``gamma = 2 lam W2 / (epsilon n)`` for both laws;
-    - gamma noise: ``1/beta = 2 zeta W1 / epsilon``;
-    - Gaussian noise as printed: ``sigma = (zeta W1 / epsilon)(L + sqrt(L^2 + epsilon / W1))``, where
-      ``L^2 = (sqrt(p) + sqrt(log 1/delta))^2 + log 1/delta``;
-    - Gaussian noise, ``corrected``: ``sigma = (zeta W1 / epsilon)(L + sqrt(L^2 + epsilon))``.
+    - ``gamma = 2 lam W2 / (epsilon n)`` for both laws; gamma noise: ``1/beta = 2 zeta W1 / epsilon``;
+    - Gaussian noise as printed: ``sigma = (zeta W1 / epsilon)(L + sqrt(L^2 + epsilon / W1))``, where ``L^2 =
+      (sqrt(p) + sqrt(log 1/delta))^2 + log 1/delta``; ``corrected``: ``sigma = (zeta W1 / epsilon)(L +
+      sqrt(L^2 + epsilon))``.
 
     The printed exponent has ``zeta^2 W1`` where the argument gives ``zeta^2 W1^2``, so the printed Gaussian
-    proof does not hold. Whatever the formula, the result is returned as private only where Theorem 1 or
-    Theorem 2, with ``V = min(W1, sqrt(2) W2)`` or the bound's own V if that is smaller, certifies it.
-    Every rounding goes to more noise.
-
-    Raises CalibrationError where it is not certified (unless ``unsound_ok``, which marks it as not private),
-    where the loss states no ``gradient_bound``, where the bound states no W1 and W2 or does not cover what is
-    declared, or where a quantity is out of floating-point range. Raises DeclarationError for an invalid
-    argument.
+    proof does not hold. The result is private only where Theorem 1 or 2, with ``V = min(W1, sqrt(2) W2)`` or
+    the bound's own V if that is smaller, certifies it. Raises CalibrationError where it is not (unless
+    ``unsound_ok``, which marks it), where a bound is missing or does not cover what is declared, or floating
+    point gives out; DeclarationError for an invalid argument.
     """
     kind = one_of("noise", noise, Noise)
     if kind is Noise.BOX:

@@ -1,8 +1,4 @@
-"""Privacy profiles of Gaussian noise, rounded to the private side (Theorems 2 and 16), and steps in a row.
-
-The perturbed objective has chi_p in its profile; where the gradient of a record has one direction, whatever
-theta, one normal variable takes its place (Theorem 16).
-"""
+"""Privacy profiles of Gaussian noise, rounded to the private side (Theorems 2 and 16), and steps in a row."""
 
 from __future__ import annotations
 
@@ -33,12 +29,10 @@ _TINY = 1e-306
 def gaussian_delta(ratio: ArrayLike, epsilon: ArrayLike, n_parameters: int, cells: int = CELLS) -> Array:
     """Upper bound on ``E[(1 - exp(epsilon - s chi_p - s^2/2))_+]`` (Theorem 2), elementwise.
 
-    ``ratio`` is ``s = zeta_c V / sigma`` > 0, ``epsilon`` what the Jacobian leaves of the budget (any
-    sign). With ``c = epsilon/s - s/2`` and S the survival function of chi_p the expectation is
-    ``1 - exp(-s (x_0 - c)) + int_{x_0} s exp(-s (x - c)) S(x) dx`` with ``x_0 = max(c, 0)``. S is
-    log-concave because the density of chi_p is, so on a cell from x_k on the tangent
-    ``S(x_k) exp(-hazard(x_k) (x - x_k))`` lies above S, and its integral has a closed form. The last cell
-    is infinite: nothing is cut off. The result is an upper bound on every grid.
+    ``ratio`` is ``s = zeta_c V / sigma`` > 0, ``epsilon`` what the Jacobian leaves of the budget. With ``c =
+    epsilon/s - s/2``, ``x_0 = max(c, 0)`` and S the survival function of chi_p it is ``1 - exp(-s (x_0 - c))
+    + int_{x_0} s exp(-s (x - c)) S(x) dx``. S is log-concave, so that on a cell from x_k the tangent ``S(x_k)
+    exp(-hazard(x_k) (x - x_k))`` lies above S; the last cell is infinite. An upper bound on every grid.
     """
     s = np.asarray(ratio, dtype=np.float64)[..., None]
     with np.errstate(over="ignore", under="ignore"):
@@ -57,10 +51,7 @@ def gaussian_delta(ratio: ArrayLike, epsilon: ArrayLike, n_parameters: int, cell
 
 
 def private_ratio(epsilon: ArrayLike, n_parameters: int, delta: float, cells: int = CELLS) -> Array:
-    """A ratio ``s`` whose :func:`gaussian_delta` at ``epsilon`` > 0 was evaluated as at most ``delta``.
-
-    Bisection to about 1e-6 relative, elementwise (:func:`private_end`).
-    """
+    """A ratio ``s`` whose :func:`gaussian_delta` at ``epsilon`` > 0 was evaluated as at most ``delta``."""
     eps = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
 
     def private(s: Array) -> NDArray[np.bool_]:
@@ -75,7 +66,7 @@ def private_ratio(epsilon: ArrayLike, n_parameters: int, delta: float, cells: in
 def private_end(low: Array, private: Callable[[Array], NDArray[np.bool_]]) -> Array:
     """The private end of a bracket of 1e-6 relative around where ``private`` ends, from a start near it.
 
-    Safe whether or not what decides is monotone: every ratio returned was itself found private.
+    Safe whether or not what decides is monotone: every ratio returned was itself evaluated as private.
     """
     while not (inside := private(low)).all():
         low = np.where(inside, low, low / 2.0)
@@ -119,8 +110,8 @@ _STEPS = 8
 class MarginCalibration(Calibration):
     """Calibration of Theorem 16. ``sensitivity`` is V times the bound on one gradient.
 
-    ``jacobian`` is J, added to the privacy loss whatever the noise; ``curvature`` is K, the curvature's part
-    of a loss that saturates, which takes its place (the other one is 0).
+    ``jacobian`` is J, added to the privacy loss; ``curvature`` is K of a loss that saturates; one of them is
+    0.
     """
 
     jacobian: float
@@ -137,9 +128,9 @@ def margin_delta(ratio: ArrayLike, epsilon: ArrayLike, curvature: float = 0.0) -
     """Upper bound on the delta of Theorem 16, elementwise.
 
     ``ratio`` is ``s = V G / sigma`` > 0 with G the largest norm of a gradient, ``epsilon`` what J leaves of
-    the budget (any sign), ``curvature`` K. For ``l = s |N| + s^2/2``, N standard normal, every y >= 0 with
-    ``t = epsilon + log(1 + y) - y >= 0`` gives the bound ``(E(max(l, K) - t)_+ + E(l - t)_+) / (2 (1 + y))``.
-    The least is at the fixed point of ``y = E(l - t | l > t)``, which a few steps come near.
+    the budget, ``curvature`` K. For ``l = s |N| + s^2/2``, N standard normal, every y >= 0 with ``t = epsilon
+    + log(1 + y) - y >= 0`` gives the bound ``(E(max(l, K) - t)_+ + E(l - t)_+) / (2 (1 + y))``, least at ``y
+    = E(l - t | l > t)``.
     """
     s = np.asarray(ratio, dtype=np.float64)
     left = np.minimum(np.asarray(epsilon, dtype=np.float64), LARGEST_EPSILON)
@@ -160,10 +151,7 @@ def margin_delta(ratio: ArrayLike, epsilon: ArrayLike, curvature: float = 0.0) -
 
 
 def private_margin_ratio(epsilon: ArrayLike, delta: float) -> Array:
-    """A ratio ``s`` that was found to be private at ``epsilon`` > 0 and ``delta``.
-
-    That is, :func:`~dp2erm_cvx.calibration.margin_delta` was evaluated there as at most delta.
-    """
+    """A ratio ``s`` whose :func:`margin_delta` at ``epsilon`` > 0 was evaluated as at most ``delta``."""
     eps = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
     u = 1.0 + math.sqrt(-2.0 * math.log(delta))
     start = 2.0 * eps / (u + np.sqrt(u * u + 2.0 * eps))
@@ -265,8 +253,8 @@ def saturating_law(calibration: object) -> LossLaw | None:
 def joint_delta(laws: Sequence[LossLaw], epsilon: float) -> float:
     """Upper bound on the delta at ``epsilon`` of steps with these laws, one after the other.
 
-    ``e^{-x} E(Z - t)_+`` with Z the sum of independent losses and ``t = epsilon + x + 1 - e^x``, the least
-    of a few x >= 0. One folded law is integrated exactly, the others are rounded up to a grid.
+    ``e^{-x} E(Z - t)_+`` with Z the sum of independent losses and ``t = epsilon + x + 1 - e^x``, the least of
+    a few x >= 0. One folded law is integrated exactly, the others are rounded up to a grid.
     """
     *others, last = sorted(laws, key=lambda law: (law.folded, law.ratio))
     if epsilon <= 0.0 or not last.folded:

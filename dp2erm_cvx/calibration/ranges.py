@@ -25,17 +25,11 @@ _ROUND_DOWN = 1.0 - 1e-12
 
 @dataclass(frozen=True)
 class RangeNoise:
-    """Two private choices for every column whose range is released.
+    """Two private choices for every column whose range is released: ``each`` at an epsilon of its own.
 
-    Attributes
-    ----------
-    epsilon
-        Of all choices together; ``each`` is that of one.
-    levels
-        For every covariate, then the outcome: q of the quantiles q and 1 - q that are chosen, None where the
-        range is public.
-    factors
-        The range between them is widened about its middle by these factors, at least 1.
+    ``levels`` have, for every covariate and then the outcome, q of the quantiles q and 1 - q that are chosen,
+    None where the range is public. The range between them is widened about its middle by ``factors``, at
+    least 1.
     """
 
     epsilon: float
@@ -56,11 +50,9 @@ def calibrate_ranges(n_samples: int, sizes: Sequence[int | None], budget: Budget
     """Divide epsilon over the columns, and choose the levels of their quantiles.
 
     ``sizes`` are the numbers of candidates, for every covariate and then the outcome, None where the range is
-    public. A candidate beyond all records is q n records worse than a good one. q grows until the noise hides
-    no such lead; the range is then widened to what a normal column would need.
-
-    Raises DeclarationError where every range is public, CalibrationError where epsilon is too small for the
-    columns: declare some of them, or give the ranges a larger share.
+    public. A candidate beyond all records is q n records worse than a good one: q grows until the noise hides
+    no such lead; the range is then widened to what a normal column would need. Raises DeclarationError where
+    every range is public, CalibrationError where epsilon is too small for the columns.
     """
     known = [size for size in sizes if size is not None]
     if not known:

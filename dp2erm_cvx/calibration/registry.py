@@ -22,8 +22,8 @@ AnyCalibration = Calibration | OutputCalibration
 class Calibrator:
     """A calibration that a release declares by its ``name``.
 
-    ``laws`` are the noise it has, among which a declaration chooses. ``family`` says whose stability bounds
-    it consumes, ``splits`` whether the share of epsilon that pays for the noise may be declared.
+    ``laws`` are the noise it has; ``family`` says whose stability bounds it consumes, ``splits`` whether the
+    share of epsilon that pays for the noise may be declared.
     """
 
     name: str
@@ -37,11 +37,10 @@ class Calibrator:
     def calibrate(
         self, objective: Objective, budget: Budget, noise: Noise | str, split: float | None = None
     ) -> AnyCalibration:
-        """The calibration of an objective.
+        """The calibration of an objective; ``noise`` and ``split`` choose where there is a choice.
 
-        ``noise`` chooses where there is a choice, and ``split`` where one may be declared. Raises
-        CalibrationError, with the reason, where the theorem does not cover the objective, the bound does not
-        cover what is declared or no noise fits the budget, and DeclarationError for an invalid argument.
+        Raises CalibrationError, with the reason, where the theorem does not cover the objective or no noise
+        fits the budget, and DeclarationError for an invalid argument.
         """
         match self.name:
             case "sharp":
@@ -98,10 +97,8 @@ class Ranking:
 def rank(objective: Objective, budget: Budget, calibrators: Collection[Calibrator] | None = None) -> Ranking:
     """Every valid calibration by predicted error, from public quantities only, in each of its noise laws.
 
-    Without ``calibrators``, all that use the sharp stability bounds are compared.
-
-    Raises CalibrationError with every reason where nothing is valid; DeclarationError for an invalid
-    argument.
+    By default all that use the sharp bounds. Raises CalibrationError with every reason where nothing is
+    valid.
     """
     loss, sharp = objective.loss, [one for one in CALIBRATORS if one.family is BoundFamily.SHARP]
     found: list[tuple[str, AnyCalibration, float]] = []

@@ -1,7 +1,7 @@
 """Theorem 7 (Renyi): Gaussian noise for an unconstrained squared loss, by a one-dimensional calibration.
 
-Without a constraint the released theta is exactly Gaussian, so the divergence between neighbors has a
-closed form; projecting theta onto any public set afterwards is post-processing.
+Without a constraint theta is exactly Gaussian: the divergence has a closed form, and projecting is
+post-processing.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _SLACK = 1e-11
 class RenyiCalibration(Calibration):
     """Calibration of Theorem 7: valid for an unconstrained squared loss only.
 
-    ``sensitivity`` is S, ``split`` is 1 (no share is set aside), ``order`` the order that gave the scale
-    and ``tau`` the bound ``M^2 V / (n gamma)`` on the relative movement of the Hessian.
+    ``sensitivity`` is S, ``split`` 1, ``order`` the one that gave the scale, ``tau`` the bound ``M^2 V / (n
+    gamma)``.
     """
 
     order: float
@@ -59,13 +59,12 @@ class RenyiCalibration(Calibration):
 def renyi_divergence(
     order: ArrayLike, V: float, loss: LossConstants, n_samples: int, scale: float, gamma: float
 ) -> Array:
-    """Upper bound on the Renyi divergence of every ``order`` > 1 between neighbors (Theorem 7).
+    """Upper bound on the Renyi divergence of every ``order`` > 1, in both directions (Theorem 7).
 
-    ``alpha S^2 / (2 sigma^2 h) + 2 f(1 + tau)`` with ``tau = M^2 V / (n gamma)``,
-    ``h = alpha - (alpha - 1)(1 + tau)^2``, ``f(s) = -log s - log(alpha - (alpha - 1) s^2)/(2 (alpha - 1))``
-    and S of ``gradient_movement``; infinite where h <= 0.001. Over several releases the bounds add at
-    equal orders. Both directions of the divergence are covered. Raises CalibrationError where the loss is not
-    squared, DeclarationError for an invalid argument.
+    ``alpha S^2 / (2 sigma^2 h) + 2 f(1 + tau)`` with ``tau = M^2 V / (n gamma)``, ``h = alpha - (alpha - 1)(1
+    + tau)^2``, ``f(s) = -log s - log(alpha - (alpha - 1) s^2)/(2 (alpha - 1))`` and S of
+    ``gradient_movement``; infinite where h <= 0.001. Raises CalibrationError where the loss is not squared,
+    DeclarationError for an invalid argument.
     """
     orders = np.asarray(order, dtype=np.float64)
     if not (np.isfinite(orders).all() and (orders > 1.0).all()):
@@ -82,8 +81,8 @@ def renyi_divergence(
 def renyi_epsilon(order: ArrayLike, divergence: ArrayLike, delta: float) -> float:
     """Smallest epsilon, rounded up, that a curve of Renyi divergences proves at ``delta`` in (0, 1).
 
-    Minimum over the orders of ``D + log((alpha - 1)/alpha) - (log delta + log alpha)/(alpha - 1)``
-    (Canonne, Kamath and Steinke, 2020, Proposition 12), and at least 0. Raises DeclarationError.
+    Minimum over the orders of ``D + log((alpha - 1)/alpha) - (log delta + log alpha)/(alpha - 1)`` (Canonne,
+    Kamath and Steinke 2020, Proposition 12), and at least 0. Raises DeclarationError.
     """
     level = public_number("delta", delta, above=0.0)
     if level >= 1.0:
@@ -95,11 +94,10 @@ def renyi_epsilon(order: ArrayLike, divergence: ArrayLike, delta: float) -> floa
 
 
 def gradient_movement(V: float, loss: LossConstants, gamma: float) -> float:
-    """``S = V (M^2 Z / sqrt(2 gamma) + 2 M Z)``, rounded up.
+    """``S = V (M^2 Z / sqrt(2 gamma) + 2 M Z)``, rounded up, M ``covariate_bound`` and Z ``response_bound``.
 
-    It bounds the movement of the summed gradient at the noiseless theta, whose norm is at most
-    ``Z / sqrt(2 gamma)``. M is ``covariate_bound`` and Z ``response_bound``: with Z = 2M' this is
-    ``V (M^2 M' sqrt(2/gamma) + 4 M M')`` of Theorem 7. Raises as :func:`renyi_divergence`.
+    It bounds the movement of the summed gradient at the noiseless theta, whose norm is at most ``Z / sqrt(2
+    gamma)``.
     """
     M, Z = _squared(loss)
     return V * M * Z * (M / math.sqrt(2.0 * gamma) + 2.0) * (1.0 + MARGIN)
@@ -108,15 +106,11 @@ def gradient_movement(V: float, loss: LossConstants, gamma: float) -> float:
 def calibrate_renyi(objective: Objective, budget: Budget, *, gamma: float | None = None) -> RenyiCalibration:
     """Calibrate Gaussian objective perturbation of an unconstrained squared loss (Theorem 7).
 
-    The loss is ``(z - <x, theta>)^2`` with ``||x||_2 <= M``, its ``covariate_bound``, and ``|z| <= Z``, its
-    ``response_bound``: 2M' for the weighted regression of ``2 (2a - 1) y``, M' for arm means.
-    The smallest sigma, minimized over a grid of orders, whose Renyi bound converts to the budget; every
-    rounding goes to more noise. Without ``gamma`` it is chosen among ``M^2 V / (n tau)``, tau in
-    ``TAU_GRID``, by the :func:`~dp2erm_cvx.calibration.utility.predicted_distance`. ``theta_bound`` affects
-    that choice only.
-
-    Raises CalibrationError where the loss is not squared, no order fits the budget or the bound does not
-    cover what is declared; DeclarationError for an invalid argument.
+    The loss is ``(z - <x, theta>)^2``, ``||x||_2 <= M`` and ``|z| <= Z``. The smallest sigma, over a grid of
+    orders, whose Renyi bound converts to the budget; rounding goes to more noise. Without ``gamma`` it is
+    chosen among ``M^2 V / (n tau)``, tau in ``TAU_GRID``, by the
+    :func:`~dp2erm_cvx.calibration.utility.predicted_distance``. Raises CalibrationError where the loss is not
+    squared, no order fits or the bound does not cover what is declared; and DeclarationError.
     """
     bound, loss, n = objective.bound, objective.loss, objective.n_samples
     M, _ = _squared(loss)

@@ -152,22 +152,9 @@ _ROWS: dict[SumLaw, _Row] = {
 class GridSums:
     """Sums over the records of whole numbers k, each times a whole factor, with noise on each product.
 
-    The score of a record, less its public center, is ``step * k`` with ``|k| <= largest``.
-
-    Attributes
-    ----------
-    law
-        What a record adds to.
-    step_exponent
-        e of the ``step`` 2^e of the grid, in units of the outcome.
-    largest
-        K, an integer.
-    n_samples
-        n, public.
-    integers
-        The noise on the released integers.
-    largest_other
-        L of both arms, 0 otherwise.
+    The score of a record, less its public center, is ``2^step_exponent k`` in units of the outcome, ``|k| <=
+    largest`` = K; that of the other arm, under the law of both arms alone, ``|k| <= largest_other`` = L.
+    ``n_samples`` is n, ``integers`` the noise on the released integers.
     """
 
     law: SumLaw
@@ -204,12 +191,12 @@ class GridSums:
 
     @property
     def bound(self) -> float:
-        """B, which the score less its center is clipped to: ``largest`` steps, in units of the outcome."""
+        """B, ``largest`` steps in units of the outcome: what the score less its center is clipped to."""
         return math.ldexp(float(self.largest), self.step_exponent)
 
     @property
     def other_bound(self) -> float:
-        """G, which the score of the other arm is clipped to, in units of the outcome."""
+        """G, what the score of the other arm is clipped to, in units of the outcome."""
         return math.ldexp(float(self.largest_other), self.step_exponent)
 
     @property
@@ -226,8 +213,8 @@ class GridSums:
     def margin(self, tail: float, *which: int) -> float:
         """What the noise of a mean, or of the sum of two, exceeds in one direction with probability ``tail``.
 
-        ``which`` are their places among ``multipliers``. The law is the continuous one; what the noise on
-        integers may differ from it is added.
+        ``which`` are their places among ``multipliers``. The law is continuous; what integers may add is
+        added.
         """
         scales = [self.scales[place] for place in which]
         apart = self.integers.coupling * sum(self.units[place] for place in which)
@@ -240,12 +227,11 @@ class GridSums:
     def totals(self, *columns: ArrayLike) -> tuple[int, ...]:
         """The exact integers before their noise, private; parts of the records have sums that add up.
 
-        The first column (n,) is the score less its public center, in units of the outcome; of both arms the
-        scores of the treated and of the untreated one. The last is the mark: 1 in the first of two means, 1
-        if treated, or the share h. Scores are rounded to steps and clipped; what is not a number counts as 0.
-        Shares are clipped to [0, 1/2] and rounded to their grid, or to 0 and 1/2 where records are whole.
-
-        Raises DeclarationError for more than n records, and where lengths differ.
+        The first column (n,) is the score less its public center; of both arms the scores of the treated and
+        of the untreated one. The last is the mark: 1 in the first of two means, 1 if treated, or the share h.
+        Scores are rounded to steps and clipped, what is not a number counts as 0; shares are clipped to [0,
+        1/2] and rounded to their grid, or to its ends. Raises DeclarationError for more than n records, and
+        where lengths differ.
         """
         if len(columns) != {SumLaw.SCORE: 1, SumLaw.ARMS: 3}.get(self.law, 2):
             raise DeclarationError(f"{len(columns)} columns are not what the sums {self.law.value!r} are of")
@@ -307,28 +293,14 @@ def calibrate_sums(
 
     The noise of a mean, in that of one mean alone (Laplace, Gaussian): ``SCORE`` and ``CONTRASTS`` 1, 1;
     ``ARMS`` ``1.06 (1 + G/B)``; ``TREATED`` 8/7, 1.03; ``OVERLAP`` 5/4, 1.12; ``WITHIN`` 17/16, 1.03;
-    ``WHOLE`` 1, 1; in groups, however many, 5/4, 1.
+    ``WHOLE`` 1, 1; in groups 5/4, 1.
 
-    Parameters
-    ----------
-    law
-        What a record adds to.
-    score_bound
-        Bound B of the score less its center, in units of the outcome; the bound in force,
-        ``GridSums.bound``, is the next number on the grid, larger by at most ``2^-19`` of it (``2^-14``
-        beyond 1.3 million records).
-    n_samples
-        n, public, at most about 1.4e9 (3e8 for the treated).
-    budget
-        What all numbers may spend together.
-    noise
-        ``GAMMA``: discrete Laplace, which spends no delta. ``GAUSSIAN``: needs a delta.
-    other_bound
-        G, for both arms alone: that of the score of the other arm, the prediction less its public center; at
-        most B.
-
-    Raises DeclarationError for an invalid argument, and CalibrationError where n is too large, epsilon too
-    small, or Gaussian noise has no delta.
+    ``score_bound`` is B of the score less its center, in units of the outcome; ``GridSums.bound``, in force,
+    is larger by at most ``2^-19`` of it (``2^-14`` beyond 1.3 million records). ``other_bound`` is G <= B,
+    for both arms alone: that of the score of the other arm. n is at most about 1.4e9 (3e8 for the treated).
+    The budget is that of all numbers together; Laplace noise spends no delta. Raises DeclarationError for an
+    invalid argument, CalibrationError where n is too large, epsilon too small, or Gaussian noise has no
+    delta.
     """
     law = one_of("law", law, SumLaw)
     bound, kind = public_size("score_bound", score_bound), one_of("noise", noise, Noise).on_numbers
@@ -358,12 +330,11 @@ def _flags(mark: ArrayLike, score: ArrayLike) -> NDArray[np.bool_]:
 
 
 def sum_tail(noise: Noise, x: float, deviation: float, *scales: float) -> float:
-    """``P(N + sum L_j > x)``, rounded up: N normal, the L_j noises of these ``scales``.
+    """``P(N + sum L_j > x)``, rounded up: N normal, the L_j noises of these ``scales``, all independent.
 
-    All are independent. ``deviation``, that of N, and the scales may be 0. Gaussian noise adds variances. Two
-    Laplace variables of scales b > c have the law ``b^2/(b^2 - c^2)`` Laplace(b) less ``c^2/(b^2 - c^2)``
-    Laplace(c), a difference of measures; where the scales are within 1/500 both are enlarged by as much. For
-    more of them the characteristic function is inverted.
+    ``deviation``, that of N, and the scales may be 0. Gaussian noise adds variances. Two Laplace variables of
+    scales b > c have the law ``b^2/(b^2 - c^2)`` Laplace(b) less ``c^2/(b^2 - c^2)`` Laplace(c); where they
+    are within 1/500 both are enlarged by as much. For more of them the characteristic function is inverted.
     """
     if x <= 0.0:
         return 1.0 - sum_tail(noise, -x, deviation, *scales) if x < 0.0 else 0.5
@@ -396,9 +367,9 @@ def sum_quantile(noise: Noise, tail: float, deviation: float, *scales: float) ->
 
 
 def bracketed(holds: Callable[[float], bool], high: float, low: float = 0.0) -> float:
-    """Where ``holds`` begins between ``low`` and ``high``, to 1e-15 of their distance.
+    """Where ``holds`` begins between ``low`` and ``high``, to 1e-15 of their distance, if it holds there.
 
-    The end where it holds is returned. ``high`` itself is taken to hold and may be the smaller of the two.
+    ``high`` is taken to hold and may be the smaller of the two.
     """
     for _ in range(52):
         middle = 0.5 * (low + high)
@@ -409,8 +380,8 @@ def bracketed(holds: Callable[[float], bool], high: float, low: float = 0.0) -> 
 def _one_tail(x: float, deviation: float, scale: float) -> float:
     """``P(N + L > x)``, L Laplace.
 
-    With ``v = x / deviation`` and ``r = deviation / scale``: ``sf(v)`` and half of
-    ``exp(r^2/2 - r v) Phi(v - r) - exp(r^2/2 + r v) Phi(-v - r)``.
+    With ``v = x / deviation`` and ``r = deviation / scale`` it is ``sf(v)`` plus half of ``exp(r^2/2 - r v)
+    Phi(v - r) - exp(r^2/2 + r v) Phi(-v - r)``.
     """
     if deviation == 0.0:
         return 0.5 * math.exp(-x / scale) if scale else 0.0
@@ -432,8 +403,8 @@ def _one_tail(x: float, deviation: float, scale: float) -> float:
 def _many_tail(x: float, deviation: float, scales: Sequence[float]) -> float:
     """The same for any number of Laplace variables, by a sum for the integral of Gil-Pelaez (Davies 1973).
 
-    The sum is off by the probability of less than ``x - T`` or more than T - x, below 1e-12 at its reach T.
-    Scales below a twentieth of the largest are enlarged to it: that makes a tail only larger.
+    The sum is off by less than 1e-12 at its reach. Scales below a twentieth of the largest are enlarged to
+    it.
     """
     largest = max(scales)
     kept = np.array([max(scale, 0.05 * largest) for scale in scales if scale > 0.0])

@@ -27,13 +27,11 @@ def utility_bound(
     theta_norm: float,
     strong_convexity: float = 0.0,
 ) -> float:
-    """Sharp bound on ``L(theta_priv) - L(theta_opt)``, in units of the objective L.
+    """Sharp bound on ``L(theta_priv) - L(theta_opt)``, in units of the objective L; it is attained.
 
-    ``(||b||/n + gamma ||theta_opt||)^2 / (2 (rho + 2 gamma))``, where L is the weighted objective
-    with its public regularizer but without gamma and noise, ``theta_opt`` its minimizer and
-    ``strong_convexity`` = rho >= 0 its strong convexity. It is attained. ``noise_norm`` is ``||b||_2``,
-    for instance ``calibration.expected_noise`` or a public quantile of the noise.
-    Raises DeclarationError for a negative or non-finite argument.
+    ``(||b||/n + gamma ||theta_opt||)^2 / (2 (rho + 2 gamma))``, L the weighted objective with its public
+    regularizer but without gamma and noise, ``strong_convexity`` its rho >= 0, ``noise_norm`` ``||b||_2``.
+    Raises DeclarationError.
     """
     norm = public_number("noise_norm", noise_norm, at_least=0.0)
     n = whole_number("n_samples", n_samples, at_least=1)
@@ -51,10 +49,9 @@ def _usual_curvature(loss: LossConstants) -> float:
 def predicted_distance(noise_norm: float, gamma: float, loss: LossConstants, n_samples: int) -> float:
     """How far noise of norm ``||b||`` and a ridge gamma move theta: a prediction, in units of theta.
 
-    ``sqrt((||b|| / n)^2 + (gamma a)^2) / rho`` from public guesses: the curvature rho is ``mu_R + Lambda /
-    p``, Lambda the ``hessian_trace``; the norm a of the minimizer is ``Z sqrt(2 / Lambda) / 8``, Z the
-    ``outcome_bound``, and at most ``theta_bound``. What gamma takes off the noise does not count, because it
-    takes as much off the signal. Infinite where an argument is.
+    ``sqrt((||b|| / n)^2 + (gamma a)^2) / rho`` from public guesses: rho is ``mu_R + Lambda / p``, Lambda the
+    ``hessian_trace``; the norm a of the minimizer is ``Z sqrt(2 / Lambda) / 8``, Z the ``outcome_bound``, and
+    at most ``theta_bound``. What gamma takes off the noise does not count: it takes as much off the signal.
     """
     if not (math.isfinite(noise_norm) and math.isfinite(gamma)):
         return math.inf
@@ -67,11 +64,10 @@ def predicted_distance(noise_norm: float, gamma: float, loss: LossConstants, n_s
 def predicted_error(
     calibration: Calibration | OutputCalibration, loss: LossConstants, n_samples: int
 ) -> float:
-    """Predicted excess of the second-stage objective, in its units (squared outcome for a squared loss).
+    """Predicted excess of the second-stage objective, by which calibrations are chosen; no guarantee.
 
-    ``rho/2`` times the square of :func:`~dp2erm_cvx.calibration.utility.predicted_distance` at the expected
-    noise, with its rho; for output perturbation of a mean the noise is the distance. A prediction from public
-    quantities, used to choose among calibrations and splits; no guarantee rests on it.
+    ``rho/2`` times the square of :func:`predicted_distance` at the expected noise; of a mean the noise is the
+    distance.
     """
     distance = calibration.expected_noise
     if isinstance(calibration, Calibration):
@@ -98,9 +94,9 @@ def noise_tail(calibration: Calibration, level: float) -> float:
 class PaperUtility:
     """Constants of Theorem utility as printed (arXiv 2602.12604), and its tails.
 
-    ``A = (2 rho + 3 gamma) / (2 (rho + gamma)^2)``, ``B = a_0 gamma (rho + 3 gamma) / (rho + gamma)^2``,
-    ``C = 2 a_0^2 gamma^2 (rho + 2 gamma) / (rho + gamma)^2``, where a_0 = ``||theta_opt||``: the excess is at
-    most ``A (||b||/n)^2 + B ||b||/n + C``, in units of the objective. A is in inverse units of its curvature.
+    With ``A = (2 rho + 3 gamma) / (2 (rho + gamma)^2)``, ``B = a_0 gamma (rho + 3 gamma) / (rho + gamma)^2``,
+    ``C = 2 a_0^2 gamma^2 (rho + 2 gamma) / (rho + gamma)^2`` and a_0 = ``||theta_opt||`` the excess is at
+    most ``A (||b||/n)^2 + B ||b||/n + C``, in units of the objective.
     """
 
     A: float
@@ -122,10 +118,9 @@ class PaperUtility:
         )
 
     def noise_level(self, excess: float) -> float:
-        """D_t for t = ``excess`` >= C: an excess of t needs ``||b|| >= n D_t``.
+        """D_t for t = ``excess``: it needs ``||b|| >= n D_t``. Raises DeclarationError below C.
 
-        ``D_t = 2 (t - C) / (B + sqrt(B^2 + 4 A (t - C)))``. Raises DeclarationError below C, where the
-        theorem says nothing.
+        ``D_t = 2 (t - C) / (B + sqrt(B^2 + 4 A (t - C)))``.
         """
         t = public_number("excess", excess, at_least=0.0)
         if t < self.C:
@@ -138,10 +133,9 @@ class PaperUtility:
     def tail(self, excess: float, n_samples: int, calibration: Calibration) -> float:
         """Printed bound on the probability of an excess of t, at most 1; 1 below C.
 
-        Gamma noise, and box noise by its longest vectors: ``C_p exp(-beta n D_t / 2)``,
-        ``C_p = e (2 (p - 1) / e)^(p - 1)`` and ``C_1 = 1``. Gaussian noise:
-        ``2 exp(-(n D_t - sigma sqrt(p))_+^2 / (2 sigma^2))``. ``calibration`` must have the gamma that the
-        constants were computed at. Raises DeclarationError.
+        Gamma noise, and box noise by its longest vectors: ``C_p exp(-beta n D_t / 2)``, ``C_p = e (2 (p - 1)
+        / e)^(p - 1)`` and ``C_1 = 1``. Gaussian noise: ``2 exp(-(n D_t - sigma sqrt(p))_+^2 / (2 sigma^2))``.
+        ``calibration`` has the gamma that the constants were computed at. Raises DeclarationError.
         """
         n = whole_number("n_samples", n_samples, at_least=1)
         if public_number("excess", excess, at_least=0.0) < self.C:

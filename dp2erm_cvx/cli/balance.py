@@ -38,9 +38,10 @@ def column_blocks(report: Sequence[ColumnReport]) -> Iterator[Block]:
 
 def record_line(counts: RecordCounts) -> str:
     """The records by arm."""
-    lost = counts.missing
-    told = f"{counts.treated + counts.controls + lost:,} records: {counts.treated:,} treated, "
-    return f"{told}{counts.controls:,} controls" + (f", {lost:,} without a treatment." if lost else ".")
+    lost, silent = counts.missing, counts.silent
+    told = f"{counts.treated + counts.controls + lost + silent:,} records: {counts.treated:,} treated, "
+    told += f"{counts.controls:,} controls" + (f", {lost:,} without a treatment" if lost else "")
+    return f"{told}, {silent:,} not eligible." if silent else f"{told}."
 
 
 def announcement(counts: RecordCounts) -> str:

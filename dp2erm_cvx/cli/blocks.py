@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.diagnostics.columns import RecordCounts
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.private_ranges import PrivateRanges
+    from dp2erm_cvx.tables import Table
 
 #: GB of all columns of a Parquet file as numbers, above which it is read in blocks.
 LARGE = 1.0
@@ -47,32 +48,53 @@ def read_records(
     bar: Progress | None,
     count: Callable[[RecordCounts], None] | None = None,
 ) -> Dataset | BlockedDataset:
-    """The data file, in memory or in blocks; the bar, if any, then tells of passes over them.
+    """The data file by its codebook, in memory or in blocks; the bar, if any, tells of passes over them.
 
     ``count`` gets the counts of the records, of blocks by one pass more. Raises DeclarationError where blocks
     are asked for, and the file is no Parquet file.
     """
+    return coded_records(read_cells(path, options, domain, bar), options, domain, count)
+
+
+def read_cells(
+    path: str, options: dict[str, Any], domain: Domain | PrivateRanges, bar: Progress | None
+) -> Table | BlockedDataset:
+    """The data file as it stands. Raises as :func:`read_records` does."""
     from dp2erm_cvx.cli import reading
-    from dp2erm_cvx.diagnostics.columns import record_counts
 
     if not _in_blocks(path, options["blocks"]):
         table = reading.raw_table(path, options, domain)
-        found = reading.coded_data(table, domain, options)
-        if count is not None:
-            count(record_counts(table, public=domain, columns=found.columns))
         if bar is not None:
             advance(bar, "solving")
-        return found
+        return table
     from dp2erm_cvx.blocked import BlockedDataset
 
     _connect(options["scheduler"])
     if bar is not None:
         _shown(bar)
     treatment, outcome = reading.data_columns(domain)
-    data = BlockedDataset.from_parquet(
+    return BlockedDataset.from_parquet(
         path, treatment=treatment, outcome=outcome, covariates=names(options["covariates"])
     )
-    coded = data.coded(domain)
+
+
+def coded_records(
+    cells: Table | BlockedDataset,
+    options: dict[str, Any],
+    domain: Domain | PrivateRanges,
+    count: Callable[[RecordCounts], None] | None = None,
+) -> Dataset | BlockedDataset:
+    """The records that the codebook of a domain makes of cells; ``count`` gets their counts."""
+    from dp2erm_cvx.cli import reading
+    from dp2erm_cvx.diagnostics.columns import record_counts
+    from dp2erm_cvx.tables import Table
+
+    if isinstance(cells, Table):
+        found = reading.coded_data(cells, domain, options)
+        if count is not None:
+            count(record_counts(cells, public=domain, columns=found.columns))
+        return found
+    coded = cells.coded(domain)
     if count is not None:
         count(reduce(add, coded.tables.map(partial(record_counts, public=domain, columns=coded.columns))))
     return coded

@@ -79,8 +79,9 @@ def _records(table: Table, public: Domain | PrivateRanges, options: dict[str, An
         yield "The treatment and the outcome are not declared: see [treatment] and outcome_column."
         return
     data, book = coded_data(table, public, options), public.codebook
-    known = book.treatment.arms(table.cells(str(book.treatment.column))) >= 0
-    absent = np.isnan(numbers_or_nan(table.cells(str(book.outcome)), str(book.outcome)))
+    cells = book.read(table.cells)
+    known = book.treatment.arms(cells(str(book.treatment.column))) >= 0
+    absent = np.isnan(numbers_or_nan(cells(str(book.outcome)), str(book.outcome)))
     yield record_line(record_counts(table, public=public, columns=data.columns))
     yield from sampling_lines(data.sampling, book.sampling_weights)
     lost, silent = int(np.sum(~known)), int(np.sum(absent & known))

@@ -76,13 +76,15 @@ def check_files(data: str | None, options: dict[str, Any], *others: str | None) 
 def announce(counted: Sequence[RecordCounts], *, yes: bool) -> None:
     """Tell the data holder what becomes of the records, before anything is charged.
 
-    Raises DataError where an arm is empty, or a column mostly unreadable, unless ``yes``.
+    Raises DataError where an arm is empty, a column mostly unreadable, or a tenth of outcomes clipped, unless
+    ``yes``.
     """
     from dp2erm_cvx.cli.balance import announcement
     from dp2erm_cvx.diagnostics.columns import misspelled
 
     (counts,) = counted
-    total = counts.treated + counts.controls + counts.missing
+    eligible = counts.treated + counts.controls
+    total = eligible + counts.missing + counts.silent
     arms = {"treated": counts.treated, "a control": counts.controls}
     wrong = [f"no record is {arm}" for arm, count in arms.items() if not count]
     wrong += [
@@ -90,6 +92,8 @@ def announce(counted: Sequence[RecordCounts], *, yes: bool) -> None:
         for name, count in counts.unreadable.items()
         if 2 * count > total
     ]
+    if 10 * counts.clipped > eligible > 0:
+        wrong.append(f"{counts.clipped:,} of {eligible:,} outcomes are clipped: declare a wider bound")
     if wrong and not yes:
         near = [misspelled(label, text) for label, text in counts.spelled.items()]
         told = "; ".join([*wrong, *near, "nothing was charged; --yes releases all the same"])

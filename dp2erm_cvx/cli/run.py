@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.blocks import block_options, read_records
+from dp2erm_cvx.cli.blocks import block_options, coded_records, read_cells
 from dp2erm_cvx.cli.options import Number
 from dp2erm_cvx.cli.planned import data_argument, show_plan
 from dp2erm_cvx.cli.releasing import announce, check_files, solver_option
@@ -19,11 +19,11 @@ from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
     from dp2erm_cvx.blocked import BlockedDataset
-    from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.diagnostics.columns import RecordCounts
     from dp2erm_cvx.ledger import Receipt
     from dp2erm_cvx.release.record import BaseRelease
     from dp2erm_cvx.study_file import StudyFile
+    from dp2erm_cvx.tables import Table
 
 # \b keeps click from filling the lines
 _EXAMPLE = """\b
@@ -84,10 +84,11 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
                 check_new(file, options["force"], data, study, book)
         counts: list[RecordCounts] = []
         reading = {**options, "domain": study, "covariates": None}
-        records = read_records(data, reading, declared.domain, bar, counts.append)
+        cells = read_cells(data, reading, declared.domain, bar)
+        records = coded_records(cells, reading, declared.domain, counts.append)
         plans = declared.plans(models, records.n_samples, len(records.columns))
         announce(counts, yes=options["yes"])
-        releases = _released(declared, models, plans, records, files, options)
+        releases = _released(declared, models, plans, cells, files, options)
     if options["as_json"]:
         print_json({name: release.to_dict() for name, release in releases.items()})
         return
@@ -103,13 +104,15 @@ def _released(
     study: StudyFile,
     models: dict[str, Any],
     plans: dict[str, Any],
-    records: Dataset | BlockedDataset,
+    cells: Table | BlockedDataset,
     files: dict[str, str],
     options: dict[str, Any],
 ) -> dict[str, BaseRelease]:
     """The releases, each in its file. Files are opened before the charge, which no failure takes back."""
-    from dp2erm_cvx.data import Dataset, NamedColumns
+    from dp2erm_cvx.cli.reading import data_columns
+    from dp2erm_cvx.tables import Table
 
+    treatment, outcome = data_columns(study.domain)
     releases: dict[str, BaseRelease] = {}
     receipt: Receipt | None = None
     try:
@@ -123,16 +126,16 @@ def _released(
             for name, file in files.items()
         }
         if options["seed"] is None:
-            receipt = study.charge(plans, f"{records.treatment} on {records.outcome}")
+            receipt = study.charge(plans, f"{treatment} on {outcome}")
         elif study.account is not None:
             click.echo("note: seeded, hence not private: nothing is charged to the ledger", err=True)
         try:
             for name, model in models.items():
-                if isinstance(records, Dataset):
-                    table = NamedColumns(records.X, records.columns, records.sampling)
-                    model.fit(table, records.a, records.y)
+                # every question makes records of its own: whom they count follows from its where and by
+                if isinstance(cells, Table):
+                    model.fit(cells, cells.cells(treatment), cells.cells(outcome))
                 else:
-                    model.fit(records)
+                    model.fit(cells)
                 releases[name] = replace(model.release_, study=study.digest)
                 file = opened[name]
                 assert file is not None

@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,9 @@ from dp2erm_cvx.tables import Table, as_cells, labels, numbers_or_nan, quoted
 #: Different texts of one column that are listed as levels; a column with more of them is no category.
 MOST_LEVELS = 20
 
+_IDENTIFIER = re.compile(
+    r"(^|[_\W])(id|mrn|person|patient|subject|participant|case)(no|nr|id)?($|[_\W])", re.I
+)
 _DATE = re.compile(r"(\d{4}-\d\d?-\d\d?([ T].*)?|\d\d?[./]\d\d?[./]\d{2,4})")
 
 
@@ -44,7 +47,8 @@ class RecordCounts:
 
     ``missing`` have no treatment. ``unreadable`` are the cells by column that hold nothing declared: no
     label of the treatment, no level, no number. ``clipped`` outcomes are beyond their bound. ``spelled`` are
-    labels of the table by the declared ones that they are but for case.
+    labels of the table by the declared ones that they are but for case. ``silent`` are of an arm, but not
+    eligible, or outside of the declared groups: the arms are counted without them.
     """
 
     treated: int
@@ -53,6 +57,7 @@ class RecordCounts:
     clipped: int
     unreadable: Mapping[str, int]
     spelled: Mapping[str, str]
+    silent: int = 0
 
     def __add__(self, other: RecordCounts) -> RecordCounts:
         """Those of the records of both."""
@@ -63,6 +68,7 @@ class RecordCounts:
             self.clipped + other.clipped,
             {name: count + other.unreadable.get(name, 0) for name, count in self.unreadable.items()},
             {**self.spelled, **other.spelled},
+            self.silent + other.silent,
         )
 
 
@@ -73,9 +79,13 @@ def record_counts(table: Table, *, public: Any, columns: Sequence[str]) -> Recor
     """
     book: Codebook = public.codebook
     treatment, outcome = str(book.treatment.column), str(book.outcome)
+    table = replace(table, column=book.read(table.cells))
     told = labels(table.cells(treatment), treatment)
     arms = book.treatment.arms(told)
     numbers = numbers_or_nan(table.cells(outcome), outcome)
+    outside = np.zeros(len(arms), dtype=np.bool_)
+    if book.silences:
+        outside = np.sum(book.counts(table.cells, np.ones(len(arms))).reshape(len(arms), -1), axis=1) == 0.0
     unreadable = {treatment: int(np.sum(arms < 0)), outcome: _unreadable(table, outcome, numbers, book)}
     spelled = _spelled(told, (str(book.treatment.treated), str(book.treatment.control)))
     for name in book.columns(columns):
@@ -88,9 +98,10 @@ def record_counts(table: Table, *, public: Any, columns: Sequence[str]) -> Recor
     clipped = 0
     if (bound := getattr(public, "outcome_bound", None)) is not None:  # else its range is released
         net = numbers - getattr(public, "treatment_cost", 0.0) * arms - public.outcome_middle
-        clipped = int(np.sum((np.abs(net) > bound) & (arms >= 0)))
-    treated, controls, lost = (int(np.sum(arms == arm)) for arm in (1, 0, -1))
-    return RecordCounts(treated, controls, lost, clipped, unreadable, spelled)
+        clipped = int(np.sum((np.abs(net) > bound) & (arms >= 0) & ~outside))
+    treated, controls = (int(np.sum((arms == arm) & ~outside)) for arm in (1, 0))
+    lost, silent = int(np.sum(arms < 0)), int(np.sum((arms >= 0) & outside))
+    return RecordCounts(treated, controls, lost, clipped, unreadable, spelled, silent)
 
 
 def _unreadable(table: Table, name: str, numbers: NDArray[np.float64], book: Codebook) -> int:
@@ -113,8 +124,9 @@ def _spelled(told: Iterable[str], known: Iterable[str]) -> dict[str, str]:
 
 def column_report(table: Table, book: Codebook | None = None, ranges: object = None) -> list[ColumnReport]:
     """Every column of the table, beside what the codebook and the ranges declare of it."""
-    named = ranges if isinstance(ranges, Mapping) else {}
-    return [_column(table, name, book or Codebook(), named) for name in table.names]
+    named, book = ranges if isinstance(ranges, Mapping) else {}, book or Codebook()
+    table = replace(table, column=book.read(table.cells))
+    return [_column(table, name, book, named) for name in table.names]
 
 
 def holds(told: list[str]) -> str:
@@ -140,6 +152,14 @@ def levels_line(name: str, told: list[str]) -> str | None:
     return f"{key(name)} = {json.dumps(present, ensure_ascii=False)}"
 
 
+def repeats_persons(name: str, told: list[str]) -> bool:
+    """Whether a column is named like an identifier, or holds as many values, and some of them repeat."""
+    present = [one for one in told if one]
+    distinct = len(set(present))
+    named = _IDENTIFIER.search(name) is not None
+    return MOST_LEVELS < distinct < len(present) and named
+
+
 def key(name: str) -> str:
     """A name as TOML spells it."""
     return name if re.fullmatch(r"[\w-]+", name, re.ASCII) else json.dumps(name, ensure_ascii=False)
@@ -159,7 +179,7 @@ def _column(table: Table, name: str, book: Codebook, ranges: Mapping[str, Any]) 
         if name not in book.levels:
             declared, note = "treatment", f"neither {' nor '.join(arms)}; declare both under [treatment]"
         odd.update(one for one in told if one and one not in known)
-    elif name in ranges or name in book.no_covariates:
+    elif name in ranges or name in (book.outcome, getattr(book.sampling_weights, "column", None)):
         note, pair = "no number: counts as missing", ranges.get(name)
         declared = "outcome" if name == book.outcome else "number"
         if (weights := book.sampling_weights) is not None and name == weights.column:
@@ -169,9 +189,15 @@ def _column(table: Table, name: str, book: Codebook, ranges: Mapping[str, Any]) 
         odd.update(one for one, number in zip(told, numbers, strict=True) if one and np.isnan(number))
         low, high = pair if isinstance(pair, tuple | list) else (-np.inf, np.inf)
         outside = int(np.sum((numbers < low) | (numbers > high)))
+    elif name in book.no_covariates:
+        return ColumnReport(name, "unit", kind, told.count(""))
     else:
         line = levels_line(name, told) if "text" in kind else None
         hint = () if line is None else (f"if a codebook lists its levels, declare under [levels]: {line}",)
+        if repeats_persons(name, told):
+            hint = (
+                "looks like an identifier and repeats: a guarantee covers one record, not all of a person",
+            )
         return ColumnReport(name, "-", kind, told.count(""), notes=hint)
     most = ", ".join(f"{quoted(one)} ({times:,})" for one, times in odd.most_common(4))
     notes = [f"{most}{', ...' if len(odd) > 4 else ''}: {note}"] if odd else []

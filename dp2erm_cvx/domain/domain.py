@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.blocks import VIEW
-from dp2erm_cvx.codebook import Codebook, Named, checked_codebook, norm_within
+from dp2erm_cvx.codebook import Codebook, checked_codebook, norm_within
 from dp2erm_cvx.domain.records import LARGEST, Array, Records, clip_norm
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.public import declared_by_name, public_number
+from dp2erm_cvx.public import Named, declared_by_name, public_number
 from dp2erm_cvx.sampling import SamplingWeights
 
 
@@ -29,13 +29,11 @@ class Domain:
         ``M``: bound on the Euclidean norm of the scaled covariate vector, intercept included.
     outcome_bound
         ``M'``: bound on ``|y - treatment_cost * a - outcome_center|``, in units of the outcome.
-    outcome_center
-        ``c``, subtracted from the outcome.
-    treatment_cost
-        Public cost of treatment in units of the outcome. The net outcome is ``y - cost * a``.
+    outcome_center, treatment_cost
+        ``c``, subtracted from the outcome; and the public cost of treatment, both in units of the outcome.
     ranges
-        One public ``(low, high)`` per covariate, which maps it linearly onto [-1, 1] and clips it there. A
-        mapping also names the columns. Without ranges the covariates are taken as they are.
+        One public ``(low, high)`` per covariate, mapped linearly onto [-1, 1] and clipped there. A mapping
+        also names the columns. Without ranges the covariates are taken as they are.
     intercept
         Value of a constant column put in front of the covariates; 0 means none. It counts in M.
     arm_floor
@@ -46,21 +44,19 @@ class Domain:
         What the columns of a raw table mean, where they are not numbers without gaps; the ranges then name
         the covariates that its columns become (:meth:`~dp2erm_cvx.codebook.Codebook.ranges`).
     coordinate_bound
-        Bound on the size of every scaled covariate, one number or one per covariate. None: that of the
-        ranges, where there are any. Box noise needs bounds (Theorem 17).
+        Bound on the size of every scaled covariate, one number or one per covariate, which box noise needs
+        (Theorem 17). None: that of the ranges, where there are any.
     center
         Typical values of covariates, in their own units: one per covariate, or a mapping of those that are
-        known. They scale to 0 in place of the middle of the range, and stand for missing numbers. Of a
-        covariate that is 0 or 1 it is the expected share of ones. Needs ranges.
+        known. They scale to 0 in place of the middle of the range, and stand for missing numbers; of a
+        covariate that is 0 or 1 the expected share of ones. Needs ranges.
     binary_outcome
         Whether the outcome has two values, the ends of its interval. Any other counts as the nearer of them,
         a missing one as the middle. Needs a treatment cost of 0.
 
-    Both bounds lie between 1e-30 and 1e30: choose units in which they do.
-
-    Raises DeclarationError naming the field. Values outside the universe are clipped by a fixed
-    rule (:meth:`records`): each covariate to its range and bound, then all of them radially toward their
-    center; the net outcome to its interval.
+    Both bounds lie between 1e-30 and 1e30. Raises DeclarationError naming the field. Values outside the
+    universe are clipped by a fixed rule (:meth:`records`): each covariate to its range and bound, then all of
+    them radially toward their center; the net outcome to its interval.
     """
 
     covariate_bound: float
@@ -176,11 +172,13 @@ class Domain:
 
     @property
     def mass(self) -> float:
-        """A public guess of what records count on average: by their sampling weights, and of a ``where``.
+        """A public guess of what records count on average: by sampling weights, eligibility and ``where``.
 
         Of the levels of a column each is guessed to have as many records, unless ``center`` declares a share.
         """
         found = 1.0 if self.sampling is None else self.sampling.mass
+        if self.codebook is not None and self.codebook.eligible:
+            found *= self.codebook.eligible_share
         declared = self.center if isinstance(self.center, Mapping) else {}
         for column, level in self.codebook.where.items() if self.codebook is not None else ():
             assert self.codebook is not None

@@ -1,8 +1,6 @@
 """Noise on whole numbers and on a grid, private choices, and the exact counts that they take.
 
 Discrete Laplace noise and choices are OpenDP's, in exact arithmetic, and its privacy maps confirm epsilon.
-Counts of records are not private by themselves; those of all n records are added up from those of any parts
-of them.
 """
 
 from __future__ import annotations
@@ -35,17 +33,12 @@ def perturb_integers(
 ) -> tuple[int, ...]:
     """Add the noise to every integer; the result is integers again, nothing is rounded.
 
-    Values are first clipped to ``[-2^62, 2^62]``, which moves no two vectors apart, and whoever calibrates
-    keeps them inside. Results are clipped to 64 bits, as OpenDP does: post-processing, with probability
-    ``exp(-2^62 / scale)`` at most. Laplace noise is OpenDP's (``make_laplace``). Gaussian noise is a normal
-    variable, drawn until its nearest integer is certain.
-
-    With ``exact`` False the law is that of doubles, without the extra ``secure``: the caller must state that
-    exact arithmetic is assumed. With a seed it is repeatable as well: the caller must record the result as
-    not private.
-
-    Raises DeclarationError where a package of the extra is missing, CalibrationError where OpenDP's map does
-    not confirm ``noise.epsilon`` at ``noise.sensitivity``.
+    Values are first clipped to ``[-2^62, 2^62]``, which moves no two vectors apart; results to 64 bits, as
+    OpenDP does. Laplace noise is OpenDP's (``make_laplace``), Gaussian noise a normal variable, drawn until
+    its nearest integer is certain. With ``exact`` False the law is that of doubles, without the extra
+    ``secure``: the caller must state that exact arithmetic is assumed. With a seed it is repeatable as well:
+    the caller must record the result as not private. Raises DeclarationError where a package of the extra is
+    missing, CalibrationError where OpenDP's map does not confirm ``noise.epsilon``.
     """
     inside = [min(max(int(value), -LARGEST_INTEGER), LARGEST_INTEGER) for value in values]
     if exact and seed is None and noise.noise is Noise.GAMMA:
@@ -66,14 +59,10 @@ def perturb_on_grid(
     """Round ``values``, shape (p,), to the grid ``2^exponent Z^p`` and add discrete Laplace noise.
 
     The sampler and its privacy map are OpenDP's (``make_laplace``, after Canonne, Kamath and Steinke 2020),
-    in exact integers. The sum is rounded to doubles at the end, and what lies beyond their range becomes the
-    largest one: both are post-processing. The result is finite.
-
-    With a seed the noise comes from a repeatable generator in floating point, without OpenDP: the caller
-    must record the result as not private.
-
-    Raises DeclarationError where the length is not p or OpenDP is not installed, CalibrationError where
-    OpenDP's map does not confirm ``noise.epsilon`` at ``noise.l1_sensitivity``, and CertificateError where
+    in exact integers. The sum is rounded to doubles, and what lies beyond their range becomes the largest
+    one: post-processing. With a seed the noise is repeatable, in floating point and without OpenDP: the
+    caller must record the result as not private. Raises DeclarationError where the length is not p or OpenDP
+    is missing, CalibrationError where its map does not confirm ``noise.epsilon``, and CertificateError where
     a value is not finite, which no certified solution is.
     """
     vector = np.asarray(values, dtype=np.float64)
@@ -108,10 +97,9 @@ def private_choice(sensitivity: int, epsilon: float) -> Choice:
     """Permute-and-flip on whole-number scores by OpenDP, whose privacy map certifies ``epsilon``.
 
     Go through the candidates in random order and accept one with probability ``exp(epsilon (q - q*) / 2s)``,
-    ``q*`` the best score and ``s`` their sensitivity (McKenna and Sheldon 2020). It is never worse than the
-    exponential mechanism. No data are read.
-
-    Raises DeclarationError where OpenDP is not installed, CalibrationError where it does not certify epsilon.
+    ``q*`` the best score and ``s`` their sensitivity (McKenna and Sheldon 2020); never worse than the
+    exponential mechanism. Raises DeclarationError where OpenDP is not installed, CalibrationError where it
+    does not certify epsilon.
     """
     if find_spec("opendp") is None:
         raise DeclarationError("a private choice needs the extra: pip install 'dp2erm-cvx[secure]'")
@@ -140,8 +128,7 @@ def quantile_counts(
 ) -> NDArray[np.int64]:
     """How many values (n,) stand for each of the increasing ``candidates`` (m,). Not private.
 
-    Every value stands for the next candidate: above it or below it, the outermost one where there is none.
-    Counts of all records are sums of those of any parts of them.
+    Every value stands for the next candidate above or below it, the outermost one where there is none.
     """
     if above:
         place = np.searchsorted(candidates, values, side="left")
@@ -153,9 +140,9 @@ def quantile_counts(
 def quantile_scores(counts: NDArray[np.int64], rank: int) -> list[int]:
     """Minus the distance, in records, of ``rank`` to the ranks of each candidate. Not private.
 
-    ``counts`` (m,) are those of :func:`quantile_counts`. Candidate c has the ranks from the number of values
-    below it to that of values up to it. Replacing one record moves both of these numbers by at most 1, in the
-    same direction, and so every score by at most 1.
+    ``counts`` (m,) are those of :func:`quantile_counts`; candidate c has the ranks from the number of values
+    below it to that of values up to it. Replacing one record moves both by at most 1, in the same direction,
+    and so every score.
     """
     up_to = np.cumsum(counts)
     missed = np.maximum(up_to - counts - rank, 0) + np.maximum(rank - up_to, 0)

@@ -44,12 +44,9 @@ def require(name: str) -> None:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Draw:
-    """A noise vector and how far it may be from an exact one. Both are secret: the repr holds neither.
+    """A noise vector ``value`` (p,) and a proven bound ``distance`` to one of exactly the law.
 
-    Attributes
-    ----------
-    value : the vector handed on, shape (p,), in the units of the calibration's scale
-    distance : proven bound on ``||value - ideal||_2``, same units; ``ideal`` has exactly the law asked for
+    Both are in the units of the calibration's scale, and secret: the repr holds neither.
     """
 
     value: NDArray[np.float64]
@@ -60,28 +57,19 @@ class Draw:
 
 
 def draw_within(calibration: Calibration, error: float, *, seed: int | str | None = None) -> Draw:
-    """Draw the noise of one release within ``error`` of an exact draw, before it is rounded to doubles.
+    """Draw the noise of one release within a public ``error`` > 0 of an exact draw, before rounding.
 
-    Gamma noise (density proportional to ``exp(-||b|| / scale)``): the radius is ``scale`` times a sum of p
-    exponential variables ``-log U``, the direction a normalized Gaussian vector. Box noise of half widths m:
-    ``scale`` times a sum of p + 1 such variables, times ``m_j (2 U_j - 1)``. Gaussian noise: independent
-    ``N(0, scale^2)`` coordinates. Gaussians come in pairs from Box and Muller (1958),
-    ``sqrt(-2 log U) (cos 2 pi U', sin 2 pi U')``.
+    Gamma noise: the radius is ``scale`` times a sum of p exponential variables ``-log U``, the direction a
+    normalized Gaussian vector. Box noise of half widths m: ``scale`` times a sum of p + 1 such variables,
+    times ``m_j (2 U_j - 1)``. Gaussian noise: independent ``N(0, scale^2)``, in pairs ``sqrt(-2 log U) (cos 2
+    pi U', sin 2 pi U')`` (Box and Muller 1958).
 
-    Every U is an endless bit string, of which a prefix is read; the vector is enclosed by ball arithmetic and
-    bits are appended until ``error`` bounds the l2 distance from the center of the enclosure. The bound holds
-    for every draw, so no tail is dropped. ``distance`` adds the rounding to doubles.
-
-    Without ``seed`` the bits are the operating system's. With a seed anyone can repeat the draw: the caller
-    must record the result as not private. The time taken depends on the bits.
-
-    Parameters
-    ----------
-    calibration : law, scale and number of parameters p
-    error : public, > 0, in the units of ``scale``
-    seed : repeats the draw
-
-    Raises DeclarationError for an invalid ``error`` or where python-flint is not installed.
+    Every U is an endless bit string, of which a prefix is read; the vector is enclosed by ball arithmetic,
+    and bits are appended until ``error`` bounds the l2 distance from the center of the enclosure. The bound
+    holds for every draw: no tail is dropped. ``distance`` adds the rounding to doubles. Without ``seed`` the
+    bits are the operating system's; with one the caller must record the result as not private. The time taken
+    depends on the bits. Raises DeclarationError for an invalid ``error`` or where python-flint is not
+    installed.
     """
     bound = public_number("error", error, above=0.0)
     require("flint")

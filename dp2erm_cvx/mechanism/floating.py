@@ -20,16 +20,13 @@ def random_source(seed: int | str | None = None) -> Source:
 
 
 def draw(calibration: Calibration, *, seed: int | str | None = None) -> NDArray[np.float64]:
-    """Draw the noise vector ``b`` of shape (p,) for one release.
+    """Draw the noise vector ``b`` (p,) for one release, in floating point, as if it were exact.
 
-    Gamma noise: radius Gamma(shape p, scale), direction uniform on the sphere; its density is
-    proportional to ``exp(-||b|| / scale)``. Box noise of half widths m: ``rho m_j U_j``, rho Gamma(shape
-    p + 1, scale), every U_j uniform on [-1, 1]. Gaussian noise: independent ``N(0, scale^2)`` coordinates.
-
-    Without ``seed`` the operating system's entropy is used. With a seed anyone can repeat the draw and
-    subtract it: the result carries no privacy guarantee, and the caller must record it as not private.
-    Sampling is in floating point, as if arithmetic were exact; :func:`~dp2erm_cvx.mechanism.draw_within`
-    proves a distance to an exact draw.
+    Gamma noise: radius Gamma(shape p, scale), direction uniform on the sphere. Box noise of half widths m:
+    ``rho m_j U_j``, rho Gamma(shape p + 1, scale), U_j uniform on [-1, 1]. Gaussian noise: independent ``N(0,
+    scale^2)``. Without ``seed`` the operating system's entropy is used; with one anyone can repeat the draw
+    and subtract it, and the caller must record the result as not private.
+    :func:`~dp2erm_cvx.mechanism.draw_within` proves a distance to an exact draw.
     """
     source = random_source(seed)
     p = calibration.n_parameters

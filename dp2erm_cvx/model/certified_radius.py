@@ -21,16 +21,10 @@ _SLACK = 1.0 + 1e-6
 class Sizes:
     """Bounds on one solve that hold for every dataset of the universe and every noise within its bound.
 
-    Attributes
-    ----------
-    strong_convexity : m > 0 of the objective
-    smoothness : L, largest eigenvalue of any Hessian
-    slope : bound on the norm of the gradient of f at 0
-    rounding, rounding_growth : the error of a computed gradient at v is at most ``rounding +
-        rounding_growth * ||v||``
-    minimizer_norm : bound on the norm of the minimizer
-    set_norm : bound on the norm of every feasible point (``inf`` if unbounded)
-    set_rounding : error of a projection, in units of roundoff times the norm of what is projected
+    ``strong_convexity`` m > 0; ``smoothness`` L, the largest eigenvalue of any Hessian; ``slope`` the norm of
+    the gradient of f at 0; the error of a computed gradient at v is at most ``rounding + rounding_growth *
+    ||v||``; the norms are those of the minimizer and of every feasible point; ``set_rounding`` is the error
+    of a projection, in units of roundoff times the norm of what is projected.
     """
 
     strong_convexity: float
@@ -48,13 +42,11 @@ def radius_at_floor(sizes: Sizes) -> float | None:
 
     It stops at a residual ``q <= 8 rho + 1e-13 L a``, rho the rounding error of a gradient and ``a`` the norm
     of the point. The prox-gradient residual there does not grow with the step, and the certificate's is the
-    longer one; at the prox of the point, for whatever step, it is at most the distance of 0 to the
-    subdifferential. Either is at most q and what the gradients (4 rho) and the projections (4 pi) of the two
-    computations round; the certificate adds ``2 rho + pi``, divides by m and adds the step, which is at most
-    that residual over m. Together ``(26 rho + 9 pi + 2e-13 L a) / m``. rho, pi and a are bounded by the
-    sizes; a itself is at most the norm of the minimizer and that radius.
-
-    None where the rounding is not small against m, so that nothing is known.
+    longer one; at the prox of the point it is at most the distance of 0 to the subdifferential. Either is at
+    most q and what the gradients (4 rho) and the projections (4 pi) of the two computations round; the
+    certificate adds ``2 rho + pi``, divides by m and adds the step, at most that residual over m. Together
+    ``(26 rho + 9 pi + 2e-13 L a) / m``, and a is at most the norm of the minimizer and that radius. None
+    where the rounding is not small against m, so that nothing is known.
     """
     m, L = sizes.strong_convexity, sizes.smoothness
     if not m > 0:
@@ -87,13 +79,13 @@ def least_squares_radius(
     set_rounding: float,
     is_mean: bool = False,
 ) -> float | None:
-    """``radius_at_floor`` of ``sum w_i (z_i - <x_i, v>)^2 + ridge/2 ||v||^2 + <b, v>``.
+    """``radius_at_floor`` of ``sum w_i (z_i - <x_i, v>)^2 + ridge/2 ||v||^2 + <b, v>``, ridge n (gamma + l2).
 
-    For all weights >= 0 of sum n, ``||x_i|| <= M``, ``|z_i| <= Z``, ``||b|| <= noise_bound``; ridge is
-    n (gamma + l2). At the minimizer t ``ridge ||t||^2 <= sum w_i (2 z_i s_i - 2 s_i^2) + ||b|| ||t||`` with
-    ``s_i = <x_i, t>`` (0 is in Theta and minimizes the l1 norm), and ``2 z s - 2 s^2 <= Z^2/2``: ``||t|| <=
-    Z (n / (2 ridge))^(1/2) + ||b|| / ridge``. A mean (``x = 1``) has the Hessian ``2n + ridge``, and its
-    minimizer is within ``Z + ||b|| / (2n + ridge)``.
+    For all weights >= 0 of sum n, ``||x_i|| <= M``, ``|z_i| <= Z``, ``||b|| <= noise_bound``. At the
+    minimizer t ``ridge ||t||^2 <= sum w_i (2 z_i s_i - 2 s_i^2) + ||b|| ||t||`` with ``s_i = <x_i, t>`` (0 is
+    in Theta and minimizes the l1 norm), and ``2 z s - 2 s^2 <= Z^2/2``: ``||t|| <= Z (n / (2 ridge))^(1/2) +
+    ||b|| / ridge``. A mean (``x = 1``) has the Hessian ``2n + ridge``, and its minimizer is within ``Z +
+    ||b|| / (2n + ridge)``.
     """
     n, M, Z, b = n_samples, covariate_bound, response_bound, noise_bound
     strong_convexity = ridge
@@ -140,10 +132,10 @@ def entropy_weights_error(
     """The same for weights ``exp(<b, v>)``, rows ``||b|| <= row_bound`` and ``||t - mean(b)|| <= slope``.
 
     Rows are centered, so their norms are at most ``2 row_bound``, the target's at most ``row_bound + slope``,
-    and a score is wrong by ``(dot_error + 2 u) 2 row_bound ||v||``. The minimizer obeys
-    ``mu ||v||^2 <= <t - mean(b), v>``. A trim (``log_trim`` its log) breaks the common shift of all scores.
-    With a base measure q, ``|log(n q_i)| <= log_base`` is added to every score, which rounds by four units of
-    it, and the mean is that under q.
+    and a score is wrong by ``(dot_error + 2 u) 2 row_bound ||v||``. The minimizer obeys ``mu ||v||^2 <= <t -
+    mean(b), v>``. A trim (``log_trim`` its log) breaks the common shift of all scores. With a base measure q,
+    ``|log(n q_i)| <= log_base`` is added to every score, which rounds by four units of it, and the mean is
+    that under q.
     """
     n, spread = n_samples, 2 * row_bound
     per_norm = (dot_error(dimension) + 2 * UNIT) * spread  # error of a score, per unit of ||v||

@@ -70,16 +70,11 @@ class LocalError:
 
 
 class Composite(abc.ABC):
-    """minimize f(v) + h(v) over R^d, f smooth and convex, h a :class:`Penalty`.
+    """minimize f(v) + h(v) over R^d, d the ``dimension``, f smooth and convex, h the ``penalty``.
 
-    Attributes
-    ----------
-    dimension : d
-    ridge : exact quadratic coefficient m, i.e. ``f - m/2 ||.||^2`` is convex; a declared quantity
-    smoothness : upper bound on the Lipschitz constant of the gradient of f
-    self_concordance : c with ``|D^3 f[u, u, v]| <= c ||v|| D^2 f[u, u]`` (0 for a quadratic, ``inf`` where
-        the Hessian jumps)
-    penalty : h
+    ``ridge`` is the declared m with ``f - m/2 ||.||^2`` convex, ``smoothness`` an upper bound on the
+    Lipschitz constant of the gradient of f, ``self_concordance`` c with ``|D^3 f[u, u, v]| <= c ||v|| D^2
+    f[u, u]`` (0 for a quadratic, ``inf`` where the Hessian jumps).
     """
 
     dimension: int
@@ -118,10 +113,7 @@ class Composite(abc.ABC):
         return float(eigenvalues[0]) - error, float(eigenvalues[-1]) + error
 
     def lowest_within(self, v: Array, distance: float) -> float:
-        """Lower bound on the eigenvalues of every Hessian within ``distance`` of ``v``.
-
-        For models whose Hessian jumps (an infinite ``self_concordance``); the ridge where nothing is known.
-        """
+        """Lower bound on the eigenvalues of every Hessian within ``distance`` of ``v``; here the ridge."""
         return self.ridge
 
     def hessian_rounding(self, v: Array) -> float:

@@ -30,14 +30,11 @@ MOST_STEPS = 20_000
 class PublicConstants:
     """Numbers that hold for every dataset within the public bounds, on the set.
 
-    Attributes
-    ----------
-    strong_convexity : m_i (n,); the objective less ``sum m_i w_i^2 / 2`` is convex
-    smoothness : L, largest eigenvalue of any Hessian; ``inf`` where there is no bound
-    coupling : ell, the same for the terms that couple weights, and at least a share of m
-    error : E, norm of the error of a computed gradient
-    zeta, delta : what a step of the method leaves of its residual (norm), and of the total
-    radius : R, reached by ``||w_hat - w||_2`` after ``steps`` K; None for ``reason``
+    ``strong_convexity`` m_i (n,): the objective less ``sum m_i w_i^2 / 2`` is convex; ``smoothness`` L, the
+    largest eigenvalue of any Hessian, or ``inf``; ``coupling`` ell, the same of the terms that couple
+    weights, at least a share of m; ``error`` E, the norm of the error of a computed gradient; ``zeta`` and
+    ``delta``, what a step of the method leaves of its residual and of the total; ``radius`` R, reached by
+    ``||w_hat - w||_2`` after ``steps`` K; None for ``reason``.
     """
 
     strong_convexity: Array
@@ -216,8 +213,8 @@ class DirectModel(Composite):
         """The point (n,) of the best certificate, and the number of steps; nothing of it is trusted.
 
         Newton first, at kinks within a method of multipliers. Where its point is not within the public
-        radius, the proved method takes its K steps from ``start``, so that the radius is met whatever the
-        data are (Theorem C).
+        radius, the proved method takes its K steps from ``start``: the radius is met whatever the data are
+        (Theorem C).
         """
         start, stop = self.penalty.set.project(start), 0.1 * (self.public.radius or 0.0)
         self._ended = True

@@ -261,8 +261,8 @@ class ElasticNet:
 class UserRegularizer:
     """A user's own convex R: ``expression(theta)`` maps a CVXPY variable (p,) to a DCP scalar.
 
-    It must be closed, convex, proper and must not depend on the data (Theorem 1). Its strong
-    convexity is not credited (mu_R = 0), and its solutions are certified by the duality gap alone.
+    It must be closed, convex, proper and must not depend on the data (Theorem 1). Its strong convexity is not
+    credited (mu_R = 0), and its solutions are certified by the duality gap alone.
     """
 
     expression: Callable[[Any], Any]
@@ -285,8 +285,8 @@ class UserRegularizer:
     def refuse_unchecked(self, n_parameters: int) -> None:
         """Refuse, without any data, what no duality gap can be measured for over R^n_parameters.
 
-        Raises ProgramError for an expression that is no convex scalar, that CVXPY cannot compile, or that
-        needs exponential, power or semidefinite cones.
+        Raises ProgramError for what is no convex scalar, cannot be compiled, or needs cones that are not
+        checked.
         """
         theta = cp.Variable(n_parameters)
         problem = cp.Problem(cp.Minimize(self.declared(theta) + cp.sum_squares(theta)))

@@ -45,9 +45,9 @@ def sum_units(n: int) -> float:
 def compensated_sum(terms: Array) -> tuple[Array, Array]:
     """The sum over the first axis of ``terms`` (n, ...) in two parts: the rounded one, and what it lost.
 
-    Added pairwise, each addition with its exact error (Knuth's two-sum), of which at most ``log2(n) UNIT``
-    times the sum of magnitudes are lost in all. These are added in any order: the parts together are within
-    ``2 n log2(2 n) UNIT^2`` of the sum, relative to that of magnitudes, where nothing overflows.
+    Added pairwise, each addition with its exact error (Knuth's two-sum); errors are added in any order. The
+    parts together are within ``2 n log2(2 n) UNIT^2`` of the sum, relative to that of magnitudes, where
+    nothing overflows.
     """
     high, low = terms, np.zeros_like(terms[:1])[0]
     while len(high) > 1:
@@ -124,10 +124,9 @@ GRID_ERROR = 2.0 ** (1 - _EXPONENT)
 def weights_on_grid(weights: Array) -> tuple[Array, float]:
     """Nonnegative multiples of ``2^-30`` near ``weights`` (n,) whose sum is exactly n, and the l1 distance.
 
-    The theorems assume weights of equal sums on both datasets; here the sum is n on every dataset, whatever
-    was computed: what is no finite nonnegative number counts as 0, and a vector without any weight as
-    uniform.
-    The remainder goes to the largest weight. Beyond 8 million records the grid is coarser.
+    The theorems assume weights of equal sums on both datasets; here the sum is n on every dataset: what is no
+    finite nonnegative number counts as 0, a vector without any weight as uniform, and the remainder goes to
+    the largest weight. Beyond 8 million records the grid is coarser.
     """
     n = len(weights)
     exponent = min(_EXPONENT, 52 - math.ceil(math.log2(n)))

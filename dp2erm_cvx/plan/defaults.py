@@ -212,8 +212,10 @@ def check_groups(domain: Domain, estimand: str, declared: Mapping[str, Any]) -> 
         raise DeclarationError(f"by: estimand = {shown(estimand)}: only 'ate' is released by group")
     if domain.groups and fitted:
         raise DeclarationError("by: the propensity is that of every group, or a public one")
-    if domain.codebook is not None and domain.codebook.where and estimand == "risks":
-        raise DeclarationError("where: estimand = 'risks' counts all records; take 'ate' for a difference")
+    book = domain.codebook
+    if book is not None and (book.where or book.eligible) and estimand == "risks":
+        name = "where" if book.where else "eligible"
+        raise DeclarationError(f"{name}: estimand = 'risks' counts all records; take 'ate' for a difference")
 
 
 def covariate_rule(

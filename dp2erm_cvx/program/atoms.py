@@ -257,12 +257,7 @@ class SquaredHinge(Atom):
 class Saturating(Atom):
     """``S |u| + S^2 (exp(-|u| / S) - 1)``: no loss of the same slope needs less of a ridge (Theorem 15).
 
-    Parameters
-    ----------
-    full_slope
-        S, the largest ``|phi'|``, in units of the margin: beyond a few S a residual pulls no more than there.
-
-    Raises DeclarationError unless S is a positive size.
+    ``full_slope`` S, a positive size, is the largest ``|phi'|``: beyond a few S a residual pulls no more.
     """
 
     full_slope: float

@@ -70,9 +70,8 @@ class Moments:
 class BalanceFunctions:
     """The user's own ``function`` of one covariate vector (p,) -> (k,), shrunk radially to ``norm_bound``.
 
-    The function sees a copy of one record at a time and must depend on nothing else. Its values are
-    clipped to the declared bound, so the guarantee does not rest on the bound being right, and a record
-    for which it fails gets zeros: a fixed rule, not a refusal.
+    It sees a copy of one record at a time and must depend on nothing else; the bound is enforced, and a
+    record for which it fails gets zeros: a fixed rule, not a refusal.
     """
 
     function: Callable[[Array], Array]
@@ -99,8 +98,8 @@ class BalanceFunctions:
         """(n, p) -> (n, k), k read off at the origin.
 
         Raises DeclarationError where the function fails at the origin; DataError (for the data holder) where
-        it gives a record other values when it is asked a second time in another order: it then remembers
-        other records.
+        a record has other values when it is asked for in another order: the function then remembers other
+        records.
         """
         size = self.size(X.shape[1])
         # once for all rows: number by number it takes longer than most functions do
@@ -154,8 +153,8 @@ def moment_names(balance: Moments | BalanceFunctions, records: Records) -> tuple
 class MomentTargets:
     """Weights ``w >= 0`` (n,) with ``totals.T @ w = total_values`` and ``moments.T @ w`` near ``values``.
 
-    ``moments`` (n, m) are in units in which one ``tolerance`` is meant for all of them; ``names`` say which
-    covariate and arm each belongs to. The data are private, and so is what is computed from them.
+    ``moments`` (n, m) are in units in which one ``tolerance`` is meant for all; ``names`` say covariate and
+    arm. Private.
     """
 
     totals: Array = field(repr=False)

@@ -46,11 +46,11 @@ class DirectFirstStage(FirstStage):
     convexity, smooth form, certificate (Theorem A; D at a kink) and the radius that every solve reaches
     (Theorem C) are derived. Read are sums of square, entr, log, exp, logistic, power, quad_form, log_det,
     norms, absolute values and maxima of affine functions. Any other program is judged by a duality gap, which
-    knows quadratics, norms and absolute values; one that nothing can certify is refused when it is planned.
+    knows quadratics, norms and absolute values; one that nothing can certify is refused when planned.
 
-    V is 2n, the movement of any weights of sum n, unless the kind is ``Kind.STATED`` and the author states a
-    ``stated_bound``. ``cap``, ``floor`` and ``eigenvalue_floor`` (of every argument of log_det) are public
-    settings: class attributes, or fields of the dataclass.
+    V is 2n, unless the kind is ``Kind.STATED`` and the author states a ``stated_bound``. ``cap``, ``floor``
+    and ``eigenvalue_floor`` (of every argument of log_det) are public: class attributes, or fields of the
+    dataclass.
     """
 
     kind: ClassVar[Kind] = Kind.DIRECT
@@ -66,10 +66,9 @@ class DirectFirstStage(FirstStage):
         """A convex CVXPY expression of the weights (n,), DPP in the leaves."""
 
     def data_bounds(self, universe: Universe) -> Mapping[str, Value]:
-        """Public bounds of the absolute values of the leaves' entries: a number or an array for each name.
+        """Public bounds of the sizes of the leaves' entries, a number or an array each; they are enforced.
 
-        They are enforced: entries beyond are clipped. A leaf without one leaves the program without a radius
-        that is known in advance.
+        A leaf without one leaves the program without a radius that is known in advance.
         """
         return {}
 
@@ -169,10 +168,9 @@ class DirectFirstStage(FirstStage):
         return found
 
     def solved_together(self, datasets: Sequence[Records]) -> tuple[Array, Array] | None:
-        """Weights (k, n) of k datasets of one universe, and proved bounds (k,) of their errors in l1.
+        """Weights (k, n) of k datasets of one universe, and bounds (k,) of their errors in l1 (Theorem A).
 
-        Newton's method on all of them at once, judged by Theorem A. None where the objective is not read or
-        has a kink.
+        None where the objective is not read or has a kink.
         """
         first = datasets[0]
         program = self.resolve(first.domain)

@@ -240,12 +240,11 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
 class ExponentialModel(MarginModel):
     """f(v) = n (log mean_i exp(<b_i, v>) - <target, v> + ridge/2 ||v||^2) over ``||v|| <= radius``.
 
-    ``rows`` B are (n, d) or blocks of such, ``target`` (d,). The output is the weights ``w_i = n exp(<b_i,
-    v>) / sum`` (Proposition entropy_weight_duality with a uniform base measure). ``log_base`` (n,) is
-    ``log(n q_i)`` of another base measure q, added to every score; ``trim`` caps ``exp(<b_i, v>)`` in the
-    output. ``row_error`` is the norm of the error with which the rows were computed.
-
-    Sums of exponentials are those of :class:`~dp2erm_cvx.program.margin_model.MarginModel`, normalized.
+    ``rows`` B are (n, d) or blocks of such. The output is the weights ``w_i = n exp(<b_i, v>) / sum``
+    (Proposition entropy_weight_duality). ``log_base`` (n,) is ``log(n q_i)`` of a base measure q, added to
+    every score; ``trim`` caps ``exp(<b_i, v>)`` in the output; ``row_error`` is the norm of the error with
+    which the rows were computed. Sums of exponentials are those of
+    :class:`~dp2erm_cvx.program.margin_model.MarginModel`, normalized.
     """
 
     shifted = True
@@ -357,10 +356,9 @@ def _centered(rows: Array, log_base: Array | None = None, *, center: Array, trim
 class HardExponentialModel(ExponentialModel):
     """The dual without ridge, on the directions in which it is not flat.
 
-    ``v = basis @ u`` with ``basis`` an orthonormal basis of the span of ``b_i - mean(b)``. Along every other
-    direction the dual is constant where the targets can be met, so the weights do not depend on it.
-
-    Raises InfeasibleError where the target leaves the affine span of the b_i.
+    ``v = basis @ u``, the basis that of the span of ``b_i - mean(b)``: along every other direction the dual
+    is constant where the targets can be met. Raises InfeasibleError where the target leaves the affine span
+    of the b_i.
     """
 
     def __init__(self, B: Array, target: Array, *, rank_tolerance: float = 1e-10) -> None:

@@ -44,7 +44,7 @@ class FirstStage(Program):
         """Exact smooth-plus-prox form; its ``output`` is the weights (n,)."""
 
     def bound(self, universe: Universe) -> StabilityBound:
-        """What ``stability`` returns for a resolved program: by default what any weights of sum n obey.
+        """The bound of a resolved program: by default what any weights of sum n obey.
 
         Raises CalibrationError where a kind with a theorem states no bound.
         """
@@ -93,10 +93,9 @@ class FirstStage(Program):
         return Instance(program, lambda: program.data(records), model, model.ridge, targets=hard)
 
     def certified_error(self, universe: Universe) -> float | None:
-        """Public bound on ``||w_hat - w||_1 / n`` that a resolved program is sure to be certified to.
+        """Public bound on ``||w_hat - w||_1 / n`` that every solve of a resolved program is certified to.
 
-        For all records of the domain; ``inf`` where floating point is not sure of anything, None where
-        nothing is known, as by default.
+        ``inf`` where floating point is not sure of anything, None where nothing is known, as by default.
         """
         return None
 
@@ -111,8 +110,8 @@ class FirstStage(Program):
     def row_neighbors(self, records: Records) -> RowNeighbors | None:
         """For a resolved program whose model has one row per record: the rows of the models of neighbors.
 
-        None where a replaced record changes more than its row and the target: neighbors are then solved one
-        at a time.
+        None where a replaced record changes more than its row and the target: neighbors are then solved
+        alone.
         """
         return None
 
@@ -152,9 +151,8 @@ class BalancedStage(FirstStage):
 class PrivateFirstStage(FirstStage):
     """Weights read from a coefficient that is itself differentially private (Theorem 9).
 
-    The coefficient is fitted under objective perturbation with a ``share`` of the budget. Given the
-    coefficient each weight depends on its own record and one global normalization only, which
-    :meth:`~dp2erm_cvx.program.FirstStage.bound` relies on.
+    It is fitted under objective perturbation with a ``share`` of the budget. Given the coefficient each
+    weight depends on its own record and one global normalization only.
     """
 
     kind: ClassVar[Kind] = Kind.PRIVATE
@@ -174,10 +172,9 @@ class PrivateFirstStage(FirstStage):
         """Exact form of the perturbed program; its ``output`` is the weights (n,)."""
 
     def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
-        """Public bound on the radius that the coefficient (not the weights) is sure to be certified to.
+        """Public bound on the radius that the coefficient is sure to be certified to, on every dataset.
 
-        For all records of the domain and every noise with ``||b|| <= noise_bound``: a bound on
-        ``Certificate.radius``. None where no such bound is known.
+        For every noise with ``||b|| <= noise_bound``. None where no such bound is known.
         """
         return None
 
@@ -198,8 +195,8 @@ class PrivateFirstStage(FirstStage):
 class ClosedFormWeights(FirstStage):
     """Weights proportional to a function f > 0 of each record alone: ``w = n f / sum(f)``.
 
-    The program is ``minimize sum_i w_i^2 / f_i`` subject to ``sum(w) = n``, ``w >= 0``: the weights of
-    least weighted second moment, whose stationarity condition ``2 w_i / f_i = nu`` is the closed form.
+    The program is ``minimize sum_i w_i^2 / f_i`` subject to ``sum(w) = n``, ``w >= 0``, with ``2 w_i / f_i =
+    nu``.
     """
 
     by_blocks: ClassVar[bool] = True

@@ -47,8 +47,8 @@ class _SimplexQuadratic(Composite):
 class KernelModel(_SimplexQuadratic):
     """f(v) = <v, Q v> - 2 <c, v> + ridge ||v||^2 over a product of simplices; weights ``scale * v``.
 
-    ``Q`` (n, n) positive semidefinite, ``c`` (n,). The start is uniform within each group. ``entry_error`` is
-    that of :meth:`~dp2erm_cvx.program.kernels.Kernel.entry_error`.
+    ``Q`` (n, n) positive semidefinite, ``c`` (n,); ``entry_error`` as in
+    :meth:`~dp2erm_cvx.program.kernels.Kernel.entry_error`.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class FactoredKernelModel(_SimplexQuadratic):
 
     ``rows`` G (n, k) may come in blocks, ``c = share F (F'1)``, with rows of F as long as those of G. An
     inner product of rows is off by at most ``entry_error`` units of roundoff of their lengths, the features'
-    own errors included. The start is uniform within each group.
+    own errors included.
     """
 
     def __init__(
@@ -225,9 +225,9 @@ class PublicSample:
 class MatchingModel(KernelModel):
     """f(v) = <v, K v> - 2 <c, v> + ridge ||v||^2, v >= 0 with sum n, over m source records.
 
-    K is the Gram matrix of the ``source`` (m, p), c n times the mean kernel with the ``target`` (T, p).
-    The output is v at the rows ``where`` of n records and 0 at the others. ``error`` is that of an entry of
-    the kernel.
+    K is the Gram matrix of the ``source`` (m, p), c n times the mean kernel with the ``target`` (T, p). The
+    output is v at the rows ``where`` of n records and 0 elsewhere; ``error`` is that of an entry of the
+    kernel.
     """
 
     def __init__(

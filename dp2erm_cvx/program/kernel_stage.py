@@ -229,7 +229,7 @@ class KernelFirstStage(FirstStage):
 
 
 def refuse_gram(n_samples: int) -> None:
-    """Raise DeclarationError where the Gram matrix of ``n_samples`` records and its copies do not fit."""
+    """Raise DeclarationError where a Gram matrix of ``n_samples`` records and its copies do not fit."""
     needed, there = _gram_bytes(n_samples), _memory()
     if needed > there:
         raise DeclarationError(

@@ -126,10 +126,9 @@ class Linear(Kernel):
 class RandomFourier(_BandwidthKernel):
     """``(1/D) sum_k cos(<omega_k, x - x'>)`` with D public frequencies omega_k ~ N(0, I / bandwidth^2).
 
-    Its mean over seeds is the Gaussian kernel of the same bandwidth (Rahimi & Recht 2007), but it is a kernel
-    in its own right: bounds hold for it, not for the kernel it approximates. The 2 D features are pairs of a
-    cosine and a sine, so K(x, x) = 1 exactly; other entries may be negative, hence the constants for signed
-    kernels. C = 1. ``frequencies`` is D; they are drawn from ``seed``.
+    Its mean over seeds is the Gaussian kernel (Rahimi & Recht 2007), but bounds hold for it, not for that.
+    The 2 D features are pairs of a cosine and a sine, so K(x, x) = 1; other entries may be negative.
+    ``frequencies`` is D, drawn from ``seed``.
     """
 
     frequencies: int = 100

@@ -70,11 +70,9 @@ class _Moments:
 class MarginModel(Composite):
     """f(v) = sum_i m_i phi(<z_i, v> - o_i) + ridge/2 ||v||^2 + <linear, v>, plus a penalty.
 
-    ``rows`` may come in blocks; ``multipliers`` w >= 0 (n,), of ``m = w c``, are 1
-    by default, and so are factors c; ``ridge`` counts n; ``linear`` (d,) is exact or rounded once.
-    With ``weight`` the output is ``w = n f / sum(f)``, f its value at ``<u_i, v>``; otherwise it is v.
-
-    One pass over the records yields whatever is asked about a point, which is kept for the next question. The
+    ``multipliers`` w >= 0 (n,), of ``m = w c``, and factors c are 1 by default; ``ridge`` counts n;
+    ``linear`` (d,) is exact or rounded once. With ``weight`` the output is ``w = n f / sum(f)``, f its value
+    at ``<u_i, v>``; otherwise it is v. One pass over the records yields whatever is asked about a point. The
     Hessian of a squared loss is that of any point, and its rounding is known by coordinate.
     """
 

@@ -96,7 +96,7 @@ class ImageRows(MarginRows):
     """Rows ``z_i = s_i T_a (1, scale x_i)`` of covariates x (n, k), with signs s (n,) 1 by default.
 
     ``images`` are one per ``arm`` or one for all. A product with z is one with x at no more roundings: no
-    covariate stands in more than two places. What a Gram matrix costs is that of x, once per image.
+    covariate stands in more than two places. A Gram matrix costs that of x, once per image.
     """
 
     def __init__(
@@ -236,8 +236,8 @@ class RowBounds:
     def loss_at_zero(self, curve: Curve) -> float:
         """Root of a bound on ``c (phi(-o) - inf phi)``: where the choice of a split starts from.
 
-        That of the largest offset at the full slope, where there is one: a loss that saturates says little of
-        the size of theta by its own value.
+        Where there is a full slope, that of the largest offset there: a loss that saturates says little of
+        theta by its value.
         """
         ends, steepest = -np.array(self.offset), max(map(abs, curve.ends))
         falls = float(np.max(curve.value(ends) - curve.least_value(self.reach(math.inf))))
@@ -250,12 +250,8 @@ class RowBounds:
 class MarginSum:
     """``sum m_i phi(<z_i, v> - o_i) + ridge/2 ||v||^2 + <linear, v>`` over a set, known by its bounds.
 
-    Attributes
-    ----------
-    rows : bounds on z and o, and of the sum of the multipliers over n
-    ridge : counts n
-    linear : bound on the norm of the linear term
-    weighted : whether there are multipliers other than 1
+    ``rows`` bounds z and o, and the sum of the multipliers over n; ``linear`` the norm of the linear term.
+    ``ridge`` counts n; ``weighted`` says whether there are multipliers other than 1.
     """
 
     n_samples: int

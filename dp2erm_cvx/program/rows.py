@@ -111,15 +111,10 @@ def _parameter(name: str, shape: tuple[int, ...], within: Ball | Range, make: Re
 class DeclaredRecords:
     """What a declaration sees of the records: public numbers, and data with their public sets.
 
-    Attributes
-    ----------
-    n : number of records
-    own : names of the data that are made by maps of the author's own
-    leaf : what stands for the data where a problem is made for solvers; None where it is read
-
-    Attributes as well are ``x`` covariates, ``signed`` ``(2a - 1) x``, ``favored`` ``sign(y) (2a - 1) x``,
-    ``y`` the centered outcome, ``outcome_size`` its absolute value, ``response`` ``2 (2a - 1) y`` and
-    ``treatment`` a. Raises DeclarationError for another one.
+    ``x`` covariates, ``signed`` ``(2a - 1) x``, ``favored`` ``sign(y) (2a - 1) x``, ``y`` the centered
+    outcome, ``outcome_size`` its absolute value, ``response`` ``2 (2a - 1) y``, ``treatment`` a, and ``n``
+    their number. ``own`` are the names of data that the author's maps make; ``leaf`` stands for the data
+    where a problem is made for solvers. Raises DeclarationError for another attribute.
     """
 
     domain: Domain
@@ -170,8 +165,8 @@ class DeclaredRecords:
     def rows(self, name: str, make: Callable[..., Any], within: Ball, width: int | None = None) -> Datum:
         """Rows of an author's own, ``make(x, a, y)`` of one record: x (p,), a in {0, 1}, y centered.
 
-        They are shrunk into ``within``, so that its bound need not be believed. A record for which ``make``
-        fails has a row of zeros. ``width`` is that of a row, by default that of x.
+        They are shrunk into ``within``, so that its bound need not be believed; where ``make`` fails a row is
+        0. ``width`` is that of a row, by default that of x.
         """
         columns = self.n_columns if width is None else width
         return self._own(name, within, _by_record(name, make, width), columns)

@@ -69,8 +69,8 @@ class SecondStage(Program):
     def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
         """Public bound on the radius that a solve is sure to be certified to, in the norm of theta.
 
-        For all records of the domain, all weights >= 0 of sum n and every noise with ``||b|| <=
-        noise_bound``. None where no such bound is known.
+        On every dataset, for all weights >= 0 of sum n and every noise with ``||b|| <= noise_bound``; None if
+        unknown.
         """
         return None
 
@@ -85,7 +85,7 @@ class SecondStage(Program):
     def choices(self, theta: Array, domain: Domain, X: Array) -> NDArray[np.int64]:
         """Recommended treatment (m,) in {0, 1} at raw covariates X (m, k): 1 where the effect is positive.
 
-        A program may have another rule of its own. What asks for it is ``recommendations``.
+        A program may have another rule; what asks for it is ``recommendations``.
         """
         return (np.asarray(self.effect(theta, domain, X)) > 0).astype(np.int64)
 
@@ -211,11 +211,10 @@ class LossStage(SecondStage):
     def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
         """The radius where Newton's method stops (``radius_at_floor``); weights may add up to less than n.
 
-        None for a user's regularizer, which only a duality gap judges, and for a curvature too small for
-        floating point. Of a loss that is not squared also None over an unbounded Theta, where flat tails may
-        take more steps than a solve is given, and where its Hessian jumps and gamma is below about a
-        millionth of its curvature. Raises DeclarationError, and ProgramError for a user's regularizer that no
-        gap can be measured for.
+        None for a user's regularizer, which a duality gap judges, and for a curvature too small for floating
+        point. Of a loss that is not squared also None over an unbounded Theta, where flat tails may take too
+        many steps, and where its Hessian jumps and gamma is below about a millionth of its curvature. Raises
+        DeclarationError, and ProgramError for a user's regularizer that no gap can be measured for.
         """
         extra, noise = checked_perturbation(gamma, noise_bound)
         n, found = universe.n_samples, self.loss_constants(universe)
@@ -350,9 +349,8 @@ def _weighted_sum(rows: Array | None, weights: Array) -> tuple[Array, Array] | N
 def recommendations(second: SecondStage, theta: Array, domain: Domain, X: ArrayLike) -> NDArray[np.int64]:
     """What ``second`` chooses (n,) in {0, 1} at raw covariates X (n, k), whatever else stands in X.
 
-    Methods of an author's own are asked about one record at a time. A rule that looked at other records
-    would move the choices of all of them with one record, which no noise of a released value or of a
-    selection covers. A choice counts as 1 where it is above 0.
+    Methods of an author's own are asked about one record at a time: a rule that looked at other records would
+    move the choices of all of them with one record, which no noise covers.
     """
     table = np.asarray(X)
     methods = (getattr(second, name, None) for name in _ASKED)

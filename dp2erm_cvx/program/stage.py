@@ -193,11 +193,10 @@ class Program(abc.ABC):
 class Instance:
     """A program bound to data: what a solver solves and what a certificate judges.
 
-    ``data`` are the leaves of the declaration; ``model`` is the exact smooth-plus-prox form of the same
-    program, or None where a program has no such form and only the duality gap can judge it.
-    ``strong_convexity`` is declared, in the units of the declared objective. ``smooth`` is the program less
-    its non-smooth term where that leaves no model: Theta and a scale for the gap certificate. ``targets`` are
-    hard constraints that may have no solution.
+    ``data`` are the leaves of the declaration; ``model`` is the exact smooth-plus-prox form, or None where
+    only the duality gap can judge, and then ``smooth`` is the program less its non-smooth term: Theta and a
+    scale for that certificate. ``strong_convexity`` is in the units of the declared objective; ``targets``
+    are hard constraints that may have no solution.
     """
 
     program: Program

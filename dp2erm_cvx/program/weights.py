@@ -150,9 +150,7 @@ class Scheme:
         The library adds ``w >= 0`` and ``sum(w) = n``. The objective holds ``c * sum_squares(w - 1)`` or the
         like, which keeps the weights unique; constraints are public. V is 2n, or what the author states:
         ``@f.bound`` of a function of n, M, outcome_bound and settings that returns a
-        :class:`~dp2erm_cvx.stability.Bound`.
-
-        Raises DeclarationError, in one line, for whatever is not read.
+        :class:`~dp2erm_cvx.stability.Bound`. Raises DeclarationError, in one line.
         """
 
         def decorate(function: Function) -> Any:
@@ -166,18 +164,16 @@ class Scheme:
     ) -> Callable[[Function], Any]:
         """Decorator of ``function(s, **settings) -> (loss, log weight)``, expressions of one scalar margin s.
 
-        The program minimizes ``sum_i loss(<z_i, v>) + n ridge/2 ||v||^2`` over ``||v|| <= radius``, with the
-        rows ``z_i = (2 a_i - 1) x_i``; then ``w_i`` is proportional to ``exp(log weight)`` at the same
-        margin, with sum n. The loss is convex, the log weight any expression. Stability, certificates and
-        noise are derived (Theorems 3, 22 and 23).
+        The program minimizes ``sum_i loss(<z_i, v>) + n ridge/2 ||v||^2`` over ``||v|| <= radius``, ``z_i =
+        (2 a_i - 1) x_i``; then ``w_i`` is proportional to ``exp(log weight)`` at the same margin, with sum n.
+        The loss is convex, the log weight any expression. Stability, certificates and noise are derived
+        (Theorems 3, 22 and 23).
 
         With ``by_arm`` it decorates ``function(s, t, **settings)`` of the margins of ``g = (constant,
         balance(x))`` at the coefficients of the record's own arm and of the other one: t may be added to the
         loss. ``balance`` and ``constant`` are then settings as well, and formulas may ask for G, the norm
         bound of g, and G_x, that of ``balance``. A default with a check of its own is a
-        :func:`~dp2erm_cvx.program.setting`.
-
-        Raises DeclarationError, in one line, for whatever is not read or has no bound.
+        :func:`~dp2erm_cvx.program.setting`. Raises DeclarationError, in one line.
         """
 
         def decorate(function: Function) -> Any:
@@ -197,11 +193,9 @@ def second_stage(**settings: Setting) -> Callable[[Function], Any]:
     """Decorator of ``function(theta, records, **settings) -> cp.Problem``, the sum of a loss over records.
 
     Weights, the ridge gamma and noise are the library's. The loss is a sum of curves of one margin per
-    record, with a factor, an offset and a tilt; the set of theta is a ball, an l1 ball or a box. ``records``
-    is described at :class:`~dp2erm_cvx.program.rows.DeclaredRecords`. Constants, noise and certificates are
-    derived (Theorems 1, 2 and 15 to 19).
-
-    Raises DeclarationError, in one line, for whatever is not read or has no bound.
+    record, with a factor, an offset and a tilt; the set of theta is a ball, an l1 ball or a box; ``records``
+    are a :class:`~dp2erm_cvx.program.rows.DeclaredRecords`. Constants, noise and certificates are derived
+    (Theorems 1, 2 and 15 to 19). Raises DeclarationError, in one line.
     """
 
     def decorate(function: Function) -> Any:

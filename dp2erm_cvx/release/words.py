@@ -195,8 +195,9 @@ def _up(number: float) -> str:
 def population(release: Any) -> str:
     """Whom a release is about, as far as sampling weights say."""
     domain = Domain.from_dict(release.domain)
-    weights, where = domain.sampling, {} if domain.codebook is None else domain.codebook.where
-    named = " and ".join(f"{column} is {level or 'missing'}" for column, level in where.items())
+    weights, book = domain.sampling, domain.codebook or Codebook()
+    levels = (f"{column} is {level or 'missing'}" for column, level in book.where.items())
+    named = " and ".join([*book.eligible, *levels])
     records = f"{release.n_samples:,} records" + (f" where {named}" if named else "")
     if weights is None:
         return f"that {'of those among' if named else 'of'} the {records}"
@@ -211,13 +212,14 @@ def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
     if (counted := getattr(release, "counted", None)) is not None and book is not None:
         lost = "treatment" if book.outcome in book.missing else "treatment or outcome"
         silent = [f"those without {lost}"]
+        silent += [f"those where {one} fails" for one in book.eligible]
         silent += [
             f"those whose {column} is not {level or 'missing'}" for column, level in book.where.items()
         ]
         silent += [] if book.group is None else [f"those of no declared {book.group}"]
         yield (
             f"About {max(counted, 0.0):,.0f} of the {release.n_samples:,} records count, noise included; "
-            f"{' and '.join(silent)} do not."
+            f"{', '.join(silent)} do not."
         )
     if weights is None:
         return

@@ -18,22 +18,16 @@ from dp2erm_cvx.solve.conic import Dual, conic_gap, own_dual
 
 @dataclass(frozen=True, repr=False)
 class Certificate:
-    """What was proved about one point, without asking the solver that found it.
+    """What was proved about one point, without asking the solver that found it. It is private.
 
-    Its numbers depend on the records, so they are private where the data are, and the repr holds none.
-
-    Attributes
-    ----------
-    primal_residual : distance of the point to the feasible set
-    dual_residual : norm of the prox-gradient residual, in units of the declared gradient
-    duality_gap : Fenchel gap, or None where the quadratic part is 0 (the dual point is then not unique)
-    rounding : floating-point error allowed for in the residual
-    strong_convexity : the declared coefficient, or the curvature proved around the point if larger
-    radius : bound on the distance of the point to the exact minimizer (of lambda or theta)
-    output_radius : bound on the error of the output: ``||w_hat - w||_1``, or ``||theta_hat - theta||_2``
-    relative_radius : output_radius over n, or over the norm of theta (a gradient step from 0, if longer)
-    basis : "prox-gradient residual", "multiplier residual" (Theorem A or D) or "duality gap"
-    dual : whose dual point bounds the optimum where the basis is a duality gap: a solver's, or "certificate"
+    ``primal_residual`` is the distance to the feasible set, ``dual_residual`` the norm of the prox-gradient
+    residual, ``duality_gap`` the Fenchel gap, None where the quadratic part is 0; ``rounding`` the
+    floating-point error allowed for; ``strong_convexity`` the declared coefficient, or the curvature proved
+    around the point. ``radius`` bounds the distance to the exact minimizer (of lambda or theta),
+    ``output_radius`` ``||w_hat - w||_1`` or ``||theta_hat - theta||_2``, and ``relative_radius`` is it over
+    n, or over the norm of theta (a gradient step from 0, if longer). ``basis`` is "prox-gradient residual",
+    "multiplier residual" (Theorem A or D) or "duality gap", then with whose ``dual`` point bounds the
+    optimum.
     """
 
     primal_residual: float
@@ -60,8 +54,8 @@ def certify(
 ) -> Certificate:
     """Judge a point (d,) of the instance.
 
-    A subgradient r of the objective near the point is found; strong monotonicity then bounds the distance to
-    the exact minimizer by ``||r|| / mu``. A program without a prox-friendly form is judged by a duality gap,
+    A subgradient r of the objective near the point is found; strong monotonicity bounds the distance to the
+    exact minimizer by ``||r|| / mu``. A program without a prox-friendly form is judged by a duality gap,
     which loses half of the digits, by the ``dual`` point of a solver where that suffices, else by one of its
     own. An output radius well below ``tolerance`` is not sharpened any further.
     """
@@ -170,9 +164,9 @@ def _norm(v: Array) -> float:
 def _distance(model: Composite, point: Array, residual: float) -> tuple[float, float]:
     """Bound on the distance to the minimizer from a subgradient of norm ``residual`` at ``point``.
 
-    Either the declared ridge m gives ``residual / m``, or self-concordance does: along a step of length t the
-    Hessian falls at most by ``exp(-c t)``, hence ``h (1 - exp(-c t)) / c <= residual`` with h the
-    smallest eigenvalue at the point.
+    By the declared ridge ``residual / m``, or by self-concordance: along a step of length t the Hessian falls
+    at most by ``exp(-c t)``, hence ``h (1 - exp(-c t)) / c <= residual``, h the smallest eigenvalue at the
+    point.
     """
     declared = residual / model.ridge if model.ridge > 0 else math.inf
     if math.isinf(model.self_concordance):
@@ -193,8 +187,8 @@ def _distance_by_pieces(
 ) -> tuple[float, float]:
     """The same where the Hessian jumps, from its lower bound h on a ball of radius t around the point.
 
-    If ``residual < h t``, the minimizer over the ball lies inside it and is therefore the minimizer:
-    ``||x - x*|| <= residual / h``.
+    If ``residual < h t``, the minimizer over the ball is inside and the minimizer: ``||x - x*|| <= residual /
+    h``.
     """
     best = (declared, model.ridge)
     scale = 1.0 + float(np.linalg.norm(point))

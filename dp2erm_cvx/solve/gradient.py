@@ -19,8 +19,8 @@ def minimize_by_gradient(model: Composite, start: Array, max_iterations: int) ->
 
     FISTA with restarts takes all of them, or half where the model has a ridge m. Unless it stood still, the
     rest go to constant momentum from the better of its point and the start. One prox-gradient step from a
-    start at distance d of the minimizer has ``F - F* <= L/2 d^2``; from there ``m/2 ||x_k - x*||^2 <=
-    (1 - sqrt(m/L))^k L d^2`` (Beck, First-Order Methods in Optimization, Theorem 10.42).
+    start at distance d of the minimizer has ``F - F* <= L/2 d^2``; from there ``m/2 ||x_k - x*||^2 <= (1 -
+    sqrt(m/L))^k L d^2`` (Beck, First-Order Methods in Optimization, Theorem 10.42).
     """
     first = model.penalty.set.project(start)
     share = max_iterations // 2 if model.ridge > 0 else max_iterations

@@ -25,13 +25,13 @@ class NewtonResult:
 
 
 def minimize_by_newton(model: Composite, start: Array, max_iterations: int = 100) -> NewtonResult:
-    """Minimize f + h from ``start`` (d,) until rounding stops the progress.
+    """Minimize f + h from ``start`` (d,) until rounding stops the progress; the best point met is returned.
 
     Newton's method on the fixed-point residual ``v - prox(v - step grad f(v))``. A step is taken where it
-    halves the least residual met so far; otherwise the forward-backward envelope decides (Themelis, Stella &
-    Patrinos 2018), whose search ends in a plain prox-gradient step, so the iteration converges from any
-    start. Halving the last residual would not do: it and the envelope may undo each other for ever. The best
-    point met is returned; whether it is good enough is for the certificate to say.
+    halves the least residual met so far (the last one would not do: it and the envelope may undo each other
+    for ever); otherwise the forward-backward envelope decides (Themelis, Stella & Patrinos 2018), whose
+    search ends in a plain prox-gradient step, so the iteration converges from any start. Whether the point is
+    good enough is for the certificate to say.
     """
     step = 0.95 / model.smoothness
     state = _State(model, model.penalty.prox(start, step), step)

@@ -51,12 +51,11 @@ class Stats:
 
 @dataclass(frozen=True)
 class Solution:
-    """A point with its certificate.
+    """A point with its certificate; values are private and do not appear in the repr.
 
     ``value`` is the weights (n,) or theta (p,), ``point`` the variable of the composite model. ``certified``
     is what counts; ``status`` is only what the solver claimed. ``within`` is the absolute bound on the radius
-    that was asked for in place of the relative ``tolerance``. Values are private and do not appear in the
-    repr.
+    that was asked for in place of the relative ``tolerance``.
     """
 
     value: Array = field(repr=False)
@@ -122,16 +121,14 @@ def solve(
 ) -> Solution:
     """Solve, polish by Newton steps, and certify.
 
-    ``solver`` is a name or a settings object; no other solver is tried unless it is a
-    :class:`FirstCertified`, as by default, whose solvers are given the same instance one after the other
-    until one is certified. ``polish=False`` leaves and judges
-    the solver's own point. ``within`` > 0 is an absolute bound on the radius of the model's own variable, in
-    place of the relative ``tolerance``.
+    ``solver`` is a name or a settings object; no other is tried unless it is a :class:`FirstCertified`, as by
+    default. ``polish=False`` judges the solver's own point. ``within`` > 0 is an absolute bound on the radius
+    of the model's variable, in place of the relative ``tolerance`` (default TOLERANCE, or GAP_TOLERANCE where
+    half of the digits are lost).
 
     Raises DeclarationError for an invalid ``within``, ProgramError where the solver does not apply,
-    InfeasibleError where hard constraints have no solution, and SolverError where no point was found. If
-    ``throw``, raises CertificateError where the point is not certified as asked (default tolerance:
-    TOLERANCE, or GAP_TOLERANCE where half of the digits are lost).
+    InfeasibleError where hard constraints have no solution, SolverError where no point was found, and if
+    ``throw`` CertificateError where the point is not certified as asked.
     """
     settings = solver_by_name(solver)
     if tolerance is None:

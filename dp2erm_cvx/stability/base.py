@@ -51,10 +51,7 @@ def positive_ridge(ridge: float) -> float:
 
 
 def declared_floor(n: int, arm_floor: int | None, at_least: int = 1) -> int:
-    """Check a public floor on both arm sizes.
-
-    Raises CalibrationError without one and DeclarationError outside ``[at_least, n/2]``.
-    """
+    """A public floor on both arm sizes; raises CalibrationError without one, DeclarationError beyond n/2."""
     if arm_floor is None:
         raise CalibrationError(
             "arm_floor is not declared: this program depends on the arm sizes, which are private; declare a "
@@ -77,9 +74,9 @@ def outward(value: float) -> float:
 
 
 def last_true(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """Upper end of a bracket around the last point of [low, high] where ``holds``.
+    """Upper end of a bracket around the last point of [low, high] where ``holds``, or ``high``.
 
-    ``holds`` must be true up to some point and false from there on. Returns ``high`` if it holds there.
+    ``holds`` must be true up to some point and false from there on.
     """
     if holds(high):
         return high
@@ -99,9 +96,9 @@ def largest_minimum(
 ) -> float:
     """Upper bound of ``sup over [0, end] of min(rising, humped)``.
 
-    ``rising`` must not decrease; ``humped`` must not decrease up to ``peak`` nor increase after it.
-    Before the peak the minimum of both does not decrease, so only [min(peak, end), end] matters;
-    there the supremum lies at their crossing, of which the upper end of the bracket is used.
+    ``rising`` does not decrease; ``humped`` does not decrease up to ``peak`` nor increase after it, so that
+    only [min(peak, end), end] matters; there the supremum lies at their crossing, of which the upper end of
+    the bracket is used.
     """
     start = min(peak, end)
     if rising(start) >= humped(start):
@@ -122,10 +119,10 @@ def largest_weight(n: int, log_ratio: float) -> float:
 def coupled_variation(n: int, w_max: float, law_change: float) -> float:
     """``min(2 n, 2 w_max + (n - w_max) law_change)``.
 
-    ``law_change`` in [0, 2] bounds ``||q - q'||_1`` of the laws that the weights induce on the n - 1
-    common records, ``w_max`` both weights of the changed record. Then V is at most this. (With p = w/n
-    and p_j >= p'_j: sum over the common records of |p_i - p'_i| <= (1 - p_j) ||q - q'||_1 + p_j - p'_j.)
-    ``2 n`` bounds V of any two nonnegative weight vectors with sum n.
+    ``law_change`` in [0, 2] bounds ``||q - q'||_1`` of the laws that the weights induce on the n - 1 common
+    records, ``w_max`` both weights of the changed record. (With p = w/n and p_j >= p'_j: sum over the common
+    records of |p_i - p'_i| <= (1 - p_j) ||q - q'||_1 + p_j - p'_j.) ``2 n`` bounds V of any two nonnegative
+    weight vectors with sum n.
     """
     return min(2.0 * n, 2.0 * w_max + (n - min(w_max, n)) * law_change)
 
@@ -133,16 +130,9 @@ def coupled_variation(n: int, w_max: float, law_change: float) -> float:
 def tilt_lemma(n: int, log_change_range: float, w_max: float) -> float:
     """Bound V for weights ``w_i`` proportional to ``exp(h_i)`` whose logs move (tilt lemma).
 
-    Parameters
-    ----------
-    n
-        Number of records, at least 2.
-    log_change_range
-        Bound on the range (largest minus smallest) of ``h_i - h'_i`` over the n - 1 common records, 2 kappa.
-    w_max
-        Bound on both weights of the changed record, on the scale where weights sum to ``n``.
-
-    Returns ``2 w_max + 2 (n - w_max) tanh(kappa / 2)``, at most ``2 n``. Raises DeclarationError.
+    ``2 w_max + 2 (n - w_max) tanh(kappa / 2)``, at most ``2 n``: ``log_change_range`` = 2 kappa bounds the
+    range of ``h_i - h'_i`` over the common records, ``w_max`` both weights of the changed one. Raises
+    DeclarationError.
     """
     n = sample_size(n)
     spread = public_number("log_change_range", log_change_range, at_least=0.0, infinite=True)

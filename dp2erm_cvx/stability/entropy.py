@@ -49,17 +49,12 @@ def arm_cells(n: int, arm_floor: int) -> Cells:
 
 @dataclass(frozen=True)
 class EntropyConstants:
-    """What Theorem 4 asks for.
+    """What Theorem 4 asks for, in the units of the balance functions g~ where they have any.
 
-    Attributes
-    ----------
-    balance_bound : G_x > 0, ``||g~(x)|| <= G_x``, in the units of the balance functions
-    constant : c_0 >= 0, the constant balance function, in the same units
-    ridge : > 0, in squared units of the balance functions
-    radius : norm ball of lam, > 0 (``inf``: none), in their inverse units
-    arm_mass : "equal" or "proportional"
-    arm_floor : public lower bound on the *number* of records in each arm, if the universe is so restricted
-    trim : public cap on ``exp(<lam, b_i>)`` before the weights are normalized (``inf``: none)
+    ``balance_bound`` is G_x > 0, ``||g~(x)|| <= G_x``; ``constant`` c_0 >= 0, the constant function;
+    ``ridge`` > 0; ``radius`` > 0 the norm ball of lam, ``inf`` for none; ``arm_mass`` "equal" or
+    "proportional"; ``arm_floor`` a public lower bound on the records of each arm, if any; ``trim`` a public
+    cap on ``exp(<lam, b_i>)``, ``inf`` for none.
     """
 
     balance_bound: float
@@ -74,12 +69,12 @@ class EntropyConstants:
 def log_odds_excess(n: int, unit: EntropyConstants, cells: Cells) -> float:
     """Upper bound xi of ``logit p_j - logit(1/n)`` over all records and datasets; ``inf`` if p_j may be 1.
 
-    The ridge mu may be 0 where the radius is finite; all constants are in the same units. For each cell the
-    largest xi is sought with (n-1)/n xi <= min(ctr + cf sqrt(rad - (p - 1/n) xi / mu), radius cf). The code
-    multiplies by mu, so its ``center`` is mu ctr and its ``squared`` mu^2 rad. The right side falls with xi:
-    the set of such xi is an interval from 0, and so is the union over cells. In a cell each coefficient takes
-    its largest value. cf^2 and, for equal mass, ctr and rad are convex in the share, hence largest at an end;
-    for proportional mass ctr and rad grow with pi_0 pi_1, which is largest at the share nearest 1/2.
+    mu may be 0 where the radius is finite; all constants are in the same units. For each cell the largest xi
+    is sought with (n-1)/n xi <= min(ctr + cf sqrt(rad - (p - 1/n) xi / mu), radius cf). The code multiplies
+    by mu: ``center`` is mu ctr, ``squared`` mu^2 rad. The right side falls with xi, so such xi are an
+    interval from 0, and so is the union over cells. In a cell each coefficient takes its largest value: cf^2
+    and, for equal mass, ctr and rad are convex in the share, largest at an end; for proportional mass ctr and
+    rad grow with pi_0 pi_1, largest at the share nearest 1/2.
     """
     ends = np.stack([cells.low, cells.high])
     other = 1.0 - ends
@@ -108,19 +103,14 @@ def log_odds_excess(n: int, unit: EntropyConstants, cells: Cells) -> float:
 
 
 def entropy_balancing(n: int, constants: EntropyConstants) -> StabilityBound:
-    """Bound for entropy balancing in its dual form (Theorem 4).
+    """Bound for entropy balancing in its dual form (Theorem 4); treatment flips and empty arms are covered.
 
-    With ``g_i = (c_0, g~(x_i))`` placed in the block of the record's arm (b_i) and uniform base measure, lam
-    minimizes over ``||lam|| <= radius`` the function
-    ``log mean exp(<lam, b_i>) - <lam, t> + (ridge / 2) ||lam||^2``, and ``w_i`` is proportional to
-    ``exp(<lam, b_i>)`` with sum ``n``. The target t is ``(gbar/2, gbar/2)`` for ``arm_mass="equal"`` and
-    ``(pi_0 gbar, pi_1 gbar)`` for ``"proportional"``.
-
-    A trim has the bound ``2 w + 2 (n - w) tanh(D e / (4 ridge))``, w the largest trimmed weight and e of the
-    untrimmed scheme; it needs a finite radius to be of use.
-
-    No overlap assumption; arms may be empty without a floor. Treatment flips are covered. Raises
-    DeclarationError for an invalid number and CalibrationError for ``ridge = 0``.
+    With ``b_i = e_a (x) (c_0, g~(x_i))`` lam minimizes ``log mean exp(<lam, b_i>) - <lam, t> + (ridge / 2)
+    ||lam||^2`` over ``||lam|| <= radius``, and ``w_i`` is proportional to ``exp(<lam, b_i>)`` with sum ``n``.
+    The target t is ``(gbar/2, gbar/2)`` for ``arm_mass="equal"`` and ``(pi_0 gbar, pi_1 gbar)`` for
+    ``"proportional"``. A trim has the bound ``2 w + 2 (n - w) tanh(D e / (4 ridge))``, w the largest trimmed
+    weight and e of the untrimmed scheme; it needs a finite radius. Raises DeclarationError for an invalid
+    number and CalibrationError for ``ridge = 0``.
     """
     n = sample_size(n)
     arm_mass, arm_floor = constants.arm_mass, constants.arm_floor
@@ -172,9 +162,8 @@ def _bound(n: int, unit: EntropyConstants) -> tuple[float, float]:
 def trimmed_bound(n: int, margin: float, trim: float, log_change: float) -> tuple[float, float]:
     """V and the largest weight where ``exp(s)``, ``|s| <= margin``, is capped at ``trim``.
 
-    Clipping a log weight does not enlarge the range ``log_change`` of its movements, since 0 lies within the
-    diameter of the b_i. The KL identity that sharpens the untrimmed bound belongs to the untrimmed law and is
-    not used.
+    Clipping does not enlarge the range ``log_change`` of the movements, since 0 lies within the diameter of
+    the b_i. The KL identity belongs to the untrimmed law and is not used.
     """
     spread = min(margin, math.log(trim)) + margin
     if spread <= 0.0:
@@ -198,9 +187,9 @@ def target_movement(balance: float, constant: float, equal: bool) -> float:
 def entropy_law_change(mu: float, radius: float, diameter: float, pull: float, rest: float) -> float:
     """Bound on ``||q - q'||_1``, the laws on the common records: ell of Theorem 4 (b).
 
-    Maximizes over the movement delta of lam the smaller of ``2 tanh(diameter delta / 4)`` and ``2 tau``,
-    tau the total variation with ``4 tau artanh(tau) = (pull delta - mu delta^2) / rest``, where ``pull`` =
-    e and ``rest`` = 1 - p. Both coefficients lie in the ball, so delta <= 2 radius as well.
+    Maximizes over the movement delta of lam the smaller of ``2 tanh(diameter delta / 4)`` and ``2 tau``, tau
+    the total variation with ``4 tau artanh(tau) = (pull delta - mu delta^2) / rest``, ``pull`` = e and
+    ``rest`` = 1 - p; delta <= 2 radius as well.
     """
     reach = pull / mu if mu > 0.0 else math.inf
     end = min(reach, 2.0 * radius)
@@ -233,35 +222,19 @@ def entropy_balancing_paper_scaling(
     restricted: bool = True,
     refined: bool = True,
 ) -> StabilityBound:
-    """Bound for entropy balancing with rows scaled by arm sizes (Theorem 4').
+    """Bound for entropy balancing with rows scaled by arm sizes (Theorem 4'); treatment flips are covered.
 
-    With ``b_i = (n / max(n_a, arm_floor)) g(x_i)`` in the block of the record's arm a and
-    ``||g|| <= arm_floor / n``, so that ``||b_i|| <= 1``, the dual variable minimizes over
-    ``||lam|| <= radius`` the function
-    ``log mean exp(<lam, b_i>) - <lam, (gbar, gbar)> + (ridge / 2) ||lam||^2``, with a uniform base measure;
-    ``w_i`` is proportional to ``exp(<lam, b_i>)`` with sum ``n``.
+    With ``b_i = (n / max(n_a, arm_floor)) e_a (x) g(x_i)`` and ``||g|| <= arm_floor / n``, so that ``||b_i||
+    <= 1``, the dual minimizes ``log mean exp(<lam, b_i>) - <lam, (gbar, gbar)> + (ridge / 2) ||lam||^2`` over
+    ``||lam|| <= radius``; ``w_i`` is proportional to ``exp(<lam, b_i>)`` with sum ``n``.
 
-    Parameters
-    ----------
-    n
-        Number of records, at least 2.
-    ridge
-        > 0, in the units where ``||b|| <= 1``.
-    arm_floor
-        n_min, public, at most n/2. A norm bound read off the data instead is not covered: ridge and ball do
-        not scale with the rows.
-    radius
-        Norm ball of the dual variable, > 0 (``inf``: none), in those units.
-    restricted
-        Whether every dataset of the universe has at least ``arm_floor`` records in each arm. If not, an
-        arm below the floor is scaled as if it had ``arm_floor`` records.
-    refined
-        Whether to use the smaller of the stated bound and a refinement of it: a flip changes only the scale
-        of an arm, by a factor close to 1 unless the arm is small, and a small arm has little mass. With
-        False the stated bound, which can exceed the printed one where floor and radius are both small.
-
-    Treatment flips are covered. Raises CalibrationError without an arm floor and for ``ridge = 0``,
-    DeclarationError for an invalid number.
+    ``arm_floor`` is public and at most n/2 (a norm bound read off the data is not covered: ridge and ball do
+    not scale with the rows); ``restricted`` says that every dataset of the universe has as many records in
+    each arm, otherwise a smaller arm is scaled as if it had. ``refined`` takes the smaller of the stated
+    bound and a refinement: a flip changes only the scale of an arm, by a factor close to 1 unless the arm is
+    small, and a small arm has little mass; the stated bound can exceed the printed one where floor and radius
+    are small. Raises CalibrationError without a floor and for ``ridge = 0``, DeclarationError for an invalid
+    number.
     """
     n = sample_size(n)
     floor = declared_floor(n, arm_floor)
@@ -290,12 +263,12 @@ def _scaled_bound(
 ) -> tuple[float, float]:
     """V and the largest weight; ``||lam|| <= r``, a flip changes rows b by at most eta, drift on average.
 
-    The common records of arm c change by at most ``beta_c = G n / (n_c n'_c)``. The tilt of their log
-    weights, x_i, is at most ``r beta_c``, and arm c has at most the share ``n_c exp(2r) / (n - 1)`` of any
-    law in question; summed over arms the mean of ``beta`` is at most ``drift`` and that of ``beta^2`` at most
-    ``eta drift``. With K the symmetrized divergence of the two laws, ``sum (q'_i - q_i) x_i`` is at most
-    ``sqrt(K mean x^2)`` by Cauchy-Schwarz against the logarithmic mean of q_i and q'_i, and K is at least
-    ``||q - q'||_1^2``. With ``drift = eta`` these are the terms of the theorem as stated.
+    The common records of arm c change by at most ``beta_c = G n / (n_c n'_c)``, the tilt x_i of their log
+    weights by ``r beta_c``, and arm c has at most the share ``n_c exp(2r) / (n - 1)`` of any law in question;
+    the mean of ``beta`` is at most ``drift`` and that of ``beta^2`` at most ``eta drift``. With K the
+    symmetrized divergence, ``sum (q'_i - q_i) x_i`` is at most ``sqrt(K mean x^2)`` (Cauchy-Schwarz against
+    the logarithmic mean of q_i and q'_i), and K at least ``||q - q'||_1^2``. With ``drift = eta`` these are
+    the terms of the theorem as stated.
     """
     if r > 350.0:
         return 2.0 * n, float(n)

@@ -30,16 +30,11 @@ _EXACT = 2**14
 
 @dataclass(frozen=True)
 class KernelConstants:
-    """What Theorems 5 and 6 ask for.
+    """What Theorems 5 and 6 ask for: C > 0 with ``0 <= K <= C``, or ``|K| <= C`` if ``signed``.
 
-    Attributes
-    ----------
-    kernel_bound : C > 0: ``0 <= K <= C``, or ``|K| <= C`` if ``signed``
-    ridge : lambda > 0, coefficient of ``||p||^2`` for laws p, in the units of K
-    alpha : in [0, 1], weighs balance to the sample against balance between the arms
-    signed : whether the kernel may be negative, as a linear kernel is
-
-    Raises DeclarationError for an invalid number and CalibrationError for ``ridge = 0``.
+    ``ridge`` lambda > 0 is the coefficient of ``||p||^2`` for laws p, in the units of K; ``alpha`` in [0, 1]
+    weighs balance to the sample against that between the arms. Raises DeclarationError, and CalibrationError
+    for ``ridge = 0``.
     """
 
     kernel_bound: float
@@ -69,27 +64,13 @@ def kernel_balancing(
     weight_cap: float = math.inf,
     relation: Neighboring = Neighboring.REPLACE_ONE,
 ) -> StabilityBound:
-    """Bound for three-way MMD weights with one simplex per arm (Theorem 5).
+    """Bound for three-way MMD weights with one simplex per arm (Theorem 5); n is at least 4.
 
-    With m_c the mean of the features under the law p_c on arm c and mu_S their mean over all records, p
-    minimizes ``alpha sum_c ||m_c - mu_S||^2 + (1 - alpha) ||m_0 - m_1||^2 + ridge ||p||^2``, and
-    ``w = (n / 2) p``.
-
-    Parameters
-    ----------
-    n
-        Number of records, at least 4.
-    constants
-        Of the kernel and the program; V is of order 1 from a ridge of order n on.
-    arm_floor
-        n_min, public, from 2 to n/2: both arms have as many records in every dataset of the universe.
-    weight_cap
-        Public cap on the weights, if the program has one. Covered only where it can never bind.
-    relation
-        Under REPLACE_ONE a treatment may flip; without flips the bound is smaller.
-
-    Raises CalibrationError without an arm floor and for a cap that can bind; DeclarationError for an invalid
-    number.
+    With m_c the mean feature under the law p_c on arm c and mu_S that of all records, p minimizes ``alpha
+    sum_c ||m_c - mu_S||^2 + (1 - alpha) ||m_0 - m_1||^2 + ridge ||p||^2``, and ``w = (n / 2) p``. V is of
+    order 1 from a ridge of order n on. ``arm_floor`` is public, from 2 to n/2; a ``weight_cap`` is covered
+    only where it can never bind; without flips of the treatment the bound is smaller. Raises CalibrationError
+    without a floor and for a cap that can bind, and DeclarationError for an invalid number.
     """
     n = sample_size(n, at_least=4)
     unit = UnitKernel(n, constants)
@@ -123,14 +104,12 @@ def kernel_balancing(
 def pooled_kernel_balancing(
     n: int, constants: KernelConstants, weight_cap: float = math.inf
 ) -> StabilityBound:
-    """Bound for MMD weights on one simplex over all records (Theorem 6).
+    """Bound for MMD weights on one simplex over all records (Theorem 6); treatment flips are covered.
 
-    With m_c the sum of ``p_i`` times the features over arm c and mu_S their mean over all records, p
-    minimizes ``alpha sum_c ||m_c - mu_S / 2||^2 + (1 - alpha) ||m_0 - m_1||^2 + ridge ||p||^2`` over the
-    simplex, and ``w = n p``. No arm floor is needed; a constant in the kernel balances the arm masses softly.
-
-    Parameters are those of :func:`kernel_balancing`; ``n`` is at least 2. Treatment flips are covered. Raises
-    CalibrationError for a cap that can bind; DeclarationError for an invalid number.
+    With m_c the sum of ``p_i`` times the features over arm c and mu_S the mean over all records, p minimizes
+    ``alpha sum_c ||m_c - mu_S / 2||^2 + (1 - alpha) ||m_0 - m_1||^2 + ridge ||p||^2`` over the simplex, and
+    ``w = n p``. No arm floor is needed: a constant in the kernel balances the arm masses softly. Raises as
+    :func:`kernel_balancing`.
     """
     n = sample_size(n)
     unit = UnitKernel(n, constants)
@@ -218,8 +197,8 @@ def _refuse_binding_cap(weight_cap: float, w_max: float) -> None:
 def size_cells(first: int, last: int) -> Cells:
     """Cells that cover the sizes first, ..., last of one arm; each size its own up to a few thousand.
 
-    Beyond, sizes are grouped by ratio from both ends, because the bound varies with the ratio of the size
-    of the smaller arm.
+    Beyond, sizes are grouped by ratio from both ends: the bound varies with the ratio of the smaller arm's
+    size.
     """
     if last - first < _EXACT:
         size = np.arange(first, last + 1, dtype=np.float64)
@@ -240,30 +219,17 @@ def kernel_mean_matching(
     arm_floor: int | None = None,
     relation: Neighboring = Neighboring.REPLACE_ONE,
 ) -> StabilityBound:
-    """Bound for weights ``w = n p``, p the minimizer of ``||m - mu||^2 + ridge ||p||^2`` over a simplex.
+    """Bound for ``w = n p``, p the minimizer of ``||m - mu||^2 + ridge ||p||^2`` over a simplex; alpha is 1.
 
-    m is the mean feature under the law p on the m source records, mu that of the target.
+    m is the mean feature under the law p on the source records, mu that of the target: a ``public_target``,
+    where every record is a source; or the treated records, where source and target have at least the public
+    ``arm_floor`` of records and a flip moves a record from one to the other.
 
-    Parameters
-    ----------
-    n
-        Number of records, at least 2.
-    constants
-        Of the kernel and the program, with ``alpha = 1``.
-    public_target
-        Whether mu is a public constant and every record a source. Otherwise the treated records are the
-        target, the others the source, and a replaced record may be either.
-    arm_floor
-        Without a public target: public, from 2 to n/2; the source and the target have as many records each
-        in every dataset of the universe.
-    relation
-        Under REPLACE_ONE a record may change between source and target.
-
-    As in Theorem 6 with one block, ``lambda (p_i - 1/m) <= <phibar - phi_i, m - mu> <= 2 C``
-    bounds every weight by ``tau = 1/m + 2 C/lambda``; with the changed record's share taken out, the laws on
-    the common sources differ by d, where ``X^2 - g X + lambda (d^2 - q d) <= 0`` for some ``X <= k d``, ``g =
-    sqrt(2 C) (tau + the change of mu)``. A replaced target record moves mu by ``sqrt(2 C)/n_T`` at most.
-    Raises CalibrationError without a floor where one is needed, DeclarationError for an invalid number.
+    As in Theorem 6 with one block, ``lambda (p_i - 1/m) <= <phibar - phi_i, m - mu> <= 2 C`` bounds every
+    weight by ``tau = 1/m + 2 C/lambda``; with the changed record's share taken out, the laws on the common
+    sources differ by d, where ``X^2 - g X + lambda (d^2 - q d) <= 0`` for some ``X <= k d``, ``g = sqrt(2 C)
+    (tau + the change of mu)``. A replaced target record moves mu by ``sqrt(2 C)/n_T`` at most. Raises
+    CalibrationError without a floor, DeclarationError otherwise.
     """
     n = sample_size(n, at_least=2 if public_target else 4)
     unit = UnitKernel(n, constants)

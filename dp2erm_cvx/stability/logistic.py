@@ -31,17 +31,14 @@ _MASS_CELLS = 20_000
 
 @lru_cache(maxsize=256)
 def overlap_constant(low: float, high: float) -> float:
-    """Upper bound of ``C_2 = sup 4 E[f (f - 1) c^2] E[1/f]`` (Theorem 3-IPW).
+    """Upper bound of ``C_2 = sup 4 E[f (f - 1) c^2] E[1/f]`` (Theorem 3-IPW); ``inf`` where it overflows.
 
-    The supremum is over laws q of f on ``[low, high]`` (1 <= low <= high) and events A, with c = 1 - Q on A
-    and -Q off it, Q = q(A). Returns ``inf`` where the square of ``high`` overflows.
-
-    Given Q and the mean of f on A and off it, both expectations are largest when f sits on the two
-    endpoints: the variables are Q, alpha = q(high | A) and beta = q(high | not A), and the value is
-    4 Q (1-Q) (g + dg ((1-Q) alpha + Q beta)) (u - du (Q alpha + (1-Q) beta)), g = f(f-1), u = 1/f at the low
-    end. Swapping A and its complement allows Q <= 1/2; then alpha buys the first factor at a lower price
-    than beta, so beta = 0 or alpha = 1, and a concave quadratic in one variable is left. Over a cell
-    [Q_k, Q_k+1] every occurrence of Q takes its most favorable end, which makes the result a bound.
+    Over laws q of f on ``[low, high]`` (1 <= low <= high) and events A, c = 1 - Q on A and -Q off it, Q =
+    q(A). Given Q and the mean of f on A and off it, f sits on the endpoints: with alpha = q(high | A) and
+    beta = q(high | not A) the value is 4 Q (1-Q) (g + dg ((1-Q) alpha + Q beta)) (u - du (Q alpha + (1-Q)
+    beta)), g = f(f-1), u = 1/f at the low end. Swapping A and its complement allows Q <= 1/2; then alpha buys
+    the first factor at a lower price, so beta = 0 or alpha = 1, and a concave quadratic in one variable is
+    left. On a cell of Q every occurrence takes its most favorable end.
     """
     if high > 1e150:
         return math.inf
@@ -77,17 +74,14 @@ _CELLS = 1000
 def largest_logistic_weight(n: int, mu: float, margin: float, trim: float = math.inf) -> float:
     """Upper bound of every weight of Theorem 3-IPW (its w_max refinement, carried over to trimming).
 
-    ``mu = ridge / M^2`` (>= 0), ``margin`` a bound on ``M ||lam||``; weights sum to ``n``.
-
-    With phi(s) = s sigma(-s) and m = M ||lam||, optimality at 0 gives n mu m^2 <= phi(s_j) + sum of the
-    other phi(s_i), all |s_i| <= m. As a function of exp(-s), phi is concave for s >= 0 and negative for s <
-    0. So the mean of exp(-s) over the others is at least exp(-s_o), s_o the largest s with (n-1) phi(s) +
-    phi(s_j) >= n mu max(s, |s_j|)^2, and the weight is at most n f_j / (f_j + (n-1) f_o), f = 1 + exp(-s).
-    Trimming at F >= 1 + W(1/e) keeps this: a trimmed record has exp(-s) > F - 1, beyond the maximum of phi,
-    where phi falls, so the tangent at exp(-s_o) bounds its phi even when it is read off at F - 1.
-
-    The supremum over s_j is taken over cells, each with its most favorable ends; the cells that may hold it
-    are split until they agree to about 1e-4.
+    ``mu = ridge / M^2`` (>= 0), ``margin`` a bound on ``M ||lam||``; weights sum to ``n``. With phi(s) = s
+    sigma(-s) and m = M ||lam||, optimality at 0 gives n mu m^2 <= phi(s_j) + sum of the other phi(s_i), all
+    |s_i| <= m. As a function of exp(-s), phi is concave for s >= 0 and negative for s < 0, so the mean of
+    exp(-s) over the others is at least exp(-s_o), s_o the largest s with (n-1) phi(s) + phi(s_j) >= n mu
+    max(s, |s_j|)^2, and the weight at most n f_j / (f_j + (n-1) f_o), f = 1 + exp(-s). Trimming at F >= 1 +
+    W(1/e) keeps this: a trimmed record has exp(-s) > F - 1, where phi falls, so the tangent at exp(-s_o)
+    bounds its phi even when it is read off at F - 1. The supremum over s_j is taken over cells with their
+    most favorable ends; those that may hold it are split until they agree to about 1e-4.
     """
     crude = overlap_weight(n, margin, trim)
     if trim < PEAK_AT * (1.0 + 1e-12):
@@ -155,27 +149,13 @@ def _others(n: int, mu: float, margin: float, low: Array, high: Array) -> tuple[
 def logistic_propensity(
     n: int, covariate_bound: float, ridge: float, radius: float = math.inf, trim: float = math.inf
 ) -> StabilityBound:
-    """Bound for weights from a regularized logistic propensity (Theorem 3-IPW).
+    """Bound for weights from a regularized logistic propensity (Theorem 3-IPW); treatment flips are covered.
 
-    With ``z = (2a - 1) x``, the coefficient minimizes over ``||lam|| <= radius`` the mean of
-    ``log(1 + exp(-<z_i, lam>))`` plus ``(ridge / 2) ||lam||^2``, and ``w_i`` is proportional to
-    ``min(1 + exp(-<z_i, lam>), trim)`` with sum ``n``.
-
-    Parameters
-    ----------
-    n
-        Number of records, at least 2.
-    covariate_bound
-        M > 0, ``||x|| <= M`` with any intercept counted, in the units of x.
-    ridge
-        Strong convexity of the *mean* objective, > 0, in squared units of x.
-    radius
-        Norm ball of the coefficient, > 0 (``inf``: none), in inverse units of x.
-    trim
-        Public cap F > 1 of the unnormalized weight (``inf``: none).
-
-    V is bounded in n and of order ``ridge ** -0.5``. Treatment flips are covered. Raises DeclarationError for
-    an invalid number and CalibrationError for ``ridge = 0``.
+    With ``z = (2a - 1) x``, ``||x|| <= covariate_bound`` = M, the coefficient minimizes over ``||lam|| <=
+    radius`` the mean of ``log(1 + exp(-<z_i, lam>))`` plus ``(ridge / 2) ||lam||^2``, and ``w_i`` is
+    proportional to ``min(1 + exp(-<z_i, lam>), trim)``, trim > 1, with sum ``n``. V is bounded in n and of
+    order ``ridge ** -0.5``. Raises DeclarationError for an invalid number and CalibrationError for ``ridge =
+    0``.
     """
     n = sample_size(n)
     bound = public_number("covariate_bound", covariate_bound, above=0.0)
@@ -212,9 +192,8 @@ def largest_margin(mu: float) -> float:
 def logistic_diameter(margin: float) -> float:
     """``D_psi / M``: diameter bound of ``{sigma(-<z, lam>) z : ||z|| <= M}`` where ``M ||lam|| <= margin``.
 
-    The diameter (in units of M) is the maximum over phi of 2 cos(phi) sigma(margin sin(phi)), whose
-    logarithm is concave: the sign change of its derivative brackets the maximizer, and each factor takes
-    its larger end.
+    In units of M the maximum over phi of 2 cos(phi) sigma(margin sin(phi)), whose logarithm is concave: the
+    sign change of its derivative brackets the maximizer, and each factor takes its larger end.
     """
     if margin > 1e15:
         return 2.0
@@ -230,9 +209,8 @@ def logistic_diameter(margin: float) -> float:
 def logistic_law_change(n: int, mu: float, margin: float, constant: float) -> float:
     """Bound on ``||q - q'||_1``, the laws on the common records: ell of Theorem 3-IPW.
 
-    Maximizes over the movement delta of the coefficient (units of 1/M) the smaller of
-    ``2 tanh(D delta / 4)`` and ``sqrt(C (D delta / n - mu delta^2))``, C = ``constant`` n/(n-1). Both
-    coefficients lie in the ball, so delta <= 2 margin as well.
+    Maximizes over the movement delta of the coefficient (units of 1/M, at most 2 margin) the smaller of ``2
+    tanh(D delta / 4)`` and ``sqrt(C (D delta / n - mu delta^2))``, C = ``constant`` n/(n-1).
     """
     diameter = logistic_diameter(margin)
     inflated = constant * n / (n - 1)

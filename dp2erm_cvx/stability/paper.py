@@ -36,8 +36,8 @@ def from_norm_bound(
     """A printed bound ``||w - w'||_2 <= norm_bound`` on weights of at most ``w_max``, as it stands.
 
     ``W1 = sqrt(n) norm_bound + 2 w_max`` and ``W2 = sqrt((norm_bound^2 + 2 w_max^2)(1 + n))``; ``V = W1``.
-    ``common_move_together`` states that the weights of the n - 1 common records all move in one direction: as
-    both sums are ``n``, then ``||w - w'||_1 = 2 |w_j - w'_j| <= 2 norm_bound``.
+    Where all common records move in one direction ``||w - w'||_1 = 2 |w_j - w'_j| <= 2 norm_bound``, as both
+    sums are ``n``.
     """
     if math.isnan(norm_bound):  # 0 times an overflow
         norm_bound = math.inf
@@ -141,26 +141,12 @@ def paper_ipw_logistic(
 ) -> StabilityBound:
     """Printed bound for an estimated logistic propensity (proposition on estimated parameters).
 
-    ``||w - w'||_2 <= 4 M^2 e^{MR}/rho + 2 M d e^{Md} (1 + (1 + e^{Md})/(2n))``, d = min(R, M/(2 rho)) and
-    rho = eigenvalue_floor e^{-MR}/(1 + e^{-MR})^2 + ridge. The program is that of ``ipw_logistic``,
-    untrimmed.
-
-    Parameters
-    ----------
-    n
-        Number of records, at least 2.
-    covariate_bound
-        M > 0 in the units of x.
-    ridge
-        >= 0, in squared units of x.
-    radius
-        R > 0, norm ball of the coefficient (``inf`` leaves the universal corollary).
-    eigenvalue_floor
-        Public lower bound of the smallest eigenvalue of the mean of ``x x'`` over every dataset of the
-        universe, in squared units of x.
-
-    Treatment flips are covered. Raises DeclarationError for an invalid number and CalibrationError where
-    ridge and floor are both 0.
+    ``||w - w'||_2 <= 4 M^2 e^{MR}/rho + 2 M d e^{Md} (1 + (1 + e^{Md})/(2n))``, d = min(R, M/(2 rho)) and rho
+    = eigenvalue_floor e^{-MR}/(1 + e^{-MR})^2 + ridge; M is the ``covariate_bound``, R the ``radius``
+    (``inf`` leaves the universal corollary), ``eigenvalue_floor`` a public lower bound on the smallest
+    eigenvalue of the mean of ``x x'`` over every dataset of the universe. The program is that of
+    ``ipw_logistic``, untrimmed; treatment flips are covered. Raises DeclarationError for an invalid number
+    and CalibrationError where ridge and floor are both 0.
     """
     n = sample_size(n)
     M = public_number("covariate_bound", covariate_bound, above=0.0)
@@ -192,25 +178,11 @@ def paper_entropy_balancing(
     """Printed bound for entropy balancing with the paper's scaling (theorem on the stability of EBW).
 
     ``||w - w'||_2 <= 2 r e (sqrt(2) + r e)/(rho sqrt(n)) + 2 R r^2 e^2/rho + 2 sqrt(2) r d exp(2 d)``, where
-    e = exp(2R), d = min(R, (1 + sqrt(2))/rho) and rho = eigenvalue_floor/(r e) + ridge. The rows are
-    ``b_i = (n / n_a) g(x_i)`` in the block of the record's arm a, ``||g|| <= arm_floor / n``; the target is
-    ``(gbar, gbar)``.
-
-    Parameters
-    ----------
-    n
-        Number of records, at least 2.
-    ridge
-        >= 0, in the units where ``||b|| <= 1``.
-    radius
-        R > 0, 2-norm ball of the dual variable, in those units (``inf`` leaves the universal corollary).
-    arm_floor
-        Public lower bound on the *number* of records in each arm; it makes ``||b|| <= 1`` hold on every
-        dataset of the universe.
-    base_measure_ratio
-        r >= 1, largest over smallest value of the public base measure.
-    eigenvalue_floor
-        Public lower bound, over the universe, of the smallest eigenvalue of the covariance of the rows b.
+    e = exp(2R), d = min(R, (1 + sqrt(2))/rho), rho = eigenvalue_floor/(r e) + ridge and r >= 1 the
+    ``base_measure_ratio``, largest over smallest value of the public base measure. The rows are ``b_i = (n /
+    n_a) e_a (x) g(x_i)``, ``||g|| <= arm_floor / n``, so that ``||b|| <= 1`` on every dataset of the
+    universe; the target is ``(gbar, gbar)``. R > 0 is the ``radius`` of the dual, ``eigenvalue_floor`` a
+    public lower bound on the smallest eigenvalue of the covariance of b.
 
     Treatment flips within the universe are covered. Raises CalibrationError without an arm floor and where
     ridge and eigenvalue floor are both 0; DeclarationError for an invalid number.
@@ -246,28 +218,12 @@ def paper_kernel_balancing(
     weight_cap: float,
     relation: Neighboring = Neighboring.REPLACE_ONE_KEEP_TREATMENT,
 ) -> StabilityBound:
-    """Printed bound for three-way MMD weights (proposition on MMD).
+    """Printed bound for three-way MMD weights (proposition on MMD) of at most ``weight_cap`` = R >= 1.
 
-    ``||w - w'||_2 <= 2 sqrt(2) (R + 1) C n / ridge``. The program is that of ``kernel_balancing``, with every
-    weight at most ``weight_cap``.
-
-    Parameters
-    ----------
-    n
-        Number of records, at least 2.
-    kernel_bound
-        C > 0, ``|K| <= C``.
-    ridge
-        lambda_MMD > 0, factor of ``||p||^2`` with each arm's p of sum 1, in the units of K.
-    weight_cap
-        R >= 1, bound on every weight, on the scale where weights sum to ``n``. The cap may bind.
-    relation
-        Must be REPLACE_ONE_KEEP_TREATMENT.
-
-    The feasible set depends on the treatments, so the argument needs a neighbor that keeps its treatment.
-    When it does not, the statement is false: as the ridge grows the bound tends to 0 and the movement does
-    not. Raises CalibrationError for that relation and for ``ridge = 0``, DeclarationError for an invalid
-    number.
+    ``||w - w'||_2 <= 2 sqrt(2) (R + 1) C n / ridge`` for the program of ``kernel_balancing``; the cap may
+    bind. The feasible set depends on the treatments, so the neighbor must keep its treatment; otherwise the
+    statement is false: as the ridge grows the bound tends to 0 and the movement does not. Raises
+    CalibrationError for such a relation and for ``ridge = 0``, DeclarationError for an invalid number.
     """
     n = sample_size(n)
     C = public_number("kernel_bound", kernel_bound, above=0.0)

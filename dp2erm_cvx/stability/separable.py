@@ -50,28 +50,15 @@ def separable(
     log_weight_range: float,
     radius: float = math.inf,
 ) -> StabilityBound:
-    """Bound for any separable scheme (Theorem 3).
+    """Bound for any separable scheme (Theorem 3); any change of a record inside the domain is covered.
 
     The coefficient minimizes over ``||lam|| <= R`` the mean of ``psi(lam; d_i)``, convex in lam, plus
-    ``(ridge / 2) ||lam||^2``, and ``w_i`` is proportional to ``exp(h(lam; d_i))`` with sum ``n``. All that
-    follows holds over all records of the domain and all ``||lam|| <= radius``.
-
-    Parameters
-    ----------
-    n, ridge
-        Number of records, at least 2; above 0.
-    gradient_diameter
-        D_psi >= 0, diameter of the gradients of the loss of one record.
-    log_weight_diameter
-        D_h >= 0, diameter of the gradients of its log weight, with the zero vector where it is clipped:
-        clipping does not preserve differences.
-    log_weight_range
-        H >= 0, length of the interval that its log weight lies in (``inf``: no bound).
-    radius
-        r > 0, bound on ``||lam||`` on every dataset.
-
-    Treatment flips are covered, as any other change of a record inside the domain. Raises DeclarationError
-    for an invalid number and CalibrationError for ``ridge = 0``.
+    ``(ridge / 2) ||lam||^2``, and ``w_i`` is proportional to ``exp(h(lam; d_i))`` with sum ``n``. Over all
+    records of the domain and all ``||lam|| <= radius``, a bound on every dataset: ``gradient_diameter`` D_psi
+    is that of the gradients of psi, ``log_weight_diameter`` D_h that of h, with the zero vector where it is
+    clipped (clipping does not preserve differences), ``log_weight_range`` H the length of the interval that h
+    lies in, ``inf`` for none. Raises DeclarationError for an invalid number and CalibrationError for ``ridge
+    = 0``.
     """
     n = sample_size(n)
     D_psi = public_number("gradient_diameter", gradient_diameter, at_least=0.0)
@@ -99,14 +86,9 @@ def separable(
 class MarginMovement:
     """Numbers of Theorems 3, 22 and 23 that bound the movement of weights, for rows of norm 1.
 
-    Attributes
-    ----------
-    reach : bound on every margin of a minimizer
-    gradient_diameter, log_weight_diameter : D and D_h
-    log_weight_range : H
-    largest : bound on a weight (Theorem 23)
-    least_mean : lower bound on the mean of f over any n - 1 records of a minimizer (Theorem 23)
-    variance : C of Theorem 22, ``inf`` where a weight moves and the loss is flat
+    ``reach`` bounds every margin of a minimizer; the diameters are D and D_h, the range is H; ``largest``
+    bounds a weight and ``least_mean`` the mean of f over any n - 1 records of a minimizer from below (Theorem
+    23); ``variance`` is C of Theorem 22, ``inf`` where a weight moves and the loss is flat.
     """
 
     reach: float
@@ -134,27 +116,12 @@ def margin_movement(
 ) -> MarginMovement:
     """Bound for a separable scheme: the least of Theorem 3, Theorems 22 and 23, and 2n.
 
-    Parameters
-    ----------
-    n
-        Number of records, at least 2.
-    ridge
-        Strong convexity of the mean objective, above 0, in squared units of the rows.
-    row_norm
-        Bound on ``||z||`` over the domain, above 0.
-    loss, weight
-        Phi and h.
-    radius
-        Norm ball of the coefficient (``inf``: none), in inverse units of the rows.
-    clipped
-        Whether h has kinks at which a change of two gradients counts as one from 0.
-    beside
-        Bound on the rows of a linear term beside the loss, in units of ``row_norm``.
-    varying
-        Where rows are ``e_a (x) g`` for an arm a, and those of the linear term a multiple of the same g in
-        the other arm: bound on all of g but a constant, in units of ``row_norm``. None for rows in a ball.
-
-    Raises DeclarationError for an invalid number and CalibrationError for ``ridge = 0``.
+    ``loss`` and ``weight`` are phi and h of margins of rows ``||z|| <= row_norm``; ``ridge`` and ``radius``
+    are those of the mean objective, in squared and in inverse units of the rows. ``clipped`` says that h has
+    kinks, at which a change of two gradients counts as one from 0. ``beside`` bounds the rows of a linear
+    term beside the loss, in units of ``row_norm``; where rows are ``e_a (x) g`` and those of the linear term
+    a multiple of the same g in the other arm, ``varying`` bounds all of g but a constant. Raises
+    DeclarationError for an invalid number and CalibrationError for ``ridge = 0``.
     """
     n = sample_size(n)
     norm = public_number("row_norm", row_norm, above=0.0)
@@ -325,9 +292,9 @@ def record_diameter(
 ) -> float:
     """Diameter of ``phi'(<z, v>) z + c`` over records, the largest over ``||v|| <= reach``.
 
-    Rows z and those of a linear term, c, have norms of at most 1 and ``beside``. Where ``varying`` is known,
-    ``z = e_a (x) g`` for an arm a, and c is ``beside`` times the same g in the other arm; of g all but a
-    constant is at most ``varying`` long.
+    Rows z and those of a linear term, c, have norms of at most 1 and ``beside``; where ``varying`` is known,
+    ``z = e_a (x) g``, c is ``beside`` times the same g in the other arm, and all of g but a constant is at
+    most ``varying`` long.
     """
     if varying is None:
         return gradient_diameter(loss, reach) + 2.0 * beside

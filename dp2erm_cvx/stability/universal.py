@@ -22,10 +22,8 @@ def fixed_weights(n: int, w_max: float) -> StabilityBound:
     """Bound for weights that depend on no record at all (corollary on data-independent weights).
 
     ``W1 = 2 w_max`` and ``W2 = sqrt(2) w_max``; ``V = W1``, attained. ``w_max`` in [1, n] is the largest of
-    the ``n`` weights, which sum to ``n``. Raises DeclarationError.
-
-    A weight that is a function of its own record is *not* fixed: for those see ``known_coefficient`` and
-    ``randomized_trial``.
+    the weights, of sum ``n``. A weight that is a function of its own record is *not* fixed. Raises
+    DeclarationError.
     """
     n = sample_size(n)
     largest = outward(min(float(n), public_number("w_max", w_max, at_least=1.0)))
@@ -114,8 +112,8 @@ class Bound:
 def universal_corollary(n: int, w_max: float = math.inf) -> StabilityBound:
     """Bound for any nonnegative weights of sum ``n``, none above ``w_max`` (universal corollary).
 
-    ``W1 = 2 n + 2 min(w_max, n)`` and ``W2 = sqrt(2 n min(w_max, n) (1 + n))``; ``V = W1``. ``w_max`` >= 1
-    must be public and hold for every dataset of the universe. Raises DeclarationError.
+    ``W1 = 2 n + 2 min(w_max, n)`` and ``W2 = sqrt(2 n min(w_max, n) (1 + n))``; ``V = W1``. ``w_max`` >= 1 is
+    public and holds for every dataset of the universe. Raises DeclarationError.
     """
     n = sample_size(n)
     largest = min(float(n), public_number("w_max", w_max, at_least=1.0, infinite=True))
@@ -164,11 +162,10 @@ def own_factors(n: int, *, factored: bool) -> StabilityBound:
 
 
 def randomized_trial(n: int, propensity: float, trim: float = math.inf) -> StabilityBound:
-    """Bound for inverse probability weights of a trial with a known treatment probability.
+    """Bound for inverse probability weights of a trial with a known propensity: V = 2 w_max, attained.
 
-    The weight is proportional to ``min(f, trim)``, ``f = 1/propensity`` if treated and
-    ``1/(1 - propensity)`` otherwise, with one normalization over all records. ``propensity`` in (0, 1);
-    ``trim`` > 1. V = 2 w_max, attained. Raises DeclarationError.
+    The weight is proportional to ``min(f, trim)``, ``f = 1/propensity`` if treated and ``1/(1 - propensity)``
+    otherwise, with one normalization over all records; ``trim`` > 1. Raises DeclarationError.
     """
     n = sample_size(n)
     p = public_number("propensity", propensity, above=0.0)
@@ -183,12 +180,11 @@ def randomized_trial(n: int, propensity: float, trim: float = math.inf) -> Stabi
 def known_coefficient(
     n: int, covariate_bound: float, coefficient_norm: float, trim: float = math.inf
 ) -> StabilityBound:
-    """Bound for inverse probability weights with a public logistic coefficient.
+    """Bound for inverse probability weights with a public logistic coefficient: V = 2 w_max, attained.
 
-    The weight is proportional to ``min(f, trim)``, ``f = 1 + exp(-(2a - 1) <x, coefficient>)``, with one
-    normalization over all records; ``||x|| <= covariate_bound`` (> 0, in the units of x),
-    ``||coefficient|| <= coefficient_norm`` (>= 0), ``trim`` > 1. V = 2 w_max, attained. The coefficient may
-    itself be the output of an earlier private release. Raises DeclarationError.
+    The weight is proportional to ``min(f, trim)``, ``f = 1 + exp(-(2a - 1) <x, coefficient>)``, ``||x|| <=
+    covariate_bound``, ``||coefficient|| <= coefficient_norm``, ``trim`` > 1, with one normalization over all
+    records. The coefficient may be the output of an earlier private release. Raises DeclarationError.
     """
     n = sample_size(n)
     bound = public_number("covariate_bound", covariate_bound, above=0.0)

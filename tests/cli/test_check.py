@@ -339,7 +339,7 @@ def test_three_commands_and_one_edit_where_notes_have_several_lines(folder):
 
 LABELS = """outcome_column = "pressure"
 outcome_center = 90
-outcome_bound = 30
+outcome_bound = 50
 [treatment]
 column = "drug"
 treated = "Vasopressor"

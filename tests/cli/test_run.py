@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dp2erm_cvx import Budget, PrivateEffect, PrivateRule
@@ -75,6 +76,28 @@ def test_a_study_answers_what_its_questions_alone_would(folder):
     assert both["rule"]["theta"] == list(rule.fit(data.X, data.a, data.y).release_.theta)
     for name, release in both.items():
         assert json.loads((folder / "releases" / f"{name}.json").read_text()) == release
+
+
+@pytest.mark.parametrize(("setting", "choice"), [("where", {"g": "b"}), ("by", "g")])
+def test_a_question_counts_its_own_records(folder, setting, choice):
+    lines = Path("data.csv").read_text().splitlines()
+    rows = [f"{line},{'ab'[k % 2]}" for k, line in enumerate(lines[1:])]
+    Path("groups.csv").write_text("\n".join([f"{lines[0]},g", *rows]) + "\n")
+    told = '{ g = "b" }' if setting == "where" else '"g"'
+    Path("study.toml").write_text(
+        DOMAIN
+        + f'[levels]\ng = ["a", "b"]\n[budget]\nepsilon = 20\n[[effect]]\nname = "own"\n{setting} = {told}\n'
+    )
+    result = run("run", "study.toml", "groups.csv", "--seed", "5", "--json")
+    assert result.exit_code == 0, result.output
+    model = PrivateEffect(load_domain("study.toml"), Budget(20 * (1 - 1e-12)), seed=5, **{setting: choice})
+    frame = pd.read_csv("groups.csv", float_precision="round_trip")
+    release = model.fit(frame, frame["a"], frame["y"]).release_
+    np.testing.assert_allclose(
+        json.loads(result.stdout)["own"]["released"], list(release.released), rtol=1e-9
+    )
+    if setting == "where":
+        assert abs(release.counted - 200) < 60
 
 
 def test_a_release_of_another_study_is_refuted_even_with_this_digest(folder):

@@ -19,7 +19,7 @@ from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import Box
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.stability import fixed_weights, known_coefficient
-from tests.stability.test_universal import printed_quantities
+from tests.stability.movement import printed_quantities
 
 
 def test_a_weight_that_depends_on_its_record_breaks_the_fixed_weight_corollary():

@@ -10,8 +10,8 @@ import pytest
 from dp2erm_cvx.calibration import Objective, calibrate_paper
 from dp2erm_cvx.privacy import Budget, LossConstants
 from dp2erm_cvx.stability import paper_entropy_balancing, paper_ipw_logistic
+from tests.stability.movement import scaled_by_the_data
 from tests.stability.test_paper import norm_bound
-from tests.stability.test_paper_counterexamples import scaled_by_the_data
 
 #: The plug-in mean on the whole line: squared loss, one parameter, M' = 1.
 MEAN = LossConstants(1, 4.0, 2.0, 0.0, None, 1.0, gradient_bound=4.0)

@@ -22,10 +22,10 @@ def sample(kind, calibration, size):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("p", [1, 3, 12])
+@pytest.mark.parametrize("p", [1, 3])
 def test_gamma_radius(kind, p):
-    b = sample(kind, calibration_of(Noise.GAMMA, p), 3000)
-    assert b.shape == (3000, p)
+    b = sample(kind, calibration_of(Noise.GAMMA, p), 2000)
+    assert b.shape == (2000, p)
     radius = np.linalg.norm(b, axis=1)
     assert p_value(radius, stats.gamma(p, scale=2.5)) > 1e-3
     # the same test tells a wrong shape or half the scale apart
@@ -35,7 +35,7 @@ def test_gamma_radius(kind, p):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_gamma_direction_is_uniform_and_independent_of_the_radius(kind):
-    b = sample(kind, calibration_of(Noise.GAMMA, 3), 3000)
+    b = sample(kind, calibration_of(Noise.GAMMA, 3), 2000)
     radius = np.linalg.norm(b, axis=1)
     direction = b / radius[:, None]
     turned = direction @ np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
@@ -46,14 +46,8 @@ def test_gamma_direction_is_uniform_and_independent_of_the_radius(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_gamma_noise_in_one_dimension_is_laplace(kind):
-    b = sample(kind, calibration_of(Noise.GAMMA, 1), 3000)[:, 0]
-    assert p_value(b, stats.laplace(scale=2.5)) > 1e-3
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_gaussian_coordinates(kind):
-    b = sample(kind, calibration_of(Noise.GAUSSIAN, 3), 3000)
+    b = sample(kind, calibration_of(Noise.GAUSSIAN, 3), 2000)
     for column in b.T:
         assert p_value(column, stats.norm(scale=2.5)) > 1e-3
     assert p_value(np.sum(b**2, axis=1) / 2.5**2, stats.chi2(3)) > 1e-3
@@ -63,21 +57,21 @@ def test_gaussian_coordinates(kind):
 @pytest.mark.parametrize("p", [1, 4])
 def test_box_noise_is_uniform_in_its_box_with_one_gamma_more(kind, p):
     calibration = calibration_of(Noise.BOX, p)
-    inside = sample(kind, calibration, 3000) / np.array(calibration.box)
+    inside = sample(kind, calibration, 2000) / np.array(calibration.box)
     sizes = np.abs(inside)
     length = np.max(sizes, axis=1)
     assert np.array_equal(length, calibration.norms(inside * calibration.box))
     # Gamma(p + 1) times the largest of p uniforms is Gamma(p)
     assert p_value(length, stats.gamma(p, scale=2.5)) > 1e-3
     # the law whose length of a uniform point is Gamma(p) itself, and one without the box
-    assert p_value(length * stats.beta(p, 1).rvs(3000, random_state=1), stats.gamma(p, scale=2.5)) < 1e-6
+    assert p_value(length * stats.beta(p, 1).rvs(2000, random_state=1), stats.gamma(p, scale=2.5)) < 1e-6
     assert p > 1 or p_value(inside[:, 0], stats.laplace(scale=2.5)) > 1e-3
     for k in range(p):
         # P(|b_k| > t m_k) = E (1 - t / rho)_+ for rho ~ Gamma(p + 1)
         t = sizes[:, k] / 2.5
         upper = stats.gamma(p + 1).sf(t) - t / p * stats.gamma(p).sf(t)
         assert p_value(upper, stats.uniform) > 1e-3
-        assert stats.binomtest(int(np.sum(inside[:, k] > 0)), 3000).pvalue > 1e-3
+        assert stats.binomtest(int(np.sum(inside[:, k] > 0)), 2000).pvalue > 1e-3
         shares = (inside[:, k] / length)[sizes[:, k] < length]
         assert p == 1 or p_value(shares, stats.uniform(-1, 2)) > 1e-3
         assert stats.spearmanr(inside[:, k], length).pvalue > 1e-3
@@ -142,19 +136,3 @@ def test_operating_system_noise_has_the_right_size(noise, one):
     norms = [np.linalg.norm(one(calibration)) for _ in range(400)]
     # 400 norms: their mean is within 10 % except with probability far below 1e-20
     assert np.mean(norms) == pytest.approx(calibration.expected_noise, rel=0.1)
-
-
-@pytest.mark.parametrize("noise", [Noise.GAMMA, Noise.GAUSSIAN])
-def test_sixty_exact_coordinates(noise):
-    b = sample("draw_within", calibration_of(noise, 60), 800)
-    radius = np.linalg.norm(b, axis=1)
-    law = stats.gamma(60, scale=2.5) if noise is Noise.GAMMA else stats.chi(60, scale=2.5)
-    assert p_value(radius, law) > 1e-3
-    # the direction: its mean is 0 and its second moment the identity over 60
-    direction = b / radius[:, None]
-    moment = 60 * direction.T @ direction / 800
-    assert np.max(np.abs(direction.mean(axis=0))) < 5 / np.sqrt(60 * 800)
-    assert np.max(np.abs(moment - np.eye(60))) < 5 * np.sqrt(2 / 800)
-    # a fixed projection of the sphere: (1 + <u, v>) / 2 is Beta((p-1)/2, (p-1)/2)
-    v = np.ones(60) / np.sqrt(60)
-    assert p_value((1 + direction @ v) / 2, stats.beta(29.5, 29.5)) > 1e-3

@@ -170,16 +170,6 @@ def test_a_wrong_fast_path_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None
     assert np.all(np.sum(np.abs(found.weights - right.weights), axis=1) <= found.radius + right.radius)
 
 
-def test_what_is_not_certified_is_solved_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dp2erm_cvx.solve.batch.newton._MAX_SWEEPS", 1)
-    records = make_records(60, 3)
-    chosen = replacements(records, 12)
-    made = program("entropy_balancing", {"ridge": 0.02})
-    found = joined(Neighborhood(made, records).solve(chosen))
-    assert np.any(found.by_single)
-    assert np.all(found.certified)
-
-
 def test_a_neighbor_whose_arm_vanishes_is_solved_alone() -> None:
     base = make_records(30, 3)
     a = np.zeros(30, dtype=np.int64)

@@ -43,12 +43,14 @@ class Row:
         """V-bar."""
         return self.program.stability(Universe(self.domain, self.n, 2)).V
 
-    def search(self, solves: int, seed: int = 0, share: float = 1.0) -> StabilityAudit:
-        """An audit of ``share`` times the bound."""
-        claim = Claim("sharp", Quantity.V, share * self.bound)
+    def search(self, solves: int, seed: int = 0) -> StabilityAudit:
+        """An audit of the bound and of half of it."""
+        claims = [
+            Claim(name, Quantity.V, share * self.bound) for name, share in (("sharp", 1.0), ("half", 0.5))
+        ]
         universe = Universe(self.domain, self.n, 2)
         return audit_stability(
-            self.program, None, universe, bounds=[claim], search=SearchPlan(solves, seed=seed)
+            self.program, None, universe, bounds=claims, search=SearchPlan(solves, seed=seed)
         )
 
 

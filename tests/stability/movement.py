@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, logsumexp
 
 Array = NDArray[np.float64]
 Fit = Callable[[Array, Array], Array]
@@ -74,6 +74,36 @@ def entropy_weights(
         mean, treated = count @ g / n, count @ arm / n
         share = (0.5, 0.5) if arm_mass == "equal" else (1 - treated, treated)
         target = np.concatenate([share[0] * mean, share[1] * mean])
+
+        def objective(curvature: float) -> Smooth:
+            def at(lam: Array) -> tuple[float, Array, Array]:
+                s = b @ lam
+                total = log_total(s, count)
+                p = count * np.exp(s - total)
+                m = p @ b
+                value = total - math.log(n) - lam @ target + curvature / 2 * lam @ lam
+                hessian = (b.T * p) @ b - np.outer(m, m) + curvature * np.eye(len(lam))
+                return value, m - target + curvature * lam, hessian
+
+            return at
+
+        lam = minimize_in_ball(objective, ridge, radius, b.shape[1])
+        s = b @ lam
+        return n * np.exp(s - log_total(s, count))
+
+    return fit
+
+
+def scaled_entropy_weights(ridge: float, floor: int, radius: float = math.inf) -> Fit:
+    """Fit on points (a, g), g in the unit ball; rows are scaled by the arm sizes."""
+
+    def fit(points: Array, count: Array) -> Array:
+        arm, n = points[:, 0], count.sum()
+        g = points[:, 1:] * (floor / n)
+        size = np.array([count[arm == 0].sum(), count[arm == 1].sum()])
+        scale = n / np.maximum(size, floor)
+        b = np.column_stack([scale[0] * g * (1 - arm)[:, None], scale[1] * g * arm[:, None]])
+        target = np.tile(count @ g / n, 2)
 
         def objective(curvature: float) -> Smooth:
             def at(lam: Array) -> tuple[float, Array, Array]:
@@ -159,3 +189,38 @@ def four_clusters(n: int, shape: Sequence[float]) -> Pair:
 def lone_record(n: int, z: Sequence[float], before: Sequence[float], after: Sequence[float]) -> Pair:
     """All other records at one point."""
     return Pair(np.array([z]), np.array([n - 1.0]), np.array(before), np.array(after))
+
+
+def printed_quantities(w: Array, v: Array) -> tuple[float, float]:
+    """(W1, W2) of a pair of weight vectors, as the paper defines them."""
+    change = w - v
+    first = np.abs(change).sum() + 2 * np.minimum(w, v).max()
+    second = math.sqrt((change @ change + 2 * (w * v).max()) * (1 + np.count_nonzero(change)))
+    return first, second
+
+
+def scaled_by_the_data(points: Array, ridge: float, radius: float) -> Array:
+    """Entropy balancing whose rows are divided by the largest norm in the data at hand."""
+    arm, g, n = points[:, 0], points[:, 1:], len(points)
+    size = np.bincount(arm.astype(int))
+    g = g / (np.linalg.norm(g, axis=1).max() * n / size.min())
+    scale = n / size
+    b = np.column_stack([scale[0] * g * (1 - arm)[:, None], scale[1] * g * arm[:, None]])
+    target = np.tile(g.mean(axis=0), 2)
+
+    def objective(curvature: float) -> Smooth:
+        def at(lam: Array) -> tuple[float, Array, Array]:
+            s = b @ lam
+            p = np.exp(s - float(logsumexp(s)))
+            m = p @ b
+            value = float(logsumexp(s)) - lam @ target + curvature / 2 * lam @ lam
+            return (
+                value,
+                m - target + curvature * lam,
+                (b.T * p) @ b - np.outer(m, m) + curvature * np.eye(len(lam)),
+            )
+
+        return at
+
+    s = b @ minimize_in_ball(objective, ridge, radius, b.shape[1])
+    return n * np.exp(s - float(logsumexp(s)))

@@ -1,4 +1,4 @@
-"""Theorem 3-IPW: reference values, its ingredients, and trimming."""
+"""Theorem 3-IPW: its ingredients against dense grids and random laws, and trimming."""
 
 from __future__ import annotations
 
@@ -11,50 +11,10 @@ from scipy.spatial import ConvexHull
 from scipy.special import expit
 
 from dp2erm_cvx.stability import logistic_propensity, overlap_constant
-from dp2erm_cvx.stability.base import coupled_variation
 from dp2erm_cvx.stability.logistic import largest_margin, logistic_diameter, logistic_law_change
-from dp2erm_cvx.stability.universal import overlap_weight
+from tests.stability.movement import ipw_weights
 
 INF = math.inf
-
-
-@pytest.mark.parametrize(
-    ("n", "ridge", "radius", "V"),
-    [
-        (400, 1.0, INF, 3.43),
-        (400, 0.1, INF, 15.8),
-        (400, 0.1, 1.0, 8.69),
-        (400, 0.003, 1.0, 24.4),
-        (10_000, 0.003, 2.0, 71.8),
-        (4, 1.0, INF, 2.66),
-        (400, 0.003, 4.0, 382.0),
-        (100, 0.003, 2.0, 67.0),
-    ],
-)
-def test_reference_values(n, ridge, radius, V):
-    assert pytest.approx(V, rel=0.01) == logistic_propensity(n, 1.0, ridge, radius).V
-
-
-@pytest.mark.parametrize(
-    ("n", "ridge", "radius", "trim", "V"),
-    [
-        (400, 0.003, 4.0, 5.0, 51.0),
-        (400, 0.03, 4.0, 5.0, 21.5),
-        (400, 0.1, INF, 4.0, 10.8),
-        (100, 0.003, 2.0, 4.0, 31.9),
-        (400, 0.03, 4.0, INF, 70.0),
-        (400, 0.1, INF, INF, 16.1),
-    ],
-)
-def test_reference_values_without_the_refined_weight(n, ridge, radius, trim, V):
-    margin = min(radius, largest_margin(ridge))
-    high = min(1 + math.exp(margin), trim)
-    change = logistic_law_change(n, ridge, margin, overlap_constant(1 + math.exp(-margin), high))
-    plain = coupled_variation(n, overlap_weight(n, margin, trim), change)
-    assert plain == pytest.approx(V, rel=0.01)
-    refined = logistic_propensity(n, 1.0, ridge, radius, trim)
-    assert 0.85 * plain < refined.V <= plain * (1 + 1e-9)
-    assert refined.w_max <= overlap_weight(n, margin, trim) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("ridge", [1e-8, 0.01, 0.1, 0.16, 0.18, 1.0, 100.0, 1e8])
@@ -117,3 +77,48 @@ def test_bounded_in_n_and_of_order_root_ridge():
     assert pytest.approx(few, rel=0.02) == many
     small, large = logistic_propensity(10**6, 1.0, 1e-6, 1.0).V, logistic_propensity(10**6, 1.0, 1e-4, 1.0).V
     assert small / large == pytest.approx(10.0, rel=0.05)
+
+
+def interval(margin):
+    return 1 + math.exp(-margin), 1 + math.exp(margin)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [interval(0.5), interval(1.0), interval(2.0), interval(6.0), (1.02, 5.0), (1.0, 1.3), (1.0, 20.0)],
+)
+def test_overlap_constant_against_a_dense_grid(low, high):
+    axis = np.linspace(0, 1, 151)
+    Q, alpha, beta = np.meshgrid(axis, axis, axis, indexing="ij", sparse=True)
+    g = [f * (f - 1) for f in (low, high)]
+    second = Q * (1 - Q) ** 2 * (g[0] + alpha * (g[1] - g[0])) + (1 - Q) * Q**2 * (
+        g[0] + beta * (g[1] - g[0])
+    )
+    mean = Q * alpha + (1 - Q) * beta
+    dense = np.max(4 * second * ((1 - mean) / low + mean / high))
+    assert dense <= overlap_constant(low, high) <= dense * 1.002
+
+
+def test_overlap_constant_against_random_laws():
+    # laws with interior atoms: the reduction to two end points is not assumed here
+    rng = np.random.default_rng(5)
+    for _ in range(600):
+        low = 1 + rng.uniform(0, 1)
+        high = low + rng.exponential(3)
+        f = rng.uniform(low, high, 6)
+        q = rng.dirichlet(np.full(6, 0.5))
+        in_A = rng.integers(0, 2, 6).astype(bool)
+        c = np.where(in_A, 1 - q[in_A].sum(), -q[in_A].sum())
+        assert 4 * (q @ (f * (f - 1) * c**2)) * (q @ (1 / f)) <= overlap_constant(low, high)
+
+
+def test_weights_reach_their_largest_value():
+    # w_max is nearly attained by one record against all others, trimmed or not
+    for n, ridge, trim in ((3, 1.1683, INF), (400, 0.1, INF), (400, 0.1, 4.0), (4, 3.1, INF)):
+        bound = logistic_propensity(n, 1.0, ridge, trim=trim).w_max
+        fit = ipw_weights(ridge, trim=trim)
+        grid = np.linspace(0.0, 1.0, 81)
+        count = np.array([n - 1.0, 1.0])
+        seen = max(fit(np.array([[z], [-u]]), count)[1] for z in (1.0, 0.9) for u in grid)
+        assert seen <= bound
+        assert seen >= 0.97 * bound

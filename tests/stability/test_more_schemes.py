@@ -7,20 +7,19 @@ import math
 import re
 from pathlib import Path
 
-import cvxpy as cp
 import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain, stability
 from dp2erm_cvx.audit.search import remembered
-from dp2erm_cvx.conformance.search import ball, check_kernel, largest, record_domain
+from dp2erm_cvx.conformance.search import ball, largest, record_domain
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.program import Gaussian, Moments, scheme
+from dp2erm_cvx.program import Gaussian, Moments
 from dp2erm_cvx.program.curves import EXPONENTIAL, LOGISTIC
 from dp2erm_cvx.program.kernel_model import PublicSample
-from dp2erm_cvx.program.kernels import BalanceKernel, Energy, Linear
+from dp2erm_cvx.program.kernels import Energy, Linear
 from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY
 from dp2erm_cvx.registry import first_stages, second_stages
 from dp2erm_cvx.solve import solve
@@ -38,10 +37,7 @@ ROWS = rows()
 
 SEPARABLE = [
     ("overlap", {"ridge": 0.1, "radius": 1.0}, 1.5),
-    ("overlap", {"ridge": 0.1}, 1.0),
     ("overlap", {"ridge": 0.003, "radius": 8.0}, 1.0),
-    ("inverse_probability_tilting", {"ridge": 3.0}, 1.0),
-    ("inverse_probability_tilting", {"ridge": 0.3, "radius": 1.5, "constant": 0.2}, 0.8),
     ("inverse_probability_tilting", {"ridge": 0.1, "radius": 0.3, "constant": 3.0}, 1.0),
     ("inverse_probability_tilting", {"ridge": 0.1, "radius": 4.0, "balance": Moments(2)}, 0.7),
 ]
@@ -137,36 +133,10 @@ def test_a_linear_term_of_an_authors_own_counts_in_every_constant():
     assert Tilted().gradient_diameter(domain) >= gradient_diameter(LOGISTIC, 1e300) + 1.0
 
 
-def test_a_declaration_by_arm_says_what_it_cannot_read():
-    bent = lambda s, t: (cp.exp(-s) + cp.square(t), cp.logistic(-s))  # noqa: E731
-    elsewhere = lambda s, t: (cp.exp(-s) + t, cp.logistic(-t))  # noqa: E731
-    for function, text in ((bent, "no affine function"), (elsewhere, "no curve is known")):
-        function.__doc__ = "Not read."
-        with pytest.raises(DeclarationError, match=text):
-            scheme.separable(ridge="G**2", by_arm=True)(function)
-
-
 def test_a_tilting_that_could_overflow_is_refused():
     program = first_stages()["inverse_probability_tilting"](ridge=1e-3, radius=50.0)
     with pytest.raises(DeclarationError, match="at most 12/G"):
         program.resolve(Domain(1.0, 1.0)).ball(Domain(1.0, 1.0))
-
-
-# kernels
-
-
-def test_the_energy_kernel_is_within_its_bound():
-    M, kernel = 1.3, Energy()
-
-    def at(x, z):
-        return float(kernel.cross(x[None], z[None])[0, 0])
-
-    region = ball(2, M)
-    findings = check_kernel(region, at, kernel.bound(M), evaluations=600)
-    assert not any(finding.violated for finding in findings)
-    assert findings[0].ratio == pytest.approx(1.0)
-    half = check_kernel(region, at, kernel.bound(M) / 2, evaluations=600)
-    assert [finding.constant for finding in half if finding.violated] == ["kernel_bound"]
 
 
 def test_the_discrepancy_of_the_energy_kernel_is_the_energy_distance():
@@ -182,23 +152,6 @@ def test_the_discrepancy_of_the_energy_kernel_is_the_energy_distance():
         assert (2 * p - q) @ Energy().matrix(X) @ (2 * p - q) != pytest.approx(
             4 * p @ apart @ q - 4 * p @ apart @ p - q @ apart @ q, rel=1e-3
         )
-
-
-@pytest.mark.parametrize(("constant", "signed"), [(1.0, False), (0.5, True)])
-def test_a_balance_kernel_is_negative_only_below_its_constant(constant, signed):
-    kernel = BalanceKernel(Moments(1), constant)
-
-    def at(x, z):
-        return float(kernel.cross(x[None], z[None])[0, 0])
-
-    findings = check_kernel(ball(2, 1.0), at, kernel.bound(1.0), evaluations=600)
-    assert any(finding.violated for finding in findings) == signed
-    domain, n, ridge = Domain(1.0, 1.0), 100, 2.0
-    program = first_stages()["stable_balancing"](constant=constant, ridge=ridge).resolve(domain)
-    stated = stability.pooled_kernel_balancing(
-        n, stability.KernelConstants(constant**2 + 1, n * ridge, alpha=1.0, signed=signed)
-    )
-    assert program.stability(Universe(domain, n, 2)).V == pytest.approx(stated.V)
 
 
 # kernel mean matching
@@ -293,49 +246,33 @@ def label(row):
     return f"{row.scheme}, {row.n}, {row.setting}"
 
 
-#: Ridges between two others of the same scheme.
-BETWEEN = {"ridge 0.1", "ridge 1", "ridge 2", "Gaussian, ridge 1"}
+#: One row of every scheme, at which half of the bound is exceeded soon.
+CAUGHT = {
+    ("overlap", "ridge 1"),
+    ("tilting", "ridge 3"),
+    ("energy, arm floor 100", "ridge 20"),
+    ("stable", "ridge 10"),
+    ("matching, public target", "Gaussian, ridge 10"),
+    ("matching, counted target, floor 100", "Gaussian, ridge 10"),
+}
 
 
 @pytest.mark.parametrize(
-    "row",
-    [
-        pytest.param(row, marks=pytest.mark.slow) if row.setting in BETWEEN and row.n == 400 else row
-        for row in ROWS
-    ],
-    ids=label,
+    "row", [row for row in ROWS if row.n == 400 and (row.scheme, row.setting) in CAUGHT], ids=label
 )
-def test_movements_from_structured_starts_stay_within_the_bound(row):
-    result = small(row).search(300, seed=3)
-    assert not result.violations
-    assert result.verdict("sharp").ratio > 0.04
+def test_movements_from_structured_starts_exceed_half_of_the_bound_alone(row):
+    found = small(row).search(500)
+    assert not found.verdict("sharp").violated
+    assert found.verdict("half").violated
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=label)
 def test_movements_of_the_table_stay_within_the_bound(row):
-    assert not row.search(10_000, seed=4).violations
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        row
-        for row in ROWS
-        if (row.scheme, row.n, row.setting)
-        in {
-            ("overlap", 400, "ridge 1"),
-            ("tilting", 400, "ridge 3"),
-            ("energy, arm floor 100", 400, "ridge 20"),
-            ("stable", 400, "ridge 10"),
-            ("matching, public target", 400, "Gaussian, ridge 10"),
-            ("matching, counted target, floor 100", 400, "Gaussian, ridge 10"),
-        }
-    ],
-    ids=lambda row: row.scheme,
-)
-def test_half_of_a_bound_would_be_caught(row):
-    assert small(row).search(500, share=0.5).violations
+    short, long = small(row).search(300, seed=3), row.search(10_000, seed=4)
+    assert short.verdict("sharp").ratio > 0.04
+    assert not short.verdict("sharp").violated
+    assert not long.verdict("sharp").violated
 
 
 def test_the_table_of_the_page_is_about_these_rows():
@@ -349,46 +286,6 @@ def test_the_table_of_the_page_is_about_these_rows():
     for (*_, found, bound), row in zip(listed, ROWS, strict=True):
         assert float(bound) == pytest.approx(row.bound, rel=1e-3)
         assert float(found) <= float(bound)
-
-
-# once differentiable losses
-
-
-def huber(shape, threshold, theta):
-    """Gradients (n, p) and the Hessians H_i (n, p, p) of the claim at theta."""
-    X, z = shape
-    s = X @ theta - z
-    flat = np.abs(s) >= threshold
-    slope = 2 * np.clip(s, -threshold, threshold)
-    return slope[:, None] * X, np.where(flat, 0.0, 2.0)[:, None, None] * X[:, :, None] * X[:, None, :]
-
-
-def test_the_change_of_variable_is_differentiable_where_a_face_lies_inside_a_kink():
-    """T_D by differences against A Pi + I - Pi; the face x_1 = 1 of the box is a kink of the first record."""
-    rng = np.random.default_rng(5)
-    threshold, c = 0.4, 0.7
-    X = np.vstack([[1.0, 0.0], rng.uniform(-1, 1, (6, 2))])
-    z = np.append(1.0 - threshold, rng.uniform(-1, 1, 6))
-    w = rng.uniform(0.2, 2, 7)
-
-    def forward(u):
-        theta = np.clip(u, -1, 1)
-        gradients, hessians = huber((X, z), threshold, theta)
-        return -(w @ gradients + c * theta) - (u - theta), np.einsum("i,ijk->jk", w, hessians) + c * np.eye(2)
-
-    on_the_face = 0
-    for _ in range(300):
-        u = rng.uniform(-2, 2, 2)
-        u[0] = abs(u[0])
-        inside = np.diag((np.abs(u) < 1).astype(float))
-        step = 1e-7
-        numeric = np.column_stack(
-            [(forward(u + step * e)[0] - forward(u - step * e)[0]) / (2 * step) for e in np.eye(2)]
-        )
-        _, A = forward(u)
-        np.testing.assert_allclose(-numeric, A @ inside + np.eye(2) - inside, atol=1e-6)
-        on_the_face += u[0] > 1 and abs(u[1]) < 1
-    assert on_the_face > 30
 
 
 @pytest.mark.parametrize(("share", "violated"), [((1.0, 1.0), False), ((0.5, 1.0), True), ((1.0, 0.5), True)])

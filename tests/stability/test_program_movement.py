@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -15,9 +16,13 @@ from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernels import Laplace, Linear
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
-from tests.stability.schemes import INF, log_uniform
 
 FLOOR = 3
+INF = math.inf
+
+
+def log_uniform(rng, low, high):
+    return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
 
 def random_program(name, rng, m):
@@ -142,7 +147,7 @@ def private_first_stages():
 
 @pytest.mark.parametrize("name", private_first_stages())
 def test_movement_of_solved_programs_is_within_their_bounds(name):
-    assert worst_ratio(name, 25, seed=0) > 0.05
+    assert worst_ratio(name, 12, seed=0) > 0.05
 
 
 @pytest.mark.slow

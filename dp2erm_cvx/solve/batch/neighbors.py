@@ -28,8 +28,7 @@ from dp2erm_cvx.solve.batch.replacements import (
     Reading,
     Replacements,
 )
-from dp2erm_cvx.solve.batch.row_models import ExponentialBatch, MarginBatch
-from dp2erm_cvx.solve.batch.rows import Members
+from dp2erm_cvx.solve.batch.row_batch import Members, RowBatch
 from dp2erm_cvx.solve.certificate import certify
 from dp2erm_cvx.solve.solve import TOLERANCE, solve
 
@@ -44,11 +43,11 @@ _AIM = 0.1
 class Neighborhood:
     """The neighbors of one dataset, with what their solves share: made once, by the first that asks.
 
-    The fast path of a program is not trusted. The first solution that it certifies must be certified by the
-    judge of single instances, or it is not used at all. Every neighbor that it does not
-    certify is solved alone by its usual solver and marked. A neighbor counts as certified where the bound on
-    the l1 error of its weights is at most ``tolerance * n``. ``base`` is the instance of the records with its
-    solution, where a caller has them.
+    The fast path of a program is not trusted: the first solution that it certifies must be certified by the
+    judge of single instances, or it is not used at all. Every neighbor that it does not certify is solved
+    alone by its usual solver and marked. One counts as certified where the bound on the l1 error of its
+    weights is at most ``tolerance * n``. ``base`` is the instance of the records with its solution, where a
+    caller has them.
     """
 
     def __init__(
@@ -71,8 +70,6 @@ class Neighborhood:
     ) -> Iterator[NeighborSolutions]:
         """Weights of every neighbor with a bound on their l1 error, in chunks of ``chunk`` neighbors.
 
-        The memory is that of ``chunk * n`` weights, plus the factorization of the base problem.
-
         Raises DeclarationError for an invalid ``tolerance`` or ``chunk``, and where the replacements are for
         other records; InfeasibleError where the base problem has no solution.
         """
@@ -84,8 +81,8 @@ class Neighborhood:
     ) -> Iterator[NeighborReadings]:
         """What ``reading`` says of the weights of every neighbor, with the bound on their l1 error.
 
-        Where the program is a sum over rows no neighbor's weights are held: they are read block by block, in
-        one pass over the records besides those that solve. Raises as :meth:`solve`.
+        Where the program is a sum over rows no neighbor's weights are held: they are read in one more pass.
+        Raises as :meth:`solve`.
         """
         return self._read(replacements, reading, self._checked(replacements, tolerance))
 
@@ -167,19 +164,20 @@ def fast_path(
     rows = program.row_neighbors(records)
     if rows is None:
         return None
-    if type(model) is MarginModel and model.weight is not None and isinstance(program, SeparableFirstStage):
-        margin = MarginBatch(model, model.weight, point)
-        return RowPath(margin, rows) if margin.usable else None
-    if type(model) is ExponentialModel:
-        exponential = ExponentialBatch(model, point)
-        return RowPath(exponential, rows) if exponential.usable else None
+    if not isinstance(model, MarginModel) or model.weight is None:
+        return None
+    if type(model) is ExponentialModel or (
+        type(model) is MarginModel and isinstance(program, SeparableFirstStage)
+    ):
+        batch = RowBatch(model, point)
+        return RowPath(batch, rows) if batch.usable else None
     return None
 
 
 class RowPath:
-    """A model that is a sum over rows: margin losses, or the dual of entropy balancing."""
+    """A model that is a sum over rows."""
 
-    def __init__(self, batch: ExponentialBatch | MarginBatch, rows: RowNeighbors) -> None:
+    def __init__(self, batch: RowBatch, rows: RowNeighbors) -> None:
         self.batch, self.rows = batch, rows
 
     def solve(self, part: Replacements, goal: float) -> RowSolutions:

@@ -9,7 +9,8 @@ import numpy as np
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.solve.batch.replacements import FastSolutions, Index, Mask, Part, Reading
-from dp2erm_cvx.solve.batch.rows import LARGEST_SCORE, Members, RowBatch, dot, norms
+from dp2erm_cvx.solve.batch.row_batch import Members, RowBatch
+from dp2erm_cvx.solve.batch.rows import LARGEST_SCORE, dot, norms
 
 _MAX_SWEEPS = 24
 

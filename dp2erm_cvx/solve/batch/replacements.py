@@ -38,8 +38,8 @@ class Batch:
 class Replacements:
     """m neighbors of ``base``: record ``index[k]`` becomes ``(X[k], a[k])``; its outcome stays.
 
-    ``index`` is (m,) in 0..n-1, ``X`` (m, p) holds rows of the universe as in ``Records.X`` (intercept column
-    included), ``a`` (m,) treatments in {0, 1}. Raises DeclarationError for shapes or values outside of these.
+    ``index`` is (m,) in 0..n-1, ``X`` (m, p) holds rows of the universe as in ``Records.X`` (intercept
+    included), ``a`` (m,) treatments. Raises DeclarationError for shapes or values outside of these.
     """
 
     base: Records
@@ -118,15 +118,11 @@ class Reading(abc.ABC):
 
 @dataclass(frozen=True, eq=False)
 class NeighborChunk:
-    """A chunk of m neighbors. Everything is private where the records are.
+    """A chunk of m neighbors, the first of them number ``first`` among all. Private where the records are.
 
-    Attributes
-    ----------
-    first : number of the first neighbor of this chunk among all replacements
-    radius : (m,) bounds on ``||w_hat - w||_1``; inf where nothing was proved
-    certified : (m,) whether the radius is within ``tolerance * n``
-    iterations : (m,) sweeps over the records, or iterations of the single solver
-    by_single : (m,) whether the fast path did not certify the neighbor, which was then solved alone
+    ``radius`` (m,) bounds ``||w_hat - w||_1``, inf where nothing was proved; ``certified`` says whether it is
+    within ``tolerance * n``; ``iterations`` counts sweeps, or those of the single solver; ``by_single`` marks
+    what the fast path did not certify, which was then solved alone.
     """
 
     first: int
@@ -159,10 +155,9 @@ class NeighborReadings(NeighborChunk):
 
 
 class FastSolutions(abc.ABC):
-    """Claims of a fast path about m neighbors.
+    """Claims of a fast path about m neighbors: ``points`` (m, d) of the models, ``iterations`` (m,).
 
-    ``points`` (m, d) of the composite models, ``radius`` (m,) certified of the l1 error of the weights,
-    ``iterations`` (m,).
+    ``radius`` (m,) is certified of the l1 error of the weights.
     """
 
     points: Array

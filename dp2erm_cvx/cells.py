@@ -1,0 +1,276 @@
+"""Public rules for cells that are written in several ways, and for the records that a study is about."""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.public import Named, declared_by_name, one_line, public_size
+from dp2erm_cvx.tables import distinct_labels, label_of, numbers_or_nan
+
+#: The cells (n,) of a raw column, by its name.
+Column = Callable[[str], Any]
+
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+#: The same comparison where the number stands on the left.
+_TURNED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
+_SIGNS = ("<=", ">=", "<", ">")
+
+
+@dataclass(frozen=True)
+class CellRule:
+    """How the cells of one raw column are read, each record by itself. All of it is public.
+
+    Parameters
+    ----------
+    synonyms
+        For each label how else it may be written; case and blanks do not count. Other cells stay as they are.
+    units
+        What a number is multiplied by, for each label of ``unit_column``. With another label, or none that is
+        declared, it is missing.
+    unit_column
+        The column that holds the unit of every record.
+    since
+        A date: cells are dates, in ISO format or in ``date_format``, and count as days since this one.
+    date_format
+        As of :meth:`datetime.datetime.strptime`, such as ``"%d.%m.%Y"``.
+    censored
+        Whether ``>89``, ``<0.1`` and ``90+`` count as the number that they name.
+
+    Raises DeclarationError naming the entry.
+    """
+
+    synonyms: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    units: Mapping[str, float] = field(default_factory=dict)
+    unit_column: str | None = None
+    since: str | None = None
+    date_format: str | None = None
+    censored: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("synonyms", "units"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise DeclarationError(
+                    f"{name} = {shown(getattr(self, name))}: must have one entry per label"
+                )
+        synonyms = {label_of(level): _spellings(level, texts) for level, texts in self.synonyms.items()}
+        units = {label_of(unit): public_size(f"units[{unit}]", times) for unit, times in self.units.items()}
+        object.__setattr__(self, "synonyms", Named(synonyms))
+        object.__setattr__(self, "units", Named(units))
+        if type(self.censored) is not bool:
+            raise DeclarationError(f"censored = {shown(self.censored)}: must be true or false")
+        if (self.unit_column is None) == bool(units):
+            raise DeclarationError("units and unit_column: declare both, or neither")
+        if self.unit_column is not None:
+            one_line("unit_column", self.unit_column)
+        if self.since is not None:
+            object.__setattr__(self, "since", _date("since", self.since).isoformat())
+        form = self.date_format
+        if form is not None and (self.since is None or "%" not in one_line("date_format", form)):
+            raise DeclarationError('date_format: needs since beside it, and directives such as "%d.%m.%Y"')
+        kinds = [name for name in ("synonyms", "units", "since", "censored") if getattr(self, name)]
+        if len(kinds) != 1 and kinds != ["units", "censored"]:
+            raise DeclarationError(
+                f"{' and '.join(kinds) or 'nothing'} declared: synonyms, or since, or units and censored"
+            )
+        self._known()
+
+    def _known(self) -> dict[str, str]:
+        """The label of every spelling. Raises DeclarationError where one stands for two labels."""
+        known: dict[str, str] = {}
+        for level, texts in self.synonyms.items():
+            for text in (level, *texts):
+                if known.setdefault(_folded(text), level) != level:
+                    raise DeclarationError(f"synonyms: {shown(text)} stands for two labels")
+        return known
+
+    def read(self, values: Any, name: str, column: Column) -> Any:
+        """What the cells ``values`` (n,) of the column ``name`` count as (n,); ``column`` has the units."""
+        if self.synonyms:
+            known = self._known()
+            distinct, place = distinct_labels(values, name)
+            return np.array([known.get(_folded(one), one) for one in distinct], dtype=object)[place]
+        if self.since is not None or self.censored:
+            distinct, place = distinct_labels(values, name)
+            numbers = np.array([self._number(one) for one in distinct], dtype=np.float64)[place]
+        else:
+            numbers = numbers_or_nan(values, name)
+        if self.unit_column is not None:
+            distinct, place = distinct_labels(column(self.unit_column), self.unit_column)
+            numbers = numbers * np.array([self.units.get(one, math.nan) for one in distinct])[place]
+        return numbers
+
+    def _number(self, label: str) -> float:
+        if self.since is None:
+            bare = label.removesuffix("+")
+            sign = next((one for one in _SIGNS if bare.startswith(one)), "")
+            return float(numbers_or_nan([bare.removeprefix(sign)], "")[0])
+        try:
+            form = self.date_format
+            time = (
+                datetime.datetime.fromisoformat(label)
+                if form is None
+                else datetime.datetime.strptime(label, form)
+            )
+            first = datetime.datetime.fromisoformat(self.since)
+            return (time.replace(tzinfo=None) - first) / datetime.timedelta(days=1)
+        except ValueError:
+            return math.nan
+
+    def describe(self, name: str) -> str:
+        """The public rule in words."""
+        if self.synonyms:
+            texts = (
+                f"{level or 'missing'} is also {', '.join(own)}"
+                for level, own in self.synonyms.items()
+                if own
+            )
+            return f"{name}: case and blanks do not count" + "".join(f", {one}" for one in texts)
+        parts = [f"days since {self.since}"] if self.since is not None else []
+        parts += ["above or below a limit counts as the limit"] if self.censored else []
+        units = (f"{unit or 'missing'} times {factor:g}" for unit, factor in self.units.items())
+        parts += [f"by {self.unit_column}: {', '.join(units)}"] if self.units else []
+        return f"{name}: {'; '.join(parts)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is declared, as plain JSON types."""
+        declared = {one.name: getattr(self, one.name) for one in fields(self)}
+        declared["synonyms"] = {level: list(texts) for level, texts in self.synonyms.items()}
+        declared["units"] = dict(self.units)
+        return {name: value for name, value in declared.items() if value}
+
+
+def declared_cells(name: str, declared: object) -> CellRule:
+    """How cells are read, of plain values if need be. Raises DeclarationError naming the column."""
+    if isinstance(declared, CellRule):
+        return declared
+    try:
+        return declared_by_name(CellRule, "", declared)
+    except DeclarationError as error:
+        raise DeclarationError(f"{name}: {str(error).removeprefix(': ')}") from None
+
+
+@dataclass(frozen=True)
+class Eligible:
+    """What a record has to fulfil to count, such as ``18 <= age < 65 and ward != Hospice``.
+
+    A column stands on the left, or after a number; a name with blanks stands in quotation marks. A number is
+    compared with a number, a label by ``==``, ``!=``, or ``in [ICU, Surgery]``. Comparisons are joined by
+    ``and`` and ``or``. A missing cell fulfils none of them, but ``== ""``.
+
+    Raises DeclarationError where the text is anything else.
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        one_line("eligible", self.text)
+        self.of(lambda name: ())  # every part of it is read, of no records
+
+    def of(self, column: Column) -> NDArray[np.bool_]:
+        """Which records fulfil it (n,), each by its own cells."""
+        try:
+            tree = ast.parse(self.text, mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise self._refused("no comparison") from None
+        return self._fulfilled(tree, column)
+
+    def _fulfilled(self, node: ast.expr, column: Column) -> NDArray[np.bool_]:
+        if isinstance(node, ast.BoolOp):
+            parts = [self._fulfilled(part, column) for part in node.values]
+            return reduce(operator.and_ if isinstance(node.op, ast.And) else operator.or_, parts)
+        if not isinstance(node, ast.Compare):
+            raise self._refused("no comparison")
+        values = [self._value(one) for one in (node.left, *node.comparators)]
+        name, place = values[0], 0
+        if isinstance(name, float):
+            name, place = values[1], 1
+        if not isinstance(name, str) or len(values) > 2 + place:
+            raise self._refused("one column, and what it is compared with")
+        cells = column(name)
+        signs = [type(sign) for sign in node.ops]
+        parts = [
+            self._compared(cells, name, sign, value)
+            for sign, value in zip(signs[place:], values[place + 1 :], strict=True)
+        ]
+        if place:
+            parts.append(self._compared(cells, name, _TURNED.get(signs[0], signs[0]), values[0]))
+        return reduce(operator.and_, parts)
+
+    def _compared(self, cells: Any, name: str, sign: type[ast.cmpop], value: Any) -> NDArray[np.bool_]:
+        if isinstance(value, list) == (sign is ast.In) and value != []:
+            if sign is ast.In:
+                return reduce(operator.or_, [self._compared(cells, name, ast.Eq, one) for one in value])
+            compare = _COMPARISONS.get(sign)
+            if compare is not None and isinstance(value, float):
+                numbers = numbers_or_nan(cells, name)
+                return np.asarray(compare(numbers, value) & ~np.isnan(numbers), dtype=np.bool_)
+            if sign in (ast.Eq, ast.NotEq):
+                distinct, place = distinct_labels(cells, name)
+                equal = np.array([one == value for one in distinct], dtype=np.bool_)
+                present = np.array([one != "" for one in distinct], dtype=np.bool_)
+                return (equal if sign is ast.Eq else ~equal & present)[place]
+        raise self._refused(f"{shown(value)} cannot be compared so")
+
+    def _value(self, node: ast.expr) -> float | str | list[Any]:
+        if isinstance(node, ast.Name):
+            return node.id
+        if isinstance(node, ast.List):
+            return [self._value(one) for one in node.elts]
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            number = self._value(node.operand)
+            if isinstance(number, float):
+                return -number
+        value = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(value, str):
+            return label_of(value)
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e100:
+            return float(value)
+        raise self._refused("neither a name nor a number")
+
+    def _refused(self, what: str) -> DeclarationError:
+        return DeclarationError(
+            f'eligible = {shown(self.text)}: {what}; must look like "age >= 18", "ward != Hospice", '
+            '"18 <= age < 65" or "ward in [ICU, Surgery]", joined by and, or'
+        )
+
+
+def _folded(text: str) -> str:
+    return "".join(text.split()).casefold()
+
+
+def _spellings(level: object, declared: object) -> tuple[str, ...]:
+    if isinstance(declared, str) or not isinstance(declared, Sequence):
+        raise DeclarationError(
+            f'synonyms[{level}] = {shown(declared)}: must list texts, such as ["f", "Frau"]'
+        )
+    return tuple(map(label_of, declared))
+
+
+def _date(name: str, value: object) -> datetime.date:
+    """A declared date, as TOML reads one or as ISO text."""
+    if isinstance(value, datetime.datetime):
+        value = value.date()
+    if isinstance(value, datetime.date):
+        return value
+    try:
+        return datetime.date.fromisoformat(str(value))
+    except ValueError:
+        raise DeclarationError(f"{name} = {shown(value)}: must be a date, such as 2020-01-31") from None

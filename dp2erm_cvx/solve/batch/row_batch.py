@@ -1,0 +1,249 @@
+"""Neighbors of a model that is a sum over rows: gradients, weights and bounds of many points at once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.model.composite import Composite
+from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.model.sums import UNIT, dot_error
+from dp2erm_cvx.program.entropy import ExponentialModel
+from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.program.stage import ReplacedRows
+from dp2erm_cvx.solve.batch.replacements import Batch, Index, Reading
+from dp2erm_cvx.solve.batch.rows import (
+    CLIP,
+    LARGEST_SCORE,
+    SharedRows,
+    Terms,
+    norms,
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Members(Batch):
+    """m neighbors: row ``index[k]`` of the shared rows, ``old[k]``, is replaced by ``rows[k]``, (m, d).
+
+    ``target`` is (m, d), 0 where the model has none; ``spread`` (m,) bounds the norms of all rows, ``reach``
+    (m,) those in the metric of the base Hessian H. At the base solution a neighbor's Hessian is at least
+    ``kept`` (m,) times H, which says nothing where that is not positive.
+    """
+
+    old: Array
+    rows: Array
+    target: Array
+    spread: Array
+    kept: Array
+    reach: Array
+
+
+class _Metric:
+    """The Hessian of the base model at its solution: preconditioner, and yardstick of every neighbor."""
+
+    def __init__(self, model: Composite, point: Array) -> None:
+        values, self.vectors = np.linalg.eigh(model.hessian(point))
+        error = 64 * model.dimension * UNIT * float(values[-1]) + model.hessian_rounding(point)
+        #: Lower bounds on the eigenvalues, (d,); the first one decides whether there is a metric at all.
+        self.values: Array = values - error
+        self.definite = bool(self.values[0] > 0)
+        self.inverse_root: Array = self.vectors / np.sqrt(np.maximum(self.values, 1e-300))
+        self.inverse: Array = self.inverse_root @ self.inverse_root.T
+
+    def lengths(self, rows: Array) -> Array:
+        """``(r' H^-1 r)^(1/2)``, not below the exact one, for rows (m, d): (m,)."""
+        return norms(rows @ self.inverse_root) * (1 + 1e-9)
+
+    def solve(self, right: Array, shift: Array) -> Array:
+        """``(H + shift_k I)^-1 right_k`` for right (m, d) and shift (m,)."""
+        if not np.any(shift):
+            return np.asarray(right @ self.inverse)
+        return np.asarray((right @ self.vectors / (self.values + shift[:, None])) @ self.vectors.T)
+
+
+class RowBatch:
+    """Neighbors of one model, each with one row replaced; ``point`` (d,) is the solution of the base model.
+
+    f_k(v) = sum_i phi(<z_i, v>) + <target_k, v> + ridge/2 ||v||^2, without multipliers and offsets; or,
+    ``normalized``, n (log mean exp(<b_i, v>) - <target_k, v>) + ridge/2 ||v||^2, rows and targets shifted by
+    the center of the base rows, which changes no neighbor's problem. ``radius`` is that of the ball, or inf.
+    """
+
+    def __init__(self, model: MarginModel, point: Array) -> None:
+        self.model, self.loss, self.point, self.ridge = model, model.loss, point, model.ridge
+        self.n, self.dimension = model.n, model.dimension
+        self.normalized, self.trim, log_base = isinstance(model, ExponentialModel), math.inf, None
+        self.terms = Terms(np.zeros(self.dimension), model.loss, model.weight)
+        if isinstance(model, ExponentialModel):
+            self.trim, log_base = model.trim, model.log_base
+            log_cap = math.log(model.trim) if math.isfinite(model.trim) else math.inf
+            self.terms = Terms(model.center, log_cap=log_cap)
+        self.log_base: Array = np.zeros(self.n) if log_base is None else log_base
+        self.largest_base = float(np.max(np.abs(self.log_base)))
+        base = (self.log_base,) if self.largest_base else ()
+        self.shared = SharedRows(model.blocks, self.dimension, self.terms, base)
+        ball = model.penalty.set
+        self.radius = ball.radius if isinstance(ball, L2Ball) else np.inf
+        self.metric = _Metric(model, point)
+        root = self.metric.inverse_root if self.metric.definite else None
+        #: Largest ``||z_i||`` in the metric and as it is, and sums of norms and squares.
+        self.reach, self.longest, self.first, self.second = self.shared.extent(root)
+        with np.errstate(all="ignore"):  # what overflows is not usable
+            moment, sums = self.shared.sums(point[None, :], np.array([-1]))
+        self.base_moment, self.base_total = moment[0], float(sums[0, 0])
+
+    @property
+    def usable(self) -> bool:
+        """Whether the base solution offers a metric and scores that do not overflow."""
+        return self.metric.definite and self.longest * float(np.linalg.norm(self.point)) <= LARGEST_SCORE
+
+    def members(self, index: Index, old: Array, replaced: ReplacedRows) -> Members:
+        """Neighbors with these rows (m, d) in place of old ones."""
+        old, rows = old - self.terms.center, replaced.rows - self.terms.center
+        target = np.zeros_like(rows) if replaced.target is None else replaced.target - self.terms.center
+        reach, kept = np.full(len(index), np.inf), np.full(len(index), -np.inf)
+        if self.metric.definite:
+            reach, kept = np.maximum(self.metric.lengths(rows), self.reach), self.kept(index, old, rows)
+        return Members(index, old, rows, target, np.maximum(norms(rows), self.longest), kept, reach)
+
+    def first_gradient(self, members: Members) -> Array:
+        """Gradients (m, d) of the neighbors at the base solution, without a sweep."""
+        old, new = (self._pulls_at_base(members.index, rows) for rows in (members.old, members.rows))
+        moment = self.base_moment - old[:, None] * members.old + new[:, None] * members.rows
+        return self._gradient(self.point, members, moment, np.maximum(self.base_total - old + new, 1e-300))
+
+    def sweep(self, V: Array, members: Members) -> tuple[Array, Array]:
+        """Gradients (m, d) and the sums that weights are divided by (m,)."""
+        moment, sums = self.shared.sums(V, members.index)
+        pull, f = self.terms.own(V, members.rows, self.log_base[members.index])
+        moment = moment + members.rows * pull[:, None]
+        return self._gradient(V, members, moment, sums[:, 0] + pull), sums[:, 1] + f
+
+    def _gradient(self, V: Array, members: Members, moment: Array, total: Array) -> Array:
+        """Gradients at V from the sums over all rows, the replaced ones among them."""
+        if self.normalized:
+            return np.asarray(self.n * (moment / total[:, None] - members.target) + self.ridge * V)
+        return np.asarray(members.target - moment + self.ridge * V)
+
+    def _pulls_at_base(self, index: Index, rows: Array) -> Array:
+        at = np.broadcast_to(self.point, rows.shape)
+        return self.terms.own(at, rows, self.log_base[index])[0]
+
+    def read(self, V: Array, members: Members, total: Array, reading: Reading) -> tuple[Array, Array, Array]:
+        """One pass over the records: the reading of the weights at V (m, d), where f adds up to ``total``.
+
+        Sums (m, s), maxima (m, t), and the weights of the replaced rows (m,).
+        """
+        own, scale = self._weighed(V, members, total)
+        return *self.shared.read(V, members.index, own, scale, reading), own * scale
+
+    def weights(self, V: Array, members: Members, total: Array) -> Array:
+        """The weights (m, n) that :meth:`read` reads."""
+        return self.shared.weights(V, members.index, *self._weighed(V, members, total))
+
+    def _weighed(self, V: Array, members: Members, total: Array) -> tuple[Array, Array]:
+        """What weights of replaced rows are proportional to, and the factor of all, (m,) each."""
+        return self.terms.own(V, members.rows, self.log_base[members.index])[1], self.n / total
+
+    def rounding(self, V: Array, members: Members) -> Array:
+        """Bound on the 2-norm of the floating-point error of every gradient, (m,); as for one instance.
+
+        With the derivatives of the loss bounded over all margins of the chunk, or each sum of exponentials by
+        its largest terms.
+        """
+        norm, length = norms(V), members.spread
+        if self.normalized:
+            relative = np.expm1(np.minimum(2 * self._score_error(members, norm), 150.0) + 16 * UNIT)
+            relative += self.shared.sum_error() + self.shared.total_error()
+            shift = 16 * UNIT * (norms(members.target) + self._size(members))
+            error = self.n * (length * relative + shift) + 4 * UNIT * self.ridge * norm
+            return np.asarray(error * (1 + 1e-9))
+        reach = float(np.max(length * norm))
+        steep, slope = self.loss.largest_curvature(reach), self.loss.largest_slope(reach)
+        first, second = self.first + length, self.second + length**2
+        # a loss without a form in exp(-s) takes its margin from there
+        margin = 1.1 * steep * ((dot_error(self.dimension) + UNIT) * norm * second + 4 * UNIT * first)
+        terms = margin + (8 * UNIT + self.shared.sum_error()) * slope * first
+        linear = self.ridge * norm + (norms(members.target) if np.any(members.target) else 0.0)
+        return np.asarray(terms * (1 + 1e-9) + 8 * UNIT * linear)
+
+    def kept(self, index: Index, old: Array, rows: Array) -> Array:
+        """Shares (m,) s with ``H_k >= s H`` at the base solution; at most 1, useless where not positive.
+
+        The record that left takes no more than its own part from the base Hessian.
+        """
+        if not self.normalized:
+            curvature = self._curvature(old) * (1 + 1e-9) + 1e-14
+            return np.asarray(1 - curvature * self.metric.lengths(old) ** 2 - 1e-9)
+        # a mixture's covariance is at least the share of either part times the covariance of that part
+        gone, new = self._pulls_at_base(index, old), self._pulls_at_base(index, rows)
+        share_old = np.minimum(gone / self.base_total, 0.5)
+        share_new = new / (self.base_total * (1 - share_old) + new)
+        away = old - self.base_moment / self.base_total
+        leverage = self.n * share_old / (1 - share_old) * self.metric.lengths(away) ** 2
+        ratio = np.minimum((1 - share_new) / (1 - share_old), 1.0)
+        # of a record with half of the weight too little is left to count on, and rounding would rule
+        return np.where(gone < 0.5 * self.base_total, ratio * (1 - leverage) - 1e-9, -np.inf)
+
+    def updates(self, members: Members) -> list[tuple[Array, Array]]:
+        """Vectors (m, d) and coefficients (m,) that turn the base Hessian into a neighbor's, nearly.
+
+        Those of the record that came, and of the one that left.
+        """
+        if not self.normalized:
+            old, new = self._curvature(members.old), self._curvature(members.rows)
+            return [(members.rows, new), (members.old, -old)]
+        mean = self.base_moment / self.base_total
+        old = self._pulls_at_base(members.index, members.old) / self.base_total
+        new = self._pulls_at_base(members.index, members.rows) / self.base_total
+        return [(members.rows - mean, self.n * new / (1 + new)), (members.old - mean, -self.n * old)]
+
+    def _curvature(self, rows: Array) -> Array:
+        """Of the loss at the base solution."""
+        return self.loss.curvature(np.clip(rows @ self.point, -CLIP, CLIP))
+
+    def concordance(self, members: Members) -> Array:
+        """Self-concordance of every neighbor, (m,): that of the longest row."""
+        return np.asarray((2.0 if self.normalized else self.loss.concordance) * members.spread)
+
+    def smoothness(self, members: Members) -> Array:
+        """Bound on the largest eigenvalue of every neighbor's Hessian, (m,), over the ball."""
+        if self.normalized:
+            return np.asarray(self.n * members.spread**2 + self.ridge)
+        steep = self.loss.largest_curvature(float(np.max(members.spread)) * self.radius * (1 + 1e-9))
+        return np.asarray(steep * (self.second + members.spread**2) + self.ridge)
+
+    def output_radius(self, V: Array, members: Members, radius: Array, kappa: Array) -> Array:
+        """Bound on the l1 error of the weights: the points err by ``radius``, the scores by ``kappa``.
+
+        By the tilt lemma, for the move of log f and the error it is computed to together. What f is divided
+        by was added up in another pass, where each f was computed anew, to the same error.
+        """
+        kappa, norm = np.minimum(kappa, members.spread * radius), norms(V)
+        if self.normalized:
+            error = self._score_error(members, norm)
+            if math.isfinite(self.trim):
+                # a cap breaks the common shift: every score counts with its own size
+                size = self._size(members)
+                kappa = size * radius
+                error = error + size * dot_error(self.dimension) * norm + 2 * UNIT * abs(math.log(self.trim))
+        else:
+            assert self.terms.weight is not None
+            steep, size = self.terms.weight.lipschitz, members.spread * norm
+            kappa = steep * kappa
+            error = steep * (dot_error(self.dimension) + UNIT) * size + 16 * UNIT * (1 + steep * size)
+        moved = 2 * self.n * np.tanh((kappa + error) / 2)
+        rounded = np.expm1(np.minimum(2 * error, 150.0)) + 2 * self.shared.total_error()
+        return np.asarray(moved + self.n * rounded)
+
+    def _size(self, members: Members) -> Array:
+        """Bound on the norms of rows before they were centered."""
+        return np.asarray(members.spread + 2 * float(np.linalg.norm(self.terms.center)))
+
+    def _score_error(self, members: Members, norm: Array) -> Array:
+        # a row that was centered by rounding, then the product, then the base measure
+        error = dot_error(self.dimension) * members.spread * norm + 2 * UNIT * self._size(members) * norm
+        return np.asarray(error + 4 * UNIT * self.largest_base)

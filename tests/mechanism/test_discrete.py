@@ -1,0 +1,380 @@
+"""Discrete noise on a grid, on exact integers and among candidates: laws, guarantees, hostile input."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from fractions import Fraction
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy import stats
+
+from dp2erm_cvx.calibration import IntegerNoise, Noise, SumLaw, calibrate_integers, calibrate_sums
+from dp2erm_cvx.calibration.numbers import GridNoise, calibrate_grid
+from dp2erm_cvx.errors import CalibrationError, CertificateError, DeclarationError
+from dp2erm_cvx.mechanism import (
+    exact,
+    perturb_integers,
+    perturb_on_grid,
+    private_choice,
+    quantile_counts,
+    quantile_scores,
+)
+from dp2erm_cvx.mechanism.exact import _rounded
+from dp2erm_cvx.privacy import Budget
+from tests.mechanism.laws import STREAMS, forced_uniforms, permute_and_flip
+
+pytestmark = pytest.mark.fresh_noise  # false alarms have a probability below 1e-10 in all
+
+SEEDS = [None, 1]
+
+
+HUGE = sys.float_info.max
+
+
+def grid_noise(p, scale, exponent, shift=1.0):
+    """Noise at the epsilon that its scale pays for."""
+    return GridNoise(shift, exponent, scale, (shift + p * 2.0**exponent) / scale * (1 + 1e-9), p)
+
+
+def steps(values, exponent):
+    """The values in grid steps, exactly."""
+    found = [Fraction(float(value)) / Fraction(2) ** exponent for value in values]
+    assert all(step.denominator == 1 for step in found)
+    return np.array([int(step) for step in found])
+
+
+def fit_on_grid(noise_in_steps, rate):
+    """P-value of the chi-square test against P(k) = tanh(rate / 2) exp(-rate |k|)."""
+    edge = math.ceil(3 / rate)
+    inner = np.arange(-edge, edge + 1)
+    law = math.tanh(rate / 2) * np.exp(-rate * np.abs(inner))
+    tail = (1 - law.sum()) / 2
+    expected = np.array([tail, *law, tail]) * noise_in_steps.size
+    clipped = np.clip(noise_in_steps, -edge - 1, edge + 1)
+    observed = np.bincount(clipped + edge + 1, minlength=expected.size)
+    assert expected.min() > 5
+    return stats.chisquare(observed, expected).pvalue
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("exponent", [-30, 0, 5])
+@pytest.mark.parametrize("rate", [0.25, 1.0])
+def test_law_on_the_grid(seed, exponent, rate):
+    size = 4000
+    noise = grid_noise(size, 2.0**exponent / rate, exponent)
+    k = steps(perturb_on_grid(np.full(size, 3 * 2.0**exponent), noise, seed=seed), exponent) - 3
+    # the operating system's bits differ each time, so a false alarm must be as good as impossible
+    assert fit_on_grid(k, rate) > 1e-11
+    assert fit_on_grid(k, 2 * rate) < 1e-12
+    assert fit_on_grid(np.abs(k), rate) < 1e-12
+    assert fit_on_grid(k[: size // 2] * 2, rate) < 1e-12
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_values_are_rounded_to_the_nearest_point(seed):
+    # so little noise that a draw other than 0 has probability exp(-200)
+    noise = grid_noise(5, 1 / 200, 0)
+    assert list(perturb_on_grid([0.3, -1.7, 2.51, 1e15 + 0.25, -0.49], noise, seed=seed)) == [
+        0,
+        -2,
+        3,
+        1e15,
+        0,
+    ]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("shift", [1e-270, 1e-9, 1.0, 1e270])
+@pytest.mark.parametrize("p", [1, 2, 60])
+def test_calibrated_noise_is_confirmed_and_on_the_grid(seed, shift, p):
+    for epsilon in (1e-6, 0.01, 1.0, 3.7):
+        noise = calibrate_grid(shift, p, epsilon)
+        result = perturb_on_grid(np.zeros(p), noise, seed=seed)
+        assert result.shape == (p,)
+        assert result.dtype == np.float64
+        steps(result, noise.exponent)
+
+
+def test_seed_repeats_the_noise_and_nothing_else_does():
+    noise = calibrate_grid(1.0, 6, 1.0)
+    values = np.arange(6.0)
+    assert np.array_equal(perturb_on_grid(values, noise, seed=1), perturb_on_grid(values, noise, seed=1))
+    results = {tuple(perturb_on_grid(values, noise, seed=seed)) for seed in [*range(20), *[None] * 20]}
+    assert len(results) == 40
+
+
+def test_grid_noise_that_is_not_confirmed_is_refused():
+    noise = calibrate_grid(1.0, 3, 1.0)
+    for wrong in (
+        GridNoise(noise.l1_sensitivity, noise.exponent, noise.scale / 2, noise.epsilon, 3),
+        GridNoise(noise.l1_sensitivity, noise.exponent + 4, noise.scale, noise.epsilon, 3),
+        GridNoise(noise.l1_sensitivity * 1.1, noise.exponent, noise.scale, noise.epsilon, 3),
+        GridNoise(noise.l1_sensitivity, noise.exponent, noise.scale, noise.epsilon * 0.99, 3),
+    ):
+        with pytest.raises(CalibrationError, match="does not confirm epsilon"):
+            perturb_on_grid(np.zeros(3), wrong)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("hostile", [math.nan, math.inf, -math.inf])
+def test_values_that_are_not_finite_are_refused(seed, hostile):
+    with pytest.raises(CertificateError, match="not finite"):
+        perturb_on_grid([0.0, hostile], calibrate_grid(1.0, 2, 1.0), seed=seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("values", [[], [0.0], np.zeros(3), np.zeros((1, 2)), 0.0])
+def test_wrong_length_is_refused(seed, values):
+    with pytest.raises(DeclarationError, match=r"the noise is for \(2,\)"):
+        perturb_on_grid(values, calibrate_grid(1.0, 2, 1.0), seed=seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("shift", [1e-280, 1e-6, 1e270])
+def test_hostile_values_give_finite_results(seed, shift):
+    values = np.array([1e290, -1e290, HUGE, -HUGE, 5e-324, 0.0])
+    noise = calibrate_grid(shift, 6, 0.01)
+    result = perturb_on_grid(values, noise, seed=seed)
+    assert np.all(np.isfinite(result))
+    # beyond 2^53 scales the sum rounds back to the value
+    assert result[2] == HUGE
+    assert result[3] == -HUGE
+    assert np.all(np.abs(result[4:]) < 200 * noise.scale)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_overflow_becomes_the_largest_double(seed):
+    noise = grid_noise(60, 3e307, 1015, shift=1e307)
+    results = perturb_on_grid(np.full(60, HUGE), noise, seed=seed)
+    assert np.all(np.isfinite(results))
+    # half of the sums overflow: none of 60, or all of them, has probability 2^-59
+    assert 0 < np.sum(results == HUGE) < 60
+    assert np.all(perturb_on_grid(np.full(60, -HUGE), noise, seed=seed) >= -HUGE)
+
+
+def test_without_the_extra_only_a_seed_works(monkeypatch):
+    monkeypatch.setattr(exact, "find_spec", lambda name: None)
+    noise = calibrate_grid(1.0, 2, 1.0)
+    with pytest.raises(DeclarationError, match=r"opendp: install dp2erm-cvx\[secure\]"):
+        perturb_on_grid([0.0, 1.0], noise)
+    assert perturb_on_grid([0.0, 1.0], noise, seed=1).shape == (2,)
+
+
+WAYS = [{}, {"exact": False}, {"seed": 5}]
+
+
+SIZE = 4000
+
+
+def probabilities(noise, reach):
+    k = np.arange(-reach, reach + 1)
+    if noise.noise is Noise.GAMMA:
+        return math.tanh(0.5 / noise.scale) * np.exp(-np.abs(k) / noise.scale)
+    return stats.norm.cdf((k + 0.5) / noise.scale) - stats.norm.cdf((k - 0.5) / noise.scale)
+
+
+def fit_of_integers(drawn, noise):
+    """P-value of the chi-square test against the law."""
+    reach = math.floor(2 * noise.scale)
+    law = probabilities(noise, reach)
+    tail = (1 - law.sum()) / 2
+    expected = np.array([tail, *law, tail]) * drawn.size
+    observed = np.bincount(np.clip(drawn, -reach - 1, reach + 1) + reach + 1, minlength=expected.size)
+    assert expected.min() > 5
+    return stats.chisquare(observed, expected).pvalue
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", [Noise.GAMMA, Noise.GAUSSIAN])
+@pytest.mark.parametrize("scale", [1.0, 3.3])
+def test_law(way, kind, scale):
+    noise = IntegerNoise(1, scale, kind, 1.001 / scale, 0.0)
+    drawn = np.array(perturb_integers([7] * SIZE, noise, **way)) - 7
+    # the operating system's bits differ each time, so a false alarm must be as good as impossible
+    assert fit_of_integers(drawn, noise) > 1e-11
+    assert fit_of_integers(drawn[: SIZE // 2] * 2, noise) < 1e-12
+    assert abs(np.corrcoef(drawn[::2], drawn[1::2])[0, 1]) < 0.2
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize("scale", [0.3, 40.0, 4.0e12])
+def test_the_nearest_integer_is_certain_whatever_the_bits(stream, scale):
+    uniforms = forced_uniforms(stream, 2)
+    found = _rounded(scale, uniforms)
+    with mp.workdps(100):
+        first, second = (mp.ldexp(2 * u.prefix + 1, -u.length - 1) for u in uniforms)
+        length = scale * mp.sqrt(-2 * mp.log(first))
+        ideal = (length * mp.cos(2 * mp.pi * second), length * mp.sin(2 * mp.pi * second))
+        assert [int(mp.floor(value + 0.5)) for value in ideal] == list(found)
+
+
+@pytest.mark.parametrize("kind", list(Noise))
+@pytest.mark.parametrize("way", WAYS)
+def test_hostile_values_stay_in_range(kind, way):
+    noise = calibrate_integers(1, Budget(1.0, 1e-6), kind)
+    result = perturb_integers([10**30, -(10**30), 0], noise, **way)
+    assert all(isinstance(value, int) for value in result)
+    assert abs(result[0] - 2**62) < 10**4
+    assert abs(result[1] + 2**62) < 10**4
+
+
+def test_seeds_repeat_and_nothing_else_does():
+    noise = calibrate_integers(10**12, Budget(1.0))
+    results = {perturb_integers([0, 0], noise, seed=seed) for seed in [*range(10), *range(10), *[None] * 10]}
+    assert len(results) == 20
+
+
+def test_integer_noise_that_is_not_confirmed_is_refused():
+    noise = calibrate_integers(100, Budget(1.0))
+    for wrong in (
+        IntegerNoise(101, noise.scale, noise.noise, 1.0, 0.0),
+        IntegerNoise(100, noise.scale / 2, noise.noise, 1.0, 0.0),
+        IntegerNoise(100, noise.scale, noise.noise, 0.99, 0.0),
+    ):
+        with pytest.raises(CalibrationError, match="does not confirm epsilon"):
+            perturb_integers([0], wrong)
+
+
+@pytest.mark.parametrize(("kind", "package"), [("gamma", "opendp"), ("gaussian", "python-flint")])
+def test_integers_without_the_extra(kind, package, monkeypatch):
+    monkeypatch.setattr(exact, "find_spec", lambda name: None)
+    noise = calibrate_integers(100, Budget(1.0, 1e-6), kind)
+    with pytest.raises(DeclarationError, match=package):
+        perturb_integers([0], noise)
+    assert len(perturb_integers([0, 1], noise, exact=False)) == 2
+
+
+def test_sums_of_a_score_are_exact():
+    noise = calibrate_sums(SumLaw.SCORE, 4.0, 7, Budget(1.0))
+    score = [0.3, -1.7, 4.0, -4.0, 3.9999999, 1e-9, 2.0]
+    k = [round(value / noise.step) for value in score]
+    assert noise.totals(score) == (2 * noise.largest * sum(k), sum(value * value for value in k))
+    assert all(isinstance(value, int) for value in noise.totals(score))
+    parts = [noise.totals(part) for part in (score[:3], score[3:])]
+    assert tuple(map(sum, zip(*parts, strict=True))) == noise.totals(score)
+    with pytest.raises(DeclarationError, match=r"shape \(8,\)"):
+        noise.totals([*score, 0.0])
+
+
+def test_hostile_scores_are_clipped_to_public_numbers():
+    noise = calibrate_sums(SumLaw.SCORE, 4.0, 5, Budget(1.0))
+    hostile = [math.nan, math.inf, -math.inf, sys.float_info.max, 1e300]
+    top = noise.largest
+    assert noise.totals(hostile) == (2 * top * 2 * top, 4 * top * top)
+
+
+def test_sums_of_both_arms_and_of_the_treated():
+    rng = np.random.default_rng(3)
+    treated = rng.integers(0, 2, 50)
+    score_1, score_0 = rng.normal(size=(2, 50)) * 3
+    budget = Budget(1.0)
+    arms = calibrate_sums(SumLaw.ARMS, 4.0, 50, budget, other_bound=0.5)
+    k_1, k_0 = [], []
+    for one, zero, a in zip(score_1, score_0, treated, strict=True):
+        tops = (arms.largest, arms.largest_other)[:: 1 if a else -1]
+        first, second = (round(v / arms.step) for v in (one, zero))
+        k_1.append(min(max(first, -tops[0]), tops[0]))
+        k_0.append(min(max(second, -tops[1]), tops[1]))
+    pairs = list(zip(k_1, k_0, strict=True))
+    sums = [sum(k_1), sum(k_0), sum((k - j) ** 2 for k, j in pairs), sum((k + j) ** 2 for k, j in pairs)]
+    sums.append(sum(k * k - j * j for k, j in pairs))
+    expected = tuple(factor * total for factor, total in zip(arms.multipliers, sums, strict=True))
+    assert arms.totals(score_1, score_0, treated) == expected
+
+    noise = calibrate_sums(SumLaw.TREATED, 4.0, 50, budget)
+    k = [min(max(round(v / noise.step), -noise.largest), noise.largest) for v in score_1]
+    signed = sum(value if a else -value for value, a in zip(k, treated, strict=True))
+    sums = [sum(k), int(treated.sum()), sum(v * v for v in k), signed]
+    expected = tuple(factor * total for factor, total in zip(noise.multipliers, sums, strict=True))
+    assert noise.totals(score_1, treated) == expected
+    with pytest.raises(DeclarationError, match=r"treated of shape \(49,\)"):
+        noise.totals(score_1, treated[1:])
+
+
+GRID = np.array([-10.0, 0.0, 0.5, 1.0, 40.0])
+
+
+VALUES = (-math.inf, -10.0, -0.1, 0.0, 0.7, 1.0, 2.0, 1e308, math.nan)
+
+
+def ranked(values: np.ndarray, grid: np.ndarray, rank: int, *, above: bool) -> list[int]:
+    return quantile_scores(quantile_counts(values, grid, above=above), rank)
+
+
+def by_hand(values, rank, above):
+    """The same from the definition, one candidate after the other."""
+    stands = []
+    for value in values:
+        if above or math.isnan(value):
+            beyond = [c for c in GRID if not c < value]
+            stands.append(beyond[0] if beyond and not math.isnan(value) else GRID[-1])
+        else:
+            below = [c for c in GRID if c <= value]
+            stands.append(below[-1] if below else GRID[0])
+    found = []
+    for c in GRID:
+        least, most = sum(s < c for s in stands), sum(s <= c for s in stands)
+        found.append(-min(abs(rank - k) for k in range(least, most + 1)))
+    return found
+
+
+@pytest.mark.parametrize("above", [False, True])
+def test_scores_are_distances_of_ranks(above):
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        values = rng.choice(VALUES, 7)
+        rank = int(rng.integers(0, 8))
+        assert ranked(values, GRID, rank, above=above) == by_hand(values, rank, above)
+
+
+@pytest.mark.parametrize("above", [False, True])
+def test_one_record_moves_every_score_by_at_most_one(above):
+    for rest in itertools.combinations_with_replacement(VALUES[1:-1], 2):
+        for rank in range(4):
+            scores = np.array([ranked(np.array([*rest, one]), GRID, rank, above=above) for one in VALUES])
+            assert np.max(scores.max(axis=0) - scores.min(axis=0)) <= 1
+
+
+def worst_loss(scores_of, each):
+    """The largest log ratio of the exact laws over pairs of datasets of four records that differ in one."""
+    worst = 0.0
+    for rest in itertools.combinations_with_replacement((-10.0, 0.0, 0.7, 40.0), 3):
+        laws = [permute_and_flip(scores_of(np.array([*rest, one])), 0.5 * each) for one in VALUES]
+        table = np.log(np.array(laws))
+        worst = max(worst, float(np.max(table.max(axis=0) - table.min(axis=0))))
+    return worst
+
+
+@pytest.mark.parametrize("each", [0.3, 2.0])
+@pytest.mark.parametrize(("above", "rank"), [(False, 1), (True, 3), (True, 2)])
+def test_the_choice_is_as_private_as_stated(each, above, rank):
+    loss = worst_loss(lambda values: ranked(values, GRID, rank, above=above), each)
+    assert 0.5 * each < loss <= each * (1 + 1e-12)
+
+
+def test_planted_errors_are_caught():
+    def twice(values):
+        return [2 * score for score in ranked(values, GRID, 3, above=True)]
+
+    def of_the_data(values):
+        # candidates that are read off the records
+        grid = np.unique(np.clip(np.nan_to_num(values), -20, 50))
+        return ranked(values, np.resize(grid, 4), 3, above=True)
+
+    assert worst_loss(twice, 0.5) > 0.5 * 1.5
+    assert worst_loss(of_the_data, 0.5) > 0.5 * 1.5
+
+
+def test_a_choice_has_the_law_of_permute_and_flip():
+    size, each = 1500, 1.0
+    choose = private_choice(1, each)
+    for one in (-10.0, 40.0):
+        scores = ranked(np.array([-10.0] * 5 + [40.0] * 5 + [one]), GRID, 5, above=True)
+        shares = np.bincount([choose(scores) for _ in range(size)], minlength=len(GRID)) / size
+        assert np.allclose(
+            shares, permute_and_flip(scores, 0.5 * each), atol=6 / math.sqrt(size)
+        )  # twelve deviations
