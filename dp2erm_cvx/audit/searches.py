@@ -31,7 +31,7 @@ from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.program import Program
 from dp2erm_cvx.release.effect import EffectRelease
-from dp2erm_cvx.release.replanned import public_center
+from dp2erm_cvx.release.verify import public_center
 from dp2erm_cvx.universe import Universe
 
 #: Pairs that are looked at before one is audited, and the share of looks at new ones.

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp2erm_cvx.design.candidates import design_candidates
-from dp2erm_cvx.design.question import MOST_RECORDS, DesignQuestion
-from dp2erm_cvx.design.simulation import COVERS, DesignRow, half_width, simulated_table
+from dp2erm_cvx.design.simulation import COVERS, DesignRow, design_candidates, half_width, simulated_table
+from dp2erm_cvx.design.world import MOST_RECORDS, DesignQuestion
 from dp2erm_cvx.display import as_text, grid, heading
 from dp2erm_cvx.parallel import Progress, untold
 from dp2erm_cvx.plan import EffectPlan, RulePlan

@@ -219,7 +219,7 @@ def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
         silent += [] if book.group is None else [f"those of no declared {book.group}"]
         yield (
             f"About {max(counted, 0.0):,.0f} of the {release.n_samples:,} records count, noise included; "
-            f"{', '.join(silent)} do not."
+            f"{' and '.join(silent)} do not."
         )
     if weights is None:
         return

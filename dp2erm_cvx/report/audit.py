@@ -1,4 +1,4 @@
-"""The report of stability audits: one HTML page and the same facts as JSON."""
+"""The report of stability audits: verdicts in sentences, one HTML page, and the same facts as JSON."""
 
 from __future__ import annotations
 
@@ -20,6 +20,47 @@ if TYPE_CHECKING:
     from dp2erm_cvx.audit import StabilityAudit, TightnessCell
     from dp2erm_cvx.audit.movement import NeighborPair
     from dp2erm_cvx.universe import Universe
+
+
+def _headline(sections: Sequence[AuditSection]) -> str:
+    """What all audits and the short searches beside them come to, in one line."""
+    audits = [section.audit for section in sections]
+    wrong = [verdict for audit in audits for verdict in audit.violations]
+    tried = sum(audit.scouted + audit.resolved for audit in audits)
+    bounds = sum(len(audit.verdicts) for audit in audits)
+    elsewhere = [cell for section in sections for cell in section.tightness if cell.violations]
+    if wrong or elsewhere:
+        known = [verdict.claim.name for verdict in wrong]
+        known += [name for cell in elsewhere for name in cell.violations]
+        names = ", ".join(f"“{name}”" for name in dict.fromkeys(known))
+        told = f"{len(wrong)} of {bounds} bounds, {tried:,} neighbors tried"
+        places = [_place(cell) for cell in elsewhere]
+        if places:
+            told += f"; by short searches at {'; '.join(places[:3])}{' and elsewhere' if places[3:] else ''}"
+        return f"Violated: {names} ({told})"
+    return f"None of {bounds} bounds was violated by {tried:,} neighbors: a search, not a proof"
+
+
+def _place(cell: TightnessCell) -> str:
+    return f"n = {cell.n_samples:,}" + ("" if cell.ridge is None else f", ridge {cell.ridge:.3g}")
+
+
+def neighbor_in_words(pair: NeighborPair, universe: Universe) -> str:
+    """What one record does, among which others. Values of covariates are not told."""
+    j, before, after = pair.changed, pair.first, pair.second
+    old, new = (end.at(np.array([j])) for end in (before, after))
+    arms = [("untreated", "treated")[int(end.a[0])] for end in (old, new)]
+    flip = f"stays {arms[0]}" if arms[0] == arms[1] else f"goes from {arms[0]} to {arms[1]}"
+    way = float(np.linalg.norm(old.covariates - new.covariates)) / (2 * universe.domain.features_bound)
+    moved = f"{pair.origin}: a record {flip} and moves by {way:.0%} of the diameter of the covariates"
+    if isinstance(before, RecordBlocks):  # the others are nowhere together
+        return f"{moved}; the other {before.n_samples - 1:,} are read in blocks"
+    others = np.delete(np.column_stack([before.covariates, before.a]), j, axis=0)
+    distinct, treated = len(np.unique(others, axis=0)), int(others[:, -1].sum())
+    told = "none" if treated == 0 else "all" if treated == len(others) else f"{treated:,}"
+    values = f"{distinct:,} distinct value{'s' if distinct > 1 else ''}"
+    return f"{moved}; the other {len(others):,} take {values}, {told} treated"
+
 
 _PACKAGES = ("numpy", "scipy", "cvxpy", "clarabel", "scs", "osqp")
 
@@ -106,43 +147,3 @@ def versions() -> dict[str, str]:
 def _tightness(section: AuditSection) -> str:
     ridge = getattr(section.audit.program, "ridge", None) or None
     return tightness_figure(section.tightness, section.audit.universe.n_samples, ridge)
-
-
-def _headline(sections: Sequence[AuditSection]) -> str:
-    """What all audits and the short searches beside them come to, in one line."""
-    audits = [section.audit for section in sections]
-    wrong = [verdict for audit in audits for verdict in audit.violations]
-    tried = sum(audit.scouted + audit.resolved for audit in audits)
-    bounds = sum(len(audit.verdicts) for audit in audits)
-    elsewhere = [cell for section in sections for cell in section.tightness if cell.violations]
-    if wrong or elsewhere:
-        known = [verdict.claim.name for verdict in wrong]
-        known += [name for cell in elsewhere for name in cell.violations]
-        names = ", ".join(f"“{name}”" for name in dict.fromkeys(known))
-        told = f"{len(wrong)} of {bounds} bounds, {tried:,} neighbors tried"
-        places = [_place(cell) for cell in elsewhere]
-        if places:
-            told += f"; by short searches at {'; '.join(places[:3])}{' and elsewhere' if places[3:] else ''}"
-        return f"Violated: {names} ({told})"
-    return f"None of {bounds} bounds was violated by {tried:,} neighbors: a search, not a proof"
-
-
-def _place(cell: TightnessCell) -> str:
-    return f"n = {cell.n_samples:,}" + ("" if cell.ridge is None else f", ridge {cell.ridge:.3g}")
-
-
-def neighbor_in_words(pair: NeighborPair, universe: Universe) -> str:
-    """What one record does, among which others. Values of covariates are not told."""
-    j, before, after = pair.changed, pair.first, pair.second
-    old, new = (end.at(np.array([j])) for end in (before, after))
-    arms = [("untreated", "treated")[int(end.a[0])] for end in (old, new)]
-    flip = f"stays {arms[0]}" if arms[0] == arms[1] else f"goes from {arms[0]} to {arms[1]}"
-    way = float(np.linalg.norm(old.covariates - new.covariates)) / (2 * universe.domain.features_bound)
-    moved = f"{pair.origin}: a record {flip} and moves by {way:.0%} of the diameter of the covariates"
-    if isinstance(before, RecordBlocks):  # the others are nowhere together
-        return f"{moved}; the other {before.n_samples - 1:,} are read in blocks"
-    others = np.delete(np.column_stack([before.covariates, before.a]), j, axis=0)
-    distinct, treated = len(np.unique(others, axis=0)), int(others[:, -1].sum())
-    told = "none" if treated == 0 else "all" if treated == len(others) else f"{treated:,}"
-    values = f"{distinct:,} distinct value{'s' if distinct > 1 else ''}"
-    return f"{moved}; the other {len(others):,} take {values}, {told} treated"
