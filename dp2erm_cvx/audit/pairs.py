@@ -107,6 +107,11 @@ def change_pair(universe: Universe, pair: KindPair, rng: np.random.Generator) ->
     return pair
 
 
+def next_pair(universe: Universe, known: KindPair | None, rng: np.random.Generator) -> KindPair:
+    """A new pair, or a change of a known one."""
+    return extreme_pair(universe, rng) if known is None else change_pair(universe, known, rng)
+
+
 def _drawn(universe: Universe, rng: np.random.Generator) -> KindPair:
     n, k = universe.n_samples, universe.n_features
     R, B = universe.domain.features_bound, universe.domain.outcome_bound
@@ -176,7 +181,7 @@ def _unit(rows: Array) -> Array:
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300))
 
 
-def steepest(
+def steepest_pair(
     universe: Universe,
     pair: KindPair,
     distance: Callable[[Columns, Columns], float],

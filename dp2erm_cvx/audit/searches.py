@@ -20,7 +20,7 @@ from dp2erm_cvx.audit.additive import AdditiveAudit, Staged, audit_additive, wal
 from dp2erm_cvx.audit.blackbox import Attack, BlackBoxAudit, Choice, audit_blackbox, bound_of
 from dp2erm_cvx.audit.density import DensityAudit, audit_density, audited_laws, sampled_losses
 from dp2erm_cvx.audit.finding import Columns, Declared, SavedPair, WorstPair
-from dp2erm_cvx.audit.pairs import KindPair, by_groups, change_pair, extreme_pair, steepest
+from dp2erm_cvx.audit.pairs import KindPair, by_groups, next_pair, steepest_pair
 from dp2erm_cvx.audit.release_laws import log_ratio
 from dp2erm_cvx.audit.runs import Runner, run_all, scores
 from dp2erm_cvx.audit.search import Gain, Search, SearchPlan, State, Task, explore
@@ -36,7 +36,7 @@ from dp2erm_cvx.universe import Universe
 
 #: Pairs that are looked at before one is audited, and the share of looks at new ones.
 _SCREENED, _FRESH = 8, 0.4
-#: Points, or outputs under Gaussian noise, that a look at a pair takes; outputs of an audit while searching.
+#: Points or outputs that a look at a pair takes; outputs of an audit while searching.
 _LOOK, _SEARCH_DRAWS = 60, 300
 
 
@@ -105,7 +105,7 @@ class _Releases:
         """Screen a few pairs, new ones or changes of one of the best, and audit the highest."""
         rng = np.random.default_rng([self.seed, task.number])
         known = None if rng.random() < _FRESH else task.elite("loss", rng)
-        pairs = [_next_pair(self.plan.study.universe, known, rng) for _ in range(_SCREENED)]
+        pairs = [next_pair(self.plan.study.universe, known, rng) for _ in range(_SCREENED)]
         heights = [self._screen(pair, rng) for pair in pairs]
         counts = {"screened": len(pairs), "failed": sum(map(math.isnan, heights))}
         pair = pairs[int(np.argmax(np.nan_to_num(heights, nan=-math.inf)))]
@@ -295,17 +295,17 @@ class _Screening:
         rng = np.random.default_rng([self.seed, task.spent])
         chance, looks = rng.random(), 0
         known = task.elite("distance", rng) if chance < _CHANGED else None
-        pair = _next_pair(self.universe, known, rng)
+        pair = next_pair(self.universe, known, rng)
         if chance > 1 - _PATHS:
-            steep, looks = steepest(self.universe, pair, lambda *ends: self._distance(ends, _SHORT, rng), rng)
+            steep, looks = steepest_pair(self.universe, pair, lambda *p: self._distance(p, _SHORT, rng), rng)
             pair = pair if steep is None else steep
         height = self._distance(pair.raw(self.universe.domain), _SHORT, rng)
         return Gain(looks + 1, [({"distance": height}, pair)])
 
     def worst(self, state: State) -> tuple[Columns, Columns]:
         """The best of those kept, by more runs: the highest of many short looks is partly luck."""
-        pairs: list[tuple[Columns, Columns]]
-        pairs = [pair.raw(self.universe.domain) for _, pair in state.best["distance"]]
+        kept, domain = state.best["distance"], self.universe.domain
+        pairs: list[tuple[Columns, Columns]] = [pair.raw(domain) for _, pair in kept]
         heights = [
             self._distance(pair, _LONG, np.random.default_rng([self.seed, rank, 1]))
             for rank, pair in enumerate(pairs)
@@ -409,7 +409,7 @@ class _Walks:
         """A new pair, or a change of one of the best, often with its splits and released values."""
         rng = np.random.default_rng([self.seed, task.spent])
         seed, known, fresh = int(rng.integers(2**31)), task.elite("loss", rng), rng.random() < _NEW
-        pair = _next_pair(self.universe, None if known is None or fresh else known.pair, rng)
+        pair = next_pair(self.universe, None if known is None or fresh else known.pair, rng)
         if known is not None and rng.random() < (0.7 if fresh else 0.8):
             seed = known.audit.seed
             if known.groups and rng.random() < (1.0 if fresh else 0.2):
@@ -435,11 +435,6 @@ def replay_additive(path: str | Path, mechanism: Staged, declared: Declared | No
     except (KeyError, TypeError) as wrong:
         raise DataError(f"{path}: no finding of an audit of known noise ({wrong})") from None
     return audit_additive(mechanism, *pair.raw(), declared, seed=seed)
-
-
-def _next_pair(universe: Universe, known: KindPair | None, rng: np.random.Generator) -> KindPair:
-    """A new pair, or a change of a known one."""
-    return extreme_pair(universe, rng) if known is None else change_pair(universe, known, rng)
 
 
 def _worst_pair(

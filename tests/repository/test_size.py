@@ -19,12 +19,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 244,
-    "lines": 52_440,
-    "classes": 472,
-    "names that other files use": 954,
-    "names that one other file uses": 401,
-    "lines of tests": 44_064,
+    "files": 237,
+    "lines": 51_906,
+    "classes": 458,
+    "names that other files use": 935,
+    "names that one other file uses": 396,
+    "lines of tests": 43_792,
 }
 
 
