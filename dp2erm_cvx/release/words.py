@@ -339,5 +339,5 @@ def _of(book: Codebook | None) -> str:
 def _listed(settings: Any, before: str = "") -> str:
     if not isinstance(settings, Mapping) or not settings:
         return ""
-    known = (f"{name} = {value}" for name, value in settings.items() if value not in (None, [], {}))
-    return before + ", ".join(known)
+    items = ((key, value) for key, value in settings.items() if value not in (None, [], {}))
+    return before + ", ".join(f"{k} = {v:.6g}" if type(v) is float else f"{k} = {v}" for k, v in items)
