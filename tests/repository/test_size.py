@@ -20,10 +20,10 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 232,
-    "lines": 51_570,
-    "classes": 453,
+    "lines": 51_527,
+    "classes": 452,
     "names that other files use": 928,
-    "names that one other file uses": 398,
+    "names that one other file uses": 396,
     "lines of tests": 43_156,
 }
 
