@@ -14,14 +14,7 @@ import pytest
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
-from dp2erm_cvx.program import (
-    Box,
-    ClosedFormWeights,
-    Instance,
-    L1Ball,
-    Moments,
-    WholeSpace,
-)
+from dp2erm_cvx.program import Box, ClosedFormWeights, Instance, L1Ball, Moments, WholeSpace
 from dp2erm_cvx.program.entropy import EntropyFirstStage
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import OSQP, SCS, Clarabel, ProjectedGradient, certify, solve
