@@ -34,8 +34,7 @@ R = TypeVar("R")
 class _Moments:
     """Sums over records of ``m phi(s - top)`` and its derivatives at one point, and what they round.
 
-    ``top`` is 0, or the largest margin of an exponential, which would overflow. Then ``value_rounding`` is
-    that of the value, ``size`` the sum of ``m phi ||z||``, ``margin_error`` the largest error of a margin.
+    ``top`` is 0, or the largest margin of an exponential; then ``size`` is the sum of ``m phi ||z||``.
     """
 
     value: float

@@ -20,7 +20,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 232,
-    "lines": 51_527,
+    "lines": 51_526,
     "classes": 452,
     "names that other files use": 928,
     "names that one other file uses": 396,
