@@ -24,7 +24,7 @@ LIMITS = {
     "classes": 453,
     "names that other files use": 928,
     "names that one other file uses": 397,
-    "lines of tests": 43_170,
+    "lines of tests": 43_171,
 }
 
 
