@@ -31,9 +31,8 @@ from typing import Any
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.csv_layout import CsvLayout
-from dp2erm_cvx.declared_domain import domain_of
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.domain_file import read_tables
+from dp2erm_cvx.domain_file import domain_of, read_tables
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, known_names, shown
 from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.estimators.fitting import PrivateEstimator

@@ -14,8 +14,8 @@ import pytest
 from dp2erm_cvx import Domain
 from dp2erm_cvx.cells import CellRule, Eligible
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.declared_domain import domain_of
 from dp2erm_cvx.diagnostics.columns import record_counts
+from dp2erm_cvx.domain_file import domain_of
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.tables import read_frame
 

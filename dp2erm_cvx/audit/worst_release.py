@@ -23,7 +23,7 @@ from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.program import Program
 from dp2erm_cvx.release.effect import EffectRelease
-from dp2erm_cvx.release.replanned import public_center
+from dp2erm_cvx.release.verify import public_center
 
 #: Pairs that are looked at before one of them is audited.
 _SCREENED = 8

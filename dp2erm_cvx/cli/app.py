@@ -13,21 +13,21 @@ import click
 
 from dp2erm_cvx import __version__
 from dp2erm_cvx.cli.audit import audit_command
-from dp2erm_cvx.cli.bounds import bounds_command
-from dp2erm_cvx.cli.certify import certify_command
 from dp2erm_cvx.cli.check import check_command
+from dp2erm_cvx.cli.compared import bounds_command, certify_command
 from dp2erm_cvx.cli.demo import demo_command
 from dp2erm_cvx.cli.design import design_command
-from dp2erm_cvx.cli.effect import effect_command
-from dp2erm_cvx.cli.fit import fit_command
 from dp2erm_cvx.cli.ledger import ledger_command
 from dp2erm_cvx.cli.options import WORDS
-from dp2erm_cvx.cli.own_program import check_program_command, new_program_command
-from dp2erm_cvx.cli.programs import programs_command
-from dp2erm_cvx.cli.released import datasheet_command, predict_command, report_command, show_command
-from dp2erm_cvx.cli.rule import rule_command
-from dp2erm_cvx.cli.run import run_command
-from dp2erm_cvx.cli.verify import verify_command
+from dp2erm_cvx.cli.programs import check_program_command, new_program_command, programs_command
+from dp2erm_cvx.cli.release import effect_command, fit_command, rule_command, run_command
+from dp2erm_cvx.cli.released import (
+    datasheet_command,
+    predict_command,
+    report_command,
+    show_command,
+    verify_command,
+)
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 
 USAGE, INTERNAL, INTERRUPTED = 2, 70, 130

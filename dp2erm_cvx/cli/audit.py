@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.blocks import block_options
 from dp2erm_cvx.cli.options import (
     WORDS,
+    Command,
     Number,
     data_options,
+    example,
     json_option,
     output_dir_option,
     setting_options,
 )
-from dp2erm_cvx.cli.own_program import known_name, known_solver
+from dp2erm_cvx.cli.reading import block_options
 from dp2erm_cvx.cli.screen import console, print_json, progress, writable, write_text
+from dp2erm_cvx.cli.stages import known_name, known_solver
 from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import public_number, whole_number
@@ -35,45 +37,41 @@ if TYPE_CHECKING:
 #: Exit code where a bound was violated.
 VIOLATED = 1
 
-# \b keeps click from filling the lines
-_EXAMPLE = """\b
-Example:
-dp2erm audit --program ipw_logistic --ridge 0.1 --radius 1 --covariate-bound 1 --n 400 --seconds 30
-"""
 
-
-@click.command("audit", short_help="Search for neighbors that violate a stability bound.", epilog=_EXAMPLE)
+@click.command(
+    "audit",
+    cls=Command,
+    short_help="Search for neighbors that violate a stability bound.",
+    epilog=example("dp2erm audit --program ipw_logistic --ridge 0.1 --radius 1 --covariate-bound 1"),
+)
 @click.argument("data", metavar="[DATA.csv|.parquet]", required=False)
-@click.option("--program", help="First stage: a name of dp2erm programs, or FILE.py.")
+@click.option("--program", help="First stage: its name, or FILE.py.")
 @setting_options
 @data_options
 @block_options
-@click.option("--n", "n_samples", type=Number(), help="Number of records, without DATA [400].")
-@click.option("--n-features", type=Number(), help="Number of covariates, without DATA [that of the ranges].")
-@click.option("--seconds", type=Number(), help="Search for so long [60, unless --solves is given].")
+@click.option("--n", "n_samples", type=Number(), help="Records, without DATA [400].")
+@click.option("--n-features", type=Number(), help="Covariates, without DATA [those of the ranges].")
+@click.option("--seconds", type=Number(), help="Search for so long [60, unless --solves].")
 @click.option("--solves", type=Number(), help="Search so many neighbors: repeatable from --seed.")
-@click.option("--seed", type=Number(), default=0, help="Seed of the search.")
-@click.option("--solver", default="clarabel", help="Conic solver that checks the neighbors reported.")
-@click.option("--workers", type=Number(), default=1, help="Processes of the search; -1: all.")
+@click.option("--seed", type=Number(), default=0, help="Of the search.")
+@click.option("--solver", default="clarabel", help="Conic solver that checks what is reported.")
+@click.option("--workers", type=Number(), default=1, help="Processes; -1: all.")
 @click.option("--checkpoint", metavar="FILE", help="Save the search here, and go on from it.")
-@click.option("--save", metavar="PATH", help="Write the worst pair to PATH.npz and PATH.json.")
-@click.option("--replay", metavar="PATH", help="Solve a saved pair again with --solver, and certify it.")
-@click.option("--plant", type=Number(), help="Exit with 1 unless V divided by this number is refuted.")
+@click.option("--save", metavar="PATH", help="Write the worst pair to PATH.npz, PATH.json.")
+@click.option("--replay", metavar="PATH", help="Solve a saved pair again, and certify it.")
+@click.option("--plant", type=Number(), help="Exit with 1 unless V over this is refuted.")
 @output_dir_option("For audit.html and audit.json.")
 @click.option("--no-page", is_flag=True, help="Write audit.json only.")
-@click.option("--no-tightness", is_flag=True, help="Leave out the short searches over n and the ridge.")
+@click.option("--no-tightness", is_flag=True, help="Leave out searches at other n and ridges.")
 @json_option
 @click.pass_context
 def audit_command(context: click.Context, /, data: str | None, program: str | None, **options: Any) -> int:
     """Compare how far weights move between neighbors with every bound that is stated for them.
 
     Without DATA the search is over datasets of the domain as well; with DATA over neighbors of those records
-    too, and the result is for the data holder only. Large Parquet files are read in blocks (--blocks). A
-    search refutes a bound or says nothing. The exit code is 1 where a bound is violated.
-
-    --plant 2 asks what the search is worth: the exit code is also 1 unless it refutes V/2 beside V.
-
-    Short searches at other n and ridges come on top, each with a twentieth of the budget.
+    too, for the data holder only. A search refutes a bound or says nothing. The exit code is 1 where a bound
+    is violated, and with --plant 2 also unless it refutes V/2 beside V. Short searches at other n and ridges
+    come on top.
     """
     plant = _planted(options)
     if options["replay"] is not None:
@@ -130,8 +128,7 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSect
         from dp2erm_cvx.audit import Strategies, audit_stability, tightness
         from dp2erm_cvx.audit.stability import LARGEST_DECLARED
         from dp2erm_cvx.blocked import BlockedDataset
-        from dp2erm_cvx.cli.blocks import read_records
-        from dp2erm_cvx.cli.reading import read_domain
+        from dp2erm_cvx.cli.reading import read_domain, read_records
         from dp2erm_cvx.cli.stages import first_stage
         from dp2erm_cvx.report import AuditSection
         from dp2erm_cvx.universe import Universe

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.balance import column_blocks, record_line, sampling_lines
-from dp2erm_cvx.cli.options import data_options
-from dp2erm_cvx.cli.screen import console, progress, writable, write_text
+from dp2erm_cvx.cli.options import data_options, example
+from dp2erm_cvx.cli.screen import NOT_PRIVATE, console, progress, writable, write_text
+from dp2erm_cvx.display import grid, heading
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.domain import Domain
+    from dp2erm_cvx.csv_layout import CsvLayout
+    from dp2erm_cvx.diagnostics.columns import ColumnReport, RecordCounts
+    from dp2erm_cvx.display import Block
+    from dp2erm_cvx.domain import Array, Domain
     from dp2erm_cvx.private_ranges import PrivateRanges
+    from dp2erm_cvx.sampling import SamplingWeights
     from dp2erm_cvx.tables import Table
 
-_EXAMPLE = """\b
-Example:
-dp2erm check trial.csv --treatment arm --outcome score --draft study.toml
-dp2erm check trial.csv --domain study.toml
-"""
 
-
-@click.command("check", short_help="What a raw table holds: for the data holder.", epilog=_EXAMPLE)
+@click.command(
+    "check",
+    short_help="What a raw table holds: for the data holder.",
+    epilog=example(
+        "dp2erm check trial.csv --treatment arm --outcome score --draft study.toml",
+        "dp2erm check trial.csv --domain study.toml",
+    ),
+)
 @click.argument("data", metavar="DATA.csv|.parquet")
 @data_options
 @click.option("--draft", metavar="FILE.toml", help="Write a study file with gaps for what is declared.")
@@ -41,7 +47,6 @@ def check_command(data: str, draft: str | None, **options: Any) -> None:
         if os.path.lexists(draft) or options["domain"] is not None:
             raise DeclarationError(f"--draft {draft}: must be a new file, and --domain left out")
     with progress("reading the data"):
-        from dp2erm_cvx.cli.draft import drafted
         from dp2erm_cvx.cli.reading import read_layout, read_public
         from dp2erm_cvx.codebook import Codebook, Treatment
         from dp2erm_cvx.csv_layout import PLAIN, guessed_layout
@@ -105,3 +110,127 @@ def _records(table: Table, public: Domain | PrivateRanges, options: dict[str, An
     for what, which in found.items():
         if np.any(which):
             yield f"{int(np.sum(which)):,} {what}."
+
+
+_HEAD = """\
+# What a record may look like. Everything here is public: from the codebook, the protocol or earlier papers,
+# WITHOUT these data. A range or a level that was read off the data makes the stated epsilon wrong.
+# This draft itself was made by looking at the data: which table a column stands in (numbers; at most {most}
+# texts; others) and [csv] may rest on a single cell. Correct that from what is public before you publish it.
+# Replace every "{edit}". Delete the lines of columns that are no covariates. Numbers that are codes, such as
+# 1, 2 and 3, are levels: move their line.
+
+outcome_column = {outcome}
+outcome_center = "{edit}"    # the outcome that is expected in general, in its own units
+outcome_bound = "{edit}"     # how far from it an outcome may count; beyond is clipped
+
+[treatment]
+column = {treatment}
+treated = "{edit}"    # its two labels; any other cell counts as missing
+control = "{edit}"
+"""
+
+_RANGES = "[ranges]    # of numbers: the least and the largest that count; beyond is clipped"
+_LEVELS = '\n[levels]    # of categories; "other" takes what is not listed, "" a missing cell'
+_TAIL = """
+[missing]    # the number that stands for a missing cell, which is marked; else the middle of the range
+# severity = 5
+
+# [sampling_weights]    # of a survey: how many a record stands for; beyond "largest" is clipped
+# column = "weight"
+# largest = 5
+
+[units]
+# severity = "points"
+
+[csv]"""
+_STUDY = """
+[budget]
+epsilon = "{edit}"    # no probability of the answers changes by more than a factor e^epsilon with a record
+
+# [ledger]    # the account that every run is charged to
+# file = "book.db"
+# dataset = "trial"
+
+[[effect]]    # a question; more of them, and [[rule]], share the budget. See "dp2erm design"
+# prognostic = ["age", "severity"]    # adjust for these alone
+# residual_scale = 4.0    # how far outcomes of people with the same covariates lie apart (sd), a guess
+"""
+
+
+def drafted(table: Table, layout: CsvLayout, treatment: str | None, outcome: str | None) -> str:
+    """The text of a study file for this table, with a gap for every declaration.
+
+    It rests on the data: on the names of columns, on whether one holds numbers, at most 20 or more texts, or
+    dates, and on how the file is written. One cell may decide that: a person has to read it before it is made
+    public.
+    """
+    from dp2erm_cvx.diagnostics.columns import MOST_LEVELS, holds, key
+    from dp2erm_cvx.domain_file import EDIT
+    from dp2erm_cvx.tables import labels
+
+    ranges, levels, others = [], [], []
+    for name in table.names:
+        if name in (treatment, outcome):
+            continue
+        told = labels(table.cells(name), name)
+        kind = holds(told)
+        if kind.startswith(("numbers", "0")):
+            ranges.append(f'{key(name)} = ["{EDIT}", "{EDIT}"]')
+        elif kind == "dates" or len(set(told)) > MOST_LEVELS:
+            others.append(
+                f"# {key(name)}: {'dates' if kind == 'dates' else 'texts'}, no covariate as it stands"
+            )
+        else:
+            levels.append(f'{key(name)} = ["{EDIT}"]')
+    named = [EDIT if name is None else name for name in (treatment, outcome)]
+    quoted = [json.dumps(name, ensure_ascii=False) for name in named]
+    parts = [_HEAD.format(edit=EDIT, most=MOST_LEVELS, treatment=quoted[0], outcome=quoted[1])]
+    parts += [_RANGES, *ranges, _LEVELS, *levels, *others]
+    csv = [f"{name} = {json.dumps(getattr(layout, name))}" for name in ("separator", "encoding", "decimal")]
+    breaks = ["line_breaks = true"] if layout.line_breaks else []
+    return "\n".join([*parts, _TAIL, *csv, *breaks, _STUDY.format(edit=EDIT)])
+
+
+def column_blocks(report: Sequence[ColumnReport]) -> Iterator[Block]:
+    """What the columns of a raw table hold, and what to declare, marked as not private."""
+    yield heading(f"Columns of the table: {NOT_PRIVATE}, for the data holder only")
+    shown = grid("column", "declared as", "holds", "missing", "not as declared", "out of range", left=3)
+    for one in report:
+        counts = (f"{count:,}" if count else "" for count in (one.missing, one.odd, one.outside))
+        shown.add_row(one.name, one.declared, one.holds, *counts)
+    yield shown
+    for one in report:
+        for note in one.notes:
+            yield f"{one.name}: {note}"
+
+
+def record_line(counts: RecordCounts) -> str:
+    """The records by arm."""
+    lost, silent = counts.missing, counts.silent
+    told = f"{counts.treated + counts.controls + lost + silent:,} records: {counts.treated:,} treated, "
+    told += f"{counts.controls:,} controls" + (f", {lost:,} without a treatment" if lost else "")
+    return f"{told}, {silent:,} not eligible." if silent else f"{told}."
+
+
+def announcement(counts: RecordCounts) -> str:
+    """What becomes of the records, in one line before a release is paid for; marked as not private."""
+    told = [f"{NOT_PRIVATE}, for the data holder only: {record_line(counts)}"]
+    if cells := [f"{name} {count:,}" for name, count in counts.unreadable.items() if count]:
+        told.append(f"Cells that hold nothing declared: {', '.join(cells)}.")
+    if counts.clipped:
+        told.append(f"Outcomes that are clipped: {counts.clipped:,}.")
+    return " ".join(told)
+
+
+def sampling_lines(weights: Array | None, declared: SamplingWeights | None) -> Iterator[str]:
+    """What sampling weights (n,) average to, and how many equal ones they are worth (Kish 1965)."""
+    if weights is None or declared is None:
+        return
+    mean = max(float(weights.mean()), 1e-300)
+    worth = mean**2 / max(float((weights**2).mean()), 1e-300)
+    yield (
+        f"Sampling weights average {mean:.4g} after clipping ({declared.mean:g} is declared), from 0 to "
+        f"{declared.largest:g}. For sampling error the records are worth {worth * len(weights):,.0f} of "
+        f"equal weight; noise is {declared.largest / mean:.3g} times as large."
+    )

@@ -6,28 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import DeclaredCommand, Number, declared_settings, json_option
+from dp2erm_cvx.cli.options import Command, Number, declared_settings, example, json_option
 from dp2erm_cvx.cli.screen import console, print_json, progress, stages, writable, write_text
 from dp2erm_cvx.errors import DeclarationError, known_names
 
 if TYPE_CHECKING:
     from dp2erm_cvx.design import DesignQuestion
 
-# \b keeps click from filling the lines
-_EXAMPLE = """\b
-Example:
-dp2erm design study.toml --n 3000 --confounding weak --effect 2 --output chosen.toml
-dp2erm run chosen.toml --plan 3000
-"""
-
 
 @click.command(
     "design",
-    cls=DeclaredCommand,
+    cls=Command,
     declared="dp2erm_cvx.design:Guess",
     before="n_features",
     short_help="Which pipeline to take, by simulation from a guess.",
-    epilog=_EXAMPLE,
+    epilog=example(
+        "dp2erm design study.toml --n 3000 --confounding weak --effect 2 --output chosen.toml",
+        "dp2erm run chosen.toml --plan 3000",
+    ),
 )
 @click.argument("study", metavar="STUDY.toml")
 @click.option("--n", "n_samples", type=Number(), required=True, help="Number of records.")
@@ -80,7 +76,7 @@ def design_command(study: str, output: str | None, as_json: bool, **options: Any
 def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignQuestion]:
     """What is asked, with the name of its table in the file; None where that declares a domain alone."""
     from dp2erm_cvx.design import DesignQuestion, Guess
-    from dp2erm_cvx.design.question import GOALS
+    from dp2erm_cvx.design.world import GOALS
     from dp2erm_cvx.domain_file import load_domain, read_tables
     from dp2erm_cvx.privacy import Budget
     from dp2erm_cvx.study_file import QUESTIONS, read_study

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import Field, fields
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ import click
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.text import number_or_text
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 #: Where the context keeps the words of the command line.
 WORDS = "dp2erm_cvx.words"
@@ -34,6 +34,14 @@ DOMAIN_FIELDS = (
 REQUIRED = ("covariate_bound", "outcome_bound")
 #: Flags for the settings that most programs have.
 SETTING_FLAGS = ("ridge", "radius", "trim", "arm_mass", "degree")
+#: Options of many commands, by what their help says instead of each.
+SHARED = {
+    "Data and domain, see dp2erm check --help": (
+        *("treatment", "outcome", "covariates", "separator", "encoding", "decimal"),
+        *("domain", "ranges", *DOMAIN_FIELDS),
+    ),
+    "In place of --set NAME=VALUE": SETTING_FLAGS,
+}
 
 
 class Number(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -64,10 +72,10 @@ def _level(text: str) -> tuple[str, str]:
     return column.strip(), level.strip()
 
 
-def apply(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+def apply(*options: Callable[[Any], Any]) -> Callable[[Decorated], Decorated]:
     """One decorator for all of them, in this order."""
 
-    def decorate(command: Command) -> Command:
+    def decorate(command: Decorated) -> Decorated:
         for option in reversed(options):
             command = option(command)
         return command
@@ -77,17 +85,38 @@ def apply(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
 
 #: How options of several values are written.
 _SPELLED = {"settings": "NAME=VALUE", "where": "COLUMN=LEVEL", "expected": "FACT"}
+#: Fields of estimators that are no options, or have others of their own.
+_OWN = [
+    "domain",
+    "budget",
+    "seed",
+    "ledger",
+    "dataset",
+    "before_charge",
+    "output",
+    "public_center",
+    "first_stage",
+    "second_stage",
+]
+#: What only a command line takes.
+_BESIDE = {"solver": " Or FILE.py:NAME of your own.", **dict.fromkeys(_SPELLED, " Repeatable.")}
 
 
-class DeclaredCommand(click.Command):
-    """A command with an option for every setting that a class declares, ``declared`` as module:name.
+def example(*lines: str) -> str:
+    """An example at the end of a help, whose lines click does not fill."""
+    return "\n".join(("\b", "Example:", *lines))
 
-    The default is that of the field; the help is the first sentence of what the docstring says of it. The
-    class is imported when the options are asked for, and not for the help of other commands.
+
+class Command(click.Command):
+    """A command whose help fits a page: options of many commands are listed by their names alone.
+
+    It has an option for every setting that a class declares, ``declared`` as module:name: the default is that
+    of the field; the help is the first sentence of what the docstring says of it. The class is imported when
+    the options are asked for, and not for the help of other commands.
     """
 
-    def __init__(self, *args: Any, declared: str, before: str = "epsilon", **kwargs: Any) -> None:
-        self._declared: tuple[str, str] | None = (declared, before)
+    def __init__(self, *args: Any, declared: str = "", before: str = "epsilon", **kwargs: Any) -> None:
+        self._declared = (declared, before) if declared else None
         super().__init__(*args, **kwargs)
 
     @property
@@ -104,37 +133,57 @@ class DeclaredCommand(click.Command):
     def params(self, params: list[click.Parameter]) -> None:
         self._params = params
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Those of the command itself, then the names of what it shares."""
+        options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
+        titles = {name: title for title, names in SHARED.items() for name in names}
+        with formatter.section("Options"):
+            records = (one.get_help_record(ctx) for one in options if one.name not in titles)
+            formatter.write_dl([one for one in records if one is not None])
+        for title in SHARED:
+            if flags := [one.opts[0] for one in options if titles.get(str(one.name)) == title]:
+                with formatter.section(title):
+                    formatter.write_text(", ".join(flags))
+
+
+def _fields(kind: type) -> list[Field[Any]]:
+    """The fields of a class that are options, its own before those that it inherits."""
+    known = [one for one in fields(kind) if one.init and one.name not in _OWN]
+    return sorted(known, key=lambda one: one.name not in kind.__annotations__)
+
 
 def _declared(kind: type) -> list[click.Option]:
-    docstring, made = inspect.getdoc(kind) or "", []
-    said = dict(re.findall(r"^(\w+)\n((?:    .+(?:\n|$))+)", docstring, flags=re.MULTILINE))
-    for one in fields(kind):
-        if one.name in kind.__annotations__ and one.name != "public_center":
-            stated, several = str(one.type), one.name in _SPELLED
-            listed = stated.startswith(("Sequence", "tuple"))
-            extra: dict[str, Any] = {"metavar": _SPELLED.get(one.name, "A,B,..." if listed else None)}
-            if "float" in stated and not several:
-                extra["type"] = Number()
-            if stated == "bool":
-                extra["is_flag"] = True
-            elif not several and one.default is not None:
-                extra["default"] = one.default
-            text = re.split(r"(?<=\.)\s", " ".join(said[one.name].split()))[0] + " Repeatable." * several
-            flag = "--set" if one.name == "settings" else f"--{one.name.replace('_', '-')}"
-            made.append(click.Option([flag, one.name], multiple=several, help=text, **extra))
+    said: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        text = inspect.cleandoc(base.__doc__ or "") if "__dataclass_fields__" in vars(base) else ""
+        said |= re.findall(r"^(\w+)\n((?:    .+(?:\n|$))+)", text, flags=re.MULTILINE)
+    made = []
+    for one in _fields(kind):
+        stated, several = str(one.type), one.name in _SPELLED
+        listed = stated.startswith(("Sequence", "tuple"))
+        extra: dict[str, Any] = {"metavar": _SPELLED.get(one.name, "A,B,..." if listed else None)}
+        if "float" in stated and not several:
+            extra["type"] = Number()
+        if stated == "bool":
+            extra["is_flag"] = True
+        elif not several and one.default is not None:
+            extra["default"] = one.default
+        text = re.split(r"(?<=\.)\s", " ".join(said[one.name].split()))[0] + _BESIDE.get(one.name, "")
+        flag = "--set" if one.name == "settings" else f"--{one.name.replace('_', '-')}"
+        made.append(click.Option([flag, one.name], multiple=several, help=text.replace("``", ""), **extra))
     return made
 
 
 def declared_settings(kind: type, options: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of the class that a :class:`DeclaredCommand` read. Raises DeclarationError."""
-    stated = {one.name: one for one in fields(kind) if one.name in kind.__annotations__}
+    """The arguments of the class that a :class:`Command` read. Raises DeclarationError."""
+    stated = {one.name: str(one.type) for one in _fields(kind)}
     found = {name: options[name] for name in stated if name in options}
     for name, value in found.items():
         if name == "settings":
             found[name] = _settings(value, options.get("cells", ()))
         elif name == "where":
             found[name] = dict(map(_level, value)) or None
-        elif isinstance(value, str) and str(stated[name].type).startswith(("Sequence", "tuple")):
+        elif isinstance(value, str) and stated[name].startswith(("Sequence", "tuple")):
             found[name] = names(value)
     return found
 
@@ -177,7 +226,7 @@ def _cells(text: str) -> tuple[str, Any]:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def output_dir_option(purpose: str) -> Callable[[Command], Command]:
+def output_dir_option(purpose: str) -> Callable[[Decorated], Decorated]:
     """``--output-dir``, with what it is for."""
     return click.option("--output-dir", default="output", metavar="FOLDER", help=purpose)
 
@@ -211,38 +260,8 @@ column_options = apply(
 data_options = apply(column_options, csv_options, domain_options)
 setting_options = apply(
     click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Setting; repeatable."),
-    click.option("--ridge", type=Number(), help="Short for --set ridge=..."),
-    click.option("--radius", type=Number(), help="Short for --set radius=..."),
-    click.option("--trim", type=Number(), help="Short for --set trim=..."),
-    click.option("--arm-mass", help="Short for --set arm_mass=equal or proportional."),
-    click.option("--degree", type=Number(), help="Balance raw moments up to this degree."),
+    *(click.option("--" + name.replace("_", "-"), type=Number()) for name in SETTING_FLAGS),
 )
-#: What a plan and the release that follows it are asked for alike.
-noise_options = apply(
-    click.option("--noise", default="gamma", help="gamma (pure), box (pure) or gaussian."),
-    click.option(
-        "--arithmetic",
-        default="auto",
-        help="counted (needs the extra secure), assumed, or auto: counted where it can be.",
-    ),
-    click.option("--numerical-share", type=Number(), help="Share of epsilon for counted arithmetic [0.005]."),
-)
-calibration_options = apply(
-    click.option(
-        "--calibration", default="sharp", help="sharp, paper, paper-corrected, renyi, output or auto."
-    ),
-    click.option(
-        "--split", type=Number(), help="Share of epsilon that pays for the noise [chosen publicly]."
-    ),
-    click.option(
-        "--value-share",
-        type=Number(),
-        help="Share of epsilon for the value of the rule against treating all and none [no value].",
-    ),
-    click.option("--value-statistic", default="cells", help="cells or contrasts; see the docs on value."),
-)
-#: Of those, the arguments of an estimator by their names.
-CALIBRATION = ("calibration", "split", "value_share", "value_statistic")
 second_stage_options = apply(
     click.option(
         "--second-stage", default="itr", help="Second stage: a name of dp2erm programs, or FILE.py."

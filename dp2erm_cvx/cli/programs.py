@@ -1,17 +1,25 @@
-"""``dp2erm programs``: what is registered, and which theorem covers it."""
+"""Programs: those that are registered, one of one's own from a template, and its checks."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import inspect
 import math
+import os
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dp2erm_cvx.cli.options import Number, json_option
 from dp2erm_cvx.cli.screen import console, print_json, progress
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.public import whole_number
 
 if TYPE_CHECKING:
+    from dp2erm_cvx.conformance import ConformanceReport
     from dp2erm_cvx.program import Program
     from dp2erm_cvx.universe import Universe
 
@@ -118,3 +126,106 @@ def _plain(value: object) -> object:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value if value is None or isinstance(value, str | int | float) else repr(value)
+
+
+KINDS = ("exponential", "quadratic", "direct", "loss")
+
+
+@click.command("new-program", short_help="Write the file of a new program from a template.")
+@click.argument("name")
+@click.option(
+    "--kind",
+    type=click.Choice(KINDS),
+    required=True,
+    help="Weights: exponential, of a fitted coefficient; quadratic, by a ridged QP; direct, by a program of "
+    "quadratics and norms. loss: a second stage.",
+)
+@click.option("--output", metavar="FILE.py", help="[NAME.py]")
+def new_program_command(name: str, kind: str, output: str | None) -> None:
+    """Write NAME.py, a complete program to edit: its objective, its constants and its theorem."""
+    from dp2erm_cvx.conformance import TEMPLATES, program_template
+    from dp2erm_cvx.registry import available
+
+    if name in available():
+        raise DeclarationError(f"a program named {name!r} is installed already: choose another name")
+    text = program_template(name, kind)
+    place = Path(output or f"{name}.py")
+    if place.suffix != ".py":
+        raise DeclarationError(f"{place}: a program is a file that ends in .py: choose another --output")
+    _refuse_shadow(place)
+    try:
+        with place.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise DeclarationError(f"{place}: exists already; choose another --output") from None
+    except OSError as error:
+        raise DeclarationError(f"{place}: cannot be written: {error.strerror or error}") from None
+    click.echo(f"{place}: {TEMPLATES[kind]}")
+    click.echo(f"Next: edit it, then dp2erm check-program {place}")
+
+
+def _refuse_shadow(place: Path) -> None:
+    """A file called numpy.py would be imported in place of NumPy by every program of its folder."""
+    module = place.stem
+    shadows = module in sys.stdlib_module_names
+    if not shadows and module.isidentifier():
+        spec = importlib.util.find_spec(module)
+        # a file of the current folder shadows nothing but itself
+        shadows = bool(spec and spec.origin and os.path.dirname(spec.origin) != os.getcwd())
+    if shadows:
+        raise DeclarationError(f"{place}: would hide the installed module {module!r}: choose another name")
+
+
+_STYLES = {"passed": "green", "failed": "bold red", "noted": "yellow"}
+
+
+@click.command("check-program", short_help="Run the conformance suite on a program's file.")
+@click.argument("program", metavar="FILE.py|NAME")
+@click.option("--solves", type=Number(), default=20_000, help="Neighbors of the audit, per settings.")
+@click.option("--seconds", type=Number(), help="End each audit after so long at the latest.")
+@click.option("--seed", type=Number(), default=0, help="Seed of the searches.")
+@json_option
+def check_program_command(program: str, solves: int, seconds: float | None, seed: int, as_json: bool) -> int:
+    """Check the programs of a file, or a registered one: exit code 1 where a check fails.
+
+    Statement, DPP, agreement of all solvers within their certificates, feasibility on adversarial data,
+    strong convexity, fixed feasible set, declared constants and bound against searches for violations. A
+    search refutes and never proves.
+    """
+    from dp2erm_cvx import conformance
+    from dp2erm_cvx.audit.search import SearchPlan
+
+    search = SearchPlan(whole_number("--solves", solves, at_least=1), seconds, seed)
+    classes = conformance.load_program(program)
+    reports: list[ConformanceReport] = []
+    with progress("checking") as bar:
+        task = bar.add_task("checking", total=None)
+        for cls in classes:
+
+            def show(done: str, name: str = getattr(cls, "name", cls.__name__)) -> None:
+                bar.update(task, description=f"{name}: {done}")
+
+            reports += conformance.check_program(cls, search=search, done=show)
+    if as_json:
+        print_json([report.to_dict() for report in reports])
+    else:
+        for report in reports:
+            _print(report)
+    return 0 if all(report.passed for report in reports) else 1
+
+
+def _print(report: ConformanceReport) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    screen = console()
+    settings = ", ".join(f"{name}={value}" for name, value in report.settings.items()) or "no settings"
+    screen.print(f"{report.program} ({settings})", style="bold")
+    screen.print(f"  {report.kind}: {report.proved}")
+    table = Table.grid(padding=(0, 2))
+    for outcome in report.outcomes:
+        word = Text(f"  {outcome.status.value}", style=_STYLES[outcome.status.value])
+        table.add_row(word, outcome.check, outcome.detail)
+    screen.print(table)
+    screen.print(f"  {report.conclusion}")
+    screen.print()

@@ -1,20 +1,32 @@
-"""From the texts of options to data and domains."""
+"""From the texts of options to domains and records: in memory, in blocks, or to be released."""
 
 from __future__ import annotations
 
+import glob
+import importlib
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial, reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
 
-from dp2erm_cvx.cli.options import DOMAIN_FIELDS, REQUIRED, names
+import click
+
+from dp2erm_cvx.cli.options import DOMAIN_FIELDS, REQUIRED, apply, names
+from dp2erm_cvx.cli.screen import advance, stages
 from dp2erm_cvx.csv_layout import PLAIN
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.text import number_or_text
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from dp2erm_cvx.blocked import BlockedDataset
     from dp2erm_cvx.csv_layout import CsvLayout
     from dp2erm_cvx.data import Dataset
+    from dp2erm_cvx.diagnostics.columns import RecordCounts
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.private_ranges import PrivateRanges
     from dp2erm_cvx.tables import Table
@@ -62,8 +74,6 @@ def read_public(options: dict[str, Any]) -> Domain | PrivateRanges:
     ranges = declared.get("ranges")
     released = isinstance(ranges, dict) and any(not isinstance(one, list) for one in ranges.values())
     if "outcome" in declared or released:
-        from dp2erm_cvx.cli.private_ranges import read_ranges
-
         return read_ranges(options | {"private_ranges": 0.1})
     return read_domain(options)
 
@@ -83,7 +93,7 @@ def read_domain(options: dict[str, Any], assumed: Mapping[str, float] | None = N
 
     ``assumed`` fills in what nothing declares.
     """
-    from dp2erm_cvx.declared_domain import domain_of
+    from dp2erm_cvx.domain_file import domain_of
 
     flags = {name: options[name] for name in DOMAIN_FIELDS if options[name] is not None}
     declared: dict[str, Any] = dict(assumed or {})
@@ -140,8 +150,7 @@ def coded_columns(declared: Mapping[str, Any], chosen: Sequence[str]) -> dict[st
 
 def _domain_file(path: str, beside: Mapping[str, Any]) -> dict[str, Any]:
     """What the file declares, judged with the bounds that it leaves to ``beside``."""
-    from dp2erm_cvx.declared_domain import check_names, domain_of
-    from dp2erm_cvx.domain_file import read_declared
+    from dp2erm_cvx.domain_file import check_names, domain_of, read_declared
 
     declared = read_declared(path)
     whole = {name: beside[name] for name in REQUIRED if name in beside} | declared
@@ -165,3 +174,186 @@ def range_of(text: str) -> tuple[str, tuple[float | str, float | str]]:
     if not (separator and colon and column.strip() and numeric):
         raise DeclarationError(f"--range {text!r}: must look like COLUMN=LOW:HIGH, for instance age=25:74")
     return column.strip(), pair
+
+
+#: What stands for a range that is released.
+_RELEASED = "private"
+#: What a domain may declare beside ranges.
+_KNOWN = ("covariate_bound", "outcome_bound", "outcome_center", "outcome", "relation", "ranges")
+
+
+def read_ranges(options: dict[str, Any]) -> PrivateRanges:
+    """The public ranges of ``--domain`` and of the flags; the other covariates of ``--covariates`` have none.
+
+    In the file a range is ``[low, high]``, ``{within = [low, high]}`` for wide bounds, or ``"private"``, and
+    ``outcome`` may be one. An outcome bound declares that of the outcome.
+    """
+    from dp2erm_cvx.domain_file import read_declared, split_codebook
+    from dp2erm_cvx.private_ranges import PrivateRanges
+
+    stated: dict[str, Any] = {} if options["domain"] is None else read_declared(options["domain"])
+    chosen = names(options.get("covariates"))
+    stated = with_columns(stated if chosen is None else coded_columns(stated, chosen), options)
+    book, declared = split_codebook(stated)
+    declared |= {name: options[name] for name in DOMAIN_FIELDS if options[name] is not None}
+    for name in declared:
+        if name not in _KNOWN:
+            raise DeclarationError(f"--private-ranges: {name} cannot be declared; known: {', '.join(_KNOWN)}")
+    ranges = declared.get("ranges") or {}
+    if not isinstance(ranges, Mapping):
+        raise DeclarationError("--private-ranges: ranges of the domain file must have names")
+    known = {str(name): _entry(name, entry) for name, entry in ranges.items()}
+    known |= dict(map(range_of, options["ranges"]))
+    if chosen is not None:
+        known = {name: known.get(name) for name in chosen if book is None or name not in book.levels}
+    if book is not None:
+        known = book.ranges(known)
+    rest = {name: declared[name] for name in ("covariate_bound", "relation") if name in declared}
+    outcome = _outcome(declared)
+    return PrivateRanges(options["private_ranges"], known or None, outcome=outcome, codebook=book, **rest)
+
+
+def _entry(name: str, entry: Any) -> Any:
+    from dp2erm_cvx.private_ranges import Within
+
+    if isinstance(entry, Mapping):
+        if list(entry) != ["within"] or not isinstance(entry["within"], list) or len(entry["within"]) != 2:
+            raise DeclarationError(f"{name} = {shown(entry)}: must be {{within = [low, high]}}")
+        return Within(*entry["within"])
+    return None if entry == _RELEASED else entry
+
+
+def _outcome(declared: Mapping[str, Any]) -> Any:
+    if "outcome_bound" not in declared:
+        if "outcome_center" in declared:
+            raise DeclarationError("--private-ranges: outcome_center needs an outcome_bound")
+        return _entry("outcome", declared.get("outcome"))
+    if "outcome" in declared:
+        raise DeclarationError("--private-ranges: declare outcome or outcome_bound, not both")
+    from dp2erm_cvx.public import public_number
+
+    bound = public_number("outcome_bound", declared["outcome_bound"], above=0.0)
+    center = public_number("outcome_center", declared.get("outcome_center", 0.0))
+    return center - bound, center + bound
+
+
+#: GB of all columns of a Parquet file as numbers, above which it is read in blocks.
+LARGE = 1.0
+
+block_options = apply(
+    click.option(
+        "--blocks",
+        type=click.Choice(["auto", "always", "never"]),
+        default="auto",
+        help="Read Parquet in blocks; auto: above 1 GB, a folder, or a pattern.",
+    ),
+    click.option("--scheduler", metavar="ADDRESS", help="Dask cluster for blocks, in place of threads."),
+)
+
+
+def read_records(
+    path: str,
+    options: dict[str, Any],
+    domain: Domain | PrivateRanges,
+    bar: Progress | None,
+    count: Callable[[RecordCounts], None] | None = None,
+) -> Dataset | BlockedDataset:
+    """The data file by its codebook, in memory or in blocks; the bar, if any, tells of passes over them.
+
+    ``count`` gets the counts of the records, of blocks by one pass more. Raises DeclarationError where blocks
+    are asked for, and the file is no Parquet file.
+    """
+    return coded_records(read_cells(path, options, domain, bar), options, domain, count)
+
+
+def read_cells(
+    path: str, options: dict[str, Any], domain: Domain | PrivateRanges, bar: Progress | None
+) -> Table | BlockedDataset:
+    """The data file as it stands. Raises as :func:`read_records` does."""
+    if not _in_blocks(path, options["blocks"]):
+        table = raw_table(path, options, domain)
+        if bar is not None:
+            advance(bar, "solving")
+        return table
+    from dp2erm_cvx.blocked import BlockedDataset
+
+    _connect(options["scheduler"])
+    if bar is not None:
+        _shown(bar)
+    treatment, outcome = data_columns(domain)
+    return BlockedDataset.from_parquet(
+        path, treatment=treatment, outcome=outcome, covariates=names(options["covariates"])
+    )
+
+
+def coded_records(
+    cells: Table | BlockedDataset,
+    options: dict[str, Any],
+    domain: Domain | PrivateRanges,
+    count: Callable[[RecordCounts], None] | None = None,
+) -> Dataset | BlockedDataset:
+    """The records that the codebook of a domain makes of cells; ``count`` gets their counts."""
+    from dp2erm_cvx.diagnostics.columns import record_counts
+    from dp2erm_cvx.tables import Table
+
+    if isinstance(cells, Table):
+        found = coded_data(cells, domain, options)
+        if count is not None:
+            count(record_counts(cells, public=domain, columns=found.columns))
+        return found
+    coded = cells.coded(domain)
+    if count is not None:
+        count(reduce(add, coded.tables.map(partial(record_counts, public=domain, columns=coded.columns))))
+    return coded
+
+
+def _in_blocks(path: str, asked: str) -> bool:
+    files = path.lower().endswith((".parquet", ".pq")) or os.path.isdir(path)
+    if not files:
+        if asked == "always":
+            raise DeclarationError("--blocks always: only Parquet files are read in blocks")
+        return False
+    if asked != "auto":
+        return asked == "always"
+    if os.path.isdir(path) or glob.has_magic(path):
+        return True
+    from dp2erm_cvx.tables import parquet_names
+
+    columns, groups = parquet_names(path)
+    return 8e-9 * sum(groups) * len(columns) > LARGE
+
+
+def _connect(scheduler: str | None) -> None:
+    """Put a cluster in force, if one is named."""
+    if scheduler is None:
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        raise DeclarationError(
+            "--scheduler needs distributed: pip install 'dp2erm-cvx[distributed]'"
+        ) from None
+    try:
+        client = Client(scheduler)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError, TimeoutError):
+        raise DeclarationError(f"--scheduler {scheduler}: no Dask scheduler answers there") from None
+    click.get_current_context().call_on_close(client.close)
+
+
+def _shown(bar: Progress) -> None:
+    """Show the passes of local threads on the bar until the command ends."""
+    try:
+        callbacks: Any = importlib.import_module("dask.callbacks")
+    except ImportError:
+        return  # whoever reads says what is missing
+    told = stages(bar)
+
+    def start(graph: Any, state: Any) -> None:
+        told("blocks of records", 0, len(graph))
+
+    def posttask(key: Any, result: Any, graph: Any, state: Any, worker: Any) -> None:
+        told("blocks of records", len(state["finished"]), len(graph))
+
+    shown = callbacks.Callback(start_state=start, posttask=posttask)
+    shown.register()
+    click.get_current_context().call_on_close(shown.unregister)

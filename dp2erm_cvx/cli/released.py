@@ -1,22 +1,20 @@
-"""What a release says, on a screen or a page, and what it recommends: none of it costs anything."""
+"""What a release says, whether it follows from what it declares, and what it recommends: for no epsilon."""
 
 from __future__ import annotations
 
 import csv
 import io
 import os
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from dp2erm_cvx.cli.options import csv_options, json_option
-from dp2erm_cvx.cli.own_program import known_name
+from dp2erm_cvx.cli.options import DOMAIN_FIELDS, csv_options, json_option
 from dp2erm_cvx.cli.screen import check_new, console, progress, writable, write_text
+from dp2erm_cvx.cli.stages import known_name
 from dp2erm_cvx.errors import DeclarationError
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command("show", short_help="What a release says, from its file alone.")
@@ -38,26 +36,55 @@ def show_command(release: str, as_json: bool) -> None:
         screen.print(block)
 
 
-@click.command("report", short_help="One page about a release, for readers.")
-@click.argument("release", metavar="RELEASE.json")
-@click.option("--output", metavar="PAGE.html", help="The page [that of the release, as .html].")
-@click.option("--force", is_flag=True, help="Overwrite a page that exists.")
-def report_command(release: str, output: str | None, force: bool) -> None:
+@click.command("report", short_help="One page about a release; a table or a plot of several.")
+@click.argument("releases", metavar="RELEASE.json...", nargs=-1, required=True)
+@click.option(
+    "--output",
+    metavar="FILE",
+    help="A page .html of one release [named like it]; of effects a table .csv, .md or .tex, or a forest "
+    "plot .svg, .png or .pdf.",
+)
+@click.option("--force", is_flag=True, help="Overwrite a file that exists.")
+def report_command(releases: tuple[str, ...], output: str | None, force: bool) -> None:
     """Write one page of HTML about a release, for readers who know no differential privacy.
 
     Estimate, interval and what it counts, the guarantee in words, what was declared, for whom it holds and
-    what it rests on; only released numbers. A file that dp2erm verify refutes is refused.
+    what it rests on. Of one or several effects also a table or a forest plot, with intervals that hold for
+    all of them together (Bonferroni). Only released numbers; a file that dp2erm verify refutes is refused.
     """
-    page = output or f"{os.path.splitext(release)[0]}.html"
-    check_new(page, force, release)
-    with progress("writing the page"):
+    page = output or f"{os.path.splitext(releases[0])[0]}.html"
+    ending = os.path.splitext(page)[1].lower()
+    if ending == ".html" and len(releases) > 1:
+        raise DeclarationError("a page is of one release: name a table or a plot of several by --output")
+    check_new(page, force, *releases)
+    with progress(f"writing {page}"):
         from dp2erm_cvx.release.reading import read_release_file
-        from dp2erm_cvx.report import release_page
 
-        published = read_release_file(release)
-        text = release_page(published, source=Path(release).name)
-        write_text(page, text)
+        published = {Path(one).stem: read_release_file(one) for one in releases}
+        if len(published) < len(releases):
+            raise DeclarationError("two releases have one name: answers are called like their files")
+        if ending == ".html":
+            from dp2erm_cvx.report import release_page
+
+            write_text(page, release_page(published.popitem()[1], source=Path(releases[0]).name))
+        else:
+            _write_answers(page, ending, published)
     click.echo(f"wrote {page}")
+
+
+def _write_answers(path: str, ending: str, published: dict[str, Any]) -> None:
+    from dp2erm_cvx.release.answers import FORMATS, answers, answers_as
+
+    if not (listed := answers(published)):
+        raise DeclarationError("none of these is the release of an effect: their values and rules have pages")
+    if ending in FORMATS:
+        write_text(path, answers_as(listed, ending))
+        return
+    from dp2erm_cvx.plotting.figure import check_figure
+    from dp2erm_cvx.plotting.forest import forest_plot
+
+    check_figure(path)
+    forest_plot(published, path)
 
 
 @click.command("datasheet", short_help="The record of a release for a public registry.")
@@ -79,8 +106,7 @@ def datasheet_command(release: str, answers: tuple[str, ...], output: str | None
     """
     check_new(output, force, release)
     from dp2erm_cvx.release.reading import read_release_file
-    from dp2erm_cvx.report.asked import ASKED
-    from dp2erm_cvx.report.datasheet import datasheet, datasheet_text
+    from dp2erm_cvx.report.datasheet import ASKED, datasheet, datasheet_text
 
     for answer in answers:
         if "=" not in answer:
@@ -141,3 +167,41 @@ def predict_command(
         write_text(output, file.getvalue())
     else:
         click.echo(file.getvalue(), nl=False)
+
+
+@click.command("verify", short_help="Whether a release follows from what it declares.")
+@click.argument("release", metavar="RELEASE.json")
+@click.option("--domain", metavar="FILE.toml", help="The domain that it has to be about.")
+@click.option("--study", metavar="STUDY.toml", help="The study that it has to answer, or its digest.")
+def verify_command(release: str, domain: str | None, study: str | None) -> int:
+    """Plan again what a release declares, and refute what does not follow: bounds, noise, guarantee, results.
+
+    All but the released numbers is computed again from them and from the declarations, and compared entry by
+    entry. Exit code 1 where something is refuted. No file can show that its numbers are those of a run, or
+    that the noise was drawn as it says.
+    """
+    from dp2erm_cvx.cli.reading import read_domain
+    from dp2erm_cvx.release.reading import read_release_file, unfollowed
+    from dp2erm_cvx.release.verify import Verification, verify
+
+    expected = None
+    if domain is not None:
+        expected = read_domain({**dict.fromkeys(DOMAIN_FIELDS), "ranges": (), "domain": domain})
+    with progress("verifying"):
+        declared = read_release_file(release, check=False)
+        digest, beside = study, []
+        if study is not None and not re.fullmatch("[0-9a-f]{64}", study):
+            from dp2erm_cvx.study_file import read_study
+
+            registered = read_study(study)
+            digest = registered.digest
+            if registered.question_of(declared) is None:
+                beside.append(f"study: what is declared answers no question of {study}")
+        found = verify(declared, expected, digest)
+        found = Verification((*found.refuted, *beside))
+        if found.holds:
+            found = Verification(tuple(unfollowed(declared, Path(release).read_bytes())))
+    screen = console()
+    for block in found.blocks():
+        screen.print(block)
+    return 0 if found.holds else 1

@@ -1,16 +1,18 @@
-"""What every command that releases something shares: its options, their checks, and how it is shown."""
+"""What every command that releases something shares: its options, their checks, its plan, how it is shown."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import Number, apply, noise_options
-from dp2erm_cvx.cli.own_program import known_solver
-from dp2erm_cvx.cli.screen import check_new, console, reserved, unwritable
+from dp2erm_cvx.cli.options import Number, apply, declared_settings, names
+from dp2erm_cvx.cli.screen import check_new, console, print_json, reserved, unwritable
+from dp2erm_cvx.cli.stages import known_solver
+from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DataError, DeclarationError, LedgerError
 
 if TYPE_CHECKING:
@@ -18,40 +20,46 @@ if TYPE_CHECKING:
     from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.diagnostics.columns import RecordCounts
     from dp2erm_cvx.estimators.fitting import PrivateEstimator
+    from dp2erm_cvx.plan import Plan
     from dp2erm_cvx.privacy import Budget
     from dp2erm_cvx.release.record import BaseRelease
 
-solver_option = click.option(
-    "--solver",
-    default="first_certified",
-    help="newton, projected_gradient, clarabel, scs, osqp, any that CVXPY finds, FILE.py:NAME of your own, "
-    "or the first that certifies.",
-)
-#: What a release spends, on what noise, and who solves it.
+
+#: What a release spends.
 budget_options = apply(
     click.option("--epsilon", type=Number(), required=True, help="Privacy budget of this release."),
     click.option(
         "--delta", type=Number(), default=0.0, show_default=False, help="Needed by Gaussian noise [0]."
     ),
-    noise_options,
-    solver_option,
 )
-
-#: Where a release goes, and the account that it is charged to.
-release_options = apply(
-    click.option(
-        "--json", "as_json", is_flag=True, help="Print the release as JSON and nothing else on stdout."
-    ),
-    click.option("--output", metavar="FILE", help="Write the release as JSON."),
+#: How a release is made and printed.
+printing_options = apply(
+    click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else on stdout."),
     click.option("--force", is_flag=True, help="Overwrite files that exist."),
-    click.option(
-        "--ledger", metavar="FILE", help="Charge this ledger before noise is drawn; see dp2erm ledger."
-    ),
-    click.option("--dataset", metavar="NAME", help="Name of the data set in the ledger."),
     click.option(
         "--yes", is_flag=True, help="Release where an arm is empty or most cells of a column are unreadable."
     ),
     click.option("--seed", type=Number(), help="For tests only: the release is then NOT PRIVATE."),
+)
+#: Where one release goes, and the account that it is charged to.
+release_options = apply(
+    click.option("--output", metavar="FILE", help="Write the release as JSON."),
+    click.option(
+        "--ledger", metavar="FILE", help="Charge this ledger before noise is drawn; see dp2erm ledger."
+    ),
+    click.option("--dataset", metavar="NAME", help="Name of the data set in the ledger."),
+    printing_options,
+)
+#: The data file of a command that can be planned without it.
+data_argument = apply(
+    click.argument("data", metavar="DATA.csv|.parquet", required=False),
+    click.option(
+        "--plan",
+        "planned",
+        type=Number(),
+        metavar="N",
+        help="Print what a release of N records would spend and how far off it would be; DATA is not read.",
+    ),
 )
 
 
@@ -79,7 +87,7 @@ def announce(counted: Sequence[RecordCounts], *, yes: bool) -> None:
     Raises DataError where an arm is empty, a column mostly unreadable, or a tenth of outcomes clipped, unless
     ``yes``.
     """
-    from dp2erm_cvx.cli.balance import announcement
+    from dp2erm_cvx.cli.check import announcement
     from dp2erm_cvx.diagnostics.columns import misspelled
 
     (counts,) = counted
@@ -111,10 +119,9 @@ class Ordered:
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> Ordered:
-        """Raises DeclarationError or SolverError for what is declared wrongly."""
+        """Raises DeclarationError for a budget that is none."""
         from dp2erm_cvx.privacy import Budget
 
-        options = {**options, "solver": known_solver(options["solver"])}
         return cls(Budget(options["epsilon"], options["delta"]), options)
 
     @property
@@ -122,18 +129,15 @@ class Ordered:
         """Whether a ledger is: what is seeded is not private, and costs nothing."""
         return self.options["ledger"] is not None and self.options["seed"] is None
 
-    def arguments(self) -> dict[str, Any]:
-        """Of any private estimator, by name."""
+    def arguments(self, kind: type[PrivateEstimator]) -> dict[str, Any]:
+        """Of a private estimator of this kind, by name. Raises SolverError for a solver that is none."""
         from dp2erm_cvx.ledger import Ledger
 
         options = self.options
-        # the solver by name, which goes on to those that certify by design
-        found = {name: options[name] for name in ("noise", "solver", "arithmetic", "seed")}
-        if options["numerical_share"] is not None:
-            found["numerical_share"] = options["numerical_share"]
+        found = {**declared_settings(kind, options), "solver": known_solver(options["solver"])}
         if self.charged:
             found |= {"ledger": Ledger(options["ledger"]), "dataset": options["dataset"]}
-        return found
+        return {**found, "seed": options["seed"]}
 
     def fit(
         self, model: Any, dataset: Dataset | BlockedDataset, write_others: Callable[[], None] = lambda: None
@@ -204,3 +208,92 @@ class Ordered:
             raise
         except OSError as error:  # a full disk behind stdout: what was charged has been told
             raise unwritable("stdout", error) from None
+
+
+def planned(model: Any, options: dict[str, Any]) -> bool:
+    """Show the plan of ``model`` where ``--plan`` asks for it; whether it does.
+
+    Raises DeclarationError where the number of covariates is not declared, CalibrationError where no theorem
+    covers what is.
+    """
+    from dp2erm_cvx.public import whole_number
+
+    if options["planned"] is None:
+        return False
+    n_samples, domain = whole_number("--plan", options["planned"], at_least=2), model.domain
+    columns = getattr(domain, "columns", None) or names(options["covariates"]) or ()
+    if not columns:
+        raise DeclarationError("--plan: the covariates are not declared: give ranges, or --covariates A,B")
+    show_plan(model.plan(n_samples, len(columns)), n_samples, as_json=options["as_json"])
+    return True
+
+
+def show_plan(plan: Plan, n_samples: int, *, as_json: bool, name: str | None = None) -> None:
+    """What a plan spends, step by step, and what is predicted of its release."""
+    predicted, spent = _predicted(plan), plan.guarantee
+    rows: list[dict[str, Any]] = [
+        {
+            "step": step.name,
+            "theorem": step.theorem,
+            **asdict(step.guarantee),
+            "scale": _scale(step.calibration),
+        }
+        for step in plan.steps
+    ]
+    if as_json:
+        facts = {fact: value for fact, (value, _) in predicted.items()}
+        title = {} if name is None else {"name": name}
+        guarantee = {"epsilon": spent.epsilon, "delta": spent.delta}
+        print_json(
+            {**title, "n_samples": n_samples, "guarantee": guarantee, "steps": rows, "predicted": facts}
+        )
+        return
+    screen = console()
+    head = "Planned" if name is None else f"{name}: planned"
+    screen.print(f"{head} for {n_samples:,} records. No data were read; nothing is spent.", style="bold")
+    table = grid("step", "epsilon", "delta", "noise scale", "theorem", left=0)
+    for row in rows:
+        numbers = f"{row['epsilon']:.4g}", f"{row['delta']:.3g}", f"{row['scale']:.4g}"
+        table.add_row(row["step"], *numbers, row["theorem"])
+    screen.print(table)
+    screen.print(f"Together: epsilon = {spent.epsilon:g}, delta = {spent.delta:g}.")
+    for value, sentence in predicted.values():
+        screen.print(sentence.format(value))
+
+
+def _scale(calibration: Any) -> float:
+    """The noise scale: of integers in what they count, and the largest where sums have several."""
+    from dp2erm_cvx.calibration import IntegerNoise
+
+    if isinstance(calibration, IntegerNoise):
+        return calibration.unit * calibration.scale
+    scales: tuple[float, ...] = getattr(calibration, "scales", None) or (calibration.scale,)
+    return max(scales)
+
+
+def _predicted(plan: Plan) -> dict[str, tuple[float, str]]:
+    """What is predicted of the release from public numbers, each with its sentence."""
+    from dp2erm_cvx.plan import EffectPlan, TwoStagePlan
+    from dp2erm_cvx.plan.predict import kept_imbalance, planned_range
+    from dp2erm_cvx.program import LossStage
+    from dp2erm_cvx.release.caveats import remains
+
+    if isinstance(plan, EffectPlan):
+        half = 1.96 * math.sqrt(plan.study.predicted_error)
+        return {"half_width": (half, "Predicted 95 % half width: {:.3g}, in units of the outcome.")}
+    if not isinstance(plan, TwoStagePlan):
+        return {}
+    if cost := plan.study.first.cost(plan.study.universe):
+        click.echo(f"note: {cost}", err=True)
+    facts = {"V": (plan.bound.V, "The weights move by at most V = {:.4g} when one record is replaced.")}
+    share = kept_imbalance(plan)
+    if share is not None:
+        facts["residual_imbalance"] = (share, remains(share, "difference between the arms"))
+    if isinstance(plan.study.second, LossStage) and plan.study.second.squared:
+        moved = planned_range(plan)
+        whose = "the effect" if moved.effect is not None else "a middle coefficient"
+        half = float(sorted(moved.half_width)[len(moved.half_width) // 2])
+        half = half if moved.effect is None else moved.effect
+        facts["noise_half_width"] = (half, f"95 % of the noise in {whose} is within {{:.3g}}.")
+        facts["shrinkage"] = (moved.shrinkage, "Its ridge draws it toward 0 by {:.0%}.")
+    return facts

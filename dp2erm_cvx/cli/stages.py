@@ -1,21 +1,28 @@
-"""From the texts of options to settings and programs."""
+"""From the texts of options to settings and programs, those of a file of one's own included."""
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import click
 
 from dp2erm_cvx.cli.options import SETTING_FLAGS, names, read_setting
-from dp2erm_cvx.cli.own_program import known_name
 from dp2erm_cvx.cli.reading import read_domain, read_layout
-from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.errors import DeclarationError, ProgramError, shown
 from dp2erm_cvx.text import number_or_text
 
 if TYPE_CHECKING:
     from dp2erm_cvx.domain import Domain
-    from dp2erm_cvx.program import FirstStage, SecondStage
+    from dp2erm_cvx.program import FirstStage, Program, SecondStage
     from dp2erm_cvx.program.kernel_model import PublicSample
+    from dp2erm_cvx.solve import Solver
+
 
 #: Covariates or simulated records that a command may be asked for: more would only fill the memory.
 MOST = 1_000_000
@@ -71,6 +78,8 @@ def read_settings(options: dict[str, Any]) -> dict[str, Any]:
 
 def public_sample(path: str, options: dict[str, Any]) -> PublicSample:
     """Rows of a file that are public, with the covariates that the domain or ``--covariates`` name."""
+    import numpy as np
+
     from dp2erm_cvx.data import coded_covariates
     from dp2erm_cvx.program.kernel_model import PublicSample
     from dp2erm_cvx.tables import read_table
@@ -137,3 +146,77 @@ def _feature(text: str, columns: tuple[str, ...], domain: Domain) -> str | int:
     number = number_or_text(text)
     known = text in columns or not isinstance(number, int)
     return text if known else int(number)
+
+
+_FILE = re.compile(r"(?P<path>.*\.py)(:(?P<chosen>\w*))?", re.DOTALL)
+
+_OPTIONS = {"first": "--program", "second": "--second-stage"}
+
+
+def known_name(text: str, stage: str | None = None) -> str:
+    """The name that ``text`` stands for, which it is itself unless it is a file.
+
+    ``stage`` is "first" or "second", None where either will do. A file is executed, and its program can be
+    used by name until the command ends. Raises ProgramError where it holds none of that stage, or several
+    without a choice.
+    """
+    match = _FILE.fullmatch(text)
+    if match is None:
+        return text
+    from dp2erm_cvx.registry import known_meanwhile
+
+    cls = _chosen(match["path"], match["chosen"], stage)
+    name = getattr(cls, "name", None)
+    if not isinstance(name, str) or not dataclasses.is_dataclass(cls):
+        raise ProgramError(f"{match['path']}: {cls.__name__} has to be a frozen dataclass with a name")
+    send_by_value(cls)
+    click.get_current_context().with_resource(known_meanwhile(cls))
+    return name
+
+
+def known_solver(text: str) -> str | Solver:
+    """A solver by its name, or ``FILE.py:NAME`` as a solver of its own. Raises ProgramError, SolverError."""
+    from dp2erm_cvx.solve import OwnSolver, solver_by_name
+
+    if ":" not in text:
+        solver_by_name(text)
+        return text
+    from dp2erm_cvx.conformance.files import callable_of
+
+    function = callable_of(text)
+    if text.partition(":")[0].endswith(".py"):
+        send_by_value(function)
+    return OwnSolver(function, text.rpartition(":")[2])
+
+
+def _chosen(path: str, chosen: str | None, stage: str | None) -> type[Program]:
+    from dp2erm_cvx.conformance import programs_of_file
+    from dp2erm_cvx.program import FirstStage
+
+    by_stage: dict[str, dict[str, type[Program]]] = {"first": {}, "second": {}}
+    for cls in programs_of_file(path):
+        by_stage["first" if issubclass(cls, FirstStage) else "second"][cls.__name__] = cls
+    fitting = by_stage["first"] | by_stage["second"] if stage is None else by_stage[stage]
+    what = "programs" if stage is None else f"{stage} stages"
+    if not fitting:
+        (other,) = {"first", "second"} - {stage}
+        raise ProgramError(
+            f"{path}: holds no {stage} stage; {', '.join(by_stage[other])} goes with {_OPTIONS[other]}"
+        )
+    if chosen is None and len(fitting) > 1:
+        listed = ", ".join(f"{path}:{name}" for name in fitting)
+        raise ProgramError(f"{path}: holds {len(fitting)} {what}: choose one of {listed}")
+    if chosen is None:
+        return next(iter(fitting.values()))
+    if chosen not in fitting:
+        raise ProgramError(
+            f"{path}: holds no {what.removesuffix('s')} {chosen!r}; it has {', '.join(fitting)}"
+        )
+    return fitting[chosen]
+
+
+def send_by_value(named: Callable[..., Any]) -> None:
+    """Other processes cannot import a file that is not installed: joblib sends them what it holds."""
+    inside = "joblib.externals.cloudpickle"  # which newer versions of joblib import from elsewhere
+    pickler = importlib.import_module(inside if importlib.util.find_spec(inside) else "cloudpickle")
+    pickler.register_pickle_by_value(sys.modules[named.__module__])

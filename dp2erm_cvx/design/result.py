@@ -1,4 +1,4 @@
-"""The design itself: candidates in order, whether the first is worth reading, and all of it in words."""
+"""The design itself: candidates in order, whether the first is useful, and all of it in words."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp2erm_cvx.design.candidates import design_candidates
-from dp2erm_cvx.design.question import MOST_RECORDS, DesignQuestion
-from dp2erm_cvx.design.simulation import COVERS, DesignRow, half_width, simulated_table
+from dp2erm_cvx.design.simulation import COVERS, DesignRow, design_candidates, half_width, simulated_table
+from dp2erm_cvx.design.world import MOST_RECORDS, DesignQuestion
 from dp2erm_cvx.display import as_text, grid, heading
 from dp2erm_cvx.parallel import Progress, untold
 from dp2erm_cvx.plan import EffectPlan, RulePlan
@@ -43,7 +42,7 @@ class DesignResult:
 
     ``beside`` is the default pipeline at a budget that hides nothing, or the best constant rule.
     ``confounded_by`` says how far the plain difference of means is off, in units of the outcome. ``enough``
-    is there where nothing is worth reading.
+    is there where no candidate is useful.
     """
 
     question: DesignQuestion
@@ -59,7 +58,7 @@ class DesignResult:
 
     @property
     def answers(self) -> bool:
-        """Whether the first is worth reading.
+        """Whether the first is useful.
 
         Its interval is shorter than the guessed effect and covers it at least ``COVERS`` of the time; or its
         rule is right more often than the best constant, by more than ``MARGIN`` and than simulation error.
@@ -102,7 +101,7 @@ _NO_PRIVACY = 1e5
 
 
 def design(question: DesignQuestion, *, workers: int = 1, told: Progress = untold) -> DesignResult:
-    """Simulate every candidate pipeline, rank them, and say whether the first is worth reading.
+    """Simulate every candidate pipeline, rank them, and say whether the first is useful.
 
     No record is read and nothing is spent: data are drawn from the guess. Every candidate sees the same
     datasets. An effect is ranked by its root mean square error among those whose intervals cover it often
@@ -110,7 +109,7 @@ def design(question: DesignQuestion, *, workers: int = 1, told: Progress = untol
     best are tied with it; the simplest of them comes first, the public rule of use before settings of one's
     own.
 
-    Where nothing is worth reading, larger numbers of records are tried by the default pipeline. The result
+    Where no candidate is useful, larger numbers of records are tried by the default pipeline. The result
     depends on the question alone, and not on the number of ``workers``. Raises DeclarationError or
     CalibrationError where the default pipeline has no plan.
     """
@@ -312,7 +311,7 @@ def _why(result: DesignResult) -> str:
     if result.question.goal == "rule":
         return (
             f"the best is right for {best.right:.1%}, the best constant rule for {result.beside.right:.1%}, "
-            f"and less than {MARGIN:.0%} more is not worth reading"
+            f"and a gain below {MARGIN:.0%} is not considered useful"
         )
     if math.isnan(best.covers):
         return "no pipeline that could be run has an interval"

@@ -1,18 +1,222 @@
-"""Records drawn from a guess of the world, with what is unknown of real ones."""
+"""What a design is asked, the guess of the world that it simulates, and records drawn from it."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dp2erm_cvx.design.question import Guess, driver_columns
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.predict import public_covariates
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.public import chosen_columns, public_fraction, public_number, public_size, whole_number
+from dp2erm_cvx.steps import Confounding
+from dp2erm_cvx.universe import Universe
+
+#: Strengths of confounding by name: standard deviations of the log odds of treatment.
+CONFOUNDING = {"none": 0.0, "weak": 0.4, "moderate": 0.8, "strong": 1.6}
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What is expected of records that nobody has looked at yet. Parts that are None are filled in.
+
+    Attributes
+    ----------
+    effect
+        Average effect of the treatment, in units of the outcome, before its cost. None: half of
+        ``outcome_scale``; for a rule the cost, so that nobody knows in advance whom to treat.
+    effect_spread
+        Standard deviation of the effect over covariates. None: a quarter of what a line leaves of the
+        outcome; half of ``outcome_scale`` for a rule.
+    outcome_scale
+        Standard deviation of the outcome without treatment, in its units. None: a third of its bound.
+    explained
+        Share of the variance of the outcome that covariates explain.
+    curved
+        Share of what covariates explain that no line sees: the square of one.
+    confounding
+        Standard deviation of the log odds of treatment: none, weak (.4), moderate (.8), strong (1.6), or a
+        number of at least 0. They follow the line that the outcome follows.
+    treated
+        Share of the records that are treated.
+    binary
+        Whether the outcome is one of the ends of its interval, which set ``outcome_scale``. So it is where
+        the domain declares it.
+    drivers
+        Covariates that outcome and treatment depend on: all where none are named.
+
+    Raises DeclarationError for an invalid value.
+    """
+
+    effect: float | None = None
+    effect_spread: float | None = None
+    outcome_scale: float | None = None
+    explained: float = 0.5
+    curved: float = 0.1
+    confounding: str | float = "moderate"
+    treated: float = 0.5
+    binary: bool = False
+    drivers: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.effect is not None:
+            public_number("effect", self.effect)
+        for name, zero in (("effect_spread", True), ("outcome_scale", False)):
+            if getattr(self, name) is not None:
+                public_size(name, getattr(self, name), zero=zero)
+        for name in ("explained", "curved"):
+            if public_number(name, getattr(self, name), at_least=0.0) >= 1.0:
+                raise DeclarationError(f"{name} = {getattr(self, name):g}: must be at least 0 and below 1")
+        public_fraction("treated", self.treated)
+        if not isinstance(self.confounding, str):
+            public_number("confounding", self.confounding, at_least=0.0)
+        elif self.confounding not in CONFOUNDING:
+            raise DeclarationError(
+                f"confounding = {shown(self.confounding)}: must be {', '.join(CONFOUNDING)}, or a number"
+            )
+
+    @property
+    def log_odds(self) -> float:
+        """The standard deviation of the log odds of treatment."""
+        stated = self.confounding
+        return CONFOUNDING[stated] if isinstance(stated, str) else float(stated)
+
+    def filled(self, domain: Domain, goal: str) -> Guess:
+        """The same with numbers in place of every None, of the size that the domain and the goal suggest."""
+        rule, effect, spread, scale = goal == "rule", self.effect, self.effect_spread, self.outcome_scale
+        binary = self.binary or domain.binary_outcome
+        if scale is None or binary:
+            scale = domain.outcome_bound if binary else rounded(domain.outcome_bound / 3.0)
+        if effect is None:
+            effect = domain.treatment_cost + (0.0 if rule else rounded(0.5 * scale))
+        if spread is None:
+            spread = rounded(0.5 * scale if rule else 0.25 * self.left(scale, binary=binary))
+        return replace(self, effect=effect, effect_spread=spread, outcome_scale=scale, binary=binary)
+
+    def left(self, scale: float, *, binary: bool) -> float:
+        """What a line leaves of an outcome of this standard deviation."""
+        return scale if binary else rounded(scale * math.sqrt(1.0 - self.explained * (1.0 - self.curved)))
+
+    def stated(self, filled: Guess) -> list[tuple[str, Any, bool]]:
+        """Name and value of every part of the ``filled`` guess, and whether it is stated here."""
+        names = [one.name for one in fields(self)]
+        return [
+            (name, getattr(filled, name), getattr(self, name) != getattr(Guess(), name)) for name in names
+        ]
+
+
+def rounded(value: float) -> float:
+    """Two significant digits, as a guess has them: what is printed is what is simulated."""
+    return float(f"{value:.2g}")
+
+
+#: What may be asked for, and of whom an effect may be.
+GOALS, ESTIMANDS = ("effect", "rule"), ("ate", "att", "overlap")
+#: Records that are simulated at most.
+MOST_RECORDS = 1_000_000
+
+
+@dataclass(frozen=True)
+class DesignQuestion:
+    """Which pipeline and which settings to take, for so many records and such a budget.
+
+    Parameters
+    ----------
+    domain, n_samples, n_features, budget
+        What is public about the records, and what may be spent on them.
+    goal
+        "effect", an average effect with an interval; "rule", whom to treat.
+    guess
+        The world that records are simulated from, see :class:`Guess`.
+    estimand
+        Of an effect: "ate", "att" or "overlap".
+    replicates, seed
+        Simulated datasets, and what makes them repeatable.
+    declared
+        Settings of the estimator that hold whatever the design finds, such as those of a study file.
+
+    Raises DeclarationError for an invalid argument.
+    """
+
+    domain: Domain
+    n_samples: int
+    n_features: int
+    budget: Budget
+    goal: str = "effect"
+    guess: Guess = field(default_factory=Guess)
+    estimand: str = "ate"
+    replicates: int = 50
+    seed: int = 0
+    declared: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        put, universe = object.__setattr__, self.universe
+        if not isinstance(self.budget, Budget):
+            raise DeclarationError(f"budget = {shown(self.budget)}: must be a Budget")
+        self.domain.middles(universe.n_features)  # as many as there are ranges
+        if universe.n_samples > MOST_RECORDS:
+            raise DeclarationError(
+                f"n_samples = {universe.n_samples}: at most {MOST_RECORDS:,} records are simulated; with so "
+                "many, take the default pipeline"
+            )
+        for name, known in (("goal", GOALS), ("estimand", ESTIMANDS)):
+            if getattr(self, name) not in known:
+                raise DeclarationError(
+                    f"{name} = {shown(getattr(self, name))}: must be one of {', '.join(known)}"
+                )
+        for name in ("n_samples", "n_features"):
+            put(self, name, getattr(universe, name))
+        put(self, "replicates", whole_number("replicates", self.replicates, at_least=10))
+        put(self, "seed", whole_number("seed", self.seed, at_least=0))
+        driver_columns(self.guess, self.domain, self.n_features)
+
+    @property
+    def universe(self) -> Universe:
+        """The datasets that the guarantee would be about."""
+        return Universe(self.domain, self.n_samples, self.n_features)
+
+    @property
+    def filled(self) -> Guess:
+        """The guess with a number for everything."""
+        return self.guess.filled(self.domain, self.goal)
+
+    @property
+    def outcome_scale(self) -> float:
+        """The guessed standard deviation of the outcome."""
+        return self.filled.outcome_scale or 0.0
+
+    @property
+    def net_effect(self) -> float:
+        """The guessed average effect, net of the cost of treatment."""
+        return (self.filled.effect or 0.0) - self.domain.treatment_cost
+
+    @property
+    def residual_scale(self) -> float:
+        """What a line leaves of it."""
+        return self.filled.left(self.outcome_scale, binary=self.filled.binary)
+
+    @property
+    def heterogeneity(self) -> float:
+        """What is declared of effects that vary: at least the default, which the guess may round."""
+        found = rounded((self.filled.effect_spread or 0.0) / self.residual_scale)
+        return found if found > 1.05 * Confounding.heterogeneity else Confounding.heterogeneity
+
+
+def driver_columns(guess: Guess, domain: Domain, n_features: int) -> list[int]:
+    """Numbers of the covariates that are guessed to matter. Raises DeclarationError on an unknown one."""
+    if guess.drivers is None:
+        return list(range(n_features))
+    book = domain.codebook
+    chosen = guess.drivers if book is None else book.expanded(guess.drivers)
+    return chosen_columns("drivers", chosen, domain.columns or (), n_features)
+
 
 #: Records that the moments of covariates and true effects are computed from.
 _CENSUS = 10_000

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.curves import Curves
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.declared_domain import in_groups
 from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.domain_file import in_groups
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.estimators.fitting import PrivateEstimator, dataset_of, named_dataset
 from dp2erm_cvx.mechanism import private_choice
@@ -22,7 +22,7 @@ from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import chosen_columns
 from dp2erm_cvx.release.effect import TARGETS, EffectRelease, make_effect
 from dp2erm_cvx.release.interval import misses
-from dp2erm_cvx.release.replanned import public_center
+from dp2erm_cvx.release.verify import public_center
 from dp2erm_cvx.steps import Term
 from dp2erm_cvx.universe import Universe
 
@@ -44,7 +44,8 @@ class PrivateEffect(PrivateEstimator):
     budget, solver, seed, arithmetic, numerical_share, ledger, dataset
         As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`.
     noise
-        As in :class:`~dp2erm_cvx.plan.EffectStudy`.
+        "gamma" (pure), "gaussian" (needs delta > 0), "box" (pure, needs ranges), or "auto": the shorter of
+        gamma and box noise.
     estimand
         "ate", the average effect; "att", that among the treated; "overlap", that where either treatment is
         likely; "risks", those of an event, an outcome that is 0 or 1, under both treatments, with their
@@ -130,37 +131,26 @@ class PrivateEffect(PrivateEstimator):
     settings: Mapping[str, Any] | None = None
     public_center: Term | EffectRelease | None = None
 
-    def plan(self, n_samples: int, n_features: int) -> EffectPlan:
-        """The calibrated steps for ``n_features`` covariates of the data, from public quantities alone.
+    def _study(self, n_samples: int, n_features: int) -> EffectStudy:
+        """What is declared, for ``n_features`` covariates of the data. Raises DeclarationError."""
+        return self._declared(n_samples, self._columns(self.public().columns or range(n_features)))
 
-        Raises DeclarationError or CalibrationError where something declared is invalid or not covered.
-        """
-        known = self._public().columns or range(n_features)
-        return make_plan(self._study(n_samples, self._columns(known)))
-
-    def check(self, columns: Sequence[str] | None = None) -> None:
-        """Judge what is declared, before any data are read: whether it suits any number of records.
-
-        ``columns`` name the covariates of the data where that is known. Raises DeclarationError or
-        SolverError where every fit does.
-        """
-        public = self._public()
-        known = columns or public.columns
-        if known is None:
+    def _judged(self, n_samples: int, columns: Sequence[str] | None) -> None:
+        public = self.public()
+        if known := columns or public.columns:
+            numbers: Sequence[int] = self._columns(known)
+        else:
             ranges, chosen = public.ranges, self.prognostic or (self.settings or {}).get("cells")
             number = len(chosen) if chosen else 1 if ranges is None else len(ranges)
-            numbers: Sequence[int] = range(number if ranges is None else min(number, len(ranges)))
-        else:
-            numbers = self._columns(known)
-        self._judge(lambda n_samples: self._study(n_samples, numbers))
+            numbers = range(number if ranges is None else min(number, len(ranges)))
+        self._declared(n_samples, numbers)
 
-    def _study(self, n_samples: int, columns: Sequence[int]) -> EffectStudy:
+    def _declared(self, n_samples: int, columns: Sequence[int]) -> EffectStudy:
         """What is declared, for the covariates of these numbers."""
         if self.interval not in TARGETS:
             raise DeclarationError(f"interval = {shown(self.interval)}: must be one of {', '.join(TARGETS)}")
         misses(self.level)  # a level that is none is refused before any data are read
-        self.execution()
-        chosen = self._public().restricted(columns)
+        chosen = self.public().restricted(columns)
         curves = self._curves(columns)
         if curves is not None:
             chosen = curves.extended()
@@ -176,7 +166,7 @@ class PrivateEffect(PrivateEstimator):
             **self.shared(EffectStudy, "public_center"),
         )
 
-    def _public(self) -> Domain | PrivateRanges:
+    def public(self) -> Domain | PrivateRanges:
         """What is declared about the records. Raises DeclarationError where noise of it is not installed."""
         if type(self.domain) is not PrivateRanges:
             return in_groups(self.declared()[0], self.where, self.by)
@@ -186,7 +176,7 @@ class PrivateEffect(PrivateEstimator):
 
     def dataset_from(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
         """Checked raw data (n, k), (n,), (n,), with names. Raises DataError or DeclarationError."""
-        public = self._public()
+        public = self.public()
         return (
             named_dataset(public, X, a, y)
             if isinstance(public, PrivateRanges)
@@ -202,7 +192,7 @@ class PrivateEffect(PrivateEstimator):
         """
         raw = self._data(X, a, y)
         columns = self._columns(raw.columns)
-        plan = make_plan(self._study(raw.n_samples, columns))
+        plan = make_plan(self._declared(raw.n_samples, columns))
         data = raw.restricted(columns, self._curves(columns))
         found, guarantee = self._run(plan, data, self._note)
         names = (*data.columns, data.outcome)
@@ -226,13 +216,15 @@ class PrivateEffect(PrivateEstimator):
         """The plan of a fit to raw data, and the records of the chosen covariates that it is run on."""
         raw = self.dataset_from(X, a, y)
         columns = self._columns(raw.columns)
-        return make_plan(self._study(raw.n_samples, columns)), raw.restricted(columns, self._curves(columns))
+        return make_plan(self._declared(raw.n_samples, columns)), raw.restricted(
+            columns, self._curves(columns)
+        )
 
     def _curves(self, columns: Sequence[int]) -> Curves | None:
         """The second-degree terms of covariates of these numbers. Raises DeclarationError."""
         if self.curved is None:
             return None
-        public = self._public()
+        public = self.public()
         if isinstance(public, PrivateRanges):
             raise DeclarationError("curved: needs declared ranges, which squares are scaled by")
         return Curves.of(public.restricted(columns), self.curved)
@@ -251,11 +243,11 @@ class PrivateEffect(PrivateEstimator):
 
     def _columns(self, known: Sequence[str | int]) -> list[int]:
         """Numbers of the chosen covariates. Raises DeclarationError on an unknown or repeated one."""
-        ranges = self._public().ranges
+        ranges = self.public().ranges
         if isinstance(ranges, tuple) and len(ranges) != len(known):
             raise DeclarationError(f"ranges: {len(ranges)} are declared for {len(known)} covariates")
         if self.prognostic is None:
             return list(range(len(known)))
-        names, book = [name for name in known if isinstance(name, str)], self._public().codebook
+        names, book = [name for name in known if isinstance(name, str)], self.public().codebook
         chosen = self.prognostic if book is None else book.expanded(self.prognostic)
         return chosen_columns("prognostic", chosen, names, len(known))

@@ -16,12 +16,12 @@ from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError
 from dp2erm_cvx.estimators.scikit import ConfiguredEstimator, fitted_before, no_score, refuse_search
 from dp2erm_cvx.ledger import Ledger, Receipt
-from dp2erm_cvx.plan import NUMERICAL_SHARE, Plan, PlanResult
+from dp2erm_cvx.plan import NUMERICAL_SHARE, Pipeline, Plan, PlanResult, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import printable
+from dp2erm_cvx.release.declaration import state_guarantee
 from dp2erm_cvx.release.record import BaseRelease, Guarantee
-from dp2erm_cvx.release.statement import state_guarantee
 from dp2erm_cvx.solve import FirstCertified, Solver, private_solver
 from dp2erm_cvx.solve.solvers import ConicSolver
 from dp2erm_cvx.steps import Execution
@@ -111,12 +111,13 @@ class PrivateEstimator(ConfiguredEstimator):
     budget
         (epsilon, delta) of this release.
     noise
-        "gamma" (pure), "gaussian" (needs delta > 0), "box": pure, and less than gamma noise where records are
-        at the corners of their ranges, which it needs.
+        "gamma" (pure), "gaussian" (needs delta > 0), or "box" (pure, needs ranges). The last is less than
+        gamma noise where records are at the corners of their ranges.
     solver
-        Solver of every program. A name is followed by Newton and projected gradient where it does not
-        certify, with the same noise. Settings of your own are used alone: unless they reach as far, whether
-        they certify depends on the data, and the release says that it is conditional.
+        Of every program: newton, projected_gradient, clarabel, scs, osqp, any other of CVXPY, or
+        first_certified. A name is followed by Newton and projected gradient where it does not certify, with
+        the same noise. Settings of your own are used alone: unless they reach as far, whether they certify
+        depends on the data, and the release says that it is conditional.
     seed
         For tests and experiments only: a seeded fit is marked as not private, and charges nothing.
     arithmetic
@@ -162,32 +163,49 @@ class PrivateEstimator(ConfiguredEstimator):
         """Checked raw data (n, k), (n,), (n,), with names. Raises DataError and DeclarationError."""
         return dataset_of(self.domain, X, a, y)
 
-    def plan(self, n_samples: int, n_features: int) -> Plan:
-        """The calibrated steps, from public quantities alone."""
+    def _study(self, n_samples: int, n_features: int) -> Pipeline[Any]:
+        """What is declared, for datasets of this size. Raises DeclarationError where something is invalid."""
         raise NotImplementedError
 
-    def prepared(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> tuple[Plan, Dataset]:
-        """The plan of a fit to raw data, and the records that it is run on. Raises as :meth:`plan` does."""
-        dataset = self.dataset_from(X, a, y)
-        return self.plan(dataset.n_samples, dataset.X.shape[1]), dataset
+    def plan(self, n_samples: int, n_features: int) -> Plan:
+        """The calibrated steps, from public quantities alone.
 
-    @staticmethod
-    def _judge(study: Callable[[int], object]) -> None:
-        """Raise DeclarationError where ``study`` does for every number of records.
-
-        What is not declared follows from that number: what suits no propensity, say, may suit more records.
+        Raises DeclarationError or CalibrationError where something declared is invalid or not covered.
         """
+        self.execution()
+        plan: Plan = make_plan(self._study(n_samples, n_features))
+        return plan
+
+    def check(self, columns: Sequence[str] | None = None) -> None:
+        """Judge what is declared, before any data are read: whether it suits any number of records.
+
+        ``columns`` name the covariates of the data where that is known. What is not declared follows from the
+        number of records: what suits no propensity, say, may suit more of them. Raises DeclarationError or
+        SolverError where every fit does.
+        """
+        self.execution()
         for number in _NUMBERS:
             try:
-                study(number)
+                self._judged(number, columns)
             except DeclarationError as error:
                 refused = error
             else:
                 return
         raise refused
 
-    def _public(self) -> Domain | PrivateRanges:
-        """What is declared about the records."""
+    def _judged(self, n_samples: int, columns: Sequence[str] | None) -> None:
+        """Raise DeclarationError where something is invalid for covariates of these names, or any."""
+        public = self.public()
+        known = columns or public.columns or public.ranges
+        self._study(n_samples, 1 if known is None else len(known))
+
+    def prepared(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> tuple[Plan, Dataset]:
+        """The plan of a fit to raw data, and the records that it is run on. Raises as :meth:`plan` does."""
+        dataset = self.dataset_from(X, a, y)
+        return self.plan(dataset.n_samples, dataset.X.shape[1]), dataset
+
+    def public(self) -> Domain | PrivateRanges:
+        """What is declared about the records. Raises DeclarationError."""
         return checked_domain(self.domain)
 
     def _data(
@@ -197,7 +215,7 @@ class PrivateEstimator(ConfiguredEstimator):
         if isinstance(X, BlockedDataset):
             if a is not None or y is not None:
                 raise DataError("a BlockedDataset has its own treatments and outcomes: give no others")
-            return blocked_dataset(self._public(), X)
+            return blocked_dataset(self.public(), X)
         if a is None or y is None:
             raise DataError("a and y are missing: only a BlockedDataset comes with its own")
         return self.dataset_from(X, a, y)
@@ -248,7 +266,7 @@ class PrivateEstimator(ConfiguredEstimator):
         if not plan.proven:
             reason = next(step.reason for step in plan.steps if not step.proven)
             raise CalibrationError(f"{reason}, which is not proven: no charge to the ledger covers it")
-        relation, book = plan.study.universe.domain.relation, self._public().codebook
+        relation, book = plan.study.universe.domain.relation, self.public().codebook
         treatment = (None if book is None else book.treatment.column) or data.treatment
         outcome = (None if book is None else book.outcome) or data.outcome
         to = f", to {self.output}" if self.output else ""

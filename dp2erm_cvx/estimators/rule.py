@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
-from dp2erm_cvx.plan import RulePlan, RuleStudy, make_plan
+from dp2erm_cvx.plan import RuleStudy, make_plan
 from dp2erm_cvx.release.rule import effects, recommend
 from dp2erm_cvx.release.rule_release import make_rule
 from dp2erm_cvx.universe import Universe
@@ -33,7 +33,8 @@ class PrivateRule(PrivateEstimator):
     domain, budget, solver, seed, arithmetic, numerical_share, ledger, dataset
         As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`.
     noise
-        As in :class:`~dp2erm_cvx.plan.RuleStudy`.
+        "gamma" (pure), "gaussian" (needs delta > 0), "box" (pure, needs ranges), or "auto": the shorter of
+        gamma and box noise.
     outcome_scale
         Public guess of the standard deviation of the outcome, in its units. Without one losses follow the
         outcome bound, for more noise where that is generous.
@@ -70,31 +71,18 @@ class PrivateRule(PrivateEstimator):
     expected: Sequence[str] = RuleStudy.expected
     settings: Mapping[str, Any] | None = None
 
-    def plan(self, n_samples: int, n_features: int) -> RulePlan:
-        """The calibrated steps, from public quantities alone.
+    def _study(self, n_samples: int, n_features: int) -> RuleStudy:
+        """What is declared, for datasets of this size. Raises DeclarationError where something is invalid."""
+        domain, budget = self.declared()
+        universe = Universe(domain, n_samples, n_features)
+        return RuleStudy(universe, budget, declared=dict(self.settings or {}), **self.shared(RuleStudy))
 
-        Raises DeclarationError or CalibrationError where something declared is invalid or not covered.
-        """
-        return make_plan(self._study(n_samples, n_features))
-
-    def check(self, columns: Sequence[str] | None = None) -> None:
-        """Judge what is declared, before any data are read: whether it suits any number of records.
-
-        ``columns`` name the covariates of the data where that is known. Raises DeclarationError or
-        SolverError where every fit does.
-        """
+    def _judged(self, n_samples: int, columns: Sequence[str] | None) -> None:
         domain, stated = self.declared()[0], (self.settings or {}).get("propensity")
         known = columns or domain.columns or domain.ranges
         # of coefficients nobody knows yet how many there have to be
         number = len(stated) - 1 if isinstance(stated, list | tuple) else 1
-        features = number if known is None else len(known)
-        self._judge(lambda n_samples: self._study(n_samples, features))
-
-    def _study(self, n_samples: int, n_features: int) -> RuleStudy:
-        domain, budget = self.declared()
-        self.execution()
-        universe = Universe(domain, n_samples, n_features)
-        return RuleStudy(universe, budget, declared=dict(self.settings or {}), **self.shared(RuleStudy))
+        self._study(n_samples, number if known is None else len(known))
 
     def fit(
         self, X: ArrayLike | BlockedDataset, a: ArrayLike | None = None, y: ArrayLike | None = None
@@ -104,7 +92,7 @@ class PrivateRule(PrivateEstimator):
         Raises as :meth:`PrivateTwoStageERM.fit <dp2erm_cvx.estimators.PrivateTwoStageERM.fit>` does.
         """
         data = self._data(X, a, y)
-        plan = self.plan(data.n_samples, len(data.columns))
+        plan = make_plan(self._study(data.n_samples, len(data.columns)))
         found, guarantee = self._run(plan, data, "treatment rule")
         self.release_ = self._stated(make_rule(plan, found.released, data.columns, guarantee))
         self.theta_ = np.array(self.release_.theta)

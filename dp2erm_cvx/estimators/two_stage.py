@@ -21,7 +21,7 @@ from dp2erm_cvx.plan import Study, TwoStagePlan, make_plan
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.program.second_stage import recommendations
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.release.statement import make_release
+from dp2erm_cvx.release.declaration import make_release
 from dp2erm_cvx.sampling import refuse_sampling
 from dp2erm_cvx.solve import Solution, Solver
 from dp2erm_cvx.steps import StepResult, refuse_unsolvable, solve_theta, solve_weights
@@ -175,10 +175,14 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
         As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`.
     first_stage, second_stage
         Programs, or their registered names for their default settings.
-    calibration, noise, split, value_share, value_statistic
-        As in :class:`~dp2erm_cvx.plan.Study`: how noise is calibrated, "sharp", "paper", "paper-corrected",
-        "renyi", "output" or "auto"; and the share of epsilon that pays for the value of the rule against
-        treating all and treating none.
+    calibration
+        How noise is calibrated: "sharp", "paper", "paper-corrected", "renyi", "output" or "auto".
+    split
+        Share of the epsilon of theta that pays for its noise; without one it is chosen in public.
+    value_share
+        Share of epsilon for the value of the rule against treating all and treating none.
+    value_statistic
+        What is released about the value: "cells" or "contrasts".
     tolerance
         Relative radius that the weights must be certified to, from 1e-8 to 1e-6; counted in the bound on V,
         public, and looser than what the solvers reach, so that whether it is met does not depend on the data.
@@ -212,7 +216,7 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
     value_share: float | None = Study.value_share
     value_statistic: str = "cells"
 
-    def study(self, n_samples: int, n_features: int) -> Study:
+    def _study(self, n_samples: int, n_features: int) -> Study:
         """What is declared, for datasets of this size. Raises DeclarationError where something is invalid."""
         domain, budget = self.declared()
         tolerance = public_number("tolerance", self.tolerance, above=0)
@@ -235,7 +239,7 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
 
         Raises DeclarationError or CalibrationError where something declared is invalid or not covered.
         """
-        study, execution = self.study(n_samples, n_features), self.execution()
+        study, execution = self._study(n_samples, n_features), self.execution()
         plan = make_plan(study)
         refuse_unsolvable(study.first, study.universe, execution.solver)
         return plan

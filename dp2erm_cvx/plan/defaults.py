@@ -25,8 +25,7 @@ from dp2erm_cvx.steps import (
     TwoValues,
     shrinkage,
 )
-from dp2erm_cvx.steps.nuisances import STRETCH
-from dp2erm_cvx.steps.shrinkage import LEFT, VARIANCE
+from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, VARIANCE
 from dp2erm_cvx.universe import Universe
 
 #: F where none is declared; a larger one says that overlap is poor.

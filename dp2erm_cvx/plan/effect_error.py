@@ -26,7 +26,7 @@ from dp2erm_cvx.steps import (
     TreatedScore,
     score_of,
 )
-from dp2erm_cvx.steps.shrinkage import LEFT
+from dp2erm_cvx.steps.nuisances import LEFT
 from dp2erm_cvx.steps.sums import released_mass, side_shares
 
 if TYPE_CHECKING:

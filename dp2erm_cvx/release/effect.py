@@ -12,7 +12,7 @@ from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.plan import EffectPlan
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, nuisance_error, risk_errors
 from dp2erm_cvx.release.arms import ArmRisks
-from dp2erm_cvx.release.declaration import declaration_of
+from dp2erm_cvx.release.declaration import declaration_of, state_steps
 from dp2erm_cvx.release.groups import GroupEffect, group_average, group_means, group_rows, state_groups
 from dp2erm_cvx.release.interval import (
     STRICT,
@@ -21,10 +21,15 @@ from dp2erm_cvx.release.interval import (
     effect_interval,
     score_interval,
 )
-from dp2erm_cvx.release.nuisances import Nuisance, capped_share, state_cuts, state_nuisances
-from dp2erm_cvx.release.ranges import ColumnRange, state_ranges
+from dp2erm_cvx.release.nuisances import (
+    ColumnRange,
+    Nuisance,
+    capped_share,
+    state_cuts,
+    state_nuisances,
+    state_ranges,
+)
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
-from dp2erm_cvx.release.statement import state_steps
 from dp2erm_cvx.release.treated import overlap_interval, treated_interval
 from dp2erm_cvx.steps import GroupScore, Planned, Rows, score_of
 

@@ -68,6 +68,11 @@ class EffectInterval:
     sampling_half_width: float | None = None
     bias: float | None = None
 
+    @property
+    def half_width(self) -> float | None:
+        """Half of its width; None where an end is unbounded."""
+        return None if self.low is None or self.high is None else 0.5 * (self.high - self.low)
+
     @classmethod
     def of(cls, found: ScoreInterval | RatioInterval) -> EffectInterval:
         """Of an interval that may have infinite ends."""

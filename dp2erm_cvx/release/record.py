@@ -12,12 +12,11 @@ from dp2erm_cvx import __version__
 from dp2erm_cvx.calibration import Noise, Perturbed
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.release.shown import Shown, beside
-from dp2erm_cvx.release.value import ValueRelease
+from dp2erm_cvx.release.value import Shown, ValueRelease, beside
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
-    from dp2erm_cvx.release.own_units import OwnUnits
+    from dp2erm_cvx.release.rule_release import OwnUnits
 
 #: Layout of the JSON of a release: its declaration, its released numbers, and all that follows from both.
 SCHEMA_VERSION = 4
@@ -280,7 +279,7 @@ class Release(BaseRelease):
 
     def rows(self) -> list[Mapping[str, Any]]:
         """One per coordinate of theta, and one for the effect where that is one for everybody."""
-        from dp2erm_cvx.release.released_range import released_rows
+        from dp2erm_cvx.release.rule import released_rows
 
         told = self.cost() | ({} if self.value is None else self.value.named())
         return [{**row, **told} for row in beside(released_rows(self), self.own_units)]

@@ -12,13 +12,12 @@ import numpy as np
 from dp2erm_cvx.display import grid, heading, pairs
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.plan.predict import NoiseRange
-from dp2erm_cvx.release.caveats import sentences
+from dp2erm_cvx.release.caveats import sensitivity, sentences
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.interval import EffectInterval
 from dp2erm_cvx.release.record import BaseRelease, Release
-from dp2erm_cvx.release.released_range import released_range
+from dp2erm_cvx.release.rule import released_range
 from dp2erm_cvx.release.rule_release import RuleRelease
-from dp2erm_cvx.release.sensitivity import sensitivity
 from dp2erm_cvx.release.words import (
     calibrated,
     clips,
@@ -148,7 +147,7 @@ def _net(release: BaseRelease) -> str:
     return ", net of the treatment cost" if release.domain.get("treatment_cost") else ""
 
 
-def _unit(release: BaseRelease) -> str:
+def unit_of(release: BaseRelease) -> str:
     """What the outcome is measured in, as it was declared."""
     book = release.domain.get("codebook") or {}
     return str(book.get("units", {}).get(book.get("outcome"), "units of the outcome"))
@@ -157,8 +156,8 @@ def _unit(release: BaseRelease) -> str:
 def _effect(release: EffectRelease) -> Story:
     title, people, among = ESTIMANDS[release.estimand]
     interval = release.interval
-    half = _half(interval)
-    unit = "" if release.risks else f" {_unit(release)}"
+    half = interval.half_width
+    unit = "" if release.risks else f" {unit_of(release)}"
     level = f"{100 * interval.level:g} %"
     parts = [("privacy noise", interval.noise_half_width), ("sampling", interval.sampling_half_width)]
     spans = [Span(f"{level} interval", release.estimate, interval.low, interval.high)]
@@ -181,7 +180,7 @@ def _effect(release: EffectRelease) -> Story:
         title=f"{title} by {release.by}" if release.by else title,
         headline=(
             f"{_subject(release, among)}: {signed(release.estimate, half)}{unit}{_net(release)} "
-            f"({level} CI {_ends(interval, half)})"
+            f"({level} CI {interval_text(interval)})"
         ),
         precision=_precision(interval, half),
         parts=(
@@ -193,7 +192,7 @@ def _effect(release: EffectRelease) -> Story:
         spent=(spent_by_step(release),),
         declared=(clips(release), fixed),
         spans=tuple(spans),
-        caption=f"In {_unit(release)}. The bars below are parts of the interval.",
+        caption=f"In {unit_of(release)}. The bars below are parts of the interval.",
     )
 
 
@@ -223,7 +222,9 @@ def _risks(release: EffectRelease) -> Iterator[str]:
         which = "odds ratio" if release.ratios else "ratio"
         yield f"No {which}: what it would divide by is within its own error of 0 at this level."
     for ratio in release.ratios:
-        ends = " to ".join("unbounded" if end is None else f"{end:.3g}" for end in _pair(ratio.interval))
+        ends = " to ".join(
+            "unbounded" if end is None else f"{end:.3g}" for end in (ratio.interval.low, ratio.interval.high)
+        )
         yield f"{ratio.name}: {ratio.estimate:.3g} ({100 * ratio.interval.level:g} % CI {ends})"
 
 
@@ -234,11 +235,11 @@ def _groups(release: EffectRelease) -> Iterator[Block]:
     level, first = release.interval.level, release.groups[0].group or "missing"
     table = grid(str(release.by), "records", "treated", "effect", "interval", "all together", f"less {first}")
     for group in release.groups:
-        half, apart = _half(group.interval), group.contrast
+        half, apart = group.interval.half_width, group.contrast
         treated = "public" if group.treated is None else f"{100.0 * group.treated:.0f} %"
         effect = signed(group.estimate, half) if half is not None else "unknown"
-        less = "" if apart is None else _ends(apart.interval, _half(apart.interval))
-        ends = (_ends(interval, _half(interval)) for interval in (group.interval, group.joint))
+        less = "" if apart is None else interval_text(apart.interval)
+        ends = (interval_text(interval) for interval in (group.interval, group.joint))
         table.add_row(
             group.group or "missing", f"{max(group.counted, 0.0):,.0f}", treated, effect, *ends, less
         )
@@ -319,7 +320,7 @@ def _rule(release: RuleRelease) -> Story:
             for gain in release.gains
         ),
         caption=(
-            f"Gain in the mean net outcome, in {_unit(release)}; 95 % intervals for noise and sampling."
+            f"Gain in the mean net outcome, in {unit_of(release)}; 95 % intervals for noise and sampling."
         ),
         rows=tuple(release.rows()),
     )
@@ -333,7 +334,7 @@ def _weighted(release: Release) -> Story:
         value, width = float(np.dot(moved.coefficients, release.theta)), moved.effect
         spans = [Span("noise alone, 95 % of it", value, value - width, value + width)]
         headline = (
-            f"{_subject(release)}: {signed(value, width)} {_unit(release)}{_net(release)} "
+            f"{_subject(release)}: {signed(value, width)} {unit_of(release)}{_net(release)} "
             f"(95 % of the noise: ±{width:.3g}; no interval)"
         )
     elif moved is None or release.second_stage["name"] == "regression":
@@ -365,7 +366,7 @@ def _weighted(release: Release) -> Story:
         details=tuple(details),
         spent=(spent_by_step(release), calibrated(release)),
         spans=tuple(spans),
-        caption=f"In {_unit(release)}. No interval: sampling is not in it.",
+        caption=f"In {unit_of(release)}. No interval: sampling is not in it.",
         rows=tuple(release.rows()),
         scaled=release.own_units is not None,
     )
@@ -406,17 +407,12 @@ def _coefficients(story: Story) -> Block:
     return table
 
 
-def _pair(interval: EffectInterval) -> tuple[float | None, float | None]:
-    return interval.low, interval.high
-
-
-def _half(interval: EffectInterval) -> float | None:
-    low, high = _pair(interval)
-    return None if low is None or high is None else 0.5 * (high - low)
-
-
-def _ends(interval: EffectInterval, half: float | None) -> str:
-    return " to ".join("unbounded" if end is None else signed(end, half) for end in _pair(interval))
+def interval_text(interval: EffectInterval) -> str:
+    """Both ends, to two digits of the half width."""
+    half = interval.half_width
+    return " to ".join(
+        "unbounded" if end is None else signed(end, half) for end in (interval.low, interval.high)
+    )
 
 
 def signed(number: float, half: float | None) -> str:

@@ -219,7 +219,7 @@ def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
         silent += [] if book.group is None else [f"those of no declared {book.group}"]
         yield (
             f"About {max(counted, 0.0):,.0f} of the {release.n_samples:,} records count, noise included; "
-            f"{', '.join(silent)} do not."
+            f"{' and '.join(silent)} do not."
         )
     if weights is None:
         return
@@ -340,5 +340,5 @@ def _of(book: Codebook | None) -> str:
 def _listed(settings: Any, before: str = "") -> str:
     if not isinstance(settings, Mapping) or not settings:
         return ""
-    known = (f"{name} = {value}" for name, value in settings.items() if value not in (None, [], {}))
-    return before + ", ".join(known)
+    items = ((key, value) for key, value in settings.items() if value not in (None, [], {}))
+    return before + ", ".join(f"{k} = {v:.6g}" if type(v) is float else f"{k} = {v}" for k, v in items)

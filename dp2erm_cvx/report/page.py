@@ -1,16 +1,21 @@
-"""Pages of HTML that need no other file and no network, from the templates of this package."""
+"""Pages of HTML that need no other file and no network, and the one of a release."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from dp2erm_cvx.display import as_html
+from dp2erm_cvx.display import as_html, pairs
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.report import words
+from dp2erm_cvx.release.record import BaseRelease
+from dp2erm_cvx.release.story import Span, story_of
+from dp2erm_cvx.release.words import declared_tables, promised
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
+
 
 #: What pages of audits need; other pages draw by themselves.
 PACKAGES = ("jinja2", "matplotlib")
@@ -26,6 +31,13 @@ def check_installed(packages: tuple[str, ...] = PACKAGES) -> None:
     if gone := missing(packages):
         instead = ", or write JSON only (dp2erm audit --no-page)" if packages == PACKAGES else ""
         raise DeclarationError(f"this needs {' and '.join(gone)}: pip install 'dp2erm-cvx[reports]'{instead}")
+
+
+def number(value: float) -> str:
+    """A number for a table."""
+    if math.isinf(value):
+        return "∞"
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
 
 
 def rendered(template: str, **facts: Any) -> str:
@@ -44,5 +56,92 @@ def rendered(template: str, **facts: Any) -> str:
     def block(one: Block) -> Markup:
         return Markup(as_html([one]))  # which escapes every cell
 
-    environment.filters.update(number=words.number, block=block)
+    environment.filters.update(number=number, block=block)
     return environment.get_template(template).render(**facts)
+
+
+def picture(spans: Sequence[Span], caption: str) -> dict[str, Any] | None:
+    """Spans over an axis that holds 0 and every finite end, and what a page draws: None beyond doubles.
+
+    ``drawn`` has each span with its left end, dot and right end in percent, ``ticks`` places and labels,
+    ``zero`` the place of 0.
+    """
+    ends = [0.0, *(end for span in spans for end in (span.at, span.low, span.high) if end is not None)]
+    low, high = min(ends), max(ends)
+    if not spans or not math.isfinite(4.0 * high - 4.0 * low) or high - low < 1e-300:
+        return None
+    margin = 0.06 * (high - low)
+    low, high = low - margin, high + margin
+
+    def place(value: float) -> float:
+        return round(100.0 * (value - low) / (high - low), 3)
+
+    drawn = tuple(
+        (
+            span,
+            0.0 if span.low is None else place(span.low),
+            place(span.at),
+            100.0 if span.high is None else place(span.high),
+        )
+        for span in spans
+    )
+    ticks = [(place(tick), f"{tick:.4g}") for tick in _round_numbers(low, high) if 4.0 < place(tick) < 96.0]
+    return {"drawn": drawn, "ticks": ticks, "zero": place(0.0), "caption": caption}
+
+
+def bars(rows: Sequence[Mapping[str, Any]]) -> list[tuple[float, float, float, float]]:
+    """For each value on an axis centered at 0: where its bar and its noise start and end, in percent."""
+    drawn = [(row["value"] or 0.0, row.get("noise_half_width") or 0.0) for row in rows]
+    largest = max((abs(value) + noise for value, noise in drawn), default=0.0)
+    if not 0.0 < largest < 1e300:
+        return [(50.0, 50.0, 50.0, 50.0)] * len(rows)
+
+    def place(value: float) -> float:
+        return round(50.0 + 48.0 * value / largest, 3)
+
+    return [
+        (place(min(value, 0.0)), place(max(value, 0.0)), place(value - noise), place(value + noise))
+        for value, noise in drawn
+    ]
+
+
+def _round_numbers(low: float, high: float) -> list[float]:
+    """Four to eight multiples of 1, 2 or 5 times a power of ten."""
+    unit = 10.0 ** math.floor(math.log10((high - low) / 4.0))
+    step = next(unit * size for size in (1, 2, 5, 10) if (high - low) / (unit * size) <= 5.0)
+    first, last = math.ceil(low / step), math.floor(high / step)
+    return [step * number + 0.0 for number in range(first, last + 1)]
+
+
+#: Rows of a table from which on it is folded.
+_LONG = 16
+
+
+def release_page(release: BaseRelease, *, source: str = "release.json") -> str:
+    """One page of HTML about a release, from what it states alone: no other file, no script, no network.
+
+    It tells the estimate, what its interval counts, the guarantee in words, what was declared, for whom the
+    result holds and what it rests on. ``source`` is the name of the file, for who wants to check it. Where
+    the programs of the release are not known here, the page says that nothing was computed again.
+    Raises DeclarationError where jinja2 is missing.
+    """
+    check_installed(("jinja2",))
+    story = story_of(release)
+    return rendered(
+        "release.html.j2",
+        title=story.title,
+        story=story,
+        picture=picture(story.spans, story.caption),
+        private=release.private,
+        standing=release.guarantee.standing.value.upper(),
+        promised=list(promised(release)),
+        parameters=[
+            {"noise_half_width": None, **row, "bar": bar}
+            for row, bar in zip(story.rows, bars(story.rows), strict=True)
+        ],
+        declared=[*story.declared, *declared_tables(release)],
+        spent=[*story.spent, pairs(list(story.guarantee))],
+        long=_LONG,
+        at_hand=release.at_hand,
+        source=source,
+    )

@@ -5,8 +5,7 @@ A :class:`Fit` releases a perturbed minimizer: theta, a regression of the outcom
 stand the ranges of columns that nobody declared, and the value of a weighted rule.
 """
 
-from dp2erm_cvx.steps.cell_nuisances import CellNuisances
-from dp2erm_cvx.steps.cells import CellSums, Partition, declared_partition
+from dp2erm_cvx.steps.cells import CellNuisances, CellSums, Partition, declared_partition
 from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare, placed
 from dp2erm_cvx.steps.estimands import (
     AverageScore,
@@ -18,12 +17,19 @@ from dp2erm_cvx.steps.estimands import (
 )
 from dp2erm_cvx.steps.factors import Balance, Factors, ResponseRows, RuleRows
 from dp2erm_cvx.steps.fit import Fit
-from dp2erm_cvx.steps.nuisances import LinearNuisances, Nuisances, RuleNuisances
+from dp2erm_cvx.steps.nuisances import (
+    Confounding,
+    LinearNuisances,
+    Nuisances,
+    RidgeFit,
+    RuleNuisances,
+    TwoValues,
+    shrinkage,
+)
 from dp2erm_cvx.steps.precision import Precision
 from dp2erm_cvx.steps.ranges import ColumnRanges
 from dp2erm_cvx.steps.record_map import Arms, OutcomeRows, RecordMap, Rows, Term, WithConstant
 from dp2erm_cvx.steps.score import EffectScore, MeanScore, score_of
-from dp2erm_cvx.steps.shrinkage import Confounding, RidgeFit, TwoValues, shrinkage
 from dp2erm_cvx.steps.step import Execution, Inputs, Planned, Step, StepResult
 from dp2erm_cvx.steps.sums import IntegerSums, SideCounts, TreatmentRate
 from dp2erm_cvx.steps.value import Value

@@ -1,11 +1,11 @@
-"""Cells instead of lines: a public partition of covariates, counts and outcomes in it (Theorem 10)."""
+"""Cells instead of lines: counts and outcomes in a public partition, and nuisances from a tree on them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +17,7 @@ from dp2erm_cvx.domain import Array, Domain, Records, cleaned
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_number, whole_number
+from dp2erm_cvx.steps.nuisances import Nuisances, Predicted
 from dp2erm_cvx.steps.record_map import UNIT
 from dp2erm_cvx.steps.step import Planned
 from dp2erm_cvx.steps.sums import IntegerSums, split_noise
@@ -170,3 +171,234 @@ def _named(box: Box, raw: list[list[float]], columns: Sequence[str]) -> str:
         if low or high:
             told.append(f"{low}{column}{high}")
     return ", ".join(told) or "all"
+
+
+#: A leaf has at least this many records, by its noisy count.
+LEAST = 40.0
+#: A split needs a gain above this: twice 1 is expected where two sides are alike, more of the best of many.
+GAIN = 8.0
+
+
+@dataclass(frozen=True, eq=False)
+class CellTree:
+    """What follows from released cells: ``boxes``, the number (cells,) of that of each cell, and means."""
+
+    boxes: Sequence[Box]
+    of_cell: NDArray[np.int64]
+    means: LeafMeans
+
+
+@dataclass(frozen=True)
+class CellNuisances(Nuisances):
+    """m_a and e by the leaf of a record's cell, from what :class:`~dp2erm_cvx.steps.CellSums` released.
+
+    ``scale`` is a public guess of the standard deviation of the outcome in a cell, in its units. ``known`` is
+    the probability of treatment where that is public, None where it is estimated as well. ``cells`` is the
+    planned step.
+    """
+
+    scale: float
+    known: float | None = None
+    cells: Planned | None = None
+
+    def planned(self, earlier: Mapping[str, Planned]) -> CellNuisances:
+        return replace(self, cells=earlier["cells"])
+
+    def leaves(self, released: Mapping[str, Array]) -> CellTree:
+        """The tree and its means, a function of the released integers and of public numbers."""
+        return _leaves(self, np.asarray(released["cells"], dtype=np.int64).tobytes())
+
+    def outcome(self, x: Array, a: Array, released: Mapping[str, Array]) -> Array:
+        bound = self._cells.universe.domain.outcome_bound
+        found = self.leaves(released)
+        outcome: Array = bound * found.means.outcome[self._leaf(x, found), np.asarray(a, dtype=np.int64)]
+        return outcome
+
+    def propensity(self, x: Array, released: Mapping[str, Array]) -> Array:
+        if self.known is not None:
+            return np.full(len(x), self.known)
+        found = self.leaves(released)
+        return found.means.treated[self._leaf(x, found)]
+
+    def at(self, x: Array, released: Mapping[str, Array]) -> Predicted:
+        found = self.leaves(released)
+        means, leaf = found.means, self._leaf(x, found)
+        m_0, m_1 = (self._cells.universe.domain.outcome_bound * means.outcome[leaf, arm] for arm in (0, 1))
+        e = means.treated[leaf] if self.known is None else np.full(len(x), self.known)
+        return Predicted(m_0, m_1, e)
+
+    @property
+    def _cells(self) -> Planned:
+        assert self.cells is not None  # nothing is released before it is planned
+        return self.cells
+
+    def _leaf(self, x: Array, found: CellTree) -> NDArray[np.int64]:
+        cells = self._cells.declared
+        assert isinstance(cells, CellSums)
+        return found.of_cell[cells.partition.index(x)]
+
+
+@lru_cache(maxsize=4)
+def _leaves(nuisances: CellNuisances, released: bytes) -> CellTree:
+    cells = nuisances.cells
+    assert cells is not None
+    assert isinstance(cells.declared, CellSums)
+    table = cells.declared.table({cells.name: np.frombuffer(released, dtype=np.int64)})
+    shape, noise = cells.declared.partition.shape, cells.calibration.variance
+    spread = nuisances.scale / cells.universe.domain.outcome_bound
+    boxes = grow(table.reshape(*shape, 2, 2), spread, noise)
+    of_cell = np.empty(shape, dtype=np.int64)
+    for leaf, box in enumerate(boxes):
+        of_cell[box] = leaf
+    sums = np.zeros((len(boxes), 2, 2))
+    np.add.at(sums, of_cell.ravel(), table)
+    sizes = np.bincount(of_cell.ravel(), minlength=len(boxes)).astype(np.float64)
+    return CellTree(boxes, of_cell.ravel(), leaf_means(sums, sizes, spread, noise))
+
+
+def grow(table: Array, spread: float, noise: float) -> list[Box]:
+    """The leaves of a tree that is grown on noisy cells, greedily: boxes that partition the grid.
+
+    Parameters
+    ----------
+    table
+        Cells by covariate, then by arm, then P and Q, in records: (c_1, ..., c_k, 2, 2).
+    spread
+        Public guess of the standard deviation of one outcome in a cell, over the outcome bound.
+    noise
+        Variance of the noise of one entry, in squared records.
+
+    A split gains the squared difference of both sides over its variance, of their outcomes less the arm means
+    of the box, and of their shares of treated records. That variance counts sampling and noise. Every box is
+    cut where most is gained, as long as that is more than ``GAIN`` with ``LEAST`` records on either side.
+    """
+    boxes, leaves = [tuple(slice(0, size) for size in table.shape[:-2])], []
+    while boxes:
+        box = boxes.pop()
+        cut = _best_cut(table[box], spread, noise)
+        if cut is None:
+            leaves.append(box)
+        else:
+            axis, middle = cut[0], box[cut[0]].start + cut[1]
+            for part in (slice(middle, box[axis].stop), slice(box[axis].start, middle)):
+                boxes.append((*box[:axis], part, *box[axis + 1 :]))
+    return leaves
+
+
+def _best_cut(table: Array, spread: float, noise: float) -> tuple[int, int] | None:
+    """The axis and the number of cells left of the best cut, None where nothing is gained."""
+    best, found = GAIN, None
+    axes = range(table.ndim - 2)
+    for axis in axes:
+        line = table.sum(axis=tuple(other for other in axes if other != axis))
+        if len(line) < 2:
+            continue
+        gains = _gains(line, math.prod(table.shape[:-2]) / len(line), spread, noise)
+        middle = int(np.argmax(gains))
+        if gains[middle] > best:
+            best, found = float(gains[middle]), (axis, middle + 1)
+    return found
+
+
+def _gains(line: Array, depth: float, spread: float, noise: float) -> Array:
+    """The gain (w - 1,) of every cut of a line (w, 2, 2) whose entries add up ``depth`` cells each."""
+    total = line.sum(axis=0)
+    arms = np.maximum(total.sum(axis=1), 1.0)
+    means = np.clip((total[:, 0] - total[:, 1]) / arms, -1.0, 1.0)
+    share = float(np.clip(arms[1] / arms.sum(), 0.05, 0.95))
+    left = np.cumsum(line, axis=0)[:-1]
+    cells = depth * np.arange(1, len(line))
+    differences, variances = np.zeros((2, len(left))), np.zeros((2, len(left)))
+    enough = np.ones(len(left), dtype=bool)
+    for sign, side, size in ((1.0, left, cells), (-1.0, total - left, depth * len(line) - cells)):
+        arm = side.sum(axis=2)
+        count = arm.sum(axis=1)
+        enough &= count >= LEAST
+        # a count below its own noise says nothing
+        count = np.maximum(count, 4.0 * np.sqrt(noise * size))
+        outcome = (side[:, :, 0] - side[:, :, 1] - means * arm).sum(axis=1)
+        treated = arm[:, 1] - share * arm.sum(axis=1)
+        differences += sign * np.stack([outcome, treated]) / count
+        variances += np.stack(
+            [
+                spread**2 / count + 2.0 * noise * size * (2.0 + float(np.sum(means**2))) / count**2,
+                share * (1.0 - share) / count
+                + 2.0 * noise * size * (share**2 + (1.0 - share) ** 2) / count**2,
+            ]
+        )
+    gains: Array = np.where(enough, np.sum(differences**2 / np.maximum(variances, 1e-200), axis=0), 0.0)
+    return gains
+
+
+@dataclass(frozen=True, eq=False)
+class LeafMeans:
+    """Of every leaf: its noisy number of records (l,), outcomes by arm (l, 2) and treated share (l,).
+
+    The outcomes are centered, in units of the outcome bound.
+    """
+
+    count: Array
+    outcome: Array
+    treated: Array
+
+
+def leaf_means(sums: Array, cells: Array, spread: float, noise: float) -> LeafMeans:
+    """Empirical Bayes means from ``sums`` (l, 2, 2) by leaf, by arm, P and Q, in records. Post-processing.
+
+    ``cells`` (l,) are added up in each leaf; ``spread`` and ``noise`` are those of
+    :func:`grow`. A leaf's outcome is shrunk to that of all leaves, net of an
+    effect common to all, and then that of either arm to both: the arms of a leaf are more alike than the same
+    arm elsewhere. A treated share is shrunk to that of all.
+    """
+    arms = sums.sum(axis=2)
+    totals = sums[:, :, 0] - sums[:, :, 1]
+    held = np.maximum(arms, 0.0)
+    own = 2.0 * noise * cells
+    effect = _common_effect(totals, arms, own, spread)
+    level = _ratio(float(totals.sum() - effect * arms[:, 1].sum()), float(arms.sum()))
+    deviation = totals.sum(axis=1) - effect * arms[:, 1] - level * arms.sum(axis=1)
+    variance = spread**2 * held.sum(axis=1) + own * (2.0 + level**2 + (level + effect) ** 2)
+    common = level + _shrunk(deviation, arms.sum(axis=1), variance, 2.0 * own)
+    outcome = np.empty_like(arms)
+    for arm in (0, 1):
+        base = np.clip(common + arm * effect, -1.0, 1.0)
+        variance = spread**2 * held[:, arm] + own * (1.0 + base**2)
+        outcome[:, arm] = base + _shrunk(totals[:, arm] - base * arms[:, arm], arms[:, arm], variance, own)
+    count = arms.sum(axis=1)
+    share = max(_ratio(float(arms[:, 1].sum()), float(count.sum())), 0.0)
+    variance = share * (1.0 - share) * np.maximum(count, 0.0) + own * (share**2 + (1.0 - share) ** 2)
+    treated = share + _shrunk(arms[:, 1] - share * count, count, variance, 2.0 * own)
+    return LeafMeans(count, np.clip(outcome, -1.0, 1.0), np.clip(treated, 0.0, 1.0))
+
+
+def _common_effect(totals: Array, arms: Array, noise: Array, spread: float) -> float:
+    """The mean difference of the arms within leaves, by the inverse of its variance, in [-2, 2].
+
+    Leaves with an arm whose count is within its noise are left out; 0 where this leaves none.
+    """
+    floor = 2.0 * np.sqrt(noise)[:, None]
+    counts = np.maximum(arms, np.maximum(floor, 1.0))
+    means = np.clip(totals / counts, -1.0, 1.0)
+    variances = spread**2 / counts + noise[:, None] * (1.0 + means**2) / counts**2
+    weights = np.where((arms > floor).all(axis=1), 1.0 / np.maximum(variances.sum(axis=1), 1e-200), 0.0)
+    total = float(weights.sum())
+    return float(np.sum(weights * (means[:, 1] - means[:, 0]))) / total if total > 0.0 else 0.0
+
+
+def _shrunk(deviation: Array, mass: Array, variance: Array, mass_noise: Array) -> Array:
+    """``deviation / mass`` of every leaf, shrunk to 0 as its ``variance`` asks for.
+
+    The variance of what is estimated between leaves is that of the deviations beyond their own, by moments.
+    """
+    between = max(float(np.sum(deviation**2 - variance)), 0.0)
+    between /= max(float(np.sum(mass**2 - mass_noise)), 1e-300)
+    if not 0.0 < between < np.inf:
+        return np.zeros_like(deviation)
+    held = np.maximum(mass, 0.0)
+    shrunk: Array = held * deviation / (held**2 + variance / between)
+    return shrunk
+
+
+def _ratio(total: float, count: float) -> float:
+    """A mean of values in [-1, 1]."""
+    return min(max(total / max(count, 1.0), -1.0), 1.0)

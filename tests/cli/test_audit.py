@@ -84,12 +84,6 @@ def test_nothing_is_searched_where_a_report_could_not_be_written(folder, monkeyp
     assert not searched
 
 
-def test_json_needs_no_package_of_the_page(folder, monkeypatch):
-    monkeypatch.setattr("dp2erm_cvx.report.page.find_spec", lambda name: None)
-    assert run(*IPW, "--solves", "60", "--no-page", "--no-tightness").exit_code == 0
-    assert [path.name for path in Path("output").iterdir()] == ["audit.json"]
-
-
 def test_data_are_read_and_it_says_so(folder):
     words = ["audit", "data.csv", "--program", "ipw_logistic", "--domain", "domain.toml", "--solves", "200"]
     result = run(*words, "--treatment", "a", "--outcome", "y", "--json")

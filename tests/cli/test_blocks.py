@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dp2erm_cvx.cli import blocks
+from dp2erm_cvx.cli import reading
 from tests.command_line import EFFECT, FIT, run, write_files
 
 pa = pytest.importorskip("pyarrow")
@@ -54,10 +54,10 @@ def test_blocks_are_audited():
 
 def test_large_files_are_read_in_blocks_without_being_asked_to(monkeypatch):
     asked = []
-    monkeypatch.setattr(blocks, "_connect", asked.append)
+    monkeypatch.setattr(reading, "_connect", asked.append)
     run(*with_data(EFFECT, "data.parquet"))
     assert not asked
-    monkeypatch.setattr(blocks, "LARGE", 1e-9 * 8 * 200)
+    monkeypatch.setattr(reading, "LARGE", 1e-9 * 8 * 200)
     assert run(*with_data(EFFECT, "data.parquet", "--blocks", "never")).exit_code == 0
     assert not asked
     assert run(*with_data(EFFECT, "data.parquet")).exit_code == 0

@@ -69,12 +69,6 @@ def test_noise_of_a_named_second_stage_is_that_of_the_estimator():
     assert row["scale"] < plan.theta.calibration.scale
 
 
-def test_a_private_propensity_leaves_the_rest_of_the_budget():
-    words = ["bounds", "--covariate-bound", "1", "--program", "ipw_private", "--set"]
-    half, most = (table(*words, f"share={share}")[SHARP]["scale"] for share in (0.5, 0.1))
-    assert half / most == pytest.approx(0.9 / 0.5, rel=0.05)
-
-
 @pytest.mark.parametrize(
     ("words", "family", "reason"),
     [
@@ -96,24 +90,20 @@ def test_refusals_come_with_their_reason(words, family, reason):
     assert reason in " ".join(run(*words).stdout.split())
 
 
-def test_a_weight_cap_alone_still_has_the_universal_figure():
-    words = ["bounds", "--program", "mmd", "--covariate-bound", "1", "--set", "cap=5"]
-    assert table(*words)[UNIVERSAL]["V"] == stability.universal_corollary(400, 5.0).V
-
-
 def test_the_closed_form_is_beside_its_refinement():
     rows = table(*SCALED)
     assert rows[SHARP]["V"] <= rows[STATED]["V"] < rows[USABLE]["V"]
     assert "Theorem 4'" in rows[STATED]["theorem"]
 
 
-@pytest.mark.parametrize("name", sorted(registry.first_stages()))
-def test_every_program_has_a_table(name):
-    settings = {"coefficient": (0.3, 0.2)} if name == "ipw_known" else {}
-    program = registry.build(registry.first_stages(), name, **settings)
+@pytest.mark.parametrize(
+    "name", ["entropy_balancing_hard", "ipw_logistic", "mmd", "overlap", "stable_balancing"]
+)
+def test_programs_of_every_kind_have_a_table(name):
+    program = registry.build(registry.first_stages(), name)
     found = dict(statements(program, Universe(Domain(1.0, 1.0, arm_floor=50), 300, 2)))
     assert {SHARP, USABLE, UNIVERSAL} <= set(found)
-    if name in ("entropy_balancing_hard", "stable_balancing_hard"):
+    if name == "entropy_balancing_hard":
         assert all(isinstance(bound, str) for bound in found.values())
     else:
         assert found[SHARP].V <= found[UNIVERSAL].V
@@ -143,14 +133,6 @@ def test_curves_agree_with_the_bounds():
     assert against_ridge(registry.build(registry.first_stages(), "uniform"), Universe(domain, 400, 2)) == []
 
 
-@pytest.mark.parametrize("name", ["one.png", "one.svg"])
-def test_plots_are_written(tmp_path, name):
-    path = tmp_path / name
-    result = run(*IPW, "--plot", path)
-    assert result.exit_code == 0, result.output
-    assert path.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml")
-
-
 def test_the_same_command_draws_the_same_picture(tmp_path):
     drawn = []
     for name in ("a.svg", "b.svg"):
@@ -171,12 +153,8 @@ def test_the_same_command_draws_the_same_picture(tmp_path):
         (["bounds", "--program", "uniform"], "covariate_bound"),
         ([*IPW, "--n", "1"], "--n"),
         ([*IPW, "--n", "4.5"], "whole"),
-        ([*IPW, "--n", "x"], "--n"),
-        ([*IPW, "--epsilon", "0"], "epsilon"),
         ([*IPW, "--second-stage", "arm_means"], "outcome_bound"),
         ([*IPW, "--second-stage", "itr", "--outcome-bound", "1"], "--n-features"),
-        ([*IPW, "--second-stage", "itr", "--outcome-bound", "1", "--n-features", "0"], "--n-features"),
-        ([*IPW, "--set", "nope=1"], "nope"),
         ([*IPW, "--plot", "one.xyz"], "one.xyz"),
     ],
 )

@@ -203,8 +203,8 @@ def test_other_commands_read_the_same_table(folder):
 
 @pytest.mark.parametrize(
     "line",
-    ["40,5;x", ";" * 20, "a;b;c;d;e;f;g;h", "nan;nan;1e999;-1e999;Nord;ja;inf;inf"],
-    ids=["short", "long", "text", "not finite"],
+    ["40,5;x", "nan;nan;1e999;-1e999;Nord;ja;inf;inf"],
+    ids=["short", "not finite"],
 )
 def test_no_row_is_refused_or_moves_another(folder, line):
     write_registry(40)
@@ -281,62 +281,6 @@ def test_a_warning_says_what_raw_columns_become(folder):
     assert json.loads(ranged.stdout)["domain"]["covariate_bound"] == pytest.approx(2**0.5)
 
 
-def test_three_commands_and_one_edit_where_notes_have_several_lines(folder):
-    """A French table as a registry exports it: quotes, line breaks, NA, cp1252."""
-    rng = np.random.default_rng(4)
-    n = 1200
-    age, pain = rng.uniform(20, 90, n), rng.uniform(0, 10, n)
-    clinic, job = rng.choice(["Évry", "Nîmes", "Orléans"], n), rng.choice(["ouvrier", "cadre", "autre"], n)
-    treated = rng.random(n) < 1 / (1 + np.exp(-(pain - 5) / 2))
-    score = 60 - 2 * (pain - 5) - 4 * (clinic == "Évry") + TRUTH * treated + rng.normal(0, 3, n)
-    with open("registre.csv", "w", newline="", encoding="cp1252") as file:
-        writer = csv.writer(file, delimiter=";")
-        writer.writerow(
-            ["n° patient", "entré le", "âge", "douleur", "clinique", "métier", "bras", "score", "notes"]
-        )
-        for k in range(n):
-            row = [k, "2024-03-01", german(age[k], 1), german(pain[k]), clinic[k], job[k]]
-            row += [
-                "traité" if treated[k] else "témoin",
-                german(score[k]),
-                'dit "oui";\n\nreviendra' if k % 9 == 0 else "",
-            ]
-            for place, share in ((2, 0.02), (3, 0.03), (5, 0.02)):
-                row[place] = "NA" if rng.random() < share else row[place]
-            writer.writerow(row)
-    first = run(
-        "check", "registre.csv", "--treatment", "bras", "--outcome", "score", "--draft", "domaine.toml"
-    )
-    assert first.exit_code == 0, first.output
-    text = Path("domaine.toml").read_text(encoding="utf-8")
-    assert "line_breaks = true" in text
-    for gap, filled in {
-        'outcome_center = "EDIT"': "outcome_center = 60",
-        'outcome_bound = "EDIT"': "outcome_bound = 25",
-        'treated = "EDIT"': 'treated = "traité"',
-        'control = "EDIT"': 'control = "témoin"',
-        '"n° patient" = ["EDIT", "EDIT"]\n': "",
-        '"âge" = ["EDIT", "EDIT"]': '"âge" = [20, 90]',
-        'douleur = ["EDIT", "EDIT"]': "douleur = [0, 10]",
-        'clinique = ["EDIT"]': 'clinique = ["Évry", "Nîmes", "Orléans"]',
-        '"métier" = ["EDIT"]': '"métier" = ["ouvrier", "cadre", "autre", "other"]',
-        'notes = ["EDIT"]\n': "",
-        'epsilon = "EDIT"': "epsilon = 4",
-        "# residual_scale = 4.0": "residual_scale = 3.0",
-    }.items():
-        assert gap in text, (gap, text)
-        text = text.replace(gap, filled)
-    Path("domaine.toml").write_text(text, encoding="utf-8")
-    words = ["registre.csv", "--domain", "domaine.toml"]
-    second = run("check", *words)
-    assert "1,200 records" in second.stdout
-    assert "Lines with" not in second.stdout
-    third = run("run", "domaine.toml", "registre.csv", "--seed", "1")
-    assert third.exit_code == 0, third.output
-    release = EffectRelease.from_json(Path("releases/effect.json").read_text(encoding="utf-8"))
-    assert (release.n_samples, release.interval.low < TRUTH < release.interval.high) == (n, True)
-
-
 LABELS = """outcome_column = "pressure"
 outcome_center = 90
 outcome_bound = 50
@@ -363,8 +307,10 @@ def write_wards(n=400, **columns):
     Path("wards.toml").write_text(LABELS)
 
 
-@pytest.mark.parametrize("words", [["wards.csv"], ["wards.parquet", "--blocks", "always"]])
-@pytest.mark.parametrize("command", ["effect", "rule", "fit"])
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("effect", ["wards.csv"]), ("rule", ["wards.parquet", "--blocks", "always"]), ("fit", ["wards.csv"])],
+)
 def test_labels_that_do_not_fit_stop_a_release_before_the_charge(folder, command, words):
     write_wards()
     checked = " ".join(run("check", words[0], "--domain", "wards.toml").stdout.split())

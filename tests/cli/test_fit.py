@@ -11,8 +11,7 @@ from dp2erm_cvx.codebook import Codebook, Treatment
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.release.rule import rule_of
-from tests.command_line import COLUMNS, FIT, replaced, run, write_files
+from tests.command_line import COLUMNS, FIT, run, write_files
 
 #: What the files and the flags of the good command declare.
 DECLARED = Domain(
@@ -40,22 +39,6 @@ def test_a_release_comes_back_from_json(folder):
     assert release.guarantee.epsilon == 1.0
     assert release.columns == COLUMNS
     assert release.domain == DECLARED.to_dict()
-
-
-def test_unseeded_releases_differ_and_seeded_ones_are_marked(folder):
-    first, second = (json.loads(run(*FIT, "--json").stdout) for _ in range(2))
-    assert first["theta"] != second["theta"]
-    seeded = [run(*FIT, "--json", "--seed", "5") for _ in range(2)]
-    assert seeded[0].stdout == seeded[1].stdout
-    assert json.loads(seeded[0].stdout)["private"] is False
-    assert "NOT PRIVATE" in seeded[0].stderr
-    assert run(*FIT, "--seed", "5").stdout.count("NOT PRIVATE") >= 2
-
-
-@pytest.mark.parametrize("solver", ["newton", "projected_gradient", "clarabel", "scs", "first_certified"])
-def test_every_named_solver_makes_a_private_release(folder, solver):
-    release = Release.from_json(run(*FIT, "--program", "ipw_logistic", "--solver", solver, "--json").stdout)
-    assert release.private
 
 
 def test_flags_override_the_domain_file(folder):
@@ -111,17 +94,6 @@ def test_settings_reach_the_programs(folder):
     assert plain["steps"][0]["noise"] == "gaussian"
     assert plain["steps"][0]["split"] == 0.5
     assert plain["guarantee"]["delta"] == 1e-6
-
-
-def test_a_private_propensity_shows_what_it_spent(folder):
-    words = [*FIT, "--program", "ipw_private", "--set", "share=0.4", "--second-stage", "arm_means"]
-    release = Release.from_json(run(*words, "--json").stdout)
-    assert release.guarantee.epsilon == 1.0
-    assert release.step("propensity").epsilon == pytest.approx(0.4)
-    text = " ".join(run(*words).stdout.split())
-    assert "propensity of treatment gamma 0.4" in text
-    assert "of what is left" in text
-    assert "comes on top" in text
 
 
 @pytest.mark.parametrize(
@@ -211,12 +183,6 @@ def test_a_damaged_release_is_refused(folder):
         assert "release JSON" in result.stderr
 
 
-def test_theta_set_and_regularizer_do_not_matter_for_prediction(folder):
-    release = Release.from_json(run(*FIT, "--theta-set", "box:5", "--l1", "1", "--json").stdout)
-    second, domain = rule_of(release)
-    assert second.parameter_names(release.columns, domain) == release.parameters
-
-
 def test_nothing_private_is_printed(folder, monkeypatch):
     kept = {}
     fitted = PrivateTwoStageERM.fit
@@ -247,12 +213,6 @@ def test_balance_and_plot_are_for_the_data_holder(folder):
     assert Path("love.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_noise_that_dominates_is_said_in_words(folder):
-    assert "The noise dominates" in run(*replaced("--epsilon", "0.001")).stdout
-    calm = run(*replaced("--epsilon", "1000"), "--second-stage", "arm_means").stdout
-    assert "The noise dominates" not in calm
-
-
 def test_programs_lists_everything():
     listed = json.loads(run("programs", "--json").stdout)
     assert [program["name"] for program in listed] == list(registry.programs())
@@ -277,13 +237,6 @@ def test_certify_covers_solvers_and_programs():
         assert row["distance"] <= 2e-9
 
 
-def test_certify_fits_a_narrow_terminal():
-    result = run("certify", "--n", "40", "--solver", "newton", "--solver", "osqp", env={"COLUMNS": "80"})
-    assert "\N{HORIZONTAL ELLIPSIS}" not in result.stdout
-    assert "n/a" in result.stdout
-    assert max(map(len, result.stdout.splitlines())) <= 80
-
-
 def test_certify_on_data_says_that_it_is_private(folder):
     words = ["certify", *FIT[1:8], "--program", "entropy_balancing", "--ridge", "5", "--solver", "newton"]
     result = run(*words)
@@ -293,8 +246,8 @@ def test_certify_on_data_says_that_it_is_private(folder):
 
 
 @pytest.mark.parametrize("name", ["stable_balancing_hard", "entropy_balancing_hard"])
-@pytest.mark.parametrize("solvers", [("newton",), ("newton", "clarabel", "scs")])
-def test_certify_says_why_no_weights_exist(folder, name, solvers):
+def test_certify_says_why_no_weights_exist(folder, name):
+    solvers = ("newton", "clarabel", "scs")
     text = Path("data.csv").read_text().splitlines()
     header = text[0].split(",")
     x1, a = header.index("x1"), header.index("a")

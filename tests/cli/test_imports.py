@@ -10,7 +10,7 @@ HELP = f"""
 import sys
 import dp2erm_cvx
 from dp2erm_cvx.cli import main
-for words in (["--help"], ["fit", "--help"]):
+for words in (["--help"], ["check", "--help"]):
     try:
         main(words)
     except SystemExit as end:

@@ -62,13 +62,6 @@ def test_a_release_by_programs_of_two_files(tmp_path):
     assert len(table.splitlines()) == 201
 
 
-def test_a_file_given_by_its_path_leaves_only_its_name(tmp_path):
-    told = done(*FIT, "--program", tmp_path / "weights.py", "--json").stdout
-    assert "weights" in told
-    assert str(tmp_path) not in told
-    assert tmp_path.name not in told
-
-
 def test_a_plan_and_the_bounds_of_a_file():
     words = ("--program", "weights.py", *_NO_DATA, "--second-stage", "loss.py")
     more = ("--plan", "100", "--covariates", "x1,x2", "--epsilon", "1", "--json")
@@ -136,11 +129,6 @@ def test_a_file_that_does_not_fit_is_refused(words, message):
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert message in refused.stderr
     assert available() == programs()
-
-
-def test_an_error_in_a_file_has_its_line():
-    Path("broken.py").write_text("x = 1\ny = x / 0\n", encoding="utf-8")
-    assert "broken.py, line 2: ZeroDivisionError" in run("check-program", "broken.py").stderr
 
 
 @pytest.mark.filterwarnings("default")

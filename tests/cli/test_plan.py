@@ -76,26 +76,3 @@ def test_a_plan_for_any_number_of_records_stores_none_of_them():
     for program in ("entropy_balancing", "ipw_logistic", "overlap", "uniform", "stable_balancing"):
         told = planned("fit", *DECLARED, "--program", program, "--plan", str(10**18))
         assert 2 <= told["predicted"]["V"] <= 2e18, program
-
-
-def test_auto_is_named_and_is_the_best():
-    words = ["fit", *DECLARED, "--plan", "1600", "--delta", "1e-6", "--second-stage", "plug_in_ate"]
-    (step,) = planned(*words, "--calibration", "auto")["steps"]
-    assert "Theorem 8" in step["theorem"]
-    for method in ("sharp", "renyi"):
-        (other,) = planned(*words, "--calibration", method)["steps"]
-        assert "Theorem 8" not in other["theorem"]
-
-
-def test_a_private_propensity_is_planned_with_what_it_leaves():
-    words = ["fit", *DECLARED, "--program", "ipw_private", "--plan", "1600", "--trim", "4"]
-    costly, cheap = (planned(*words, "--set", f"share={share}") for share in (0.6, 0.2))
-    assert costly["predicted"]["V"] == cheap["predicted"]["V"]
-    assert costly["steps"][1]["scale"] / cheap["steps"][1]["scale"] == pytest.approx(0.8 / 0.4, rel=0.05)
-
-
-def test_what_no_theorem_covers_is_refused_in_one_line():
-    refused = run(*IPW, "--plan", "400", "--ridge", "0")
-    assert refused.exit_code == 2
-    assert "ridge = 0" in refused.stderr
-    assert refused.stderr.count("\n") == 1

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.cli.options import DOMAIN_FIELDS
-from dp2erm_cvx.cli.private_ranges import read_ranges
+from dp2erm_cvx.cli.reading import read_ranges
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.private_ranges import PrivateRanges, Within
 from tests.command_line import run

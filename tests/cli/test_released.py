@@ -67,7 +67,7 @@ def test_what_does_not_follow_is_neither_shown_nor_registered(folder, published)
         (["list.json"], "list.json is no release: give the JSON file that effect"),
         (["folder"], "folder: cannot be read"),
         (["binary.json"], "binary.json is no release"),
-        ([""], "RELEASE.json is empty"),
+        ([""], "RELEASE.json... is empty"),
         (["effect.json", "--output", "effect.json"], "is used by this command already"),
         (["effect.json", "--output", "nowhere/page.html"], "cannot be written"),
         (["effect.json", "--output", "folder"], "cannot be written"),

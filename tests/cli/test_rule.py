@@ -1,7 +1,5 @@
 """A rule on the command line: one summary, checks before the data, recommendations from the file alone."""
 
-import csv
-import io
 import json
 from pathlib import Path
 
@@ -67,15 +65,6 @@ def test_the_text_says_what_the_rule_is_and_is_not(more, said, steps):
     assert run("show", "rule.json").stdout == result.stdout
 
 
-def test_recommendations_follow_from_the_file():
-    run(*RULE, "--output", "rule.json")
-    found = run("predict", "rule.json", "data.csv")
-    assert found.exit_code == 0, found.output
-    rows = list(csv.DictReader(io.StringIO(found.stdout)))
-    assert len(rows) == 200
-    assert all(int(row["treatment"]) == (float(row["effect"]) > 0) for row in rows)
-
-
 def test_declarations_are_judged_before_the_data_and_the_ledger(monkeypatch):
     Ledger("book.db").declare("trial", Budget(5.0))
     book = ["--ledger", "book.db", "--dataset", "trial"]
@@ -101,9 +90,3 @@ def test_declarations_are_judged_before_the_data_and_the_ledger(monkeypatch):
     assert Ledger("book.db").account("trial").spent.epsilon == 0.0
     assert "charged to 'trial'" in run(*RULE, *book).stderr
     assert Ledger("book.db").account("trial").spent.epsilon == pytest.approx(1.0)
-
-
-def test_a_seed_is_told_and_charges_nothing():
-    one, other = (run(*RULE, "--json", "--seed", "5") for _ in range(2))
-    assert one.stdout == other.stdout
-    assert "NOT PRIVATE" in one.stderr

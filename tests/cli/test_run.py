@@ -128,17 +128,6 @@ def test_all_questions_are_one_charge(folder):
     assert not list((folder / "more").iterdir())
 
 
-def test_a_release_is_of_its_study(folder):
-    assert run("run", "study.toml", "data.csv", "--seed", "5").exit_code == 0
-    digest = read_study("study.toml").digest
-    for study in ("study.toml", digest):
-        assert run("verify", "releases/rule.json", "--study", study).exit_code == 0
-    Path("study.toml").write_text(STUDY.replace("epsilon = 3", "epsilon = 4"))
-    other = run("verify", "releases/rule.json", "--study", "study.toml")
-    assert (other.exit_code, other.stdout.splitlines()[0]) == (1, "REFUTED")
-    assert f"study: '{digest[:8]}" in other.stdout
-
-
 def test_a_question_that_cannot_be_planned_stops_the_study_before_its_charge(folder):
     Ledger("book.db").declare("trial", Budget(4.0))
     bad = '[[weights]]\nfirst_stage = { name = "mmd" }\nsecond_stage = "arm_means"\n'
@@ -202,12 +191,6 @@ def test_the_digest_is_of_what_is_declared_and_of_nothing_else(folder):
         assert read_study("study.toml", [change]).digest != digest, change
     Path("study.toml").write_text(STUDY.replace("outcome_bound = 4.0", "outcome_bound = 5.0"))
     assert read_study("study.toml").digest != digest
-
-
-def test_other_commands_read_the_domain_of_a_study(folder):
-    words = ["data.csv", "--domain", "study.toml"]
-    assert run("check", *words).exit_code == 0
-    assert run("effect", *words, "--epsilon", "1", "--json").exit_code == 0
 
 
 @pytest.mark.parametrize(

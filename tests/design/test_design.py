@@ -11,9 +11,8 @@ import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, PrivateEffect, load_domain
 from dp2erm_cvx.design import DesignQuestion, DesignResult, DesignRow, Guess, design
-from dp2erm_cvx.design.candidates import design_candidates
 from dp2erm_cvx.design.result import Enough, enough_records
-from dp2erm_cvx.design.simulation import SimulatedRun, ranked, replicate
+from dp2erm_cvx.design.simulation import SimulatedRun, design_candidates, ranked, replicate
 from dp2erm_cvx.design.world import World
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.sampling import SamplingWeights
@@ -171,14 +170,6 @@ def test_the_result_depends_on_the_question_alone():
     assert first == again
     assert replicate(replace(asked, seed=1), compared, 4) != first
     assert replicate(asked, compared, 5) != first
-
-
-@pytest.mark.slow
-def test_workers_change_nothing():
-    asked = question(n=100, guess=Guess(effect=50.0))
-    one, two = design(asked), design(asked, workers=2)
-    assert one.rows == two.rows
-    assert one.to_dict() == two.to_dict()
 
 
 def row(name, errors, covers=0.95, reason=""):

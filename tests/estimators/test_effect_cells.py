@@ -12,7 +12,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, EffectRelease, PrivateEffect
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release import json_schema
-from dp2erm_cvx.release.replanned import public_center
+from dp2erm_cvx.release.verify import public_center
 
 DOMAIN = Domain(covariate_bound=6.0, outcome_bound=1.0, ranges={"x1": (-3.0, 3.0), "x2": (-3.0, 3.0)})
 CUTS = {
@@ -93,14 +93,6 @@ def test_no_table_is_too_messy_for_cells(treated):
             release = model(seed=None, epsilon=0.1).fit(data, np.full(200, treated), y).release_
             assert release.private
             assert np.isfinite(release.estimate)
-
-
-def test_gaussian_noise_on_cells():
-    found = PrivateEffect(
-        DOMAIN, Budget(2.0, 1e-6), noise="gaussian", residual_scale=0.1, settings={"cells": CUTS}, seed=3
-    ).fit(*regions(50_000, 5))
-    assert found.interval_[0] < 0.2 < found.interval_[1]
-    assert 0.0 < found.release_.step("cells").delta < 1e-6
 
 
 def test_a_public_center_does_not_go_with_cells():

@@ -143,23 +143,6 @@ def test_the_adaptive_compositor_stops_at_what_was_declared(budget):
     assert total == pytest.approx(2 * np.array(one.map(1)), rel=1e-12)
 
 
-def test_a_dearer_release_is_refused_by_the_compositor():
-    one = measurement()
-    compositor = combinators.make_adaptive_composition(
-        one.input_domain, one.input_metric, one.output_measure, 1, [one.map(1)]
-    )
-    with pytest.raises(mod.OpenDPException):
-        compositor(DATA)(measurement(Budget(0.6)))
-
-
-def test_measurements_for_other_data_do_not_compose():
-    with pytest.raises(mod.OpenDPException):
-        combinators.make_composition([measurement(), as_opendp_measurement(model(), N + 1, K)])
-    floor = measurement(domain=Domain(1.0, 1.0, arm_floor=3))
-    with pytest.raises(mod.OpenDPException):
-        combinators.make_composition([measurement(), floor])
-
-
 # data outside the domain
 
 

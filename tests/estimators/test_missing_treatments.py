@@ -141,18 +141,6 @@ def test_that_costs_no_noise_of_the_mean(noise, settings):
     assert coded.integers.sensitivity == 4 * coded.largest**2
 
 
-def test_where_nothing_is_missing_the_estimate_is_about_the_same():
-    X, drug, y = table(unknown=0.0)
-    coded = model(seed=4).fit(X, drug, y).release_
-    plain = model(domain=replace(DOMAIN, codebook=None), seed=4)
-    other = plain.fit(X, (drug == "vasopressor").astype(int), y).release_
-    assert coded.estimate == pytest.approx(other.estimate, abs=0.3)
-    lengths = [one.interval.high - one.interval.low for one in (coded, other)]
-    assert lengths[0] == pytest.approx(lengths[1], rel=0.1)
-    assert coded.standard_deviation == pytest.approx(other.standard_deviation, rel=0.2)
-    assert other.counted is None
-
-
 @pytest.mark.parametrize("settings", [{}, {"propensity": "constant"}, {"propensity": 0.3}])
 @pytest.mark.parametrize("estimand", ["ate", "att", "overlap"])
 def test_the_release_says_so_and_follows_from_what_it_states(estimand, settings):

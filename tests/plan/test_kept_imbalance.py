@@ -8,7 +8,6 @@ from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.plan.predict import _kept_share, kept_imbalance
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.problems.ipw_known import KnownCoefficient
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.universe import Universe
@@ -32,10 +31,6 @@ def test_a_ridge_decides_how_much_stays():
 def test_noise_in_a_propensity_leaves_an_imbalance_of_its_own():
     many, few = (kept(ipw_private(ridge=1e-3), n) for n in (100_000, 300))
     assert many < 0.3 < 0.5 < few
-
-
-def test_known_coefficients_say_nothing_about_records_that_are_made_up():
-    assert kept(KnownCoefficient(coefficient=(0.5, 0.0, 0.0))) is None
 
 
 def test_a_release_says_it_and_warns():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, TwoStageERM, registry
-from dp2erm_cvx.declared_domain import domain_of
+from dp2erm_cvx.domain_file import domain_of
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.plan.predict import MISSING, noise_range, public_covariates
 from dp2erm_cvx.program import Box

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, Neighboring
-from dp2erm_cvx.calibration import NAMES, PaperCalibration
+from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import ElasticNet
 from dp2erm_cvx.plan import Study, make_plan
@@ -239,10 +239,3 @@ def test_a_bound_that_no_weights_can_have_is_refused():
 
     with pytest.raises(CalibrationError, match="at least 2"):
         planned(Wishful())
-
-
-def test_a_paper_plan_says_which_formula_it_used():
-    printed, corrected = (planned(calibration=m, noise="gaussian") for m in PAPER)
-    assert isinstance(printed.theta.calibration, PaperCalibration)
-    assert printed.theta.calibration.scale < corrected.theta.calibration.scale
-    assert (printed.theorem[-10:], corrected.theorem[-9:]) == ("as printed", "corrected")

@@ -9,7 +9,7 @@ import pytest
 
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.estimators import PrivateRule
 from dp2erm_cvx.plan import RuleStudy, make_plan, rule_of_use
 from dp2erm_cvx.privacy import Budget
@@ -151,11 +151,6 @@ def test_what_is_no_setting_is_refused(declared, complaint):
 def test_what_may_not_be_expected_is_refused(expected):
     with pytest.raises(DeclarationError, match="expected"):
         study(expected=expected)
-
-
-def test_gaussian_noise_needs_a_delta():
-    with pytest.raises(CalibrationError, match="delta"):
-        make_plan(study(noise="gaussian"))
 
 
 def test_flipped_decisions_grow_with_the_noise_and_shrink_with_the_effect():

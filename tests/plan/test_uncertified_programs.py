@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import warnings
-from pathlib import Path
 
 import cvxpy as cp
 import numpy as np
@@ -17,8 +16,6 @@ from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.program import DirectFirstStage
 from dp2erm_cvx.universe import Universe
-from tests.command_line import FIT, run, write_files
-from tests.conformance.class_style import direct
 
 DOMAIN = Domain(1.0, 1.0, intercept=0.2)
 
@@ -187,19 +184,3 @@ def test_a_public_example_keeps_to_its_universe():
         assert np.all(np.abs(found.covariates) <= [0.1, 1.0, 2.0])
         assert np.all(np.abs(found.y) <= 3.0)
         assert set(found.a) == {0, 1}
-
-
-def test_the_command_refuses_in_one_line(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_files()
-    text = direct("capped_entropy")
-    squares = "cp.sum_squares(weights - 1) + "
-    assert squares in text
-    Path("mine.py").write_text(text.replace(squares, "cp.log_sum_exp(weights) + "))
-    refused = run(*FIT, "--program", "mine.py")
-    assert refused.exit_code == 2, refused.output
-    assert refused.stderr.count("\n") == 1
-    assert "capped_entropy: the duality gap" in refused.stderr
-    assert "kind exponential" in refused.stderr
-    plan = ("fit", "--domain", "domain.toml", "--plan", "200", "--epsilon", "1", "--program", "mine.py")
-    assert "capped_entropy: the duality gap" in run(*plan).stderr

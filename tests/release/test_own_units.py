@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp2erm_cvx import Budget, Domain, PrivateRule, PrivateTwoStageERM, Release
-from dp2erm_cvx.declared_domain import domain_of
+from dp2erm_cvx.domain_file import domain_of
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.regression import regression

@@ -10,15 +10,14 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.release.effect import EffectInterval, EffectRelease, Ratio
-from dp2erm_cvx.release.sensitivity import (
-    FAR,
+from dp2erm_cvx.release.caveats import (
     e_value,
     nearer_limit,
     needed_to_treat,
     sensitivity,
     tipping_point,
 )
+from dp2erm_cvx.release.effect import EffectInterval, EffectRelease, Ratio
 from dp2erm_cvx.release.verify import verify
 
 
@@ -79,7 +78,7 @@ def test_what_is_said_of_risks(risks):
     assert f"E-value of the risk ratio: {e_value(ratio.estimate):.3g}" in text
     assert f"nearer limit {e_value(ratio.interval.low):.3g}" in text
     assert f"{1 / risks.interval.high:.3g} to {1 / risks.interval.low:.3g}" in text
-    assert tipping_point(risks) > FAR
+    assert tipping_point(risks) > 10.0
     assert "more than 10 standard deviations apart" in text
     near = replace(risks, interval=replace(risks.interval, bias=0.5 * risks.interval.low))
     assert f"{tipping_point(near):.3g} standard deviations apart" in told(near)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRanges, PrivateRule, PrivateTwoStageERM
-from dp2erm_cvx.declared_domain import domain_of
+from dp2erm_cvx.domain_file import domain_of
 
 HOSTILE = '<script>alert("x")</script>'
 LONG = "a_covariate_without_any_break_in_its_name_" * 4

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.release import Standing
-from dp2erm_cvx.report.asked import ASKED, BLANK
-from dp2erm_cvx.report.datasheet import datasheet, datasheet_text
+from dp2erm_cvx.report.datasheet import ASKED, BLANK, datasheet, datasheet_text
 from tests.report.conftest import HOSTILE
 
 #: The names that the registry's schema has at 057e5d8, those of tier 3 included, but for sources.

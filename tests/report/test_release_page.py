@@ -13,7 +13,7 @@ from dp2erm_cvx.release import Standing
 from dp2erm_cvx.release.story import story_of
 from dp2erm_cvx.report import page as pages
 from dp2erm_cvx.report import release_page
-from dp2erm_cvx.report.picture import Span, bars, picture
+from dp2erm_cvx.report.page import Span, bars, picture
 from tests.report.conftest import HOSTILE, LONG
 from tests.report.test_report import read
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps import AverageScore, CellNuisances, CellSums, declared_partition
-from dp2erm_cvx.steps.cell_nuisances import LEAST, grow, leaf_means
+from dp2erm_cvx.steps.cells import LEAST, grow, leaf_means
 from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(covariate_bound=2.0, outcome_bound=2.0, ranges={"u": (-1.0, 1.0), "v": (-1.0, 1.0)})

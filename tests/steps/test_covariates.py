@@ -199,9 +199,7 @@ def test_a_neighbor_has_the_same_other_records_in_every_step(name, monkeypatch):
 HUGE = 1e15
 EXTREME = [
     {"rate": rate, "mean": mean, "spread": spread}
-    for rate, mean, spread in itertools.product(
-        (-HUGE, 0.0, 1.0, HUGE), (-HUGE, 0.0, HUGE), (-HUGE, 0.0, HUGE)
-    )
+    for rate, mean, spread in itertools.product((-HUGE, 1.0, HUGE), (-HUGE, HUGE), (0.0, HUGE))
 ]
 
 

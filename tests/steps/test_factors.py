@@ -16,10 +16,8 @@ from dp2erm_cvx.registry import programs
 from dp2erm_cvx.steps import (
     Balance,
     Factors,
-    OutcomeRows,
     Rows,
     RuleNuisances,
-    RuleRows,
     Term,
     ValueScore,
 )
@@ -80,18 +78,6 @@ def test_a_factor_is_that_of_its_own_record_to_the_last_bit(balance):
     assert together.tolist() == alone
     order = np.random.default_rng(3).permutation(len(x))
     assert factor.of(x[order], a[order], lam).tolist() == together[order].tolist()
-
-
-def test_rows_without_a_propensity_count_alike():
-    records = DOMAIN.records(*draw())
-    released = {"propensity": np.zeros(3), "center": np.zeros(3)}
-    plain, factored = RuleRows(Rows.POOLED), RuleRows(Rows.POOLED, balance=Factors("overlap", RELEASED))
-    assert not plain.factored
-    assert factored.factored
-    assert plain.factors(records, released).tolist() == [1.0] * 200
-    assert factored.factors(records, released).tolist() == [0.5] * 200
-    universe = Universe(DOMAIN, 200, 2)
-    assert factored.universe(universe) == OutcomeRows(Rows.POOLED).universe(universe)
 
 
 def test_constants_of_factored_losses_hold_a_gradient_and_0():

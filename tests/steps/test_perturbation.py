@@ -43,19 +43,16 @@ def one_treated(n=400, p=10):
 
 
 @pytest.mark.parametrize(
-    "first", ["uniform", "ipw_logistic", "entropy_balancing", "ipw_private", "mmd_pooled"]
-)
-@pytest.mark.parametrize(
-    "settings",
+    ("first", "settings"),
     [
-        {},
-        {"noise": "gaussian"},
-        {"calibration": "renyi"},
-        {"second_stage": "arm_means"},
-        {"second_stage": "plug_in_ate", "calibration": "output"},
-        {"second_stage": "plug_in_ate", "calibration": "auto"},
+        ("mmd_pooled", {}),
+        ("ipw_private", {"noise": "gaussian"}),
+        ("ipw_logistic", {"calibration": "renyi"}),
+        ("ipw_private", {"calibration": "renyi"}),
+        ("entropy_balancing", {"second_stage": "arm_means"}),
+        ("ipw_private", {"second_stage": "plug_in_ate", "calibration": "output"}),
+        ("uniform", {"second_stage": "plug_in_ate", "calibration": "auto"}),
     ],
-    ids=lambda settings: "-".join(settings.values()) or "default",
 )
 def test_every_counted_release_is_private_and_feasible(first, settings) -> None:
     model = fitted(first_stage=first, **settings)
@@ -110,16 +107,6 @@ def test_the_same_noise_meets_every_solver_of_the_list(monkeypatch) -> None:
     assert model.release_.private
     assert len(drawn) == 1
     assert np.array_equal(drawn[0].value, model.private_workings_.noise)
-
-
-def test_no_solver_left_makes_the_release_conditional_and_draws_once(monkeypatch) -> None:
-    drawn = []
-    sample = module.draw_within
-    monkeypatch.setattr(module, "draw_within", lambda *a, **k: drawn.append(1) or sample(*a, **k))
-    release = fitted(solver=FirstCertified((Newton(max_iterations=0),))).release_
-    assert release.guarantee.standing is Standing.CONDITIONAL
-    assert all(map(math.isfinite, release.theta))
-    assert len(drawn) == 1
 
 
 def test_noise_too_far_from_the_ideal_makes_the_release_conditional(monkeypatch) -> None:
@@ -253,7 +240,7 @@ def test_the_value_is_released_from_its_share() -> None:
     assert fitted().release_.value is None
     # the noise of the contrasts has the stated scale
     gaps = []
-    for seed in range(60):
+    for seed in range(30):
         seeded = fitted(value_share=0.25, value_statistic="contrasts", seed=seed)
         follows = np.where(seeded.predict(data()[0]) == data()[1], 1.0, -1.0)
         w, y = seeded.private_workings_.weights.value, seeded.private_workings_.records.y

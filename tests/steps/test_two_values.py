@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import EffectStudy, make_plan
@@ -43,13 +42,6 @@ def test_unbending_inverts_the_population_equation(mean, slope):
     inside = min(max(m, h), 1.0 - h)
     steep = float(values.unbent(inside + h) - values.unbent(inside - h)) / (2.0 * h)
     assert values.steepness(inside) == pytest.approx(steep, rel=1e-4)
-
-
-def test_a_rare_event_is_shrunk_by_what_no_budget_removes():
-    """m = s mean with ``s = c (1 - exp(-1/c))`` in the limit: .2, .4 and .63."""
-    for c in (0.2, 0.45, 1.0):
-        values = TwoValues(0.0, 1.0, c)
-        assert values.bent(1e-7) / 1e-7 == pytest.approx(c * -math.expm1(-1.0 / c), rel=1e-2)
 
 
 def test_unbending_removes_the_bend_of_data_without_noise():
@@ -127,8 +119,3 @@ def test_no_score_of_a_risk_is_cut_at_a_constant_propensity():
                     assert float(found[0]) == pytest.approx(level + r, abs=1e-12)
         assert own.widening * own.bound == pytest.approx(1.0 / min(rate, 1.0 - rate) - 0.5)
         assert own.cap >= 1.0 / min(rate, 1.0 - rate)
-
-
-def test_data_of_two_values_may_be_anything():
-    data = Dataset.from_arrays(np.zeros((4, 1)), np.array([0, 1, 0, 1]), np.array([-1e300, 1e300, 0.2, 0.8]))
-    assert set(EVENT.records(data.X, data.a, data.y).y) == {-0.5, 0.5}

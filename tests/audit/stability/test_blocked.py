@@ -18,7 +18,7 @@ from dp2erm_cvx.blocked import dataset as blocked_records
 from dp2erm_cvx.domain import records
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.registry import programs
-from dp2erm_cvx.report.words import neighbor_in_words
+from dp2erm_cvx.report.audit import neighbor_in_words
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
 

@@ -1,0 +1,346 @@
+"""``dp2erm effect``, ``rule``, ``fit`` and ``run``: private releases from a data file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dp2erm_cvx.cli.options import (
+    Command,
+    Number,
+    data_options,
+    example,
+    names,
+    second_stage_options,
+    setting_options,
+)
+from dp2erm_cvx.cli.reading import block_options, coded_records, data_columns, read_cells, read_records
+from dp2erm_cvx.cli.releasing import (
+    Ordered,
+    announce,
+    budget_options,
+    check_files,
+    data_argument,
+    planned,
+    printing_options,
+    release_options,
+    show_plan,
+)
+from dp2erm_cvx.cli.screen import check_new, console, print_json, progress, reserved, unwritable, writable
+from dp2erm_cvx.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.blocked import BlockedDataset
+    from dp2erm_cvx.diagnostics.columns import RecordCounts
+    from dp2erm_cvx.domain import Domain
+    from dp2erm_cvx.estimators import PrivateTwoStageERM
+    from dp2erm_cvx.ledger import Receipt
+    from dp2erm_cvx.private_ranges import PrivateRanges
+    from dp2erm_cvx.release.record import BaseRelease
+    from dp2erm_cvx.study_file import StudyFile
+    from dp2erm_cvx.tables import Table
+
+
+def _unstaged(domain: Any, columns: tuple[str, ...]) -> dict[str, Any]:
+    return {}
+
+
+def _release(
+    kind: str,
+    data: str | None,
+    options: dict[str, Any],
+    staged: Callable[[Any, tuple[str, ...]], dict[str, Any]] = _unstaged,
+) -> None:
+    """Release what the estimator of this name makes of the data, or show its plan.
+
+    Everything that is declared is judged before the data are read. ``staged`` are further arguments for a
+    domain and the covariates that are declared.
+    """
+    drawn = options.get("love_plot")
+    check_files(data, options, drawn)
+    if drawn:
+        from dp2erm_cvx.plotting.figure import check_figure
+
+        check_figure(drawn)
+    with progress("reading the data", total=2) as bar:
+        from dp2erm_cvx import estimators
+        from dp2erm_cvx.cli.reading import read_domain, read_ranges
+        from dp2erm_cvx.data import Dataset
+
+        ordered, made = Ordered.from_options(options), getattr(estimators, kind)
+        domain: Domain | PrivateRanges
+        domain = read_domain(options) if options.get("private_ranges") is None else read_ranges(options)
+        columns, dataset = domain.columns or names(options["covariates"]), None
+        if columns is None and options.get("features") and data and options["planned"] is None:
+            # names of the data themselves, where features are chosen from them
+            dataset = read_records(data, options, domain, bar, ordered.counts.append)
+            columns = dataset.columns
+        arguments = ordered.arguments(made) | staged(domain, columns or ())
+        model = made(domain, ordered.budget, **arguments)
+        model.check(columns)
+        if planned(model, options) or data is None:
+            return
+        if dataset is None:
+            dataset = read_records(data, options, model.public(), bar, ordered.counts.append)
+        if (options.get("balance") or drawn) and not isinstance(dataset, Dataset):
+            raise DeclarationError("--balance and --love-plot need all records in memory: add --blocks never")
+        ordered.fit(model, dataset, lambda: _draw(model, drawn))
+    if kind == "PrivateTwoStageERM":
+        _for_the_data_holder(model, options)
+    ordered.show(model, model.release_)
+
+
+@click.command(
+    "effect",
+    cls=Command,
+    declared="dp2erm_cvx.estimators:PrivateEffect",
+    short_help="A private average effect with an interval.",
+    epilog=example(
+        "dp2erm effect trial.csv --treatment a --outcome y --domain domain.toml \\",
+        "    --prognostic age,bmi --residual-scale 4 --epsilon 1 --output effect.json",
+    ),
+)
+@data_argument
+@data_options
+@block_options
+@click.option(
+    "--cells",
+    multiple=True,
+    metavar="NAME=CUT,...|NAME:N",
+    help="Means in cells instead of lines: public cuts of a covariate, or a number of cells, from which a "
+    "tree is grown on noisy counts; for each of at most a few covariates.",
+)
+@click.option(
+    "--private-ranges",
+    type=Number(),
+    metavar="SHARE",
+    help="Release the ranges that the domain does not declare, for this share of epsilon: 0.1 or more.",
+)
+@budget_options
+@release_options
+def effect_command(data: str | None, **options: Any) -> None:
+    """Release the average effect of the treatment in DATA, doubly robust, with an interval.
+
+    An outcome regression and a propensity are released first; then the mean of one score per record. What is
+    declared is public, stated without looking at the data. Records outside the domain are clipped.
+    """
+    _release("PrivateEffect", data, options)
+
+
+@click.command(
+    "rule",
+    cls=Command,
+    declared="dp2erm_cvx.estimators:PrivateRule",
+    short_help="A private treatment rule.",
+    epilog=example(
+        "dp2erm rule trial.csv --treatment a --outcome y --domain domain.toml \\",
+        "    --outcome-scale 8 --epsilon 1 --output rule.json",
+        "dp2erm predict rule.json patients.csv",
+    ),
+)
+@data_argument
+@data_options
+@block_options
+@budget_options
+@release_options
+def rule_command(data: str | None, **options: Any) -> None:
+    """Release a linear rule that says whom to treat, fitted to DATA.
+
+    Where the budget leaves room, a regression of the outcome and a propensity are released first, and
+    corrected for; before them the mean and the mean square of the covariates, by which records are placed.
+    What is declared is public, and must be stated without looking at the data. Records outside the domain are
+    clipped.
+    """
+    _release("PrivateRule", data, options)
+
+
+@click.command(
+    "fit",
+    cls=Command,
+    declared="dp2erm_cvx.estimators:PrivateTwoStageERM",
+    short_help="One private release from a data file.",
+    epilog=example(
+        "dp2erm fit trial.csv --treatment a --outcome y --range age=18:90 --range bmi=15:45 \\",
+        "    --covariate-bound 1.4 --outcome-bound 10 --second-stage arm_means --epsilon 1",
+    ),
+)
+@data_argument
+@data_options
+@block_options
+@click.option(
+    "--program",
+    default="entropy_balancing",
+    help="First stage: a name of dp2erm programs, or FILE.py (FILE.py:CLASS if it holds several).",
+)
+@setting_options
+@second_stage_options
+@budget_options
+@click.option("--balance", is_flag=True, help="Show covariate balance on stderr: not private.")
+@click.option("--love-plot", metavar="FILE.png", help="Draw covariate balance: not private.")
+@release_options
+def fit_command(data: str | None, **options: Any) -> None:
+    """Release a private treatment rule or effect from DATA.
+
+    Everything about the domain, the programs and the budget is public and must be declared without
+    looking at the data. Covariates are scaled by their public ranges and clipped to the covariate bound; the
+    outcome is centered and clipped to the outcome bound.
+    """
+
+    def staged(domain: Domain, columns: tuple[str, ...]) -> dict[str, Any]:
+        from dp2erm_cvx.cli.stages import first_stage, second_stage_of
+
+        second = second_stage_of(options["second_stage"], options, columns, domain)
+        return {"first_stage": first_stage(options["program"], options), "second_stage": second}
+
+    _release("PrivateTwoStageERM", data, options, staged)
+
+
+def _draw(model: PrivateTwoStageERM, path: str | None) -> None:
+    if path is not None:
+        from dp2erm_cvx.plotting import love_plot
+
+        love_plot(model.private_workings_.balance(), path)
+
+
+def _for_the_data_holder(model: PrivateTwoStageERM, options: dict[str, Any]) -> None:
+    workings = model.private_workings_
+    for solution in (workings.weights, workings.theta):
+        told = solution is workings.weights and solution.substituted  # by the fit itself
+        if not solution.certified and not told:
+            click.echo(f"warning: {solution.advice()}", err=True)
+    if options["balance"]:
+        screen = console(stderr=True)
+        for block in workings.balance().blocks():
+            screen.print(block)
+    if options["love_plot"]:
+        click.echo(f"NOT PRIVATE: love plot written to {options['love_plot']}", err=True)
+
+
+@click.command(
+    "run",
+    cls=Command,
+    short_help="All questions of a study file, charged together.",
+    epilog=example(
+        "dp2erm run study.toml --plan 6000", "dp2erm run study.toml trial.csv --output-dir releases"
+    ),
+)
+@click.argument("study", metavar="STUDY.toml")
+@data_argument
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="TABLE.NAME=VALUE",
+    help="In place of what the file says, such as budget.epsilon=2; it is part of the digest; repeatable.",
+)
+@block_options
+@click.option("--solver", default="first_certified", help="Of every program, as for dp2erm effect.")
+@click.option("--output-dir", default="releases", metavar="FOLDER", help="For one JSON file per question.")
+@printing_options
+def run_command(study: str, data: str | None, **options: Any) -> None:
+    """Answer the questions of STUDY.toml from DATA: effects, rules and weighted means.
+
+    The file holds all that is public: domain, budget, account and questions, each with its share of the
+    budget. They are planned before anything is spent, and charged together or not at all.
+    """
+    check_files(data, {**options, **dict.fromkeys(("ledger", "dataset", "output")), "domain": study})
+    with progress("reading the data", total=2) as bar:
+        from dp2erm_cvx.cli.stages import known_solver
+        from dp2erm_cvx.public import whole_number
+        from dp2erm_cvx.study_file import read_study
+
+        declared = read_study(study, options["changes"])
+        models = declared.models(seed=options["seed"], solver=known_solver(options["solver"]))
+        if options["planned"] is not None:
+            n, columns = whole_number("--plan", options["planned"], at_least=2), declared.domain.columns
+            if columns is None:
+                raise DeclarationError(f"{study}: the covariates are not declared: give [ranges]")
+            for name, plan in declared.plans(models, n, len(columns)).items():
+                show_plan(plan, n, as_json=options["as_json"], name=name)
+            click.echo(f"study {declared.digest}", err=options["as_json"])
+            return
+        assert data is not None
+        folder, book = Path(options["output_dir"]), str(declared.account[0]) if declared.account else None
+        files = {name: str(folder / f"{name}.json") for name in models}
+        if not os.path.lexists(folder):
+            writable(str(folder))
+        else:
+            for file in files.values():
+                check_new(file, options["force"], data, study, book)
+        counts: list[RecordCounts] = []
+        reading = {**options, "domain": study, "covariates": None}
+        cells = read_cells(data, reading, declared.domain, bar)
+        records = coded_records(cells, reading, declared.domain, counts.append)
+        plans = declared.plans(models, records.n_samples, len(records.columns))
+        announce(counts, yes=options["yes"])
+        releases = _released(declared, models, plans, cells, files, options)
+    if options["as_json"]:
+        print_json({name: release.to_dict() for name, release in releases.items()})
+        return
+    from dp2erm_cvx.release.answers import answer_blocks, answers
+
+    screen = console()
+    for name, release in releases.items():
+        screen.rule(name)
+        for block in release.blocks():
+            screen.print(block)
+    if len(listed := answers(releases)) > 1:
+        for block in answer_blocks(listed):
+            screen.print(block)
+    screen.print(f"study {declared.digest}\nwritten: {', '.join(files.values())}")
+
+
+def _released(
+    study: StudyFile,
+    models: dict[str, Any],
+    plans: dict[str, Any],
+    cells: Table | BlockedDataset,
+    files: dict[str, str],
+    options: dict[str, Any],
+) -> dict[str, BaseRelease]:
+    """The releases, each in its file. Files are opened before the charge, which no failure takes back."""
+    from dp2erm_cvx.tables import Table
+
+    treatment, outcome = data_columns(study.domain)
+    releases: dict[str, BaseRelease] = {}
+    receipt: Receipt | None = None
+    try:
+        Path(options["output_dir"]).mkdir(exist_ok=True)
+    except OSError as error:
+        raise unwritable(options["output_dir"], error) from None
+    with ExitStack() as every:
+        own = {name: every.enter_context(ExitStack()) for name in files}
+        opened = {
+            name: own[name].enter_context(reserved(file, force=options["force"]))
+            for name, file in files.items()
+        }
+        if options["seed"] is None:
+            receipt = study.charge(plans, f"{treatment} on {outcome}")
+        elif study.account is not None:
+            click.echo("note: seeded, hence not private: nothing is charged to the ledger", err=True)
+        try:
+            for name, model in models.items():
+                # every question makes records of its own: whom they count follows from its where and by
+                if isinstance(cells, Table):
+                    model.fit(cells, cells.cells(treatment), cells.cells(outcome))
+                else:
+                    model.fit(cells)
+                releases[name] = replace(model.release_, study=study.digest)
+                file = opened[name]
+                assert file is not None
+                file.write(releases[name].to_json() + "\n")
+                own[name].close()  # it has its name before the next question is answered
+        except BaseException:
+            for release in releases.values():  # what was paid for is never lost
+                click.echo(release.to_json())
+            raise
+        finally:
+            if receipt is not None:
+                click.echo(f"charged to {receipt.dataset!r}: {receipt}", err=True)
+    return releases

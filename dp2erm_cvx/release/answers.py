@@ -1,0 +1,137 @@
+"""All effects that were released for a study, side by side, with intervals that hold for all of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dp2erm_cvx.display import grid, heading
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.release.effect import EffectRelease
+from dp2erm_cvx.release.interval import EffectInterval
+from dp2erm_cvx.release.record import Standing
+from dp2erm_cvx.release.story import interval_text, signed, unit_of
+from dp2erm_cvx.release.verify import at_level
+from dp2erm_cvx.release.words import compared
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.display import Block
+
+#: Formats of a table of answers as text, by the ending of a file: those that tabulate calls so.
+FORMATS = {".csv": "", ".md": "github", ".tex": "latex_booktabs"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One effect of a ``question``, of one group of records where the question is by groups.
+
+    ``interval`` is for this effect by itself, ``joint`` for all answers at once (Bonferroni). ``records`` is
+    how many count, with the noise of their release; None where that was not released. ``cost`` is what its
+    release spent, and its standing.
+    """
+
+    question: str
+    treatment: str
+    outcome: str
+    unit: str
+    estimand: str
+    group: str | None
+    records: float | None
+    estimate: float
+    interval: EffectInterval
+    joint: EffectInterval
+    cost: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The question, and the group if there is one."""
+        return self.question if self.group is None else f"{self.question}: {self.group or 'missing'}"
+
+    def row(self) -> dict[str, Any]:
+        """The answer as one row of a table, numbers unrounded."""
+        ends_of = ("low", self.interval.low), ("high", self.interval.high)
+        joint = ("joint_low", self.joint.low), ("joint_high", self.joint.high)
+        names = ("question", "group", "treatment", "outcome", "unit", "estimand", "records", "estimate")
+        rest = {"level": self.interval.level, **dict((*ends_of, *joint))}
+        return {name: getattr(self, name) for name in names} | rest | dict(self.cost)
+
+
+def answers(releases: Mapping[str, Any]) -> list[Answer]:
+    """The effects among ``releases``, by the name of their question, in their order; rules have none.
+
+    Every interval keeps its level 1 - a; jointly, each of K has the level 1 - a/K. That costs no epsilon:
+    all follows from the released numbers. Raises DeclarationError where nothing follows from a file.
+    """
+    effects = {name: one for name, one in releases.items() if isinstance(one, EffectRelease)}
+    number = sum(1 + len(one.groups) for one in effects.values())
+    found: list[Answer] = []
+    for name, release in effects.items():
+        all_at_once = at_level(release, 1.0 - (1.0 - release.interval.level) / number)
+        unit = "" if release.risks else unit_of(release)
+        shared = name, *compared(release), unit, release.estimand
+        pairs = zip(release.groups, all_at_once.groups, strict=True)
+        parts: list[tuple[str | None, Any, Any]] = [(None, release, all_at_once)]
+        parts += [(own.group, own, other) for own, other in pairs]
+        for group, own, other in parts:
+            numbers = group, own.counted, own.estimate, own.interval, other.interval
+            found.append(Answer(*shared, *numbers, release.cost()))
+    return found
+
+
+def answer_blocks(listed: Sequence[Answer]) -> Iterator[Block]:
+    """The answers as a table for a screen, and what their intervals hold for."""
+    yield heading("All answers")
+    headers, rows = _cells(listed)
+    table = grid(*headers, left=2)
+    for row in rows:
+        table.add_row(*row)
+    yield table
+    yield f"CI: for this answer by itself. All together: for all {len(listed)} answers at once (Bonferroni)."
+
+
+def answers_as(listed: Sequence[Answer], ending: str) -> str:
+    """The answers as CSV with unrounded numbers (``.csv``), as Markdown (``.md``) or LaTeX (``.tex``).
+
+    Raises DeclarationError for another ending, and where tabulate is not installed.
+    """
+    if ending not in FORMATS:
+        raise DeclarationError(f"{ending or 'no ending'}: tables of answers are {', '.join(FORMATS)}")
+    if ending == ".csv":
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(listed[0].row()), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(one.row() for one in listed)
+        return text.getvalue()
+    try:
+        from tabulate import tabulate
+    except ImportError:
+        raise DeclarationError("tables need tabulate: pip install 'dp2erm-cvx[reports]'") from None
+    headers, rows = _cells(listed)
+    return f"{tabulate(rows, headers, tablefmt=FORMATS[ending], disable_numparse=True)}\n"
+
+
+def _cells(listed: Sequence[Answer]) -> tuple[list[str], list[list[str]]]:
+    levels = {f"{100 * one.interval.level:g} %" for one in listed}
+    level = levels.pop() if len(levels) == 1 else "own level"
+    rows = []
+    for one in listed:
+        half = one.interval.half_width
+        records = "" if one.records is None else f"{max(one.records, 0.0):,.0f}"
+        told = f"{one.treatment} on {one.outcome}"
+        estimate = "unknown" if half is None else f"{signed(one.estimate, half)} {one.unit}".strip()
+        if (standing := one.cost["standing"]) != Standing.PRIVATE.value:
+            estimate += f" ({standing.upper()})"
+        rows.append(
+            [
+                one.name,
+                told,
+                records,
+                estimate,
+                interval_text(one.interval),
+                interval_text(one.joint),
+            ]
+        )
+    return ["question", "effect of", "records, about", "estimate", f"{level} CI", "all together"], rows

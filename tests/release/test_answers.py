@@ -1,0 +1,113 @@
+"""All answers of a study in one table and one plot, with intervals that hold for all of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRule
+from dp2erm_cvx.codebook import Treatment
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.plotting import forest_plot
+from dp2erm_cvx.release.answers import answer_blocks, answers, answers_as
+from dp2erm_cvx.release.verify import at_level, verify
+from tests.command_line import run
+
+BOOK = Codebook(Treatment("drug", "A", "B"), "pressure", {"sex": ["F", "M"]}, units={"pressure": "mmHg"})
+RANGES = BOOK.ranges({"age": (20.0, 80.0)})
+DOMAIN = Domain(BOOK.norm(RANGES), 30.0, 120.0, ranges=RANGES, codebook=BOOK)
+
+
+@pytest.fixture(scope="module")
+def releases():
+    rng, n = np.random.default_rng(1), 4000
+    X = pd.DataFrame({"age": rng.uniform(20, 80, n), "sex": rng.choice(["F", "M"], n)})
+    a = rng.choice(["A", "B"], n)
+    y = 120 + 5.0 * (a == "A") + rng.normal(0, 6, n)
+    questions = {"average": {}, "sex": {"by": "sex"}, "treated": {"estimand": "att"}}
+    found = {
+        name: PrivateEffect(DOMAIN, Budget(2.0), seed=k, residual_scale=6.0, **settings).fit(X, a, y).release_
+        for k, (name, settings) in enumerate(questions.items())
+    }
+    return found | {"rule": PrivateRule(DOMAIN, Budget(1.0), seed=9).fit(X, a, y).release_}
+
+
+def test_joint_intervals_share_what_may_miss(releases):
+    listed = answers(releases)
+    assert [one.name for one in listed] == ["average", "sex", "sex: F", "sex: M", "treated"]
+    for one in listed:
+        release = releases[one.question]
+        assert (one.treatment, one.outcome, one.unit) == ("A against B", "pressure", "mmHg")
+        alone = at_level(release, 1 - 0.05 / 5)
+        own = alone if one.group is None else next(g for g in alone.groups if g.group == one.group)
+        assert one.joint == own.interval
+        assert one.joint.low < one.interval.low < 5.0 < one.interval.high < one.joint.high
+    assert answers({"rule": releases["rule"]}) == []
+    (only,) = answers({"average": releases["average"]})
+    assert only.joint == only.interval
+
+
+def test_another_level_is_what_verify_finds(releases):
+    again = at_level(releases["sex"], 0.8)
+    assert verify(again).holds
+    assert again.interval.high < releases["sex"].interval.high
+    assert at_level(again, 0.95) == releases["sex"]
+    with pytest.raises(DeclarationError, match="level"):
+        at_level(releases["average"], 1.0)
+
+
+def test_tables_say_what_was_released(releases):
+    listed = answers(releases)
+    rows = list(csv.DictReader(io.StringIO(answers_as(listed, ".csv"))))
+    assert [float(row["estimate"]) for row in rows] == [one.estimate for one in listed]
+    assert [float(row["joint_high"]) for row in rows] == [one.joint.high for one in listed]
+    assert {row["standing"] for row in rows} == {releases["average"].cost()["standing"]}
+    markdown, latex = answers_as(listed, ".md"), answers_as(listed, ".tex")
+    for text in (markdown, latex):
+        assert text.count("A against B on pressure") == 5
+        assert text.count("NOT PRIVATE") == 5  # the noise was seeded
+    assert latex.startswith("\\begin{tabular}")
+    assert len(list(answer_blocks(listed))) == 3
+    with pytest.raises(DeclarationError, match="tables of answers are"):
+        answers_as(listed, ".doc")
+
+
+def test_a_panel_for_every_outcome(releases):
+    figure = forest_plot(releases)
+    (ax,) = figure.axes
+    assert [label.get_text().split(" (")[0] for label in ax.get_yticklabels()][:3] == [
+        "average",
+        "sex",
+        "sex: F",
+    ]
+    with pytest.raises(DeclarationError, match="needs a release of an effect"):
+        forest_plot({"rule": releases["rule"]})
+
+
+def test_report_writes_tables_and_plots(releases, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("average", "sex", "rule"):
+        Path(f"{name}.json").write_text(releases[name].to_json())
+    files = ["average.json", "sex.json", "rule.json"]
+    for ending in ("csv", "md", "tex", "svg"):
+        result = run("report", *files, "--output", f"answers.{ending}")
+        assert result.exit_code == 0, result.output
+    assert Path("answers.csv").read_text() == answers_as(
+        answers({k: releases[k] for k in ("average", "sex")}), ".csv"
+    )
+    assert "<svg" in Path("answers.svg").read_text()
+    for words, message in (
+        ([*files], "a page is of one release"),
+        (["rule.json", "--output", "x.csv"], "none of these is the release of an effect"),
+        (["average.json", "--output", "x.doc"], "figures are .png, .svg or .pdf"),
+        (["average.json", "average.json", "--output", "x.csv"], "two releases have one name"),
+    ):
+        refused = run("report", *words)
+        assert refused.exit_code == 2
+        assert message in refused.stderr
+        assert len(refused.stderr.splitlines()) == 1
