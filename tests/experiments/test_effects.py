@@ -9,7 +9,7 @@ import real_data
 from effects import drawn, effect_errors, population, published_row
 from populations import POPULATIONS
 
-from dp2erm_cvx.compare.effect_references import augmented, difference, hajek
+from dp2erm_cvx.compare import augmented, difference, hajek
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DeclarationError
 
