@@ -24,7 +24,7 @@ LIMITS = {
     "classes": 452,
     "names that other files use": 928,
     "names that one other file uses": 396,
-    "lines of tests": 43_148,
+    "lines of tests": 42_208,
 }
 
 
