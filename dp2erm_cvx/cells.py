@@ -184,6 +184,18 @@ class Eligible:
         one_line("eligible", self.text)
         self.of(lambda name: ())  # every part of it is read, of no records
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The raw columns that are compared."""
+        names: list[str] = []
+
+        def cells(name: str) -> tuple[()]:
+            names.append(name)
+            return ()
+
+        self.of(cells)
+        return tuple(names)
+
     def of(self, column: Column) -> NDArray[np.bool_]:
         """Which records fulfil it (n,), each by its own cells."""
         try:

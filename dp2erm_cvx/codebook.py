@@ -184,6 +184,15 @@ class Codebook:
         )
 
     @property
+    def beside(self) -> tuple[str, ...]:
+        """Columns that decide what a record counts, or in which units its numbers are."""
+        weights = [] if self.sampling_weights is None else [self.sampling_weights.column]
+        group = [] if self.group is None else [self.group]
+        units = [one.unit_column for one in self.cells.values() if one.unit_column is not None]
+        compared = [name for text in self.eligible for name in Eligible(text).columns]
+        return *weights, *self.where, *group, *units, *compared
+
+    @property
     def silences(self) -> bool:
         """Whether a record with treatment and outcome may count 0."""
         return bool(self.eligible or self.where or self.group)

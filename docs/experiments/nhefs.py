@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from rules import PlannedRule, Weights, draw_thetas, without_noise
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.compare.effect_references import difference, hajek
+from dp2erm_cvx.compare import difference, hajek
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
 from dp2erm_cvx.domain import Domain

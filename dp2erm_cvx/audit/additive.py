@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from dp2erm_cvx.audit.blackbox import named
-from dp2erm_cvx.audit.finding import Declared, SavedPair, WorstPair, epsilon_at
-from dp2erm_cvx.audit.pairs import KindPair, Maker, by_groups, far_record, leverages, opposed
+from dp2erm_cvx.audit.finding import Declared, epsilon_at
 from dp2erm_cvx.audit.runs import of_exception, of_output
-from dp2erm_cvx.audit.search import Gain, Searcher, SearchPlan, State, Task, explore
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.universe import Universe
+from dp2erm_cvx.errors import DeclarationError
 
 
 @dataclass(frozen=True)
@@ -136,43 +130,6 @@ class StageLoss:
         return self.moved / self.sensitivity if self.sensitivity else 0.0
 
 
-@dataclass(frozen=True, eq=False)
-class Walk:
-    """Every stage of one walk, the groups that were drawn, and what has no noise at all, in words."""
-
-    losses: tuple[StageLoss, ...]
-    groups: tuple[list[np.ndarray], ...]
-    leak: str | None
-
-
-def walk(mechanism: Staged, first: Any, second: Any, seed: int) -> Walk:
-    """Run both datasets through all stages.
-
-    ``seed`` draws the splits, the same for both, and what a stage releases: a point on the line through both
-    values, beyond the first, where pure noise loses most, and any point where they are the same.
-    """
-    one, other = mechanism(first), mechanism(second)
-    rng = np.random.default_rng(seed)
-    losses: list[StageLoss] = []
-    groups: list[list[np.ndarray]] = []
-    sent: Any = None
-    while True:
-        (asked, ended), (asked_other, ended_other) = _next(one, sent), _next(other, sent)
-        if isinstance(asked, Split) and asked == asked_other:
-            sent = asked.draw(rng)
-            groups.append(sent)
-        elif isinstance(asked, Noised) and isinstance(asked_other, Noised):
-            leak = _different(asked, asked_other)
-            if leak:
-                return Walk(tuple(losses), tuple(groups), leak)
-            at, moved = _placed(asked, asked_other, rng)
-            losses.append(StageLoss(asked.noise, moved, asked.scale, asked.sensitivity))
-            sent = float(at[0]) if np.ndim(asked.value) == 0 else at
-        else:
-            same = asked is None and asked_other is None and ended == ended_other
-            return Walk(tuple(losses), tuple(groups), None if same else "outputs differ without noise")
-
-
 def _next(stages: Stages[Any], sent: Any) -> tuple[Split | Noised | None, str | bytes]:
     """What a mechanism asks for next, or None and what it ended with: an output, or an exception."""
     try:
@@ -243,7 +200,7 @@ class AdditiveAudit:
         """
         if self.leak:
             return math.inf
-        every = [one.loss for one in self.losses]
+        every = [stage.loss for stage in self.losses]
         return sum(every) if self.pure else max(every, default=0.0)
 
     @property
@@ -266,12 +223,12 @@ class AdditiveAudit:
     @property
     def reached(self) -> float:
         """The largest movement over the sensitivity that the mechanism itself states."""
-        return max((one.reached for one in self.losses), default=0.0)
+        return max((stage.reached for stage in self.losses), default=0.0)
 
     @property
     def stated(self) -> float:
         """The largest loss that a stage has by its own stated sensitivity, an epsilon or a mu."""
-        return max((one.stated for one in self.losses), default=0.0)
+        return max((stage.stated for stage in self.losses), default=0.0)
 
     @property
     def uncovered(self) -> bool:
@@ -300,14 +257,41 @@ class AdditiveAudit:
         return "; ".join([*parts, f"{len(self.losses)} noised values; not private"])
 
 
-def judged(found: Walk, declared: Declared, seed: int) -> AdditiveAudit:
-    """What a walk says. Raises DeclarationError where its noise is not of the kind that is declared."""
-    audit = AdditiveAudit(declared, found.losses, found.leak, seed)
+def walk(
+    mechanism: Staged, datasets: tuple[Any, Any], declared: Declared, seed: int
+) -> tuple[AdditiveAudit, list[list[np.ndarray]]]:
+    """Run both datasets through all stages: the audit, and the groups of rows that were drawn.
+
+    ``seed`` draws the splits, the same for both, and what a stage releases: a point on the line through both
+    values, beyond the first, where pure noise loses most, and any point where they are the same. Raises
+    DeclarationError where the noise is not of the kind that is declared.
+    """
+    one, other = map(mechanism, datasets)
+    rng = np.random.default_rng(seed)
+    losses: list[StageLoss] = []
+    groups: list[list[np.ndarray]] = []
+    leak: str | None = None
+    sent: Any = None
+    while leak is None:
+        (asked, ended), (asked_other, ended_other) = _next(one, sent), _next(other, sent)
+        if isinstance(asked, Split) and asked == asked_other:
+            sent = asked.draw(rng)
+            groups.append(sent)
+        elif isinstance(asked, Noised) and isinstance(asked_other, Noised):
+            if (leak := _different(asked, asked_other)) is None:
+                at, moved = _placed(asked, asked_other, rng)
+                losses.append(StageLoss(asked.noise, moved, asked.scale, asked.sensitivity))
+                sent = float(at[0]) if np.ndim(asked.value) == 0 else at
+        else:
+            same = asked is None and asked_other is None and ended == ended_other
+            leak = None if same else "outputs differ without noise"
+            break
+    audit = AdditiveAudit(declared, tuple(losses), leak, seed)
     wanted = Noise.GAMMA if audit.pure else Noise.GAUSSIAN
-    if any(one.noise is not wanted for one in found.losses):
+    if any(stage.noise is not wanted for stage in losses):
         kind = "pure" if audit.pure else "Gaussian"
         raise DeclarationError(f"mechanism: {declared} is declared, which needs {kind} noise at every stage")
-    return audit
+    return audit, groups
 
 
 def audit_additive(
@@ -337,112 +321,4 @@ def audit_additive(
 
     Raises DeclarationError for noise of another kind.
     """
-    return judged(walk(mechanism, first, second, seed), declared, seed)
-
-
-#: Share of the looks that draw a new pair.
-_NEW = 0.35
-
-
-@dataclass(frozen=True, eq=False)
-class _Met:
-    """A pair, its audit, and the groups of rows."""
-
-    pair: KindPair
-    audit: AdditiveAudit
-    groups: tuple[list[np.ndarray], ...]
-
-
-@dataclass(frozen=True, eq=False)
-class _Walks(Searcher):
-    """Pairs by the loss of a walk; where one is infinite, or 0, by movement."""
-
-    mechanism: Staged
-    maker: Maker
-    declared: Declared
-    seed: int
-    keep = 8
-
-    def look(self, task: Task) -> Gain:
-        """A new pair, or a change of one of the best."""
-        rng = np.random.default_rng([self.seed, task.spent])
-        pair, seed = self._candidate([met for _, met in task.best.get("loss", ())], rng)
-        found = walk(self.mechanism, *pair.raw(self.maker.domain), seed)
-        audit = judged(found, self.declared, seed)
-        height = audit.found, sum(one.loss for one in audit.losses)
-        return Gain(1, [({"loss": height}, _Met(pair, audit, found.groups))])
-
-    def _candidate(self, best: list[_Met], rng: np.random.Generator) -> tuple[KindPair, int]:
-        """With what draws its splits and released values."""
-        seed = int(rng.integers(2**31))
-        if best and rng.random() > _NEW:
-            known = best[min(int(rng.geometric(0.4)), len(best)) - 1]
-            pair = self.maker.change(known.pair, rng)
-            if rng.random() < 0.2:
-                return pair, seed
-            return (self._regrouped(known, pair, rng) if rng.random() < 0.2 else pair), known.audit.seed
-        pair = self.maker.draw(rng)
-        if rng.random() < 0.5:
-            pair = opposed(pair, self.maker.domain.outcome_bound, rng)
-        if rng.random() < 0.6:
-            pair = (far_record if rng.random() < 0.5 else leverages)(pair, rng)
-        if best and rng.random() < 0.7:
-            known = best[int(rng.integers(len(best)))]
-            return self._regrouped(known, pair, rng), known.audit.seed
-        return pair, seed
-
-    def _regrouped(self, known: _Met, pair: KindPair, rng: np.random.Generator) -> KindPair:
-        """Kinds of records by the groups that a walk met, if it met any."""
-        if not known.groups:
-            return pair
-        found = by_groups(pair, known.groups[int(rng.integers(len(known.groups)))], rng)
-        return found if self.maker.admissible(found) else pair
-
-    def highest(self, state: State) -> float:
-        """The largest loss."""
-        return float(state.best["loss"][0][0][0])
-
-
-def search_additive(
-    mechanism: Staged,
-    universe: Universe,
-    declared: Declared,
-    *,
-    search: SearchPlan | None = None,
-) -> WorstPair[AdditiveAudit]:
-    """Look for the neighbors on which a mechanism of known noise loses most.
-
-    Pairs are of the families of every audit, further ones in which whole groups of a split are alike, and
-    small changes of the best met so far. Each is judged by its exact loss (:func:`audit_additive`), on
-    splits that are part of the search.
-
-    The dataset of ``mechanism`` is ``(X, a, y)`` in the units of the data: X (n, k), a (n,) of 0 and 1, y
-    (n,). ``universe`` holds the datasets that the guarantee is declared for; its domain says which of them
-    are neighbors. The evaluations of ``search`` are pairs, in one process and without a checkpoint; default:
-    3,000. Raises what :func:`audit_additive` raises, and DeclarationError where an arm floor leaves no pair.
-    """
-    search = SearchPlan(evaluations=3000) if search is None else search
-    maker = Maker(universe.domain, universe.n_samples, universe.n_features)
-    walks = _Walks(mechanism, maker, declared, search.seed)
-    state = explore(walks, dataclasses.replace(search, checkpoint=None))
-    worst: _Met = state.best["loss"][0][1]
-    first, second = worst.pair.raw(universe.domain)
-    facts = {"mechanism": named(mechanism), "audit": worst.audit.to_dict()}
-    counts = {"screened": state.spent}
-    return WorstPair(named(mechanism), "additive", universe.domain, first, second, worst.audit, counts, facts)
-
-
-def replay_additive(path: str | Path, mechanism: Staged, declared: Declared | None = None) -> AdditiveAudit:
-    """Audit ``mechanism`` on a pair that a search saved, with the same splits and released values.
-
-    ``declared`` is that of the file unless it is given.
-    Raises DataError for files without a pair of this audit, and what :func:`audit_additive` raises.
-    """
-    pair = SavedPair.load(path, "additive")
-    try:
-        finding: dict[str, Any] = pair.finding["audit"]
-        declared = Declared(**finding["declared"]) if declared is None else declared
-        seed = int(finding["seed"])
-    except (KeyError, TypeError) as wrong:
-        raise DataError(f"{path}: no finding of an audit of known noise ({wrong})") from None
-    return audit_additive(mechanism, *pair.raw(), declared, seed=seed)
+    return walk(mechanism, (first, second), declared, seed)[0]

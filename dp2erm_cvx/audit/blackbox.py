@@ -1,26 +1,23 @@
-"""Runs of any mechanism on two neighbors against its guarantee, and the search for the worst pair."""
+"""Runs of any mechanism on two neighbors against its guarantee: events, and bounds from their counts."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv, ndtri
 
-from dp2erm_cvx.audit.events import Choice, CountBound, EpsilonBound, Event, MuBound, bound_of
-from dp2erm_cvx.audit.finding import Columns, Declared, Direction, SavedPair, WorstPair
-from dp2erm_cvx.audit.pairs import KindPair, Maker, RecordPath, far_record, opposed
-from dp2erm_cvx.audit.runs import FAMILIES, Observations, Runner, run_all, scores
-from dp2erm_cvx.audit.search import Gain, Searcher, SearchPlan, Task, explore
+from dp2erm_cvx.audit.finding import Declared, Direction
+from dp2erm_cvx.audit.runs import FAMILIES, Observation, Observations, Runner, Score, run_all, scores
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import random_source
 from dp2erm_cvx.parallel import whole_workers
 from dp2erm_cvx.public import public_fraction, whole_number
-from dp2erm_cvx.universe import Universe
 
 #: What each family is called in a report.
 _NAMES = {
@@ -228,26 +225,33 @@ def audit_blackbox(
     if raised == (attack.runs, attack.runs):
         raise DeclarationError(f"mechanism: every run {one[0].key!s}")
     learned, picked = attack.runs // 4, attack.runs // 2
-    risk = (1.0 - attack.confidence) / 4
+    risk, runs = (1.0 - attack.confidence) / 4, attack.runs - picked
     choice = Choice(one[learned:picked], other[learned:picked], bound_of(declared, picked - learned, risk))
     if "values" in attack.events:
         choice.offer_values()
     for score in scores(one[:learned], other[:learned], attack.events):
         choice.offer_tails(score)
-    bounds = EpsilonBound(attack.runs - picked, declared.delta, risk), MuBound(attack.runs - picked, risk)
-    counted = (
-        _count(Direction.FIRST, choice.events[0], one[picked:], other[picked:], *bounds),
-        _count(Direction.SECOND, choice.events[1], other[picked:], one[picked:], *bounds),
+    bounds = {"epsilon_low": CountBound(runs, risk, declared.delta), "mu_low": CountBound(runs, risk, None)}
+
+    def counted(way: Direction, event: Event, mine: Observations, theirs: Observations) -> Counted:
+        hits, others = event.count(mine), event.count(theirs)
+        low, high = float(bounds["mu_low"].low[hits]), float(bounds["mu_low"].high[others])
+        lows = {name: bound.of(hits, others) for name, bound in bounds.items()}
+        return Counted(way, event.description, hits, others, runs, low, high, **lows)
+
+    both = (
+        counted(Direction.FIRST, choice.events[0], one[picked:], other[picked:]),
+        counted(Direction.SECOND, choice.events[1], other[picked:], one[picked:]),
     )
     return BlackBoxAudit(
         epsilon=declared.epsilon,
         delta=declared.delta,
         mu=declared.mu,
-        epsilon_low=max(way.epsilon_low for way in counted),
-        mu_low=max(way.mu_low for way in counted),
-        ceiling=bounds[0 if declared.mu is None else 1].ceiling,
+        epsilon_low=max(way.epsilon_low for way in both),
+        mu_low=max(way.mu_low for way in both),
+        ceiling=bounds["epsilon_low" if declared.mu is None else "mu_low"].ceiling,
         confidence=attack.confidence,
-        counted=counted,
+        counted=both,
         runs=attack.runs,
         raised=raised,
         looked_at=choice.looked_at,
@@ -256,162 +260,160 @@ def audit_blackbox(
     )
 
 
-def _count(
-    direction: Direction, event: Event, mine: Observations, theirs: Observations, *bounds: CountBound
-) -> Counted:
-    hits, other_hits = event.count(mine), event.count(theirs)
-    low, high = float(bounds[0].low[hits]), float(bounds[0].high[other_hits])
-    lows = [bound.of(hits, other_hits) for bound in bounds]
-    return Counted(direction, event.description, hits, other_hits, bounds[0].runs, low, high, *lows)
-
-
 def _raised(observations: Observations) -> int:
     return sum("the mechanism raised" in observation.marks for observation in observations)
 
 
-#: Runs on each dataset of a pair that is screened, and of one that is looked at again.
-_SHORT, _LONG = 40, 200
-#: Shares of the looks that change one of the best pairs, and that go along a path.
-_CHANGED, _PATHS = 0.3, 0.2
-#: Risk of the bounds of a few runs: pairs are only put into an order by them.
-_RISK = 0.25
+#: Larger than the relative error of the inverse of the incomplete beta function.
+_SLACK = 1e-10
 
 
-@dataclass(frozen=True, eq=False)
-class _Screening(Searcher):
-    """Pairs in the order of how far a few runs on both sides are apart."""
-
-    mechanism: Callable[..., Any]
-    maker: Maker
-    attack: Attack
-    declared: Declared
-    seed: int
-
-    def look(self, task: Task) -> Gain:
-        """Meet a new pair, a change of one of the best, or where a path is steepest."""
-        rng = np.random.default_rng([self.seed, task.spent])
-        chance, looks, best = rng.random(), 0, task.best.get("distance", ())
-        if best and chance < _CHANGED:
-            pair = self.maker.change(best[min(int(rng.geometric(0.5)), len(best)) - 1][1], rng)
-        else:
-            pair = self._drawn(rng)
-        if chance > 1 - _PATHS:
-            path = RecordPath(pair, self.maker, rng)
-            steepest, looks = path.steepest(lambda *ends: self._distance(ends, _SHORT, rng))
-            pair = pair if steepest is None else steepest
-        return Gain(looks + 1, [({"distance": self._distance(self._raw(pair), _SHORT, rng)}, pair)])
-
-    def worst(self, best: Sequence[tuple[Any, KindPair]]) -> tuple[Columns, Columns]:
-        """The best of those kept, by more runs: the highest of many short looks is partly luck."""
-        heights = [
-            self._distance(self._raw(pair), _LONG, np.random.default_rng([self.seed, rank, 1]))
-            for rank, (_, pair) in enumerate(best)
-        ]
-        return self._raw(best[int(np.argmax(heights))][1])
-
-    def _raw(self, pair: KindPair) -> tuple[Columns, Columns]:
-        return pair.raw(self.maker.domain)
-
-    def _drawn(self, rng: np.random.Generator) -> KindPair:
-        drawn = self.maker.draw(rng)
-        if rng.random() < 0.5:
-            drawn = opposed(drawn, self.maker.domain.outcome_bound, rng)
-        return far_record(drawn, rng) if rng.random() < 0.5 else drawn
-
-    def _distance(self, datasets: tuple[Columns, Columns], runs: int, rng: np.random.Generator) -> float:
-        seed = int(rng.integers(2**53))
-        runner = Runner(self.mechanism, datasets, self.attack.takes_rng, seed, self.attack.statistics)
-        one, other = run_all(runner, runs, self.attack.workers)
-        choice = Choice(one, other, bound_of(self.declared, runs, _RISK))
-        choice.offer_values()
-        gap = 0.0
-        # learned scores would separate the very runs that they learned from
-        for score in scores(one, other, ("tails",)):
-            choice.offer_tails(score)
-            gap = max(gap, _separation(score(one), score(other)))
-        # bounds of so few runs are 0 for small shifts, which ranks see, and ranks miss what is rare
-        return max(choice.heights) + gap
+def lower(hits: Array, runs: int, risk: float) -> Array:
+    """A bound below the probability, wrong with probability at most ``risk``; hits are counts of ``runs``."""
+    inner = np.maximum(hits, 1)
+    bound = betaincinv(inner, runs - inner + 1, risk) * (1 - _SLACK)
+    return np.where(hits > 0, bound, 0.0)
 
 
-def _separation(one: Array, other: Array) -> float:
-    """Distance of two samples by ranks, and by medians where the ranks are apart; 0 without values."""
-    one, other = np.sort(one[~np.isnan(one)]), np.sort(other[~np.isnan(other)])
-    if not (one.size and other.size):
-        return 0.0
-    below = np.searchsorted(other, one, side="left") + np.searchsorted(other, one, side="right")
-    ranks = abs(below.mean() / len(other) - 1.0)
-    spread = max(float(np.subtract(*np.quantile(part, [0.75, 0.25]))) for part in (one, other))
-    gap = abs(float(np.median(one) - np.median(other)))
-    return float(2 * ranks + (np.log1p(min(gap / spread, 1e9)) if spread > 0 else 10.0 * (gap > 0)))
+def upper(hits: Array, runs: int, risk: float) -> Array:
+    """A bound above the probability, wrong with probability at most ``risk``."""
+    # from the other end, where a risk near 0 keeps its digits
+    return np.minimum(1.0, (1.0 - lower(runs - hits, runs, risk)) * (1 + _SLACK))
 
 
-def search_blackbox(
-    mechanism: Callable[..., Any],
-    universe: Universe,
-    declared: Declared,
-    *,
-    attack: Attack | None = None,
-    search: SearchPlan | None = None,
-) -> WorstPair[BlackBoxAudit]:
-    """Look for neighbors on which runs of ``mechanism`` differ most, and audit the worst of them.
+class CountBound:
+    """Lower confidence bounds on a parameter of privacy from counts of one event in ``runs`` runs a dataset.
 
-    A few runs on each of two datasets put pairs into an order. Some are new ones of structured families:
-    clusters, ends, antipodes, nearly empty arms, one record far from all others. Others are small changes of
-    the best met so far, and the steepest places on paths between datasets far apart. The best are looked at
-    with more runs, and one is audited by runs that had no part in the choice: its bound is right with its
-    stated confidence however the pair was found.
+    On epsilon at ``delta``: P <= exp(epsilon) Q + delta, hence epsilon >= log((P - delta) / Q). Without a
+    delta on mu: P <= Phi(Phi^-1(Q) + mu), hence mu >= Phi^-1(P) - Phi^-1(Q), Phi the normal distribution.
 
-    Parameters
-    ----------
-    mechanism
-        ``mechanism((X, a, y))``, or ``mechanism((X, a, y), rng)`` where the attack says so: X (n, k) and y
-        (n,) in the units of the data, a (n,) of 0 and 1. What it returns is as for :func:`audit_blackbox`.
-    universe
-        The datasets that the guarantee is declared for; its domain says which of them are neighbors.
-    declared
-        The guarantee, as epsilon with delta, or as mu.
-    attack
-        How the worst pair is audited; default: ``Attack()``.
-    search
-        Its evaluations are screened pairs; default: 60. Its workers are those of the attack.
-
-    Raises what :func:`audit_blackbox` raises, and DeclarationError where an arm floor leaves no pair.
+    With probability at least 1 - 2 ``risk`` the bound is right: the probability P of the event on one
+    dataset and Q on the other each get ``risk``. At least 0, and increasing in P and decreasing in Q.
     """
-    search = SearchPlan(evaluations=60) if search is None else search
-    attack = Attack() if attack is None else attack
-    maker = Maker(universe.domain, universe.n_samples, universe.n_features)
-    screening = _Screening(mechanism, maker, attack, declared, search.seed)
-    state = explore(screening, dataclasses.replace(search, checkpoint=None))
-    first, second = screening.worst(state.best["distance"])
-    audit = audit_blackbox(mechanism, first, second, **asdict(declared), attack=attack)
-    facts = {
-        "mechanism": named(mechanism),
-        "violated": audit.exceeds,
-        "attack": {name: getattr(attack, name) for name in ("runs", "confidence", "events", "takes_rng")},
-        "audit": asdict(audit),
-        "search_seed": search.seed,
-    }
-    counts = {"screened": state.spent}
-    return WorstPair(named(mechanism), "blackbox", universe.domain, first, second, audit, counts, facts)
+
+    def __init__(self, runs: int, risk: float, delta: float | None) -> None:
+        counts = np.arange(runs + 1, dtype=np.float64)
+        self.runs = runs
+        self.low, self.high = lower(counts, runs, risk), upper(counts, runs, risk)
+        with np.errstate(divide="ignore"):
+            if delta is None:
+                self._above, self._below = ndtri(self.low), ndtri(self.high)
+            else:
+                self._above, self._below = np.log(np.maximum(self.low - delta, 0.0)), np.log(self.high)
+
+    def __call__(self, mine: Array, theirs: Array) -> Array:
+        """The bound for counts ``mine`` of the event under P and ``theirs`` under Q, whole numbers."""
+        # never counted under P: -inf; perhaps certain under Q: +inf, at worst; a bound on Q is never 0
+        bound = self._above[mine.astype(np.intp)] - self._below[theirs.astype(np.intp)]
+        return np.maximum(bound * (1 - _SLACK), 0.0)
+
+    def of(self, hits: int, other_hits: int) -> float:
+        """The bound for one pair of counts."""
+        return float(self(np.array([hits]), np.array([other_hits]))[0])
+
+    @property
+    def ceiling(self) -> float:
+        """The most that any counts of this many runs give: always under P, never under Q."""
+        return self.of(self.runs, 0)
 
 
-def named(mechanism: Callable[..., Any]) -> str:
-    """What a mechanism is called."""
-    return str(getattr(mechanism, "__name__", type(mechanism).__name__))
+def bound_of(declared: Declared, runs: int, risk: float) -> CountBound:
+    """On the number that is declared."""
+    return CountBound(runs, risk, declared.delta if declared.mu is None else None)
 
 
-def replay_blackbox(
-    path: str | Path, mechanism: Callable[..., Any], *, attack: Attack | None = None
-) -> BlackBoxAudit:
-    """Audit ``mechanism`` on a pair that a search saved, by new runs that choose an event of their own.
+@dataclass(frozen=True)
+class Event:
+    """A set of outputs: ``description`` in words, and ``test`` giving which observations are in it."""
 
-    ``attack`` overrides the saved one. Raises DataError for files without a pair of a black-box audit, and
-    what :func:`audit_blackbox` raises.
+    description: str
+    test: Callable[[Observations], NDArray[np.bool_]]
+
+    def count(self, observations: Observations) -> int:
+        """How many of the observations are in it."""
+        return int(np.sum(self.test(observations)))
+
+
+#: No output is in it, and nothing follows from counting it.
+NOTHING = Event("no event", lambda observations: np.zeros(len(observations), dtype=bool))
+
+
+class Choice:
+    """The events with the largest lower bound in the picking runs: one per direction.
+
+    ``events[0]`` is for P = first over Q = second, ``events[1]`` for the opposite. Once chosen, they must be
+    counted in other runs than those.
     """
-    pair = SavedPair.load(path, "blackbox")
-    try:
-        saved, known = Attack(**pair.finding["attack"]), pair.finding["audit"]
-        declared = {"epsilon": known["epsilon"], "delta": known["delta"], "mu": known.get("mu")}
-    except (KeyError, TypeError) as wrong:
-        raise DataError(f"{path}: no finding of a black-box audit ({wrong})") from None
-    return audit_blackbox(mechanism, *pair.raw(), attack=saved if attack is None else attack, **declared)
+
+    def __init__(self, first: Observations, second: Observations, bound: CountBound) -> None:
+        self.looked_at = 0
+        self._pick = (first, second)
+        self._bound = bound
+        self._best: list[tuple[float, Event]] = [(0.0, NOTHING), (0.0, NOTHING)]
+
+    @property
+    def events(self) -> tuple[Event, Event]:
+        """One per direction."""
+        return self._best[0][1], self._best[1][1]
+
+    @property
+    def height(self) -> float:
+        """The larger bound that chose one, which the same runs gave: it orders pairs and proves nothing."""
+        return max(self._best[0][0], self._best[1][0])
+
+    def offer_tails(self, score: Score) -> None:
+        """Both tails of ``score``, from every threshold that separates picking runs."""
+        values = [np.sort(part[~np.isnan(part)]) for part in map(score, self._pick)]
+        pooled = np.unique(np.concatenate(values))
+        if not pooled.size:
+            return
+        # a score may have no value: "above all" is an event, too
+        cuts = np.concatenate([[np.nextafter(pooled[0], -np.inf)], pooled[:-1] / 2 + pooled[1:] / 2])
+        below = [np.searchsorted(part, cuts, side="right").astype(np.float64) for part in values]
+        above = [len(part) - count for part, count in zip(values, below, strict=True)]
+
+        def over(i: int) -> Event:
+            return Event(f"{score.name} > {cuts[i]:.9g}", lambda them: score(them) > cuts[i])
+
+        def up_to(i: int) -> Event:
+            return Event(f"{score.name} <= {cuts[i]:.9g}", lambda them: score(them) <= cuts[i])
+
+        self._offer(above[0], above[1], over)
+        self._offer(below[0], below[1], up_to)
+
+    def offer_values(self) -> None:
+        """Every mark of an observation, and every number that came more than once."""
+        self._offer_shared(lambda one: one.marks, str)
+        self._offer_shared(_numbers, lambda key: f"{key[0]} == {float.fromhex(key[1])!r}", fewest=2)
+
+    def _offer_shared(
+        self,
+        read: Callable[[Observation], frozenset[Hashable]],
+        describe: Callable[..., str],
+        fewest: int = 1,
+    ) -> None:
+        counts = [Counter(key for observation in part for key in read(observation)) for part in self._pick]
+        known = counts[0].keys() | counts[1].keys()
+        # sorted, because the order of a set changes from process to process
+        keys = sorted((key for key in known if counts[0][key] + counts[1][key] >= fewest), key=repr)
+        if not keys:
+            return
+
+        def make(i: int) -> Event:
+            key = keys[i]
+            return Event(describe(key), lambda them: np.array([key in read(one) for one in them], dtype=bool))
+
+        mine, theirs = (np.array([count[key] for key in keys], dtype=np.float64) for count in counts)
+        self._offer(mine, theirs, make)
+
+    def _offer(self, mine: Array, theirs: Array, make: Callable[[int], Event]) -> None:
+        self.looked_at += len(mine)
+        for way, lows in enumerate((self._bound(mine, theirs), self._bound(theirs, mine))):
+            top = int(np.argmax(lows))
+            if lows[top] > self._best[way][0]:
+                self._best[way] = (float(lows[top]), make(top))
+
+
+def _numbers(observation: Observation) -> frozenset[Hashable]:
+    values = map(float.hex, observation.numbers.tolist())
+    return frozenset(zip(observation.names, values, strict=True))

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
-from dp2erm_cvx.audit.events import upper
+from dp2erm_cvx.audit.blackbox import upper
 from dp2erm_cvx.audit.finding import Direction, differing_rows
-from dp2erm_cvx.audit.laws import Outputs, ReleaseLaw, log_ratio, regular
-from dp2erm_cvx.audit.release_laws import laws
+from dp2erm_cvx.audit.release_laws import Outputs, ReleaseLaw, laws, log_ratio
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array
@@ -26,66 +25,15 @@ from dp2erm_cvx.public import whole_number
 from dp2erm_cvx.steps import Execution
 from dp2erm_cvx.universe import Universe
 
+Raw = tuple[ArrayLike, ArrayLike, ArrayLike]
+#: What can be audited: what plans a release, or the plan itself.
+Audited = PrivateEstimator | Pipeline[Any] | Plan
+
+#: Probability with which all confidence bounds of one audit hold.
+CONFIDENCE = 0.99
 #: The best starts that are improved, per direction and region.
 ASCENTS = 4
 _EVALUATIONS = 120  # per coordinate and ascent
-
-
-@dataclass(frozen=True)
-class Peak:
-    """The largest ratio that was met beyond its ``error``, and where.
-
-    ``outputs`` is None where the region holds no point that was met.
-    """
-
-    ratio: float
-    error: float
-    outputs: Outputs | None
-
-    @property
-    def certain(self) -> float:
-        """The ratio less its error."""
-        return self.ratio - self.error
-
-
-#: Nothing was met.
-NOWHERE = Peak(-np.inf, 0.0, None)
-
-
-def largest_ratio(one: ReleaseLaw, other: ReleaseLaw, starts: list[Array], *, inside: bool) -> Peak:
-    """Largest log ratio of ``one`` over ``other`` met; ``inside`` keeps to where theta determines v."""
-    best = NOWHERE
-
-    def height(u: Array) -> float:
-        nonlocal best
-        outputs = one.place(u)
-        if inside and not regular(outputs):
-            return -np.inf
-        ratio = log_ratio(one, other, outputs)
-        if ratio > best.certain:
-            # far out, a ratio can be larger by nothing but its rounding
-            found = Peak(ratio, one.error(outputs) + other.error(outputs), outputs)
-            best = found if found.certain > best.certain else best
-        return ratio
-
-    heights = np.array([height(u) for u in starts])
-    for index in np.argsort(-heights)[:ASCENTS] if one.dimension else ():
-        if np.isfinite(heights[index]):
-            _climb(height, starts[index], one.units)
-    return best
-
-
-def _climb(height: Callable[[Array], float], start: Array, units: Array) -> None:
-    # a simplex, because the ratio jumps where Pi does and has kinks where a noise vanishes
-    p = len(start)
-    reach = 0.1 * (float(np.linalg.norm(start / units)) + 1.0) * units
-    simplex = np.vstack([start, start + np.diag(reach)])
-    limits: Any = {"initial_simplex": simplex, "maxfev": _EVALUATIONS * p, "xatol": 1e-9, "fatol": 1e-9}
-
-    def depth(u: Array) -> float:
-        return min(-height(u), 1e300)
-
-    minimize(depth, start, method="Nelder-Mead", options=limits)
 
 
 @dataclass(frozen=True)
@@ -103,69 +51,6 @@ class HockeyStick:
     theta_low: float
     confidence: float
     draws: int
-
-
-@dataclass(frozen=True, eq=False)
-class LossSample:
-    """Log ratios at outputs of one law (draws,), bounds on their errors, and which outputs are regular."""
-
-    ratio: Array
-    error: Array
-    regular: Array
-    peak: Peak
-    theta_peak: Peak
-
-
-def sampled_losses(one: ReleaseLaw, other: ReleaseLaw, draws: int, rng: np.random.Generator) -> LossSample:
-    """Outputs of ``one``, and the log of its density over that of ``other`` there."""
-    outputs = [one.draw(rng) for _ in range(draws)]
-    ratio = np.array([log_ratio(one, other, drawn) for drawn in outputs])
-    error = np.array([one.error(drawn) + other.error(drawn) for drawn in outputs])
-    inside = np.array([regular(drawn) for drawn in outputs], dtype=np.float64)
-    within = np.where(inside > 0, ratio, -np.inf)
-    best, best_inside = int(np.argmax(ratio)), int(np.argmax(within))
-    peak = Peak(float(ratio[best]), float(error[best]), outputs[best])
-    theta_peak = Peak(float(within[best_inside]), float(error[best_inside]), outputs[best_inside])
-    return LossSample(ratio, error, inside, peak, theta_peak if inside.any() else NOWHERE)
-
-
-def hockey_stick(found: LossSample, epsilon: float, confidence: float) -> HockeyStick:
-    """Confidence bounds from one sample, each at a quarter of what ``confidence`` leaves."""
-    risk = (1.0 - confidence) / 4
-    most, least = excess(found.ratio + found.error, epsilon), excess(found.ratio - found.error, epsilon)
-    exceeding = np.array([np.sum(found.ratio + found.error > epsilon)], dtype=np.float64)
-    high = min(bernstein(most, risk, 1), float(upper(exceeding, len(most), risk)[0]))
-    return HockeyStick(
-        estimate=float(np.mean(excess(found.ratio, epsilon))),
-        low=max(bernstein(least, risk, -1), 0.0),
-        high=min(high, 1.0),
-        theta_low=max(bernstein(least * found.regular, risk, -1), 0.0),
-        confidence=confidence,
-        draws=len(most),
-    )
-
-
-def larger(one: HockeyStick, other: HockeyStick) -> HockeyStick:
-    """The larger of two directions; whatever is wrong with either has its share of the risk."""
-    names = ("estimate", "low", "high", "theta_low")
-    most = {name: max(getattr(one, name), getattr(other, name)) for name in names}
-    return replace(one, **most, confidence=one.confidence + other.confidence - 1.0)
-
-
-def excess(ratio: Array, epsilon: float) -> Array:
-    """``(1 - exp(epsilon - L))_+``, elementwise."""
-    return -np.expm1(np.minimum(epsilon - ratio, 0.0))
-
-
-def bernstein(values: Array, risk: float, side: int) -> float:
-    """One-sided bound on the mean of variables in [0, 1], wrong with probability at most ``risk``.
-
-    Maurer & Pontil (2009), Theorem 4; ``side`` is 1 for an upper and -1 for a lower bound.
-    """
-    n = len(values)
-    log = math.log(2.0 / risk)
-    spread = math.sqrt(2.0 * float(np.var(values, ddof=1)) * log / n) + 7.0 * log / (3.0 * (n - 1))
-    return float(np.mean(values)) + side * spread
 
 
 @dataclass(frozen=True)
@@ -217,25 +102,17 @@ class DensityAudit:
 
     def __str__(self) -> str:
         if self.hockey_stick is None:
-            found = f"loss {self.loss:.4g} found, epsilon = {self.epsilon:g}"
+            text = f"loss {self.loss:.4g} found, epsilon = {self.epsilon:g}"
         else:
             stick = self.hockey_stick
-            found = (
+            text = (
                 f"delta({self.epsilon:g}) in [{stick.low:.3g}, {stick.high:.3g}] with confidence "
                 f"{stick.confidence:g}, delta = {self.delta:g}"
             )
         verdict = "EXCEEDED" if self.exceeds else "not exceeded"
         if self.hockey_stick is not None and self.hockey_stick.high > self.delta and not self.exceeds:
             verdict = "undecided (more draws would narrow it)"
-        return f"{found}: {verdict} on this pair; {self.searched}; not private"
-
-
-Raw = tuple[ArrayLike, ArrayLike, ArrayLike]
-#: What can be audited: what plans a release, or the plan itself.
-Audited = PrivateEstimator | Pipeline[Any] | Plan
-
-#: Probability with which all confidence bounds of one audit hold.
-CONFIDENCE = 0.99
+        return f"{text}: {verdict} on this pair; {self.searched}; not private"
 
 
 def audit_density(
@@ -276,37 +153,38 @@ def audit_density(
     stick = None
     if one.pure:
         points = one.starts(other, starts, rng) + other.starts(one, starts, rng)
-        peaks = [(way, largest_ratio(a, b, points, inside=False)) for way, a, b in both]
+        peaks = [(way, _largest_ratio(a, b, points, inside=False)) for way, a, b in both]
         within = [
-            (way, found if _regular(found) else _inside(a, b, points, plan))
-            for (way, found), (_, a, b) in zip(peaks, both, strict=True)
+            # after an earlier step no point is regular
+            (way, peak if peak.regular or len(plan.steps) > 1 else _largest_ratio(a, b, points, inside=True))
+            for (way, peak), (_, a, b) in zip(peaks, both, strict=True)
         ]
         searched = f"{len(points)} starts and {ASCENTS} ascents a direction"
     else:
         samples = [(way, sampled_losses(a, b, draws, rng)) for way, a, b in both]
-        peaks = [(way, found.peak) for way, found in samples]
-        within = [(way, found.theta_peak) for way, found in samples]
-        # each direction gets half of the risk
-        level = 1.0 - (1.0 - CONFIDENCE) / 2
-        stick = larger(*(hockey_stick(found, epsilon, level) for _, found in samples))
+        peaks, within = (
+            [(way, _highest(sample, inside)) for way, sample in samples] for inside in (False, True)
+        )
+        stick = _larger(*(_hockey_stick(sample, epsilon) for _, sample in samples))
         searched = f"{draws} outputs of each dataset"
     # either search may find what the other missed
-    direction, peak = max([*peaks, *within], key=lambda found: found[1].certain)
-    theta_peak = max((found for _, found in within), key=lambda found: found.certain)
-    assert peak.outputs is not None  # without a region to keep to, every start counts
-    last = plan.steps[-1].calibration
+    direction, peak = max([*peaks, *within], key=lambda item: item[1].certain)
+    theta_peak = max(
+        (item for _, item in within if item.regular), key=lambda item: item.certain, default=NOWHERE
+    )
+    outputs = peak.outputs
     return DensityAudit(
         loss=peak.ratio,
         direction=direction,
-        outputs={name: tuple(map(float, found)) for name, found in one.released(peak.outputs).items()},
-        multipliers={name: tuple(map(float, place.multiplier)) for name, place in peak.outputs.items()},
+        outputs={name: tuple(map(float, law.released(at))) for name, law, at in one.steps(outputs)},
+        multipliers={name: tuple(map(float, place.multiplier)) for name, place in outputs.items()},
         # theta alone loses no more than theta and its multiplier, beyond the errors of both
         theta_loss=min(theta_peak.ratio, peak.ratio),
         epsilon=epsilon,
         delta=delta,
-        noise=getattr(last, "noise", Noise.GAMMA),
+        noise=getattr(plan.steps[-1].calibration, "noise", Noise.GAMMA),
         numerical_error=max(peak.error, theta_peak.error),
-        searched=f"{searched} in {one.dimension} coordinates",
+        searched=f"{searched} in {len(one.units)} coordinates",
         hockey_stick=stick,
     )
 
@@ -332,20 +210,6 @@ def _stated(plan: Plan) -> tuple[float, float]:
     return min(epsilon, whole.epsilon), min(delta, whole.delta)
 
 
-def _inside(one: ReleaseLaw, other: ReleaseLaw, points: list[Array], plan: Plan) -> Peak:
-    # after an earlier step no point is regular
-    return NOWHERE if len(plan.steps) > 1 else largest_ratio(one, other, points, inside=True)
-
-
-def _regular(peak: Peak) -> bool:
-    return peak.outputs is not None and regular(peak.outputs)
-
-
-def _covariates(data: Dataset) -> Array:
-    """With the sampling weights, which a record brings along."""
-    return data.X if data.sampling is None else np.column_stack([data.X, data.sampling])
-
-
 def _check_neighbors(first: Dataset, second: Dataset, universe: Universe) -> None:
     for data in (first, second):
         if data.X.shape != (universe.n_samples, universe.n_features):
@@ -353,10 +217,134 @@ def _check_neighbors(first: Dataset, second: Dataset, universe: Universe) -> Non
                 f"datasets of shapes {first.X.shape} and {second.X.shape} are not neighbors in a plan for "
                 f"{universe.n_samples} records of {universe.n_features} covariates"
             )
-    one, other = ((_covariates(data), data.a, data.y) for data in (first, second))
+    # with the sampling weights, which a record brings along
+    weights = [np.zeros(len(data.a)) if data.sampling is None else data.sampling for data in (first, second)]
+    one, other = (
+        (np.column_stack([data.X, weight]), data.a, data.y)
+        for data, weight in zip((first, second), weights, strict=True)
+    )
     changed = int(differing_rows(one, other).sum())
     if changed > 1:
         raise DataError(f"{changed} records differ row by row: neighbors differ in one")
     relation = universe.domain.relation
     if relation is not Neighboring.REPLACE_ONE and np.any(first.a != second.a):
         raise DataError(f"a treatment differs, which {relation.value!r} does not protect")
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The largest ratio that was met beyond its ``error``, and where: nowhere without ``outputs``."""
+
+    ratio: float
+    error: float
+    outputs: Outputs
+
+    @property
+    def certain(self) -> float:
+        """The ratio less its error."""
+        return self.ratio - self.error
+
+    @property
+    def regular(self) -> bool:
+        """Whether one output determines everything that the density is of: after an earlier one none does."""
+        return _regular(self.outputs)
+
+
+NOWHERE = Peak(-np.inf, 0.0, {})
+
+
+def _regular(outputs: Outputs) -> bool:
+    places = list(outputs.values())
+    return len(places) == 1 and places[0].regular
+
+
+def _largest_ratio(one: ReleaseLaw, other: ReleaseLaw, starts: list[Array], *, inside: bool) -> Peak:
+    """Largest log ratio of ``one`` over ``other`` met; ``inside`` keeps to where theta determines v."""
+    best = NOWHERE
+
+    def height(u: Array) -> float:
+        nonlocal best
+        outputs = one.place(u)
+        if inside and not _regular(outputs):
+            return -np.inf
+        ratio = log_ratio(one, other, outputs)
+        if ratio > best.certain:
+            # far out, a ratio can be larger by nothing but its rounding
+            peak = Peak(ratio, one.error(outputs) + other.error(outputs), outputs)
+            best = peak if peak.certain > best.certain else best
+        return ratio
+
+    heights, units = np.array([height(u) for u in starts]), one.units
+    for index in np.argsort(-heights)[:ASCENTS] if len(units) else ():
+        if np.isfinite(heights[index]):
+            _climb(height, starts[index], units)
+    return best
+
+
+def _climb(height: Callable[[Array], float], start: Array, units: Array) -> None:
+    # a simplex, because the ratio jumps where Pi does and has kinks where a noise vanishes
+    reach = 0.1 * (float(np.linalg.norm(start / units)) + 1.0) * units
+    simplex = np.vstack([start, start + np.diag(reach)])
+    limits: Any = {
+        "initial_simplex": simplex,
+        "maxfev": _EVALUATIONS * len(start),
+        "xatol": 1e-9,
+        "fatol": 1e-9,
+    }
+
+    def depth(u: Array) -> float:
+        return min(-height(u), 1e300)
+
+    minimize(depth, start, method="Nelder-Mead", options=limits)
+
+
+def sampled_losses(one: ReleaseLaw, other: ReleaseLaw, draws: int, rng: np.random.Generator) -> list[Peak]:
+    """Outputs of ``one``, and the log of its density over that of ``other`` there."""
+    drawn = [one.draw(rng) for _ in range(draws)]
+    return [Peak(log_ratio(one, other, at), one.error(at) + other.error(at), at) for at in drawn]
+
+
+def _highest(sample: list[Peak], inside: bool) -> Peak:
+    return max((p for p in sample if p.regular or not inside), key=lambda p: p.ratio, default=NOWHERE)
+
+
+def _hockey_stick(sample: list[Peak], epsilon: float) -> HockeyStick:
+    """Confidence bounds from one sample: a direction has half of the risk, a bound a quarter of that."""
+    confidence = 1.0 - (1.0 - CONFIDENCE) / 2
+    risk = (1.0 - confidence) / 4
+    ratio, error = np.array([p.ratio for p in sample]), np.array([p.error for p in sample])
+    regular = np.array([p.regular for p in sample], dtype=np.float64)
+    most, least = _excess(ratio + error, epsilon), _excess(ratio - error, epsilon)
+    exceeding = np.array([np.sum(ratio + error > epsilon)], dtype=np.float64)
+    high = min(_bernstein(most, risk, 1), float(upper(exceeding, len(most), risk)[0]))
+    return HockeyStick(
+        estimate=float(np.mean(_excess(ratio, epsilon))),
+        low=max(_bernstein(least, risk, -1), 0.0),
+        high=min(high, 1.0),
+        theta_low=max(_bernstein(least * regular, risk, -1), 0.0),
+        confidence=confidence,
+        draws=len(most),
+    )
+
+
+def _larger(one: HockeyStick, other: HockeyStick) -> HockeyStick:
+    """The larger of two directions; whatever is wrong with either has its share of the risk."""
+    names = ("estimate", "low", "high", "theta_low")
+    most = {name: max(getattr(one, name), getattr(other, name)) for name in names}
+    return replace(one, **most, confidence=one.confidence + other.confidence - 1.0)
+
+
+def _excess(ratio: Array, epsilon: float) -> Array:
+    """``(1 - exp(epsilon - L))_+``, elementwise."""
+    return -np.expm1(np.minimum(epsilon - ratio, 0.0))
+
+
+def _bernstein(values: Array, risk: float, side: int) -> float:
+    """One-sided bound on the mean of variables in [0, 1], wrong with probability at most ``risk``.
+
+    Maurer & Pontil (2009), Theorem 4; ``side`` is 1 for an upper and -1 for a lower bound.
+    """
+    n = len(values)
+    log = math.log(2.0 / risk)
+    spread = math.sqrt(2.0 * float(np.var(values, ddof=1)) * log / n) + 7.0 * log / (3.0 * (n - 1))
+    return float(np.mean(values)) + side * spread

@@ -284,25 +284,17 @@ class NeighborPair:
 
 
 @dataclass(frozen=True)
-class Solved:
-    """Weights (n,) within ``radius`` of the exact ones in the 1-norm."""
-
-    weights: Array = field(repr=False)
-    radius: float
-
-
-@dataclass(frozen=True)
 class Resolved:
-    """A pair with its certified movements."""
+    """A pair with its certified movements: of weights (n,), each within its radius in the 1-norm."""
 
     pair: NeighborPair
     movements: dict[Quantity, Interval]
-    solved: tuple[Solved, Solved] = field(repr=False)
+    solved: tuple[tuple[Array, float], tuple[Array, float]] = field(repr=False)
 
     @property
     def radius(self) -> float:
         """What both certificates allow the weights to be off by together, in the 1-norm."""
-        return self.solved[0].radius + self.solved[1].radius
+        return self.solved[0][1] + self.solved[1][1]
 
 
 @dataclass(frozen=True)
@@ -320,6 +312,13 @@ class SolverCheck:
     radius: float = 0.0
     unsolved: int = 0
 
+    def __str__(self) -> str:
+        apart = f"{self.disagreement:.3g} of the radii, its own at most {self.radius:.2g}"
+        unsolved = f", {self.unsolved} not solved" if self.unsolved else ""
+        return (
+            f"{self.datasets} datasets solved again by {self.solver}: largest disagreement {apart}{unsolved}"
+        )
+
     def plus(self, other: SolverCheck) -> SolverCheck:
         """Both counts together."""
         datasets, unsolved = self.datasets + other.datasets, self.unsolved + other.unsolved
@@ -336,22 +335,22 @@ def resolve(
     """
     chosen = program.usual_solver if solver is None else solver
     ends = {id(end): end for pair in pairs for end in (pair.first, pair.second)}
-    solved: dict[int, Solved] = {}
+    solved: dict[int, tuple[Array, float]] = {}
     found = solved_together(program, list(ends.values())) if solver is None else None
     if found is not None:
         many = zip(ends, *found, strict=True)
-        solved = {key: Solved(w, float(radius)) for key, w, radius in many if np.isfinite(radius)}
+        solved = {key: (w, float(radius)) for key, w, radius in many if np.isfinite(radius)}
     for key, records in ends.items():
         if key in solved:
             continue
         with contextlib.suppress(InfeasibleError):  # hard constraints cannot be met
             solution = solve(program.instance(records), solver=chosen, throw=False)
-            solved[key] = Solved(solution.value, solution.certificate.output_radius)
+            solved[key] = solution.value, solution.certificate.output_radius
     resolved = []
     for pair in pairs:
         w, v = (solved.get(id(end)) for end in (pair.first, pair.second))
         if w is not None and v is not None:
-            moved = movements(w.weights, v.weights, pair.changed, w.radius, v.radius)
+            moved = movements(w[0], v[0], pair.changed, w[1], v[1])
             resolved.append(Resolved(pair, moved, (w, v)))
     return resolved
 
@@ -384,14 +383,14 @@ def check(program: FirstStage, resolved: list[Resolved], solver: str, *, base: b
         for place in (0, 1) if base else (1,):
             records = (item.pair.first, item.pair.second)[place]
             ends[id(records)] = (records, item.solved[place])
-    for records, known in ends.values():
+    for records, (weights, radius) in ends.values():
         try:
             other = solve(program.instance(records), solver=solver, polish=False, throw=False)
         except SolverError:
             total = total.plus(SolverCheck(solver, 1, unsolved=1))
             continue
-        apart = float(np.sum(np.abs(other.value - known.weights)))
-        radius = other.certificate.output_radius
-        ratio = apart / (known.radius + radius) if apart > 0 else 0.0
-        total = total.plus(SolverCheck(solver, 1, ratio, radius))
+        apart = float(np.sum(np.abs(other.value - weights)))
+        own = other.certificate.output_radius
+        ratio = apart / (radius + own) if apart > 0 else 0.0
+        total = total.plus(SolverCheck(solver, 1, ratio, own))
     return total

@@ -12,15 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.audit.climb import evolve
-from dp2erm_cvx.audit.groups import records_at
+from dp2erm_cvx.audit.groups import evolve, records_at
 from dp2erm_cvx.audit.movement import (
     Interval,
     Movement,
     NeighborPair,
     Quantity,
     Resolved,
-    Solved,
     movements,
 )
 from dp2erm_cvx.blocks import tree_sum
@@ -61,7 +59,7 @@ class Base:
         solution = solve(instance, solver=program.usual_solver, throw=False)
         self.neighborhood = Neighborhood(program, records, (instance, solution.point))
         self.weights = solution.value
-        self.solved = Solved(solution.value, solution.certificate.output_radius)
+        self.radius = solution.certificate.output_radius
         self.directions = self._directions(solution.point)
 
     def _directions(self, point: Array) -> list[Array]:
@@ -97,7 +95,7 @@ class Base:
         Without those that leave the universe and those that have no certified weights.
         """
         inside, replacements = self._replacements(changes)
-        reading = Movement.within(self.weights, self.solved.radius, TOLERANCE * self.records.n_samples)
+        reading = Movement.within(self.weights, self.radius, TOLERANCE * self.records.n_samples)
         found = []
         for part in self.neighborhood.read(replacements, reading):
             for k in np.flatnonzero(np.isfinite(part.radius)):
@@ -114,10 +112,10 @@ class Base:
         for part in self.neighborhood.solve(replacements):
             for k in np.flatnonzero(np.isfinite(part.radius)):
                 change, radius = inside[part.first + int(k)], float(part.radius[k])
-                pair, end = self.pair(change), Solved(part.weights[k], radius)
-                moved = movements(self.weights, end.weights, change.index, self.solved.radius, radius)
+                pair, weights = self.pair(change), part.weights[k]
+                moved = movements(self.weights, weights, change.index, self.radius, radius)
                 assert pair is not None
-                found.append(Resolved(pair, moved, (self.solved, end)))
+                found.append(Resolved(pair, moved, ((self.weights, self.radius), (weights, radius))))
         return found
 
     def _replacements(self, changes: list[Replacement]) -> tuple[list[Replacement], Replacements]:

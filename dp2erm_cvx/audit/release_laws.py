@@ -1,23 +1,16 @@
-"""From a plan and two datasets to the two laws of what it releases."""
+"""The law of everything that a plan releases from a dataset: one step after the other."""
 
 from __future__ import annotations
 
 import math
+from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from dp2erm_cvx.audit.laws import (
-    Coordinates,
-    Law,
-    Objective,
-    ObjectiveLaw,
-    ReleaseLaw,
-    ShiftLaw,
-    WeightsError,
-)
+from dp2erm_cvx.audit.laws import Law, ObjectiveLaw, Place, ShiftLaw
 from dp2erm_cvx.calibration import Calibration, Noise, OutputCalibration
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Records
@@ -28,10 +21,96 @@ from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.steps import CovariateMean, Execution, Fit, IntegerSums, MeanSquare, Planned, solve_weights
 
+#: What every step released, by name: with its multiplier, and as later steps see it.
+Outputs = Mapping[str, Place]
 _Released = Mapping[str, Array]
 
+#: Starts of a second step that follow each one of the first; fewer where there are more steps.
+_FOLLOWING = 25
 #: Pairs of laws that are kept for outputs met before.
 _KEPT = 64
+
+
+@dataclass(frozen=True, eq=False)
+class ReleaseLaw:
+    """The law of what all steps release from one dataset: the density of each given those before, multiplied.
+
+    ``given`` maps what the earlier steps released, by name, to the law of a step; its order is theirs.
+    """
+
+    given: Mapping[str, Callable[[_Released], Law]]
+
+    def _through(self, choose: Callable[[str, Law], Place]) -> Iterator[tuple[str, Law, Place]]:
+        """Every step in turn: its law given the outputs chosen before, and its own."""
+        released: dict[str, Array] = {}
+        for name, given in self.given.items():
+            law = given(released)
+            place = choose(name, law)
+            released[name] = law.released(place)
+            yield name, law, place
+
+    def steps(self, outputs: Outputs) -> Iterator[tuple[str, Law, Place]]:
+        """Every step with its law given the outputs before, and its own."""
+        return self._through(lambda name, law: outputs[name])
+
+    @cached_property
+    def _unperturbed(self) -> list[Law]:
+        return [law for _, law, _ in self._through(lambda _, law: law.place(np.zeros(law.dimension)))]
+
+    @property
+    def pure(self) -> bool:
+        """Whether all noise is of a kind whose log ratio is bounded."""
+        return all(law.pure for law in self._unperturbed)
+
+    @property
+    def units(self) -> Array:
+        """How far the coordinates u of all steps typically spread, (d,)."""
+        return np.concatenate([law.units for law in self._unperturbed])
+
+    def place(self, u: Array) -> Outputs:
+        """The outputs at ``u``."""
+        used = 0
+
+        def choose(_: str, law: Law) -> Place:
+            nonlocal used
+            used += law.dimension
+            return law.place(u[used - law.dimension : used])
+
+        return {name: place for name, _, place in self._through(choose)}
+
+    def log_density(self, outputs: Outputs) -> float:
+        """Log density of all outputs, less a constant that is the same for every dataset."""
+        return sum(law.log_density(place) for _, law, place in self.steps(outputs))
+
+    def error(self, outputs: Outputs) -> float:
+        """Bound on the error of :meth:`log_density`."""
+        return sum(law.error(place) for _, law, place in self.steps(outputs))
+
+    def draw(self, rng: np.random.Generator) -> Outputs:
+        """Random outputs of all steps."""
+        return {name: place for name, _, place in self._through(lambda _, law: law.draw(rng))}
+
+    def starts(self, other: ReleaseLaw, count: int, rng: np.random.Generator) -> list[Array]:
+        """Those of the first step, each with a few of every later one given it."""
+        found: list[tuple[Array, dict[str, Array]]] = [(np.zeros(0), {})]
+        for depth, (name, given) in enumerate(self.given.items()):
+            longer, known, points = [], None, list[Array]()
+            most = max(1, _FOLLOWING // max(1, len(self.given) - 1) ** depth) if depth else None
+            for u, released in found:
+                law = given(released)
+                if law is not known:  # many do not depend on what was released
+                    points = law.starts(other.given[name](released), 1 if depth else count, rng)
+                known = law
+                for index in rng.permutation(len(points))[:most]:
+                    output = law.released(law.place(points[index]))
+                    longer.append((np.append(u, points[index]), {**released, name: output}))
+            found = longer
+        return [u for u, _ in found]
+
+
+def log_ratio(one: ReleaseLaw, other: ReleaseLaw, outputs: Outputs) -> float:
+    """Log of the density of ``one`` over that of ``other``."""
+    return one.log_density(outputs) - other.log_density(outputs)
 
 
 def laws(plan: Plan, datasets: Sequence[Dataset], execution: Execution) -> tuple[ReleaseLaw, ReleaseLaw]:
@@ -42,13 +121,19 @@ def laws(plan: Plan, datasets: Sequence[Dataset], execution: Execution) -> tuple
     """
     domain, weighting = plan.study.start.domain, None
     for step in plan.steps:
+        if not isinstance(step.declared, IntegerSums | Fit):
+            raise DeclarationError(f"audit_density knows no density of the step {step.name!r}: leave it out")
         if isinstance(step.declared, Fit) and step.weights is not None and step.weighted:
             weighting = step.weights.program
     raw = ((data.X, data.a, data.y, data.sampling) for data in datasets)
     maps = tuple(step for step in plan.steps if isinstance(step.declared, CovariateMean | MeanSquare))
-    one, other = (_Side(domain.records(*columns), maps, weighting, execution) for columns in raw)
-    pairs = {step.name: _Remembered(step, one, other, step is plan.steps[-1]) for step in plan.steps}
-    first, second = ({name: pair.side(which) for name, pair in pairs.items()} for which in (0, 1))
+    sides = [_Side(domain.records(*columns), maps, weighting, execution) for columns in raw]
+    both = {step.name: _remembered(step, sides, step is plan.steps[-1]) for step in plan.steps}
+
+    def law(name: str, which: int) -> Callable[[_Released], Law]:
+        return lambda released: both[name](released)[which]
+
+    first, second = ({name: law(name, which) for name in both} for which in (0, 1))
     return ReleaseLaw(first), ReleaseLaw(second)
 
 
@@ -75,126 +160,91 @@ class _Side:
         if self.weighting is None:
             return np.ones(self.records.n_samples), 0.0
         if isinstance(self.weighting, PrivateFirstStage):
-            coefficient = released["propensity"]
-            return self._fit.output(coefficient), self._fit.output_radius(coefficient, 0.0)
+            model, coefficient = _model(self._weights), released["propensity"]
+            return model.output(coefficient), model.output_radius(coefficient, 0.0)
         return self._solved
 
     @cached_property
-    def _fit(self) -> MarginModel:
+    def _weights(self) -> Instance:
         assert self.weighting is not None
-        model = self.weighting.instance(self.records).model
-        assert isinstance(model, MarginModel)  # its coefficient has a law
-        return model
+        return self.weighting.instance(self.records)
 
     @cached_property
     def _solved(self) -> tuple[Array, float]:
-        assert self.weighting is not None
-        instance = self.weighting.instance(self.records)
         tolerance = public_number("tolerance", self.execution.tolerance, above=0)
         try:
-            found = solve_weights(instance, self.execution.solver, tolerance)
+            solved = solve_weights(self._weights, self.execution.solver, tolerance)
         except (InfeasibleError, SolverError) as error:  # a search over pairs goes on without this one
             raise CertificateError(str(error)) from None
-        return found.value, found.certificate.output_radius
+        return solved.value, solved.certificate.output_radius
 
 
-class _Watched(Mapping[str, Array]):
-    """What was released; whatever is read of it is noted in ``read``."""
+class _Watched(UserDict[str, Array]):
+    """What was released; whatever is read of it is noted. Which steps came before is no secret."""
 
     def __init__(self, released: _Released, read: set[str]) -> None:
-        self._released, self._read = released, read
+        super().__init__(released)
+        self._read = read
 
     def __getitem__(self, name: str) -> Array:
         self._read.add(name)
-        return self._released[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._released  # which steps came before is the same for every output
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._released)
-
-    def __len__(self) -> int:
-        return len(self._released)
+        return self.data[name]
 
 
-class _Remembered:
+def _remembered(step: Planned, sides: Sequence[_Side], last: bool) -> Callable[[_Released], tuple[Law, ...]]:
     """Both laws of a step, made once for what they read of what was released."""
+    read, known = set[str](), dict[tuple[bytes, ...], tuple[Law, ...]]()
 
-    def __init__(self, step: Planned, one: _Side, other: _Side, last: bool) -> None:
-        _refuse_unknown(step)
-        self._step, self._sides, self._last = step, (one, other), last
-        self._read = set[str]()
-        self._known: dict[tuple[bytes, ...], tuple[Law, Law]] = {}
+    def key(released: _Released) -> tuple[bytes, ...]:
+        return tuple(released[name].tobytes() for name in sorted(read))
 
-    def side(self, which: int) -> Callable[[_Released], Law]:
-        """The law on one of the datasets, from what was released."""
-        return lambda released: self._both(released)[which]
+    def both(released: _Released) -> tuple[Law, ...]:
+        if (found := known.get(key(released))) is None:
+            found = _laws_of(step, sides, _Watched(released, read), last)
+            if len(known) >= _KEPT:
+                known.clear()
+            known[key(released)] = found
+        return found
 
-    def _both(self, released: _Released) -> tuple[Law, Law]:
-        key = self._key(released)
-        if key not in self._known:
-            pair = self._made(_Watched(released, self._read))
-            if len(self._known) >= _KEPT:
-                self._known.clear()
-            key = self._key(released)
-            self._known[key] = pair
-        return self._known[key]
-
-    def _key(self, released: _Released) -> tuple[bytes, ...]:
-        return tuple(released[name].tobytes() for name in sorted(self._read))
-
-    def _made(self, released: _Released) -> tuple[Law, Law]:
-        step, (one, other) = self._step, self._sides
-        if step.integers is not None:
-            return _sums(step, one, released, self._last), _sums(step, other, released, self._last)
-        if isinstance(step.calibration, OutputCalibration):
-            return _mean(step, one, released), _mean(step, other, released)
-        return _minimizers(step, one, other, released)
+    return both
 
 
-def _refuse_unknown(step: Planned) -> None:
-    if not isinstance(step.declared, IntegerSums | Fit):
-        raise DeclarationError(f"audit_density knows no density of the step {step.name!r}: leave it out")
-
-
-def _sums(step: Planned, side: _Side, released: _Released, last: bool) -> ShiftLaw:
-    assert isinstance(step.declared, IntegerSums)
-    assert step.integers is not None
-    center = np.array(step.declared.exact_sums(step, side.at(released), released), dtype=np.float64)
-    return ShiftLaw(center, step.integers.scale, step.integers.noise, 0.0, True, last)
+def _laws_of(step: Planned, sides: Sequence[_Side], released: _Released, last: bool) -> tuple[Law, ...]:
+    if step.integers is not None:
+        assert isinstance(step.declared, IntegerSums)
+        sums = step.declared.exact_sums
+        centers = [np.array(sums(step, side.at(released), released), dtype=np.float64) for side in sides]
+        scale, noise = step.integers.scale, step.integers.noise
+        return tuple(ShiftLaw(one, scale, noise, moved=0.0, whole=True, last=last) for one in centers)
+    if isinstance(step.calibration, OutputCalibration):
+        return tuple(_mean(step, side, released) for side in sides)
+    calibration = step.calibration
+    assert isinstance(calibration, Calibration)
+    bound = [_bound(step, side, released) for side in sides]
+    # one step for both datasets, of the size at which theta and its multiplier weigh the same
+    size = 1.0 / math.sqrt(math.prod(model.smoothness for model, _ in bound))
+    unscaled = np.ones(calibration.n_parameters)
+    if step.regression is not None:
+        unscaled = step.regression.unscaled(unscaled, sides[0].records.covariates.shape[1])
+    return tuple(ObjectiveLaw(model, calibration, size, unscaled, weights) for model, weights in bound)
 
 
 def _mean(step: Planned, side: _Side, released: _Released) -> ShiftLaw:
     """Of a weighted mean: an error e of the weights in l1, whose sum is n, moves it by e max |z| / n."""
     weights, error = side.weights(released)
     assert isinstance(step.declared, Fit)
-    model = _objective(step.declared.instance(step, side.records, weights))
-    weights, z = model.multipliers, model.whole.offsets
-    mean = math.fsum(weights * z) / math.fsum(weights)
-    moved = error * float(np.max(np.abs(z))) / model.n
     assert isinstance(step.calibration, OutputCalibration)
-    return ShiftLaw(np.array([mean]), step.calibration.scale, Noise.GAMMA, moved, False, True)
+    model = _model(step.declared.instance(step, side.records, weights))
+    weights, z = model.multipliers, model.whole.offsets
+    mean = np.array([math.fsum(weights * z) / math.fsum(weights)])
+    moved = error * float(np.max(np.abs(z))) / model.n
+    return ShiftLaw(mean, step.calibration.scale, Noise.GAMMA, moved=moved, whole=False, last=True)
 
 
-def _minimizers(step: Planned, one: _Side, other: _Side, released: _Released) -> tuple[Law, Law]:
-    calibration = step.calibration
-    assert isinstance(calibration, Calibration)
-    models = [_bound(step, side, released) for side in (one, other)]
-    # one step for both datasets, of the size at which theta and its multiplier weigh the same
-    size = 1.0 / math.sqrt(models[0][0].smoothness * models[1][0].smoothness)
-    coordinates = Coordinates(models[0][0].penalty, size)
-    unscaled = np.ones(calibration.n_parameters)
-    if step.regression is not None:
-        unscaled = step.regression.unscaled(unscaled, one.records.covariates.shape[1])
-    first, second = (
-        ObjectiveLaw(model, calibration, coordinates, unscaled, error) for model, error in models
-    )
-    return first, second
-
-
-def _bound(step: Planned, side: _Side, released: _Released) -> tuple[Objective, WeightsError | None]:
-    """The objective without noise, and what the error of its weights does."""
+def _bound(
+    step: Planned, side: _Side, released: _Released
+) -> tuple[MarginModel, tuple[float, MarginModel] | None]:
+    """The objective without noise; the error of its weights with the objective at weights 1."""
     fit, records, error = step.declared, side.at(released), 0.0
     assert isinstance(fit, Fit)
     weights: Array | None
@@ -203,14 +253,13 @@ def _bound(step: Planned, side: _Side, released: _Released) -> tuple[Objective, 
     else:
         records, weights = fit.mapped(records, released)
     quiet = np.zeros(step.calibration.n_parameters)
-    model = _objective(fit.instance(step, records, weights, quiet))
+    model = _model(fit.instance(step, records, weights, quiet))
     if error == 0.0:
         return model, None
-    unit = fit.instance(step, records, np.ones(records.n_samples), quiet)
-    return model, WeightsError(error, _objective(unit))
+    return model, (error, _model(fit.instance(step, records, np.ones(records.n_samples), quiet)))
 
 
-def _objective(instance: Instance) -> Objective:
+def _model(instance: Instance) -> MarginModel:
     if not isinstance(instance.model, MarginModel):
         raise DeclarationError(
             f"{instance.program.name}: audit_density needs weighted least squares or a sum of margin losses, "

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.audit.climb import climb, most
-from dp2erm_cvx.audit.groups import Groups, joined, structured_starts
+from dp2erm_cvx.audit.groups import CLUSTERS, Groups, admitted, evolve, joined, structured_starts
 from dp2erm_cvx.audit.movement import (
     Claim,
     NeighborPair,
@@ -22,7 +21,7 @@ from dp2erm_cvx.audit.movement import (
 )
 from dp2erm_cvx.audit.neighbors import Base, Replacement, ascend, propose
 from dp2erm_cvx.audit.scouts import Scout, known_scout, scout_for
-from dp2erm_cvx.audit.search import Gain, Searcher, State, Task
+from dp2erm_cvx.audit.search import Gain, Search, SearchPlan, State, Task, explore
 from dp2erm_cvx.audit.verdicts import Verdict
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DataError
@@ -36,6 +35,8 @@ CHUNK, SCREENED, STAY = 100, 20, 4
 #: One in so many neighbors is solved again by the named solver.
 CHECKED = 100
 _SAMPLE = 7
+#: Pairs that are kept by every quantity.
+KEPT = 10
 
 #: Draws a dataset.
 Source = Callable[[np.random.Generator], Records]
@@ -53,6 +54,20 @@ class KeptPair:
     what: Groups | Replacement = field(compare=False)
     base: int = 0
 
+    def plain(self) -> dict[str, Any]:
+        """In plain JSON types."""
+        what = {name: np.asarray(value).tolist() for name, value in vars(self.what).items()}
+        return {**vars(self), "what": what}
+
+    @classmethod
+    def of_plain(cls, plain: dict[str, Any]) -> KeptPair:
+        """What :meth:`plain` wrote."""
+        held: dict[str, Any] = {
+            name: np.asarray(v) if isinstance(v, list) else v for name, v in plain["what"].items()
+        }
+        what = Groups(**held) if "points" in held else Replacement(**held)
+        return cls(**{**plain, "what": what})
+
     def ratio(self, claims: Sequence[Claim]) -> float:
         """The largest movement over its bound; that of one weight counts where nothing else is claimed."""
         moving = [claim for claim in claims if claim.quantity is not Quantity.LARGEST] or claims
@@ -60,7 +75,7 @@ class KeptPair:
 
 
 @dataclass(eq=False)
-class Rounds(Searcher):
+class Rounds:
     """Looks of one strategy each, in turns.
 
     Parameters
@@ -92,7 +107,6 @@ class Rounds(Searcher):
     few: bool = True
     compare: bool = True
     digest: str | None = None
-    keep, apart, wave = 10, 1e-9, 4
 
     def __post_init__(self) -> None:
         universe = self.universe
@@ -111,9 +125,9 @@ class Rounds(Searcher):
         # a worker draws its own: the weights of a dataset are cheaper than sending them
         return {**self.__dict__, "_base": None}
 
-    def call(self) -> object:
-        """All that the search depends on."""
-        return {
+    def explored(self, plan: SearchPlan) -> State:
+        """The whole search. Raises DataError for a checkpoint of another audit."""
+        call = {
             "program": [self.program.name, self.program.settings()],
             "domain": self.universe.domain.to_dict(),
             "size": [self.universe.n_samples, self.universe.n_features],
@@ -121,23 +135,11 @@ class Rounds(Searcher):
             "search": [*self.names, self.seed, self.solver],
             "data": self.digest,
         }
+        return explore(
+            Search(self.look, self._most, self._highest, KEPT, 1e-9, 4, call, KeptPair.of_plain), plan
+        )
 
-    def plain(self, pair: KeptPair) -> dict[str, Any]:
-        """In plain JSON types."""
-        what = {name: np.asarray(value).tolist() for name, value in vars(pair.what).items()}
-        return {**vars(pair), "what": what}
-
-    def pair_of(self, plain: dict[str, Any]) -> KeptPair:
-        """From them."""
-        held: dict[str, Any] = dict(plain["what"])
-        for name in ("points", "arm", "count", "covariates"):
-            if isinstance(held.get(name), list):
-                held[name] = np.asarray(held[name])
-        what = Groups(**held) if "points" in held else Replacement(**held)
-        return KeptPair(**{**plain, "what": what})
-
-    def highest(self, state: State) -> float:
-        """The largest movement over its bound so far."""
+    def _highest(self, state: State) -> float:
         return max((pair.ratio(self.claims) for best in state.best.values() for _, pair in best), default=0.0)
 
     def checked(self, state: State) -> SolverCheck:
@@ -146,12 +148,11 @@ class Rounds(Searcher):
         disagreement, radius = (state.largest.get(name, 0.0) for name in ("disagreement", "radius"))
         return SolverCheck(self.solver, datasets, disagreement, radius, unsolved)
 
-    def most(self, number: int) -> int:
-        """Neighbors that a look tries at most."""
+    def _most(self, number: int) -> int:
         if self.names[number % len(self.names)] != BASE:
             return CHUNK
         assert self.scout is not None
-        return most(self.scout)
+        return effort_of(self.scout).most
 
     def look(self, task: Task) -> Gain:
         """One strategy."""
@@ -167,7 +168,7 @@ class Rounds(Searcher):
         known = [pair.what for _, pair in task.best.get(quantity, ()) if isinstance(pair.what, Groups)]
         elite = joined(known) if known else None
         with np.errstate(all="ignore"):
-            ends, spent = climb(self.scout, lambda moved: moved[quantity], elite, task.room, rng)
+            ends, spent = climb(self.scout, quantity, elite, task.room, rng)
             moved = self.scout.movements(ends)
         gain = Gain(spent, counts={"scouted": spent})
         for index in range(len(ends)):
@@ -198,7 +199,7 @@ class Rounds(Searcher):
             tried, step = min(SCREENED if name == "ascent" else CHUNK, room), 0.3
             changes = propose(base, name, number if self._given else number % STAY, tried, rng)
             moved = base.moved(changes)
-            start = max(moved, key=lambda one: one[1][Quantity.V].low)[0] if moved else None
+            start = max(moved, key=lambda item: item[1][Quantity.V].low)[0] if moved else None
         if name == "ascent" and start is not None and tried < room:
             end, solves = ascend(base, start, step, room - tried - 1, rng)
             moved += base.moved([end])  # once more, on its own
@@ -256,7 +257,7 @@ def reported(rounds: Rounds, state: State) -> tuple[tuple[Verdict, ...], tuple[R
     everything.sort(key=lambda pair: -pair.ratio(claims))
     tops = [best[0][1] for claim in claims if (best := state.best.get(claim.quantity))]
     # two datasets each: of many records only those that verdicts rest on
-    kept, chosen = rounds.keep if rounds.few else 0, list[KeptPair]()
+    kept, chosen = KEPT if rounds.few else 0, list[KeptPair]()
     for candidate in [*tops, *everything]:
         if candidate not in chosen and (len(chosen) < kept or candidate in tops):
             chosen.append(candidate)
@@ -272,3 +273,84 @@ def reported(rounds: Rounds, state: State) -> tuple[tuple[Verdict, ...], tuple[R
     if rounds.few:  # else the solver is that which has just solved them
         checked = checked.plus(check(rounds.program, resolved, rounds.solver))
     return tuple(verdicts), tuple(resolved), checked
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Starts of a round, how many of the best are refined, and pairs tried in each refinement."""
+
+    starts: int
+    refined: int
+    evaluations: int
+
+    @property
+    def most(self) -> int:
+        """Pairs that a round tries at most."""
+        return self.starts + (self.refined + 1) * self.evaluations
+
+
+#: Where movements are cheap, and where each takes two full solves.
+CHEAP, COSTLY = Effort(280, 3, 1500), Effort(35, 1, 150)
+
+
+def effort_of(scout: Scout) -> Effort:
+    """What a round may take."""
+    return COSTLY if scout.exact else CHEAP
+
+
+def climb(
+    scout: Scout, quantity: Quantity, elite: Groups | None, budget: int, rng: np.random.Generator
+) -> tuple[Groups, int]:
+    """The pairs at the ends of the ascents of one round, and how many pairs were tried, at most ``budget``.
+
+    ``elite`` are pairs of earlier rounds, one of which is refined again with small steps.
+    """
+    effort = effort_of(scout)
+    starts = structured_starts(scout.universe, min(effort.starts, budget), rng)
+    spent = len(starts)
+    values = np.nan_to_num(scout.movements(starts)[quantity], nan=-np.inf, posinf=-np.inf)
+    highest = np.argsort(-values, kind="stable")[: effort.refined]
+    chosen = [starts.take(np.array([index])) for index in highest]
+    steps = [0.3] * len(chosen)
+    if elite is not None and len(elite):
+        pick = int(rng.integers(len(elite)))
+        chosen.append(_mutated(scout.universe, elite.take(np.array([pick])), rng))
+        steps.append(0.1)
+    ends = []
+    for start, step in zip(chosen, steps, strict=True):
+        end, tried = _refined(scout, quantity, start, step, min(effort.evaluations, budget - spent), rng)
+        spent += tried
+        ends.append(end)
+    return joined([starts.take(np.array([int(np.argmax(values))])), *ends]), spent
+
+
+def _refined(
+    scout: Scout, quantity: Quantity, start: Groups, step: float, evaluations: int, rng: np.random.Generator
+) -> tuple[Groups, int]:
+    universe = scout.universe
+    active = np.flatnonzero(np.nan_to_num(start.count[0]) > 0)
+    rows = np.concatenate([active, [CLUSTERS, CLUSTERS + 1]]).astype(np.int64)
+    d = universe.n_features
+
+    def pairs(u: Array) -> Groups:
+        points = np.repeat(start.points, len(u), axis=0)
+        points[:, rows] = u[:, : len(rows) * d].reshape(len(u), len(rows), d) * universe.domain.features_bound
+        share = np.zeros((len(u), CLUSTERS))
+        share[:, active] = np.exp(np.clip(u[:, len(rows) * d :], -30.0, 30.0))
+        return admitted(universe, points, np.repeat(start.arm, len(u), axis=0), share)
+
+    points = start.points[0, rows].ravel() / universe.domain.features_bound
+    first = np.concatenate([points, np.log(np.maximum(start.count[0, active], 0.3))])
+    best, largest, tried = evolve(
+        lambda u: scout.movements(pairs(u))[quantity], first, step, evaluations, rng
+    )
+    return (pairs(best[None]) if np.isfinite(largest) else start), tried
+
+
+def _mutated(universe: Universe, pair: Groups, rng: np.random.Generator) -> Groups:
+    """The same pair with, half of the time, one arm changed."""
+    arm = pair.arm.copy()
+    if rng.random() < 0.5:
+        place = int(rng.integers(CLUSTERS + 2))
+        arm[0, place] = 1 - arm[0, place]
+    return admitted(universe, pair.points, arm, pair.count)

@@ -217,7 +217,11 @@ def scores(first: Observations, second: Observations, families: Sequence[str]) -
         rows = [_numbers_of(part, kind).reshape(-1, len(names[kind])) for part in (first, second)]
         one, other = (part[np.all(np.isfinite(part), axis=1)] for part in rows)
         for name, function in _of_numbers(one, other, names[kind], families):
-            yield Score(name, _within(kind, function))
+            yield Score(name, partial(_within, kind, function))
+
+
+#: A function of the numbers (m, q) of outputs of one kind, giving (m,).
+_OfNumbers = Callable[[Array], Array]
 
 
 def _numbers_of(observations: Observations, kind: str) -> Array:
@@ -225,18 +229,12 @@ def _numbers_of(observations: Observations, kind: str) -> Array:
     return np.array([one.numbers for one in observations if one.kind == kind])
 
 
-#: A function of the numbers (m, q) of outputs of one kind, giving (m,).
-_OfNumbers = Callable[[Array], Array]
-
-
-def _within(kind: str, function: _OfNumbers) -> Callable[[Observations], Array]:
-    def values(observations: Observations) -> Array:
-        mine = np.array([one.kind == kind for one in observations], dtype=bool)
-        found = np.full(len(observations), np.nan)
-        if mine.any():
-            found[mine] = function(_numbers_of(observations, kind))
-        return found
-
+def _within(kind: str, function: _OfNumbers, observations: Observations) -> Array:
+    """Of the observations of ``kind``; NaN for others."""
+    mine = np.array([one.kind == kind for one in observations], dtype=bool)
+    values = np.full(len(observations), np.nan)
+    if mine.any():
+        values[mine] = function(_numbers_of(observations, kind))
     return values
 
 
@@ -268,8 +266,7 @@ def _tails(pooled: Array, names: Sequence[str]) -> Iterator[tuple[str, _OfNumber
 def _learned(first: Array, second: Array, names: Sequence[str]) -> Iterator[tuple[str, _OfNumbers]]:
     """Scores that separate the learning runs: of each coordinate, Fisher's, a logistic regression's."""
     for j, name in enumerate(names):
-        edges, odds = _bins(first[:, j], second[:, j])
-        yield f"log odds of {name} in bins", _column(j, partial(_in_bins, edges, odds))
+        yield f"log odds of {name} in bins", _column(j, _bins(first[:, j], second[:, j]))
     pooled = np.concatenate([first, second])
     with np.errstate(all="ignore"):  # outputs may be as large as floats get
         direction = _fisher(first, second)
@@ -300,10 +297,6 @@ def _own(name: str, observations: Observations) -> Array:
     return np.array([one.own.get(name, math.nan) for one in observations])
 
 
-def _column(j: int, of: _OfNumbers) -> _OfNumbers:
-    return lambda x: of(x[:, j])
-
-
 def _distance(middle: float, values: Array) -> Array:
     return np.abs(values - middle)
 
@@ -312,16 +305,17 @@ def _length(order: float, middle: Array, scale: Array, x: Array) -> Array:
     return np.asarray(np.linalg.norm((x - middle) / scale, order, axis=1), dtype=np.float64)
 
 
-def _in_bins(edges: Array, odds: Array, values: Array) -> Array:
-    return odds[_places(values, edges)]
+def _column(j: int, of: _OfNumbers) -> _OfNumbers:
+    return lambda x: of(x[:, j])
 
 
-def _bins(first: Array, second: Array) -> tuple[Array, Array]:
-    """Edges (e,), and the log odds (2 e + 1,) of the values below, on, between and above them."""
+def _bins(first: Array, second: Array) -> _OfNumbers:
+    """The log odds of the values below, on, between and above the edges of bins."""
     pooled = np.concatenate([first, second])
     edges = np.unique(np.quantile(pooled, np.linspace(0, 1, _BINS + 1), method="lower"))
     counts = [np.bincount(_places(part, edges), minlength=2 * len(edges) + 1) for part in (first, second)]
-    return edges, np.log((counts[0] + 0.5) / (counts[1] + 0.5))
+    odds = np.log((counts[0] + 0.5) / (counts[1] + 0.5))
+    return lambda values: odds[_places(values, edges)]
 
 
 def _places(values: Array, edges: Array) -> NDArray[np.intp]:

@@ -1,8 +1,7 @@
-"""One search: what it may spend, what repeats it, who does the work, and what is kept."""
+"""One search for all audits: what it may spend, what repeats it, who does the work, and what is kept."""
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import json
 import math
@@ -92,30 +91,27 @@ Best = Mapping[str, Sequence[tuple[Height, Any]]]
 
 @dataclass(frozen=True)
 class Task:
-    """Look ``number``, after ``spent`` evaluations, of at most ``room``, perhaps from the pairs ``best``.
-
-    It tries nothing after ``deadline`` (seconds since the epoch, on any machine).
-    """
+    """Look ``number``, after ``spent`` evaluations, of at most ``room``, perhaps from the pairs ``best``."""
 
     number: int
     spent: int
     room: int
     best: Best
-    deadline: float
+
+    def elite(self, name: str, rng: np.random.Generator) -> Any:
+        """One of the best pairs by ``name``, better ones more often; None before the first."""
+        best = self.best.get(name, ())
+        return best[min(int(rng.geometric(0.5)), len(best)) - 1][1] if best else None
 
 
 @dataclass
 class Gain:
-    """What a look adds: pairs with their heights by name, numbers to be added up, and largest numbers.
-
-    ``whole`` is False where its room or the deadline cut it short.
-    """
+    """What a look adds: pairs with their heights by name, numbers to be added up, and largest numbers."""
 
     spent: int = 1
     pairs: list[tuple[Mapping[str, Height], Any]] = field(default_factory=list)
     counts: Mapping[str, float] = field(default_factory=dict)
     largest: Mapping[str, float] = field(default_factory=dict)
-    whole: bool = True
 
 
 @dataclass
@@ -141,97 +137,94 @@ class State:
                 best = self.best.setdefault(name, [])
                 if not apart or not any(abs(height - known) < apart for known, _ in best):
                     best.append((height, pair))
-                    best.sort(key=lambda one: one[0], reverse=True)
+                    best.sort(key=lambda item: item[0], reverse=True)
                     del best[keep:]
 
 
-class Searcher(abc.ABC):
-    """What an audit tries and how it judges. A look depends on it and on the task, and on nothing else."""
+@dataclass(frozen=True)
+class Search:
+    """What an audit tries, and what is kept of it.
 
-    #: Pairs that are kept, by how much their heights differ at least, and looks that start from the same
-    #: best pairs, whoever takes them: so no result depends on the number of workers.
-    keep, apart, wave = 6, 0.0, 1
+    Parameters
+    ----------
+    look
+        Tries new pairs, or changes of the best. It depends on its task and on nothing else.
+    most
+        Evaluations that look ``number`` takes at most.
+    highest
+        The largest ratio to a bound so far, as far as the search can tell.
+    keep, apart
+        Pairs that are kept, and by how much their heights differ at least.
+    wave
+        Looks that start from the same best pairs, whoever takes them: no result depends on the workers.
+    call, read
+        What a checkpoint belongs to in plain JSON types, and a pair from what its ``plain()`` gave; None for
+        a search without checkpoints.
+    """
 
-    @abc.abstractmethod
-    def look(self, task: Task) -> Gain:
-        """Try new pairs, or changes of the best."""
-
-    def most(self, number: int) -> int:
-        """Evaluations that a look takes at most."""
-        return 1
-
-    def highest(self, state: State) -> float:
-        """The largest ratio to a bound so far, as far as the search can tell."""
-        return 0.0
-
-    def call(self) -> object:
-        """What a checkpoint belongs to, in plain types."""
-        raise NotImplementedError
-
-    def plain(self, pair: Any) -> Any:
-        """A pair in plain JSON types, for a checkpoint."""
-        raise NotImplementedError
-
-    def pair_of(self, plain: Any) -> Any:
-        """What :meth:`plain` was made of."""
-        raise NotImplementedError
+    look: Callable[[Task], Gain]
+    most: Callable[[int], int] = lambda number: 1
+    highest: Callable[[State], float] = lambda state: 0.0
+    keep: int = 6
+    apart: float = 0.0
+    wave: int = 1
+    call: object = None
+    read: Callable[[Any], Any] | None = None
 
 
-def explore(searcher: Searcher, plan: SearchPlan) -> State:
+def explore(search: Search, plan: SearchPlan) -> State:
     """Search in waves of looks until a limit is reached; the first look is always taken.
 
     A checkpoint is written wherever the search could go on after a stop.
     Raises DataError for a checkpoint of another search.
     """
-    path = None if plan.checkpoint is None else Path(plan.checkpoint)
-    state = State() if path is None or not path.exists() else _loaded(path, searcher)
+    path = None if plan.checkpoint is None or search.read is None else Path(plan.checkpoint)
+    state = State() if path is None or not path.exists() else _loaded(path, search)
     limits = plan.evaluations or math.inf, plan.seconds or math.inf
     began, whole = time.time(), True
     while (state.spent < limits[0] and time.time() < began + limits[1]) or state.rounds == 0:
         left = max(limits[0] - state.spent, 0)
         tasks = []
-        for number in range(state.rounds, state.rounds + searcher.wave):
-            room, left = int(min(searcher.most(number), left)), left - searcher.most(number)
+        for number in range(state.rounds, state.rounds + search.wave):
+            room, left = int(min(search.most(number), left)), left - search.most(number)
+            whole = whole and left >= 0
             if room > 0:
                 deadline = began + limits[1] if number else math.inf
-                tasks.append(Task(number, state.spent, room, dict(state.best), deadline))
-        whole = whole and len(tasks) == searcher.wave
-        run = partial(_look, searcher)
-        together = run_tasks(run, [(task,) for task in tasks], workers=plan.workers)
-        for gain in together if searcher.wave > 1 else map(run, tasks):
-            state.add(gain, searcher.keep, searcher.apart)
-            whole = whole and gain.whole
+                tasks.append((Task(number, state.spent, room, dict(state.best)), deadline))
+        run = partial(_look, search.look)
+        together = run_tasks(run, tasks, workers=plan.workers)
+        for gain in together if search.wave > 1 else (run(*task) for task in tasks):
+            whole = whole and gain is not None
+            state.add(gain or Gain(0), search.keep, search.apart)
             if plan.progress is not None:
                 share = max(state.spent / limits[0], (time.time() - began) / limits[1])
-                plan.progress(Progress(min(share, 1.0), state.spent, searcher.highest(state)))
+                plan.progress(Progress(min(share, 1.0), state.spent, search.highest(state)))
         # nothing is gone on from a wave that was cut short, so that a stop does not change the result
         if path is not None and whole:
-            _save(path, searcher, state)
+            _save(path, search, state)
     return state
 
 
-def _look(searcher: Searcher, task: Task) -> Gain:
-    if time.time() >= task.deadline:
-        return Gain(0, whole=False)
-    gain = searcher.look(task)
-    gain.whole = gain.whole and task.room >= searcher.most(task.number)
-    return gain
+def _look(look: Callable[[Task], Gain], task: Task, deadline: float) -> Gain | None:
+    """None after the deadline (seconds since the epoch, on any machine)."""
+    return look(task) if time.time() < deadline else None
 
 
-def _save(path: Path, searcher: Searcher, state: State) -> None:
-    best = {name: [(high, searcher.plain(one)) for high, one in kept] for name, kept in state.best.items()}
+def _save(path: Path, search: Search, state: State) -> None:
+    best = {name: [(high, pair.plain()) for high, pair in kept] for name, kept in state.best.items()}
     with replacing(path) as part:
-        content = {"call": searcher.call(), **vars(state), "best": best}
+        content = {"call": search.call, **vars(state), "best": best}
         part.write_text(json.dumps(content, default=float), encoding="utf-8")
 
 
-def _loaded(path: Path, searcher: Searcher) -> State:
+def _loaded(path: Path, search: Search) -> State:
+    assert search.read is not None
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
-        if plain.pop("call") != json.loads(json.dumps(searcher.call(), default=float)):
+        if plain.pop("call") != json.loads(json.dumps(search.call, default=float)):
             raise DataError(f"{path}: the state of another audit")
         best = {
-            name: [(height, searcher.pair_of(one)) for height, one in kept]
+            name: [(height, search.read(pair)) for height, pair in kept]
             for name, kept in plain.pop("best").items()
         }
         return State(**plain, best=best)

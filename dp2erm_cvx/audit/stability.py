@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from dp2erm_cvx.audit.movement import Claim, Interval, Quantity, checked_claims, claims_of, resolve
 from dp2erm_cvx.audit.neighbors import STRATEGIES
 from dp2erm_cvx.audit.rounds import BASE, Rounds, Source, reported
-from dp2erm_cvx.audit.search import Progress, SearchPlan, explore
+from dp2erm_cvx.audit.search import Progress, SearchPlan
 from dp2erm_cvx.audit.verdicts import StabilityAudit
 from dp2erm_cvx.blocked import BlockedDataset, RecordBlocks, told_bytes
 from dp2erm_cvx.data import Dataset
@@ -86,7 +86,7 @@ def audit_stability(
     rounds = Rounds(
         program, universe, claims, names, source, pool, search.seed, solver, few, digest=digest(example)
     )
-    state = explore(rounds, search)
+    state = rounds.explored(search)
     verdicts, worst, checked = reported(rounds, state)
     return StabilityAudit(
         program=program,
@@ -336,7 +336,7 @@ def _cell(
     # every cell is small: comparing its scout with full solves would cost more than the search
     rounds = Rounds(program, universe, claims, (BASE,), seed=search.seed, compare=False)
     try:
-        kept = explore(rounds, search).best.get(Quantity.V, [])
+        kept = rounds.explored(search).best.get(Quantity.V, [])
         pairs = [pair for _, one in kept if (pair := rounds.pair(one)) is not None]
         moved = resolve(program, pairs[:1])[0].movements[Quantity.V] if pairs else None
     except Dp2ermError as error:

@@ -61,17 +61,17 @@ class Verdict:
         """Sum of the certified radii of both weights, in the 1-norm."""
         return self.worst.radius
 
-    def __str__(self) -> str:
-        name = f"{self.claim.name}: {self.claim.quantity} <= {self.claim.bound:.6g}"
+    @property
+    def sentence(self) -> str:
+        """What came out for the claim."""
         if self.violated:
-            return (
-                f"{name}: violated by this pair ({self.worst.pair.origin}): movement in {self.movement} > "
-                f"{self.claim.bound:.6g}"
-            )
-        return (
-            f"{name}: not violated in {self.neighbors} re-solves; the largest movement is "
-            f"{100 * self.ratio:.3g} % of the bound: no proof"
-        )
+            limit = f"{self.movement} > {self.claim.bound:.6g}"
+            return f"violated by this pair ({self.worst.pair.origin}): movement in {limit}"
+        share = f"{100 * self.ratio:.3g} % of the bound: no proof"
+        return f"not violated in {self.neighbors} re-solves; the largest movement is {share}"
+
+    def __str__(self) -> str:
+        return f"{self.claim.name}: {self.claim.quantity} <= {self.claim.bound:.6g}: {self.sentence}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; no record."""
@@ -194,11 +194,7 @@ class StabilityAudit:
             f"{self.scouted} neighbors scouted, {self.resolved} re-solved in full and certified; largest "
             f"numerical error {self.numerical_error:.2g}"
         )
-        lines.append(
-            f"{self.check.datasets} datasets solved again by {self.check.solver}: largest disagreement "
-            f"{self.check.disagreement:.3g} of the radii, its own at most {self.check.radius:.2g}"
-            + (f", {self.check.unsolved} not solved" if self.check.unsolved else "")
-        )
+        lines.append(str(self.check))
         if self.unseen is not None:
             lines.append(f"an error of V below a factor {self.unseen:.2f} would not be seen here")
         if not self.private:

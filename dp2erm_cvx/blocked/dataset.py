@@ -167,9 +167,8 @@ class BlockedDataset:
         if public.columns is None and (book.levels or book.missing):
             raise DeclarationError("levels and missing values need named ranges: those of Codebook.ranges")
         names = public.columns or tuple(one for one in self.columns if one not in book.no_covariates)
-        weights = () if book.sampling_weights is None else (book.sampling_weights.column,)
-        chosen = (*weights, *book.where, *(() if book.group is None else (book.group,)))
-        tables = self.pieces.tables((self.treatment, self.outcome, *book.columns(names), *chosen))
+        raw = (self.treatment, self.outcome, *book.columns(names), *book.beside)
+        tables = self.pieces.tables(raw)
         made = partial(
             _coded_block, public=public, treatment=self.treatment, outcome=self.outcome, columns=names
         )

@@ -29,8 +29,7 @@ from dp2erm_cvx.public import whole_number
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dp2erm_cvx.compare.bounds import BoundCurve, BoundRow
-    from dp2erm_cvx.compare.certify import CertificateRow
+    from dp2erm_cvx.compare import BoundCurve, BoundRow, CertificateRow
     from dp2erm_cvx.program import FirstStage
     from dp2erm_cvx.universe import Universe
 
@@ -74,7 +73,7 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
         from dp2erm_cvx.calibration.base import Noise
         from dp2erm_cvx.cli.reading import read_domain
         from dp2erm_cvx.cli.stages import count_features, first_stage, second_stage_by_name
-        from dp2erm_cvx.compare.bounds import UNIT_LOSS, bound_rows
+        from dp2erm_cvx.compare import UNIT_LOSS, bound_rows
         from dp2erm_cvx.privacy import Budget
         from dp2erm_cvx.universe import Universe
 
@@ -110,7 +109,7 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
 
 
 def _show(rows: Sequence[BoundRow]) -> None:
-    from dp2erm_cvx.compare.bounds import UNIVERSAL
+    from dp2erm_cvx.compare import UNIVERSAL
 
     screen = console()
     table = grid("bound", "W1", "W2", "V", "noise scale", "gamma", "x best", wrap=False)
@@ -132,7 +131,7 @@ def _growth(plot: str | None, as_json: bool) -> None:
         raise DeclarationError("--program is missing: name a first stage, or give --plot alone")
 
     with progress("bounding"):
-        from dp2erm_cvx.compare.bounds import SIZES, curve_table, growth
+        from dp2erm_cvx.compare import SIZES, curve_table, growth
         from dp2erm_cvx.plotting import Panel, bound_plot
 
         curves = growth()
@@ -159,7 +158,7 @@ def _growth(plot: str | None, as_json: bool) -> None:
 
 
 def _draw(first: FirstStage, universe: Universe, path: str) -> None:
-    from dp2erm_cvx.compare.bounds import against_n, against_ridge
+    from dp2erm_cvx.compare import against_n, against_ridge
     from dp2erm_cvx.plotting import Panel, bound_plot
 
     panels = [Panel(f"{first.name}, settings fixed", "number of records n", against_n(first, universe))]
@@ -210,7 +209,7 @@ def certify_command(
     solved is a result and no error: the lines below the table say why.
     """
     with progress("building the programs") as bar:
-        from dp2erm_cvx.compare.certify import DEFAULT_SOLVERS, certificates, instances
+        from dp2erm_cvx.compare import DEFAULT_SOLVERS, certificates, instances
 
         chosen = tuple(known_solver(text) for text in solvers) or DEFAULT_SOLVERS
         dataset, domain, built = _prepare(data, programs, options)
@@ -267,7 +266,7 @@ def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any])
     from dp2erm_cvx import registry
     from dp2erm_cvx.cli.reading import coded_data, raw_table, read_domain
     from dp2erm_cvx.cli.stages import MOST, read_settings
-    from dp2erm_cvx.compare.certify import default_programs, simulated
+    from dp2erm_cvx.compare import default_programs, simulated
 
     if data is None:
         for name in ("treatment", "outcome", "covariates", "domain", *REQUIRED, "ranges"):

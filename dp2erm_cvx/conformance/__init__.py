@@ -7,9 +7,14 @@ from dp2erm_cvx.conformance.files import (
     program_template,
     programs_of_file,
 )
-from dp2erm_cvx.conformance.report import CheckOutcome, CheckStatus, ConformanceReport, Subject
-from dp2erm_cvx.conformance.run import check_program, checks_of, parametrize
-from dp2erm_cvx.conformance.samples import edge_records, standard_records
+from dp2erm_cvx.conformance.run import (
+    CheckOutcome,
+    ConformanceReport,
+    check_program,
+    checks_of,
+    parametrize,
+)
+from dp2erm_cvx.conformance.subject import CheckStatus, Subject, edge_records, standard_records
 
 __all__ = [
     "TEMPLATES",

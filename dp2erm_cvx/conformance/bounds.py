@@ -13,9 +13,19 @@ from dp2erm_cvx.audit import Quantity, audit_stability
 from dp2erm_cvx.audit.movement import movements
 from dp2erm_cvx.audit.scouts import known_scout
 from dp2erm_cvx.audit.search import SearchPlan
-from dp2erm_cvx.conformance.report import Judgment, Subject, failed, noted, passed
-from dp2erm_cvx.conformance.samples import N_FEATURES, check_domain, check_universe, neighbors, other_domains
 from dp2erm_cvx.conformance.solutions import UNSOLVED, certified
+from dp2erm_cvx.conformance.subject import (
+    N_FEATURES,
+    Judgment,
+    Subject,
+    check_domain,
+    check_universe,
+    failed,
+    neighbors,
+    noted,
+    other_domains,
+    passed,
+)
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
 from dp2erm_cvx.privacy import StabilityBound

@@ -12,25 +12,34 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from dp2erm_cvx.audit.search import remembered
-from dp2erm_cvx.conformance import samples
-from dp2erm_cvx.conformance.report import Judgment, Subject, failed, noted, passed
 from dp2erm_cvx.conformance.search import (
     Finding,
     Region,
-    Report,
-    Search,
     ball,
     check_kernel,
     check_second_stage,
+    largest,
     record_domain,
 )
 from dp2erm_cvx.conformance.solutions import points_of
+from dp2erm_cvx.conformance.subject import (
+    N_FEATURES,
+    Judgment,
+    Subject,
+    check_domain,
+    check_universe,
+    edge_records,
+    failed,
+    noted,
+    other_domains,
+    passed,
+    standard_records,
+)
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.program import (
-    FirstStage,
     LossStage,
     PrivateFirstStage,
     PrivateSeparable,
@@ -40,7 +49,6 @@ from dp2erm_cvx.program import (
 )
 from dp2erm_cvx.program.declared import DeclaredProgram
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
-from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.program.stage import smooth_of
 
 _Row = Callable[[Array], tuple[Array, Array]]
@@ -49,71 +57,59 @@ _Row = Callable[[Array], tuple[Array, Array]]
 def constants(subject: Subject) -> Judgment:
     """Part of the theorem that a program states itself: diameters, ranges, kernel bounds, loss constants.
 
-    In universes of two scales, because a formula may be right at one of them only.
+    In universes of other scales as well, because a formula may be right at one of them only.
     """
-    domain = samples.check_domain()
+    domain, findings = check_domain(), list[Finding]()
     try:
         program = subject.program.resolve(domain)
         if wrong := _wrong(program, subject, domain):
             return failed(wrong)
-        report = _searched(program, domain, subject.evaluations, subject.seed)
+        findings = _searched(program, domain, subject.evaluations, subject.seed)
     except CalibrationError as error:
         return noted(str(error))
-    if report is None:
+    if not findings:
         return passed("derived from the declaration and the domain: nothing to check")
-    if wrong := _refuted(report):
+    if wrong := _refuted(findings):
         return failed(wrong)
-    if wrong := _at_another_scale(subject):
-        return failed(wrong)
-    text = ", ".join(f"{finding.constant} {finding.ratio:.0%}" for finding in report.findings)
+    # an error of scale is found at once: a part of the points will do
+    few = max(subject.evaluations // 6, 20)
+    for other in other_domains():
+        try:
+            elsewhere = _searched(subject.program.resolve(other), other, few, subject.seed)
+        except (CalibrationError, DeclarationError):
+            continue  # a program may be declared for one scale
+        if wrong := _refuted(elsewhere):
+            return failed(f"{wrong}, in a domain of M = {other.covariate_bound:g}")
+    text = ", ".join(f"{finding.constant} {finding.ratio:.0%}" for finding in findings)
     return passed(f"found of declared: {text}")
 
 
-def _at_another_scale(subject: Subject) -> str:
-    # an error of scale is found at once: a part of the points will do
-    few = max(subject.evaluations // 6, 20)
-    for domain in samples.other_domains():
-        try:
-            report = _searched(subject.program.resolve(domain), domain, few, subject.seed)
-        except (CalibrationError, DeclarationError):
-            continue  # a program may be declared for one scale
-        if report is not None and (wrong := _refuted(report)):
-            return f"{wrong}, in a domain of M = {domain.covariate_bound:g}"
-    return ""
-
-
-def _searched(program: Program, domain: Domain, evaluations: int, seed: int) -> Report | None:
+def _searched(program: Program, domain: Domain, evaluations: int, seed: int) -> list[Finding]:
+    """Of what is derived there is nothing to search."""
+    findings = list[Finding]()
+    if isinstance(program, DeclaredProgram) and program.own_data() is not None:
+        return findings
     if isinstance(program, SecondStage | PrivateFirstStage):
-        if _is_derived(program):
-            return None
-        found = loss_constants(program, domain, evaluations, seed)
-        if isinstance(program, PrivateSeparable):
-            return _joined(found, _row_sizes(program, domain, evaluations, seed))
-        return found
+        findings += loss_constants(program, domain, evaluations, seed)
     if isinstance(program, SeparableFirstStage):
-        return None if _is_derived(program) else _row_sizes(program, domain, evaluations, seed)
-    if isinstance(program, KernelFirstStage):
-        return _kernel_constants(program.kernel, domain.features_bound, evaluations, seed)
-    assert isinstance(program, FirstStage)
-    return None
+        findings += _row_sizes(program, domain, evaluations, seed)
+    elif isinstance(program, KernelFirstStage):
+        kernel, bound = program.kernel, domain.features_bound
+        findings += check_kernel(
+            ball(N_FEATURES, bound),
+            lambda x, z: float(kernel.cross(x[None], z[None])[0, 0]),
+            kernel.bound(bound),
+            signed=kernel.negative_within(bound),
+            evaluations=evaluations,
+            seed=seed,
+        )
+    return findings
 
 
-@samples.shared
-def _kernel_constants(kernel: Kernel, features_bound: float, evaluations: int, seed: int) -> Report:
-    return check_kernel(
-        ball(samples.N_FEATURES, features_bound),
-        lambda x, z: float(kernel.cross(x[None], z[None])[0, 0]),
-        kernel.bound(features_bound),
-        signed=kernel.negative_within(features_bound),
-        evaluations=evaluations,
-        seed=seed,
-    )
-
-
-def _refuted(report: Report) -> str:
-    if not report.violations:
+def _refuted(findings: list[Finding]) -> str:
+    worst = max((one for one in findings if one.violated), key=lambda one: one.ratio, default=None)
+    if worst is None:
         return ""
-    worst = max(report.violations, key=lambda finding: finding.ratio)
     return f"{worst.constant} is declared {worst.declared:.4g}, found {worst.found:.4g}"
 
 
@@ -130,14 +126,10 @@ def _wrong(program: Program, subject: Subject, domain: Domain) -> str:
     return ""
 
 
-def _is_derived(program: Program) -> bool:
-    return isinstance(program, DeclaredProgram) and program.own_data() is not None
-
-
 def _wrong_rows(program: SeparableFirstStage) -> str:
-    records = samples.standard_records()
+    records = standard_records()
     Z, U = program.rows(records), program.weight_rows(records)
-    known = program.n_rows(samples.check_universe(records.domain))
+    known = program.n_rows(check_universe(records.domain))
     if known is not None and Z.shape[1] != known:
         return f"rows have {Z.shape[1]} entries, n_rows says {known}"
     if U is not None and U.shape != Z.shape:
@@ -147,7 +139,7 @@ def _wrong_rows(program: SeparableFirstStage) -> str:
 
 def _larger_set(program: PrivateSeparable, domain: Domain) -> str:
     """A coefficient may lie outside the ball that bounds the weights (Theorem 9)."""
-    for records in samples.edge_records().values():
+    for records in edge_records().values():
         model = smooth_of(program.instance(records))
         ball = program.ball(domain)
         if math.isinf(ball):
@@ -163,32 +155,31 @@ def _rows(program: SeparableFirstStage, domain: Domain) -> tuple[_Row, Callable[
 
     @remembered
     def row(record: Array) -> tuple[Array, Array]:
-        one = samples.one_record(domain, record)
+        one = _one_record(domain, record)
         z = program.rows(one)[0]
         linear = program.linear_terms(one)
         return z, np.zeros(len(z)) if linear is None else linear[0]
 
     @remembered
     def weight_row(record: Array) -> Array:
-        rows = program.weight_rows(samples.one_record(domain, record))
+        rows = program.weight_rows(_one_record(domain, record))
         return row(record)[0] if rows is None else rows[0]
 
     return row, weight_row
 
 
-def _row_sizes(program: SeparableFirstStage, domain: Domain, evaluations: int, seed: int) -> Report:
+def _row_sizes(
+    program: SeparableFirstStage, domain: Domain, evaluations: int, seed: int
+) -> Iterator[Finding]:
     """Bounds on rows, which every derived constant starts from."""
     row, weight_row = _rows(program, domain)
-    region = record_domain(samples.N_FEATURES, domain.features_bound)
-    search = Search(evaluations, seed)
-    search.add("row_bound", program.row_bound(domain), lambda d: norm(row(d)[0]), (region,))
-    search.add("weight_row_bound", program.weight_row_bound(domain), lambda d: norm(weight_row(d)), (region,))
-    search.add("linear_bound", program.linear_bound(domain), lambda d: norm(row(d)[1]), (region,))
-    return search.report()
-
-
-def _joined(one: Report, other: Report) -> Report:
-    return Report((*one.findings, *other.findings), one.searched)
+    region = record_domain(N_FEATURES, domain.features_bound)
+    for constant, bound, value in (
+        ("row_bound", program.row_bound(domain), lambda d: norm(row(d)[0])),
+        ("weight_row_bound", program.weight_row_bound(domain), lambda d: norm(weight_row(d))),
+        ("linear_bound", program.linear_bound(domain), lambda d: norm(row(d)[1])),
+    ):
+        yield largest(constant, bound, value, (region,), evaluations=evaluations, seed=seed)
 
 
 #: Records of the datasets whose weight is all on the one that is searched for, and the share of the points.
@@ -197,22 +188,29 @@ _STEP = 1e-4
 #: Differences of gradients over such a step are good to about this much of the largest curvature.
 _ROUNDING = 1e-6
 
+
+def _one_record(domain: Domain, record: Array) -> Records:
+    """Of a point (x, a) or (x, a, y - center) that a search tries."""
+    y = record[N_FEATURES + 1] if len(record) > N_FEATURES + 1 else 0.0
+    return domain.records(record[None, :N_FEATURES], [int(record[N_FEATURES])], [y])
+
+
 #: What is perturbed: a second stage with its weights, or a first stage that weighs all records alike.
 _Perturbed = SecondStage | PrivateFirstStage
 
 
-def loss_constants(program: _Perturbed, domain: Domain, evaluations: int, seed: int) -> Report:
+def loss_constants(program: _Perturbed, domain: Domain, evaluations: int, seed: int) -> list[Finding]:
     """Of a resolved program, for a record alone and for one among others.
 
     In a second stage these have no weight. Raises CalibrationError where the gradient is unbounded.
     """
-    own, universe = isinstance(program, SecondStage), samples.check_universe(domain)
+    own, universe = isinstance(program, SecondStage), check_universe(domain)
     if isinstance(program, SecondStage):
         declared = program.constants(universe)
     else:
         # theta_bound is what a budget is split by: it sets no noise
         declared = dataclasses.replace(program.loss_constants(universe), theta_bound=None)
-    region = record_domain(samples.N_FEATURES, domain.features_bound, domain.outcome_bound if own else None)
+    region = record_domain(N_FEATURES, domain.features_bound, domain.outcome_bound if own else None)
     parameters = _parameters(program, domain, declared.n_parameters, region.vertices[0])
     findings: list[Finding] = []
     for n, share in _SIZES:
@@ -238,11 +236,16 @@ def loss_constants(program: _Perturbed, domain: Domain, evaluations: int, seed: 
             hessian_trace=trace,
             evaluations=max(int(share * evaluations), 20),
             seed=seed,
-        ).findings
-    search = Search(max(evaluations // 4, 20), seed)
+        )
+    few = max(evaluations // 4, 20)
     for constant, bound, value in _row_bounds(program, domain):
-        search.add(constant, bound, value, (region,))
-    return Report(_largest([*findings, *search.report().findings]), search.report().searched)
+        findings.append(largest(constant, bound, value, (region,), evaluations=few, seed=seed))
+    # of every constant the finding that is the largest part of what is declared
+    worst: dict[str, Finding] = {}
+    for finding in findings:
+        if finding.ratio > worst.setdefault(finding.constant, finding).ratio:
+            worst[finding.constant] = finding
+    return list(worst.values())
 
 
 #: The model at a record.
@@ -251,14 +254,14 @@ _OfRecord = Callable[[Array], Composite]
 
 def _parameters(program: _Perturbed, domain: Domain, p: int, record: Array) -> Region:
     """Theta, or the set of coefficients."""
-    model = _model(program, samples.one_record(domain, record))
+    model = _model(program, _one_record(domain, record))
     within = program.feasible(domain) if isinstance(program, SecondStage) else model.penalty.set
     size = within.norm_bound(p) if isinstance(within, ConvexSet) else math.inf
     return Region(p, within.project, size / math.sqrt(p) if math.isfinite(size) else 10.0)
 
 
 def _of_record(program: _Perturbed, domain: Domain, n: int) -> _OfRecord:
-    return remembered(lambda record: _model(program, _beside(samples.one_record(domain, record), n)))
+    return remembered(lambda record: _model(program, _beside(_one_record(domain, record), n)))
 
 
 def _model(program: _Perturbed, records: Records) -> Composite:
@@ -275,30 +278,20 @@ def _beside(record: Records, n: int) -> Records:
     """A record in place of the first of n others, or alone."""
     if n == 1:
         return record
-    domain, others = record.domain, samples.standard_records(n)
+    domain, others = record.domain, standard_records(n)
     X = np.vstack([record.covariates, others.covariates[1:]])
     return domain.records(X, np.r_[record.a, others.a[1:]], np.r_[record.y, others.y[1:]])
-
-
-def _largest(findings: list[Finding]) -> tuple[Finding, ...]:
-    """Of every constant the finding that is the largest part of what is declared."""
-    largest: dict[str, Finding] = {}
-    for finding in findings:
-        kept = largest.setdefault(finding.constant, finding)
-        if finding.ratio > kept.ratio:
-            largest[finding.constant] = finding
-    return tuple(largest.values())
 
 
 def _row_bounds(program: _Perturbed, domain: Domain) -> Iterator[tuple[str, float, Callable[[Array], float]]]:
     """Bounds that the public bound on the numerical error, and Theorems 7 and 8, take over."""
     if isinstance(program, LossStage):
-        bounds = program.row_bounds(samples.check_universe(domain))
-        rows = remembered(lambda record: program.rows(samples.one_record(domain, record)))
+        bounds = program.row_bounds(check_universe(domain))
+        rows = remembered(lambda record: program.rows(_one_record(domain, record)))
         yield "row_bounds norm", bounds.norm, lambda d: norm(rows(d).Z)
         yield "row_bounds offset", max(map(abs, bounds.offset)), lambda d: norm(rows(d).offsets)
         yield "row_bounds factor", bounds.factor[1], lambda d: norm(rows(d).times(None))
-        declared = program.loss_constants(samples.check_universe(domain))
+        declared = program.loss_constants(check_universe(domain))
         if declared.covariate_bound is not None:
             yield "covariate_bound", declared.covariate_bound, lambda d: norm(rows(d).Z)
         if declared.response_bound is not None:
@@ -318,7 +311,7 @@ def undeclared_curvature(program: _Perturbed, domain: Domain, seed: int) -> str:
     With gamma = 0 and all weight on one record the loss curves in few directions: what is left in the others
     is the regularizer's, and no more may be declared.
     """
-    declared = program.loss_constants(samples.check_universe(domain)).strong_convexity
+    declared = program.loss_constants(check_universe(domain)).strong_convexity
     if declared == 0.0:
         return ""
     for model, n in _lonely(program, domain, seed):
@@ -335,7 +328,7 @@ def undeclared_curvature(program: _Perturbed, domain: Domain, seed: int) -> str:
 
 def turning_gradient(program: _Perturbed, domain: Domain, seed: int) -> str:
     """What is wrong about a declared ``is_margin``, or nothing: gradients of one record at several theta."""
-    if not program.loss_constants(samples.check_universe(domain)).is_margin:
+    if not program.loss_constants(check_universe(domain)).is_margin:
         return ""
     for model, n in _lonely(program, domain, seed):
         found = [(model.gradient(theta) - model.ridge * theta) / n for theta in points_of(model, seed)]
@@ -350,12 +343,12 @@ def turning_gradient(program: _Perturbed, domain: Domain, seed: int) -> str:
 
 def _lonely(program: _Perturbed, domain: Domain, seed: int) -> Iterator[tuple[Composite, int]]:
     """Models of datasets whose first record has all weight, with their number of records."""
-    region = record_domain(samples.N_FEATURES, domain.features_bound, domain.outcome_bound)
+    region = record_domain(N_FEATURES, domain.features_bound, domain.outcome_bound)
     rng = np.random.default_rng([seed, 19])
     for record in (*map(region.project, region.vertices[::5]), *(region.draw(rng) for _ in range(4))):
-        yield _model(program, samples.one_record(domain, record)), 1
+        yield _model(program, _one_record(domain, record)), 1
     if not isinstance(program, PrivateFirstStage):  # which weighs all records alike
-        for records in (samples.standard_records(6), samples.edge_records()["duplicate rows"]):
+        for records in (standard_records(6), edge_records()["duplicate rows"]):
             yield _model(program, records), records.n_samples
 
 

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -13,21 +14,7 @@ import numpy as np
 from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.conformance.bounds import bound_of_theorem, compared_movement, movement, short_audit
 from dp2erm_cvx.conformance.constants import constants
-from dp2erm_cvx.conformance.own_record import contributions, own_record
-from dp2erm_cvx.conformance.perturbation import coefficient_noise, perturbation, unconstrained
-from dp2erm_cvx.conformance.report import (
-    SEARCH,
-    Check,
-    CheckOutcome,
-    CheckStatus,
-    ConformanceReport,
-    Judgment,
-    Subject,
-    failed,
-    noted,
-    passed,
-)
-from dp2erm_cvx.conformance.samples import check_domain, check_universe
+from dp2erm_cvx.conformance.objective import coefficient_noise, own_record, perturbation, unconstrained
 from dp2erm_cvx.conformance.solutions import (
     UNSOLVED,
     agreement,
@@ -38,42 +25,43 @@ from dp2erm_cvx.conformance.solutions import (
     strong_convexity,
 )
 from dp2erm_cvx.conformance.statement import declaration, fixed_set, kind, public_numbers, statement
+from dp2erm_cvx.conformance.subject import (
+    SEARCH,
+    Check,
+    CheckStatus,
+    Judgment,
+    Subject,
+    check_domain,
+    check_universe,
+    failed,
+    noted,
+    passed,
+)
 from dp2erm_cvx.errors import Dp2ermError, InfeasibleError, ProgramError
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet, L2Ball
 from dp2erm_cvx.program import Box, FirstStage, Kind, L1Ball, PrivateFirstStage, Program, SecondStage
 
-_BOTH: dict[str, Check] = {
-    "statement": statement,
-    "declaration": declaration,
-    "solver agreement": agreement,
-    "feasibility": feasibility,
-    "strong convexity": strong_convexity,
-}
-_SOLVED: dict[str, Check] = {
-    "declaration and model": model_and_declaration,
-    "fixed feasible set": fixed_set,
-    "public numbers": public_numbers,
-}
-_FIRST: dict[str, Check] = {
-    "kind": kind,
-    **_BOTH,
-    "balance": balance,
-    **_SOLVED,
-    "own record": own_record,
-    "constants": constants,
-    "stated bound": bound_of_theorem,
-    "movement": movement,
-    "audit": short_audit,
-    "certified by design": certified_in_advance,
-}
-_SECOND: dict[str, Check] = {
-    **_BOTH,
-    **_SOLVED,
-    "weights, gamma, noise": perturbation,
-    "own record": contributions,
-    "without Theta": unconstrained,
-    "constants": constants,
-    "certified by design": certified_in_advance,
+#: Every check with the programs that it concerns: all, first stages, private ones among them, or second.
+CHECKS: dict[str, tuple[Check, type[Program]]] = {
+    "kind": (kind, FirstStage),
+    "statement": (statement, Program),
+    "declaration": (declaration, Program),
+    "solver agreement": (agreement, Program),
+    "feasibility": (feasibility, Program),
+    "strong convexity": (strong_convexity, Program),
+    "balance": (balance, FirstStage),
+    "declaration and model": (model_and_declaration, Program),
+    "fixed feasible set": (fixed_set, Program),
+    "public numbers": (public_numbers, Program),
+    "weights, gamma, noise": (perturbation, SecondStage),
+    "own record": (own_record, Program),
+    "without Theta": (unconstrained, SecondStage),
+    "constants": (constants, Program),
+    "stated bound": (bound_of_theorem, FirstStage),
+    "movement": (movement, FirstStage),
+    "audit": (short_audit, FirstStage),
+    "certified by design": (certified_in_advance, Program),
+    "gamma, noise": (coefficient_noise, PrivateFirstStage),
 }
 #: The check that is run once, beside the first example.
 BESIDE = "other settings"
@@ -81,9 +69,72 @@ BESIDE = "other settings"
 
 def checks_of(cls: type[Program]) -> dict[str, Check]:
     """All that a program of this class is examined by, at each choice of its settings, by name."""
-    if issubclass(cls, PrivateFirstStage):
-        return {**_FIRST, "gamma, noise": coefficient_noise}
-    return _FIRST if issubclass(cls, FirstStage) else _SECOND
+    return {name: check for name, (check, concerned) in CHECKS.items() if issubclass(cls, concerned)}
+
+
+@dataclass(frozen=True)
+class CheckOutcome:
+    """One check: its name, what came out and the numbers or the reason in words."""
+
+    check: str
+    status: CheckStatus
+    detail: str
+
+
+@dataclass(frozen=True)
+class ConformanceReport:
+    """All checks of one program at one choice of settings.
+
+    A search refutes and never proves: ``passed`` says that nothing was found, not that a bound holds.
+    """
+
+    program: str
+    settings: dict[str, Any]
+    kind: str
+    proved: str
+    outcomes: tuple[CheckOutcome, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no check failed."""
+        return not self.failures
+
+    @property
+    def failures(self) -> tuple[CheckOutcome, ...]:
+        """The checks that failed."""
+        return tuple(outcome for outcome in self.outcomes if outcome.status is CheckStatus.FAILED)
+
+    @property
+    def notes(self) -> tuple[CheckOutcome, ...]:
+        """The checks that neither passed nor failed, for a reader to judge."""
+        return tuple(outcome for outcome in self.outcomes if outcome.status is CheckStatus.NOTED)
+
+    @property
+    def conclusion(self) -> str:
+        """In one line; what a reader has to judge is no pass."""
+        if self.failures:
+            return f"{len(self.failures)} failed"
+        if not self.notes:
+            return "all checks passed"
+        count = f"{len(self.notes)} note{'s' if len(self.notes) > 1 else ''}"
+        return f"no check failed; {count} to read: {', '.join(note.check for note in self.notes)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {
+            "program": self.program,
+            "settings": self.settings,
+            "kind": self.kind,
+            "proved": self.proved,
+            "passed": self.passed,
+            "conclusion": self.conclusion,
+            "outcomes": [asdict(o) | {"status": o.status.value} for o in self.outcomes],
+        }
+
+    def __str__(self) -> str:
+        verdict = "FAILED" if self.failures else self.conclusion
+        checks = [f"  {o.status.value:<6} {o.check}: {o.detail}" for o in self.outcomes]
+        return "\n".join([f"{self.program}: {verdict} ({self.kind}: {self.proved})", *checks])
 
 
 def check_program(
@@ -210,10 +261,9 @@ def other_settings(subject: Subject) -> Judgment:
     A bound may be right at the examples and wrong elsewhere: a probability of 1/2 is its own complement.
     """
     program = subject.program
-    cheap: dict[str, Check] = {"own record": contributions, "constants": constants}
+    cheap: dict[str, Check] = {"own record": own_record, "constants": constants}
     if isinstance(program, FirstStage):
-        cheap = {"stated bound": bound_of_theorem, "own record": own_record, "constants": constants}
-        cheap["movement"] = _few_movements
+        cheap = {"stated bound": bound_of_theorem, **cheap, "movement": _few_movements}
     few = dataclasses.replace(subject.search, evaluations=min(subject.evaluations, 60))
     variations, distinct = list(_variations(program)), list[tuple[str, str, Program]]()
     for one in variations:

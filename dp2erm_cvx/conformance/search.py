@@ -1,7 +1,6 @@
 """Search a public domain for the largest value of something that a stated constant bounds.
 
-A search can refute a constant of a kernel or a second stage and never proves one: a report without violations
-says where was looked.
+A search can refute a constant of a kernel or a second stage and never proves one.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,70 +103,41 @@ class Finding:
         return self.ratio > 1.0 + self.slack
 
 
-@dataclass(frozen=True)
-class Report:
-    """``searched`` says in one line what was tried. No violation is no proof."""
+def largest(
+    constant: str,
+    declared: float,
+    value: Callable[..., float],
+    regions: Sequence[Region],
+    *,
+    evaluations: int = 2000,
+    seed: int = 0,
+    slack: float = _SLACK,
+) -> Finding:
+    """The largest ``value(*points)`` met, one point per region, against a declared bound on it.
 
-    findings: tuple[Finding, ...]
-    searched: str
-
-    @property
-    def violations(self) -> tuple[Finding, ...]:
-        """What was refuted."""
-        return tuple(finding for finding in self.findings if finding.violated)
-
-    def __getitem__(self, constant: str) -> Finding:
-        """The finding on one constant. Raises KeyError."""
-        for finding in self.findings:
-            if finding.constant == constant:
-                return finding
-        raise KeyError(constant)
-
-
-class Search:
-    """Maximizes functions over products of regions: vertices, random points, local ascent from the best."""
-
-    def __init__(self, evaluations: int = 2000, seed: int = 0) -> None:
-        self.evaluations = whole_number("evaluations", evaluations, at_least=10)
-        self.seed = seed
-        self.findings: list[Finding] = []
-
-    def add(
-        self,
-        constant: str,
-        declared: float,
-        value: Callable[..., float],
-        regions: Sequence[Region],
-        slack: float = _SLACK,
-    ) -> None:
-        """Search for the largest ``value(*points)``, one point per region, against a declared bound on it.
-
-        ``slack`` is the relative error of ``value``.
-        """
-        limit = public_number(constant, declared, at_least=0.0, infinite=True)
-        rng = np.random.default_rng(self.seed)
-        kept: list[tuple[float, tuple[Array, ...]]] = []
-        for step in range(self.evaluations):
-            if step < self.evaluations // 3 or rng.random() < 0.05:
-                points = tuple(region.draw(rng) for region in regions)
-            else:
-                start = kept[int(rng.integers(len(kept)))][1]
-                chosen = rng.random(len(regions)) < (0.5, 1.0)[rng.integers(2)]
-                points = tuple(
-                    region.near(point, rng) if move else point
-                    for region, point, move in zip(regions, start, chosen, strict=True)
-                )
-            found = float(value(*points))
-            if math.isnan(found):
-                raise DeclarationError(f"{constant}: the function given is not a number somewhere")
-            if len(kept) < 5 or found > kept[-1][0]:
-                kept = sorted([*kept, (found, points)], key=lambda pair: -pair[0])[:5]
-        self.findings.append(Finding(constant, limit, *kept[0], slack))
-
-    def report(self) -> Report:
-        """What has been found so far."""
-        how = f"{self.evaluations} points each (vertices, random, local ascent), seed {self.seed}"
-        return Report(tuple(self.findings), f"{how}: a search, not a proof")
+    Vertices, random points, then local ascent from the best. ``slack`` is the relative error of ``value``.
+    Raises DeclarationError for an invalid number, and where a value is none.
+    """
+    limit = public_number(constant, declared, at_least=0.0, infinite=True)
+    evaluations = whole_number("evaluations", evaluations, at_least=10)
+    rng = np.random.default_rng(seed)
+    kept: list[tuple[float, tuple[Array, ...]]] = []
+    for step in range(evaluations):
+        if step < evaluations // 3 or rng.random() < 0.05:
+            points = tuple(region.draw(rng) for region in regions)
+        else:
+            start = kept[int(rng.integers(len(kept)))][1]
+            chosen = rng.random(len(regions)) < (0.5, 1.0)[rng.integers(2)]
+            points = tuple(
+                region.near(point, rng) if move else point
+                for region, point, move in zip(regions, start, chosen, strict=True)
+            )
+        reached = float(value(*points))
+        if math.isnan(reached):
+            raise DeclarationError(f"{constant}: the function given is not a number somewhere")
+        if len(kept) < 5 or reached > kept[-1][0]:
+            kept = sorted([*kept, (reached, points)], key=lambda pair: -pair[0])[:5]
+    return Finding(constant, limit, *kept[0], slack)
 
 
 def check_kernel(
@@ -177,14 +148,13 @@ def check_kernel(
     signed: bool = False,
     evaluations: int = 2000,
     seed: int = 0,
-) -> Report:
+) -> list[Finding]:
     """Search for violations of the constants of Theorems 5 and 6: ``0 <= K <= C``, or ``|K| <= C`` if signed.
 
     Findings: ``kernel_bound``, the largest of ``|K|``; ``sign`` (declared as 0), the largest of ``-K`` unless
     signed; ``positive_definiteness`` (declared as 0), minus the smallest eigenvalue of Gram matrices of four
     points over the largest one. Raises DeclarationError for an invalid number.
     """
-    search = Search(evaluations, seed)
 
     def indefinite(*points: Array) -> float:
         gram = np.array([[kernel(x, z) for z in points] for x in points])
@@ -192,11 +162,11 @@ def check_kernel(
         value = np.linalg.eigvalsh((gram + gram.T) / 2.0)
         return max(asymmetry, -float(value[0])) / max(float(np.max(np.abs(value))), 1e-300)
 
-    search.add("kernel_bound", kernel_bound, lambda x, z: abs(kernel(x, z)), (covariates, covariates))
+    search = partial(largest, evaluations=evaluations, seed=seed)
+    findings = [search("kernel_bound", kernel_bound, lambda x, z: abs(kernel(x, z)), (covariates,) * 2)]
     if not signed:
-        search.add("sign", 0.0, lambda x, z: -kernel(x, z) / kernel_bound, (covariates, covariates))
-    search.add("positive_definiteness", 0.0, indefinite, (covariates,) * 4)
-    return search.report()
+        findings.append(search("sign", 0.0, lambda x, z: -kernel(x, z) / kernel_bound, (covariates,) * 2))
+    return [*findings, search("positive_definiteness", 0.0, indefinite, (covariates,) * 4)]
 
 
 def check_second_stage(
@@ -208,7 +178,7 @@ def check_second_stage(
     hessian_trace: Callable[[Array, Array], float] | None = None,
     evaluations: int = 2000,
     seed: int = 0,
-) -> Report:
+) -> list[Finding]:
     """Search for violations of the loss constants that Theorems 1, 2, 15 and 19 consume.
 
     ``gradient(theta, record)`` is (p,), over ``parameters``, which is Theta; without ``hessian_trace`` the
@@ -218,7 +188,8 @@ def check_second_stage(
     curvature that Theorem 15, and in a ball Theorem 19, bound, as parts of their bounds.
     Raises DeclarationError for an invalid number.
     """
-    search = Search(evaluations, seed)
+    search = partial(largest, evaluations=evaluations, seed=seed)
+    one, two = (parameters, records), (parameters, records, records)
 
     def divergence(theta: Array, record: Array) -> float:
         total = 0.0
@@ -226,54 +197,49 @@ def check_second_stage(
             total += (gradient(theta + step, record) - gradient(theta - step, record))[k] / (2.0 * step[k])
         return float(total)
 
-    search.add(
-        "gradient_radius",
-        declared.gradient_radius,
-        lambda theta, d, e: 0.5 * _norm(gradient(theta, d) - gradient(theta, e)),
-        (parameters, records, records),
-    )
+    def apart(theta: Array, record: Array, other: Array) -> float:
+        return _norm(gradient(theta, record) - gradient(theta, other))
+
     slack = _DIFFERENCES if hessian_trace is None else _ROUNDING
     trace = hessian_trace or divergence
-    search.add("hessian_trace", declared.hessian_trace, trace, (parameters, records), slack)
+    findings = [
+        search("gradient_radius", declared.gradient_radius, lambda *at: 0.5 * apart(*at), two),
+        search("hessian_trace", declared.hessian_trace, trace, one, slack=slack),
+    ]
     if declared.gradient_bound is not None:
-        search.add(
-            "gradient_bound",
-            declared.gradient_bound,
-            lambda theta, d: _norm(gradient(theta, d)),
-            (parameters, records),
-        )
+        bound = declared.gradient_bound
+        findings.append(search("gradient_bound", bound, lambda theta, d: _norm(gradient(theta, d)), one))
     if declared.box is not None:
         widths = np.array(declared.box.widths)
-        search.add(
-            "box",
-            declared.box.slope,
-            lambda theta, d: float(np.max(np.abs(gradient(theta, d)) / widths)),
-            (parameters, records),
-        )
-    found = declared.saturation
-    if found is not None:
-        full, steep = found.slope * found.row_norm, found.curvature * found.row_norm**2
-        anywhere = dataclasses.replace(found, ball=math.inf)
+
+        def slope(theta: Array, record: Array) -> float:
+            return float(np.max(np.abs(gradient(theta, record)) / widths))
+
+        findings.append(search("box", declared.box.slope, slope, one))
+    saturation = declared.saturation
+    if saturation is not None:
+        full, steep = saturation.slope * saturation.row_norm, saturation.curvature * saturation.row_norm**2
+        anywhere = dataclasses.replace(saturation, ball=math.inf)
         # a u + h of a record alone: where full slope is the worst, between, and curvature alone
-        sums = {a: anywhere.largest(a, 1.0) - a for a in (found.steepness, 0.5 * found.steepness, 0.0)}
+        steepness = saturation.steepness
+        sums = {a: anywhere.largest(a, 1.0) - a for a in (steepness, 0.5 * steepness, 0.0)}
 
         def beyond(theta: Array, record: Array) -> float:
             used, bent = _norm(gradient(theta, record)) / full, trace(theta, record) / steep
             return max((a * used + bent) / most for a, most in sums.items())
 
-        search.add("saturation", 1.0, beyond, (parameters, records), slack)
-    if found is not None and math.isfinite(found.ball):
-        share = 0.1
-        a = found.steepest(1.0, share) / full
+        findings.append(search("saturation", 1.0, beyond, one, slack=slack))
+        if math.isfinite(saturation.ball):
+            share = 0.1
+            a = saturation.steepest(1.0, share) / full
 
-        def together(theta: Array, record: Array, other: Array) -> float:
-            apart = _norm(gradient(theta, record) - gradient(theta, other))
-            return a * apart + share * trace(theta, record) / steep
+            def together(theta: Array, record: Array, other: Array) -> float:
+                return a * apart(theta, record, other) + share * trace(theta, record) / steep
 
-        search.add("ball", 1.0, together, (parameters, records, records), slack)
+            findings.append(search("ball", 1.0, together, two, slack=slack))
     if declared.theta_bound is not None:
-        search.add("theta_bound", declared.theta_bound, _norm, (parameters,))
-    return search.report()
+        findings.append(search("theta_bound", declared.theta_bound, _norm, (parameters,)))
+    return findings
 
 
 def _norm(vector: Array) -> float:

@@ -8,8 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.conformance.report import Judgment, Subject, failed, noted, passed
-from dp2erm_cvx.conformance.samples import check_domain, check_universe, edge_records, standard_records
+from dp2erm_cvx.conformance.subject import (
+    Judgment,
+    Subject,
+    check_domain,
+    check_universe,
+    edge_records,
+    failed,
+    noted,
+    passed,
+    standard_records,
+)
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import (
     CalibrationError,

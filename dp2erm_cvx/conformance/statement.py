@@ -10,8 +10,17 @@ import sys
 import numpy as np
 
 from dp2erm_cvx.conformance.files import executed_anew
-from dp2erm_cvx.conformance.report import Judgment, Subject, failed, noted, passed
-from dp2erm_cvx.conformance.samples import check_domain, check_universe, neighbors, standard_records
+from dp2erm_cvx.conformance.subject import (
+    Judgment,
+    Subject,
+    check_domain,
+    check_universe,
+    failed,
+    neighbors,
+    noted,
+    passed,
+    standard_records,
+)
 from dp2erm_cvx.errors import InfeasibleError, ProgramError
 from dp2erm_cvx.program import FirstStage, Instance, Kind, LossStage, Program
 from dp2erm_cvx.program.curves import Curve

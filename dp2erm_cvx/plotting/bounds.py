@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from dp2erm_cvx.audit import TightnessCell, Verdict
-    from dp2erm_cvx.compare.bounds import BoundCurve
+    from dp2erm_cvx.compare import BoundCurve
 
 
 _COLORS = (BLUE, ORANGE, "#3a7d44", "#7a4fa3", "#8c2d2d")

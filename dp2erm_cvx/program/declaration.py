@@ -73,6 +73,7 @@ class Compiled:
         leaves = Leaves(data, embed=embed)
         self.declaration = declare(leaves)
         self.parameters = leaves.parameters
+        self._loaded: Mapping[str, Value] | None = None
         self.problem = cp.Problem(
             cp.Minimize(self.declaration.objective), list(self.declaration.constraints.values())
         )
@@ -83,12 +84,16 @@ class Compiled:
             )
 
     def load(self, data: Mapping[str, Value]) -> None:
-        """Set every Parameter from ``data``. Raises ProgramError on a shape that differs."""
+        """Set every Parameter from ``data``, once for one mapping. Raises ProgramError on another shape."""
+        if self._loaded is data:
+            return
+        self._loaded = None
         for name, parameter in self.parameters.items():
             value = np.asarray(data[name], dtype=np.float64)
             if value.shape != parameter.shape:
                 raise ProgramError(f"parameter {name!r} has shape {parameter.shape}, not {value.shape}")
             parameter.value = value
+        self._loaded = data
 
     def values(self) -> dict[str, Array] | None:
         """Values of the variables by name, or None where the solver left one without a finite value."""

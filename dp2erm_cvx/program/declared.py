@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DeclarationError, ProgramError
-from dp2erm_cvx.images import ImageRecords
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
 from dp2erm_cvx.program.curves import Curve
 from dp2erm_cvx.program.declaration import SIZES, printed, with_n
@@ -30,7 +29,7 @@ from dp2erm_cvx.program.first_stage import BalancedStage
 from dp2erm_cvx.program.form import Form, read, read_curve, read_log_weight
 from dp2erm_cvx.program.linear_stage import LinearStage
 from dp2erm_cvx.program.log_weights import LogWeight
-from dp2erm_cvx.program.margin_rows import MarginRows, RowBounds, rows_of
+from dp2erm_cvx.program.margin_rows import MarginRows, RowBounds
 from dp2erm_cvx.program.rows import Ball, DeclaredRecords
 from dp2erm_cvx.program.separable import PrivateSeparable, SeparableFirstStage
 from dp2erm_cvx.program.stage import Kind, Program, Setting, kept_check
@@ -217,9 +216,6 @@ class LossProgram(DeclaredProgram, LinearStage):
         term = self.form(records.domain).term
         offset, factor = (term.numbers(which, records) for which in ("offset", "factor"))
         o = None if offset is None else -offset
-        signs = term.rows.signs
-        if isinstance(records, ImageRecords) and self.takes_all and signs is not None:
-            return rows_of(records, sign=signs(records), offset=o, factor=factor)
         return MarginRows(term.rows.of(records), o, factor)
 
     def tilts(self, records: Records) -> Array | None:

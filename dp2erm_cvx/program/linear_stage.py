@@ -54,12 +54,6 @@ class LinearStage(LossStage):
             return list(range(n_features))
         return chosen_columns("features", self.features, domain.columns or (), n_features)
 
-    @property
-    def takes_all(self) -> bool:
-        """Whether the design is X as it is."""
-        own = type(self).covariates is LinearStage.covariates
-        return own and self.features is None and self.features_bound is None
-
     def covariates(self, domain: Domain, X: Array) -> Array:
         """Rows of the design from records already in the domain (intercept column included)."""
         if self.features is None and self.features_bound is None:

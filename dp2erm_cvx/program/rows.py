@@ -88,8 +88,6 @@ class Datum(Protocol):
 
     id: int
     within: Ball | Range
-    #: The signs (n,) of rows that are those of the covariates but for these; None for other rows.
-    signs: Callable[[Records], Array | None] | None
 
     def name(self) -> str:
         """Its name."""
@@ -100,10 +98,10 @@ class Datum(Protocol):
         ...
 
 
-def _parameter(name: str, shape: tuple[int, ...], within: Ball | Range, make: RecordMap, signs: Any) -> Datum:
+def _parameter(name: str, shape: tuple[int, ...], within: Ball | Range, make: RecordMap) -> Datum:
     # no subclass: CVXPY is imported by whoever reads a problem, not by whoever imports a program
     leaf: Any = cp.Parameter(shape, name=name, nonneg=isinstance(within, Range) and within.low >= 0)
-    leaf.within, leaf.of, leaf.signs = within, make, signs
+    leaf.within, leaf.of = within, make
     return leaf  # type: ignore[no-any-return]
 
 
@@ -145,7 +143,7 @@ class DeclaredRecords:
         low, high, make = _LIBRARY[name]
         if math.isinf(high):
             bound = self.domain.covariate_bound if self.bound is None else self.bound
-            return self._datum(name, Ball(bound), self._signed(make), self.n_columns, make)
+            return self._datum(name, Ball(bound), self._signed(make), self.n_columns)
         unit = 1.0 if name == "treatment" else self.domain.outcome_bound
         return self._datum(name, Range(low * unit, high * unit), make)
 
@@ -195,13 +193,11 @@ class DeclaredRecords:
 
         return make
 
-    def _datum(
-        self, name: str, within: Ball | Range, make: RecordMap, k: int | None = None, signs: Any = None
-    ) -> Datum:
+    def _datum(self, name: str, within: Ball | Range, make: RecordMap, k: int | None = None) -> Datum:
         if self.leaf is not None:  # a problem for solvers: its parameters are the data themselves
             return self.leaf(name, nonneg=isinstance(within, Range) and within.low >= 0)  # type: ignore[no-any-return]
         if name not in self._data:
-            self._data[name] = _parameter(name, (self.n,) if k is None else (self.n, k), within, make, signs)
+            self._data[name] = _parameter(name, (self.n,) if k is None else (self.n, k), within, make)
         elif self._data[name].within != within:
             raise DeclarationError(f"records: two data are called {name!r}; choose another name for one")
         return self._data[name]

@@ -26,7 +26,7 @@ from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage, PrivateFirstStage
 from dp2erm_cvx.program.log_weights import LogWeight, weights_given_coefficient
 from dp2erm_cvx.program.margin_model import MarginModel
-from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds, rows_of
+from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
 from dp2erm_cvx.program.stage import (
     Kind,
     ReplacedRows,
@@ -179,11 +179,6 @@ class SeparableFirstStage(FirstStage):
 
     def _margin_rows(self, records: Records, *, counted: bool) -> MarginRows:
         factor = records.counts if counted and records.sampling is not None else None
-        if (
-            type(self).rows is SeparableFirstStage.rows
-            and type(self).weight_rows is SeparableFirstStage.weight_rows
-        ):
-            return rows_of(records, sign=2.0 * records.a - 1.0, factor=factor)
         return MarginRows(self.rows(records), factor=factor, weight_rows=self.weight_rows(records))
 
     def margin_sum(

@@ -17,43 +17,18 @@ from dp2erm_cvx.plotting.bounds import shares_figure, tightness_figure
 from dp2erm_cvx.report.page import check_installed, rendered
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.audit import StabilityAudit, TightnessCell, Verdict
+    from dp2erm_cvx.audit import StabilityAudit, TightnessCell
     from dp2erm_cvx.audit.movement import NeighborPair
     from dp2erm_cvx.universe import Universe
 
 
-#: Shares of a bound from which on it counts as tight, and below which as hardly touched.
-_TIGHT, _LOOSE = 0.95, 0.3
-
-
-def verdict_in_words(verdict: Verdict) -> str:
-    """One sentence or two about one bound."""
-    claim, low = verdict.claim, verdict.movement.low
-    subject = f"{claim.quantity} of the bound “{claim.name}”"
-    if verdict.violated:
-        excess = f"{low / claim.bound:.3g} times the bound" if claim.bound > 0 else "where 0 is claimed"
-        return (
-            f"Violated: {subject} is claimed to be at most {claim.bound:.6g}, but a pair of neighbors moves "
-            f"it by at least {low:.6g}, {excess}, whatever the numerical error ({verdict.worst.pair.origin})."
-        )
-    share = verdict.ratio
-    if share >= _TIGHT:
-        return (
-            f"Not violated, and nearly attained: the largest movement met is {share:.1%} of the bound, so no "
-            f"better bound on {claim.quantity} exists than {1 - share:.1%} below it."
-        )
-    told = f"Not violated: the largest movement met is {share:.3g} times the bound"
-    if share < _LOOSE:
-        return f"{told}; the bound may be loose, or the worst neighbors were missed."
-    return f"{told}, so a factor of at most {1 / share:.3g} could be gained."
-
-
-def headline(audits: Sequence[StabilityAudit], cells: Sequence[TightnessCell] = ()) -> str:
+def _headline(sections: Sequence[AuditSection]) -> str:
     """What all audits and the short searches beside them come to, in one line."""
+    audits = [section.audit for section in sections]
     wrong = [verdict for audit in audits for verdict in audit.violations]
     tried = sum(audit.scouted + audit.resolved for audit in audits)
     bounds = sum(len(audit.verdicts) for audit in audits)
-    elsewhere = [cell for cell in cells if cell.violations]
+    elsewhere = [cell for section in sections for cell in section.tightness if cell.violations]
     if wrong or elsewhere:
         known = [verdict.claim.name for verdict in wrong]
         known += [name for cell in elsewhere for name in cell.violations]
@@ -85,19 +60,6 @@ def neighbor_in_words(pair: NeighborPair, universe: Universe) -> str:
     told = "none" if treated == 0 else "all" if treated == len(others) else f"{treated:,}"
     values = f"{distinct:,} distinct value{'s' if distinct > 1 else ''}"
     return f"{moved}; the other {len(others):,} take {values}, {told} treated"
-
-
-def check_in_words(audit: StabilityAudit) -> str:
-    """What the second solver said."""
-    check = audit.check
-    way = "" if check.solver in ("newton", "projected_gradient") else "through the declared problem "
-    told = (
-        f"{check.datasets:,} datasets were solved again {way}by {check.solver}. Its "
-        f"weights differ from ours by at most {check.disagreement:.3g} times the sum of both certified radii"
-    )
-    told += "." if check.disagreement <= 1 else ": one of the certificates is wrong."
-    told += f" Its own radii reach {check.radius:.2g} in the 1-norm."
-    return told + (f" It returned no point for {check.unsolved}." if check.unsolved else "")
 
 
 _PACKAGES = ("numpy", "scipy", "cvxpy", "clarabel", "scs", "osqp")
@@ -161,8 +123,6 @@ def audit_page(
     ]
     return rendered(
         "audit.html.j2",
-        verdict_in_words=verdict_in_words,
-        check_in_words=check_in_words,
         neighbor_in_words=neighbor_in_words,
         is_authored=is_authored,
         title=title,
@@ -173,11 +133,6 @@ def audit_page(
         command=command,
         versions=versions(),
     )
-
-
-def _headline(sections: Sequence[AuditSection]) -> str:
-    cells = [cell for section in sections for cell in section.tightness]
-    return headline([section.audit for section in sections], cells)
 
 
 def versions() -> dict[str, str]:

@@ -20,6 +20,8 @@ from dp2erm_cvx.model.sets import has_unchecked_cones
 from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled, parameter_cost
 from dp2erm_cvx.program.stage import Instance
 
+#: Whose compiled problem the certificate shares.
+_JUDGE = "clarabel"
 _TIGHT = {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12, "max_iter": 200}
 
 
@@ -86,7 +88,7 @@ def own_dual(instance: Instance) -> Dual | None:
 
     Raises CertificateError where its cones cannot be checked, whatever the data are.
     """
-    problem = compiled_for(instance, "certificate").problem
+    problem = compiled_for(instance, _JUDGE).problem
     try:
         with silenced():
             _refuse_unchecked_cones(problem.get_problem_data(cp.CLARABEL)[0]["dims"])
@@ -104,7 +106,8 @@ def conic_gap(instance: Instance, point: Array, dual: Dual | None) -> float:
     """
     if dual is None:
         return math.inf
-    compiled = compiled_for(instance, "certificate")
+    # no solver is asked here: the problem that is loaded already serves
+    compiled = compiled_for(instance, _JUDGE if dual.solver == "certificate" else dual.solver)
     (variable,) = compiled.declaration.variables.values()
     variable.value = point
     price = _price_of_violations(compiled.problem, dual.prices)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
@@ -21,17 +21,14 @@ from dp2erm_cvx.stability.base import (
 from dp2erm_cvx.stability.universal import PAPER, universal_corollary
 
 
-@dataclass(frozen=True)
-class Statement:
-    """A printed statement: its name, what it assumes, and the relations that it holds for."""
-
-    name: str
-    assumptions: tuple[str, ...]
-    relations: frozenset[Neighboring] = BOTH_RELATIONS
-
-
 def from_norm_bound(
-    n: int, norm_bound: float, w_max: float, statement: Statement, *, common_move_together: bool = False
+    n: int,
+    norm_bound: float,
+    w_max: float,
+    name: str,
+    assumptions: tuple[str, ...],
+    *,
+    common_move_together: bool = False,
 ) -> StabilityBound:
     """A printed bound ``||w - w'||_2 <= norm_bound`` on weights of at most ``w_max``, as it stands.
 
@@ -46,9 +43,9 @@ def from_norm_bound(
     W1 = outward(spread * norm_bound + 2.0 * largest)
     return StabilityBound(
         V=W1,
-        theorem=f"{statement.name} ({PAPER})",
-        assumptions=statement.assumptions,
-        relations=statement.relations,
+        theorem=f"{name} ({PAPER})",
+        assumptions=assumptions,
+        relations=BOTH_RELATIONS,
         w_max=largest,
         W1=W1,
         W2=outward(math.hypot(norm_bound, math.sqrt(2.0) * largest) * math.sqrt(1.0 + n)),
@@ -112,7 +109,8 @@ def paper_randomized_trial(n: int, propensity: float) -> StabilityBound:
         n,
         math.sqrt(2.0) * (high - low) / low * n / (n - 1),
         high / low,
-        Statement("proposition on randomized trials", ("the propensity is public and not estimated",)),
+        "proposition on randomized trials",
+        ("the propensity is public and not estimated",),
         common_move_together=True,
     )
 
@@ -131,7 +129,8 @@ def paper_known_coefficient(n: int, covariate_bound: float, coefficient_norm: fl
         n,
         math.sqrt(2.0) * overlap,
         overlap,
-        Statement("proposition on known regression parameters", ("the coefficient is public",)),
+        "proposition on known regression parameters",
+        ("the coefficient is public",),
         common_move_together=True,
     )
 
@@ -163,8 +162,7 @@ def paper_ipw_logistic(
     assumptions = [f"covariate norm at most {M:g}", EXACT]
     if eigenvalue_floor > 0.0:
         assumptions.append(f"smallest eigenvalue of mean x x' at least {eigenvalue_floor:g} on every dataset")
-    statement = Statement("proposition on estimated parameters", tuple(assumptions))
-    return from_norm_bound(n, norm_bound, overlap, statement)
+    return from_norm_bound(n, norm_bound, overlap, "proposition on estimated parameters", tuple(assumptions))
 
 
 def paper_entropy_balancing(
@@ -206,9 +204,7 @@ def paper_entropy_balancing(
     ]
     if eigenvalue_floor > 0.0:
         assumptions.append(f"smallest eigenvalue of the covariance of b at least {eigenvalue_floor:g}")
-    return from_norm_bound(
-        n, norm_bound, tilted, Statement("theorem on the stability of EBW", tuple(assumptions))
-    )
+    return from_norm_bound(n, norm_bound, tilted, "theorem on the stability of EBW", tuple(assumptions))
 
 
 def paper_kernel_balancing(
@@ -234,13 +230,7 @@ def paper_kernel_balancing(
             f"the paper's MMD proposition is false under {Neighboring.REPLACE_ONE.value}: with 100 records a "
             "change of treatment moves the weights by 0.7205 where it allows 0.0699; use the sharp bound"
         )
-    return from_norm_bound(
-        n,
-        2.0 * math.sqrt(2.0) * (cap + 1.0) * (C / mu) * n,
-        cap,
-        Statement(
-            "proposition on MMD",
-            (f"kernel at most {C:g} in absolute value", f"every weight at most {cap:g}", EXACT),
-            frozenset({Neighboring.REPLACE_ONE_KEEP_TREATMENT}),
-        ),
-    )
+    assumptions = f"kernel at most {C:g} in absolute value", f"every weight at most {cap:g}", EXACT
+    norm_bound = 2.0 * math.sqrt(2.0) * (cap + 1.0) * (C / mu) * n
+    printed = from_norm_bound(n, norm_bound, cap, "proposition on MMD", assumptions)
+    return replace(printed, relations=frozenset({Neighboring.REPLACE_ONE_KEEP_TREATMENT}))

@@ -144,21 +144,18 @@ def uniform_weights(n: int) -> StabilityBound:
     )
 
 
-def bounded_factors(n: int) -> StabilityBound:
-    """Bound for factors in [0, 1] of the own record alone, without a normalization (Theorem 13).
+def own_factors(n: int, *, factored: bool) -> StabilityBound:
+    """Bound for factors in [0, 1] of the own record alone, without a normalization (Theorem 13): V = 2.
 
-    A replacement takes one factor out and puts one in: V = 2. Raises DeclarationError.
+    A replacement takes one factor out and puts one in; without any weights are 1. Raises DeclarationError.
     """
+    if not factored:
+        return uniform_weights(n)
     return replace(
         uniform_weights(n),
         theorem="Theorem 13 (factors at most 1, not normalized)",
         assumptions=("every record counts with a factor from 0 to 1 of its own",),
     )
-
-
-def own_factors(n: int, *, factored: bool) -> StabilityBound:
-    """The bound of factors of the own record, or where there are none that of weights 1: V = 2 for both."""
-    return bounded_factors(n) if factored else uniform_weights(n)
 
 
 def randomized_trial(n: int, propensity: float, trim: float = math.inf) -> StabilityBound:

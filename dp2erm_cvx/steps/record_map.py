@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import enum
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
@@ -16,7 +16,6 @@ from scipy.special import expit
 
 from dp2erm_cvx.blocks import VIEW
 from dp2erm_cvx.domain import Array, Domain, Records, cleaned
-from dp2erm_cvx.images import Image, ImageRecords
 from dp2erm_cvx.universe import Universe
 
 #: Rows are computed in floating point from covariates that were clipped from just below.
@@ -59,11 +58,8 @@ class RecordMap(abc.ABC):
         """The public datasets that those of ``universe`` are mapped into, whatever was released."""
 
     @abc.abstractmethod
-    def images(self, n_features: int) -> tuple[Image, ...]:
-        """The mapped rows: images of covariates (n, k) times ``scale``, one per arm or one for both."""
-
-    #: What covariates are multiplied by first; public.
-    scale: float = 1.0
+    def design(self, x: Array, a: NDArray[np.int64]) -> Array:
+        """The mapped rows (n, p) of covariates x (n, k) and treatments a (n,), each of its record alone."""
 
     def outcomes(self, records: Records, released: Mapping[str, Array]) -> Array:
         """The mapped outcomes (n,), each of its record and of ``released`` alone as well."""
@@ -73,7 +69,7 @@ class RecordMap(abc.ABC):
         """The mapped records."""
         where = self.universe(Universe(records.domain, max(records.n_samples, 2), records.n_features))
         outcomes = partial(self.outcomes, released=released)
-        make = partial(_imaged, self.scale, self.images(records.n_features), where.domain)
+        make = partial(_mapped, self.design, where.domain)
         return records.mapped(make, outcomes, where.domain, where.n_columns)
 
     def at(self, released: Mapping[str, Array], n_samples: int) -> Self:
@@ -122,29 +118,19 @@ class Rows(enum.StrEnum):
                 np.multiply((treated - 0.5)[:, None], x, out=rows[:, 2 + k :])
         return rows
 
-    def images(self, n_features: int) -> tuple[Image, ...]:
-        """The same as linear images of x (n, k), one for either arm, or one for both."""
-        # the rows of a record whose covariates are their own numbers say which of them stands where
-        x = np.arange(1.0, 1.0 + n_features)[None]
-        found = []
-        for arm in (0.0,) if self is Rows.POOLED else (0.0, 1.0):
-            row, constant = self.of(x, arm)[0], self.of(0.0 * x, arm)[0]
-            ones = self.of(np.ones_like(x), arm)[0]
-            index = np.where(constant != 0.0, 0.0, row / np.where(ones != 0.0, ones, 1.0))
-            found.append(Image(index.astype(np.int64), ones))
-        return tuple(found)
-
     def predict(self, theta: ArrayLike, x: Array, a: ArrayLike) -> Array:
         """``<row, theta>`` (n,), row by row: a matrix product may round a row by where it stands."""
         k, treated = x.shape[1], np.broadcast_to(np.asarray(a, dtype=np.float64), (len(x),)) == 1.0
         coefficient, predicted = np.asarray(theta, dtype=np.float64), np.empty(len(x))
         with np.errstate(over="ignore", invalid="ignore"):
-            parts = [image.pulled(coefficient, k) for image in self.images(k)]
+            parts = []  # of either arm: the constant, and the slope of each covariate
+            for arm in (0.0, 1.0):
+                origin = self.of(np.zeros((1, k)), arm)
+                parts.append(((origin @ coefficient)[0], (self.of(np.eye(k), arm) - origin) @ coefficient))
             for begin in range(0, len(x), VIEW):
                 own = slice(begin, begin + VIEW)
-                second = treated[own] if len(parts) > 1 else np.zeros(len(x[own]), dtype=bool)
                 for arm, (constant, slopes) in enumerate(parts):
-                    asked = second == bool(arm)
+                    asked = treated[own] == bool(arm)
                     if np.any(asked):
                         product = np.sum(x[own] * slopes, axis=1) + constant
                         predicted[own] = np.where(asked, product, predicted[own])
@@ -304,12 +290,11 @@ class OutcomeRows(RecordMap):
         columns = tuple(f"x{k}" for k in range(universe.n_features))
         return Universe(mapped, universe.n_samples, len(self.rows.names(columns)))
 
-    def images(self, n_features: int) -> tuple[Image, ...]:
-        found = self.rows.images(n_features)
-        if self.arms is not Arms.CONTROLS:
-            return found
-        untreated, treated = found
-        return untreated, Image(treated.index, np.where(self.rows.constants(n_features), treated.factor, 0.0))
+    def design(self, x: Array, a: NDArray[np.int64]) -> Array:
+        rows = self.rows.of(x if self.scale == 1.0 else self.scale * x, a)
+        if self.arms is Arms.CONTROLS:  # the treated have an intercept alone
+            rows *= np.where(self.rows.constants(x.shape[1]), 1.0, 1.0 - a[:, None])
+        return rows
 
     def outcomes(self, records: Records, released: Mapping[str, Array]) -> Array:
         y = records.y
@@ -341,9 +326,10 @@ class WithConstant(RecordMap):
         )
         return Universe(mapped, universe.n_samples, universe.n_features)
 
-    def images(self, n_features: int) -> tuple[Image, ...]:
-        return Rows.POOLED.images(n_features)
+    def design(self, x: Array, a: NDArray[np.int64]) -> Array:
+        return Rows.POOLED.of(x, a)
 
 
-def _imaged(scale: float, images: tuple[Image, ...], domain: Domain, records: Records) -> Records:
-    return ImageRecords(records.covariates, scale, images, records.a, records.y, domain, records.sampling)
+def _mapped(design: Callable[[Array, NDArray[np.int64]], Array], domain: Domain, records: Records) -> Records:
+    rows = design(records.covariates, records.a)
+    return Records(rows, records.a, records.y, domain, records.sampling)

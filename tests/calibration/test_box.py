@@ -1,5 +1,7 @@
 """Box noise: what it guarantees by exact densities, how long it is, and where it is refused or chosen."""
 
+from __future__ import annotations
+
 import dataclasses
 import math
 
@@ -13,19 +15,16 @@ from dp2erm_cvx.calibration import (
     Noise,
     Objective,
     calibrate,
-    calibrate_integers,
     calibrate_saturating,
     calibrator,
     privacy_loss,
-    rank,
     saturating_epsilon,
 )
 from dp2erm_cvx.calibration.base import mean_norm
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import WholeSpace
 from dp2erm_cvx.privacy import LossConstants, Neighboring, RowBox, StabilityBound
-from dp2erm_cvx.problems.itr import itr, itr_logistic
-from dp2erm_cvx.problems.regression import saturating_regression
+from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.program import PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.curves import LOGISTIC
 from dp2erm_cvx.registry import programs
@@ -34,7 +33,11 @@ from dp2erm_cvx.universe import Universe
 from tests.helpers import BOUNDED_INFLUENCE
 
 N, S, WIDTHS = 12, 0.7, (1.0, 0.4)
+
+
 M = math.hypot(*WIDTHS)
+
+
 BOTH = StabilityBound(V=2.0, theorem="a test", assumptions=(), relations=frozenset(Neighboring), w_max=1.0)
 
 
@@ -53,21 +56,11 @@ def loss_of(widths=WIDTHS, slope=S, **changes):
     return LossConstants(**constants | changes)
 
 
-@pytest.mark.parametrize(
-    ("p", "share"), [(1, 1.0), (3, 0.74), (5, 0.68), (10, 0.63), (20, 0.60), (500, 0.578)]
-)
-def test_mean_length_beside_the_ball_around_the_box(p, share):
-    box = calibrate_saturating(Objective(BOTH, loss_of((0.5,) * p), 400), Budget(1.0), "box")
-    ball = calibrate_saturating(Objective(BOTH, loss_of((0.5,) * p), 400), Budget(1.0))
-    assert box.expected_noise / ball.expected_noise == pytest.approx(share, abs=5e-3)
-    assert box.gamma == ball.gamma
-
-
 @pytest.mark.parametrize("widths", [(1.0, 3.0, 0.01, 7.0), (1.0, 1e-30), (1e20, 1e20, 1.0)])
 def test_mean_length_of_any_box(widths):
-    inside = np.random.default_rng(0).uniform(-1, 1, (400_000, len(widths))) * widths
+    inside = np.random.default_rng(0).uniform(-1, 1, (100_000, len(widths))) * widths
     exact = np.mean(np.linalg.norm(inside, axis=1))
-    assert mean_norm(Noise.BOX, len(widths), widths) / (len(widths) + 1) == pytest.approx(exact, rel=4e-3)
+    assert mean_norm(Noise.BOX, len(widths), widths) / (len(widths) + 1) == pytest.approx(exact, rel=8e-3)
 
 
 # exact densities: theta minimizes n - 1 fixed records and one that moves, over all of R^2
@@ -104,8 +97,12 @@ def random_pair(rng):
 
 
 FAR = -1e3 * np.eye(2)
+
+
 #: Opposite full slopes, at outputs far out; and a full slope against a full curvature, where z is met.
 SLOPES = alone((*WIDTHS, 1e3), (*WIDTHS, -1e3))
+
+
 CURVED = alone((*WIDTHS, 0.0), (*WIDTHS, 1e3))
 
 
@@ -124,7 +121,7 @@ def test_pairs_that_attain_epsilon():
 
 def test_no_pair_loses_more_and_planted_errors_do():
     rng, right = np.random.default_rng(3), planned(1.0)
-    for _ in range(400):
+    for _ in range(200):
         theta = rng.normal(size=(60, 2)) * 10.0 ** rng.uniform(-2, 2, (60, 1))
         assert loss_at(random_pair(rng), theta, right) <= 1.0
     across = np.array([[-1e-4 * WIDTHS[1], 1e-4 * WIDTHS[0]]])
@@ -186,19 +183,6 @@ def test_a_logistic_loss_in_a_ball(rho, k):
 BINARY = Domain(math.sqrt(11.0), 1.0, ranges=[(0, 1)] * 10, intercept=1.0)
 
 
-def test_auto_takes_it_for_binary_covariates_and_leaves_it_for_short_records():
-    found = PrivateTwoStageERM(BINARY, Budget(1.0), "uniform", "itr", calibration="auto").plan(400, 10)
-    assert found.theta.calibration.noise is Noise.BOX
-    assert "the smallest of" in found.theta.reason
-    short = dataclasses.replace(BINARY, covariate_bound=1.5)
-    found = PrivateTwoStageERM(short, Budget(1.0), "uniform", "itr", calibration="auto").plan(400, 10)
-    assert found.theta.calibration.noise is Noise.GAMMA
-    objective = Objective(BOTH, loss_of(), 400)
-    assert rank(objective, Budget(1.0)).best.calibration.noise is Noise.BOX
-    free = Objective(BOTH, loss_of(box=None), 400)
-    assert not any("box" in name for name, _ in rank(free, Budget(1.0)).refused)
-
-
 def test_programs_that_are_linear_in_the_covariates_state_their_box():
     universe, stating = Universe(BINARY, 400, 10), []
     for name, program in programs().items():
@@ -229,6 +213,8 @@ def test_programs_that_are_linear_in_the_covariates_state_their_box():
 
 #: Covariates of any size.
 FREE = Domain(math.sqrt(11.0), 1.0, intercept=1.0)
+
+
 REFUSED = {
     "covariates of any size": lambda: PrivateTwoStageERM(
         FREE, Budget(1.0), "uniform", "itr", noise="box"
@@ -274,10 +260,6 @@ def test_declarations_that_are_none():
             calibrate(Objective(BOTH, loss_of(box=wrong), N), Budget(1.0), noise="box")
 
 
-def test_numbers_take_laplace_noise():
-    assert calibrate_integers(3, Budget(1.0), "box") == calibrate_integers(3, Budget(1.0))
-
-
 NUMBERS = ("rate", "mean", "spread", "sides", "value", "score", "ranges")
 
 
@@ -301,45 +283,3 @@ def test_rules_and_effects_take_it_in_every_step_that_solves():
     shares |= {"norm_bound": None, "mean_share": None}
     other = PrivateRule(BINARY, Budget(1.0), settings=shares).plan(4000, 10)
     assert rule.noise_effect < 0.75 * other.noise_effect
-
-
-def test_rules_and_effects_take_the_shorter_law_by_auto():
-    short = dataclasses.replace(BINARY, covariate_bound=1.5)
-    for kind, corners in ((PrivateRule, Noise.BOX), (PrivateEffect, Noise.GAMMA)):
-        # an effect shrinks covariates to a ball in which no record is at the corner of its box
-        for domain, law in ((BINARY, corners), (short, Noise.GAMMA), (FREE, Noise.GAMMA)):
-            plan = kind(domain, Budget(1.0, 1e-6), noise="auto").plan(4000, 10)
-            assert plan.study.noise is law
-            assert plan.guarantee.delta == 0.0
-        with pytest.raises(DeclarationError, match="must be one of gamma, gaussian, box, auto"):
-            kind(BINARY, Budget(1.0), noise="laplace").plan(4000, 10)
-
-
-def test_binary_covariates_gain_what_a_shorter_noise_promises():
-    """The study of the page of calibrations, with fewer replicates and at twenty covariates alone."""
-    rng, gained = np.random.default_rng(11), []
-    domain = Domain(math.sqrt(20.0), 4.0, ranges=[(0, 1)] * 20)
-    for seed in range(6):
-        x, test = (2 * rng.integers(0, 2, (m, 20)) - 1 for m in (400, 2000))
-        a = rng.integers(0, 2, 400)
-        y = (a - 0.5) * (x[:, 0] + x[:, 1] - x[:, 2]) + 0.5 * rng.standard_normal(400)
-        truth = test[:, 0] + test[:, 1] - test[:, 2] > 0
-        right = []
-        for law in ("box", "gamma"):
-            model = PrivateRule(
-                domain, Budget(0.5), noise=law, outcome_scale=1.0, seed=seed, arithmetic="assumed"
-            )
-            chosen = model.fit((x + 1) / 2, a, y).decision_function((test + 1) / 2) > 0
-            right.append(float(np.mean(chosen == truth)))
-        gained.append(right[0] - right[1])
-    assert np.mean(gained) > 0.05
-
-
-def test_calibrated_by_the_estimators_as_by_hand():
-    program = saturating_regression(slope=0.7)
-    found = PrivateTwoStageERM(BINARY, Budget(1.0), "uniform", program, noise="box", arithmetic="assumed")
-    calibration = found.plan(400, 10).theta.calibration
-    # with what the tolerance of the weights adds
-    assert calibration.scale == pytest.approx(2 * 0.7 / 1.0, rel=1e-3)
-    logistic = PrivateTwoStageERM(BINARY, Budget(1.0), "uniform", itr_logistic(), noise="box")
-    assert logistic.plan(400, 10).theta.theorem.startswith("Theorem 19")

@@ -1,103 +1,230 @@
-"""Every refusal of a calibration, once."""
+"""Every refusal of a calibration, once: a call that works, what is changed of it, and the one line."""
 
-import dataclasses
+from __future__ import annotations
+
 import math
+from dataclasses import replace
 
 import pytest
 
-from dp2erm_cvx.calibration import Objective, calibrate, privacy_loss, utility_bound
+from dp2erm_cvx.calibration import (
+    CALIBRATORS,
+    Noise,
+    Objective,
+    PaperUtility,
+    SumLaw,
+    calibrate,
+    calibrate_integers,
+    calibrate_output,
+    calibrate_paper,
+    calibrate_renyi,
+    calibrate_saturating,
+    calibrate_sums,
+    calibrator,
+    privacy_loss,
+    renyi_divergence,
+    renyi_epsilon,
+    saturating_epsilon,
+    utility_bound,
+)
+from dp2erm_cvx.calibration.numbers import calibrate_value
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
+from dp2erm_cvx.suprema import Saturation
+from tests.helpers import BOUNDED_INFLUENCE
 
-BOUND = StabilityBound(
-    V=6.0, theorem="Theorem X", assumptions=(), relations=frozenset(Neighboring), w_max=3.0
-)
-LOSS = LossConstants(5, 10.0, 2.0, 0.0, 2.0, 1.0)
 KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
+LOSS = LossConstants(5, 6.0, 2.0, 0.0, 2.0, 1.0, gradient_bound=9.0)
+SQUARED = LossConstants(5, math.inf, 2.0, 0.0, None, 2.0, covariate_bound=1.0, response_bound=2.0)
+MEAN = LossConstants(1, 4.0, 2.0, 0.0, None, 1.0, covariate_bound=1.0, response_bound=6.0, is_mean=True)
+SHAPE = Saturation(BOUNDED_INFLUENCE["1 - u"][0](0.5, 1.0), 2.0)
+BENT = LossConstants(5, 1.0, 4.0, 0.0, None, 1.0, saturation=SHAPE)
+LOSSES = {"sharp": LOSS, "paper": LOSS, "renyi": SQUARED, "output": MEAN, "saturating": BENT}
 
 
-def refusal(error, bound=BOUND, loss=LOSS, n=400, budget=None, **arguments):
-    with pytest.raises(error) as caught:
-        calibrate(Objective(bound, loss, n), budget or Budget(1.0, 1e-6), **arguments)
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
+def bound_of(V=6.0, **changes):
+    facts = {"theorem": "Theorem X", "assumptions": (), "relations": frozenset(Neighboring), "w_max": 3.0}
+    return StabilityBound(V=V, **(facts | {"W1": V, "W2": V} | changes))
 
 
-def test_bound_read_off_the_data():
-    assert "read off the data" in refusal(CalibrationError, dataclasses.replace(BOUND, private=False))
+def calibrated(name, bound=None, n=400, budget=None, loss=None, **options):
+    """A calibration by name at a good declaration, of which something is changed."""
+    known = LOSSES[name] if loss is None else replace(LOSSES[name], **loss)
+    objective = Objective(bound_of() if bound is None else bound, known, n)
+    ways = {
+        "sharp": calibrate,
+        "paper": calibrate_paper,
+        "renyi": calibrate_renyi,
+        "output": calibrate_output,
+        "saturating": calibrate_saturating,
+    }
+    return ways[name](objective, budget or Budget(1.0, 1e-4), **options)
 
 
-def test_relation_not_covered():
-    bound = dataclasses.replace(BOUND, relations=frozenset([KEEP]))
-    text = refusal(CalibrationError, bound)
-    assert "'replace-one'" in text
-    assert "Theorem X" in text
-    assert calibrate(Objective(bound, LOSS, 400, KEEP), Budget(1.0)).scale > 0
+def valued(bound=None, outcome_bound=3.0, n=100, epsilon=1.0, **options):
+    return calibrate_value(bound or bound_of(4.0), outcome_bound, n, epsilon, **options)
 
 
-@pytest.mark.parametrize("V", [math.inf, math.nan, 0.0])
-def test_no_finite_stability(V):
-    assert f"V = {V!r}" in refusal(CalibrationError, dataclasses.replace(BOUND, V=V))
+def summed(law=SumLaw.SCORE, bound=1.0, n=100, budget=None, *more, **options):
+    return calibrate_sums(law, bound, n, budget or Budget(1.0, 1e-6), *more, **options)
 
 
-def test_gaussian_noise_needs_delta():
-    assert "delta = 0.0" in refusal(CalibrationError, budget=Budget(1.0), noise="gaussian")
-    assert "delta = 1e-301" in refusal(CalibrationError, budget=Budget(1.0, 1e-301), noise="gaussian")
+#: Of every calibration by a bound.
+UNCOVERED = [
+    ({"bound": bound_of(private=False)}, "read off the data"),
+    ({"bound": bound_of(relations=frozenset([KEEP]))}, "'replace-one'"),
+    ({"bound": bound_of(math.inf)}, "V = inf|W1 = inf"),
+]
 
 
-@pytest.mark.parametrize("epsilon", [1e-320, 1e7])
-def test_epsilon_out_of_range(epsilon):
-    assert f"epsilon = {epsilon!r}" in refusal(CalibrationError, budget=Budget(epsilon))
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize(("change", "message"), UNCOVERED)
+def test_what_a_bound_does_not_cover(name, change, message):
+    assert calibrated(name).scale > 0
+    with pytest.raises(CalibrationError, match=message) as caught:
+        calibrated(name, **change)
+    assert "\n" not in str(caught.value)
+    if name != "paper":
+        with pytest.raises(CalibrationError, match=message):
+            valued(**change)
+    with pytest.raises(DeclarationError, match="n_samples"):
+        calibrated(name, n=1)
 
 
-def test_noise_out_of_floating_point_range():
-    huge = dataclasses.replace(LOSS, gradient_radius=1e300)
-    assert "noise scale = 1.2e+301" in refusal(CalibrationError, loss=huge, split=0.5)
-    flat = dataclasses.replace(LOSS, hessian_trace=1e-300)
-    assert "gamma = " in refusal(CalibrationError, loss=flat)
+REFUSED = [
+    *((CalibrationError, "sharp", {"bound": bound_of(V)}, f"V = {V!r}") for V in (math.nan, 0.0)),
+    *((CalibrationError, "sharp", {"budget": Budget(e)}, f"epsilon = {e!r}") for e in (1e-320, 1e7)),
+    *((DeclarationError, "sharp", {"n": n}, "n_samples") for n in (2.5, math.inf, "many")),
+    *((DeclarationError, "sharp", {"split": q}, "split") for q in (0.0, 1.0, -0.5, math.nan, "half")),
+    (CalibrationError, "sharp", {"budget": Budget(1.0), "noise": "gaussian"}, "delta = 0.0"),
+    (CalibrationError, "sharp", {"budget": Budget(1.0, 1e-301), "noise": "gaussian"}, "delta = 1e-301"),
+    (
+        CalibrationError,
+        "sharp",
+        {"loss": {"gradient_radius": 1e300}, "split": 0.5},
+        r"noise scale = 1.2e\+301",
+    ),
+    (CalibrationError, "sharp", {"loss": {"hessian_trace": 1e-300}}, "gamma = "),
+    (DeclarationError, "sharp", {"noise": "laplace"}, "gamma, gaussian"),
+    *(
+        (DeclarationError, "sharp", {"loss": {name: value}}, name)
+        for name, value in (
+            ("n_parameters", 0),
+            ("n_parameters", 1.5),
+            ("gradient_radius", 0.0),
+            ("gradient_radius", math.inf),
+            ("hessian_trace", 0.0),
+            ("strong_convexity", -1.0),
+            ("theta_bound", 0.0),
+            ("outcome_bound", math.nan),
+        )
+    ),
+    (CalibrationError, "paper", {"bound": bound_of(W1=None)}, "no W1 and W2"),
+    (CalibrationError, "paper", {"bound": bound_of(W2=math.inf)}, "W2 = inf"),
+    (CalibrationError, "paper", {"noise": "gaussian", "budget": Budget(1.0)}, "delta = 0.0"),
+    (CalibrationError, "paper", {"loss": {"gradient_bound": 1e295}}, "out of floating-point range"),
+    (DeclarationError, "paper", {"loss": {"gradient_bound": 5.9}}, "at least the centered gradient radius 6"),
+    (DeclarationError, "paper", {"loss": {"gradient_bound": math.inf}}, "gradient_bound"),
+    (CalibrationError, "paper", {"loss": {"gradient_bound": None}}, "states no gradient_bound"),
+    (DeclarationError, "paper", {"noise": "laplace"}, "gamma, gaussian"),
+    (DeclarationError, "paper", {"loss": {"hessian_trace": 0.0}}, "hessian_trace"),
+    (CalibrationError, "renyi", {"budget": Budget(1.0)}, "delta = 0.0"),
+    (CalibrationError, "renyi", {"bound": bound_of(1e300)}, "out of floating-point range"),
+    (DeclarationError, "renyi", {"gamma": 0.0}, "gamma"),
+    (
+        CalibrationError,
+        "renyi",
+        {"gamma": 1e-5, "budget": Budget(0.1, 1e-6)},
+        "no order fits .* at gamma = 1e-05",
+    ),
+    (DeclarationError, "renyi", {"loss": {"theta_bound": -1.0}}, "theta_bound"),
+    (CalibrationError, "renyi", {"loss": {"covariate_bound": None}}, "needs a squared loss"),
+    *(
+        (DeclarationError, "renyi", {"loss": {name: 0}}, name)
+        for name in ("n_parameters", "covariate_bound", "response_bound")
+    ),
+    (CalibrationError, "output", {"budget": Budget(1e-320)}, "epsilon = 1e-320"),
+    (CalibrationError, "output", {"loss": {"response_bound": 2e295}}, "out of floating-point range"),
+    (DeclarationError, "output", {"loss": {"response_bound": 0.0}}, "response_bound"),
+    *(
+        (DeclarationError, "saturating", {"loss": {"saturation": replace(SHAPE, row_norm=M)}}, "row_norm")
+        for M in (0.0, -1.0, math.inf)
+    ),
+    (CalibrationError, "saturating", {"loss": {"saturation": None}}, "states no saturation"),
+    (
+        CalibrationError,
+        "saturating",
+        {"loss": {"saturation": Saturation(BOUNDED_INFLUENCE["1 - u"][0](1e99, 1.0), 1e60)}},
+        "noise scale",
+    ),
+]
 
 
-def test_unknown_noise():
-    assert "gamma, gaussian" in refusal(DeclarationError, noise="laplace")
+@pytest.mark.parametrize(("error", "name", "change", "message"), REFUSED)
+def test_what_a_calibration_refuses(error, name, change, message):
+    with pytest.raises(error, match=message) as caught:
+        calibrated(name, **change)
+    assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("split", [0.0, 1.0, -0.5, math.nan, "half"])
-def test_split_outside_the_unit_interval(split):
-    assert "split" in refusal(DeclarationError, split=split)
+SHARP, CURVED = calibrated("sharp"), calibrated("sharp", noise="gaussian")
+CALLS = [
+    *(
+        (CalibrationError, lambda b=b: valued(outcome_bound=b), "rescale the outcome")
+        for b in (1e300, 1e-300, 1e-285)
+    ),
+    *((DeclarationError, lambda b=b: valued(outcome_bound=b), "outcome_bound") for b in (0.0, math.nan)),
+    *((DeclarationError, lambda n=n: valued(n=n), "n_samples") for n in (1, 10.5)),
+    *((DeclarationError, lambda e=e: valued(epsilon=e), "epsilon") for e in (0.0, math.nan, "much")),
+    (CalibrationError, lambda: valued(epsilon=1e-200), "epsilon"),
+    (DeclarationError, lambda: valued(statistic="median"), "cells, contrasts"),
+    (CalibrationError, lambda: summed(n=10**10), "beyond 64-bit"),
+    (CalibrationError, lambda: summed(SumLaw.TREATED, n=10**9), "beyond 64-bit"),
+    (CalibrationError, lambda: summed(budget=Budget(1e-9)), "out of the range of 64-bit"),
+    (CalibrationError, lambda: calibrate_integers(2**62, Budget(0.5)), "out of the range of 64-bit"),
+    (CalibrationError, lambda: summed(SumLaw.SCORE, 1.0, 100, Budget(1.0), "gaussian"), "needs a delta"),
+    (DeclarationError, lambda: summed(bound=math.inf), "score_bound"),
+    (DeclarationError, lambda: summed(SumLaw.SCORE, 1.0, 100, None, "uniform"), "noise"),
+    (DeclarationError, lambda: summed("sums"), "law = 'sums': must be one of score, contrasts"),
+    (DeclarationError, lambda: summed(SumLaw.ARMS, other_bound=2.0), "must be at most score_bound"),
+    (DeclarationError, lambda: summed(SumLaw.ARMS), "other_bound: is for both arms alone"),
+    (DeclarationError, lambda: summed(other_bound=0.5), "other_bound: is for both arms alone"),
+    (DeclarationError, lambda: summed().totals([0.5], [1.0]), "2 columns are not what"),
+    (DeclarationError, lambda: summed(SumLaw.OVERLAP).totals([1.0] * 4, [0.1]), "share of shape"),
+    (DeclarationError, lambda: privacy_loss(SHARP, LOSS, 400, -1.0), "epsilon"),
+    (CalibrationError, lambda: saturating_epsilon(CURVED, BENT, 400), "gamma noise"),
+    *(
+        (
+            DeclarationError,
+            lambda one=one: utility_bound(
+                **({"noise_norm": 1.0, "theta_norm": 1.0} | {one: -1.0}), n_samples=400, calibration=SHARP
+            ),
+            one,
+        )
+        for one in ("noise_norm", "theta_norm", "strong_convexity")
+    ),
+    (DeclarationError, lambda: PaperUtility.of(0.0, 1.0), "gamma"),
+    (DeclarationError, lambda: PaperUtility.of(1.0, -1.0), "theta_norm"),
+    (DeclarationError, lambda: PaperUtility.of(1.0, 1.0, -0.1), "strong_convexity"),
+    *(
+        (DeclarationError, lambda o=o: renyi_divergence(o, 4.0, SQUARED, 400, 10.0, 1.0), "order")
+        for o in (1.0, math.inf, math.nan)
+    ),
+    (DeclarationError, lambda: renyi_divergence(2.0, 4.0, SQUARED, 400, 0.0, 1.0), "scale"),
+    (DeclarationError, lambda: renyi_epsilon([2.0], [1.0], 1.0), "delta"),
+    (DeclarationError, lambda: renyi_epsilon([2.0], [-1.0], 0.1), "divergence"),
+]
 
 
-@pytest.mark.parametrize("n", [1, 2.5, math.inf, "many"])
-def test_sample_size(n):
-    assert "n_samples" in refusal(DeclarationError, n=n)
+@pytest.mark.parametrize(("error", "call", "message"), CALLS)
+def test_what_a_function_refuses(error, call, message):
+    with pytest.raises(error, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("n_parameters", 0),
-        ("n_parameters", 1.5),
-        ("gradient_radius", 0.0),
-        ("gradient_radius", math.inf),
-        ("hessian_trace", 0.0),
-        ("strong_convexity", -1.0),
-        ("theta_bound", 0.0),
-        ("outcome_bound", math.nan),
-    ],
-)
-def test_loss_constants(name, value):
-    assert name in refusal(DeclarationError, loss=dataclasses.replace(LOSS, **{name: value}))
-
-
-def test_privacy_loss_at_an_invalid_epsilon():
-    calibration = calibrate(Objective(BOUND, LOSS, 400), Budget(1.0))
-    with pytest.raises(DeclarationError, match="epsilon"):
-        privacy_loss(calibration, LOSS, 400, -1.0)
-
-
-@pytest.mark.parametrize("name", ["noise_norm", "theta_norm", "strong_convexity"])
-def test_utility_of_a_negative_quantity(name):
-    calibration = calibrate(Objective(BOUND, LOSS, 400), Budget(1.0))
-    arguments = {"noise_norm": 1.0, "n_samples": 400, "theta_norm": 1.0, name: -1.0}
-    with pytest.raises(DeclarationError, match=name):
-        utility_bound(calibration=calibration, **arguments)
+def test_other_neighbors_are_covered_where_they_are_declared():
+    weaker = bound_of(relations=frozenset([KEEP]))
+    assert calibrate(Objective(weaker, LOSS, 400, KEEP), Budget(1.0)).scale > 0
+    assert {one.name for one in CALIBRATORS} >= {"sharp", "paper", "renyi", "output", "saturating"}
+    assert calibrator("sharp").calibrate(Objective(bound_of(), LOSS, 400), Budget(1.0), Noise.GAMMA).scale > 0

@@ -1,10 +1,13 @@
-"""Predicted errors, and the choice among the calibrations that are valid."""
+"""Predicted errors, the choice among the calibrations that are valid, and the levels of private ranges."""
+
+from __future__ import annotations
 
 import dataclasses
 import math
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from dp2erm_cvx.calibration import (
     CALIBRATORS,
@@ -12,22 +15,28 @@ from dp2erm_cvx.calibration import (
     Noise,
     Objective,
     calibrate,
-    calibrate_output,
+    calibrate_ranges,
     calibrate_renyi,
     calibrator,
     predicted_error,
     rank,
 )
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
-from dp2erm_cvx.stability import known_coefficient, logistic_propensity
 
 LOSS = LossConstants(5, 5.0, 2.0, 0.0, 1.0, 1.0, gradient_bound=6.0, covariate_bound=1.0, response_bound=2.0)
+
+
 #: The plug-in mean (z - theta)^2 with |z| <= 2.
 MEAN = LossConstants(1, 4.0, 2.0, 0.0, 2.0, 1.0, covariate_bound=1.0, response_bound=2.0, is_mean=True)
+
+
 BUDGET = Budget(1.0, 1e-4)
+
+
 SHARP = [calibrator("sharp")]
+
+
 #: The laws that need no box.
 FREE = (Noise.GAMMA, Noise.GAUSSIAN)
 
@@ -51,20 +60,6 @@ def test_predicted_error_is_at_least_the_excess_of_a_quadratic_objective(size):
         predicted = predicted_error(found, loss, n)
         assert excess * (1 - 1e-12) <= predicted <= excess * (1 + found.gamma / h) ** 2 * (1 + 1e-12)
     assert predicted == pytest.approx(excess, rel=1e-4)
-
-
-def test_prediction_is_near_the_simulated_excess_of_a_mean():
-    # (1/n) sum w (z - theta)^2 = (theta - m)^2 + const; objective perturbation moves its minimizer
-    n, m = 400, 0.125  # an eighth of M'
-    rng = np.random.default_rng(6)
-    found = calibrate(Objective(bound_of(4.0), MEAN, n), BUDGET)
-    b = simulate_noise(found, 20_000, rng)[:, 0]
-    theta = (2 * m - b / n) / (2 + found.gamma)
-    typical = float(np.mean(np.abs(theta - m))) ** 2
-    assert predicted_error(found, MEAN, n) == pytest.approx(typical, rel=0.2)
-    output = calibrate_output(Objective(bound_of(4.0), MEAN, n), BUDGET)
-    noise = simulate_noise(output.law, 20_000, rng)[:, 0]
-    assert predicted_error(output, MEAN, n) == pytest.approx(np.mean(np.abs(noise)) ** 2, rel=0.05)
 
 
 def named(found):
@@ -92,35 +87,12 @@ def test_every_calibration_is_compared_in_each_of_its_laws():
             assert one.predicted_error == predicted_error(one.calibration, LOSS, 400)
 
 
-def test_the_choice_depends_on_the_dimension():
-    def best(p):
-        loss = dataclasses.replace(LOSS, n_parameters=p)
-        return rank(Objective(bound_of(8.7), loss, 400), Budget(1.0, 1 / 400)).best
-
-    assert best(1).name == "sharp-gamma"
-    assert best(40).name == "renyi"
-
-
 def test_output_perturbation_of_a_mean_beats_objective_perturbation():
     found = rank(Objective(bound_of(4.0), MEAN, 400), BUDGET)
     assert found.best.name == "output"
     second = found.valid[1]
     assert second.predicted_error == predicted_error(second.calibration, MEAN, 400)
     assert second.predicted_error > 1.25 * found.best.predicted_error
-
-
-def test_composition_gains_by_a_smaller_bound_what_the_first_stage_takes():
-    # ridge 0.003, radius 1: the direct bound is several times that of a private propensity
-    direct = rank(Objective(logistic_propensity(400, 1.0, 0.003, 1.0), LOSS, 400), Budget(1.0), SHARP)
-    private = rank(
-        Objective(known_coefficient(400, 1.0, 1.0), LOSS, 400, weights="private propensity"),
-        Budget(0.8),
-        SHARP,
-    )
-    assert private.best.predicted_error < direct.best.predicted_error
-    assert math.isclose(private.best.calibration.V / 0.8, 6.8, rel_tol=0.01)
-    assert private.best.calibration.epsilon == 0.8
-    assert "private propensity" in private.best.reason
 
 
 def test_an_uncertified_paper_calibration_is_not_valid():
@@ -167,3 +139,42 @@ def test_what_a_release_may_declare():
     declared, reason = calibrator("sharp").explained(objective, BUDGET, "gaussian", 0.4)
     assert declared == calibrate(objective, BUDGET, noise="gaussian", split=0.4)
     assert reason == "calibration = 'sharp' was declared"
+
+
+def test_every_choice_has_its_part_of_epsilon():
+    found = calibrate_ranges(10_000, [435, None, 129, 435], Budget(0.3, 1e-6))
+    assert found.each == pytest.approx(0.05)
+    assert 6 * found.each <= found.epsilon == 0.3
+    assert found.delta == 0.0
+    assert found.scale == pytest.approx(2 / found.each)
+    assert found.levels[1] is None
+    assert found.factors[1] == 1.0
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(3000, 0.1), (3000, 0.2), (10_000, 0.1), (10**6, 1.0)])
+def test_no_candidate_beyond_the_records_is_likely(n, epsilon):
+    found = calibrate_ranges(n, [None, 435], Budget(epsilon))
+    lead = found.levels[1] * n / found.scale
+    assert 435 * math.exp(-lead) <= math.exp(-5) * 1.001
+    assert found.levels[1] == 0.25 or 435 * math.exp(-lead) <= math.exp(-8) * 1.001
+    assert found.levels[1] >= 0.01
+    # a normal column is covered to three standard deviations
+    assert found.factors[1] * norm.ppf(1 - found.levels[1]) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("columns", [1, 3, 10])
+def test_too_little_epsilon_is_told_with_what_is_needed(columns):
+    sizes = [435] * columns
+    with pytest.raises(
+        CalibrationError, match=r"need an epsilon of ([0-9.e+-]+) at n_samples = 1000"
+    ) as told:
+        calibrate_ranges(1000, sizes, Budget(1e-3))
+    needed = float(str(told.value).split("epsilon of ")[1].split()[0])
+    assert calibrate_ranges(1000, sizes, Budget(needed * 1.01)).levels[0] <= 0.25
+    with pytest.raises(CalibrationError):
+        calibrate_ranges(1000, sizes, Budget(needed * 0.99))
+
+
+def test_nothing_to_release():
+    with pytest.raises(DeclarationError, match="every range is declared"):
+        calibrate_ranges(1000, [None, None], Budget(1.0))

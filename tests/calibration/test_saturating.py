@@ -1,4 +1,6 @@
-"""Theorem 15 as a calibration: what it guarantees, evaluated again, and where it is taken."""
+"""Theorem 15 and its kin as calibrations: what they guarantee, evaluated again, and where they are taken."""
+
+from __future__ import annotations
 
 import dataclasses
 import math
@@ -8,24 +10,16 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.calibration import (
-    Calibration,
-    Noise,
     Objective,
     calibrate,
     calibrate_saturating,
     calibrator,
     privacy_loss,
-    rank,
     saturating_epsilon,
 )
-from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
-from dp2erm_cvx.program import Domain, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.curves import LOGISTIC
-from dp2erm_cvx.registry import programs
 from dp2erm_cvx.suprema import Saturation
-from dp2erm_cvx.universe import Universe
 from tests.helpers import BOUNDED_INFLUENCE
 
 
@@ -65,7 +59,7 @@ def random_objective(rng, shape):
 def test_the_guarantee_holds_in_exact_arithmetic_and_all_of_it_is_noise(shape):
     rng = np.random.default_rng(1)
     tight = 0
-    for _ in range(300):
+    for _ in range(120):
         objective = random_objective(rng, shape)
         epsilon = float(10 ** rng.uniform(-3, 1.5))
         found = calibrate_saturating(objective, Budget(epsilon))
@@ -84,13 +78,13 @@ def test_the_guarantee_holds_in_exact_arithmetic_and_all_of_it_is_noise(shape):
             if found.gamma > 100 * loss.strong_convexity:
                 assert exact_epsilon(less, loss, n, shape) > epsilon
                 assert saturating_epsilon(less, loss, n) > epsilon
-    assert tight > 100
+    assert tight > 40
 
 
 @pytest.mark.parametrize("shape", BOUNDED_INFLUENCE)
 def test_any_scale_and_gamma_are_evaluated(shape):
     rng = np.random.default_rng(2)
-    for _ in range(200):
+    for _ in range(80):
         objective = random_objective(rng, shape)
         found = calibrate_saturating(objective, Budget(1.0))
         gamma, scale = found.gamma * 10 ** rng.uniform(-2, 1), found.scale * 10 ** rng.uniform(-1, 1)
@@ -138,51 +132,6 @@ def test_what_is_declared_otherwise_stays():
     assert not calibrator("saturating").splits
 
 
-def test_it_is_ranked_with_the_others():
-    found = rank(objective_of(loss_of()), Budget(1.0))
-    assert {one.name for one in found.valid} == {"sharp-gamma", "saturating-gamma"}
-
-
-def test_refusals():
-    free = objective_of(loss_of())
-    plain = objective_of(dataclasses.replace(free.loss, saturation=None))
-    with pytest.raises(CalibrationError, match="the second stage states no saturation"):
-        calibrator("saturating").calibrate(plain, Budget(1.0), "gamma")
-    private = dataclasses.replace(free.bound, private=False)
-    with pytest.raises(CalibrationError, match="read off the data"):
-        calibrate_saturating(dataclasses.replace(free, bound=private), Budget(1.0))
-    with pytest.raises(CalibrationError, match="noise scale"):
-        calibrate_saturating(objective_of(loss_of(slope=1e99, M=1e60)), Budget(1e-3))
-    for wrong in (0.0, -1.0, math.inf):
-        saturation = dataclasses.replace(free.loss.saturation, row_norm=wrong)
-        with pytest.raises(DeclarationError, match="row_norm"):
-            calibrate_saturating(
-                objective_of(dataclasses.replace(free.loss, saturation=saturation)), Budget(1.0)
-            )
-    gaussian: Calibration = calibrate(free, Budget(1.0, 1e-6), noise=Noise.GAUSSIAN)
-    with pytest.raises(CalibrationError, match="gamma noise"):
-        saturating_epsilon(gaussian, free.loss, 400)
-
-
-def test_only_programs_that_ask_for_it_are_calibrated_by_it():
-    universe = Universe(Domain(2.0, 3.0), 400, 3)
-    asking = []
-    for name, program in programs().items():
-        if issubclass(program, SecondStage | PrivateFirstStage):
-            found = program().resolve(universe.domain).loss_constants(universe)
-            asking += [name] if found.saturation is not None else []
-    assert asking == [
-        "ipw_private",
-        "itr_logistic",
-        "itr_saturating",
-        "overlap_private",
-        "saturating_regression",
-    ]
-    bounded = programs()["saturating_regression"](theta_set=L2Ball(0.01), slope=1.0)
-    loss = bounded.constants(universe)
-    assert loss.gradient_radius < 2.0 * 1.0 < loss.saturation.slope * loss.saturation.row_norm + 1e-9
-
-
 def in_a_ball(rho, V=2.0, slope=1.0, M=2.0, mu=0.0):
     saturation = Saturation(LOGISTIC, M, slope, ball=rho)
     diameter = 2 * max(math.cos(t) / (1 + math.exp(-rho * math.sin(t))) for t in np.linspace(0, 1.5, 3000))
@@ -190,16 +139,6 @@ def in_a_ball(rho, V=2.0, slope=1.0, M=2.0, mu=0.0):
         5, M * slope * diameter / 2, slope * M**2 / 4, mu, rho / M, 1.0, saturation=saturation
     )
     return objective_of(loss, V)
-
-
-@pytest.mark.parametrize(
-    ("rho", "share"), [(2.0, 0.737), (2.5, 0.699), (3.3, 0.653), (4.0, 0.625), (1e3, 0.5)]
-)
-def test_the_noise_of_a_logistic_loss_in_a_ball(rho, share):
-    # Theorem 19 at a curvature of three tenths of epsilon
-    found = calibrate_saturating(in_a_ball(rho), Budget(0.1), gamma=4.0 / (400 * 0.3 * 0.1))
-    assert 2.0 / 0.1 / found.scale == pytest.approx(share, rel=2e-3)
-    assert 2.0 / 0.1 / found.scale <= share + 5e-4
 
 
 @pytest.mark.parametrize("rho", [0.5, 3.3, 20.0])
@@ -278,6 +217,6 @@ def test_pairs_in_a_ball_come_near_epsilon_and_wrong_constants_exceed_it():
     assert exact_loss(near, dataclasses.replace(found, scale=0.8 * found.scale), 3.3) > 1.1
     assert exact_loss(curved, dataclasses.replace(found, gamma=found.gamma / 4), 3.3) > 1.05
     rng = np.random.default_rng(2)
-    for _ in range(3000):
+    for _ in range(1500):
         attack = (*rng.normal(size=2) * 2, *rng.uniform(0, 2 * math.pi, 3), rng.random())
         assert exact_loss(attack, found, 3.3) <= 1.0

@@ -1,157 +1,317 @@
-"""Laws of noise against quadrature and closed forms in many digits."""
+"""Exact sums with noise: sensitivities by brute force over all records, and losses exactly."""
+
+from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
+from fractions import Fraction
 
-import mpmath as mp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.integrate import quad
 
-from dp2erm_cvx.calibration.base import Noise
-from dp2erm_cvx.calibration.numbers import analytic_delta, analytic_ratio
-from dp2erm_cvx.calibration.sums import _many_tail, sum_quantile, sum_tail
+from dp2erm_cvx.calibration import GridSums, Noise, SumLaw, calibrate_integers, calibrate_sums
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import Budget
 
-LAPLACE, GAUSSIAN = Noise.GAMMA, Noise.GAUSSIAN
+LAPLACE, GAUSSIAN = Budget(1.0), Budget(1.0, 1e-6)
 
 
-def tail_by_quadrature(x, s, b):
-    """P(N + L > x), the normal density against the Laplace tail."""
-    with mp.workdps(20):
-        x, s, b = mp.mpf(x), mp.mpf(s), mp.mpf(b)
-
-        def laplace_tail(y):
-            return mp.exp(-y / b) / 2 if y > 0 else 1 - mp.exp(y / b) / 2
-
-        # the tilted normal peaks at s^2 / b as well
-        cuts = sorted({x, mp.mpf(0), min(s * s / b, x), *(k * s for k in (-12, -4, 4, 12)), x - b, x + b})
-        return mp.quad(lambda t: mp.npdf(t, 0, s) * laplace_tail(x - t), [-40 * s, *cuts, cuts[-1] + 40 * s])
+def movement(contributions, order):
+    """Largest distance between the contributions (k, m) of any two records."""
+    gaps = np.abs(contributions[:, None, :] - contributions[None, :, :]).astype(float)
+    return float(np.linalg.norm(gaps, ord=order, axis=-1).max())
 
 
-@pytest.mark.parametrize("s", [1e-3, 0.2, 1.0, 5.0])
-@pytest.mark.parametrize("b", [0.05, 1.0, 3.0])
-def test_the_tail_is_the_convolution(s, b):
-    for x in (0.0, 0.3, 4.0):
-        expected = tail_by_quadrature(x, s, b)
-        if expected > 1e-12:
-            assert sum_tail(LAPLACE, x, s, b) == pytest.approx(float(expected), rel=1e-8)
+def contributions(largest, second, reach=None):
+    """``(2K k, second(k))`` for every score of at most ``reach`` steps."""
+    k = np.arange(-(reach or largest), (reach or largest) + 1)
+    return np.stack([2 * largest * k, second(k)], axis=1)
 
 
-@pytest.mark.parametrize("ratio", [1e-12, 1e-6, 1.0, 1e6, 1e12])
-def test_the_tail_where_one_law_dwarfs_the_other(ratio):
-    for tail in (0.4, 0.025, 1e-9):
-        x = sum_quantile(LAPLACE, tail, ratio, 1.0)
-        assert sum_tail(LAPLACE, x, ratio, 1.0) == pytest.approx(tail, rel=1e-6)
-        assert sum_quantile(LAPLACE, tail, ratio, 0.0) <= x * (1 + 1e-9)
-        assert sum_quantile(LAPLACE, tail, 0.0, 1.0) <= x * (1 + 1e-9)
+@pytest.mark.parametrize("largest", [1, 2, 3, 8, 37, 200])
+def test_the_second_moment_is_free(largest):
+    noise = GridSums(SumLaw.SCORE, 0, largest, 2, calibrate_integers(4 * largest**2, LAPLACE))
+    by_two = GridSums(SumLaw.SCORE, 0, largest, 2, calibrate_integers(4 * largest**2, GAUSSIAN, "gaussian"))
+    assert noise.multipliers == (2 * largest, 1)
+    assert by_two.multipliers == (2 * largest, 3)
+    for weight, order in ((noise.multipliers[1], 1), (by_two.multipliers[1], 2)):
+        found = movement(contributions(largest, lambda k, w=weight: w * k * k), order)
+        assert found == 4 * largest**2
 
 
-@pytest.mark.parametrize("tail", [0.3, 0.0225, 1e-6])
-def test_quantiles_are_rounded_up_and_rise(tail):
-    found = [sum_quantile(LAPLACE, tail, s, 0.7) for s in (0.0, 0.01, 0.3, 1.0, 3.0)]
-    assert found == sorted(found)
-    assert found[0] == pytest.approx(-0.7 * float(mp.log(2 * tail)), rel=1e-8)
-    assert sum_quantile(LAPLACE, tail, 1.0, 0.0) == pytest.approx(
-        -float(mp.sqrt(2) * mp.erfinv(2 * tail - 1)), rel=1e-8
-    )
-    for s, x in ((0.3, found[2]), (3.0, found[4])):
-        with mp.workdps(20):
-            assert tail * (1 - 1e-6) <= tail_by_quadrature(x, s, 0.7) <= tail
+@pytest.mark.parametrize("largest", [1, 2, 3, 8, 37])
+def test_two_means_of_which_a_record_adds_to_one_cost_what_one_does(largest):
+    k = np.arange(-largest, largest + 1)
+    for budget, kind, order in ((LAPLACE, "gamma", 1), (GAUSSIAN, "gaussian", 2)):
+        noise = GridSums(SumLaw.CONTRASTS, 0, largest, 2, calibrate_integers(4 * largest**2, budget, kind))
+        first, second, square = noise.multipliers
+        nothing = np.zeros_like(k)
+        one = np.stack([first * k, nothing, square * k * k], axis=1)
+        other = np.stack([nothing, second * k, square * k * k], axis=1)
+        assert movement(np.concatenate([one, other]), order) == 4 * largest**2
+        assert replace(noise, law=SumLaw.SCORE).scales == (noise.scales[0], noise.scales[2])
+        # a record that adds to both is not covered
+        both = np.stack([first * k, second * k, square * k * k], axis=1)
+        assert movement(both, order) > 4 * largest**2
 
 
-@pytest.mark.parametrize("scales", [(1.0, 0.3), (0.02, 1.0), (1.0, 1.0), (1.0, 1.001)])
-def test_two_laplace_variables(scales):
-    """One of them is summed with the normal one by the formula, the other by quadrature."""
-    b, c = scales
-
-    def tail(x, s):
-        def other(y):
-            return sum_tail(LAPLACE, x - y, s, b) if y < x else 1 - sum_tail(LAPLACE, y - x, s, b)
-
-        cuts = sorted({-40 * c, -c, 0.0, c, x - 3 * s, x, x + 3 * s, 40 * c})
-        found = [
-            quad(lambda y: other(y) * math.exp(-abs(y) / c) / (2 * c), left, right, epsabs=1e-13, limit=200)[
-                0
-            ]
-            for left, right in itertools.pairwise(cuts)
-        ]
-        return sum(found)
-
-    for x, s in ((0.5, 0.4), (3.0, 0.4), (3.0, 1.5)):
-        found = sum_tail(LAPLACE, x, s, b, c)
-        expected = tail(x, s)
-        # scales that are nearly equal are enlarged by 1/500
-        slack = 0.01 if abs(b - c) < 0.002 else 1e-7
-        assert expected * (1 - 1e-7) <= found <= expected * (1 + slack)
-
-
-def test_sums_without_a_normal_part_and_gaussian_noise():
-    x = 1.7
-    # the sum of two standard Laplace variables: (2 + x) exp(-x) / 4
-    expected = (2 + x) * math.exp(-x) / 4
-    assert expected <= sum_tail(LAPLACE, x, 0.0, 1.0, 1.0) <= expected * 1.01
-    assert sum_tail(GAUSSIAN, x, 3.0, 4.0, 12.0) == pytest.approx(float(mp.ncdf(-x / 13)), rel=1e-8)
-    assert sum_quantile(GAUSSIAN, 0.025, 3.0, 4.0) == pytest.approx(5 * 1.959964, rel=1e-6)
-
-
-@given(
-    st.tuples(*[st.floats(0.01, 3.0)] * 6),
-    st.sampled_from([0.3, 0.0225, 1e-3]),
-    st.sampled_from([LAPLACE, GAUSSIAN]),
+@pytest.mark.parametrize(
+    ("second", "reach", "order"),
+    [
+        (lambda k: 2 * k * k, None, 1),  # half of the noise that the second moment needs
+        (lambda k: 4 * k * k, None, 2),
+        (lambda k: k * k, 41, 1),  # a score that is not clipped
+        (lambda k: 3 * k * k, 41, 2),
+        (lambda k: 7 * np.rint(k * k / 7), None, 1),  # squares rounded to the grid by themselves
+    ],
 )
-@settings(max_examples=60)
-def test_quantiles_are_norms_of_the_widths(widths, tail, noise):
-    first, second = np.array(widths[:3]), np.array(widths[3:])
-    together = sum_quantile(noise, tail, *(first + second))
-    apart = sum_quantile(noise, tail, *first) + sum_quantile(noise, tail, *second)
-    # 1/500 for scales that are nearly equal
-    assert together <= apart * 1.0021
-    assert together >= max(sum_quantile(noise, tail, *first), sum_quantile(noise, tail, *second)) / 1.0021
+def test_planted_errors_move_more(second, reach, order):
+    assert movement(contributions(40, second, reach), order) > 4 * 40**2
 
 
-def profile(ratio, epsilon):
-    """Balle and Wang (2018), Theorem 8, in many digits."""
-    with mp.workdps(60):
-        s, e = mp.mpf(ratio), mp.mpf(epsilon)
-        return mp.ncdf(s / 2 - e / s) - mp.exp(e) * mp.ncdf(-s / 2 - e / s)
+def log_laplace(k, scale):
+    return -abs(k) / scale
 
 
-@pytest.mark.parametrize("epsilon", [1e-6, 0.01, 1.0, 5.0, 60.0])
-@pytest.mark.parametrize("delta", [1e-280, 1e-30, 1e-6, 0.01, 0.3])
-def test_the_ratio_is_the_largest_private_one(epsilon, delta):
-    ratio = analytic_ratio(epsilon, delta)
-    assert profile(ratio, epsilon) <= delta
-    if delta < 1e-100:
-        return  # far below the accuracy that is promised for densities
-    assert profile(ratio * (1 + 1e-4), epsilon) > delta
+@pytest.mark.parametrize("largest", [1, 3, 6])
+def test_exact_privacy_loss_of_the_pair(largest):
+    noise = calibrate_integers(4 * largest**2, Budget(0.7))
+    k = np.arange(-largest, largest + 1)
+    points = np.stack([2 * largest * k, k * k], axis=1)
+    # the log ratio of the probabilities is piecewise linear: extreme at the contributions and far out
+    far = 10 * largest**2
+    firsts = sorted({*points[:, 0].tolist(), -far, far})
+    seconds = sorted({*points[:, 1].tolist(), -far, far})
+    worst = max(
+        sum(
+            log_laplace(o - a, noise.scale) - log_laplace(o - b, noise.scale)
+            for o, a, b in zip(out, left, right, strict=True)
+        )
+        for out in itertools.product(firsts, seconds)
+        for left, right in itertools.permutations(points.tolist(), 2)
+    )
+    assert worst == pytest.approx(0.7, rel=1e-9)
+    assert worst <= 0.7
 
 
-@pytest.mark.parametrize("ratio", [1e-7, 1e-3, 0.1, 1.0, 8.0, 40.0])
-@pytest.mark.parametrize("epsilon", [1e-6, 0.01, 1.0, 5.0, 60.0])
-def test_delta_is_an_upper_bound(ratio, epsilon):
-    assert analytic_delta(ratio, epsilon) >= profile(ratio, epsilon)
+@pytest.mark.parametrize("bound", [1.0, 1.0000001, 7.3, 2.0**-40, 3e-99, 9e99])
+@pytest.mark.parametrize("n", [2, 500, 1_300_000, 10**9])
+def test_the_grid_holds_the_bound_and_the_sums(bound, n):
+    for budget, kind in ((LAPLACE, Noise.GAMMA), (GAUSSIAN, Noise.GAUSSIAN)):
+        noise = calibrate_sums(SumLaw.SCORE, bound, n, budget, kind)
+        assert Fraction(noise.bound) == noise.largest * Fraction(2) ** noise.step_exponent
+        assert bound <= noise.bound <= bound * (1 + 2.0**-14 if n > 1_300_000 else 1 + 2.0**-19)
+        assert max(noise.multipliers[0], noise.multipliers[1] * noise.largest) * n * noise.largest <= 2**62
+        assert 60 * noise.integers.scale < 2**62
+        assert noise.integers.sensitivity == 4 * noise.largest**2
 
 
-@pytest.mark.parametrize("deviation", [0.0, 0.3, 2.0])
-def test_many_noises_are_the_law_of_two_where_others_are_next_to_nothing(deviation):
-    for x in (0.2, 1.0, 4.0, 12.0):
-        two = sum_tail(Noise.GAMMA, x, deviation, 1.0, 0.4)
-        inverted = _many_tail(x, deviation, (1.0, 0.4))
-        assert two <= inverted + 1e-12
-        assert inverted == pytest.approx(two, rel=1e-6, abs=1e-11)
+def grouped(n_groups, sizes, vector):
+    """What a record adds to the sums of all groups, by its size h and score u, ``|u| <= h``, or nothing."""
+    found = [np.zeros(3 * n_groups)]
+    for place in range(n_groups):
+        for h in sizes:
+            for u in np.linspace(-h, h, 21):
+                row = np.zeros(3 * n_groups)
+                row[3 * place : 3 * place + 3] = vector(u, h)
+                found.append(row)
+    return np.array(found)
 
 
-def test_many_noises_by_their_kurtosis_and_by_draws():
-    scales, deviation = (1.0, 1.0, 1.0, 0.5), 0.7
-    rng = np.random.default_rng(2)
-    drawn = rng.laplace(size=(400_000, 4)) @ np.array(scales) + deviation * rng.standard_normal(400_000)
-    for x in (1.0, 3.0, 6.0):
-        tail = sum_tail(Noise.GAMMA, x, deviation, *scales)
-        assert abs(np.mean(drawn > x) - tail) < 6.0 * np.sqrt(tail / len(drawn))
-        assert sum_tail(Noise.GAMMA, -x, deviation, *scales) == pytest.approx(1.0 - tail)
-    quantile = sum_quantile(Noise.GAMMA, 0.025, deviation, *scales)
-    assert sum_tail(Noise.GAMMA, quantile, deviation, *scales) == pytest.approx(0.025, rel=1e-6)
-    normal = sum_quantile(Noise.GAUSSIAN, 0.025, deviation, *scales)
-    assert normal == pytest.approx(1.959964 * np.sqrt(deviation**2 + 3.25), rel=1e-6)
+SIZES = ([1.0], np.linspace(0.05, 1.0, 20))
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=["whole", "weighted"])
+@pytest.mark.parametrize("n_groups", [1, 2, 3])
+@pytest.mark.parametrize(("c", "s"), [(1.0, 1.0), (0.25, 0.25), (1.0, 0.0), (0.5, 0.5)])
+def test_a_change_of_group_moves_both(n_groups, c, s, sizes):
+    found = grouped(n_groups, sizes, lambda u, h: (2 * u, c * h, s * u * u))
+    moved, squared = movement(found, 1), movement(found, 2) ** 2
+    if n_groups > 1:
+        assert moved == pytest.approx(2 * (2 + c + s))
+        assert squared == pytest.approx(max(16, 2 * (4 + c * c + s * s)))
+    else:
+        one = max(4.0, 2 + c + s)
+        assert moved == pytest.approx(one) if len(sizes) == 1 or c + 2 * s <= 2 else moved > one
+        assert squared == pytest.approx(16)
+
+
+def of_one_record(noise, n_groups, shares):
+    """The released sums of tables of one record, by the code that adds them up."""
+    rows = [np.zeros(3 * n_groups, dtype=object)]
+    for place, share, part in itertools.product(range(n_groups), shares, np.linspace(-1.3, 1.3, 27)):
+        row = np.zeros(3 * n_groups, dtype=object)
+        row[3 * place : 3 * place + 3] = noise.totals([part * noise.bound], [share])
+        rows.append(row)
+    return np.array(rows, dtype=object)
+
+
+@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(("kind", "order"), [("gamma", 1), ("gaussian", 2)])
+def test_the_noise_of_groups_covers_whatever_a_record_does(kind, order, whole, n_groups):
+    law = SumLaw.WHOLE_GROUPS if whole else SumLaw.GROUPS
+    noise = calibrate_sums(law, 3.0, 100, GAUSSIAN, kind)
+    shares = [0.0, 0.5] if whole else [0.0, 0.1, 0.2371, 1 / 3, 0.49, 0.5]
+    found = of_one_record(noise, n_groups, shares).astype(float)
+    assert noise.integers.sensitivity == 20 * noise.largest**2
+    moved = movement(found, order)
+    assert moved <= 20 * noise.largest**2
+    assert moved >= 19.9 * noise.largest**2
+    one = calibrate_sums(SumLaw.SCORE, 3.0, 100, GAUSSIAN, kind)
+    # halves of a score over halves of a record
+    assert noise.scales[0] == pytest.approx((1.25 if order == 1 else 1.0) * one.scales[0], rel=1e-9)
+
+
+def test_groups_at_the_noise_of_one_would_cost_twice_as_much():
+    noise = calibrate_sums(SumLaw.WHOLE, 3.0, 100, LAPLACE)
+    found = of_one_record(noise, 2, [0.0, 0.5]).astype(float)
+    loss = movement(found, 1) / noise.integers.scale
+    assert loss == pytest.approx(2.0, rel=1e-4)
+    right = calibrate_sums(SumLaw.WHOLE_GROUPS, 3.0, 100, LAPLACE)
+    found = of_one_record(right, 2, [0.0, 0.5]).astype(float)
+    assert 0.999 < movement(found, 1) / right.integers.scale <= 1.0
+    # a score that is larger than its record's share is clipped to it
+    wide = [
+        noise.totals([right.bound], [0.1])[0]
+        for noise in (right, calibrate_sums(SumLaw.GROUPS, 3.0, 9, LAPLACE))
+    ]
+    assert wide[0] == 0
+    assert wide[1] == pytest.approx(0.2 * 8 * right.largest**2, rel=1e-4)
+
+
+ORDER = {Noise.GAMMA: 1, Noise.GAUSSIAN: 2}
+
+
+def movement_of(points, order):
+    points = np.array(points, dtype=float)
+    return max(float(np.linalg.norm(points - point, ord=order, axis=1).max()) for point in points)
+
+
+def span(largest):
+    return range(-largest, largest + 1)
+
+
+def arm_points(noise, own=None, other=None):
+    """What any record may contribute: the score of its own arm is large, that of the other arm small."""
+    high, low = own or noise.largest, other or noise.largest_other
+    scores = [*itertools.product(span(high), span(low)), *itertools.product(span(low), span(high))]
+    m = noise.multipliers
+    return [
+        (m[0] * k, m[1] * j, m[2] * (k - j) ** 2, m[3] * (k + j) ** 2, m[4] * (k * k - j * j))
+        for k, j in scores
+    ]
+
+
+def arms(largest, other, kind, sensitivity=1):
+    return GridSums(SumLaw.ARMS, 0, largest, 2, calibrate_integers(sensitivity, GAUSSIAN, kind), other)
+
+
+def stated_of_arms(largest, other, kind):
+    both = largest + other
+    return 2 * both * (19 * largest - other) if kind is Noise.GAMMA else 32 * largest * both
+
+
+@pytest.mark.parametrize("kind", list(ORDER))
+@pytest.mark.parametrize(("largest", "other"), [(1, 1), (8, 1), (8, 2), (9, 4), (6, 6)])
+def test_second_moments_of_the_arms_cost_little(kind, largest, other):
+    noise, bound = arms(largest, other, kind), stated_of_arms(largest, other, kind)
+    found = movement_of(arm_points(noise), ORDER[kind])
+    assert found == bound if kind is Noise.GAMMA else 0.85 * bound < found <= bound
+    # both means alone: 2 (K + L) in the l1 norm
+    means = movement_of([point[:2] for point in arm_points(noise)], 1)
+    assert means == 2 * (largest + other) * noise.multipliers[0] >= bound / 1.06
+    # were the other arm not clipped, both scores would be large at once
+    assert movement_of(arm_points(noise, other=largest + 1), 1) > bound
+    calibrated = calibrate_sums(SumLaw.ARMS, 5.0, 1000, GAUSSIAN, kind, other_bound=1.0)
+    assert calibrated.integers.sensitivity == stated_of_arms(
+        calibrated.largest, calibrated.largest_other, kind
+    )
+
+
+def treated_points(noise, largest=None):
+    m = noise.multipliers
+    return [
+        (m[0] * k, m[1] * a, m[2] * k * k, m[3] * (2 * a - 1) * k)
+        for k, a in itertools.product(span(largest or noise.largest), (0, 1))
+    ]
+
+
+@pytest.mark.parametrize("kind", list(ORDER))
+@pytest.mark.parametrize("largest", [1, 2, 7, 30])
+def test_number_of_treated_and_moments_cost_an_eighth(kind, largest):
+    noise = GridSums(SumLaw.TREATED, 0, largest, 2, calibrate_integers(1, GAUSSIAN, kind))
+    stated_of_arms = 32.0 if kind is Noise.GAMMA else math.sqrt(272.0)
+    assert movement_of(treated_points(noise), ORDER[kind]) == pytest.approx(stated_of_arms * largest**2)
+    assert movement_of(treated_points(noise, largest + 1), ORDER[kind]) > stated_of_arms * largest**2
+    calibrated = calibrate_sums(SumLaw.TREATED, 5.0, 1000, GAUSSIAN, kind)
+    assert calibrated.integers.sensitivity >= stated_of_arms * calibrated.largest**2 * (1 - 1e-12)
+    assert calibrated.integers.sensitivity <= stated_of_arms * calibrated.largest**2 + 1
+
+
+@pytest.mark.parametrize("kind", list(ORDER))
+@pytest.mark.parametrize("largest", [2**15, 2**16 - 1, 2**20])
+def test_the_size_of_the_overlap_costs_a_quarter(kind, largest):
+    noise = calibrate_sums(SumLaw.OVERLAP, float(largest), 1000, GAUSSIAN, kind)
+    top, (first, size, last) = noise.largest, noise.multipliers
+    scores = np.unique(np.linspace(-top, top, 61).astype(int))
+    points = [(first * k, size * h, last * k * k) for k in scores for h in (0.0, 0.2, 0.5)]
+    found, stated_of_arms = movement_of(points, ORDER[kind]), noise.integers.sensitivity
+    assert (1 - 1e-4) * stated_of_arms < found <= stated_of_arms
+    assert stated_of_arms <= (5.0 if kind is Noise.GAMMA else math.sqrt(20.0)) * top**2 + 1
+    # a record that counted as one would cost more
+    assert movement_of([*points, (first * top, size, last * top**2)], ORDER[kind]) > stated_of_arms
+
+
+@pytest.mark.parametrize("kind", list(ORDER))
+@pytest.mark.parametrize("bound", [1.0, 3.0])
+def test_a_score_within_its_share_costs_a_sixteenth(kind, bound):
+    """Records of sampling weights u have scores within u B, and shares u / 2; rounded to their grids."""
+    noise = calibrate_sums(SumLaw.WITHIN, bound, 2, GAUSSIAN, kind)
+    u, sign = (grid.ravel() for grid in np.meshgrid(np.linspace(0, 1, 41), [-1.0, -0.7, -0.1, 0.3, 1.0]))
+    points = [noise.totals([s, 0.0], [h, 0.0]) for s, h in zip(sign * u * noise.bound, u / 2, strict=True)]
+    found, stated_of_arms = movement_of(points, ORDER[kind]), noise.integers.sensitivity
+    assert (1 - 1e-4) * stated_of_arms < found <= stated_of_arms
+    assert (
+        stated_of_arms <= (17 / 4 if kind is Noise.GAMMA else math.sqrt(17.0)) * (1 + 1e-4) * noise.largest**2
+    )
+    # a record without a share that has a score costs more
+    assert movement_of([*points, noise.totals([noise.bound, 0.0], [0.0, 0.0])], ORDER[kind]) > stated_of_arms
+
+
+@pytest.mark.parametrize("kind", list(ORDER))
+@pytest.mark.parametrize("bound", [1.0, 3.0])
+def test_sums_over_whole_records_move_as_a_mean_alone(kind, bound):
+    noise = calibrate_sums(SumLaw.WHOLE, bound, 2, GAUSSIAN, kind)
+    scores = np.linspace(-1.0, 1.0, 201) * noise.bound
+    points = [noise.totals([one, 0.0], [0.5, 0.0]) for one in scores]
+    silent = noise.totals([noise.bound, 0.0], [0.0, 0.0])
+    assert silent == (0, 0, 0)
+    assert movement_of([*points, silent], ORDER[kind]) == noise.integers.sensitivity == 4 * noise.largest**2
+    assert noise.totals([bound, bound], [0.4, 0.2]) == noise.totals([bound, bound], [0.5, 0.0])
+
+
+def test_shares_are_clipped_to_one_half_and_summed_exactly():
+    noise = calibrate_sums(SumLaw.OVERLAP, 3.0, 4, GAUSSIAN)
+    found = noise.totals([1.0, -9.0, np.nan, 0.0], [0.25, 0.9, np.nan, -1.0])
+    means = noise.means(found)
+    bound = noise.bound
+    assert means == pytest.approx(((1.0 - bound) / 4, 0.75 / 4, (1.0 + bound**2) / 4), rel=1e-5)
+    with pytest.raises(DeclarationError, match="share of shape"):
+        noise.totals([1.0] * 4, [0.1])
+
+
+@pytest.mark.parametrize("kind", list(ORDER))
+def test_scales(kind):
+    budget = Budget(0.5, 1e-6)
+    both = calibrate_sums(SumLaw.ARMS, 4.0, 1000, budget, kind, other_bound=0.5)
+    effect = calibrate_sums(SumLaw.TREATED, 4.0, 1000, budget, kind)
+    unit = both.integers.scale / both.integers.sensitivity
+    # means: 2 (B + G) / n and a little, number of treated over n: 8 / n and sqrt(17) / n
+    extra = 1 + 3.5 / (18 * 4.0) if kind is Noise.GAMMA else 1.0
+    assert both.scales[0] == both.scales[1] == pytest.approx(2 * 4.5 * extra / 1000 * unit, rel=1e-4)
+    assert both.other_bound == pytest.approx(0.5, rel=1e-4)
+    scale, cost = (16 / 7, 8) if kind is Noise.GAMMA else (2 * math.sqrt(17 / 16), math.sqrt(17))
+    assert effect.scales[0] == pytest.approx(scale * 4.0 / 1000 * unit, rel=1e-4)
+    assert effect.scales[1] == pytest.approx(cost / 1000 * unit, rel=1e-4)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain, PrivateTwoStageERM, registry, stability
-from dp2erm_cvx.compare.bounds import (
+from dp2erm_cvx.compare import (
     PRINTED,
     SHARP,
     STATED,

@@ -7,8 +7,8 @@ from typing import Any
 
 from dp2erm_cvx.audit import SearchPlan
 from dp2erm_cvx.conformance import ConformanceReport, check_program, program_template, programs_of_file
-from dp2erm_cvx.conformance.report import Check, CheckOutcome, Subject
-from dp2erm_cvx.conformance.run import outcome_of
+from dp2erm_cvx.conformance.run import CheckOutcome, outcome_of
+from dp2erm_cvx.conformance.subject import Check, Subject
 from tests.conformance.class_style import DIRECT, EXPONENTIAL, LOSS
 from tests.conformance.planted import FEW
 

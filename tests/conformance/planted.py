@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dp2erm_cvx.audit import SearchPlan
-from dp2erm_cvx.conformance.report import Check, CheckOutcome, CheckStatus, Subject
+from dp2erm_cvx.conformance.run import CheckOutcome
+from dp2erm_cvx.conformance.subject import Check, CheckStatus, Subject
 from dp2erm_cvx.program import Program
 
 #: Limits of searches in full, of those that find what is far off, and of those that have to run.

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.conformance.bounds import bound_of_theorem, movement
-from dp2erm_cvx.conformance.own_record import own_record
-from dp2erm_cvx.conformance.report import CheckStatus
+from dp2erm_cvx.conformance.objective import own_record
+from dp2erm_cvx.conformance.subject import CheckStatus
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_known import RandomizedTrial
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.conformance.constants import constants
-from dp2erm_cvx.conformance.perturbation import coefficient_noise
-from dp2erm_cvx.conformance.report import CheckStatus
+from dp2erm_cvx.conformance.objective import coefficient_noise
 from dp2erm_cvx.conformance.run import check_program
+from dp2erm_cvx.conformance.subject import CheckStatus
 from dp2erm_cvx.problems.inverse_probability_tilting import tilting_private
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.problems.overlap import overlap_private
@@ -53,15 +53,20 @@ def longer_beside_others(self, records, gamma, noise):
 
 LACKS = "lacks n gamma lam + noise"
 
+
+def enters(change):
+    return {"perturbed": perturbed(change)}, coefficient_noise, LACKS
+
+
+def stated(why, **changes):
+    return loss(**changes), constants, why
+
+
 #: By error: what is changed, the check that has to notice and what it says.
 PLANTED = {
-    "no noise": ({"perturbed": perturbed(lambda r, g, b: (r, g, 0 * b))}, coefficient_noise, LACKS),
-    "no gamma": ({"perturbed": perturbed(lambda r, g, b: (r, 0.0, b))}, coefficient_noise, LACKS),
-    "gamma not times n": (
-        {"perturbed": perturbed(lambda r, g, b: (r, g / r.n_samples, b))},
-        coefficient_noise,
-        LACKS,
-    ),
+    "no noise": enters(lambda r, g, b: (r, g, 0 * b)),
+    "no gamma": enters(lambda r, g, b: (r, 0.0, b)),
+    "gamma not times n": enters(lambda r, g, b: (r, g / r.n_samples, b)),
     "half the noise in the declaration": (
         {"perturbed_data": half_the_noise_declared},
         coefficient_noise,
@@ -77,24 +82,14 @@ PLANTED = {
         coefficient_noise,
         "the weights at a given coefficient depend on",
     ),
-    "a tenth of the gradient radius": (loss(gradient_radius=lambda z: z / 10), constants, "gradient_radius"),
-    "the radius of records that keep their arm": (
-        loss(gradient_radius=lambda z: 0.6 * z),
-        constants,
-        "gradient_radius",
+    "a tenth of the gradient radius": stated("gradient_radius", gradient_radius=lambda z: z / 10),
+    "the radius of records that keep their arm": stated("gradient_radius", gradient_radius=lambda z: 0.6 * z),
+    "a tenth of the trace": stated("hessian_trace", hessian_trace=lambda t: t / 10),
+    "a ball of half the size": stated(
+        "ball is declared 1", saturation=lambda found: dataclasses.replace(found, ball=found.ball / 2)
     ),
-    "a tenth of the trace": (loss(hessian_trace=lambda t: t / 10), constants, "hessian_trace"),
-    "a ball of half the size": (
-        loss(saturation=lambda found: dataclasses.replace(found, ball=found.ball / 2)),
-        constants,
-        "ball is declared 1",
-    ),
-    "twice the ridge": (loss(strong_convexity=lambda mu: 2 * mu), constants, "strong_convexity (mu_R)"),
-    "rows longer where there are other records": (
-        {"perturbed_model": longer_beside_others},
-        constants,
-        "is declared",
-    ),
+    "twice the ridge": stated("strong_convexity (mu_R)", strong_convexity=lambda mu: 2 * mu),
+    "rows longer beside others": ({"perturbed_model": longer_beside_others}, constants, "is declared"),
 }
 
 

@@ -15,10 +15,9 @@ from tests.conformance.planted import LEAST, derived, judged
 @pytest.mark.parametrize("name", programs())
 def test_every_registered_program_passes_the_checks_of_its_kind(name):
     cls = programs()[name]
-    for settings in cls.examples:
-        for check in checks_of(cls).values():
-            outcome = judged(check, cls(**settings), LEAST)
-            assert outcome.status is not CheckStatus.FAILED, (settings, outcome)
+    for check in checks_of(cls).values():
+        outcome = judged(check, cls(**cls.examples[-1]), LEAST)
+        assert outcome.status is not CheckStatus.FAILED, outcome
 
 
 @parametrize(programs()["uniform"], search=LEAST)

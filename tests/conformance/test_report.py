@@ -13,8 +13,8 @@ from dp2erm_cvx import stability
 from dp2erm_cvx.audit import Quantity, audit_stability
 from dp2erm_cvx.conformance import CheckStatus
 from dp2erm_cvx.conformance.bounds import short_audit
-from dp2erm_cvx.conformance.report import CheckOutcome, ConformanceReport, failed, noted, passed
-from dp2erm_cvx.conformance.run import other_settings
+from dp2erm_cvx.conformance.run import CheckOutcome, ConformanceReport, other_settings
+from dp2erm_cvx.conformance.subject import failed, noted, passed
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic

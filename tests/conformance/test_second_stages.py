@@ -10,11 +10,9 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.conformance.constants import constants
-from dp2erm_cvx.conformance.own_record import contributions
-from dp2erm_cvx.conformance.perturbation import perturbation
-from dp2erm_cvx.conformance.report import CheckStatus
+from dp2erm_cvx.conformance.objective import own_record, perturbation
 from dp2erm_cvx.conformance.run import other_settings
-from dp2erm_cvx.conformance.samples import check_domain
+from dp2erm_cvx.conformance.subject import CheckStatus, check_domain
 from dp2erm_cvx.privacy import RowBox
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.itr import itr, itr_logistic
@@ -105,12 +103,6 @@ OWN = "the loss of one record depends on the other records"
 LACKS = "lacks n gamma theta + noise"
 
 
-def saturating(**wrong):
-    """``loss_constants`` with another saturation."""
-    change = {"saturation": lambda found: dataclasses.replace(found, **wrong)}
-    return {"loss_constants": restated(saturating_regression, "loss_constants", **change)}
-
-
 def shaped(slope, curvature, shape="1 - u"):
     return BOUNDED_INFLUENCE[shape][0](slope, curvature)
 
@@ -123,169 +115,98 @@ def narrow(box):
     return RowBox((*box.widths[:-1], box.widths[-1] / 2), box.slope)
 
 
-#: By error: base, what is changed, the check that has to notice and what it says.
+def wrong(base, check, why, **members):
+    """A program with other members, the check that has to notice and what it says."""
+    return base, members, check, why
+
+
+def stated(base, why, **changes):
+    """``loss_constants`` of ``base`` with some of them changed."""
+    return wrong(base, constants, why, loss_constants=restated(base, "loss_constants", **changes))
+
+
+def saturated(**changes):
+    change = {"saturation": lambda found: dataclasses.replace(found, **changes)}
+    return stated(saturating_regression, "saturation is declared 1", **change)
+
+
+def rows(change):
+    return wrong(ArmMeans, own_record, OWN, rows=design(change))
+
+
+def enters(base, why, change):
+    return wrong(base, perturbation, why, instance=bound(base, change))
+
+
+def effect_from_101(self, theta, domain, X):
+    return (centered_effect if len(X) > 100 else itr_logistic.effect)(self, theta, domain, X)
+
+
+def weights_by_outcomes(w, g, b, records):
+    return w * (2 + np.tanh(records.y.mean())), g, b
+
+
+NO_RULE, MU_R = "it is no rule", "strong_convexity (mu_R)"
+LOGISTIC = itr_logistic
+
+#: By error.
 PLANTED = {
-    "the curvature of the loss as mu_R": (
-        ArmMeans,
-        {"loss_constants": restated(ArmMeans, "loss_constants", strong_convexity=lambda _: 2.0)},
-        constants,
-        "strong_convexity (mu_R) is declared 2",
+    "the curvature of the loss as mu_R": stated(
+        ArmMeans, f"{MU_R} is declared 2", strong_convexity=lambda _: 2.0
     ),
-    "more than the regularizer's convexity": (
-        itr_logistic,
-        {"loss_constants": restated(itr_logistic, "loss_constants", strong_convexity=lambda mu: mu + 0.01)},
-        constants,
-        "strong_convexity (mu_R)",
+    "more than the regularizer's convexity": stated(LOGISTIC, MU_R, strong_convexity=lambda mu: mu + 0.01),
+    "a slope that falls short": saturated(loss=shaped(2.3, 1.0)),
+    "a row norm that falls short": saturated(row_norm=2.0, loss=shaped(4.0, 1.0)),
+    "curvature that is largest at half the slope": saturated(loss=shaped(2.5, 0.25, "4 u (1 - u)")),
+    "rows longer where there are other records": wrong(
+        ArmMeans, constants, "is declared", rows=design(lambda X, y, records: (X * records.n_samples, y))
     ),
-    "a slope that falls short": (
-        saturating_regression,
-        saturating(loss=shaped(2.3, 1.0)),
-        constants,
-        "saturation is declared 1",
+    "factors times n": wrong(
+        LOGISTIC, constants, "is declared", rows=factor(lambda c, records: c * records.n_samples)
     ),
-    "a row norm that falls short": (
-        saturating_regression,
-        saturating(row_norm=2.0, loss=shaped(4.0, 1.0)),
-        constants,
-        "saturation is declared 1",
+    "half the bound of rows": wrong(LOGISTIC, constants, "declared", row_bounds=half_row_bounds),
+    "half the bound of the response": stated(ArmMeans, "response_bound", response_bound=lambda z: z / 2),
+    "half the slope in the box": stated(LOGISTIC, "box is declared", box=lambda box: box and half_slope(box)),
+    "rows that leave the box": stated(LOGISTIC, "box is declared", box=lambda box: box and narrow(box)),
+    "half the gradient radius": stated(ArmMeans, "gradient_radius", gradient_radius=lambda z: z / 2),
+    "rows scaled by the share of their arm": rows(by_share),
+    "outcomes centered by the sample": rows(lambda X, y, _: (X, y - y.mean())),
+    "outcomes cut at quantiles from 40 records on": rows(clipped_at_quantiles),
+    "factors by rank": wrong(
+        LOGISTIC, own_record, OWN, rows=factor(lambda c, records: c * (records.y >= np.median(records.y)))
     ),
-    "curvature that is largest at half the slope": (
-        saturating_regression,
-        saturating(loss=shaped(2.5, 0.25, "4 u (1 - u)")),
-        constants,
-        "saturation is declared 1",
+    "covariates standardized from 101 records on": wrong(
+        LOGISTIC, own_record, "depends on the other records", covariates=standardized_from(101)
     ),
-    "rows scaled by the share of their arm": (ArmMeans, {"rows": design(by_share)}, contributions, OWN),
-    "rows longer where there are other records": (
-        ArmMeans,
-        {"rows": design(lambda X, y, records: (X * records.n_samples, y))},
-        constants,
-        "is declared",
+    "covariates standardized from 2,000 records on": wrong(
+        LOGISTIC, own_record, "depends on the other records", covariates=standardized_from(2000)
     ),
-    "outcomes centered by the sample": (
-        ArmMeans,
-        {"rows": design(lambda X, y, _: (X, y - y.mean()))},
-        contributions,
-        OWN,
+    "weights scaled by the outcomes": wrong(
+        LOGISTIC, own_record, OWN, instance=bound(LOGISTIC, weights_by_outcomes)
     ),
-    "factors by rank": (
-        itr_logistic,
-        {"rows": factor(lambda c, records: c * (records.y >= np.median(records.y)))},
-        contributions,
-        OWN,
+    "an effect measured from the mean of its sample": wrong(
+        LOGISTIC, own_record, NO_RULE, effect=centered_effect
     ),
-    "factors times n": (
-        itr_logistic,
-        {"rows": factor(lambda c, records: c * records.n_samples)},
-        constants,
-        "is declared",
+    "an effect standardized from 101 records on": wrong(
+        LOGISTIC, own_record, NO_RULE, effect=effect_from_101
     ),
-    "half the bound of rows": (itr_logistic, {"row_bounds": half_row_bounds}, constants, "declared"),
-    "half the bound of the response": (
-        ArmMeans,
-        {"loss_constants": restated(ArmMeans, "loss_constants", response_bound=lambda z: z / 2)},
-        constants,
-        "response_bound",
+    "choices at the median of the batch": wrong(
+        LOGISTIC, own_record, "the choice at one record depends on the other records", choices=at_the_median
     ),
-    "half the slope in the box": (
-        itr_logistic,
-        {"loss_constants": restated(itr_logistic, "loss_constants", box=lambda box: box and half_slope(box))},
-        constants,
-        "box is declared",
+    "choices that are none": wrong(
+        LOGISTIC, own_record, "a choice is neither 0 nor 1", choices=effect_as_choice
     ),
-    "rows that leave the box": (
-        itr_logistic,
-        {"loss_constants": restated(itr_logistic, "loss_constants", box=lambda box: box and narrow(box))},
-        constants,
-        "box is declared",
-    ),
-    "half the gradient radius": (
-        ArmMeans,
-        {"loss_constants": restated(ArmMeans, "loss_constants", gradient_radius=lambda z: z / 2)},
-        constants,
-        "gradient_radius",
-    ),
-    "squared weights": (
-        itr_logistic,
-        {"instance": bound(itr_logistic, lambda w, g, b, _: (w**2, g, b))},
-        perturbation,
-        "not linear in the weights",
-    ),
-    "a hundredth of gamma": (
-        itr_logistic,
-        {"instance": bound(itr_logistic, lambda w, g, b, _: (w, g / 100, b))},
-        perturbation,
-        LACKS,
-    ),
-    "no noise": (
-        ArmMeans,
-        {"instance": bound(ArmMeans, lambda w, g, b, _: (w, g, None))},
-        perturbation,
-        LACKS,
-    ),
-    "half the noise in the declaration": (
-        ArmMeans,
-        {"instance": half_the_noise_declared},
-        perturbation,
-        "the declaration",
-    ),
-    "an effect measured from the mean of its sample": (
-        itr_logistic,
-        {"effect": centered_effect},
-        contributions,
-        "it is no rule",
-    ),
-    "choices at the median of the batch": (
-        itr_logistic,
-        {"choices": at_the_median},
-        contributions,
-        "the choice at one record depends on the other records",
-    ),
-    "choices that are none": (
-        itr_logistic,
-        {"choices": effect_as_choice},
-        contributions,
-        "a choice is neither 0 nor 1",
-    ),
-    "choices of another shape": (
-        itr_logistic,
-        {"choices": lambda self, *known: at_the_median(self, *known)[:, None]},
-        contributions,
+    "choices of another shape": wrong(
+        LOGISTIC,
+        own_record,
         "the choice has another shape",
+        choices=lambda self, *known: at_the_median(self, *known)[:, None],
     ),
-    "outcomes cut at quantiles from 40 records on": (
-        ArmMeans,
-        {"rows": design(clipped_at_quantiles)},
-        contributions,
-        OWN,
-    ),
-    "covariates standardized from 101 records on": (
-        itr_logistic,
-        {"covariates": standardized_from(101)},
-        contributions,
-        OWN,
-    ),
-    "covariates standardized from 2,000 records on": (
-        itr_logistic,
-        {"covariates": standardized_from(2000)},
-        contributions,
-        OWN,
-    ),
-    "an effect standardized from 101 records on": (
-        itr_logistic,
-        {
-            "effect": lambda self, theta, domain, X: (
-                centered_effect if len(X) > 100 else itr_logistic.effect
-            )(self, theta, domain, X)
-        },
-        contributions,
-        "it is no rule",
-    ),
-    "weights scaled by the outcomes": (
-        itr_logistic,
-        {"instance": bound(itr_logistic, lambda w, g, b, r: (w * (2 + np.tanh(r.y.mean())), g, b))},
-        contributions,
-        OWN,
+    "squared weights": enters(LOGISTIC, "not linear in the weights", lambda w, g, b, _: (w**2, g, b)),
+    "a hundredth of gamma": enters(LOGISTIC, LACKS, lambda w, g, b, _: (w, g / 100, b)),
+    "no noise": enters(ArmMeans, LACKS, lambda w, g, b, _: (w, g, None)),
+    "half the noise in the declaration": wrong(
+        ArmMeans, perturbation, "the declaration", instance=half_the_noise_declared
     ),
 }
 
@@ -297,7 +218,7 @@ def test_what_is_planted_is_found(case):
 
 
 @pytest.mark.parametrize("base", [ArmMeans, itr_logistic])
-@pytest.mark.parametrize("check", [constants, contributions, perturbation])
+@pytest.mark.parametrize("check", [constants, own_record, perturbation])
 def test_right_ones_pass(base, check):
     assert judged(check, base()).status is CheckStatus.PASSED
 

@@ -7,9 +7,9 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, stability
 from dp2erm_cvx.conformance import CheckStatus
-from dp2erm_cvx.conformance.samples import check_domain
 from dp2erm_cvx.conformance.solutions import certified_in_advance
 from dp2erm_cvx.conformance.statement import kind
+from dp2erm_cvx.conformance.subject import check_domain
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import L2Ball, UserRegularizer

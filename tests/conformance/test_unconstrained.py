@@ -7,10 +7,9 @@ import dataclasses
 import pytest
 
 from dp2erm_cvx.conformance.constants import constants
-from dp2erm_cvx.conformance.own_record import contributions
-from dp2erm_cvx.conformance.perturbation import perturbation, unconstrained
-from dp2erm_cvx.conformance.report import CheckStatus
+from dp2erm_cvx.conformance.objective import own_record, perturbation, unconstrained
 from dp2erm_cvx.conformance.run import check_program
+from dp2erm_cvx.conformance.subject import CheckStatus
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.itr import itr_huber
@@ -83,7 +82,7 @@ PLANTED = {
 def test_what_is_planted_is_found_there_alone(case):
     base, without_theta, why = PLANTED[case]
     program = derived(base, unconstrained=without_theta)()
-    for check in (perturbation, contributions, constants):
+    for check in (perturbation, own_record, constants):
         assert judged(check, program, FEW).status is CheckStatus.PASSED
     refuted(unconstrained, program, why)
 

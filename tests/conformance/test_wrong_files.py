@@ -28,40 +28,35 @@ def _own_theorem(ridge: str, kernel_bound: str = "found.kernel_bound", signed: s
     ]
 
 
+def _method(signature: str, *body: str) -> str:
+    return f"    def {signature}:\n" + "".join(f"        {line}\n" for line in body) + "\n"
+
+
+def _exponential(expected: str, signature: str, *body: str) -> tuple:
+    """A method before those of a class of kind exponential."""
+    return "exponential", [(BEFORE, _method(signature, *body) + BEFORE)], {expected}
+
+
+def _rows(expected: str, *body: str) -> tuple:
+    return _exponential(expected, "rows(self, records)", *body)
+
+
+_UNIFORM = _method("bound(self, universe)", "return stability.uniform_weights(universe.n_samples)")
+_CONVEX = "    def strong_convexity"
+_STABILITY = (
+    "from dp2erm_cvx.program import",
+    "from dp2erm_cvx import stability\nfrom dp2erm_cvx.program import",
+)
+_UNREAD = ('cp.norm1(leaf("Z").T @ weights)', 'cp.norm(cp.abs(leaf("Z").T @ weights))')
+_SIGNED = "(2 * records.a - 1)[:, None]"
+
 #: By template: what is changed in it, and the checks of which one has to notice.
 WRONG = {
-    "rows that see other records": (
-        "exponential",
-        [
-            (
-                BEFORE,
-                "    def rows(self, records):\n        Z = super().rows(records)\n"
-                "        return Z / max(1.0, 9 * np.max(np.abs(Z.mean(axis=0))))\n\n" + BEFORE,
-            )
-        ],
-        {"own record"},
+    "rows that see other records": _rows(
+        "own record", "Z = super().rows(records)", "return Z / max(1.0, 9 * np.max(np.abs(Z.mean(axis=0))))"
     ),
-    "rows that are longer than declared": (
-        "exponential",
-        [
-            (
-                BEFORE,
-                "    def rows(self, records):\n        return 2 * super().rows(records)\n\n" + BEFORE,
-            )
-        ],
-        {"constants"},
-    ),
-    "the bound of uniform weights": (
-        "exponential",
-        [
-            (
-                BEFORE,
-                "    def bound(self, universe):\n"
-                "        return stability.uniform_weights(universe.n_samples)\n\n" + BEFORE,
-            )
-        ],
-        {"movement"},
-    ),
+    "rows that are longer than declared": _rows("constants", "return 2 * super().rows(records)"),
+    "the bound of uniform weights": ("exponential", [(BEFORE, _UNIFORM + BEFORE)], {"movement"}),
     "a bound off by the square root of n": (
         "quadratic",
         _own_theorem("n**0.5 * found.ridge"),
@@ -77,44 +72,23 @@ WRONG = {
         [("constant=self.norm_bound)", "constant=0.1)"), *_own_theorem("found.ridge", signed="False")],
         {"stated bound"},
     ),
-    "twice the ridge in the bound": (
-        "exponential",
-        [
-            (
-                BEFORE,
-                "    def bound(self, universe):\n        import dataclasses\n\n"
-                "        other = dataclasses.replace(self, ridge=2 * self.mu)\n"
-                "        return super(type(self), other).bound(universe)\n\n" + BEFORE,
-            )
-        ],
-        {"stated bound"},
+    "twice the ridge in the bound": _exponential(
+        "stated bound",
+        "bound(self, universe)",
+        "import dataclasses",
+        "other = dataclasses.replace(self, ridge=2 * self.mu)",
+        "return super(type(self), other).bound(universe)",
     ),
     "rows longer than their bound": (
         "exponential",
         [("return domain.covariate_bound", "return 1.0")],
         {"constants"},
     ),
-    "covariates centered by the sample": (
-        "exponential",
-        [
-            (
-                BEFORE,
-                "    def rows(self, records):\n        X = records.X - records.X.mean(axis=0)\n"
-                "        return (2 * records.a - 1)[:, None] * X\n\n" + BEFORE,
-            )
-        ],
-        {"own record"},
+    "covariates centered by the sample": _rows(
+        "own record", f"return {_SIGNED} * (records.X - records.X.mean(axis=0))"
     ),
-    "covariates scaled by the sample": (
-        "exponential",
-        [
-            (
-                BEFORE,
-                "    def rows(self, records):\n        X = records.X / (1 + records.X.std(axis=0))\n"
-                "        return (2 * records.a - 1)[:, None] * X\n\n" + BEFORE,
-            )
-        ],
-        {"own record"},
+    "covariates scaled by the sample": _rows(
+        "own record", f"return {_SIGNED} * records.X / (1 + records.X.std(axis=0))"
     ),
     "records in the problem past its leaves": (
         "direct",
@@ -125,14 +99,8 @@ WRONG = {
         ],
         {"declaration"},
     ),
-    "twice the strong convexity": (  # of an objective that is not read
-        "direct",
-        [
-            ('cp.norm1(leaf("Z").T @ weights)', 'cp.norm(cp.abs(leaf("Z").T @ weights))'),
-            ("return 2.0", "return 4.0"),
-        ],
-        {"strong convexity"},
-    ),
+    # of an objective that is not read
+    "twice the strong convexity": ("direct", [_UNREAD, ("return 2.0", "return 4.0")], {"strong convexity"}),
     "no docstring": ("direct", [("minimize ", "find ")], {"statement"}),
     "no citation": ("direct", [('citation = "your paper"', 'citation = ""')], {"statement"}),
     "not DPP": (
@@ -152,52 +120,41 @@ WRONG = {
         "direct",
         [
             (
-                "    def strong_convexity",
-                "    kind = Kind.QUADRATIC\n\n    def constraints(self, leaf, weights):\n"
-                '        return {"balance": leaf("Z").T @ weights <= 30.0}\n\n'
-                "    def bound(self, universe):\n"
-                "        n = universe.n_samples\n"
-                "        return stability.pooled_kernel_balancing(n, stability.KernelConstants(4.0, n))\n\n"
-                "    def strong_convexity",
+                _CONVEX,
+                "    kind = Kind.QUADRATIC\n\n"
+                + _method(
+                    "constraints(self, leaf, weights)",
+                    'return {"balance": leaf("Z").T @ weights <= 30.0}',
+                )
+                + _method(
+                    "bound(self, universe)",
+                    "constants = stability.KernelConstants(4.0, universe.n_samples)",
+                    "return stability.pooled_kernel_balancing(universe.n_samples, constants)",
+                )
+                + _CONVEX,
             ),
-            (
-                "from dp2erm_cvx.program import Array,",
-                "from dp2erm_cvx import stability\nfrom dp2erm_cvx.program import Kind, Array,",
-            ),
+            ("from dp2erm_cvx.program import Array,", "from dp2erm_cvx.program import Kind, Array,"),
+            _STABILITY,
         ],
         {"fixed feasible set"},
     ),
-    "a bound without a theorem": (
-        "direct",
-        [
-            (
-                "    def strong_convexity",
-                "    def bound(self, universe):\n"
-                "        return stability.uniform_weights(universe.n_samples)\n\n    def strong_convexity",
-            ),
-            (
-                "from dp2erm_cvx.program import",
-                "from dp2erm_cvx import stability\nfrom dp2erm_cvx.program import",
-            ),
-        ],
-        {"movement"},
-    ),
+    "a bound without a theorem": ("direct", [(_CONVEX, _UNIFORM + _CONVEX), _STABILITY], {"movement"}),
     "another function than declared": (
         "quadratic",
         [
             (
                 _KERNEL,
-                "    def data(self, records):\n        found = super().data(records)\n"
-                '        return found | {"curvature": 40 * found["curvature"]}\n\n' + _KERNEL,
+                _method(
+                    "data(self, records)",
+                    "found = super().data(records)",
+                    'return found | {"curvature": 40 * found["curvature"]}',
+                )
+                + _KERNEL,
             )
         ],
         {"solver agreement", "declaration and model"},
     ),
-    "an error of its own": (
-        "direct",
-        [("return 2.0", "return records.nothing")],
-        {"declaration"},
-    ),
+    "an error of its own": ("direct", [("return 2.0", "return records.nothing")], {"declaration"}),
 }
 
 
@@ -210,11 +167,12 @@ EXTREMES = {
 
 
 def _bound_otherwise(settings: str) -> str:
-    return (
-        "    def instance(self, records):\n        import dataclasses\n\n"
-        f"        size, own = float({{size}}), self.resolve(records.domain)\n"
-        f"        other = dataclasses.replace(own, {settings})\n"
-        "        return super(type(self), other).instance(records)\n\n"
+    return _method(
+        "instance(self, records)",
+        "import dataclasses",
+        "size, own = float({size}), self.resolve(records.domain)",
+        f"other = dataclasses.replace(own, {settings})",
+        "return super(type(self), other).instance(records)",
     )
 
 
@@ -231,7 +189,7 @@ DEPENDENT = {
     "rows": (
         "exponential",
         BEFORE,
-        "    def rows(self, records):\n        return super().rows(records) / (3.0 + {size})\n\n",
+        _method("rows(self, records)", "return super().rows(records) / (3.0 + {size})"),
         "own record",
     ),
     "quadratic ridge": ("quadratic", _KERNEL, _bound_otherwise("ridge=own.ridge * size"), "public numbers"),

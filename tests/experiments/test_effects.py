@@ -11,7 +11,7 @@ import real_data
 from effects import drawn, effect_errors, keys, left_out, population, published_row, rows, rule_errors
 from populations import POPULATIONS
 
-from dp2erm_cvx.compare.effect_references import augmented, difference, hajek
+from dp2erm_cvx.compare import augmented, difference, hajek
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DeclarationError
 from tests.experiments.tables import table_of

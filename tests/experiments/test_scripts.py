@@ -1,13 +1,19 @@
 """Every script of the pages runs as they say, in seconds, and goes on where it was stopped."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import common
+import health_record
+import numpy as np
 import pandas as pd
 import pytest
 from common import Cell, cells, run
+
+from dp2erm_cvx.study_file import read_study
+from tests.command_line import run as run_command
 
 EXPERIMENTS = Path(common.__file__).parent
 FIGURES = {
@@ -31,6 +37,37 @@ def test_a_quick_run_writes_its_table_and_figures(script, tmp_path):
     assert len(pd.read_csv(folder / "results.csv", low_memory=False)) > 10
     assert (folder / "summary.md").read_text() in done.stdout
     assert len(list(folder.glob("*.svg"))) == figures
+
+
+def test_a_messy_extract_gives_one_answer_however_it_is_read(tmp_path, monkeypatch):
+    """Spellings, units, dates, limits and eligibility, from CSV, Parquet in blocks and a data frame."""
+    monkeypatch.chdir(tmp_path)
+    table, _ = health_record.extract(900, np.random.default_rng(1))
+    Path("study.toml").write_text(health_record.STUDY)
+    numbers = {name: table[name].astype(float) for name in ("severity", "sbp_change")}
+    table.to_csv("extract.csv", index=False)
+    table.assign(**numbers).to_parquet("extract.parquet", row_group_size=200)
+    released = []
+    for words in (["extract.csv"], ["extract.parquet", "--blocks", "always"]):
+        result = run_command("run", "study.toml", *words, "--seed", "4", "--json", "--force", "--yes")
+        assert result.exit_code == 0, result.output
+        assert "not eligible" in result.stderr
+        released.append({name: one["released"] for name, one in json.loads(result.stdout).items()})
+    models = read_study("study.toml").models(seed=4)
+    fits = {name: one.fit(table, table["drug"], table["sbp_change"]) for name, one in models.items()}
+    released.append({name: list(one.release_.released) for name, one in fits.items()})
+    assert released[0] == released[1]
+    for name, sums in released[2].items():
+        np.testing.assert_allclose(sums, released[0][name], rtol=1e-9)
+
+
+def test_a_messy_extract_is_answered(tmp_path):
+    place = Cell((("n", 3000), ("replicate", 0)), 20)
+    rows = pd.DataFrame(health_record.replicate(health_record.QUICK, place))
+    assert set(rows["answer"]) == {"average", "sex: F", "sex: M", "treated"}
+    assert rows["joint"].all()
+    assert (rows["error"].abs() < 4 * rows["half width"]).all()
+    assert "covered" in health_record.summary(rows.assign(n=3000))
 
 
 def drawn(design, cell):

@@ -122,12 +122,12 @@ def worst_ratio(cases, seed, largest_n, name=None):
 
 
 def test_every_dataset_is_certified_within_the_reach() -> None:
-    assert 1e-3 < worst_ratio(300, seed=0, largest_n=40) <= 1.0
+    assert 1e-3 < worst_ratio(90, seed=0, largest_n=40) <= 1.0
 
 
 @pytest.mark.parametrize("name", MORE)
 def test_every_dataset_of_the_other_programs_is_certified_within_the_reach(name) -> None:
-    assert 1e-3 < worst_ratio(60, seed=2, largest_n=40, name=name) <= 1.0
+    assert 1e-3 < worst_ratio(20, seed=2, largest_n=40, name=name) <= 1.0
 
 
 @pytest.mark.slow
@@ -156,7 +156,7 @@ def test_the_sizes_that_a_reach_rests_on_cover_every_model(name, monkeypatch) ->
     """Rounding, smoothness and slope of hostile models are within their public bounds."""
     rng = np.random.default_rng(4)
     closest = 0.0
-    for _ in range(60):
+    for _ in range(25):
         n, p = int(rng.integers(2, 60)), int(rng.integers(1, 5))
         domain = Domain(float(rng.choice([0.1, 1.0, 30.0])), 1.0, arm_floor=1)
         X, a = hostile(rng, n, p)
@@ -214,7 +214,7 @@ def test_where_floating_point_is_not_sure_v_is_at_its_cap_and_standing_does_not_
     assert plan.bound.V == 120
     assert plan.theta.weights.covers_all
     rng = np.random.default_rng(0)
-    for _ in range(10):
+    for _ in range(4):
         X, a = hostile(rng, 60, 2)
         assert model.fit(X, a, rng.uniform(-1, 1, 60)).release_.private
 
@@ -233,7 +233,7 @@ def test_a_ball_keeps_small_ridges_within_the_tolerance(first, radius) -> None:
 def test_without_a_ball_the_reach_is_lost_only_where_v_is_near_its_cap_anyway(first) -> None:
     domain = Domain(1.0, 1.0)
     for n in (50, 1000, 100_000):
-        for ridge in np.geomspace(1e-9, 1.0, 50):
+        for ridge in np.geomspace(1e-9, 1.0, 16):
             program = first(ridge=ridge).resolve(domain)
             if not program.certified_error(Universe(domain, n, 10)) <= 1e-6:
                 assert program.bound(Universe(domain, n, 2)).V >= 0.7 * 2 * n
@@ -247,7 +247,7 @@ def test_weights_at_a_given_coefficient_are_within_the_reach(radius) -> None:
     reach = program.certified_error(Universe(domain, 40, 4))
     assert ipw_private(radius=math.inf).resolve(domain).certified_error(Universe(domain, 40, 4)) is None
     assert reach < 1e-10
-    for _ in range(100):
+    for _ in range(30):
         X, a = hostile(rng, 40, 4)
         model = program.model(domain.records(2 * X, a, np.zeros(40)))
         v = rng.normal(size=4)

@@ -322,21 +322,15 @@ def _check_target(n: int, name: str, settings: dict[str, Any], *, conic: bool) -
 
 @pytest.mark.parametrize(("n", "name", "settings"), _targets(400))
 def test_radius_target_at_400(n, name, settings):
-    _check_target(n, name, settings, conic=name not in KERNELS)
+    _check_target(n, name, settings, conic=False)
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_radius_target_of_conic_solvers_on_kernels(name):
-    _check_target(100, name, SETTINGS[name][0], conic=True)
+    _check_target(60, name, SETTINGS[name][0], conic=True)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "name", "settings"), _targets(400, KERNELS))
-def test_radius_target_of_conic_solvers_on_kernels_at_400(n, name, settings):
-    _check_target(n, name, settings, conic=True)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("n", "name", "settings"), _targets(4000))
-def test_radius_target_at_4000(n, name, settings):
-    _check_target(n, name, settings, conic=name not in KERNELS)
+@pytest.mark.parametrize(("n", "name", "settings"), [*_targets(400), *_targets(4000)])
+def test_radius_target_of_all_solvers(n, name, settings):
+    _check_target(n, name, settings, conic=n == 400 or name not in KERNELS)

@@ -19,12 +19,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 244,
-    "lines": 52_440,
-    "classes": 472,
-    "names that other files use": 954,
-    "names that one other file uses": 401,
-    "lines of tests": 44_064,
+    "files": 232,
+    "lines": 51_570,
+    "classes": 453,
+    "names that other files use": 928,
+    "names that one other file uses": 398,
+    "lines of tests": 43_156,
 }
 
 

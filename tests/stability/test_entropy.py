@@ -34,6 +34,28 @@ INF = math.inf
 MASS = {True: "equal", False: "proportional"}
 
 
+@pytest.mark.parametrize(
+    ("mass", "n", "ridge", "radius", "floor", "V"),
+    [
+        ("proportional", 400, 3.0, INF, None, 3.24),
+        ("proportional", 400, 1.0, INF, None, 5.79),
+        ("proportional", 400, 0.3, INF, None, 21.9),
+        ("proportional", 400, 0.1, 1.0, None, 20.4),
+        ("equal", 400, 3.0, INF, None, 3.38),
+        ("equal", 400, 1.0, INF, None, 7.61),
+        ("equal", 400, 0.3, INF, None, 64.5),
+        ("equal", 400, 0.1, 1.0, None, 18.9),
+        ("equal", 100, 1.0, INF, None, 7.31),
+        ("equal", 400, 1.0, INF, 80, 6.07),
+    ],
+)
+def test_reference_values(mass, n, ridge, radius, floor, V):
+    assert (
+        pytest.approx(V, rel=0.01)
+        == entropy_balancing(n, EntropyConstants(G, G, ridge, radius, mass, floor)).V
+    )
+
+
 @pytest.mark.parametrize("equal", [True, False])
 @pytest.mark.parametrize(("n", "mu", "radius"), [(7, 0.5, INF), (60, 0.05, 2.0), (100, 1.0, INF)])
 def test_weight_bound_is_the_largest_solution_for_each_arm_share(equal, n, mu, radius):
@@ -145,13 +167,15 @@ G = math.sqrt(0.5)
 def by_hand(n, mu, floor, radius, drift=None):
     """The statement, written out; ``drift`` replaces eta where the refinement does."""
     G, eta = floor / n, 1 / floor
-    drift = eta if drift is None else drift
+    refined, drift = drift is not None, eta if drift is None else drift
     r = min(radius, 2 * G * math.sqrt(G**2 + (1 - G) ** 2) / mu)
     p = 1 / (1 + (n - 1) * math.exp(-2 * r))
     e = 2 * p + drift + 2 * math.sqrt(2) * G / n
     s = r * math.sqrt(eta * drift)
     first = s / 2 + math.sqrt(s**2 / 4 + e**2 / (4 * mu * (1 - p)))
-    delta = min((e + 2 * math.tanh(r * eta / 2)) / mu, 2 * r)
+    tilt = 2 * math.tanh(r * eta / 2)
+    tilt = min(tilt, 2 * math.exp(2 * r * eta) * r * drift) if refined else tilt
+    delta = min((e + tilt) / mu, 2 * r)
     return min(2 * n, 2 * n * p + n * (1 - p) * min(first, 2 * math.tanh((r * eta + delta) / 2)))
 
 
@@ -163,7 +187,7 @@ def test_scaled_against_the_statement_written_out(n, floor, radius, mu):
     r = min(radius, 2 * floor / n * math.hypot(floor / n, 1 - floor / n) / mu)
     drift = min(1 / floor, math.exp(2 * r) / (n - 1) * (1 + floor / (n - floor)))
     refined = entropy_balancing_paper_scaling(n, mu, floor, radius)
-    assert refined.V <= by_hand(n, mu, floor, radius, drift) * (1 + 1e-8)
+    assert refined.V == pytest.approx(by_hand(n, mu, floor, radius, drift), rel=1e-8)
     assert refined.V <= stated.V
 
 

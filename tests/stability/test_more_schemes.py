@@ -12,7 +12,7 @@ import pytest
 
 from dp2erm_cvx import Domain, stability
 from dp2erm_cvx.audit.search import remembered
-from dp2erm_cvx.conformance.search import Search, ball, record_domain
+from dp2erm_cvx.conformance.search import ball, largest, record_domain
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
@@ -88,17 +88,16 @@ def check(name, settings, M):
         "log_weight_diameter": apart(slope),
         "log_weight_range": lambda lam, d, e: log_weight(lam, d) - log_weight(lam, e),
     }
-    search = Search(500)
-    search.add("convexity", 0.0, bend, (coefficients, coefficients, records))
-    for constant in CONSTANTS:
-        search.add(constant, declared[constant], of[constant], (coefficients, records, records))
-    return search.report()
+    regions = (coefficients, records, records)
+    findings = [largest("convexity", 0.0, bend, (coefficients, coefficients, records), evaluations=500)]
+    findings += [largest(name, declared[name], of[name], regions, evaluations=500) for name in CONSTANTS]
+    return {finding.constant: finding for finding in findings}
 
 
 @pytest.mark.parametrize(("name", "settings", "M"), SEPARABLE)
 def test_constants_of_separable_schemes_cover_what_a_search_finds(name, settings, M):
     report = check(name, settings, M)
-    assert not report.violations
+    assert not any(finding.violated for finding in report.values())
     for constant in CONSTANTS:
         # so 0.7 of a constant, or less, would be caught
         assert report[constant].ratio > 0.7, constant

@@ -23,7 +23,9 @@ from tests.stability.movement import Pair, four_clusters, ipw_weights, lone_reco
 INF = math.inf
 
 
-@pytest.mark.parametrize(("n", "ridge", "radius"), [(10, 0.5, 1.0), (400, 0.1, 1.0), (10_000, 0.01, 2.0)])
+@pytest.mark.parametrize(
+    ("n", "ridge", "radius"), [(10, 0.5, 1.0), (400, 0.1, 1.0), (10_000, 0.01, 2.0), (10, 0.5, 0.05)]
+)
 def test_formula(n, ridge, radius):
     D_psi, D_h, H = 1.3, 0.7, 0.9
     w_max = n / (1 + (n - 1) * math.exp(-H))

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from dp2erm_cvx import blocks, domain
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.program.margin_rows import ImageRows, MarginRows
 from dp2erm_cvx.steps import (
     AverageScore,
     LinearNuisances,
@@ -218,27 +217,6 @@ def test_rows_and_predictions_are_the_same_in_any_blocks(kind, arm, size, monkey
         exact = [math.fsum(row) for row in (known * theta)[inside]]
         sizes = np.abs(known[inside]) @ np.abs(theta)
         assert np.all(np.abs(kind.predict(theta, x, a)[inside] - exact) <= 64 * 2.0**-53 * sizes)
-
-
-@pytest.mark.parametrize("kind", list(Rows))
-@pytest.mark.parametrize("scale", [1.0, 0.7])
-@pytest.mark.parametrize("signed", [False, True])
-def test_sums_over_images_are_those_over_rows(kind, scale, signed):
-    rng = np.random.default_rng(9)
-    x, a = rng.uniform(-1, 1, (700, 5)), rng.integers(0, 2, 700)
-    sign = 2.0 * a - 1.0 if signed else None
-    images = ImageRows(x, kind.images(5), scale=scale, arm=a, sign=sign)
-    rows = rows_at_once(kind, scale * x, a) * (1.0 if sign is None else sign[:, None])
-    assert np.array_equal(images.Z, rows)
-    v, w = rng.normal(size=rows.shape[1]), rng.uniform(size=700)
-    for found, known, own in (
-        (images, MarginRows(rows), w),
-        (images.part(5, 600), MarginRows(rows[5:600]), w[5:600]),
-    ):
-        assert np.allclose(found.norms(), known.norms(), rtol=1e-14)
-        assert np.allclose(found.products(v), known.products(v), rtol=0, atol=1e-14)
-        assert np.allclose(found.gradient(own), known.gradient(own), rtol=0, atol=1e-12)
-        assert np.allclose(found.gram(own), known.gram(own), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("chosen", list(maps()), ids=str)

@@ -11,7 +11,6 @@ from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, regist
 from dp2erm_cvx.audit import SearchPlan, audit_density, search_pairs
 from dp2erm_cvx.audit.density import audited_laws
 from dp2erm_cvx.audit.laws import ShiftLaw
-from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.program import Box, L2Ball
 
 DOMAIN = Domain(1.0, 1.0)
@@ -78,7 +77,7 @@ def mus(epsilon, releases=50):
         released = {}
         for name in laws[0].given:
             one, other = (law.given[name](released) for law in laws)
-            if isinstance(one, ShiftLaw) and one.noise is Noise.GAUSSIAN:
+            if isinstance(one, ShiftLaw) and not one.pure:
                 mu = float(np.linalg.norm(one.center - other.center)) / one.scale
                 integers = getattr(steps[name].calibration, "integers", steps[name].calibration)
                 met[name] = max(mu, met.get(name, (0.0,))[0]), integers.sensitivity / integers.scale

@@ -8,7 +8,7 @@ import pytest
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Attack, Declared, SearchPlan, replay_blackbox, search_blackbox
-from dp2erm_cvx.audit.events import EpsilonBound
+from dp2erm_cvx.audit.blackbox import CountBound
 from dp2erm_cvx.audit.finding import SavedPair, differing_rows
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.universe import Universe
@@ -158,7 +158,7 @@ def test_counterexamples_of_the_docs_say_what_they_count(path):
     audit = pair.finding["audit"]
     assert audit["epsilon_low"] > audit["epsilon"]
     runs = audit["counted"][0]["runs"]
-    bound = EpsilonBound(runs, audit["delta"], (1 - audit["confidence"]) / 4)
+    bound = CountBound(runs, (1 - audit["confidence"]) / 4, audit["delta"])
     found = [bound.of(way["hits"], way["other_hits"]) for way in audit["counted"]]
     assert max(found) == pytest.approx(audit["epsilon_low"], rel=1e-12)
     file, name = pair.finding["mechanism"].split(":")

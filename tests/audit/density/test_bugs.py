@@ -139,12 +139,6 @@ def test_planted_bugs_are_caught_after_a_private_first_stage(bug):
     assert all(audit.exceeds for audit in audits(COMPOSED[bug], range(1)))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("bug", COMPOSED)
-def test_planted_bugs_are_caught_after_a_private_first_stage_with_every_seed(bug):
-    assert sum(audit.exceeds for audit in audits(COMPOSED[bug], range(20))) >= 19
-
-
 # without their bugs the first two are the same release
 @pytest.mark.parametrize("bug", [name for name in COMPOSED if name != "bound ignored"])
 def test_without_the_bug_the_same_pair_keeps_the_budget(bug):
@@ -169,8 +163,3 @@ def test_half_the_gaussian_noise_is_caught():
     found = gaussian_bug(0)
     assert found.exceeds
     assert "EXCEEDED" in str(found)
-
-
-@pytest.mark.slow
-def test_half_the_gaussian_noise_is_caught_with_every_seed():
-    assert sum(gaussian_bug(seed).exceeds for seed in range(20)) >= 19

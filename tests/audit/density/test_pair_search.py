@@ -4,17 +4,17 @@ import json
 
 import numpy as np
 import pytest
+from joblib import parallel_config
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
-from dp2erm_cvx.audit import SearchPlan, audit_density, replay_pair, search_pairs
-from dp2erm_cvx.audit.pairs import Maker
+from dp2erm_cvx.audit import SearchPlan, replay_pair, search_pairs
+from dp2erm_cvx.audit.pairs import change_pair, draw_pair, extreme_pair
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.problems.arm_means import PlugInATE
-from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.program import WholeSpace
-from tests.audit.bugs import AThirdOfThePropensityNoise, HalfTheNoise, HardlyAnyGamma
-from tests.audit.pairs import aligned
+from dp2erm_cvx.universe import Universe
+from tests.audit.bugs import HalfTheNoise, HardlyAnyGamma
 
 pytestmark = pytest.mark.usefixtures("short_ascents")
 MEAN = PlugInATE(WholeSpace())
@@ -45,10 +45,10 @@ def test_pairs_are_neighbors_inside_the_domain(relation, floor):
         arm_floor=floor,
         relation=relation,
     )
-    maker, rng = Maker(domain, 7, 2), np.random.default_rng(0)
+    universe, rng = Universe(domain, 7, 2), np.random.default_rng(0)
     flips = moves = 0
-    for _ in range(150):
-        pair = maker.draw(rng)
+    for _ in range(60):
+        pair = extreme_pair(universe, rng)
         for _ in range(3):
             first, second = pair.raw(domain)
             assert all(np.array_equal(one[1:], other[1:]) for one, other in zip(first, second, strict=True))
@@ -61,11 +61,11 @@ def test_pairs_are_neighbors_inside_the_domain(relation, floor):
                 )
                 assert np.all(np.abs(y - 10.0 - 0.5 * a) <= 3.0 + 1e-9)
             flips += first[1][0] != second[1][0]
-            changed = maker.change(pair, rng)
+            changed = change_pair(universe, pair, rng)
             moves += not np.array_equal(changed.X, pair.X)
             pair = changed
     assert (flips > 0) == (relation is Neighboring.REPLACE_ONE)
-    assert moves > 100
+    assert moves > 40
 
 
 def test_the_worst_pair_of_a_mean_is_found():
@@ -79,14 +79,6 @@ def test_the_worst_pair_of_a_mean_is_found():
     assert "12 audited, 96 screened" in str(found)
 
 
-@pytest.mark.slow
-def test_a_search_finds_what_the_known_worst_case_shows():
-    model = release("plug_in_ate", calibration="sharp")
-    known = audit_density(model, *aligned(np.random.default_rng(0), 5, 1), starts=1)
-    found = search_pairs(model, 5, 1, search=SearchPlan(10), starts=1)
-    assert found.audit.loss >= 0.97 * known.loss
-
-
 @pytest.mark.parametrize(
     ("second", "bug", "calibration"), [(MEAN, HalfTheNoise, "output"), ("arm_means", HardlyAnyGamma, "sharp")]
 )
@@ -94,22 +86,6 @@ def test_a_planted_bug_is_found_without_a_hint(second, bug, calibration):
     found = search_pairs(release(second, bug, calibration=calibration), 4, 1, search=SearchPlan(2), starts=1)
     assert found.exceeds
     assert "EXCEEDED" in str(found)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
-def test_bugs_are_found_with_every_seed(seed):
-    logistic = ipw_private(share=0.8, ridge=0.05, trim=2.5)
-    for second, bug, calibration, first, audits in (
-        (MEAN, HalfTheNoise, "output", "uniform", 10),
-        ("itr", HalfTheNoise, "sharp", "uniform", 30),
-        ("arm_means", HardlyAnyGamma, "sharp", "uniform", 30),
-        (MEAN, AThirdOfThePropensityNoise, "sharp", logistic, 60),
-    ):
-        found = search_pairs(
-            release(second, bug, first, calibration), 5, 1, search=SearchPlan(audits, seed=seed), starts=2
-        )
-        assert found.exceeds, (second, bug)
 
 
 @pytest.mark.slow
@@ -134,20 +110,23 @@ def test_gaussian_noise_is_searched_by_its_delta():
 
 
 def test_a_search_repeats_and_resumes(tmp_path):
-    whole = search_pairs(release(), 5, 1, search=SearchPlan(6, seed=3), starts=1)
-    state = tmp_path / "state.npz"
-    part = search_pairs(release(), 5, 1, search=SearchPlan(4, seed=3, checkpoint=state), starts=1)
-    assert part.counts["audited"] == 4
+    def found(evaluations, **how):
+        search = SearchPlan(evaluations, **{"seed": 3, **how})
+        return search_pairs(release(), 4, 1, search=search, starts=1)
+
+    whole, state = found(5), tmp_path / "state.npz"
+    assert found(4, checkpoint=state).counts["audited"] == 4
     assert state.exists()
-    rest = search_pairs(release(), 5, 1, search=SearchPlan(6, seed=3, checkpoint=state, workers=2), starts=1)
+    with parallel_config(backend="threading"):
+        rest = found(5, checkpoint=state, workers=2)
     assert same(rest, whole)
     assert (rest.audit, rest.counts) == (whole.audit, whole.counts)
-    assert not same(search_pairs(release(), 5, 1, search=SearchPlan(6, seed=4), starts=1), whole)
+    assert not same(found(1, seed=4), whole)
     with pytest.raises(DataError, match="another"):
-        search_pairs(release(), 5, 1, search=SearchPlan(6, seed=4, checkpoint=state))
+        found(5, seed=4, checkpoint=state)
     state.write_bytes(b"no search")
     with pytest.raises(DataError):
-        search_pairs(release(), 5, 1, search=SearchPlan(6, seed=3, checkpoint=state))
+        found(5, checkpoint=state)
 
 
 def test_seconds_end_a_search():
@@ -183,14 +162,4 @@ def test_a_pair_of_another_model_is_not_replayed(tmp_path):
 def test_an_arm_floor_without_pairs_is_refused():
     domain = Domain(1.0, 1.0, arm_floor=4)
     with pytest.raises(DeclarationError, match="arm_floor"):
-        Maker(domain, 5, 1).draw(np.random.default_rng(0))
-
-
-@pytest.mark.parametrize(
-    "settings", [{"evaluations": 0}, {"seconds": 0.0}, {"seed": -1}, {"seed": 0.5}, {"workers": 0}], ids=str
-)
-def test_invalid_limits_are_refused(settings):
-    with pytest.raises(DeclarationError):
-        SearchPlan(**{"evaluations": 5, **settings})
-    with pytest.raises(DeclarationError, match="evaluations or seconds"):
-        SearchPlan()
+        draw_pair(Universe(domain, 5, 1), np.random.default_rng(0))

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateRule
-from dp2erm_cvx.audit import audit_density, density, laws
+from dp2erm_cvx.audit import audit_density, density, release_laws
 from dp2erm_cvx.audit.density import audited_laws
-from dp2erm_cvx.audit.laws import log_ratio
+from dp2erm_cvx.audit.release_laws import log_ratio
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DataError
@@ -29,7 +29,7 @@ SAMPLED = dataclasses.replace(DOMAIN, codebook=Codebook(sampling_weights=Samplin
 
 @pytest.fixture(autouse=True)
 def few_evaluations(monkeypatch):
-    monkeypatch.setattr(laws, "_FOLLOWING", 2)
+    monkeypatch.setattr(release_laws, "_FOLLOWING", 2)
     monkeypatch.setattr(density, "ASCENTS", 1)
     monkeypatch.setattr(density, "_EVALUATIONS", 20)
 
@@ -57,7 +57,7 @@ FLIP = records(), records(a=0)
 def loss_at_zero(plan, pair):
     """The log ratio where every step releases 0."""
     one, other = audited_laws(plan, pair)[1]
-    return abs(log_ratio(one, other, one.place(np.zeros(one.dimension))))
+    return abs(log_ratio(one, other, one.place(np.zeros(len(one.units)))))
 
 
 def test_center_and_rule_spend_all_of_epsilon():

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Quantity
-from dp2erm_cvx.audit.climb import evolve
-from dp2erm_cvx.audit.groups import FAMILIES, admitted, records_at, structured_starts
+from dp2erm_cvx.audit.groups import FAMILIES, admitted, evolve, records_at, structured_starts
 from dp2erm_cvx.audit.movement import movements
 from dp2erm_cvx.audit.neighbors import (
     STRATEGIES,

@@ -1,4 +1,6 @@
-"""The guarantee of a calibration, evaluated again in mpmath and independent of the search that found it."""
+"""The guarantee of a calibration, evaluated again in mpmath, and the default split."""
+
+from __future__ import annotations
 
 import dataclasses
 import functools
@@ -8,7 +10,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from dp2erm_cvx.calibration import Calibration, Noise, Objective, calibrate, privacy_loss
+from dp2erm_cvx.calibration import Noise, Objective, calibrate, privacy_loss
+from dp2erm_cvx.calibration.objective import GRID
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, RowBox, StabilityBound
 
 BOTH = frozenset(Neighboring)
@@ -129,7 +132,7 @@ def settings(noise, count):
     return [random_setting(rng, noise) for _ in range(count)]
 
 
-@pytest.mark.parametrize(("noise", "count"), [(Noise.GAMMA, 200), (Noise.BOX, 50), (Noise.GAUSSIAN, 50)])
+@pytest.mark.parametrize(("noise", "count"), [(Noise.GAMMA, 150), (Noise.BOX, 40), (Noise.GAUSSIAN, 40)])
 def test_guarantee_holds_in_exact_arithmetic(noise, count):
     for setting in settings(noise, count):
         calibration = setting.calibrate()
@@ -149,7 +152,7 @@ def test_guarantee_holds_in_exact_arithmetic_widely():
 
 def test_gamma_calibration_spends_all_of_epsilon():
     spent = 0
-    for setting in settings(Noise.GAMMA, 200):
+    for setting in settings(Noise.GAMMA, 150):
         calibration = setting.calibrate()
         ratio = setting.loss.gradient_radius * setting.V / calibration.scale
         assert ratio == pytest.approx(calibration.split * setting.budget.epsilon, rel=1e-9)
@@ -157,7 +160,7 @@ def test_gamma_calibration_spends_all_of_epsilon():
             share = (1 - calibration.split) * setting.budget.epsilon
             assert float(jacobian(setting, calibration.gamma)) == pytest.approx(share, rel=1e-9)
             spent += 1
-    assert spent > 50
+    assert spent > 40
 
 
 def test_gaussian_noise_is_within_half_a_percent_of_the_smallest():
@@ -207,26 +210,42 @@ def test_privacy_loss_of_gamma_noise_below_its_pure_epsilon():
     assert privacy_loss(calibration, loss, 400, 1.0) == 0.0
 
 
-def test_more_budget_means_less_noise():
-    loss = LossConstants(3, 14.0, 2.0, 0.0, 2.0, 1.0, box=RowBox((1.0,) * 3, 14.0))
-
-    def scale(epsilon, delta, noise):
-        return calibrate(
-            Objective(bound_of(5.0), loss, 400), Budget(epsilon, delta), noise=noise, split=0.5
-        ).scale
-
-    for noise in Noise:
-        assert scale(0.5, 1e-6, noise) > scale(1.0, 1e-6, noise) > scale(2.0, 1e-6, noise)
-    assert scale(1.0, 1e-8, "gaussian") > scale(1.0, 1e-6, "gaussian") > scale(1.0, 1e-3, "gaussian")
+SPLIT_BOUND = StabilityBound(
+    V=6.0, theorem="a test", assumptions=(), relations=frozenset(Neighboring), w_max=3.0
+)
 
 
-def test_calibration_names_its_theorem_and_sensitivity():
-    loss = LossConstants(3, 14.0, 2.0, 0.0, 2.0, 1.0)
-    gamma = calibrate(Objective(bound_of(5.0), loss, 400), Budget(1.0, 1e-6))
-    gaussian = calibrate(Objective(bound_of(5.0), loss, 400), Budget(1.0, 1e-6), noise="gaussian")
-    assert (gamma.theorem, gaussian.theorem) == ("Theorem 1 (pure)", "Theorem 2 (approximate)")
-    assert (gamma.delta, gaussian.delta) == (0.0, 1e-6)
-    assert gamma.sensitivity == gaussian.sensitivity == 70.0
-    assert isinstance(gamma, Calibration)
-    assert gamma.expected_noise == pytest.approx(3 * gamma.scale)
-    assert gaussian.expected_noise == pytest.approx(gaussian.scale * math.sqrt(8 / math.pi))
+BOX = RowBox((1.0, 0.5, 0.5, 0.5, 0.2), 7.0)
+
+
+def predicted(loss, n, calibration):
+    """``rho/2`` times the squared distance by the noise and by the pull on a theta of usual size."""
+    rho = loss.strong_convexity + loss.hessian_trace / loss.n_parameters
+    usual = loss.outcome_bound * math.sqrt(2 / loss.hessian_trace) / 8
+    pull = calibration.gamma * min(loss.theta_bound or math.inf, usual)
+    return ((calibration.expected_noise / n) ** 2 + pull**2) / (2 * rho)
+
+
+@pytest.mark.parametrize("noise", Noise)
+@pytest.mark.parametrize("strong_convexity", [0.0, 0.3])
+@pytest.mark.parametrize(("n", "epsilon"), [(400, 1.0), (10_000, 0.1), (50, 20.0)])
+@pytest.mark.parametrize("size", [0.05, None])
+def test_default_is_the_best_share_of_the_grid(noise, strong_convexity, n, epsilon, size):
+    loss = LossConstants(5, 10.0, 2.0, strong_convexity, size, 1.0, box=BOX)
+    budget = Budget(epsilon, 1e-5)
+    chosen = calibrate(Objective(SPLIT_BOUND, loss, n), budget, noise=noise)
+    costs = [
+        predicted(loss, n, calibrate(Objective(SPLIT_BOUND, loss, n), budget, noise=noise, split=q))
+        for q in GRID[::7]
+    ]
+    # the prediction inside uses a coarser grid of chi_p: equal within a tenth of a percent
+    assert predicted(loss, n, chosen) <= min(costs) * 1.001
+
+
+def test_a_ridge_that_suffices_leaves_epsilon_to_the_noise():
+    loss = LossConstants(5, 10.0, 2.0, 10.0, 2.0, 1.0)
+    calibration = calibrate(Objective(SPLIT_BOUND, loss, 10_000), Budget(1.0))
+    jacobian = 5 * math.log1p(2.0 * 6.0 / (2 * 5 * 10_000 * 10.0))
+    assert calibration.gamma == pytest.approx(1e-8 * 2.0, rel=1e-3)
+    assert calibration.split == pytest.approx(1 - jacobian, abs=1e-6)
+    assert calibration.split > 0.9999 * (1 - jacobian) > 0.999

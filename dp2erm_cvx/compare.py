@@ -1,0 +1,431 @@
+"""Back ends of commands and pages: bounds, solvers, and estimates without privacy side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dp2erm_cvx import registry, stability
+from dp2erm_cvx.calibration import Calibration, Noise, Objective, calibrate, calibrate_paper
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.datasets import simulate
+from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.errors import (
+    CalibrationError,
+    DeclarationError,
+    Dp2ermError,
+    InfeasibleError,
+    ProgramError,
+    SolverError,
+)
+from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, Neighboring, StabilityBound
+from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
+from dp2erm_cvx.program.balance import refuse_infeasible
+from dp2erm_cvx.solve import SOLVERS, Solution, Solver, solve
+from dp2erm_cvx.universe import Universe
+
+#: Stands for the second stage where none is named: one parameter, gradient radius 1, Hessian trace 1.
+UNIT_LOSS = LossConstants(1, 1.0, 1.0, 0.0, None, 1.0, gradient_bound=1.0)
+
+SHARP, STATED = "sharp", "sharp, unrefined"
+PRINTED, USABLE, UNIVERSAL = "paper, printed alone", "paper, usable", "universal"
+
+
+@dataclass(frozen=True)
+class BoundRow:
+    """One statement about one first stage. ``refusal`` says why there is no bound, or no noise for it.
+
+    ``ratio`` is V over the smallest V of the table. ``calibration`` follows the statement's own formulas:
+    Theorem 1 or 2 for the sharp ones, the paper's as printed for the printed bound alone (private only where
+    Theorem 1 or 2 certifies it), the paper's with the Gaussian exponent corrected for the other two.
+    """
+
+    family: str
+    bound: StabilityBound | None = None
+    calibration: Calibration | None = None
+    ratio: float = math.nan
+    refusal: str | None = None
+
+
+def statements(program: FirstStage, universe: Universe) -> Iterator[tuple[str, StabilityBound | str]]:
+    """(family, bound) for every family, or (family, reason) where it refuses.
+
+    Raises DeclarationError for a setting that is not valid in itself.
+    """
+    resolved = program.resolve(universe.domain)
+    sharp = _tried(lambda: resolved.stability(universe))
+    yield SHARP, sharp
+    unrefined = None if isinstance(sharp, str) else resolved.unrefined_bound(universe)
+    if unrefined is not None:
+        yield STATED, unrefined
+    usable = _tried(lambda: resolved.stability(universe, BoundFamily.PAPER))
+    printed = usable
+    if not isinstance(usable, str):
+        printed = resolved.paper_bound(universe, usable=False)
+        yield PRINTED, printed
+    yield USABLE, usable
+    if not resolved.relations:
+        yield UNIVERSAL, str(sharp)
+        return
+    known = [bound.w_max for bound in (printed, sharp) if not isinstance(bound, str)]
+    largest = (known or [resolved.weight_cap])[0]
+    yield UNIVERSAL, stability.universal_corollary(universe.n_samples, largest)
+
+
+def bound_rows(
+    program: FirstStage,
+    universe: Universe,
+    budget: Budget,
+    *,
+    loss: LossConstants = UNIT_LOSS,
+    noise: Noise = Noise.GAMMA,
+) -> list[BoundRow]:
+    """All statements with the noise scale and gamma that each asks for.
+
+    A private first stage leaves the second only a part of the budget, which is what is calibrated here.
+    """
+    if isinstance(program, PrivateFirstStage):
+        budget = Budget((1 - program.share) * budget.epsilon, (1 - program.share) * budget.delta)
+    found = list(statements(program, universe))
+    best = min((bound.V for _, bound in found if not isinstance(bound, str)), default=math.nan)
+    rows = []
+    for family, bound in found:
+        if isinstance(bound, str):
+            rows.append(BoundRow(family, refusal=bound))
+            continue
+        ratio, calibration, refusal = bound.V / best, None, None
+        try:
+            calibration = _calibrated(
+                family, Objective(bound, loss, universe.n_samples, universe.domain.relation), budget, noise
+            )
+        except CalibrationError as error:
+            refusal = str(error)
+        rows.append(BoundRow(family, bound, calibration, ratio, refusal))
+    return rows
+
+
+def _calibrated(family: str, objective: Objective, budget: Budget, noise: Noise) -> Calibration:
+    if family in (SHARP, STATED):
+        return calibrate(objective, budget, noise=noise)
+    printed = family == PRINTED
+    return calibrate_paper(objective, budget, noise=noise, corrected=not printed, unsound_ok=printed)
+
+
+def _tried(compute: Callable[[], StabilityBound]) -> StabilityBound | str:
+    try:
+        return compute()
+    except CalibrationError as error:
+        return str(error)
+
+
+#: Sample sizes of the figures.
+SIZES = (100, 1_000_000)
+
+
+@dataclass(frozen=True, eq=False)
+class BoundCurve:
+    """V (m,) of one family of bounds for one program at ``x`` (m,), nan where it refuses."""
+
+    program: str
+    family: str
+    x: Array
+    V: Array
+
+
+def against_n(program: FirstStage, universe: Universe, points: int = 25) -> list[BoundCurve]:
+    """V for n in ``SIZES`` at fixed settings.
+
+    An arm floor stays the share of the records that it is.
+    """
+    sizes = np.unique(np.round(np.geomspace(*SIZES, points)).astype(int))
+    domain = universe.domain
+    share = None if domain.arm_floor is None else domain.arm_floor / universe.n_samples
+
+    def sized(n: int) -> Universe:
+        return Universe(dataclasses.replace(domain, arm_floor=_floor(share, n)), n, universe.n_features)
+
+    return _collected(((float(n), program, sized(int(n))) for n in sizes), program.name)
+
+
+def against_ridge(program: FirstStage, universe: Universe, points: int = 25) -> list[BoundCurve]:
+    """V for ridges up to a factor of 100 from that of the program; empty for a program without ridge."""
+    program = program.resolve(universe.domain)
+    ridge = getattr(program, "ridge", None)
+    if not dataclasses.is_dataclass(program) or not ridge:
+        return []
+    grid = ridge * np.geomspace(1e-2, 1e2, points)
+    return _collected(
+        ((float(value), dataclasses.replace(program, ridge=float(value)), universe) for value in grid),
+        program.name,
+    )
+
+
+def growth(points: int = 25) -> list[BoundCurve]:
+    """IPW, entropy balancing and MMD at a fixed ridge per record: the sharp V beside the printed one.
+
+    M = 1; at least a quarter of the records in each arm. IPW has ridge 0.1 and radius 1; entropy balancing
+    has the paper's scaling, ridge 1 and radius 1; MMD has ridge 1, which is lambda_MMD = n, and no weight
+    above 5. The paper's statement on MMD holds only where treatments are kept; the sharp one is drawn for any
+    neighbor.
+    """
+    first = registry.first_stages()
+    domain = Domain(1.0, 1.0, arm_floor=100)
+    kept = dataclasses.replace(domain, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
+    mmd = registry.build(first, "mmd", cap=5.0)
+    entropy = registry.build(
+        first, "entropy_balancing", scaling="paper", arm_mass="proportional", ridge=1.0, radius=1.0
+    )
+    ipw = registry.build(first, "ipw_logistic", ridge=0.1, radius=1.0)
+    chosen = [
+        ("IPW", ipw, domain, domain),
+        ("entropy balancing", entropy, domain, domain),
+        ("MMD", mmd, domain, kept),
+    ]
+    found = []
+    for name, program, here, there in chosen:
+        for family, known in ((SHARP, here), (PRINTED, there)):
+            (curve,) = (
+                one for one in against_n(program, Universe(known, 400, 1), points) if one.family == family
+            )
+            found.append(dataclasses.replace(curve, program=name))
+    return found
+
+
+def _floor(share: float | None, n: int) -> int | None:
+    return None if share is None else max(1, math.floor(share * n))
+
+
+def _collected(settings: Iterable[tuple[float, FirstStage, Universe]], name: str) -> list[BoundCurve]:
+    points: list[float] = []
+    values: dict[str, dict[float, float]] = {}
+    for x, program, universe in settings:
+        points.append(x)
+        for family, bound in statements(program, universe):
+            if not isinstance(bound, str) and math.isfinite(bound.V):
+                values.setdefault(family, {})[x] = bound.V
+    if not values:
+        raise DeclarationError("no family has a bound for these settings: there is nothing to draw")
+    grid = np.array(points)
+    return [
+        BoundCurve(name, family, grid, np.array([known.get(x, math.nan) for x in points]))
+        for family, known in values.items()
+    ]
+
+
+def curve_table(curves: Iterable[BoundCurve]) -> Iterator[tuple[str, float, float, float]]:
+    """(label, V at the smallest n, V at the largest n, slope over the last decade in log-log)."""
+    for curve in curves:
+        ends = np.flatnonzero(np.isfinite(curve.V))
+        last = curve.x[ends[-1]]
+        start = ends[np.argmin(np.abs(np.log(curve.x[ends] * 10 / last)))]
+        slope = math.log(curve.V[ends[-1]] / curve.V[start]) / math.log(last / curve.x[start])
+        yield f"{curve.program}, {curve.family}", float(curve.V[ends[0]]), float(curve.V[ends[-1]]), slope
+
+
+#: Solvers that are compared where none are named.
+DEFAULT_SOLVERS = tuple(name for name in SOLVERS if name != "first_certified")
+#: gamma of the second stages compared here; no noise is added.
+GAMMA = 0.01
+
+
+@dataclass(frozen=True)
+class CertificateRow:
+    """One solver on one program. Private where the data are: the numbers depend on the records.
+
+    ``objective`` is the smooth-plus-prox objective at the solution (of the dual, for closed-form
+    weights and entropy balancing);
+    ``raw_radius`` and ``radius`` are the relative certified radii of the solver's own point and after
+    polishing; ``distance`` is the relative distance to the best certified solution of the same program.
+    Numbers are nan where they do not exist. ``note`` says why nothing was solved, or that no weights meet the
+    constraints of the program.
+    """
+
+    program: str
+    solver: str
+    status: str
+    certified: bool = False
+    objective: float = math.nan
+    duality_gap: float = math.nan
+    raw_radius: float = math.nan
+    radius: float = math.nan
+    distance: float = math.nan
+    seconds: float = math.nan
+    note: str = ""
+
+
+def simulated(n_samples: int, seed: int = 0) -> tuple[Dataset, Domain]:
+    """Records of the paper's linear scenario and a domain that holds their covariates."""
+    data = simulate("linear", n_samples, rng=seed).dataset
+    ranges = dict.fromkeys(data.columns, (-1.0, 1.0))
+    width = math.sqrt(len(data.columns) + 1)
+    return data, Domain(covariate_bound=width, outcome_bound=10.0, ranges=ranges, intercept=1.0)
+
+
+def default_programs(n_columns: int) -> list[FirstStage | SecondStage]:
+    """Every registered program at its default settings; ``n_columns`` counts the intercept."""
+    built: list[FirstStage | SecondStage] = []
+    for name in registry.first_stages():
+        # a known coefficient has no default: its length is that of the records
+        given: dict[str, Any] = {"coefficient": (0.1,) * n_columns} if name == "ipw_known" else {}
+        built.append(registry.build(registry.first_stages(), name, **given))
+    built += [registry.build(registry.second_stages(), name) for name in registry.second_stages()]
+    return built
+
+
+def instances(
+    programs: Iterable[FirstStage | SecondStage], data: Dataset, domain: Domain
+) -> Iterator[tuple[str, Instance | InfeasibleError]]:
+    """Bind programs to data; second stages get the weights of default entropy balancing.
+
+    The error stands for the instance where hard constraints can already be seen to have no solution.
+    """
+    records = domain.records(data.X, data.a, data.y)
+    weighting = registry.build(registry.first_stages(), "entropy_balancing")
+    weights = None
+    for program in programs:
+        if isinstance(program, FirstStage):
+            try:
+                instance: Instance | InfeasibleError = program.instance(records)
+            except InfeasibleError as error:
+                instance = error
+            yield program.name, instance
+            continue
+        if weights is None:
+            weights = solve(weighting.instance(records)).value
+        yield program.name, program.instance(records, weights, gamma=GAMMA)
+
+
+def certificates(
+    name: str, instance: Instance | InfeasibleError, solvers: Sequence[str | Solver]
+) -> list[CertificateRow]:
+    """One row per solver for one program. A solver that does not apply, or fails, is a row too."""
+    labels = [solver if isinstance(solver, str) else solver.name for solver in solvers]
+    if isinstance(instance, InfeasibleError):
+        return [CertificateRow(name, label, _failure(instance), note=str(instance)) for label in labels]
+    rows: list[CertificateRow] = []
+    found: list[Solution | None] = []
+    for solver, label in zip(solvers, labels, strict=True):
+        try:
+            solution = solve(instance, solver=solver, throw=False)
+        except Dp2ermError as error:
+            rows.append(CertificateRow(name, label, _failure(error), note=str(error)))
+            found.append(None)
+            continue
+        note = "" if solution.certified else _infeasible(instance)
+        rows.append(replace(_row(name, label, instance, solution), note=note))
+        found.append(solution)
+    certified = [solution for solution in found if solution is not None and solution.certified]
+    if not certified:
+        return rows
+    best = min(certified, key=lambda solution: solution.certificate.relative_radius)
+    return [
+        row if solution is None else replace(row, distance=_distance(instance, solution, best))
+        for row, solution in zip(rows, found, strict=True)
+    ]
+
+
+def _infeasible(instance: Instance) -> str:
+    """Why hard moment targets have no solution, empty where they have one: not every solver finds out."""
+    if instance.targets is None:
+        return ""
+    try:
+        refuse_infeasible(instance.targets)
+    except InfeasibleError as error:
+        return str(error)
+    return ""
+
+
+def _row(name: str, label: str, instance: Instance, solution: Solution) -> CertificateRow:
+    certificate, raw, model = solution.certificate, solution.stats.raw, instance.model
+    objective = math.nan
+    if model is not None:
+        objective = model.value(solution.point) + model.penalty.value(solution.point)
+    return CertificateRow(
+        name,
+        label,
+        status=solution.status.value,
+        certified=solution.certified,
+        objective=objective,
+        duality_gap=math.nan if certificate.duality_gap is None else certificate.duality_gap,
+        raw_radius=math.nan if raw is None else raw.relative_radius,
+        radius=certificate.relative_radius,
+        seconds=solution.stats.seconds,
+    )
+
+
+def _distance(instance: Instance, solution: Solution, best: Solution) -> float:
+    """In the norm of the certificate: l1 over n for weights, l2 over the norm of theta."""
+    moved = solution.value - best.value
+    if isinstance(instance.program, FirstStage):
+        return float(np.sum(np.abs(moved))) / len(moved)
+    return float(np.linalg.norm(moved)) / max(float(np.linalg.norm(best.value)), 1e-300)
+
+
+def _failure(error: Dp2ermError) -> str:
+    if isinstance(error, InfeasibleError):
+        return "infeasible"
+    if isinstance(error, ProgramError):
+        return "does not apply"
+    return "failed" if isinstance(error, SolverError) else type(error).__name__
+
+
+class Estimate(NamedTuple):
+    """``value`` and its standard error, as of independent records and known nuisances."""
+
+    value: float
+    error: float
+
+
+def difference(data: Dataset) -> Estimate:
+    """The naive difference of means."""
+    arms = [data.y[data.a == arm] for arm in (0, 1)]
+    means = [float(np.mean(arm)) for arm in arms]
+    return Estimate(means[1] - means[0], math.sqrt(sum(float(np.var(arm)) / len(arm) for arm in arms)))
+
+
+def hajek(data: Dataset, propensity: Array | None = None) -> Estimate:
+    """The difference of means weighted by inverse propensities (n,), by default those of a logistic fit."""
+    e = logistic(data) if propensity is None else propensity
+    total, score = 0.0, np.zeros(len(data.a))
+    for arm, sign, share in ((1, 1.0, e), (0, -1.0, 1.0 - e)):
+        weight = (data.a == arm) / share
+        mean = float(np.sum(weight * data.y) / np.sum(weight))
+        total += sign * mean
+        score += sign * weight * (data.y - mean) / np.mean(weight)
+    return Estimate(total, _error(score))
+
+
+def augmented(data: Dataset, *, treated_only: bool = False) -> Estimate:
+    """Augmented inverse propensity weighting by a line in either arm and a logistic propensity.
+
+    ``treated_only``: the effect among the treated.
+    """
+    rows = np.column_stack([np.ones(len(data.a)), data.X])
+    m_0, m_1 = (rows @ np.linalg.lstsq(rows[data.a == arm], data.y[data.a == arm])[0] for arm in (0, 1))
+    e, treated = logistic(data), data.a == 1
+    if treated_only:
+        score = np.where(treated, 1.0, -e / (1.0 - e)) * (data.y - m_0) / np.mean(treated)
+        value = float(np.mean(score))
+        return Estimate(value, _error(score - value * treated / np.mean(treated)))
+    score = m_1 - m_0 + np.where(treated, (data.y - m_1) / e, -(data.y - m_0) / (1.0 - e))
+    return Estimate(float(np.mean(score)), _error(score))
+
+
+def logistic(data: Dataset) -> Array:
+    """Fitted probabilities of treatment (n,), without a ridge."""
+    from sklearn.linear_model import LogisticRegression
+
+    spread = np.std(data.X, axis=0)
+    X = (data.X - np.mean(data.X, axis=0)) / np.where(spread > 0, spread, 1.0)
+    fitted = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-8).fit(X, data.a)
+    found: Array = fitted.predict_proba(X)[:, 1]
+    return found
+
+
+def _error(score: Array) -> float:
+    return float(np.std(score)) / math.sqrt(len(score))

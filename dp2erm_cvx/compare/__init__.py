@@ -1,1 +1,0 @@
-"""Back ends of commands: bounds, certificates, plans and noise side by side, as plain tables."""

@@ -1,0 +1,242 @@
+"""A program under examination, what a check says of it, and the records that it is checked on."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.audit.pairs import extreme_pair
+from dp2erm_cvx.audit.search import SearchPlan
+from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.program import FirstStage, Instance, Kind, Program, SecondStage
+from dp2erm_cvx.universe import Universe
+
+
+class CheckStatus(enum.StrEnum):
+    """``NOTED``: nothing to pass or fail, but the reader should know."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOTED = "noted"
+
+
+#: What a check says of a program: whether it passed, and the numbers or the reason in words.
+Judgment = tuple[CheckStatus, str]
+
+
+def passed(detail: str) -> Judgment:
+    """No violation."""
+    return CheckStatus.PASSED, detail
+
+
+def failed(detail: str) -> Judgment:
+    """A violation."""
+    return CheckStatus.FAILED, detail
+
+
+def noted(detail: str) -> Judgment:
+    """Nothing to judge."""
+    return CheckStatus.NOTED, detail
+
+
+#: Covariates of all records here, an intercept apart.
+N_FEATURES = 3
+#: Sizes that checks look at once, beside the few records that they search: some errors begin at a size.
+LARGER = (500, 5000)
+#: Of the audit, and the seed of all searches, unless others are asked for.
+SEARCH = SearchPlan(20_000)
+#: Records of the largest matrix of pairs.
+_PAIRED = 2500
+
+
+@dataclass(frozen=True)
+class Subject:
+    """``program`` at one choice of settings; every search of it has the seed of ``search``.
+
+    ``search`` limits the audit and, with it, all other searches; ``sizes`` are those of neighbors whose
+    weights are compared, ``larger`` those at which a few of them are, and what is a record's own.
+    """
+
+    program: Program
+    search: SearchPlan = SEARCH
+    sizes: tuple[int, ...] = (8, 25)
+    larger: tuple[int, ...] = LARGER
+
+    @property
+    def seed(self) -> int:
+        """Of every search."""
+        return self.search.seed
+
+    @property
+    def evaluations(self) -> int:
+        """Points that each declared constant is searched at."""
+        return min(self.search.evaluations or 600, 600)
+
+    @property
+    def pairs(self) -> int:
+        """Neighbors of each size whose weights are compared."""
+        return min(max(self.evaluations // 10, 3), 40)
+
+    @property
+    def paired(self) -> bool:
+        """Whether pairs of records may make a matrix: thousands of records then take long."""
+        return isinstance(self.program, FirstStage) and self.program.kind is Kind.QUADRATIC
+
+    @property
+    def many(self) -> tuple[int, ...]:
+        """Sizes at which what is a record's own is looked at once."""
+        return tuple(min(n, _PAIRED) for n in self.larger) if self.paired else self.larger
+
+    def bind(self, records: Records) -> Instance:
+        """The program on records; a second stage with unequal weights, gamma = 0.05 and random noise."""
+        if isinstance(self.program, FirstStage):
+            return self.program.instance(records)
+        assert isinstance(self.program, SecondStage)
+        noise = np.random.default_rng(2).normal(size=self.n_parameters(records.domain))
+        weights = unequal_weights(records.n_samples)
+        return self.program.instance(records, weights, gamma=0.05, noise=noise)
+
+    def n_parameters(self, domain: Domain) -> int:
+        """Length of theta."""
+        assert isinstance(self.program, SecondStage)
+        columns = domain.columns or tuple(f"x{k + 1}" for k in range(N_FEATURES))
+        return len(self.program.parameter_names(columns, domain))
+
+    def distance(self, first: Array, second: Array) -> float:
+        """In the norm that certificates are stated in: l1 for weights, l2 for theta."""
+        return float(np.linalg.norm(first - second, 1 if isinstance(self.program, FirstStage) else 2))
+
+
+#: What the theorems assume of a program, searched for violations. May raise: a program may do anything.
+Check = Callable[[Subject], Judgment]
+
+
+def check_domain(n_samples: int = 60) -> Domain:
+    """The universe of the checks: 3 covariates in [-1, 1], an intercept, an arm floor of a tenth.
+
+    Not round, so that M^2 is not 2 M and no other slip of a formula goes unseen.
+    """
+    return Domain(math.hypot(math.sqrt(N_FEATURES), 1.2), 4.7, intercept=1.2, arm_floor=_floor(n_samples))
+
+
+def other_domains(n_samples: int = 60) -> tuple[Domain, ...]:
+    """Universes of other scales, in one of which M^2 is less than M: constants must hold there as well.
+
+    In the other one every covariate has a bound of its own.
+    """
+    floor = _floor(n_samples)
+    return (
+        Domain(0.37, 0.83, intercept=0.11, arm_floor=floor),
+        Domain(6.3, 0.29, intercept=1.7, arm_floor=floor, coordinate_bound=(5.0, 4.0, 2.5)),
+    )
+
+
+def check_universe(domain: Domain, n_samples: int = 60) -> Universe:
+    """Datasets of that many records of a domain of the checks."""
+    return Universe(domain, n_samples, N_FEATURES)
+
+
+def _floor(n_samples: int) -> int:
+    return max(2, n_samples // 10)
+
+
+def standard_records(n_samples: int = 60, seed: int = 0) -> Records:
+    """Confounded records: propensity and outcome depend on the first covariates."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n_samples, N_FEATURES))
+    propensity = 1 / (1 + np.exp(-(0.6 * X[:, 0] - 0.8 * X[:, -1] + 0.1)))
+    a = (rng.uniform(size=n_samples) < propensity).astype(int)
+    y = X[:, 0] * (2 * a - 1) + 0.5 * X[:, -1] + rng.normal(size=n_samples)
+    return check_domain(n_samples).records(X, a, y)
+
+
+def edge_records() -> dict[str, Records]:
+    """Datasets of the universe that break careless code, by name; not all of them keep the arm floor."""
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1, 1, (12, N_FEATURES))
+    y = rng.normal(size=12)
+    half = np.arange(12) % 2
+    domain = check_domain(12)
+    constant, separable = X.copy(), X.copy()
+    constant[:, 1] = 0.7
+    separable[:, 0] = np.where(half == 1, 0.9, -0.9)
+    return {
+        "two records": domain.records(X[:2], [0, 1], y[:2]),
+        "two records of one arm": domain.records(X[:2], [1, 1], y[:2]),
+        "three records": domain.records(X[:3], [0, 1, 1], y[:3]),
+        "constant column": domain.records(constant, half, y),
+        "separable arms": domain.records(separable, half, y),
+        "no treated": domain.records(X, np.zeros(12), y),
+        "no control": domain.records(X, np.ones(12), y),
+        "duplicate rows": domain.records(np.repeat(X[:1], 12, axis=0), half, np.full(12, y[0])),
+        "zero covariates": domain.records(np.zeros((12, N_FEATURES)), half, y),
+        "outcome at its bound": domain.records(X, half, np.where(half == 1, 99.0, -99.0)),
+    }
+
+
+def neighbors(count: int, n_samples: int, seed: int) -> Iterator[tuple[Records, Records]]:
+    """Pairs as audits draw them: they differ in record 0, and each arm keeps the floor in both.
+
+    In every third pair the other records are well inside, and the changed one alone becomes the longest or
+    the shortest, and that of the largest or the smallest outcome.
+    """
+    domain, rng = check_domain(n_samples), np.random.default_rng([seed, 7])
+    for index in range(count):
+        pair = extreme_pair(check_universe(domain, n_samples), rng)
+        if index % 3 == 1:
+            side, X, y = 1 - 2 * (index % 2), 0.2 * pair.X, 0.2 * pair.y
+            X += 0.1 * domain.features_bound * rng.uniform(-1, 1, X.shape)
+            X[1] = domain.features_bound / math.sqrt(N_FEATURES) if side < 0 else 0.0
+            y[1] = side * domain.outcome_bound
+            pair = replace(pair, X=domain.inside(X), y=y)
+        first, second = (domain.records(*columns) for columns in pair.raw(domain))
+        yield first, second
+
+
+def unequal_weights(n_samples: int, seed: int = 1) -> Array:
+    """Weights with sum n, for second stages."""
+    raw = np.random.default_rng(seed).uniform(0.2, 3.0, n_samples)
+    weights: Array = raw * (n_samples / math.fsum(raw))
+    return weights
+
+
+#: Records of a dataset of :func:`squares`, the place of the one that changes, and of those that stay.
+SIZE, CHANGED, KEPT = 8, 3, (0, 5, 6)
+#: Of the other records that differ, of all before they do, and of the record that changes.
+_SPREADS = ((1.0, 1.0, 1.0), (3.0, 1.0, 1.0), (0.0, 1.0, 1.0), (3.0, 0.3, 50.0), (0.0, 0.3, 0.0))
+#: Covariates, treatments and outcomes.
+_Raw = tuple[Array, NDArray[np.int64], Array]
+
+
+def squares(*, same_arms: bool, seed: int = 0, size: int = SIZE) -> Iterator[tuple[Records, ...]]:
+    """Four datasets that share the records ``KEPT``: to tell what depends on these alone.
+
+    Between the first and the second, and between the third and the fourth, record ``CHANGED`` makes one and
+    the same change; the other records differ between the two halves, with their arms kept or not. There are
+    ordinary others, others at the edge, and others that are all alike; then a record that alone becomes the
+    longest, or the shortest, where the others are well inside.
+    """
+    domain, rng = check_domain(size), np.random.default_rng([seed, 13])
+    changing = [index for index in range(size) if index != CHANGED and index not in KEPT]
+    for spread, scale, jump in _SPREADS:
+        raw = scale * rng.uniform(-1, 1, (size, N_FEATURES)), np.arange(size) % 2, rng.normal(size=size)
+        changed = _replaced(raw, [CHANGED], rng, jump, same_arms)
+        others = _replaced(raw, changing, rng, spread, same_arms)
+        again = tuple(values.copy() for values in others)
+        for whole, new in zip(again, changed, strict=True):
+            whole[CHANGED] = new[CHANGED]
+        yield tuple(domain.records(*columns) for columns in (raw, changed, others, again))
+
+
+def _replaced(raw: _Raw, where: list[int], rng: np.random.Generator, spread: float, same_arms: bool) -> _Raw:
+    X, a, y = raw[0].copy(), raw[1].copy(), raw[2].copy()
+    X[where] = spread * rng.uniform(-1, 1, (len(where), N_FEATURES)) + (0.4 if spread == 0.0 else 0.0)
+    y[where] = spread * rng.normal(size=len(where)) + 2.0
+    if not same_arms:
+        a[where[: max(3 * len(where) // 4, 4)]] = 1 - a[where[0]]  # of many, some stay in either arm
+    return X, a, y
