@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -131,7 +131,7 @@ class Rounds:
             "program": [self.program.name, self.program.settings()],
             "domain": self.universe.domain.to_dict(),
             "size": [self.universe.n_samples, self.universe.n_features],
-            "claims": [claim.to_dict() for claim in self.claims],
+            "claims": [asdict(claim) for claim in self.claims],
             "search": [*self.names, self.seed, self.solver],
             "data": self.digest,
         }
