@@ -14,15 +14,19 @@ from hypothesis import strategies as st
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Quantity, SearchPlan, Strategies, audit_stability, scouts
 from dp2erm_cvx.audit import stability as module
-from dp2erm_cvx.audit.groups import FAMILIES, admitted, evolve, records_at, structured_starts
 from dp2erm_cvx.audit.movement import movements
 from dp2erm_cvx.audit.neighbors import (
+    FAMILIES,
     STRATEGIES,
     Base,
     Replacement,
+    admitted,
     ascend,
     propose,
+    records_at,
+    structured_starts,
 )
+from dp2erm_cvx.audit.search import evolve
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import Gaussian, Moments
 from dp2erm_cvx.program.kernel_model import PublicSample
