@@ -80,8 +80,7 @@ def _write_answers(path: str, ending: str, published: dict[str, Any]) -> None:
     if ending in FORMATS:
         write_text(path, answers_as(listed, ending))
         return
-    from dp2erm_cvx.plotting.figure import check_figure
-    from dp2erm_cvx.plotting.forest import forest_plot
+    from dp2erm_cvx.plotting.figure import check_figure, forest_plot
 
     check_figure(path)
     forest_plot(published, path)

@@ -1,7 +1,5 @@
 """The budget ledger: what releases from one data set have spent together, kept on disk."""
 
-from dp2erm_cvx.ledger.account import Account, Receipt
-from dp2erm_cvx.ledger.composition import Composition, Spent
-from dp2erm_cvx.ledger.ledger import Ledger
+from dp2erm_cvx.ledger.ledger import Account, Composition, Ledger, Receipt, Spent
 
 __all__ = ["Account", "Composition", "Ledger", "Receipt", "Spent"]

@@ -1,22 +1,230 @@
-"""The ledger itself: declare a total, charge against it, look at it."""
+"""What several releases from one data set may spend together, kept on disk; accounts and receipts."""
 
 from __future__ import annotations
 
+import enum
+import math
 import sqlite3
 import uuid
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from fractions import Fraction
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+from dp2erm_cvx.calibration import renyi_epsilon
 from dp2erm_cvx.errors import DeclarationError, LedgerError
-from dp2erm_cvx.ledger.account import Account, Receipt
-from dp2erm_cvx.ledger.composition import Composition, fits, spent
-from dp2erm_cvx.ledger.decimals import decode, encode
+from dp2erm_cvx.ledger.decimals import decimal, decode, down, encode, sums, up
 from dp2erm_cvx.ledger.store import transaction
-from dp2erm_cvx.ledger.tighter import Cost
-from dp2erm_cvx.privacy import Budget, Neighboring, RenyiCurve
+from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, Neighboring, RenyiCurve
 from dp2erm_cvx.public import one_line, one_of
 from dp2erm_cvx.release import Guarantee, Standing
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One release: its (epsilon, delta), and a proven Renyi curve of the same release where there is one."""
+
+    budget: Budget
+    curve: RenyiCurve | None = None
+
+
+#: Grid steps of a loss distribution per declared epsilon. Coarser is quicker and errs on the safe side.
+_STEPS = 20_000
+
+#: Taken off delta for the rounding of its convolutions, which was measured below 1e-14.
+_SLACK = 1e-12
+
+#: Beyond these the exponentials of a loss distribution say nothing, or overflow.
+_LARGEST_TOTAL, _LARGEST_SUM = 50.0, 500.0
+
+
+def by_loss_distribution(releases: Sequence[Budget], total: Budget) -> float | None:
+    """Epsilon of all releases at the delta of ``total``; None where there is no finite one, or no package.
+
+    ``from_privacy_parameters`` knows (epsilon, delta) alone, so the figure is for the relation under which
+    the releases were stated.
+    """
+    delta = total.delta * (1.0 - 1e-9) - _SLACK
+    if not releases or delta <= 0.0 or total.epsilon > _LARGEST_TOTAL or sums(releases)[0] > _LARGEST_SUM:
+        return None
+    try:
+        from dp_accounting.pld import common, privacy_loss_distribution
+    except ImportError:
+        return None
+    # its accountant takes no (epsilon, delta) event, and counts randomized responses once however often they
+    # are repeated; so the distributions are composed directly
+    composed = None
+    for (epsilon, failure), count in sorted(Counter((one.epsilon, one.delta) for one in releases).items()):
+        stated = common.DifferentialPrivacyParameters(epsilon, failure)
+        one = privacy_loss_distribution.from_privacy_parameters(stated, total.epsilon / _STEPS)
+        several = one.self_compose(count) if count > 1 else one
+        composed = several if composed is None else composed.compose(several)
+    assert composed is not None
+    epsilon = float(composed.get_epsilon_for_delta(delta)) * (1.0 + 1e-12)
+    return epsilon if math.isfinite(epsilon) else None
+
+
+#: Part of delta that is not converted. It pays for rounding, and for what a release that counts its
+#: arithmetic sets aside: Gaussian noise too long for its numerical error, of probability below exp(-1800).
+_SET_ASIDE = 1e-9
+
+#: Between these exp(epsilon) times such a probability is nothing beside the part set aside.
+_LARGEST_CONVERTED, _LEAST_DELTA = 500.0, 1e-300
+
+
+def by_curves(releases: Sequence[Cost], total: Budget) -> float | None:
+    """Epsilon of all releases at the delta of ``total``, or None where there is no finite one.
+
+    Releases with a curve, and pure ones, add their divergences at each order. The sum is converted at the
+    delta that the others leave, by the best order, and their epsilons are added on top.
+    """
+    others = [one.budget for one in releases if one.curve is None and one.budget.delta > 0.0]
+    if len(others) == len(releases) or total.epsilon > _LARGEST_CONVERTED:
+        return None
+    epsilon, delta = sums(others)
+    left = down(max(decimal(total.delta) - delta, decimal(0.0))) * (1.0 - _SET_ASIDE)
+    if left < _LEAST_DELTA:
+        return None
+    curve = _added(releases)
+    converted = renyi_epsilon(curve.orders, curve.divergences, left)
+    return up(decimal(converted) + epsilon) if math.isfinite(converted) else None
+
+
+def _added(releases: Sequence[Cost]) -> RenyiCurve:
+    stated = [one.curve.orders for one in releases if one.curve is not None]
+    orders = tuple(sorted(set(RENYI_ORDERS).union(*stated)))
+
+    @cache
+    def pure(epsilon: float) -> RenyiCurve:
+        return RenyiCurve.pure(epsilon, orders)
+
+    curves = [one.curve for one in releases if one.curve is not None]
+    curves += [pure(one.budget.epsilon) for one in releases if one.curve is None and one.budget.delta == 0.0]
+    return curves[0].plus(*curves[1:])
+
+
+#: Keeps what is left below the declared epsilon by more than the tighter figures are rounded.
+_ROUNDING = Fraction(1, 10**9)
+
+
+class Composition(enum.StrEnum):
+    """How releases add up.
+
+    ``BASIC``: the epsilons add up and the deltas add up (Dwork et al. 2006). It holds whatever later releases
+    are made to depend on, their budgets included (Rogers et al. 2016).
+    ``PLD``: the composed privacy loss distribution, where it gives less, by the package ``dp-accounting``.
+    ``RENYI``: the sum of the Renyi curves (Mironov 2017), where it gives less.
+    The last two hold where no budget, no curve, and no number of releases but an earlier stop, was chosen
+    after seeing a result.
+    """
+
+    BASIC = "basic"
+    PLD = "pld"
+    RENYI = "renyi"
+
+
+@dataclass(frozen=True)
+class Spent:
+    """The (epsilon, delta) that releases spent together, and what is certainly left of the declared total.
+
+    ``composition`` is the one the figures follow from, ``relation`` the neighbors they are for. Tighter
+    figures than those of basic composition are read off at the whole declared delta, so that none of it is
+    left.
+    """
+
+    epsilon: float
+    delta: float
+    left_epsilon: float
+    left_delta: float
+    composition: Composition
+    relation: Neighboring
+
+
+def fits(releases: Sequence[Cost], total: Budget, composition: Composition) -> bool:
+    """Whether the releases together stay within ``total``."""
+    epsilon, delta = sums(one.budget for one in releases)
+    if epsilon <= decimal(total.epsilon) and delta <= decimal(total.delta):
+        return True
+    tighter = _tighter(releases, total, composition)
+    return tighter is not None and tighter <= total.epsilon
+
+
+def spent(
+    releases: Sequence[Cost],
+    total: Budget,
+    composition: Composition,
+    relation: Neighboring = Neighboring.REPLACE_ONE,
+) -> Spent:
+    """The smaller of the admitted figures, rounded up, and what is left, rounded down."""
+    whole = decimal(total.epsilon)
+    epsilon, delta = sums(one.budget for one in releases)
+    tighter = _tighter(releases, total, composition)
+    if tighter is not None and not (delta <= decimal(total.delta) and epsilon <= decimal(tighter)):
+        left = max(whole * (1 - _ROUNDING) - decimal(tighter), Fraction(0))
+        return Spent(tighter, total.delta, down(left), 0.0, composition, relation)
+    left_epsilon, left_delta = (
+        max(whole - epsilon, Fraction(0)),
+        max(decimal(total.delta) - delta, Fraction(0)),
+    )
+    return Spent(up(epsilon), up(delta), down(left_epsilon), down(left_delta), Composition.BASIC, relation)
+
+
+def _tighter(releases: Sequence[Cost], total: Budget, composition: Composition) -> float | None:
+    """Epsilon at the delta of ``total`` by the declared composition, where it is not the basic one."""
+    if composition is Composition.PLD:
+        return by_loss_distribution([one.budget for one in releases], total)
+    return by_curves(releases, total) if composition is Composition.RENYI else None
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """One committed charge: ``number`` is unique in its file, ``charged_at`` is UTC in ISO 8601.
+
+    ``curve`` bounds the Renyi divergences of the release, where it stated them.
+    """
+
+    number: str
+    dataset: str
+    budget: Budget
+    note: str
+    charged_at: str
+    curve: RenyiCurve | None = None
+
+    @property
+    def cost(self) -> Cost:
+        """What composition needs of it."""
+        return Cost(self.budget, self.curve)
+
+    def __str__(self) -> str:
+        return f"epsilon = {self.budget.epsilon:g}, delta = {self.budget.delta:g}, receipt {self.number}"
+
+
+@dataclass(frozen=True)
+class Account:
+    """The state of one data set: what was declared, every charge in its order, and what they spent.
+
+    ``composition`` was declared; ``spent.composition`` is the one in force. Every figure is for neighbors
+    under ``relation``.
+    """
+
+    dataset: str
+    total: Budget
+    relation: Neighboring
+    composition: Composition
+    receipts: tuple[Receipt, ...]
+    spent: Spent
+
+    def to_dict(self) -> dict[str, Any]:
+        """The account as plain JSON values; of a curve, only whether there is one."""
+        plain = asdict(self) | {"relation": self.relation.value, "composition": self.composition.value}
+        plain["receipts"] = [
+            asdict(replace(one, curve=None)) | {"curve": one.curve is not None} for one in self.receipts
+        ]
+        return plain
 
 
 @dataclass(frozen=True)

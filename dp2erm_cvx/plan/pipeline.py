@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise
@@ -33,6 +33,7 @@ from dp2erm_cvx.universe import Universe
 
 if TYPE_CHECKING:
     from dp2erm_cvx.plan.plan import Plan
+    from dp2erm_cvx.plan.settings import CausalSettings
 
 #: Share of epsilon that covers the arithmetic where none is declared.
 NUMERICAL_SHARE = 0.005
@@ -142,7 +143,7 @@ class CausalPipeline(Pipeline[P_co]):
     def logistic(
         self,
         universe: Universe,
-        settings: LogisticSettings,
+        settings: CausalSettings,
         numerical_share: float | None,
         either: bool = True,
     ) -> Fit:
@@ -176,19 +177,6 @@ def reach(universe: Universe, total: float, norm: float, share: float | None, *,
         return norm
     widest = universe.domain.features_bound * (2.0 if centered else 1.0)
     return max(min(norm * min(max(math.sqrt(share * total / 48.0), 1.0), 3.0), widest), norm)
-
-
-class LogisticSettings(Protocol):
-    """What a logistic propensity is calibrated from: its largest margin, the cap, and its shares."""
-
-    @property
-    def radius(self) -> float: ...
-    @property
-    def cap(self) -> float: ...
-    @property
-    def split(self) -> float: ...
-    @property
-    def propensity_share(self) -> float: ...
 
 
 def chosen_noise(declared: object, universe: Universe) -> Noise:

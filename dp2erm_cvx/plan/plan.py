@@ -101,7 +101,8 @@ class Plan:
     @property
     def programs(self) -> tuple[Program, ...]:
         """The programs that its steps solve, each once."""
-        return tuple(dict.fromkeys(program for step in self.steps for program in step.programs))
+        solved = (program for step in self.steps for program in step.declared.programs(step))
+        return tuple(dict.fromkeys(solved))
 
     @property
     def bound(self) -> StabilityBound:
@@ -121,7 +122,7 @@ class Plan:
     @property
     def certified_by_design(self) -> bool:
         """Whether public bounds say what every step is certified to on every dataset of the universe."""
-        return all(step.certified_by_design for step in self.steps)
+        return all(step.declared.certified_by_design(step) for step in self.steps)
 
     @property
     def guarantee(self) -> Budget:

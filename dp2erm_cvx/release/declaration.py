@@ -234,7 +234,7 @@ def state_steps(plan: Plan) -> tuple[StepStatement, ...]:
 
 def _assumptions(plan: Plan, certifies: bool, by_gap: bool) -> tuple[str, ...]:
     """What the guarantee rests on beyond its theorems, public quantities and the standing."""
-    found = list(dict.fromkeys(stated for step in plan.steps for stated in step.assumptions))
+    found = list(dict.fromkeys(stated for step in plan.steps for stated in step.declared.assumptions(step)))
     if plan.study.universe.domain.sampling is not None:
         found.append(OWN_RECORD)
     for program in plan.programs:

@@ -59,8 +59,8 @@ class OwnUnits:
         """For which records it is the same as the scaled theta."""
         return (
             "Own units: the same rule of raw covariates, its constant where all of them are 0. It holds "
-            f"inside the ranges, as long as the norm of the scaled covariates is at most {self.norm:.4g}; a "
-            "record beyond is clipped and shrunk first."
+            f"inside the ranges, up to a norm of {self.norm:.4g} of the scaled covariates; a record beyond "
+            "is clipped and shrunk first."
         )
 
 

@@ -72,9 +72,10 @@ class Story:
 
     ``headline`` is the result in one line and ``precision`` how sure it is. ``parts`` say of noise, sampling
     and bias how far they are counted; ``details`` are sentences and tables about the result. ``rows`` are
-    those of the data frame where the result has coefficients, ``scaled`` whether they are of scaled
-    covariates. ``alerts`` and ``caveats`` are of the table of caveats. ``declared`` was fixed before the data
-    were read, beside what every release declares; ``spent`` is the cost of every step. ``spans`` are drawn.
+    those of the data frame where the result has coefficients, ``use`` how they are used, ``scaled`` whether
+    they are of scaled covariates. ``alerts`` and ``caveats`` are of the table of caveats; ``robust`` says how
+    wrong they may be. ``declared`` was fixed before the data were read, beside what every release declares;
+    ``spent`` is the cost of every step. ``spans`` are drawn.
     """
 
     title: str
@@ -87,6 +88,8 @@ class Story:
     caveats: tuple[str, ...]
     spent: tuple[Block, ...]
     guarantee: tuple[tuple[str, str], ...]
+    use: tuple[Block, ...] = ()
+    robust: tuple[str, ...] = ()
     declared: tuple[Block, ...] = ()
     rows: tuple[Mapping[str, Any], ...] = ()
     scaled: bool = True
@@ -108,10 +111,10 @@ def screen(release: BaseRelease) -> Iterator[Block]:
     if story.rows:
         yield _coefficients(story)
     for part in (
-        (story.precision, *story.details),
+        (story.precision, *story.use, *story.details),
         story.population,
         story.declared,
-        story.caveats,
+        (*story.caveats, *story.robust),
         story.spent,
     ):
         yield from part
@@ -122,8 +125,8 @@ def screen(release: BaseRelease) -> Iterator[Block]:
         yield heading(f"{release.guarantee.standing.upper()}: do not publish this release")
 
 
-def _story(release: BaseRelease, people: str, after: tuple[str, ...] = (), **own: Any) -> Story:
-    """A story with what every release says: of ``people``, with caveats before those of ``after``."""
+def _story(release: BaseRelease, people: str, **own: Any) -> Story:
+    """A story with what every release says: of ``people``."""
     names, interval = release.columns, isinstance(release, EffectRelease)
     return Story(
         population=(
@@ -132,7 +135,7 @@ def _story(release: BaseRelease, people: str, after: tuple[str, ...] = (), **own
             *sampled(release, interval=interval),
         ),
         alerts=tuple(sentences(release, "warns")),
-        caveats=(*sentences(release, "notes", "assumes", "excludes"), *after),
+        caveats=tuple(sentences(release, "notes", "assumes", "excludes")),
         guarantee=tuple(guaranteed(release)),
         **own,
     )
@@ -176,7 +179,7 @@ def _effect(release: EffectRelease) -> Story:
     return _story(
         release,
         f", {people}",
-        tuple(sensitivity(release)),
+        robust=tuple(sensitivity(release)),
         title=f"{title} by {release.by}" if release.by else title,
         headline=(
             f"{_subject(release, among)}: {signed(release.estimate, half)}{unit}{_net(release)} "
@@ -277,13 +280,14 @@ def _rule(release: RuleRelease) -> Story:
     guessed = f"an outcome of standard deviation {float(settings['outcome_scale']):.4g}"
     if float(settings["mass"]) < 1.0:
         guessed += f" and weights that add up to {float(settings['mass']):g} n"
-    details: list[Block] = [
+    use = [
         "Treat where intercept + <theta, x> > 0, the estimated effect of treatment in units of the "
         f"outcome{_net(release)}. Covariates x are {scaled}, and shrunk to a norm of at most "
         f"{release.covariate_scale * release.norm:.4g}."
     ]
     if release.own_units is not None:
-        details.append(release.own_units.told())
+        use.append(release.own_units.told())
+    details: list[Block] = []
     if release.gains:
         table = grid("value of the rule over", "gain", "95 % interval")
         for gain in release.gains:
@@ -305,14 +309,15 @@ def _rule(release: RuleRelease) -> Story:
         + (f"; it gains {gains}" if gains else ""),
         precision=(
             f"Noise moves the effect of one record by {release.noise_effect:.3g} (root mean square) and "
-            f"flips {release.flipped_share:.0%} of the decisions. Both are predicted from public guesses: "
-            f"{guessed}, at a public covariate spread. They are no bounds, and leave out sampling."
+            f"flips {release.flipped_share:.0%} of the decisions, as predicted from public guesses: "
+            f"{guessed}, at a public covariate spread. No bounds: they leave out sampling."
         ),
         parts=(
-            ("privacy noise", f"predicted: flips about {release.flipped_share:.0%} of its decisions"),
+            ("privacy noise", "predicted, no bound"),
             ("sampling", sampling or "NOT counted for the rule itself"),
             ("bias: confounders that are missing, effects that are not linear", "NOT counted"),
         ),
+        use=tuple(use),
         details=tuple(details),
         spent=(spent_by_step(release),),
         spans=tuple(
@@ -340,18 +345,16 @@ def _weighted(release: Release) -> Story:
     elif moved is None or release.second_stage["name"] == "regression":
         headline = f"Released coefficients for {treatment} and {outcome}"
     first, second = (str(stage.get("name")) for stage in (release.first_stage, release.second_stage))
-    details: list[Block] = [f"Weights by {first}, then {second}."]
+    use = [f"Weights by {first}, then {second}."]
     if moved is not None and not common:
         regression = "it predicts the outcome less its public midpoint"
-        use = regression if second == "regression" else "treat where x'theta > 0"
-        details.append(f"theta is in units of the outcome per unit of the scaled covariates; {use}.")
+        how = regression if second == "regression" else "treat where x'theta > 0"
+        use.append(f"theta is in units of the outcome per unit of the scaled covariates; {how}.")
     if release.own_units is not None:
-        details.append(release.own_units.told())
+        use.append(release.own_units.told())
     center = release.domain.get("outcome_center")
     if center and second == "arm_means":
-        details.append(f"The arm means are relative to the public midpoint {center:g} of the outcome.")
-    if release.value is not None:
-        details += release.value.blocks()
+        use.append(f"The arm means are relative to the public midpoint {center:g} of the outcome.")
     return _story(
         release,
         "",
@@ -363,7 +366,8 @@ def _weighted(release: Release) -> Story:
             ("sampling", "NOT counted"),
             ("bias: confounders that are missing, weights that do not balance, shrinkage", "NOT counted"),
         ),
-        details=tuple(details),
+        use=tuple(use),
+        details=tuple(release.value.blocks() if release.value is not None else ()),
         spent=(spent_by_step(release), calibrated(release)),
         spans=tuple(spans),
         caption=f"In {unit_of(release)}. No interval: sampling is not in it.",

@@ -145,17 +145,16 @@ def promised(release: BaseRelease) -> Iterator[str]:
         f"changes by a factor of at most {largest_factor(guarantee)} ({stated_law(guarantee)})."
     )
     yield (
-        "Somebody who knows all other records, and that the remaining one is one of two, guesses which with "
-        f"probability at most {largest_guess(guarantee)} after reading this; before, with one half."
+        "Who knows all other records, and that this one is one of two, guesses which with probability at "
+        f"most {largest_guess(guarantee)}, instead of one half."
     )
     if same:
         yield "The treatment of a record is NOT protected; its covariates and its outcome are."
     if floor := release.domain.get("arm_floor"):
         yield f"It is promised for data with at least {floor:g} records in each arm, as was declared."
     yield (
-        "Records are counted: a person with several of them is protected less. What holds for the "
-        "population, and so for anybody in it, is not hidden. The number of records is public, and every "
-        "other release from the same data weakens the promise."
+        "A person with several records is protected less. Not hidden: the number of records, and what holds "
+        "for the population. Every other release from these data weakens the promise."
     )
 
 

@@ -30,7 +30,7 @@ class AverageScore(EffectScore):
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         if self.missing:
             return calibrate_sums(SumLaw.WHOLE, self.part * self.bound, n_samples, budget, noise)
-        return calibrate_sums(SumLaw.SCORE, self.bound, n_samples, budget, noise)
+        return super().unweighted_noise(n_samples, budget, noise)
 
     def unweighted_sums(self, parts: Parts, counts: Array, noise: GridSums) -> tuple[int, ...]:
         score = self.score(parts) / self.widening
@@ -120,9 +120,6 @@ class TreatedScore(EffectScore):
         """A propensity (n,) of at most 1 - 1/F: small odds take weight from the hardly ever treated."""
         return np.minimum(cleaned(propensity - 0.5, 0.5) + 0.5, 1.0 - 1.0 / self.cap)
 
-    def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
-        return calibrate_sums(SumLaw.TREATED, self.bound, n_samples, budget, noise)
-
     def unweighted_sums(self, parts: Parts, counts: Array, noise: GridSums) -> tuple[int, ...]:
         return noise.totals(counts * self.score(parts) / self.widening, counts * parts.treated)
 
@@ -159,9 +156,6 @@ class OverlapScore(EffectScore):
     def capped(self, propensity: Array) -> Array:
         """The released propensity (n,) itself, 1/2 where it is no number: no factor exceeds 1."""
         return cleaned(propensity - 0.5, 0.5) + 0.5
-
-    def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
-        return calibrate_sums(SumLaw.OVERLAP, self.bound, n_samples, budget, noise)
 
     def unweighted_sums(self, parts: Parts, counts: Array, noise: GridSums) -> tuple[int, ...]:
         return noise.totals(counts * self.score(parts), counts * self.share(parts))
@@ -236,9 +230,6 @@ class ValueScore(AverageScore):
 
     nuisances: RuleNuisances
     center: float | None = 0.0
-
-    def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
-        return calibrate_sums(SumLaw.CONTRASTS, self.bound, n_samples, budget, noise)
 
     def unweighted_sums(self, parts: Parts, counts: Array, noise: GridSums) -> tuple[int, ...]:
         assert parts.effect is not None

@@ -164,9 +164,9 @@ class EffectScore(abc.ABC):
         """The sums that it releases, by what is declared of the records."""
         return cls.law if domain.sampling is None else SumLaw.OVERLAP
 
-    @abc.abstractmethod
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         """The noise of the sums where no record has a sampling weight."""
+        return calibrate_sums(self.law, self.bound, n_samples, budget, noise)
 
     @abc.abstractmethod
     def unweighted_sums(self, parts: Parts, counts: Array, noise: GridSums) -> tuple[int, ...]:

@@ -196,21 +196,6 @@ class Planned:
         """Whether the guarantee covers floating-point arithmetic, where the step has any to count."""
         return self.precision is not None or self.declared.exact
 
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """What the guarantee of the step rests on beyond its theorem."""
-        return self.declared.assumptions(self)
-
-    @property
-    def programs(self) -> tuple[Program, ...]:
-        """The programs that it solves, whose constants it relies on."""
-        return self.declared.programs(self)
-
-    @property
-    def certified_by_design(self) -> bool:
-        """Whether public bounds say what it is certified to on every dataset of the universe."""
-        return self.declared.certified_by_design(self)
-
     def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
         """Release the step, given what the earlier steps ``released``, by name.
 
@@ -298,15 +283,15 @@ class Step(abc.ABC):
         return None
 
     def assumptions(self, own: Planned) -> tuple[str, ...]:
-        """See :attr:`Planned.assumptions`."""
+        """What the guarantee of the step rests on beyond its theorem."""
         return ()
 
     def programs(self, own: Planned) -> tuple[Program, ...]:
-        """See :attr:`Planned.programs`."""
+        """The programs that it solves, whose constants it relies on."""
         return ()
 
     def certified_by_design(self, own: Planned) -> bool:
-        """See :attr:`Planned.certified_by_design`."""
+        """Whether public bounds say what it is certified to on every dataset of the universe."""
         return True
 
     def certified(

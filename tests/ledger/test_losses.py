@@ -6,8 +6,7 @@ import pytest
 
 from dp2erm_cvx import Budget
 from dp2erm_cvx.ledger import Composition
-from dp2erm_cvx.ledger.composition import fits, spent
-from dp2erm_cvx.ledger.tighter import Cost
+from dp2erm_cvx.ledger.ledger import Cost, fits, spent
 from tests.ledger.model import optimal_delta
 
 

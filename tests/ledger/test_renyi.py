@@ -10,8 +10,7 @@ from dp2erm_cvx import Budget
 from dp2erm_cvx.calibration import RenyiCalibration, calibrate_renyi
 from dp2erm_cvx.errors import DeclarationError, LedgerError
 from dp2erm_cvx.ledger import Composition, Ledger, Spent
-from dp2erm_cvx.ledger.composition import fits, spent
-from dp2erm_cvx.ledger.tighter import Cost
+from dp2erm_cvx.ledger.ledger import Cost, fits, spent
 from dp2erm_cvx.privacy import RENYI_ORDERS, RenyiCurve
 from tests.calibration.gaussian_pairs import (
     composed_hockey_stick,

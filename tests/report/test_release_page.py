@@ -46,7 +46,11 @@ def test_every_kind_tells_the_same_things_and_loads_nothing(releases, kind) -> N
     assert f"epsilon = {release.guarantee.epsilon:g}" in text
     assert ("do not publish" in text) == (kind == "huber")
     shown, story = " ".join(release.summary(10_000).split()), story_of(release)
-    said = (story.headline, story.precision, *story.details, *story.population, *story.caveats)
+    said = (story.headline, story.precision, *story.use, *story.details, *story.population, *story.caveats)
+    said += story.robust
+    folded = r"<style>.*?</style>|<details>((?!<details).)*?</details>"
+    outside = read(re.sub(folded, "", page, flags=re.DOTALL))[1]
+    assert len(outside.split()) < (600 if kind.startswith("many") else 420)
     for sentence in (" ".join(block.split()) for block in said if isinstance(block, str)):
         assert (sentence in shown, sentence in text) == (True, True), sentence
     numbers = {f"{row['value']:+.4g}" for row in story.rows if row["value"] is not None}

@@ -19,12 +19,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 236,
-    "lines": 51_647,
-    "classes": 454,
-    "names that other files use": 932,
+    "files": 232,
+    "lines": 51_570,
+    "classes": 453,
+    "names that other files use": 928,
     "names that one other file uses": 398,
-    "lines of tests": 43_159,
+    "lines of tests": 43_156,
 }
 
 

@@ -332,3 +332,16 @@ def test_theorem_8_goes_by_the_bound_on_the_response() -> None:
         assert large.theta.calibration.scale == pytest.approx(10 * plain.theta.calibration.scale)
         grids = [found.theta.precision.grid for found in (large, plain)]
         assert grids[0].scale == pytest.approx(10 * grids[1].scale, rel=0.01)
+
+
+def test_the_bound_on_a_private_coefficient_counts_both_of_its_noises() -> None:
+    step = next(
+        one for one in fitted(first_stage="ipw_private").plan(150, 3).steps if one.name == "propensity"
+    )
+    calibration, loss, grid = step.calibration, step.loss, step.precision.grid
+    curvature = 150 * (loss.strong_convexity + calibration.gamma)
+    linear = [np.linalg.norm(module.draw(calibration, seed=seed)) / curvature for seed in range(99)]
+    added = [np.linalg.norm(module.on_grid(np.zeros(3), grid, seed)) for seed in range(99)]
+    without = module.coefficient_bound(calibration, loss, 150, None)
+    assert loss.theta_bound + max(linear) < without
+    assert 0.0 < max(added) < module.coefficient_bound(calibration, loss, 150, grid) - without
