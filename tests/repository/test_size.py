@@ -19,12 +19,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 232,
-    "lines": 51_558,
+    "files": 231,
+    "lines": 51_525,
     "classes": 451,
-    "names that other files use": 928,
-    "names that one other file uses": 397,
-    "lines of tests": 43_154,
+    "names that other files use": 924,
+    "names that one other file uses": 395,
+    "lines of tests": 43_096,
 }
 
 
