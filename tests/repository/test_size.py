@@ -20,8 +20,8 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 232,
-    "lines": 51_548,
-    "classes": 452,
+    "lines": 51_523,
+    "classes": 450,
     "names that other files use": 928,
     "names that one other file uses": 395,
     "lines of tests": 42_223,
