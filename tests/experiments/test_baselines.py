@@ -52,10 +52,7 @@ def test_printed_composition_has_the_printed_numbers():
 @pytest.mark.parametrize("noise", ["gamma", "gaussian"])
 def test_printed_forms_are_marked_in_every_part(noise):
     dual = EntropyBalancing(ridge=1.0, radius=3.0)
-    for baseline in (
-        printed_ipw(noise=noise),
-        universal(study(dual, noise=noise), printed=True),
-    ):
+    for baseline in (printed_ipw(noise=noise), universal(study(dual, noise=noise), printed=True)):
         assert not baseline.bound.private
         assert not baseline.theta.calibration.private
         assert baseline.theta.reason
@@ -170,31 +167,11 @@ def test_weights_of_one_by_the_corrected_corollary():
         (lambda: printed_ipw(radius=1e4), CalibrationError, "overflows"),
         (lambda: printed_ipw(radius=math.inf), DeclarationError, "radius"),
         (lambda: printed_ipw(ridge=0.0), DeclarationError, "ridge"),
-        (
-            lambda: universal(study(ipw_private())),
-            DeclarationError,
-            "composition",
-        ),
-        (
-            lambda: universal(study(EntropyBalancing()), printed=True),
-            CalibrationError,
-            "mean 1",
-        ),
-        (
-            lambda: universal(study(EntropyBalancingHard())),
-            CalibrationError,
-            "depends on the data",
-        ),
-        (
-            lambda: universal(study(EntropyBalancing(ridge=0.0))),
-            CalibrationError,
-            "ridge",
-        ),
-        (
-            lambda: universal(study(MMD(cap=2.5))),
-            CalibrationError,
-            "half the weight",
-        ),
+        (lambda: universal(study(ipw_private())), DeclarationError, "composition"),
+        (lambda: universal(study(EntropyBalancing()), printed=True), CalibrationError, "mean 1"),
+        (lambda: universal(study(EntropyBalancingHard())), CalibrationError, "depends on the data"),
+        (lambda: universal(study(EntropyBalancing(ridge=0.0))), CalibrationError, "ridge"),
+        (lambda: universal(study(MMD(cap=2.5))), CalibrationError, "half the weight"),
         (
             lambda: make_plan(study(ipw_private(share=0.5, radius=math.inf, trim=math.inf))),
             CalibrationError,

@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import real_data
+from common import hajek
 from effects import drawn, effect_errors, keys, left_out, population, published_row, rows, rule_errors
 from populations import POPULATIONS
 
-from dp2erm_cvx.compare import augmented, difference, hajek
+from dp2erm_cvx.compare import augmented, difference
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DeclarationError
 from tests.experiments.tables import table_of

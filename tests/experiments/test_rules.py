@@ -7,17 +7,7 @@ import numpy as np
 import pytest
 from common import Cell, means
 from confounded import CONFOUNDED
-from rules import (
-    PLAIN,
-    Constants,
-    Trial,
-    Weights,
-    all_rows,
-    choose,
-    draw_thetas,
-    in_force,
-    plan_rule,
-)
+from rules import PLAIN, Constants, Trial, Weights, all_rows, choose, draw_thetas, in_force, plan_rule
 
 from dp2erm_cvx import Budget, PrivateTwoStageERM
 from dp2erm_cvx.datasets import simulate
