@@ -16,21 +16,27 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.model.composite import WeightedL1
 from dp2erm_cvx.program import (
     Array,
     BalanceFunctions,
+    Curve,
     Declaration,
     FirstStage,
     Instance,
     Leaves,
+    MarginRows,
     Moments,
+    Part,
     Records,
     StabilityBound,
     Universe,
     setting,
 )
-from dp2erm_cvx.program.balance import HardBalanceModel, MomentTargets, checked_balance, moment_names
+from dp2erm_cvx.program.atoms import SquaredHinge
+from dp2erm_cvx.program.balance import MomentTargets, checked_balance, moment_names
 from dp2erm_cvx.program.declaration import Value
+from dp2erm_cvx.program.margin_model import MarginModel
 
 
 @dataclass(frozen=True)
@@ -81,8 +87,12 @@ class StableBalancingHard(FirstStage):
             {"above": missed <= leaf("tolerance"), "below": -missed <= leaf("tolerance")},
         )
 
-    def model(self, records: Records) -> HardBalanceModel:
-        return HardBalanceModel(*self.rows(records))
+    def model(self, records: Records) -> MarginModel:
+        """The dual ``sum_i max(0, <b_i, v>)^2 / 2 - n <t, v> + n sum_k s_k |v_k|``; w is ``max(0, B v)``."""
+        B, target, tolerance = self.rows(records)
+        n, loss = len(B), Curve((Part(0.5, SquaredHinge()),))
+        prices = WeightedL1(price=n * tolerance)
+        return MarginModel(MarginRows(B), loss, 0.0, prices, linear=-n * target, slopes=True)
 
     def targets(self, records: Records) -> MomentTargets:
         B, target, _ = self.rows(records)
@@ -99,7 +109,7 @@ class StableBalancingHard(FirstStage):
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         model = instance.model
-        assert isinstance(model, HardBalanceModel)
+        assert isinstance(model, MarginModel)
         # stationarity: w = max(0, B (below - above) / n)
         point: Array = (duals["below"] - duals["above"]) / model.n
         return np.where(np.abs(point) > 1e-6 * np.max(np.abs(point), initial=0.0), point, 0.0)

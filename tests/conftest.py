@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -13,6 +15,11 @@ settings.register_profile(
     "repeatable", derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
 )
 settings.load_profile("repeatable")
+
+try:
+    from opendp import measurements
+except ImportError:
+    measurements = None
 
 FRESH = random.SystemRandom
 
@@ -26,7 +33,65 @@ class Repeatable(random.Random):
         super().__init__(Repeatable.seeds.getrandbits(128))
 
 
-random.SystemRandom = Repeatable  # type: ignore[misc, assignment]
+class Confirmed:
+    """A measurement of OpenDP: its privacy map, and the same law with the noise of the test."""
+
+    def __init__(self, own: Any, draw: Callable[[list[Any]], Any]) -> None:
+        self.map, self.draw = own.map, draw
+
+    def __call__(self, values: list[Any]) -> Any:
+        return self.draw(values)
+
+
+def nearest(number: Fraction) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.copysign(math.inf, number)
+
+
+def make_laplace(domain: Any, metric: Any, scale: float, k: int | None = None) -> Confirmed:
+    """Discrete Laplace noise as the difference of two geometric variables, on integers or a grid."""
+    step = Fraction(2) ** (k or 0)
+
+    def draw(values: list[Any]) -> list[Any]:
+        source = random.SystemRandom()
+        noise = [[math.floor(source.expovariate(float(step) / scale)) for _ in "ab"] for _ in values]
+        moved = [
+            (round(Fraction(v) / step) + up - down) * step
+            for v, (up, down) in zip(values, noise, strict=True)
+        ]
+        return [
+            number if isinstance(v, int) else nearest(number) for v, number in zip(values, moved, strict=True)
+        ]
+
+    return Confirmed(MAKE["make_laplace"](domain, metric, scale, k=k), draw)
+
+
+def make_noisy_max(*space: Any) -> Confirmed:
+    """Permute-and-flip: in random order, each is accepted by its distance to the best."""
+
+    def draw(scores: list[int]) -> int:
+        source, order = random.SystemRandom(), list(range(len(scores)))
+        source.shuffle(order)
+        odds = [math.exp((score - max(scores)) / space[-1]) for score in scores]
+        return next(place for place in order if source.random() < odds[place])
+
+    return Confirmed(MAKE["make_noisy_max"](*space), draw)
+
+
+OWN = (make_laplace, make_noisy_max) if measurements else ()
+MAKE = {one.__name__: getattr(measurements, one.__name__) for one in OWN}
+
+
+def draw_from(system: bool) -> None:
+    """Noise of the operating system, or of the name of the test."""
+    random.SystemRandom = FRESH if system else Repeatable  # type: ignore[misc, assignment]
+    for one in OWN:
+        setattr(measurements, one.__name__, MAKE[one.__name__] if system else one)
+
+
+draw_from(system=False)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,8 +100,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     Repeatable.seeds = random.Random(f"{item.config.getoption('noise')} {item.nodeid}")
-    fresh = item.get_closest_marker("fresh_noise")
-    random.SystemRandom = Repeatable if fresh is None else FRESH  # type: ignore[misc, assignment]
+    draw_from(system=item.get_closest_marker("fresh_noise") is not None)
 
 
 @pytest.hookimpl(wrapper=True)

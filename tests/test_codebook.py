@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRanges, PrivateTwoStageERM, load_domain
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, load_domain
 from dp2erm_cvx.codebook import Codebook, Treatment
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain_file import declared_layout, domain_of
@@ -165,17 +165,6 @@ def test_a_column_of_which_another_row_holds_text_is_read_alike() -> None:
     assert Dataset.coded(DOMAIN, lists, ["yes"] * 5, [1.0] * 5).X[:4].tobytes() == found[0].tobytes()
 
 
-@pytest.mark.parametrize("kind", ["category", "string", object])
-def test_types_of_pandas(kind: Any) -> None:
-    frame = pd.DataFrame({"age": [40, 50], "severity": [1, 2], "region": ["N", "S"], "grade": [1, 2]})
-    frame["region"] = frame["region"].astype(kind)
-    frame["smoker"] = pd.array([True, None], dtype="boolean")
-    frame["age"] = frame["age"].astype("Int64")
-    data = Dataset.coded(DOMAIN, frame, pd.Series(["yes", "no"], dtype=kind), pd.Series([1, None]))
-    np.testing.assert_array_equal(data.X[0], [40, 1, 0, 1, 0, 0, 1, 0, 0, 1, 0])
-    np.testing.assert_array_equal(data.y, [1, 50])
-
-
 def test_a_domain_with_a_codebook_comes_back_from_json() -> None:
     again = Domain.from_dict(json.loads(json.dumps(DOMAIN.to_dict())))
     assert again == DOMAIN
@@ -216,23 +205,6 @@ def test_a_release_predicts_from_raw_tables_alone() -> None:
     one.fit(frame, arm, score)
     assert one.release_.columns == ("severity", "severity=missing", "region=N", "region=S", "region=other")
     assert read.domain["codebook"]["levels"]["region"] == ["N", "S", "other"]
-
-
-def test_released_ranges_take_raw_tables() -> None:
-    rng = np.random.default_rng(0)
-    book = Codebook(Treatment("arm", "yes", "no"), levels={"region": ["N", "S"]}, missing={"age": 40})
-    public = PrivateRanges(0.2, book.ranges({"age": None}), codebook=book)
-    assert public.domain(4).covariate_bound == pytest.approx(math.sqrt(3))
-    n = 3000
-    frame = pd.DataFrame({"age": rng.normal(50, 9, n), "region": rng.choice(["N", "S", "Q"], n)})
-    frame.loc[::50, "age"] = np.nan
-    arm = np.where(rng.random(n) < 0.5, "yes", "no")
-    score = pd.Series(frame["age"].fillna(50) + 20 * (arm == "yes") + rng.normal(0, 5, n))
-    score[::100] = np.nan
-    model = PrivateEffect(public, Budget(4.0), seed=1).fit(frame, arm, score)
-    assert model.release_.columns == ("age", "age=missing", "region=N", "region=S")
-    # a hundredth of the outcomes counts as 0 in either arm
-    assert model.effect_ == pytest.approx(0.99 * 20, abs=1.0)
 
 
 def test_an_outcome_missing_at_random_shrinks_the_effect_by_its_share_only_where_it_is_declared() -> None:
@@ -357,19 +329,6 @@ def test_columns_that_are_not_there_are_named() -> None:
         Domain(2.0, 1.0, ranges={"region": (0, 1)}, codebook=DOMAIN.codebook)
     with pytest.raises(DeclarationError, match="need named ranges"):
         Dataset.coded(Domain(2.0, 1.0, codebook=DOMAIN.codebook), frame, [1, 0], [1, 2])
-
-
-def test_times_are_read_alike_beside_any_other_cell():
-    """A column of times has a type of its own until one cell is text."""
-    days = pd.DatetimeIndex([pd.Timestamp("2020-01-01"), pd.Timestamp("2020-01-02 03:04:05"), pd.NaT])
-    for column in (pd.Series(days), pd.Series(days - days[0])):
-        alone, mixed = column.to_numpy(), column.astype(object)
-        mixed[2] = "x"
-        told = labels(alone, "when")
-        assert labels(mixed.to_numpy(), "when")[:2] == told[:2]
-        assert labels(alone.astype(alone.dtype.str.replace("[ns]", "[us]")), "when") == told
-        assert told[2] == ""
-    assert labels(days.to_numpy(), "when")[0] == "2020-01-01"
 
 
 def test_no_cell_is_refused_for_its_label():

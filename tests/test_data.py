@@ -74,9 +74,7 @@ def test_every_reader_gives_the_same_dataset(tmp_path: Path) -> None:
         np.testing.assert_array_equal(data.y, expected.y)
 
 
-def test_arrays_are_read_only_and_finite_doubles_are_not_copied(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_arrays_are_read_only_and_finite_doubles_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "_ROWS", 2)
     X = np.array([[0.0, -0.0], [1e300, 5e-324], [-1.0, 2.0]])
     data = Dataset.from_arrays(X, [0, 1, 1], [1, 2, 3])
@@ -94,15 +92,6 @@ def test_arrays_are_read_only_and_finite_doubles_are_not_copied(
                 Dataset.from_arrays(wrong, [0, 1, 1], [1, 2, 3])
     for array in (data.X, data.a, data.y):
         assert not array.flags.writeable
-
-
-def test_repr_shows_no_values() -> None:
-    data = Dataset.from_arrays([[123.456], [7.0]], [0, 1], [789.0, 1.0])
-    assert repr(data) == "Dataset(n_samples=2, columns=('x1',))"
-
-
-def test_an_empty_arm_is_data() -> None:
-    assert Dataset.from_arrays([[1.0], [2.0]], [0, 0], [1, 2]).a.sum() == 0
 
 
 @pytest.mark.parametrize(
@@ -231,10 +220,3 @@ def test_a_missing_extra_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(DeclarationError, match=r"pip install 'dp2erm-cvx\[data\]'$"):
         Dataset.from_parquet(tmp_path / "data.parquet", treatment="a", outcome="y")
-
-
-def test_a_covariate_may_have_the_name_of_an_argument():
-    columns = ("y", "a", "a_")
-    found = Dataset.from_arrays(np.zeros((3, 3)), [0, 1, 0], [1.0, 2.0, 3.0], columns)
-    assert found.columns == columns
-    assert (found.treatment, found.outcome) == ("a__", "y_")

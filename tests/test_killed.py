@@ -36,7 +36,7 @@ def test_workers_end_with_a_process_that_is_killed(doing: str, tmp_path: Path) -
             assert parent.stdout.readline()
             parent.kill()
             # all of them write to this pipe: it ends with the last
-            parent.communicate(timeout=120)
+            parent.communicate(timeout=3600)  # what hangs, and not what is slow
         except subprocess.TimeoutExpired:
             for worker in set(workers):
                 with suppress(ProcessLookupError):

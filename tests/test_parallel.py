@@ -45,7 +45,7 @@ def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def facts(workers: int) -> dict:
     program = build(first_stages(), "ipw_logistic", ridge=0.1, radius=1.0)
     result = audit_stability(
-        program, data(), Domain(2.0, 1.0), search=SearchPlan(900, seed=4, workers=workers)
+        program, data(), Domain(2.0, 1.0), search=SearchPlan(150, seed=4, workers=workers)
     )
     return {name: value for name, value in result.to_dict().items() if name != "seconds"}
 
@@ -55,7 +55,7 @@ def noisy_mean(values: np.ndarray, rng: np.random.Generator) -> float:
 
 
 def privacy_facts(workers: int) -> str:
-    attack = Attack(runs=400, takes_rng=True, seed=1, workers=workers)
+    attack = Attack(runs=100, takes_rng=True, seed=1, workers=workers)
     return str(audit_blackbox(noisy_mean, np.zeros(10), np.eye(10)[0], epsilon=1.0, attack=attack))
 
 
@@ -72,6 +72,7 @@ def test_two_processes_find_what_one_finds(alone):
     assert all_facts(2) == alone
 
 
+@pytest.mark.slow
 def test_a_cluster_finds_what_one_process_finds(alone):
     distributed = pytest.importorskip("distributed")
     dask = pytest.importorskip("dask")

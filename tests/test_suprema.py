@@ -95,23 +95,11 @@ def test_a_grid_in_place_of_cells_is_caught(monkeypatch):
     gradient_diameter.cache_clear()
 
 
-def test_without_a_ball_the_limits_of_the_slope_bound_the_diameter():
-    assert gradient_diameter(BOUNDED, math.inf, (-5.0, 5.0)) == pytest.approx(1.4, rel=1e-9)
-    assert math.isinf(gradient_diameter(SQUARE, math.inf))
-
-
 @pytest.mark.parametrize("ridge", [1e-3, 0.01, 0.1, 1.0, 10.0])
 def test_norms_of_minimizers_are_those_of_their_closed_form(ridge):
     exact = largest_margin(ridge)
     assert exact * (1 - 1e-9) <= minimizer_norm(LOGISTIC, ridge) <= exact * (1 + 1e-4)
     assert minimizer_norm(LOGISTIC, ridge, 0.01) == min(0.01, minimizer_norm(LOGISTIC, ridge))
-
-
-def test_a_loss_that_pulls_without_end_has_no_norm():
-    falling = Curve(
-        (Part(1.0, Logistic(), -1.0), Part(-1.0, SQUARE.parts[0].atom))
-    )  # not convex: a bad curve
-    assert minimizer_norm(falling, 0.1, 7.0) == 7.0
 
 
 TRIMMED = INVERSE_PROPENSITY.at_most(LogWeight(Operation.CONSTANT, number=math.log(3.0)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -48,6 +48,22 @@ class Penalty:
         if self.l1 == 0.0:
             return v
         return np.sign(v) * np.maximum(np.abs(v) - step * self.l1, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedL1(Penalty):
+    """``h(v) = sum_k price_k |v_k|``."""
+
+    price: Array = field(default_factory=lambda: np.zeros(0))
+
+    def value(self, v: Array) -> float:
+        return float(self.price @ np.abs(v))
+
+    def jacobian(self, v: Array, step: float) -> Array:
+        return np.diag((np.abs(v) > step * self.price).astype(np.float64))
+
+    def _shrink(self, v: Array, step: float) -> Array:
+        return np.sign(v) * np.maximum(np.abs(v) - step * self.price, 0.0)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from dp2erm_cvx.blocks import Blocks, constant, tree_sum, whole
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.model.composite import Composite, LocalError, Penalty, Recent
+from dp2erm_cvx.model.composite import Composite, LocalError, Penalty, Recent, WeightedL1
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import (
     CACHED,
@@ -34,8 +34,7 @@ R = TypeVar("R")
 class _Moments:
     """Sums over records of ``m phi(s - top)`` and its derivatives at one point, and what they round.
 
-    ``top`` is 0, or the largest margin of an exponential, which would overflow. Then ``value_rounding`` is
-    that of the value, ``size`` the sum of ``m phi ||z||``, ``margin_error`` the largest error of a margin.
+    ``top`` is 0, or the largest margin of an exponential; then ``size`` is the sum of ``m phi ||z||``.
     """
 
     value: float
@@ -91,9 +90,10 @@ class MarginModel(Composite):
         multipliers: Array | None = None,
         linear: Array | None = None,
         weight: LogWeight | None = None,
+        slopes: bool = False,
     ) -> None:
         self.blocks = whole(rows, len(rows)) if isinstance(rows, MarginRows) else rows
-        self.loss, self.penalty, self.weight, self.ridge = loss, penalty, weight, ridge
+        self.loss, self.penalty, self.weight, self.ridge, self.slopes = loss, penalty, weight, ridge, slopes
         self.n, self._multipliers = self.blocks.n_samples, multipliers
         self._is_square = loss == SQUARE
         found = self._map(partial(_extent, sizes=self._is_square, bent=not self.shifted))
@@ -189,6 +189,13 @@ class MarginModel(Composite):
         ask = partial(_least, loss=self.loss, v=v, distance=distance * (1 + 1e-12), errors=self._errors)
         found = self._map(ask, self.row_norms)
         gram, trace = tree_sum([part[0] for part in found]), sum(part[1] for part in found)
+        if isinstance(self.penalty, WeightedL1):
+            # a multiplier at 0 whose price is not reached anywhere near stays there, whatever the others do
+            slack = self.penalty.price - np.abs(self.gradient(v)) - self.rounding(v)
+            free = ~((v == 0.0) & (slack > self.smoothness * distance))
+            if not np.any(free):
+                return self.smoothness
+            gram = gram[np.ix_(free, free)]
         lowest = float(np.linalg.eigvalsh(gram)[0])
         lowest -= (64 * self.dimension * UNIT + product_error(self.n)) * trace
         return self.ridge + max(lowest, 0.0)
@@ -214,6 +221,11 @@ class MarginModel(Composite):
         return self._at(v).rounding + 4 * UNIT * linear
 
     def output(self, v: Array) -> Array:
+        if self.slopes:
+            weights = self.loss.slope(self.margins(v))
+            total = exact_sum(weights)
+            # off the minimizer the totals are met only nearly
+            return weights * (self.n / total) if total > 0 else np.ones(self.n)
         if self.weight is None:
             return v
         logs = self._logs(v)
@@ -222,6 +234,12 @@ class MarginModel(Composite):
         return tilt
 
     def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
+        if self.slopes:
+            products = dot_error(self.dimension) * float(np.sum(self.row_norms)) * float(np.linalg.norm(v))
+            steep = self.loss.largest_curvature(math.inf)
+            moved = math.sqrt(self.n * steep * self.smoothness) * radius + steep * products
+            # twice, because rescaling to the right sum moves by at most the same distance again
+            return 2 * moved * (1 + 1e-9) + 16 * UNIT * self.n
         if self.weight is None:
             return radius
         # tilt lemma without a changed record: no log weight moves by more than kappa
@@ -239,7 +257,7 @@ class MarginModel(Composite):
         return max(self.blocks.map(partial(_largest, local=local)))
 
     def output_scale(self, v: Array) -> float:
-        if self.weight is not None:
+        if self.weight is not None or self.slopes:
             return float(self.n)
         return max(float(np.linalg.norm(v)), self.least_scale) or 1.0
 

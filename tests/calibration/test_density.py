@@ -92,7 +92,7 @@ def pure_loss(first, second):
     return max(np.abs(np.log(atoms / atoms_new)).max(), np.abs(np.log(density / density_new)).max())
 
 
-def line_loss(calibration, count=400, enough=math.inf):
+def line_loss(calibration, count=200, enough=math.inf):
     """Largest loss found; the first above ``enough`` will do."""
     rng = np.random.default_rng(42)
     worst = 0.0

@@ -187,7 +187,7 @@ def test_corrected_gaussian_guarantee_in_exact_arithmetic():
 def test_what_is_certified_keeps_the_budget():
     # Theorem 2 by quadrature over chi_p, for whatever is returned as private
     refused = 0
-    for objective, budget in declared_settings(150):
+    for objective, budget in declared_settings(70):
         bound, loss = objective.bound, objective.loss
         if budget.delta < 1e-10 or loss.n_parameters > 100:
             continue

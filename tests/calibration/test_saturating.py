@@ -59,7 +59,7 @@ def random_objective(rng, shape):
 def test_the_guarantee_holds_in_exact_arithmetic_and_all_of_it_is_noise(shape):
     rng = np.random.default_rng(1)
     tight = 0
-    for _ in range(120):
+    for _ in range(50):
         objective = random_objective(rng, shape)
         epsilon = float(10 ** rng.uniform(-3, 1.5))
         found = calibrate_saturating(objective, Budget(epsilon))
@@ -78,13 +78,13 @@ def test_the_guarantee_holds_in_exact_arithmetic_and_all_of_it_is_noise(shape):
             if found.gamma > 100 * loss.strong_convexity:
                 assert exact_epsilon(less, loss, n, shape) > epsilon
                 assert saturating_epsilon(less, loss, n) > epsilon
-    assert tight > 40
+    assert tight > 15
 
 
 @pytest.mark.parametrize("shape", BOUNDED_INFLUENCE)
 def test_any_scale_and_gamma_are_evaluated(shape):
     rng = np.random.default_rng(2)
-    for _ in range(80):
+    for _ in range(40):
         objective = random_objective(rng, shape)
         found = calibrate_saturating(objective, Budget(1.0))
         gamma, scale = found.gamma * 10 ** rng.uniform(-2, 1), found.scale * 10 ** rng.uniform(-1, 1)

@@ -43,6 +43,7 @@ def agrees(choose, scores: list[int], size: int) -> float:
     return float(chi2.sf(np.sum((counts - expected)[likely] ** 2 / expected[likely]), np.sum(likely) - 1))
 
 
+@pytest.mark.fresh_noise
 @pytest.mark.parametrize("scores", CASES)
 def test_opendp_has_the_stated_law(scores):
     pytest.importorskip("opendp")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 
 from dp2erm_cvx import diagnostics
 from dp2erm_cvx.diagnostics import BalanceTable, balance_table, effective_sample_size
-from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.plotting import love_plot
 
 X = np.array([[0.0, 1.0], [2.0, 1.0], [4.0, 1.0], [3.0, 1.0], [7.0, 1.0]])
@@ -112,13 +111,6 @@ def test_bad_shapes() -> None:
         balance_table(X, A, W, ["dose"])
 
 
-def test_the_text_is_aligned_and_marked() -> None:
-    lines = str(balance_table(X, A, W, ["dose", "one"])).splitlines()
-    assert "not private" in lines[0]
-    assert ["dose", "2", "2.5", "5", "4", "+1.225", "+0.612"] in [line.split() for line in lines]
-    assert ["treated", "2", "0.400", "0.500", "2.0", "1.6"] in [line.split() for line in lines]
-
-
 def drawn(n: int = 90) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Covariates with and without ties, arms of unequal size, whole weights of which some are 0."""
     rng = np.random.default_rng(3)
@@ -171,12 +163,3 @@ def test_love_plot_shows_the_table(tmp_path: Path) -> None:
     assert [text.get_text() for text in axes.texts] == ["not defined"]
     assert [line.get_xdata()[0] for line in axes.lines] == [0.1]
     assert "not private" in axes.get_title(loc="left")
-
-
-def test_love_plot_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for path in (tmp_path / "absent" / "love.png", tmp_path / "love.docx"):
-        with pytest.raises(DeclarationError, match="cannot be written"):
-            love_plot(plotted(), path)
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(DeclarationError, match=r"pip install 'dp2erm-cvx\[plots\]'$"):
-        love_plot(plotted())

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from baselines import chaudhuri_logistic, ipw_composition, universal
 
-from dp2erm_cvx import Budget, Domain, Neighboring
-from dp2erm_cvx.calibration import Noise, OutputCalibration, predicted_error, privacy_loss
+from dp2erm_cvx import Budget, Domain
+from dp2erm_cvx.calibration import predicted_error, privacy_loss
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
@@ -19,7 +19,6 @@ from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.mmd import MMD, PooledMMD
-from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.stability import known_coefficient
 from dp2erm_cvx.universe import Universe
 
@@ -153,14 +152,6 @@ def test_universal_baseline_takes_the_cap_of_mmd_and_the_radius_as_printed():
     assert weights[1] > 3.0
 
 
-def test_weights_of_one_by_the_corrected_corollary():
-    plan = make_plan(study(Uniform(), calibration="paper-corrected", noise="gaussian"))
-    assert plan.bound.private
-    assert pytest.approx(2.0) == plan.bound.V
-    assert not isinstance(plan.theta.calibration, OutputCalibration)
-    assert plan.theta.calibration.noise is Noise.GAUSSIAN
-
-
 @pytest.mark.parametrize(
     ("call", "error", "names"),
     [
@@ -183,9 +174,3 @@ def test_refusals(call, error, names):
     with pytest.raises(error, match=names) as caught:
         call()
     assert "\n" not in str(caught.value)
-
-
-def test_relations_stay_those_of_the_domain():
-    weaker = dataclasses.replace(DOMAIN, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
-    baseline = universal(study(PooledMMD(), weaker))
-    assert weaker.relation in baseline.bound.relations

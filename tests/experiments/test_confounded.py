@@ -4,7 +4,7 @@ import confounded
 import numpy as np
 import pytest
 from common import means
-from confounded import CONFOUNDED, FULL, VARIANTS, keys, rows, summary
+from confounded import CONFOUNDED, FULL, VARIANTS, keys, rows
 
 from tests.experiments.tables import table_of
 
@@ -53,25 +53,6 @@ def test_noise_is_skewed_as_stated(name, skewness):
         assert np.mean(own**3) == pytest.approx(expected, abs=0.25)
 
 
-def test_every_population_of_the_robustness_variant_has_its_rows():
-    design, table = ran("robustness", replicates=1, n_samples=[1000], n_test=500)
-    assert set(table["population"]) == set(design["populations"])
-    assert (table["status"] == "done").all()
-    assert len(summary(design, table)) == len(design["populations"]) * len(design["methods"])
-
-
-def test_every_scheme_is_there_with_and_without_the_center():
-    design, table = ran(n_samples=[400, 1000])
-    assert set(table["center"]) == {"none", "at 3"}
-    assert (table["status"] == "done").all()
-    assert table["effective_share"].between(0.05, 1.0 + 1e-9).all()
-    by = ["center", "scheme", "family"]
-    plain = means(table, by, ["accuracy"]).set_index(by)["accuracy"].xs("non-private", level="family")
-    assert plain["at 3", "IPW, ridge 0.003, trim 6"] > plain["at 3", "w = 1"] + 0.1
-    assert plain["at 3", "w = 1"] > plain["none", "w = 1"]
-    assert len(summary(design, table)) == 2 * (8 + 6)  # and without privacy
-
-
 @pytest.mark.slow
 def test_weighting_pays_under_privacy_with_enough_records():
     names = ("w = 1", "IPW, ridge 0.003, trim 6")
@@ -84,6 +65,7 @@ def test_weighting_pays_under_privacy_with_enough_records():
     assert weighted["accuracy"] - weighted["accuracy_half"] > plain["accuracy"] + plain["accuracy_half"]
 
 
+@pytest.mark.slow
 def test_the_default_pipeline_needs_a_tenth_of_the_records():
     design, table = ran("pipeline", n_samples=[1000], replicates=6, n_test=2000, epsilons=[1.0])
     found = means(table, ["center", "scheme"], ["accuracy"]).set_index(["center", "scheme"])["accuracy"]

@@ -2,24 +2,17 @@
 
 from dataclasses import replace
 
-import benchmark
-import effects
 import numpy as np
 import pandas as pd
 import pytest
 import real_data
 from common import hajek
-from effects import drawn, effect_errors, keys, left_out, population, published_row, rows, rule_errors
+from effects import drawn, effect_errors, population, published_row
 from populations import POPULATIONS
 
 from dp2erm_cvx.compare import augmented, difference
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DeclarationError
-from tests.experiments.tables import table_of
-
-
-def ran(design):
-    return table_of(rows, design, keys(design))
 
 
 def test_a_line_in_either_arm_is_exact_where_outcomes_are_lines():
@@ -41,17 +34,6 @@ def test_standard_errors_are_those_of_many_samples():
         assert 0.8 < np.mean(errors) / np.std(values) < (3.0 if name == "hajek" else 1.25)
         if name != "difference":
             assert abs(np.mean(values) - 0.5) < 4 * np.std(values) / np.sqrt(80)
-
-
-def test_a_run_has_a_line_for_every_method():
-    table = ran(effects.FULL | effects.VARIANTS["quick"])
-    assert (table["status"] == "done").all()
-    lines = effect_errors(table).set_index(["data", "method"])
-    assert {"weights of 1", "IPW", "EBW", "private IPW", "private"} <= set(lines.loc["low overlap"].index)
-    assert lines.loc[("nhefs", "AIPW")]["bias"] == pytest.approx(0.0, abs=1e-12)
-    assert table[table["data"] == "nhefs"]["effect"].unique() == pytest.approx([3.175], abs=0.01)
-    (shown,) = effects.summary(table)
-    assert len(shown) == len(lines)
 
 
 def test_errors_and_coverage_of_a_table():
@@ -96,14 +78,6 @@ def test_methods_without_an_effect_among_the_treated_have_no_row():
         real_data.load("none")
 
 
-def test_a_name_may_stand_for_several_data_sets():
-    design = effects.FULL | {
-        "data": dict.fromkeys(("acic-hinges-*", "binary"), effects.source({0: 2}, [1.0]))
-    }
-    assert list(effects.sources(design)) == [*(f"acic-hinges-{k}" for k in range(1, 11)), "binary"]
-    assert len(list(keys(design))) == 22
-
-
 def test_the_effect_among_the_treated_stands_where_it_is_known():
     rng = np.random.default_rng(4)
     data = drawn(population("linear"), 200_000, rng, treated_only=True)
@@ -113,28 +87,3 @@ def test_the_effect_among_the_treated_stands_where_it_is_known():
     assert abs(estimate.value - data.effect) < 4 * estimate.error
     with pytest.raises(DeclarationError, match="not known"):
         drawn(population("varying"), 50, rng, treated_only=True)
-
-
-def test_rules_and_methods_of_others_stand_beside_effects():
-    rule = benchmark.FULL["rules"]["confounded"] | {"replicates": {300: 2}, "epsilons": [1.0], "n_test": 500}
-    one = effects.source({200: 1}, [1.0])
-    design = benchmark.FULL | {
-        "data": {"confounded": one, "twins": one},
-        "rules": {"confounded": rule, "twins": benchmark.FULL["rules"]["twins"]},
-    }
-    assert left_out(design) == ["twins", "rules, twins"]
-    table = ran(design)
-    assert set(table["data"]) == {"confounded"}
-    assert (table[np.isfinite(table["epsilon"])]["seconds"] >= 0).all()
-    lines = effect_errors(table).set_index("method")
-    assert {"private", *design["published"], "AIPW", "Hajek", "difference of means"} <= set(lines.index)
-    assert lines.loc["Lee et al.", "delta"] == 1e-5
-    assert lines.loc["Guha & Reiter", "delta"] == 0.0
-    # no interval of theirs is public
-    assert lines.loc[list(design["published"]), "width"].isna().all()
-    learned = rule_errors(table).set_index("method")
-    assert {"private", "direct IPW", "composed IPW", "weighted rule, IPW", "treat none"} <= set(learned.index)
-    assert set(design["published_rules"]) <= set(learned.index)
-    assert learned["accuracy"].between(0, 1).all()
-    assert learned.loc[["treat all", "treat none"], "accuracy"].sum() == pytest.approx(1.0)
-    assert len(list(effects.summary(table))) == 2

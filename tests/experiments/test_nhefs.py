@@ -12,6 +12,7 @@ from dp2erm_cvx.universe import Universe
 from tests.experiments.tables import table_of
 
 
+@pytest.mark.slow
 def test_released_effects_close_in_on_the_effect_without_noise():
     labels = [scheme.label for scheme in (*nhefs.schemes(), nhefs.composed_scheme())]
     table = table_of(

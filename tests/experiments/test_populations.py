@@ -6,7 +6,7 @@ from populations import POPULATIONS, nhefs_plasmode, paper_population
 
 from dp2erm_cvx.datasets import SCENARIOS, simulate
 
-SIZE = 300_000
+SIZE = 100_000
 KNOWN = {
     **POPULATIONS,
     "nhefs plasmode": nhefs_plasmode(),

@@ -1,17 +1,14 @@
 """Rules in experiments: theta has the law of a release, and settings are tuned as the pages say."""
 
-import dataclasses
-
 import figure1
 import numpy as np
 import pytest
-from common import Cell, means
+from common import Cell
 from confounded import CONFOUNDED
 from rules import PLAIN, Constants, Trial, Weights, all_rows, choose, draw_thetas, in_force, plan_rule
 
 from dp2erm_cvx import Budget, PrivateTwoStageERM
 from dp2erm_cvx.datasets import simulate
-from tests.experiments.tables import table_of
 
 CONSTANTS = Constants(1.0, 2.0, arm_floor=0.25)
 IPW = {"program": "ipw_logistic", "settings": {"ridge": 1.0, "radius": 1.0}}
@@ -19,44 +16,12 @@ UNTUNED = {"settings": {}, "constants": {}}
 SMALL = figure1.FULL | figure1.VARIANTS["quick"] | {"scenarios": ["linear"], "replicates": 1, "n_test": 500}
 
 
-@pytest.fixture(scope="module")
-def quick():
-    design = SMALL | {"choices": dict.fromkeys(_places(SMALL), UNTUNED)}
-    return table_of(figure1.rows, design, [{"scenario": "linear", "replicate": 0}])
-
-
-def _places(design):
-    families = [*design["families"], PLAIN]
-    return [("linear", name, family) for name in design["schemes"] for family in families]
-
-
-def test_every_place_of_the_design_has_a_row(quick):
-    each = len(SMALL["noises"]) * len(SMALL["epsilons"])
-    private = len(SMALL["schemes"]) * len(SMALL["families"]) * each + len(SMALL["methods"]) * each
-    assert len(quick) == private + len(SMALL["schemes"]) + 2
-    refused, done = (quick[quick["status"] == status] for status in ("refused", "done"))
-    assert (refused["reason"].str.len() > 10).all()
-    # the one thing that has no calibration of its own
-    assert set(refused["scheme"]) == {"w = 1"}
-    assert done["accuracy"].between(0, 1).all()
-    assert done[done["family"] != "constant rule"]["certified"].all()
-    fits = done[~done["family"].isin(["constant rule", "pipeline"])]
-    assert fits["effective_share"].between(0.2, 1.0 + 1e-9).all()
-    assert (done[done["family"] == "sharp"]["V"] >= 2).all()
-    found = means(done[done["epsilon"] == 5.0], ["scheme", "noise", "family"], ["accuracy"])
-    found = found.set_index(["scheme", "noise", "family"])["accuracy"]
-    for scheme in ("IPW", "EBW"):
-        assert found[scheme, "gamma", "sharp"] > found[scheme, "gamma", "paper"] + 0.2
-    table = figure1.summary(SMALL, quick)
-    assert len(table) == (4 + 5) * 2  # schemes and pipelines, by noise
-
-
 @pytest.mark.parametrize(
     ("family", "noise"),
     [
         ("sharp", "gamma"),
         pytest.param("sharp", "gaussian", marks=pytest.mark.slow),
-        ("auto", "gaussian"),
+        pytest.param("auto", "gaussian", marks=pytest.mark.slow),
         pytest.param("saturating", "gamma", marks=pytest.mark.slow),
     ],
 )
@@ -65,15 +30,15 @@ def test_theta_has_the_law_of_a_release(family, noise):
     budget = Budget(1.0, 1e-3 if noise == "gaussian" else 0.0)
     rule = plan_rule(IPW, CONSTANTS, family, noise, budget, (120, 10))
     weights = Weights(domain.records(data.X, data.a, data.y))
-    many, _, _ = draw_thetas(rule, weights, 3000, np.random.default_rng(1))
+    many, _, _ = draw_thetas(rule, weights, 1000, np.random.default_rng(1))
     released, how = [], {"calibration": family, "noise": noise, "arithmetic": "assumed"}
-    for seed in range(100):
+    for seed in range(40):
         study = rule.plan.study
         model = PrivateTwoStageERM(domain, budget, study.first, study.second, seed=seed, **how)
         released.append(model.fit(data.X, data.a, data.y).theta_)
     assert model.plan(120, 10).theta.calibration == rule.plan.theta.calibration
     released = np.array(released)
-    spread = many.std(axis=0) / np.sqrt(100)
+    spread = many.std(axis=0) / np.sqrt(40)
     assert np.all(np.abs(released.mean(axis=0) - many.mean(axis=0)) < 4.5 * spread)
     assert np.all(np.abs(np.log(released.std(axis=0) / many.std(axis=0))) < 0.4)
 
@@ -91,16 +56,6 @@ def test_a_loss_of_bounded_slope_needs_less_noise_and_tuning_leaves_its_constant
     sample = simulate("linear", 100, rng=0)
     assert choose(design, sample, "w = 1", "saturating")["constants"] == {}
     assert choose(design, sample, "w = 1", "sharp")["constants"] == {"covariate_bound": 0.5}
-
-
-def test_a_private_propensity_is_drawn_anew_for_every_theta():
-    data = simulate("linear", 120, rng=0).dataset
-    rule = plan_rule(IPW, CONSTANTS, "composition-sharp", "gamma", Budget(1.0), (120, 10))
-    weights = Weights(CONSTANTS.domain(120).records(data.X, data.a, data.y))
-    thetas, _, _ = draw_thetas(rule, weights, 3, np.random.default_rng(0))
-    assert thetas.shape == (3, 10)
-    assert rule.plan.propensity is not None
-    assert len({tuple(theta) for theta in thetas}) == 3
 
 
 def test_families_that_do_not_apply_say_why():
@@ -125,6 +80,7 @@ def test_rules_are_judged_as_they_would_be_applied():
     assert np.mean(unshrunk != treated) > 0.02
 
 
+@pytest.mark.slow
 def test_the_line_without_privacy_is_tuned_without_noise():
     """Noise asks for a large ridge; where weights matter, the fit without noise must not inherit it."""
     rng = np.random.default_rng(0)
@@ -148,11 +104,3 @@ def test_the_line_without_privacy_is_tuned_without_noise():
         found += [row for row in rows if row["family"] == PLAIN]
     assert found[0]["accuracy"] > found[1]["accuracy"] + 0.05
     assert found[0]["effective_share"] < 0.9 < found[1]["effective_share"]
-
-
-def test_constants_state_what_they_declare():
-    constants = figure1.FULL["constants"]
-    radii = {family: constants.second_stage(family).theta_set.radius for family in ("sharp", "paper")}
-    assert radii == {"sharp": 2.0, "paper": 4.0}
-    assert [constants.norm(family) for family in ("sharp", "paper", "saturating")] == ["l2", "l1", "none"]
-    assert dataclasses.replace(constants, arm_floor=0.3).domain(101).arm_floor == 30

@@ -5,25 +5,18 @@ import dataclasses
 import gzip
 import hashlib
 import io
-import os
 
-import effects
-import figure1
 import numpy as np
 import pytest
 import twins
 import twins_data
-from benchmark import FULL as BENCHMARK
-from effects import effect_errors, rule_errors
 from populations import twins_population
-from rules import Constants, Trial, taken
 from twins import Outcomes
 from twins_data import SHA256, read_twins
 
-from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.errors import DataError
 from tests.experiments.tables import table_of
 
-REAL = os.environ.get("DP2ERM_TWINS")
 LINEAR = Outcomes(n_important=4, treat_share=0.3, outcome_scale=2.0, seed=1)
 
 
@@ -81,17 +74,6 @@ def test_files_that_are_not_it_are_refused(tmp_path):
         read_twins(tmp_path / "none.gz")
 
 
-@pytest.mark.skipif(REAL is None, reason="DP2ERM_TWINS names no file")
-def test_the_real_file_has_its_known_shape():
-    found = read_twins(REAL)
-    assert found.X.shape == (11_400, 39)
-    column = dict(zip(found.columns, found.X.T, strict=True))
-    assert column["anemia"].sum() == 491
-    assert column["herpes"].sum() == 54
-    assert column["adequacy=1"].sum() == 7918
-    assert len(SHA256) == 64
-
-
 @pytest.mark.parametrize("propensity", ["pred", "prog", "irrelevant"])
 @pytest.mark.parametrize("omega", [0.0, 0.5])
 def test_outcomes_are_as_declared(propensity, omega):
@@ -119,11 +101,7 @@ def test_outcomes_are_as_declared(propensity, omega):
     assert (agrees > 0.9) == (propensity == "pred")
 
 
-def test_too_few_columns_are_refused():
-    with pytest.raises(DeclarationError, match="13 columns"):
-        LINEAR.draw(np.ones((5, 12)), np.random.default_rng(0))
-
-
+@pytest.mark.slow
 def test_the_study_runs_on_a_stand_in(tmp_path):
     path = tmp_path / "stand-in.csv.gz"
     digest = written(path, n=1500)
@@ -147,20 +125,6 @@ def test_the_study_runs_on_a_stand_in(tmp_path):
     assert np.isfinite(done["empirical_value"]).all()
     with pytest.raises(DataError, match="sha256"):
         twins.pools(design | {"sha256": SHA256}, "linear")
-
-
-@pytest.mark.skipif(REAL is None, reason="DP2ERM_TWINS names no file")
-def test_weights_matter_on_the_real_file():
-    # a tuned ridge hardly weighs; a small one does, and nothing is private about it
-    _, pool = twins.pools(twins.FULL | {"data": REAL}, "linear")
-    order = np.random.default_rng(0).permutation(pool.dataset.n_samples)
-    trial = Trial(taken(pool, order[:1140]), taken(pool, order[1140:]), [1.0])
-    constants, found = Constants(1.4143, 1.0, intercept=1.0), {}
-    for ridge in (1e-3, 1.0):
-        scheme = figure1.IPW | {"settings": {"ridge": ridge}}
-        found[ridge] = trial.plain_row(scheme, constants)["accuracy"]
-    assert found[1e-3] > found[1.0] + 0.04
-    assert found[1e-3] > 0.88
 
 
 def stand_in(path, n=1500):
@@ -193,31 +157,3 @@ def test_pairs_of_whom_one_is_seen(tmp_path):
     assert data.columns == tuple(one.domain.ranges)
     # a usual range in weeks is one of the scaled column
     assert one.domain.ranges["gestat"] == ((26 - 17) / 30, (40 - 17) / 30)
-
-
-def test_the_benchmark_has_pairs_where_a_file_is_given(tmp_path):
-    path = tmp_path / "stand-in.csv.gz"
-    digest = stand_in(path)
-    one = effects.source({500: 1}, [1.0])
-    rule = BENCHMARK["rules"]["twins"] | {"replicates": {400: 1}, "epsilons": [1.0]}
-    design = BENCHMARK | {
-        "data": {"twins": one, "twins, treated": one | {"population": "twins", "treated_only": True}},
-        "rules": {"twins": rule},
-        "published": {},
-        "twins": str(path),
-    }
-    with pytest.raises(DataError, match="sha256"):
-        table_of(effects.rows, design, effects.keys(design))
-    design["sha256"] = digest
-    table = table_of(effects.rows, design, effects.keys(design))
-    lines = effect_errors(table).set_index(["data", "method"])
-    assert {("twins", "private"), ("twins, treated", "private"), ("twins", "AIPW")} <= set(lines.index)
-    assert {"private", "outcome weighted learning"} <= set(rule_errors(table)["method"])
-    assert not effects.left_out(design)
-
-
-@pytest.mark.skipif(REAL is None, reason="DP2ERM_TWINS names no file")
-def test_the_real_pairs_have_their_known_effect():
-    one = twins_population(REAL, SHA256)
-    assert one.effect == pytest.approx(-184 / 11_400)
-    assert read_twins(REAL).deaths.mean(axis=0) == pytest.approx([0.17693, 0.16079], abs=1e-5)

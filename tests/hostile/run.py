@@ -11,23 +11,16 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from tests.hostile import arrays, domains, flags, outcome, releases, tables
+from tests.hostile import arrays, outcome, tables
 from tests.hostile.outcome import Outcome, judge
 
-KINDS = {
-    "arrays": arrays.case,
-    "tables": tables.case,
-    "domains": domains.case,
-    "releases": releases.case,
-    "flags": flags.case,
-}
+KINDS = {"arrays": arrays.case, "tables": tables.case}
 
 #: Bytes of address space of one worker: an input that wants more is a failure, not a slow machine.
 MEMORY = 6 * 2**30
@@ -40,8 +33,6 @@ def one(kind: str, number: int) -> Outcome:
     """Case ``number`` of a kind, the same on every machine."""
     rng = np.random.default_rng([list(KINDS).index(kind), number])
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        for name, text in flags.FILES.items():
-            Path(name).write_text(text, encoding="utf-8")
         return judge(lambda: KINDS[kind](rng))
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import signal
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,17 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from dp2erm_cvx import Domain
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain_file import load_domain
 from tests.hostile import outcome, releases
 from tests.hostile.command import run
-from tests.hostile.domains import checked
-from tests.hostile.outcome import Outcome, judge
+from tests.hostile.outcome import Failure, Outcome, judge
 from tests.hostile.run import KINDS, Count, count, one
 
 #: Cases of the slow run: 100,000 in all.
-MANY = {"arrays": 40_000, "tables": 20_000, "domains": 10_000, "releases": 15_000, "flags": 15_000}
+MANY = {"arrays": 70_000, "tables": 30_000}
 
 
 def show(found: Count) -> None:
@@ -41,8 +44,7 @@ def complain(found: Count) -> None:
     assert names["release, conditional on certification"] == 0, found.shown
 
 
-@pytest.mark.parametrize(("kind", "number"), [("arrays", 300), ("tables", 120), ("domains", 100),
-                                              ("releases", 120), ("flags", 80)])  # fmt: skip
+@pytest.mark.parametrize(("kind", "number"), [("arrays", 120), ("tables", 80)])
 def test_seeded_cases(kind: str, number: int) -> None:
     found = count((kind, k) for k in range(number))
     assert not found.failures(), found.failures()
@@ -61,13 +63,14 @@ def test_a_hundred_thousand_cases() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_number_repeats_its_case(kind: str) -> None:
     # the noise of a release is fresh every time, but what is judged about it is not
-    assert [one(kind, k).name for k in range(5)] == [one(kind, k).name for k in range(5)]
+    assert [one(kind, k).name for k in range(3)] == [one(kind, k).name for k in range(3)]
 
 
 def fine(found: Outcome) -> None:
     assert not found.failed, found
 
 
+@settings(max_examples=50)
 @given(st.binary(max_size=300) | st.text(alphabet='x1ay0,.-e"\n\r;\x00', max_size=80).map(str.encode))
 def test_any_bytes_as_csv(tmp_path, data: bytes) -> None:
     (tmp_path / "any.csv").write_bytes(data)
@@ -79,6 +82,29 @@ def test_any_bytes_as_csv(tmp_path, data: bytes) -> None:
     fine(judge(case))
 
 
+def checked(domain: Domain) -> Outcome:
+    """An accepted universe is finite, and maps any finite record into itself."""
+    plain: dict[str, Any] = domain.to_dict()
+    json.dumps(plain, allow_nan=False)
+    if Domain.from_dict(plain) != domain:
+        raise Failure(f"does not survive its own plain form: {plain}")
+    width = 3 if domain.ranges is None else len(domain.ranges)
+    if isinstance(domain.coordinate_bound, tuple):
+        width = len(domain.coordinate_bound)
+    ends = np.array([1e300, -1e300, 0.0, 1e-300, 1.0])
+    X = np.resize(ends, (5, min(width, 50))) if width <= 50 else np.resize(ends, (2, width))
+    a = np.arange(len(X)) % 2
+    records = domain.records(X, a, np.resize(ends, len(X)))
+    norms = [math.hypot(*row) for row in records.X.tolist()]
+    inside = max(norms) <= domain.covariate_bound and np.max(np.abs(records.y)) <= domain.outcome_bound
+    widths = domain.widths(width)
+    inside &= widths is None or bool(np.all(np.abs(records.covariates) <= widths[: X.shape[1]]))
+    if not (np.all(np.isfinite(records.X)) and inside):
+        raise Failure(f"records outside the universe: {str(plain)[:500]}: {norms}")
+    return Outcome("domain, finite")
+
+
+@settings(max_examples=50)
 @given(st.binary(max_size=300) | st.text(alphabet="cov_bound=[]{}.,'\"0123e-\n", max_size=80).map(str.encode))
 def test_any_bytes_as_a_domain(tmp_path, data: bytes) -> None:
     start = b"covariate_bound = 1\noutcome_bound = 1\n"
@@ -93,6 +119,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=50)
 @given(st.integers(0, 3), st.integers(0, 10_000), JSON)
 def test_any_json_in_place_of_any_entry(number: int, which: int, value: object) -> None:
     def case() -> Outcome:
@@ -104,7 +131,7 @@ def test_any_json_in_place_of_any_entry(number: int, which: int, value: object) 
     fine(judge(case))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     st.lists(
         st.sampled_from([*main.commands, "--json", "--n", "--epsilon"]) | st.text(max_size=6), max_size=6

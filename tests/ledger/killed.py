@@ -1,8 +1,9 @@
 """A command that is killed at points spread over its run; run as a script by test_killed.py.
 
-Arguments: folder, number of points. A point is a call: of a function of this package, or of any built-in one,
-such as the writes to files and the statements to the ledger. Half of the points lie after the charge began.
-Every process is forked here, where all is imported. Prints one JSON line for each point.
+Arguments: folder, number of points, number of commands. A point is a call: of a function of this package,
+or of any built-in one, such as the writes to files and the statements to the ledger. Half of the points lie
+after the charge began. Every process is forked here, where all is imported. Prints one JSON line for each
+point.
 """
 
 from __future__ import annotations
@@ -96,11 +97,11 @@ def shown() -> dict[str, Any]:
 
 
 def points(calls: int, charge: int, number: int) -> list[int]:
-    """Half of them over the whole run, half from the charge on."""
+    """Half of them over the whole run, half from the charge on, where they begin close together."""
     first = number // 2
     second = number - first
     over = [1 + k * (calls - 1) // max(first, 1) for k in range(first)]
-    return over + [charge + k * (calls - charge) // second for k in range(second)]
+    return over + [charge + k * k * (calls - charge) // second**2 for k in range(second)]
 
 
 @contextlib.contextmanager
@@ -112,15 +113,15 @@ def fresh(folder: Path) -> Any:
         yield
 
 
-def run(folder: Path, number: int) -> None:
-    for place, words in enumerate(COMMANDS):
+def run(folder: Path, number: int, commands: int) -> None:
+    for place, words in enumerate(COMMANDS[:commands]):
         with fresh(folder / f"{place}-warm"):
             in_this_process(*words.split())  # imports what the others find imported
         with fresh(folder / f"{place}-whole"):
             code = forked(words, Calls())
             calls, charge = map(int, Path("calls").read_text().split())
             print(json.dumps({"command": words, "calls": calls, "charge": charge, "code": code, **shown()}))
-        share = number // len(COMMANDS) + (place < number % len(COMMANDS))
+        share = number // commands + (place < number % commands)
         for point in points(calls, charge, share):
             with fresh(folder / f"{place}-{point}"):
                 status = forked(words, Calls(point))
@@ -130,4 +131,4 @@ def run(folder: Path, number: int) -> None:
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]), int(sys.argv[2]))
+    run(Path(sys.argv[1]), *map(int, sys.argv[2:]))

@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from dp2erm_cvx import Budget
-from dp2erm_cvx.ledger import Ledger
-from dp2erm_cvx.privacy import RENYI_ORDERS, RenyiCurve
 from tests.command_line import FIT, run, write_files
 
 
@@ -119,37 +116,6 @@ def test_a_charge_without_a_release_is_told(folder: Path, monkeypatch: pytest.Mo
     assert (failed.exit_code, failed.stdout, spent()) == (70, "", 1.0)
     assert "nothing was released, and the charge stays" in failed.stderr
     assert not Path("new.json").exists()
-
-
-def test_force_overwrites(folder: Path) -> None:
-    Path("old.json").write_text("x" * 100_000)
-    assert run(*FIT, "--output", "old.json", "--force").exit_code == 0
-    assert json.loads(Path("old.json").read_text())["private"] is True
-
-
-def test_renyi_composition_is_shown(folder: Path) -> None:
-    declare = ["ledger", "b.db", "--dataset", "trial", "--declare-epsilon", "3", "--declare-delta", "1e-5"]
-    assert run(*declare, "--composition", "renyi").exit_code == 0
-    book = Ledger("b.db")
-    curve = RenyiCurve(RENYI_ORDERS, tuple(order / 60 for order in RENYI_ORDERS))
-    for _ in range(2):
-        book.charge("trial", Budget(1.0, 1e-6), curve=curve)
-    book.charge("trial", Budget(0.01))
-    shown = run("ledger", "b.db", "--dataset", "trial").stdout
-    figures = book.account("trial").spent
-    assert figures.composition == "renyi"
-    rows = [line.split() for line in shown.splitlines()]
-    assert ["spent", "(renyi", "composition)", f"{figures.epsilon:.6g}", "1e-05"] in rows
-    assert ["left", f"{figures.left_epsilon:.6g}", "0"] in rows
-    assert "trial: 3 releases, neighbors: replace-one" in shown
-    assert "Renyi curves: 2 of 3 releases; pure releases need none" in shown
-    (account,) = json.loads(run("ledger", "b.db", "--json").stdout)
-    assert (account["composition"], account["spent"]["composition"]) == ("renyi", "renyi")
-    assert [one["curve"] for one in account["receipts"]] == [True, True, False]
-    small = ["ledger", "b.db", "--dataset", "small", "--declare-epsilon", "3", "--composition", "renyi"]
-    assert "needs a total with delta > 0" in run(*small).stderr
-    assert run(*small, "--declare-delta", "1e-6").exit_code == 0
-    assert "declared: renyi; basic is in force" in run("ledger", "b.db", "--dataset", "small").stdout
 
 
 @pytest.mark.parametrize(

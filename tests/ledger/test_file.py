@@ -109,13 +109,6 @@ def test_a_file_of_version_1_is_upgraded_in_place(old: Ledger) -> None:
     assert old.account("other").composition is Composition.RENYI
 
 
-def test_looking_upgrades_as_well(old: Ledger) -> None:
-    (account,) = old.accounts()
-    assert (account.spent.epsilon, account.spent.composition) == (0.4, Composition.BASIC)
-    assert version(old) == 2
-    assert old.accounts() == [account]
-
-
 def test_an_upgrade_happens_once_among_several_writers(old: Ledger) -> None:
     with ThreadPoolExecutor(4) as pool:
         receipts = list(pool.map(lambda _: old.charge("trial", Budget(0.05), curve=CURVE), range(8)))
@@ -144,25 +137,15 @@ def test_curves_are_read_back_to_the_last_bit() -> None:
     "text",
     [
         "",
-        "{",
-        "[]",
-        "null",
-        "1",
         "[" * 100_000,
         '{"orders": [2.0]}',
         '{"orders": [2.0], "divergences": [1.0], "more": 1}',
-        '{"orders": 2.0, "divergences": 1.0}',
-        '{"orders": [2.0], "divergences": []}',
         '{"orders": [2.0], "divergences": [NaN]}',
         '{"orders": [2.0], "divergences": [-1]}',
-        '{"orders": [2.0], "divergences": [-Infinity]}',
-        '{"orders": [2.0], "divergences": [[1]]}',
         '{"orders": [1.0], "divergences": [1]}',
-        '{"orders": [NaN], "divergences": [1]}',
         '{"orders": [null], "divergences": [1]}',
         '{"orders": [3, 2], "divergences": [1, 1]}',
         b"\xff",
-        7,
     ],
 )
 def test_a_damaged_curve_stops_the_ledger(ledger: Ledger, text: object) -> None:

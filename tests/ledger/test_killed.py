@@ -19,8 +19,8 @@ ROOT = Path(__file__).parents[2]
 CHARGED = [*FIT, "--ledger", "b.db", "--dataset", "trial", "--output", "out.json"]
 
 
-@pytest.mark.parametrize("number", [16, pytest.param(200, marks=pytest.mark.slow)])
-def test_kill_at_points_of_a_run(number: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "commands"), [(7, 1), pytest.param(200, 3, marks=pytest.mark.slow)])
+def test_kill_at_points_of_a_run(number: int, commands: int, tmp_path: Path) -> None:
     worker = [
         sys.executable,
         "-W",
@@ -28,12 +28,13 @@ def test_kill_at_points_of_a_run(number: int, tmp_path: Path) -> None:
         str(ROOT / "tests/ledger/killed.py"),
         str(tmp_path),
         str(number),
+        str(commands),
     ]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     ran = subprocess.run(worker, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-2000:]
     found = [json.loads(line) for line in ran.stdout.splitlines()]
-    assert [one["code"] for one in found if "code" in one] == [0, 0, 0]
+    assert [one["code"] for one in found if "code" in one] == [0] * commands
     killed = [one for one in found if "killed" in one]
     assert len(killed) == number
     for one in killed:

@@ -13,13 +13,7 @@ import pytest
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CertificateError, DeclarationError
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
-from dp2erm_cvx.program import (
-    Box,
-    Instance,
-    L1Ball,
-    PrivateFirstStage,
-    WholeSpace,
-)
+from dp2erm_cvx.program import Box, Instance, L1Ball, PrivateFirstStage, WholeSpace
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import FirstCertified, Newton, ProjectedGradient, certify, solve
 from dp2erm_cvx.universe import Universe
@@ -256,15 +250,6 @@ def test_the_next_solver_gets_the_same_instance_and_must_meet_the_same_radius():
     solution = solve(instance, solver=wrapper, within=reach)
     assert solution.stats.solver == "projected_gradient"
     assert certify(instance, solution.point).radius <= reach
-
-
-def test_a_user_regularizer_goes_to_the_conic_solvers_of_the_list():
-    program = PROGRAMS["itr"](regularizer=UserRegularizer(lambda theta: cp.norm(theta, 2)))
-    assert program.squared
-    rng = np.random.default_rng(4)
-    records = Domain(1.0, 1.0).records(covariates(rng, "random", 20, 3), rng.integers(0, 2, 20), np.ones(20))
-    instance = program.instance(records, np.ones(20), gamma=0.1, noise=np.ones(3))
-    assert solve(instance, solver="first_certified").stats.solver == "clarabel"
 
 
 def test_a_promise_ten_thousand_times_smaller_is_missed():

@@ -181,6 +181,23 @@ def test_the_sizes_that_a_reach_rests_on_cover_every_model(name, monkeypatch) ->
     assert closest > 0.05
 
 
+def test_a_trim_breaks_the_common_shift_of_scores_and_counts_in_the_reach(monkeypatch) -> None:
+    rng, closest = np.random.default_rng(5), 0.0
+    for _ in range(20):
+        n, p, domain = int(rng.integers(5, 60)), int(rng.integers(1, 5)), Domain(1.0, 1.0, arm_floor=1)
+        program = EntropyBalancing(ridge=0.01, radius=float(rng.choice([0.3, 2.0])), trim=1.5).resolve(domain)
+        sizes = sizes_of(program, domain, n, p, monkeypatch)
+        X, a = hostile(rng, n, p)
+        model = program.model(domain.records(X, a, np.zeros(n)))
+        v = rng.normal(size=model.dimension)
+        v *= sizes.minimizer_norm / np.linalg.norm(v)
+        reach = program.certified_error(Universe(domain, n, p))
+        claimed = model.output_radius(v, radius_at_floor(sizes)) / n
+        assert claimed <= reach
+        closest = max(closest, claimed / reach)
+    assert closest > 0.3
+
+
 @pytest.mark.slow
 def test_many_datasets_are_certified_within_the_reach() -> None:
     assert worst_ratio(20_000, seed=1, largest_n=60) <= 1.0

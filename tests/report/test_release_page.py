@@ -14,7 +14,6 @@ from dp2erm_cvx.release.story import story_of
 from dp2erm_cvx.report import page as pages
 from dp2erm_cvx.report import release_page
 from dp2erm_cvx.report.page import Span, bars, picture
-from tests.report.browser import CHROMIUM, Browser
 from tests.report.conftest import HOSTILE, LONG
 from tests.report.test_report import read
 
@@ -94,25 +93,6 @@ def test_the_standing_leads(releases) -> None:
     assert "Not checked" in read(release_page(replace(weights, declared=other)))[1]
     guarantee = replace(effect.guarantee, epsilon=1.0000004)
     assert "epsilon = 1.0000004" in read(release_page(replace(effect, guarantee=guarantee)))[1]
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
-def test_pages_fit_a_screen_and_a_phone(releases, tmp_path) -> None:
-    with Browser() as browser:
-        path = tmp_path / "page.html"
-        path.write_text("<div style='width:2000px'>wide</div><script>console.error('planted')</script>")
-        planted = browser.look(path, 420)
-        assert planted["width"] > 420
-        assert planted["beyond"]
-        assert planted["complaints"]
-        for kind in ("effect", "att", "rule", "means", "huber", "many effect", "many itr"):
-            path.write_text(release_page(releases[kind]), encoding="utf-8")
-            for width in (1400, 420):
-                seen = browser.look(path, width)
-                assert (kind, seen["width"], seen["beyond"]) == (kind, width, [])
-                assert seen["complaints"] == []
-                assert seen["asked"] == [path.resolve().as_uri()]
-            assert browser.value("document.scripts.length") == 0
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ WRONG = "<script>alert(1)</script> & $half$"
 
 @pytest.fixture(scope="module")
 def held():
-    result = audit_stability(IPW, None, Universe(UNIT, 60, 2), search=SearchPlan(900))
-    cells = tightness(IPW, Universe(UNIT, 60, 2), sizes=[30, 60], ridges=[0.05], search=SearchPlan(300))
+    result = audit_stability(IPW, None, Universe(UNIT, 60, 2), search=SearchPlan(200))
+    cells = tightness(IPW, Universe(UNIT, 60, 2), sizes=[30, 60], ridges=[0.05], search=SearchPlan(60))
     return AuditSection("IPW of 60", result, cells)
 
 
@@ -51,7 +51,7 @@ def test_the_bound_of_an_author_is_called_stated_and_that_of_the_library_is_not(
 def violated():
     data = ([[0.5], [-0.5], [0.2], [0.9]], [0, 1, 1, 0], [0.0] * 4)
     bounds = [Claim(WRONG, Quantity.V, 1.0), Claim("nothing moves", Quantity.L1, 0.0)]
-    result = audit_stability(IPW, data, UNIT, bounds=bounds, search=SearchPlan(400))
+    result = audit_stability(IPW, data, UNIT, bounds=bounds, search=SearchPlan(200))
     return AuditSection("four records", result)
 
 
@@ -150,15 +150,6 @@ def test_a_cell_that_cannot_be_searched_leaves_the_others(monkeypatch):
         assert (cell.n_samples > 50) == ("GB" in (cell.refusal or ""))
 
 
-def test_arms_that_fill_the_records_fit_at_any_size():
-    full = Domain(1, 1, arm_floor=3)
-    cells = tightness(
-        reference_program("ipw_logistic", ridge=1.0), Universe(full, 6, 2), search=SearchPlan(60)
-    )
-    assert {cell.n_samples for cell in cells} == {2, 3, 6, 12, 24}
-    assert all(cell.movement is not None for cell in cells)
-
-
 def test_neighbors_are_told_without_values():
     X = np.array([[0.5, 0.0], [0.5, 0.0], [0.25, 0.5], [-1.0, 0.0]])
     before = UNIT.records(X, [0, 0, 0, 0], np.zeros(4))
@@ -170,18 +161,6 @@ def test_neighbors_are_told_without_values():
     )
 
 
-def test_figures_take_the_colors_of_the_page_and_have_titles(held):
-    page = audit_page([held])
-    assert page.count("<title>") == 3
-    assert "currentColor" in page
-    assert not re.search("#(000000|222222|ffffff)", page[page.index("<svg") :])
-
-
-def test_a_violation_decides_the_color(held, violated):
-    assert 'class="headline"' in audit_page([held])
-    assert 'class="headline bad"' in audit_page([held, violated])
-
-
 def test_a_page_needs_its_packages_and_an_audit(held, monkeypatch):
     with pytest.raises(DeclarationError, match="nothing to report"):
         audit_page([])
@@ -190,24 +169,7 @@ def test_a_page_needs_its_packages_and_an_audit(held, monkeypatch):
         audit_page([held])
 
 
-def test_cells_without_a_bound_say_why():
-    hard = reference_program("entropy_balancing_hard")
-    (cell,) = tightness(hard, Universe(UNIT, 40, 2), sizes=[40], search=SearchPlan(10))
-    assert cell.movement is None or cell.bounds
-    kernel = reference_program("mmd", ridge=1.0)
-    cells = tightness(kernel, Universe(Domain(1, 1, arm_floor=10), 40, 2), search=SearchPlan(60))
-    assert {cell.n_samples for cell in cells} == {10, 20, 40, 80, 160}
-    # the arm floor grows with n, or the bound would not hold its size
-    at_ridge = [cell.bounds["sharp"] for cell in cells if cell.ridge == 1.0]
-    assert max(at_ridge) < 1.2 * min(at_ridge)
-
-
 @pytest.mark.parametrize("given", [{"sizes": [1]}, {"ridges": [0.0]}, {"sizes": [2.5]}])
 def test_cells_that_are_none(given):
     with pytest.raises(DeclarationError):
         tightness(IPW, Universe(UNIT, 40, 2), **given)
-
-
-def test_a_ridge_cannot_be_varied_where_there_is_none():
-    with pytest.raises(DeclarationError, match="no ridge"):
-        tightness(reference_program("uniform"), Universe(UNIT, 40, 2), ridges=[1.0])

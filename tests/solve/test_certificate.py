@@ -14,14 +14,7 @@ import pytest
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
-from dp2erm_cvx.program import (
-    Box,
-    ClosedFormWeights,
-    Instance,
-    L1Ball,
-    Moments,
-    WholeSpace,
-)
+from dp2erm_cvx.program import Box, ClosedFormWeights, Instance, L1Ball, Moments, WholeSpace
 from dp2erm_cvx.program.entropy import EntropyFirstStage
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import OSQP, SCS, Clarabel, ProjectedGradient, certify, solve
@@ -118,7 +111,7 @@ def points(found: Reference, *, solvers: bool = True) -> list[Array]:
     rng = np.random.default_rng(13)
     scale = max(float(np.linalg.norm(found.polished)), 1e-3)
     many = [found.polished]
-    for exponent in np.linspace(-14, 0, 60):
+    for exponent in np.linspace(-14, 0, 22):
         direction = rng.normal(size=len(found.polished))
         many.append(found.polished + scale * 10**exponent * direction / np.linalg.norm(direction))
     if solvers:
