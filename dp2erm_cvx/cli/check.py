@@ -120,6 +120,7 @@ _HEAD = """\
 # Replace every "{edit}". Delete the lines of columns that are no covariates. Numbers that are codes, such as
 # 1, 2 and 3, are levels: move their line.
 
+# eligible = ["age >= 18"]    # whom the study is about; others count 0
 outcome_column = {outcome}
 outcome_center = "{edit}"    # the outcome that is expected in general, in its own units
 outcome_bound = "{edit}"     # how far from it an outcome may count; beyond is clipped
@@ -135,6 +136,10 @@ _LEVELS = '\n[levels]    # of categories; "other" takes what is not listed, "" a
 _TAIL = """
 [missing]    # the number that stands for a missing cell, which is marked; else the middle of the range
 # severity = 5
+
+# [cells]    # how the cells of a column are read before all else: spellings, units, dates, ">89"
+# sex = { synonyms = { F = ["female"], M = ["male"] } }
+# dose = { units = { mg = 1, g = 1000 }, unit_column = "unit" }
 
 # [sampling_weights]    # of a survey: how many a record stands for; beyond "largest" is clipped
 # column = "weight"

@@ -201,6 +201,11 @@ def _column(table: Table, name: str, book: Codebook, ranges: Mapping[str, Any]) 
         return ColumnReport(name, "-", kind, told.count(""), notes=hint)
     most = ", ".join(f"{quoted(one)} ({times:,})" for one, times in odd.most_common(4))
     notes = [f"{most}{', ...' if len(odd) > 4 else ''}: {note}"] if odd else []
+    if name in book.missing and name in ranges and 20 * told.count("") > len(told):
+        notes.append(
+            "not adjusted for where it is missing; to count complete records alone, declare "
+            f"eligible = ['{key(name)} >= {ranges[name][0]:g}']"
+        )
     near = _spelled(odd, map(str, known)) if declared in ("levels", "treatment") else {}
     notes += [misspelled(label, text) for label, text in near.items()]
     return ColumnReport(name, declared, kind, told.count(""), odd.total(), outside, tuple(notes))

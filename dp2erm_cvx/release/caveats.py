@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from dp2erm_cvx.cells import Eligible
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.predict import HARDLY, SHARE
 from dp2erm_cvx.release.rule import released_range
@@ -62,6 +63,14 @@ def _public(release: Any) -> bool:
 def _modeled(release: Any) -> bool:
     """Whether an interval for the effect rests on regressions."""
     return release.target == "effect" and not _public(release)
+
+
+def _incomplete(release: Any) -> list[str]:
+    """Covariates of which a missing cell has a public constant, where records without them may count."""
+    book = release.domain.get("codebook") or {}
+    single = [Eligible(text) for text in book.get("eligible", ()) if " or " not in text and '""' not in text]
+    known = {name for one in single for name in one.columns}
+    return [name for name in book.get("missing", {}) if name in release.columns and name not in known]
 
 
 def _varies(release: Any) -> bool:
@@ -243,6 +252,9 @@ CAVEATS = (
     Caveat("private-weights", "excludes", _WEIGHTED, lambda r: _step(r, "propensity"),
            lambda r: "The noise of the private propensity comes on top: its effect on theta depends on the "
                      "records."),
+    Caveat("missing", "excludes", _ALL, _incomplete,
+           lambda r: f"Not covered: what {' or '.join(_incomplete(r))} confounds where it is missing, as "
+                     "nothing can be adjusted for there."),
     Caveat("not-covered", "excludes", _ALL, _always,
            lambda r: f"Not covered: unmeasured confounding, {_wrong(r)}, and what clipping removes. Every "
                      "other release from these data adds to epsilon."),

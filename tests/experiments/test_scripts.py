@@ -62,12 +62,12 @@ def test_a_messy_extract_gives_one_answer_however_it_is_read(tmp_path, monkeypat
 
 
 def test_a_messy_extract_is_answered(tmp_path):
-    place = Cell((("n", 3000), ("replicate", 0)), 20)
+    place = Cell((("n", 3000), ("severity", "left out"), ("replicate", 0)), 20)
     rows = pd.DataFrame(health_record.replicate(health_record.QUICK, place))
     assert set(rows["answer"]) == {"average", "sex: F", "sex: M", "treated"}
-    assert rows["joint"].all()
+    assert rows["all together"].all()
     assert (rows["error"].abs() < 4 * rows["half width"]).all()
-    assert "covered" in health_record.summary(rows.assign(n=3000))
+    assert "covered" in health_record.summary(rows.assign(n=3000, severity="left out"))
 
 
 def drawn(design, cell):

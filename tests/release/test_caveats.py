@@ -38,6 +38,8 @@ def releases():
     effect, rule, weights = made[1], made[-4], made[-3]
     weak = replace(effect.guarantee, epsilon=11.0, delta=0.01)
     made += [replace(effect, **one) for one in ({"guarantee": weak}, {"capped": 0.5}, {"target": "score"})]
+    book = {"missing": {"u": 0.0}}
+    made.append(replace(effect, domain={**effect.domain, "codebook": book}))
     made += [replace(rule, flipped_share=0.4), replace(rule, kept_confounding=0.9)]
     return made + [replace(weights, kept_imbalance=share) for share in (0.1, 0.9)]
 
@@ -48,6 +50,18 @@ def test_every_caveat_is_reached_and_some_release_is_without_it(releases) -> Non
         held = {bool(caveat.when(one)) for one in releases if one.goal in caveat.goals}
         assert True in held, caveat.code
         assert False in held or caveat.code in always, caveat.code
+
+
+def test_complete_records_alone_leave_nothing_unadjusted(releases) -> None:
+    (caveat,) = (one for one in CAVEATS if one.code == "missing")
+    (release,) = (one for one in releases if one.goal == "effect" and caveat.when(one))
+    assert "what u confounds where it is missing" in caveat.say(release)
+    for eligible, told in (
+        (["u >= -1"], False), (["v >= 0 and u >= -1"], False),
+        (["u >= -1 or v > 0"], True), (['u == ""'], True), (["v > 0"], True),
+    ):  # fmt: skip
+        book = {**release.domain["codebook"], "eligible": eligible}
+        assert bool(caveat.when(replace(release, domain={**release.domain, "codebook": book}))) is told
 
 
 def test_a_code_is_one_sentence_wherever_it_is_shown(releases) -> None:

@@ -281,13 +281,14 @@ def test_commands_run(tmp_path, monkeypatch):
 
 def test_the_study_of_its_page_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (source,) = blocks("study.md", "toml")
+    source, cells = blocks("study.md", "toml")
+    Path("cells.toml").write_text(cells.replace("[cells]", source[: source.index("[budget]")] + "[cells]"))
+    assert len(load_domain("cells.toml").codebook.eligible) == 3
     Path("study.toml").write_text(source, encoding="utf-8")
     rng = np.random.default_rng(0)
     rows = np.column_stack([rng.normal(size=(300, 2)), rng.integers(0, 2, 300), rng.normal(size=300)])
     np.savetxt("data.csv", rows, delimiter=",", header="dose,severity,a,y", comments="")
-    (text,) = blocks("study.md", "sh")
-    for line in text.splitlines():
+    for line in "".join(blocks("study.md", "sh")).splitlines():
         result = CliRunner().invoke(main, shlex.split(line, comments=True)[1:])
         assert result.exit_code == 0, (line, result.output)
     assert sorted(path.name for path in Path("releases").iterdir()) == [
