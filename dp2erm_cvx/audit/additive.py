@@ -74,12 +74,6 @@ class Noised:
         length = rng.gamma(direction.size, self.scale)
         return self.value + length / math.sqrt(float(np.sum(direction**2))) * direction
 
-    def log_density(self, at: Array) -> float:
-        """Of the released vector (q,), less a constant that is the same for all values and scales."""
-        distance = float(np.linalg.norm(at - self.center)) / self.scale
-        size = at.size * math.log(self.scale)
-        return -size - (distance if self.noise is Noise.GAMMA else 0.5 * distance**2)
-
 
 _T = TypeVar("_T")
 

@@ -7,8 +7,7 @@ import dataclasses
 import enum
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -54,10 +53,6 @@ class Claim:
         bound = public_number(f"bound {self.name!r}", self.bound, at_least=0.0)
         object.__setattr__(self, "bound", bound)
         object.__setattr__(self, "quantity", Quantity(self.quantity))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {**dataclasses.asdict(self), "quantity": self.quantity.value}
 
 
 def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...], dict[str, str]]:
@@ -149,10 +144,6 @@ class Interval:
     def __post_init__(self) -> None:
         for name in ("low", "high"):
             object.__setattr__(self, name, float(getattr(self, name)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return asdict(self)
 
     def __str__(self) -> str:
         return f"[{self.low:.6g}, {self.high:.6g}]"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.audit.groups import CLUSTERS, Groups, admitted, evolve, joined, structured_starts
 from dp2erm_cvx.audit.movement import (
     Claim,
     NeighborPair,
@@ -19,9 +18,19 @@ from dp2erm_cvx.audit.movement import (
     resolve,
     variations_apart,
 )
-from dp2erm_cvx.audit.neighbors import Base, Replacement, ascend, propose
+from dp2erm_cvx.audit.neighbors import (
+    CLUSTERS,
+    Base,
+    Groups,
+    Replacement,
+    admitted,
+    ascend,
+    joined,
+    propose,
+    structured_starts,
+)
 from dp2erm_cvx.audit.scouts import Scout, known_scout, scout_for
-from dp2erm_cvx.audit.search import Gain, Search, SearchPlan, State, Task, explore
+from dp2erm_cvx.audit.search import Gain, Search, SearchPlan, State, Task, evolve, explore
 from dp2erm_cvx.audit.verdicts import Verdict
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DataError
@@ -131,7 +140,7 @@ class Rounds:
             "program": [self.program.name, self.program.settings()],
             "domain": self.universe.domain.to_dict(),
             "size": [self.universe.n_samples, self.universe.n_features],
-            "claims": [claim.to_dict() for claim in self.claims],
+            "claims": [asdict(claim) for claim in self.claims],
             "search": [*self.names, self.seed, self.solver],
             "data": self.digest,
         }

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.audit.groups import Groups, records_at
 from dp2erm_cvx.audit.movement import NeighborPair, Quantity, of_groups, resolve, solved_together
+from dp2erm_cvx.audit.neighbors import Groups, records_at
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.model.composite import Composite

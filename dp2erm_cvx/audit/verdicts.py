@@ -76,8 +76,8 @@ class Verdict:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; no record."""
         return {
-            **self.claim.to_dict(),
-            "movement": self.movement.to_dict(),
+            **asdict(self.claim),
+            "movement": asdict(self.movement),
             "violated": self.violated,
             # a bound of 0 has no ratio, and JSON no infinity
             "ratio": self.ratio if math.isfinite(self.ratio) else None,
@@ -156,13 +156,14 @@ class StabilityAudit:
                 raise DeclarationError("no bound was violated: name the verdict whose pair is to be saved")
             verdict = self.violations[0]
         pair, movement = verdict.worst.pair, verdict.worst.movements[verdict.claim.quantity]
-        finding = {"claim": verdict.claim.to_dict(), "movement": movement.to_dict(), "origin": pair.origin}
+        finding = {"claim": asdict(verdict.claim), "movement": asdict(movement), "origin": pair.origin}
         first, second = ((end.X, end.a, end.y) for end in (pair.first, pair.second))
         weights, domain = {"name": self.program.name, "settings": self.program.settings()}, pair.first.domain
         return SavedPair(first, second, True, domain, weights, "stability", finding, self.private).save(path)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; no record."""
+        names = ("scouted", "resolved", "rounds", "seconds", "seed", "numerical_error", "unseen", "private")
         return {
             "program": {"name": self.program.name, "settings": self.program.settings()},
             "domain": self.universe.domain.to_dict(),
@@ -171,15 +172,8 @@ class StabilityAudit:
             "verdicts": [verdict.to_dict() for verdict in self.verdicts],
             "refused": dict(self.refused),
             "searched": list(self.searched),
-            "scouted": self.scouted,
-            "resolved": self.resolved,
-            "rounds": self.rounds,
-            "seconds": self.seconds,
-            "seed": self.seed,
-            "numerical_error": self.numerical_error,
-            "unseen": self.unseen,
             "check": asdict(self.check),
-            "private": self.private,
+            **{name: getattr(self, name) for name in names},
             "proof": False,
         }
 

@@ -269,8 +269,11 @@ def _replayed(path: str, solver: str, as_json: bool) -> int:
     again = replay(path, solver=known_solver(solver))
     claim, saved = again.claim, again.saved
     if as_json:
-        facts: dict[str, Any] = {"claim": claim.to_dict(), "movement": again.movement.to_dict()}
-        facts["saved"] = None if saved is None else saved.to_dict()
+        facts: dict[str, Any] = {
+            "claim": dataclasses.asdict(claim),
+            "movement": dataclasses.asdict(again.movement),
+        }
+        facts["saved"] = None if saved is None else dataclasses.asdict(saved)
         print_json({**facts, "violated": again.violated, "agrees": again.agrees})
         return VIOLATED if again.violated else 0
     verdict = "VIOLATED" if again.violated else "not violated"

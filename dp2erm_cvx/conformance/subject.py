@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.audit.pairs import extreme_pair
+from dp2erm_cvx.audit.pairs import next_pair
 from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.program import FirstStage, Instance, Kind, Program, SecondStage
@@ -187,7 +187,7 @@ def neighbors(count: int, n_samples: int, seed: int) -> Iterator[tuple[Records, 
     """
     domain, rng = check_domain(n_samples), np.random.default_rng([seed, 7])
     for index in range(count):
-        pair = extreme_pair(check_universe(domain, n_samples), rng)
+        pair = next_pair(check_universe(domain, n_samples), None, rng)
         if index % 3 == 1:
             side, X, y = 1 - 2 * (index % 2), 0.2 * pair.X, 0.2 * pair.y
             X += 0.1 * domain.features_bound * rng.uniform(-1, 1, X.shape)

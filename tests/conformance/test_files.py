@@ -1,15 +1,19 @@
-"""Files of programs, names and kinds."""
+"""Files of programs: what is no file or class of one, and what is told of one that is not DPP."""
 
 from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
-from dp2erm_cvx.conformance import load_program, program_template, programs_of_file
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.conformance import CheckStatus, load_program, program_template, programs_of_file
+from dp2erm_cvx.conformance.solutions import agreement
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from tests.command_line import run as command
 from tests.conformance.class_style import direct
+from tests.conformance.own_file import changed, outcomes_of, program_of, reports_of
 
 
 @pytest.mark.parametrize(
@@ -55,3 +59,91 @@ def test_unknown_names_and_kinds_are_refused(tmp_path):
         program_template("mine", "linear")
     refused = command("check-program", "uniform", "--solves", "0")
     assert (refused.exit_code, "solves" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("examples", ["()", '{"penalty": 0.1}', "3"])
+def test_examples_that_are_none_are_refused(examples, tmp_path):
+    text = changed("direct", ('({}, {"penalty": 0.1})', examples))
+    with pytest.raises(ProgramError, match="examples must be"):
+        reports_of(tmp_path / "mine.py", text)
+
+
+def test_a_class_that_is_no_dataclass_is_reported(tmp_path):
+    for report in reports_of(tmp_path / "mine.py", changed("direct", ("@dataclass(frozen=True)\n", ""))):
+        assert [failure.check for failure in report.failures] == ["settings"]
+
+
+def test_settings_that_the_program_refuses_are_reported(tmp_path):
+    text = changed("exponential", ('({}, {"ridge": 0.05, "radius": 0.5})', '({"ridge": -1.0},)'))
+    (report,) = reports_of(tmp_path / "mine.py", text)
+    assert "ridge" in report.failures[0].detail
+
+
+def test_a_kind_that_is_none_is_reported(tmp_path):
+    text = changed("direct", ('    name = "mine"', '    kind = "fixed"\n    name = "mine"'))
+    for report in reports_of(tmp_path / "mine.py", text):
+        assert "must be one of Kind.CLOSED_FORM" in report.failures[0].detail
+
+
+def test_a_class_without_a_file_of_its_own_is_examined_to_the_end(tmp_path):
+    """In a notebook there is no docstring of a module; what else is wrong has to show all the same."""
+    declared = 'cp.norm1(leaf("Z").T @ weights)'
+    unread = 'cp.norm(cp.abs(leaf("Z").T @ weights))'
+    text = changed("direct", ("minimize ", "find "), (declared, unread), ("return 2.0", "return 4.0"))
+    for report in reports_of(tmp_path / "mine.py", text):
+        assert [failure.check for failure in report.failures] == ["statement", "strong convexity"]
+
+
+def test_why_a_program_is_not_dpp_is_the_same_for_all_records(tmp_path):
+    """A private fit shows the message, after its budget was charged."""
+    product = ("return cp.sum_squares(", 'return leaf("y") @ cp.square(weights) + cp.sum_squares(')
+    cls = program_of(
+        tmp_path / "mine.py",
+        changed(
+            "direct", product, ('{"Z": self.penalty * signed', '{"y": records.y, "Z": self.penalty * signed')
+        ),
+    )
+    X, a, told = np.zeros((8, 2)), np.arange(8) % 2, set()
+    for y in (np.ones(8), -np.ones(8)):
+        with pytest.raises(ProgramError, match=r"leaf\('y', nonneg=True\)") as caught:
+            PrivateTwoStageERM(Domain(1.0, 2.0), Budget(1.0), cls(), "arm_means").fit(X, a, y)
+        told.add(str(caught.value))
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            [('leaf("Z").T @ weights', 'leaf("Z").T @ cp.multiply(leaf("ones"), weights)')],
+            "multiplies the leaves 'Z', 'ones': multiply them in data()",
+        ),
+        (
+            [
+                ("return cp.sum_squares(", 'return leaf("price") * cp.sum_squares('),
+                ('{"Z": self.penalty * signed', '{"price": 2.0, "Z": self.penalty * signed'),
+            ],
+            "ask for leaf('price', nonneg=True)",
+        ),
+        (
+            [
+                ("return cp.sum_squares(", 'return -leaf("price") * cp.sum_squares('),
+                ('{"Z": self.penalty * signed', '{"price": 2.0, "Z": self.penalty * signed'),
+            ],
+            "is not convex for every value of the leaf 'price'",
+        ),
+        ([("return cp.sum_squares(weights - 1)", "return -cp.sum_squares(weights - 1)")], "is not convex"),
+    ],
+)
+def test_a_program_that_is_not_dpp_is_told_why(changes, message, tmp_path):
+    for report in reports_of(tmp_path / "mine.py", changed("direct", *changes)):
+        (failure,) = report.failures
+        assert "not DPP" in failure.detail
+        assert message in failure.detail
+
+
+def test_an_atom_that_is_not_read_is_told_what_is_possible(tmp_path):
+    text = changed("direct", ("cp.sum_squares(weights - 1)", "cp.log_sum_exp(weights)"))
+    for found in outcomes_of(agreement, program_of(tmp_path / "mine.py", text)):
+        assert found.status is CheckStatus.FAILED
+        assert "weights by entropy: a program of kind exponential" in found.detail

@@ -25,8 +25,7 @@ from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.stability import logistic, logistic_propensity
 from dp2erm_cvx.universe import Universe
-from tests.audit.stability.cases import INF, ipw, reference_program
-from tests.audit.stability.reference import wrong_bounds
+from tests.audit.stability.reference import ipw, reference_program, wrong_bounds
 
 IPW = reference_program("ipw_logistic", ridge=0.1, radius=1.0)
 UNIT = Domain(1.0, 1.0)
@@ -258,7 +257,7 @@ def test_refusals(change, error, names):
         {"evaluations": 0},
         {"evaluations": 1.5},
         {"seconds": 0},
-        {"seconds": INF},
+        {"seconds": math.inf},
         {"evaluations": 5, "seed": -1},
     ],
 )

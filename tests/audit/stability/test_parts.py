@@ -1,8 +1,10 @@
-"""Intervals, starts, the evolution strategy and the gradient, each against an independent computation."""
+"""The parts of a stability audit, each against an independent computation."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -10,19 +12,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import Quantity
-from dp2erm_cvx.audit.groups import FAMILIES, admitted, evolve, records_at, structured_starts
+from dp2erm_cvx.audit import Quantity, SearchPlan, Strategies, audit_stability, scouts
+from dp2erm_cvx.audit import stability as module
 from dp2erm_cvx.audit.movement import movements
 from dp2erm_cvx.audit.neighbors import (
+    FAMILIES,
     STRATEGIES,
     Base,
     Replacement,
+    admitted,
     ascend,
     propose,
+    records_at,
+    structured_starts,
 )
+from dp2erm_cvx.audit.search import evolve
 from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.program import Gaussian, Moments
+from dp2erm_cvx.program.kernel_model import PublicSample
+from dp2erm_cvx.program.kernels import Linear
+from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.registry import programs
+from dp2erm_cvx.solve.batch import neighbors
 from dp2erm_cvx.universe import Universe
-from tests.audit.stability.cases import reference_program
+from tests.audit.stability.reference import reference_program
+from tests.helpers import make_records
 
 
 def exact(w, v, j):
@@ -145,3 +159,146 @@ def test_proposals_are_neighbors(name):
         assert [change.index for change in changes] == [(40 + k) % 30 for k in range(40)]
     if name == "flips":
         assert all(change.arm != base.records.a[change.index] for change in changes)
+
+
+PLAIN, FLOOR = Domain(1.0, 1.0), Domain(1.5, 1.0, arm_floor=8, intercept=0.5)
+
+
+@pytest.mark.parametrize(
+    ("program", "domain"),
+    [
+        (reference_program("ipw_logistic", ridge=0.01), PLAIN),
+        (reference_program("ipw_logistic", ridge=0.003, radius=1.0, trim=2.5), FLOOR),
+        (reference_program("entropy_balancing", ridge=0.3), PLAIN),
+        (reference_program("entropy_balancing", ridge=0.1, radius=0.7, arm_mass="proportional"), FLOOR),
+        (reference_program("entropy_balancing", ridge=0.5, radius=2.0, trim=0.2), PLAIN),
+        (reference_program("entropy_balancing", ridge=1.0, scaling="paper", arm_mass="proportional"), FLOOR),
+        (reference_program("mmd", ridge=0.05, kernel=Gaussian(0.5)), PLAIN),
+        (reference_program("mmd", ridge=0.05, cap=1.7, alpha=0.2, kernel=Gaussian(0.3)), FLOOR),
+        (reference_program("mmd_pooled", ridge=0.1, kernel=Linear(0.2)), PLAIN),
+        (reference_program("overlap", ridge=0.01), PLAIN),
+        (reference_program("overlap", ridge=0.003, radius=1.0), FLOOR),
+        (reference_program("inverse_probability_tilting", ridge=0.02, radius=1.0, balance=Moments(2)), FLOOR),
+        (reference_program("energy_balancing", ridge=0.1), FLOOR),
+        (reference_program("stable_balancing", ridge=0.05, alpha=0.3), PLAIN),
+        (reference_program("kernel_mean_matching", ridge=0.1, kernel=Linear(0.2)), FLOOR),
+        (reference_program("kernel_mean_matching", ridge=0.1), PLAIN),
+        (reference_program("kernel_mean_matching", ridge=0.1, target=PublicSample([[0.9, 0.0]])), FLOOR),
+        (reference_program("ipw_known", coefficient=(1.0, -0.5), trim=2.0), PLAIN),
+        (reference_program("ipw_randomized", propensity=0.3), FLOOR),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_movements_on_distinct_rows_are_those_of_all_records(program, domain):
+    universe = Universe(domain, 23, 2)
+    program = program.resolve(domain)
+    pairs = structured_starts(universe, 25, np.random.default_rng(4))
+    quickly = scouts.known_scout(program, universe)
+    full = scouts.Scout(program, universe)
+    with np.errstate(all="ignore"):
+        quick, slow = quickly.movements(pairs), full.movements(pairs)
+    assert np.isfinite(slow[Quantity.V]).sum() > 10
+    for quantity in (Quantity.V, Quantity.L1, Quantity.L2, Quantity.W1, Quantity.LARGEST):
+        np.testing.assert_allclose(quick[quantity], slow[quantity], rtol=2e-7, atol=2e-7)
+
+
+def test_a_program_that_is_not_known_is_solved_in_full():
+    universe = Universe(PLAIN, 10, 2)
+    sample = structured_starts(universe, 5, np.random.default_rng(0))
+    known = reference_program("ipw_logistic", ridge=0.1)
+    assert not scouts.scout_for(known, universe, sample).exact
+    measured = reference_program("entropy_balancing", ridge=1.0, base_measure=(1.0,) * 10).resolve(PLAIN)
+    assert scouts.scout_for(measured, universe, sample).exact
+
+
+def test_a_scout_that_disagrees_with_the_solves_is_dropped(monkeypatch):
+    universe = Universe(PLAIN, 10, 2)
+    sample = structured_starts(universe, 5, np.random.default_rng(0))
+    family, right = scouts._FAST[MarginModel]
+    monkeypatch.setitem(scouts._FAST, MarginModel, (family, lambda *given: 1.01 * right(*given)))
+    assert scouts.scout_for(reference_program("ipw_logistic", ridge=0.1), universe, sample).exact
+
+
+IPW = programs()["ipw_logistic"](ridge=0.05)
+EVALUATIONS = SearchPlan(evaluations=200, seed=3)
+
+
+def base_of(program, records):
+    universe = Universe(records.domain, records.n_samples, records.covariates.shape[1])
+    return Base(program, universe, records, records.covariates)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("ipw_logistic", {"ridge": 0.05, "trim": 2.0}),
+        ("entropy_balancing", {"ridge": 0.05}),
+        ("mmd", {"ridge": 0.5}),
+        ("ipw_randomized", {"propensity": 0.3}),
+    ],
+)
+def test_movements_are_those_of_held_weights(name, settings):
+    records = make_records(120, 3)
+    base = base_of(programs()[name](**settings).resolve(records.domain), records)
+    changes = propose(base, "extreme", 0, 25, np.random.default_rng(1))
+    moved, held = base.moved(changes), base.resolved(changes)
+    assert [change for change, _ in moved] == changes
+    assert len(held) == 25
+    for (change, read), item in zip(moved, held, strict=True):
+        assert item.pair.changed == change.index
+        for quantity, interval in item.movements.items():
+            assert read[quantity].low <= interval.high
+            assert interval.low <= read[quantity].high
+
+
+def test_what_leaves_the_universe_is_left_out():
+    keep = Domain(2.0, 4.0, relation=Neighboring("replace-one-keep-treatment"))
+    floor = Domain(2.0, 4.0, arm_floor=10)
+    for domain in (keep, floor):
+        X, a = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 3 == 0
+        base = base_of(IPW.resolve(domain), domain.records(X, a.astype(int), np.zeros(30)))
+        stays, leaves = Replacement(1, X[0], 0, "x"), Replacement(0, X[1], 0, "x")
+        assert [change for change, _ in base.moved([leaves, stays])] == [stays]
+        assert base.pair(leaves) is None
+        assert base.moved([leaves]) == base.resolved([leaves]) == []
+
+
+@pytest.fixture
+def few(monkeypatch):
+    monkeypatch.setattr(module, "LARGEST_DECLARED", 100)
+
+
+def test_many_records_are_audited_without_the_declared_problem(few, monkeypatch):
+    records = make_records(120, 3)
+    monkeypatch.setattr(sys.modules["dp2erm_cvx.solve.solve"], "_through_cvxpy", None)
+    names = Strategies().chosen(True, few=False)
+    assert "ascent" not in names
+    assert "ascent" in Strategies().chosen(True)
+    found = audit_stability(
+        IPW, records, records.domain, strategies=Strategies(names[:-1]), search=EVALUATIONS
+    )
+    assert not found.violations
+    assert found.check.solver == "newton"
+    assert found.check.datasets >= 2
+    assert found.check.disagreement <= 1
+    # only the pairs that verdicts rest on
+    assert 1 <= len(found.worst) <= len({verdict.claim.quantity for verdict in found.verdicts})
+    assert "by newton" in str(found)
+
+
+def test_a_wrong_batch_is_seen_by_the_check(few, monkeypatch):
+    right = neighbors.minimize_together
+
+    def wrong(*arguments, **more):
+        found = right(*arguments, **more)
+        points = found.points.copy()
+        points[1:] *= 1 + 1e-4  # the first of every batch is judged by itself
+        return dataclasses.replace(found, points=points)
+
+    monkeypatch.setattr(neighbors, "minimize_together", wrong)
+    records = make_records(120, 3)
+    some = Strategies(("random", "flips"))
+    assert (
+        audit_stability(IPW, records, records.domain, strategies=some, search=EVALUATIONS).check.disagreement
+        > 1
+    )

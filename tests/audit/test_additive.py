@@ -1,10 +1,14 @@
-"""Exact losses of mechanisms of known noise: by closed forms, and planted mistakes are caught."""
+"""Exact losses of mechanisms of known noise: by closed forms, and of the published methods of the page."""
 
+import importlib.util
 import json
 import math
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
+from competitors import EFFECTS, RULES
 from scipy import integrate, stats
 
 from dp2erm_cvx import Domain
@@ -19,6 +23,7 @@ from dp2erm_cvx.audit import (
     search_additive,
 )
 from dp2erm_cvx.audit.additive import run_stages
+from dp2erm_cvx.audit.finding import SavedPair, differing_rows
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.universe import Universe
@@ -84,14 +89,17 @@ def test_epsilon_of_a_mu_is_that_of_balle_and_wang(mu, delta):
 def test_vectors_lose_no_more_than_their_distance_and_that_on_a_ray():
     rng = np.random.default_rng(0)
     values = rng.normal(size=(2, 3))
-    one, other = (Noised(value, 0.7) for value in values)
     apart = np.linalg.norm(values[0] - values[1]) / 0.7
-    losses = [one.log_density(at) - other.log_density(at) for at in rng.normal(scale=3, size=(200, 3))]
+
+    def loss(at):
+        return (np.linalg.norm(at - values[1]) - np.linalg.norm(at - values[0])) / 0.7
+
+    losses = [loss(at) for at in rng.normal(scale=3, size=(200, 3))]
     assert max(np.abs(losses)) <= apart
     found = audit_additive(lambda value: iter_once(Noised(value, 0.7)), *values, ONE)
     assert found.found == pytest.approx(apart)
     ray = values[0] + 2.0 * (values[0] - values[1])
-    assert one.log_density(ray) - other.log_density(ray) == pytest.approx(apart)
+    assert loss(ray) == pytest.approx(apart)
 
 
 def iter_once(noised):
@@ -259,3 +267,90 @@ def test_values_that_are_not_finite_are_compared():
         Noised(0.0, 1.0, Noise.BOX)
     with pytest.raises(DeclarationError, match="positive scale"):
         Noised(0.0, 0.0)
+
+
+DOCS = Path(__file__).parents[2] / "docs/experiments"
+PAIRS = DOCS / "counterexamples/pairs"
+PAGE = (DOCS / "audited_methods.md").read_text(encoding="utf-8")
+
+
+def script(name):
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"counterexamples/{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+published = script("published")
+
+#: What a planted sensitivity is taken for, over what it is: a number of folds, a bound on weights, a norm.
+WRONG_SENSITIVITY = {
+    "folds_aipw": 1 / 2,
+    "folds_g": 1 / 2,
+    "folds_ipw": 1 / 2,
+    "noisy_interactions": 1 / 3,
+    "noisy_least_squares": 4 / 9,
+    "private_propensity": 1 / 10,
+    "subsample_aggregate": 1 / 3,
+    "weighted_learning": 1 / 2,
+}
+PLANTED = {"folds_g": "predictions", "folds_aipw": "predictions"}
+
+
+def replayed(name, file=None, declared=None, **settings):
+    mechanism = partial(getattr(published, name), **settings)
+    return replay_additive(PAIRS / (file or name), mechanism, declared)
+
+
+def test_every_published_method_has_a_pair():
+    folds = {"folds_g", "folds_ipw", "folds_aipw"}
+    known = (set(EFFECTS) | set(RULES)) - {"dpate", "folds"} | folds
+    assert known == set(WRONG_SENSITIVITY)
+    assert {path.stem for path in PAIRS.glob("*.json")} == {
+        name for one in known for name in (one, f"{one}_{PLANTED.get(one, 'clip')}")
+    }
+
+
+@pytest.mark.parametrize("name", WRONG_SENSITIVITY)
+def test_a_method_as_stated_loses_what_the_page_says_and_no_more(name):
+    pair, found = SavedPair.load(PAIRS / name), replayed(name)
+    assert differing_rows(*pair.raw()).sum() == 1
+    assert found.found == pytest.approx(pair.finding["audit"]["found"], rel=1e-6)
+    assert not found.exceeds
+    assert not found.uncovered
+    # Gaussian noise: the same share of what is declared
+    gaussian = replayed(name, None, Declared(1.0, 1e-5), delta=1e-5)
+    assert gaussian.found / gaussian.allowed == pytest.approx(found.found, rel=1e-6)
+    assert not gaussian.exceeds
+    row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{name}`"))
+    assert f"| {found.found:.3f} | {gaussian.found:.3f} |" in row
+    assert f"**{2 * found.found:.3f}**" in row
+
+
+@pytest.mark.parametrize("name", WRONG_SENSITIVITY)
+def test_what_is_planted_in_a_method_is_caught(name):
+    half = replayed(name, noise=0.5)
+    assert half.exceeds
+    assert half.uncovered
+    assert replayed(name, None, Declared(1.0, 1e-5), delta=1e-5, noise=0.5).exceeds
+    off = replayed(name, sensitivity=WRONG_SENSITIVITY[name])
+    assert off.exceeds
+    assert off.reached > 1.0
+    planted = PLANTED.get(name, "clip")
+    unclipped = replayed(name, f"{name}_{planted}", **{planted: 0})
+    assert unclipped.exceeds
+    assert unclipped.reached > 1.0
+    assert not replayed(name, f"{name}_{planted}").exceeds
+    row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{name}`"))
+    for found in (off, unclipped):
+        assert f"**{found.found:.3g}**" in row
+
+
+def test_sums_with_gaussian_noise_have_the_mu_that_the_page_says():
+    ours = script("ours")
+    asked, half = ours.mus(1.0), ours.mus(2.0, releases=10)
+    assert set(asked) == {"cells", "score"}
+    for name, (met, stated) in asked.items():
+        assert 0.8 * stated < met <= stated * (1.0 + 1e-12)
+        assert half[name][0] > stated
+    assert f"The score has {asked['score'][0]:.4f} where its share" in PAGE.replace(" .", " 0.")
