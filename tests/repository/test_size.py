@@ -24,7 +24,7 @@ LIMITS = {
     "classes": 450,
     "names that other files use": 927,
     "names that one other file uses": 394,
-    "lines of tests": 42_159,
+    "lines of tests": 42_099,
 }
 
 
