@@ -19,12 +19,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 232,
-    "lines": 51_523,
+    "files": 231,
+    "lines": 51_495,
     "classes": 450,
-    "names that other files use": 928,
-    "names that one other file uses": 395,
-    "lines of tests": 42_223,
+    "names that other files use": 927,
+    "names that one other file uses": 394,
+    "lines of tests": 42_099,
 }
 
 
