@@ -50,7 +50,7 @@ class CellRule:
     since
         A date: cells are dates, in ISO format or in ``date_format``, and count as days since this one.
     date_format
-        As of :meth:`datetime.datetime.strptime`, such as ``"%d.%m.%Y"``.
+        In the directives of ``strptime``, such as ``"%d.%m.%Y"``.
     censored
         Whether ``>89``, ``<0.1`` and ``90+`` count as the number that they name.
 

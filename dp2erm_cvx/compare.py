@@ -388,18 +388,6 @@ def difference(data: Dataset) -> Estimate:
     return Estimate(means[1] - means[0], math.sqrt(sum(float(np.var(arm)) / len(arm) for arm in arms)))
 
 
-def hajek(data: Dataset, propensity: Array | None = None) -> Estimate:
-    """The difference of means weighted by inverse propensities (n,), by default those of a logistic fit."""
-    e = logistic(data) if propensity is None else propensity
-    total, score = 0.0, np.zeros(len(data.a))
-    for arm, sign, share in ((1, 1.0, e), (0, -1.0, 1.0 - e)):
-        weight = (data.a == arm) / share
-        mean = float(np.sum(weight * data.y) / np.sum(weight))
-        total += sign * mean
-        score += sign * weight * (data.y - mean) / np.mean(weight)
-    return Estimate(total, _error(score))
-
-
 def augmented(data: Dataset, *, treated_only: bool = False) -> Estimate:
     """Augmented inverse propensity weighting by a line in either arm and a logistic propensity.
 

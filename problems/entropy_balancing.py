@@ -120,10 +120,6 @@ class EntropyBalancing(RidgedEntropyFirstStage):
         )
 
     @property
-    def trim_bound(self) -> float:
-        return self.trim
-
-    @property
     def base_measure_ratio(self) -> float:
         q = self.base_measure
         return 1.0 if q is None else max(q) / min(q) * (1 + 1e-12)

@@ -168,7 +168,7 @@ def slopes(rows: Sequence[ScaleRow]) -> dict[str, float]:
 
 def draw_growth(rows: Sequence[ScaleRow], path: str | Path) -> None:
     """Seconds against n, one curve per contender."""
-    from dp2erm_cvx.plotting.figure import COLORS, legend_below, new_figure, plain, save
+    from dp2erm_cvx.plotting.figure import COLORS, new_figure, plain, save
 
     figure = new_figure(7.7, 4.2)
     ax = figure.subplots()
@@ -177,7 +177,7 @@ def draw_growth(rows: Sequence[ScaleRow], path: str | Path) -> None:
         ax.loglog(*zip(*own, strict=True), "o-", color=color, label=name, markersize=4, linewidth=1.4)
     ax.set(xlabel="records n", ylabel="CPU seconds, one thread")
     plain(ax)
-    legend_below(figure, [ax])
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
     save(figure, path)
 
 

@@ -15,6 +15,8 @@ import pandas as pd
 from joblib import Memory, Parallel, delayed, parallel_config
 from threadpoolctl import threadpool_limits
 
+from dp2erm_cvx.compare import Estimate, logistic
+from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.plotting.figure import save
 from dp2erm_cvx.privacy import Budget
 
@@ -147,3 +149,29 @@ def nearest(design: Design, epsilon: float) -> float:
 def as_text(settings: Row) -> str:
     """Settings on one line."""
     return json.dumps(settings).translate(str.maketrans("", "", '{}"')) or "none"
+
+
+def legend_below(figure: Any, axes: Iterable[Any]) -> None:
+    """One legend for all axes below them, with as many columns as the width holds."""
+    known = {
+        name: handle for ax in axes for handle, name in zip(*ax.get_legend_handles_labels(), strict=True)
+    }
+    if not known:
+        return
+    # inches of a letter, and of what stands beside the words of a column
+    columns = max(1, int(figure.get_figwidth() / (0.066 * max(map(len, known)) + 0.6)))
+    columns = -(-len(known) // -(-len(known) // min(len(known), columns)))  # as even as they can be
+    look = {"loc": "outside lower center", "frameon": False, "fontsize": "small"}
+    figure.legend(list(known.values()), list(known), ncols=columns, **look)
+
+
+def hajek(data: Dataset, propensity: np.ndarray | None = None) -> Estimate:
+    """The difference of means weighted by inverse propensities (n,), by default those of a logistic fit."""
+    e = logistic(data) if propensity is None else propensity
+    total, score = 0.0, np.zeros(len(data.a))
+    for arm, sign, share in ((1, 1.0, e), (0, -1.0, 1.0 - e)):
+        weight = (data.a == arm) / share
+        mean = float(np.sum(weight * data.y) / np.sum(weight))
+        total += sign * mean
+        score += sign * weight * (data.y - mean) / np.mean(weight)
+    return Estimate(total, float(np.std(score)) / len(score) ** 0.5)

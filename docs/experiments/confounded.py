@@ -13,7 +13,20 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from common import Cell, Design, Row, across, cells, folder_of, means, nearest, options, report, run
+from common import (
+    Cell,
+    Design,
+    Row,
+    across,
+    cells,
+    folder_of,
+    legend_below,
+    means,
+    nearest,
+    options,
+    report,
+    run,
+)
 from matplotlib.figure import Figure
 from populations import Population, people_of, population_domain
 from rules import PLAIN, Constants, Trial
@@ -22,7 +35,7 @@ from scipy.special import expit
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import Scenario, Simulation
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.plotting.figure import COLORS, WIDTH, legend_below, new_figure, plain
+from dp2erm_cvx.plotting.figure import COLORS, WIDTH, new_figure, plain
 
 N_COVARIATES = 5
 

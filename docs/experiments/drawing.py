@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from common import means
+from common import legend_below, means
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 from rules import PLAIN
 
-from dp2erm_cvx.plotting.figure import BLUE, COLORS, ORANGE, WIDTH, legend_below, new_figure, plain
+from dp2erm_cvx.plotting.figure import BLUE, COLORS, ORANGE, WIDTH, new_figure, plain
 
 #: How a family of calibrations is drawn, wherever it is.
 STYLES: dict[str, dict[str, Any]] = {

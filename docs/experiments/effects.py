@@ -18,7 +18,7 @@ import drawing
 import numpy as np
 import pandas as pd
 import real_data
-from common import Cell, Design, Row, Z, cells, folder_of, means, options, report, run, with_interval
+from common import Cell, Design, Row, Z, cells, folder_of, hajek, means, options, report, run, with_interval
 from confounded import CONFOUNDED
 from populations import POPULATIONS, Population, nhefs_plasmode, paper_population, twins_population
 from real_data import EffectData
@@ -26,7 +26,7 @@ from rules import Constants, Trial, first_stage, judged, taken
 from twins_data import SHA256, read_twins
 
 from dp2erm_cvx import Budget, PrivateEffect, PrivateTwoStageERM, registry
-from dp2erm_cvx.compare import augmented, difference, hajek
+from dp2erm_cvx.compare import augmented, difference
 from dp2erm_cvx.datasets import SCENARIOS, simulate
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import Box

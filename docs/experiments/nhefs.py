@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from common import Cell, Design, Row, cells, folder_of, options, report, run
+from common import Cell, Design, Row, cells, folder_of, hajek, legend_below, options, report, run
 from matplotlib.figure import Figure
 from rules import PlannedRule, Weights, draw_thetas, without_noise
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.compare import difference, hajek
+from dp2erm_cvx.compare import difference
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import Study, make_plan
-from dp2erm_cvx.plotting.figure import COLORS, WIDTH, legend_below, new_figure, plain
+from dp2erm_cvx.plotting.figure import COLORS, WIDTH, new_figure, plain
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import Box, FirstStage, LossStage
 from dp2erm_cvx.universe import Universe

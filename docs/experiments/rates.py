@@ -11,7 +11,20 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from common import Cell, Design, Row, budget_of, cells, each, folder_of, means, options, report, run
+from common import (
+    Cell,
+    Design,
+    Row,
+    budget_of,
+    cells,
+    each,
+    folder_of,
+    legend_below,
+    means,
+    options,
+    report,
+    run,
+)
 from figure1 import IPW, UNIFORM
 from matplotlib.figure import Figure
 from rules import Constants, PlannedRule, Weights, effective_share, first_stage, plan_rule
@@ -22,7 +35,7 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.mechanism import simulate_noise
-from dp2erm_cvx.plotting.figure import COLORS, WIDTH, legend_below, new_figure, plain
+from dp2erm_cvx.plotting.figure import COLORS, WIDTH, new_figure, plain
 from dp2erm_cvx.solve import solve
 
 STRONG, NONE = "strongly convex", "not strongly convex"

@@ -90,9 +90,9 @@ def calibrate(
     - all: ``gamma + mu_R >= lam V / (2 p n (exp((1 - q) epsilon / p) - 1))``, and at least ``1e-8`` of the
       trace's bound.
 
-    Every rounding goes to more noise. Without ``split`` it is :func:`default_split`. Raises CalibrationError
-    where the bound does not cover what is declared or floating point gives out; DeclarationError for an
-    invalid argument.
+    Every rounding goes to more noise. Without ``split`` it is
+    :func:`~dp2erm_cvx.calibration.objective.default_split`. Raises CalibrationError where the bound does not
+    cover what is declared or floating point gives out; DeclarationError for an invalid argument.
     """
     kind = one_of("noise", noise, Noise)
     bound, loss = objective.bound, objective.loss

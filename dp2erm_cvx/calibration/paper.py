@@ -57,10 +57,14 @@ def calibrate_paper(
     kind = one_of("noise", noise, Noise)
     if kind is Noise.BOX:
         raise CalibrationError("the paper's statements are about gamma and Gaussian noise")
-    bound, loss, n, stated = objective.bound, objective.loss, objective.n_samples, _gradient_bound(objective)
+    bound, loss, n = objective.bound, objective.loss, objective.n_samples
+    if loss.gradient_bound is None:
+        raise CalibrationError(
+            f"{objective.name} states no gradient_bound, which the paper's calibration needs"
+        )
     check_loss(loss)
     refuse_uncovered(bound, objective.relation, budget, kind)
-    zeta = public_number("gradient_bound", stated, above=0.0)
+    zeta = public_number("gradient_bound", loss.gradient_bound, above=0.0)
     if zeta < loss.gradient_radius:
         raise DeclarationError(
             f"gradient_bound = {zeta:g}: must be at least the centered gradient radius "
@@ -70,14 +74,17 @@ def calibrate_paper(
 
     epsilon = budget.epsilon
     if kind is Noise.GAMMA:
-        scale = 2.0 * zeta * W1 / epsilon
+        scale, part = 2.0 * zeta * W1 / epsilon, "(i)"
     else:
         tail = _tail(loss.n_parameters, budget.delta)
         root = math.hypot(tail, math.sqrt(epsilon if corrected else epsilon / W1))
-        scale = zeta * W1 / epsilon * (tail + root)
+        scale, part = (
+            zeta * W1 / epsilon * (tail + root),
+            f"(ii), {'corrected' if corrected else 'as printed'}",
+        )
     gamma = 2.0 * loss.hessian_trace / n * (W2 / epsilon)
     setting = f"epsilon = {epsilon:g}, W1 = {W1:g}, W2 = {W2:g}, gradient_bound = {zeta:g}"
-    facts = {"split": 0.5, "sensitivity": zeta * W1, "theorem": _statement(kind, corrected)}
+    facts = {"split": 0.5, "sensitivity": zeta * W1, "theorem": f"paper, Theorem DP_guarnatee {part}"}
     found = objective.calibrated(kind, budget, scale, gamma * (1.0 + MARGIN), setting, **facts)
     V = min(bound.V, W1, math.sqrt(2.0) * W2 * (1.0 + MARGIN))
     calibration = PaperCalibration(**(vars(found) | {"V": V}))
@@ -91,20 +98,6 @@ def calibrate_paper(
             "use the corrected or the sharp calibration"
         )
     return replace(calibration, private=False, delta=proven)
-
-
-def _gradient_bound(objective: Objective) -> float:
-    if objective.loss.gradient_bound is None:
-        raise CalibrationError(
-            f"{objective.name} states no gradient_bound, which the paper's calibration needs"
-        )
-    return objective.loss.gradient_bound
-
-
-def _statement(kind: Noise, corrected: bool) -> str:
-    if kind is Noise.GAMMA:
-        return "paper, Theorem DP_guarnatee (i)"
-    return f"paper, Theorem DP_guarnatee (ii), {'corrected' if corrected else 'as printed'}"
 
 
 def _movement(bound: StabilityBound) -> tuple[float, float]:

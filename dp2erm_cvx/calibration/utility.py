@@ -66,8 +66,8 @@ def predicted_error(
 ) -> float:
     """Predicted excess of the second-stage objective, by which calibrations are chosen; no guarantee.
 
-    ``rho/2`` times the square of :func:`predicted_distance` at the expected noise; of a mean the noise is the
-    distance.
+    ``rho/2`` times the square of :func:`~dp2erm_cvx.calibration.utility.predicted_distance` at the expected
+    noise; of a mean the noise is the distance.
     """
     distance = calibration.expected_noise
     if isinstance(calibration, Calibration):

@@ -1,29 +1,27 @@
-"""Tuning on the private data themselves, charged to a ledger before anything is drawn."""
+"""Tuning on the private data themselves, charged to a ledger before anything is drawn.
+
+The gain of a rule d over a coin toss on record i is ``(1{a_i = d(x_i)} - 1/2) y_i / p_{a_i}``, y the centered
+net outcome and p_a the declared probability of treatment a. Under that probability its mean is the value of d
+less the mean value of treat-all and treat-none. Counted in units of ``B / (2 LEVELS)``, ``B = M' /
+min(p_a)``, and rounded record by record, it is a whole number between -LEVELS and LEVELS. So sums are exact,
+and replacing one record moves the sum of any rule by at most 2 LEVELS.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 
 from dp2erm_cvx.data import Dataset, NamedColumns
-from dp2erm_cvx.design.score import (
-    SENSITIVITY,
-    Models,
-    common_domain,
-    declared_propensity,
-    fitted,
-    named_models,
-    total_gain,
-    unit,
-)
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, shown
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.ledger import Ledger, Receipt
@@ -35,6 +33,78 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import one_line, public_number, whole_number
 from dp2erm_cvx.release import Guarantee, Release, Standing
 from dp2erm_cvx.release.record import CHOICE
+
+Models = Mapping[str, PrivateTwoStageERM] | Sequence[PrivateTwoStageERM]
+
+
+def named_models(models: Models) -> dict[str, PrivateTwoStageERM]:
+    """The candidates by name; those of a list are called "candidate 1", "candidate 2" and so on."""
+    if isinstance(models, Mapping):
+        named = dict(models)
+    elif isinstance(models, Sequence) and not isinstance(models, str):
+        named = {f"candidate {place}": model for place, model in enumerate(models, start=1)}
+    else:
+        raise DeclarationError(f"models = {models!r}: must be a dict of names and estimators, or a list")
+    if not named:
+        raise DeclarationError("models: give at least one candidate")
+    for name, model in named.items():
+        one_line("the name of a candidate", name)
+        if not isinstance(model, PrivateTwoStageERM):
+            raise DeclarationError(f"models[{name!r}] = {model!r}: must be a PrivateTwoStageERM")
+    return named
+
+
+def common_domain(models: Mapping[str, PrivateTwoStageERM]) -> Domain:
+    """The one domain of all candidates: values of rules are compared within one universe."""
+    (first, *others) = models.items()
+    domain = first[1].domain
+    if not isinstance(domain, Domain):
+        raise DeclarationError(f"domain = {domain!r}: must be a Domain")
+    for name, model in others:
+        if model.domain != domain:
+            raise DeclarationError(f"{name!r} and {first[0]!r} declare different domains: they must agree")
+    return domain
+
+
+def fitted(
+    model: PrivateTwoStageERM, dataset: Dataset, rows: NDArray[np.int64], seed: int | None
+) -> PrivateTwoStageERM:
+    """A copy of ``model`` without a ledger, fitted to ``rows`` of the dataset."""
+    copy: PrivateTwoStageERM = clone(model).set_params(ledger=None, dataset=None, seed=seed)
+    X = NamedColumns(dataset.X[rows], dataset.columns)
+    return copy.fit(X, dataset.a[rows], dataset.y[rows])
+
+
+#: Half the range of one record's score: rounding costs less than one part in a million of it.
+LEVELS = 2**20
+
+#: The most a sum of scores moves when one record is replaced, treatment flips included.
+SENSITIVITY = 2 * LEVELS
+
+
+def declared_propensity(value: object) -> float:
+    """The public probability of treatment, in (0, 1). Raises DeclarationError otherwise."""
+    propensity = public_number("propensity", value, above=0.0)
+    if propensity >= 1.0:
+        raise DeclarationError(f"propensity = {value!r}: must be below 1")
+    return propensity
+
+
+def total_gain(chosen: NDArray[np.int64], a: NDArray[np.int64], net: Array, domain: Domain, p: float) -> int:
+    """Sum of the scores of a rule that recommends ``chosen`` (m,) to records treated by ``a`` (m,).
+
+    ``net`` (m,) is the net outcome of the domain, within [-M', M']; ``p`` the probability of treatment.
+    """
+    rarest = min(p, 1.0 - p)
+    relative = np.where(a == 1, rarest / p, rarest / (1.0 - p)) * (net / domain.outcome_bound)
+    # the range is what privacy rests on: it must hold whatever is passed in, and nan has no place in it
+    units = np.rint(LEVELS * np.clip(np.nan_to_num(relative), -1.0, 1.0)).astype(np.int64)
+    return int(np.sum(np.where(chosen == a, units, -units)))
+
+
+def unit(domain: Domain, p: float, n_scored: int) -> float:
+    """What one unit of a sum is worth, in units of the outcome, on average over ``n_scored`` records."""
+    return domain.outcome_bound / min(p, 1.0 - p) / (2.0 * LEVELS * n_scored)
 
 
 @dataclass(frozen=True)
@@ -129,7 +199,7 @@ def tune_privately(
     """Fit every candidate to one random part of the records, and choose by the other part.
 
     Each candidate is a private release of its own with its own budget. Their rules are then scored by the
-    mean gain over a coin toss (``dp2erm_cvx.design.score``), and one is chosen by permute-and-flip. One
+    mean gain over a coin toss (``dp2erm_cvx.design.private``), and one is chosen by permute-and-flip. One
     record is in one part: the whole is ``(max(sum epsilon_i, epsilon_score), sum delta_i)``-private, which is
     charged, and on disk, before anything is drawn.
 

@@ -3,28 +3,60 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.linear_model import LogisticRegression
 
 from dp2erm_cvx.data import Dataset, NamedColumns
-from dp2erm_cvx.design.score import (
-    Models,
-    Score,
-    common_domain,
-    fitted,
-    named_models,
-    treatment_probabilities,
-    value_of_rule,
-)
+from dp2erm_cvx.design.private import Models, common_domain, fitted, named_models
 from dp2erm_cvx.diagnostics import effective_sample_size
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError, shown
+from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, Dp2ermError, shown
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.public import one_line, public_number, whole_number
+
+#: (fitted model, X (m, k), a (m,), y (m,)) -> score, larger is better.
+Score = Callable[[PrivateTwoStageERM, Array, NDArray[np.int64], Array], float]
+
+#: Estimated probabilities of treatment are kept this far from 0 and 1.
+_LEAST_PROBABILITY = 0.02
+
+
+def treatment_probabilities(dataset: Dataset, domain: Domain) -> Array:
+    """Estimated probability (n,) of the treatment that each record got, by logistic regression.
+
+    Not private. It is the same for all candidates, so that none is judged by its own weights: a candidate
+    that balances nothing would otherwise be scored by confounded means, and look well.
+
+    Raises DataError where an arm is empty.
+    """
+    if not 0 < int(np.sum(dataset.a)) < dataset.n_samples:
+        raise DataError("the public data have records of one treatment only: no rule can be scored on them")
+    model = LogisticRegression(max_iter=1000)
+    features = domain.features(dataset.X)
+    treated = model.fit(features, dataset.a).predict_proba(features)[:, 1]
+    treated = np.clip(treated, _LEAST_PROBABILITY, 1.0 - _LEAST_PROBABILITY)
+    given: Array = np.where(dataset.a == 1, treated, 1.0 - treated)
+    return given
+
+
+def value_of_rule(chosen: NDArray[np.int64], a: NDArray[np.int64], net: Array, probability: Array) -> float:
+    """Self-normalized inverse-propensity estimate of ``E[Y(d(X))]``, in units of the outcome.
+
+    ``chosen``, ``a``, ``net`` and ``probability`` are (m,): what the rule recommends, what was given, the
+    outcome less the cost of treatment, and the probability of what was given.
+
+    Raises DataError where the rule recommends for nobody what was given.
+    """
+    weights = (chosen == a) / probability
+    total = float(np.sum(weights))
+    if total == 0.0:
+        raise DataError("no record left out was treated as the rule recommends: its value has no estimate")
+    return float(weights @ net) / total
 
 
 @dataclass(frozen=True, eq=False, repr=False)

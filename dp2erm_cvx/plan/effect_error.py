@@ -14,6 +14,7 @@ from dp2erm_cvx.calibration import Calibration
 from dp2erm_cvx.calibration.sums import bracketed
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.steps import (
+    AverageScore,
     EffectScore,
     GroupScore,
     LinearNuisances,
@@ -26,7 +27,7 @@ from dp2erm_cvx.steps import (
     TreatedScore,
     score_of,
 )
-from dp2erm_cvx.steps.nuisances import LEFT
+from dp2erm_cvx.steps.nuisances import LEFT, STRETCH
 from dp2erm_cvx.steps.sums import released_mass, side_shares
 
 if TYPE_CHECKING:
@@ -37,9 +38,13 @@ if TYPE_CHECKING:
 BENT = 0.04
 #: What the sampling error of a regression counts, as its residuals are heavier than normal ones.
 HEAVIER = 1.15
-#: How far the outcome of a group may lie off the common regression, in standard deviations of residuals:
-#: what the noise of the group's rate multiplies.
+#: How far a group may lie off the common regression, in deviations of residuals: its rate's noise counts it.
 OFFSET = 0.5
+#: How far the mean of covariates lies off 0 on one side of a rule, in standard deviations.
+SIDE = 0.8
+#: A standard normal variable, and its probabilities.
+_NODES = np.linspace(-8.0, 8.0, 401)
+_WEIGHTS = np.exp(-0.5 * _NODES**2) / np.sum(np.exp(-0.5 * _NODES**2))
 
 
 @dataclass(frozen=True)
@@ -56,9 +61,6 @@ class NuisanceError:
     sampling: float
     shift: float = 0.0
 
-
-#: How far the mean of covariates lies off 0 on one side of a rule, in standard deviations.
-SIDE = 0.8
 
 #: Nothing beside noise and sampling of the score.
 NO_ERROR = NuisanceError(0.0, 0.0, 0.0)
@@ -162,7 +164,7 @@ def _arm_errors(
     within = study.assumed.within(rate)
     residual = max(residuals)
     declared, stretch = nuisances.shrinkage(study.scale)[0], nuisances.stretch
-    errors = [nuisances.shrinkage(residual, share) for share in _shares(study.collinearity)]
+    errors = [nuisances.shrinkage(residual, share) for share in np.geomspace(study.collinearity, 1.0, 9)]
     unsure = LEFT
     square = plan.step("spread")
     if square is not None and isinstance(square.declared, MeanSquare):
@@ -180,26 +182,30 @@ def _arm_errors(
     sizes = sizes * (factors / (weights if by_arm else 1.0))[:, None]
     half = 0.5 * study.universe.domain.outcome_bound
     sizes *= np.minimum(1.0, half / np.maximum(np.linalg.norm(sizes, axis=1), 1e-300))[:, None]
-    off, apart, log_noise = distance, distance, 0.0
+    off, apart, log_noise, reach, leak = distance, distance, 0.0, 0.0, None
     step = plan.step("propensity")
     if step is not None:
         spread = math.sqrt(float(np.mean(np.square(nuisances.spreads))))
         ridge, log_noise = propensity_error(step, spread, rate * (1.0 - rate) * within)
-        off, apart = ridge * distance, math.hypot(ridge * distance, math.sqrt(sizes.shape[1]) * log_noise)
+        off = ridge * distance
+        if study.estimand == AverageScore.estimand and not by_arm:
+            seen, reach, log_noise, leak = overlap_error(plan, released, residual)
+            off = max(off, seen)
+        apart = math.hypot(off, math.sqrt(sizes.shape[1]) * log_noise)
     kept = np.linalg.norm(left * sizes, axis=1) * (weights if by_arm else 1.0)
     by_rate = rate_error(plan, nuisances, released, residual, steep, group)
     by_intercepts = np.zeros(2)
-    if distance > 0.0 and values is None:  # no leak was measured where steepness counts more
+    if leak is not None:
+        by_intercepts = 0.5 * leak
+    elif distance > 0.0 and values is None:  # no leak was measured where steepness counts more
         by_intercepts = 0.5 * intercept_bias(nuisances, released, residual) * off / distance
-    noises = np.sqrt(np.mean(noise**2, axis=1)) * factors * apart
+    noises = np.sqrt(np.mean(noise**2, axis=1)) * factors * max(apart, reach)
     last = nuisances.regressions[-1]
     counts = np.array([1.0 - rate, rate]) * last.weights(rate)
     own = counts * last.weights(rate)
+    sampling = [residual * math.sqrt(float(np.sum(own)) / float(np.sum(counts)) ** 2)]
     if by_arm:
-        rows = zip(weights, residuals, counts, own, strict=True)
-        sampling = [weight * one * math.sqrt(square) / count for weight, one, count, square in rows]
-    else:
-        sampling = [residual * math.sqrt(float(np.sum(own)) / float(np.sum(counts)) ** 2)]
+        sampling = (weights * np.array(residuals) * np.sqrt(own) / counts).tolist()
     heavier = math.sqrt(HEAVIER / (n * within)) * apart
     leaks = by_intercepts if by_arm else np.array([float(np.sum(by_intercepts))])
     wanted = study.kind.wanted(rate if group is None else group[0])
@@ -249,8 +255,7 @@ def intercept_bias(nuisances: LinearNuisances, released: Mapping[str, Array], de
         elif one.rows is Rows.COMMON:
             taking_part = one.weights(rate) > 0.0
             total += one.gamma * shares * taking_part * constants / float(np.sum(curvature))
-    found: Array = nuisances.declared.distance**2 * total
-    return found
+    return np.asarray(nuisances.declared.distance**2 * total)
 
 
 def rate_error(
@@ -260,7 +265,7 @@ def rate_error(
     deviation: float,
     steep: Array,
     group: tuple[float, int] | None = None,
-) -> tuple[float, float]:
+) -> tuple[float, ...]:
     """What the noise of the released rate adds: residuals of an arm whose intercept is off do not cancel.
 
     Among the treated those of the untreated alone are weighted by it, and the sum is that of the treated.
@@ -270,11 +275,10 @@ def rate_error(
     if step is None or nuisances.log_odds is not None:
         return 0.0, 0.0
     assert not isinstance(nuisances.rate, str)
-    bound, total = plan.study.universe.domain.outcome_bound, []
+    bound = plan.study.universe.domain.outcome_bound
     one, term = nuisances.regressions[-1], _released_terms(nuisances)[-1]
-    constants = np.resize(
-        np.asarray(released[str(term.source)])[term.rows.constants(len(nuisances.spreads))], 2
-    )
+    places = term.rows.constants(len(nuisances.spreads))
+    constants = np.resize(np.asarray(released[str(term.source)])[places], 2)
     curvatures = np.maximum(one.curvature(deviation, nuisances.rate), 1e-12)
     parts = np.array([1.0 - nuisances.rate, nuisances.rate])
     multiples = 1.0 / parts
@@ -286,12 +290,10 @@ def rate_error(
         multiples, off = 1.0 / np.array([1.0 - own, own]), OFFSET * deviation
         mass = released_mass(np.reshape(released[step.name], (2, -1))[:, place])
         squared = step.calibration.variance * (own**2 + (1.0 - own) ** 2) / max(mass, 1.0) ** 2
-    for arm, multiple in enumerate(multiples):
-        noise = steep[arm] * one.noise / (one.n_samples * (curvatures[arm] + one.gamma))
-        shrunk = steep[arm] * min(abs(float(constants[arm])) * one.gamma / curvatures[arm], bound)
-        total.append(min(noise**2 + shrunk**2 + off**2, bound**2) * multiple**2)
-    first, second = (math.sqrt(min(squared, 0.25) * part) for part in total)
-    return first, second
+    noise = steep * one.noise / (one.n_samples * (curvatures + one.gamma))
+    shrunk = steep * np.minimum(np.abs(constants) * one.gamma / curvatures, bound)
+    total = np.minimum(noise**2 + shrunk**2 + off**2, bound**2) * multiples**2
+    return tuple(np.sqrt(min(squared, 0.25) * total).tolist())
 
 
 def value_error(
@@ -299,8 +301,7 @@ def value_error(
 ) -> NuisanceError:
     """That of what a rule gains on one side of it, whose score has at most this standard ``deviation``.
 
-    The arms are taken to lie one standard deviation apart on that side. Nothing where the propensity is
-    public.
+    The arms are taken to lie one standard deviation apart there; nothing where the propensity is public.
     """
     step = plan.value
     assert step is not None
@@ -312,36 +313,29 @@ def value_error(
     study, n, rate, own = plan.study, step.universe.n_samples, nuisances.rate, nuisances.rates[treats]
     distance, within = nuisances.declared.distance, nuisances.declared.within(rate)
     half = 0.5 * study.universe.domain.outcome_bound
-    residual = residual_deviation(
-        deviation * math.sqrt(rate * (1.0 - rate)), study.settings.residual_bound, half
-    )
+    clipped = deviation * math.sqrt(rate * (1.0 - rate))
+    residual = residual_deviation(clipped, study.settings.residual_bound, half)
     (fit,), theta = nuisances.regressions, np.reshape(released[str(nuisances.terms[0].source)], (2, -1))
-    stretches = nuisances.stretch.reshape(2, -1)
+    stretch, spreads = nuisances.stretch.reshape(2, -1), np.array(nuisances.spreads)
     part = float(side_shares(nuisances.counts, released)[int(treats)].sum())
-    bias, variance, wrong, sampling = 0.0, 0.0, 0.0, 0.0
-    for arm, (share, other) in enumerate(((1.0 - own, own), (own, 1.0 - own))):
-        declared, (kept, noise) = (
-            tuple(part[arm] for part in nuisances.shrinkage(one)) for one in (nuisances.deviation, residual)
-        )
-        stretch, spreads = stretches[arm], np.array(nuisances.spreads)
-        sizes = theta[arm, 1:] * spreads / np.maximum(1.0 - declared[0], 0.02)
-        sizes *= min(1.0, half / max(float(np.linalg.norm(sizes)), 1e-300))
-        left = np.maximum(LEFT * declared[0], np.abs(1.0 - stretch * (1.0 - kept)))
-        stays, moved = float(np.linalg.norm(left * sizes)), math.sqrt(float(np.mean((stretch * noise) ** 2)))
-        curvature = max(float(fit.curvature(residual, rate)[arm]), 1e-12)
-        shrunk = min(abs(float(theta[arm, 0])) * fit.gamma / curvature, half)
-        # the ridge on an intercept leaks into slopes along the mean of the arm
-        leak = shrunk / within * distance * (rate if arm == 0 else 1.0 - rate)
-        bias += other * (stays + leak)
-        variance += (other * moved) ** 2
-        mean = fit.noise / (n * (curvature + fit.gamma))
-        wrong += (mean**2 + shrunk**2 + SIDE**2 * (moved**2 + stays**2)) / share**2
-        sampling += other**2 / max(fit.mass * (rate if arm else 1.0 - rate), 1e-12)
+    shares, others, rates = (np.array([1.0 - one, one]) for one in (own, 1.0 - own, rate))
+    (declared, _), (kept, noise) = (nuisances.shrinkage(one) for one in (nuisances.deviation, residual))
+    sizes = theta[:, 1:] * spreads / np.maximum(1.0 - declared, 0.02)
+    sizes *= np.minimum(1.0, half / np.maximum(np.linalg.norm(sizes, axis=1), 1e-300))[:, None]
+    left = np.maximum(LEFT * declared, np.abs(1.0 - stretch * (1.0 - kept)))
+    stays, moved = np.linalg.norm(left * sizes, axis=1), np.sqrt(np.mean((stretch * noise) ** 2, axis=1))
+    curvature = np.maximum(fit.curvature(residual, rate), 1e-12)
+    shrunk = np.minimum(np.abs(theta[:, 0]) * fit.gamma / curvature, half)
+    # the ridge on an intercept leaks into slopes along the mean of the arm
+    leak = shrunk / within * distance * rates[::-1]
+    mean = fit.noise / (n * (curvature + fit.gamma))
+    wrong = float(np.sum((mean**2 + shrunk**2 + SIDE**2 * (moved**2 + stays**2)) / shares**2))
+    sampling = float(np.sum(others**2 / np.maximum(fit.mass * rates, 1e-12)))
     counted = nuisances.counts.predicted_error / (max(part, 1.0 / n) * n) ** 2
-    by_rate = math.sqrt(counted * ((1.0 - own) ** 2 + own**2) * min(wrong, (2.0 * half) ** 2))
+    by_rate = math.sqrt(counted * float(np.sum(shares**2)) * min(wrong, (2.0 * half) ** 2))
     return NuisanceError(
-        bias=part * distance * bias,
-        noise=part * math.hypot(distance * math.sqrt(variance), by_rate),
+        bias=part * distance * float(others @ (stays + leak)),
+        noise=part * math.hypot(distance * float(np.linalg.norm(others * moved)), by_rate),
         sampling=part * math.sqrt(HEAVIER * sampling / (within * n)) * residual * distance,
     )
 
@@ -374,11 +368,55 @@ def propensity_error(step: Planned, spread: float, variance: float) -> tuple[flo
     return calibration.gamma / total, noise
 
 
-def residual_deviation(deviation: float, bound: float, largest: float) -> float:
-    """The standard deviation of normal residuals that have this ``deviation`` once clipped at ``bound``.
+def overlap_error(
+    plan: EffectPlan, released: Mapping[str, Array], residual: float
+) -> tuple[float, float, float, Array]:
+    """What a released propensity e~, the cap and the clips leave of errors of common slopes.
 
-    At most ``largest``.
+    First the distance of the arms along the log odds, ``E Z (e/e~ P_1 - (1 - e)/(1 - e~) P_0)``: Z standard
+    normal, e~ capped, P_a the chance that no clip cuts a normal ``residual`` of arm a. Intercepts count
+    ``E e/e~ P_1 - 1`` and ``1 - E (1 - e)/(1 - e~) P_0``. The slope of e~ is the released one less its noise,
+    and ``mass E Z (e - e~) = gamma slope``. Second the distance at which noise of slopes alone would add what
+    intercepts and slopes along Z do, third the noise of a log odds, fourth what the ridge on either intercept
+    (2,) adds.
     """
+    found, step = _confounded(plan, released), plan.step("propensity")
+    assert found is not None
+    assert step is not None
+    score, nuisances = found
+    assert nuisances.log_odds is not None
+    assert not isinstance(nuisances.rate, str)
+    fit, term = nuisances.regressions[-1], _released_terms(nuisances)[-1]
+    within = plan.study.assumed.within(nuisances.rate)
+    variance, spreads = nuisances.rate * (1.0 - nuisances.rate) * within, np.array(nuisances.spreads)
+    spread = math.sqrt(float(np.mean(spreads**2)))
+    middle, *slopes = np.asarray(released[str(nuisances.log_odds.source)]).tolist()
+    ridge, noise = propensity_error(step, spread, variance)
+    slope = math.sqrt(max(float(np.sum((np.array(slopes) * spreads) ** 2 - noise**2)), 0.0))
+    fitted, lost = special.expit(middle + slope * _NODES), variance * ridge / (1.0 - ridge) * slope
+
+    def reaches(true: float) -> bool:
+        return float(_WEIGHTS @ (_NODES * (special.expit(middle + true * _NODES) - fitted))) >= lost
+
+    e = special.expit(middle + bracketed(reaches, STRETCH * slope, slope) * _NODES)
+    curved = [min(variance, float(_WEIGHTS @ (z * e * (1.0 - e)))) for z in (_NODES**2, np.ones_like(e))]
+    noises = [propensity_error(step, spread, one)[1] for one in [curved[0], *curved[1:] * (len(slopes) - 1)]]
+    curvature, capped = fit.curvature(residual, nuisances.rate), score.capped(fitted)
+    size, effect, hessian = fit.scale * spread, np.zeros(3), fit.gamma * np.eye(3)
+    for arm, (own, inverse) in enumerate(((1.0 - e, 1.0 - capped), (e, capped))):
+        row = np.stack(np.broadcast_arrays(1.0 - arm, arm, size * _NODES))
+        clip = np.minimum(score.residual_bound, score.widening * score.bound * inverse)
+        weighted = own / inverse * special.erf(clip / (math.sqrt(2.0) * residual))
+        effect += (2 * arm - 1) * row @ (_WEIGHTS * (weighted - 1.0))
+        hessian += curvature[arm] * (row * (_WEIGHTS * own)) @ row.T / float(_WEIGHTS @ own)
+    errors, total = np.linalg.solve(hessian, effect), float(np.sum(curvature)) * within * size**2 + fit.gamma
+    constants = np.asarray(released[str(term.source)])[term.rows.constants(len(slopes))]
+    reach, noise = float(np.linalg.norm(errors)) * total / size, math.sqrt(float(np.mean(np.square(noises))))
+    return abs(float(effect[2])) / size, reach, noise, fit.gamma * errors[:2] * constants
+
+
+def residual_deviation(deviation: float, bound: float, largest: float) -> float:
+    """That of normal residuals, at most ``largest``, with this ``deviation`` once clipped at ``bound``."""
 
     def reaches(sigma: float) -> bool:
         z = bound / sigma
@@ -387,8 +425,3 @@ def residual_deviation(deviation: float, bound: float, largest: float) -> float:
         return sigma**2 * (1.0 - 2.0 * tail - 2.0 * z * density) + 2.0 * bound**2 * tail >= deviation**2
 
     return bracketed(reaches, largest, 1e-9 * largest)
-
-
-def _shares(least: float) -> tuple[float, ...]:
-    """Shares of variance from the least to 1, between which noise and shrinkage are largest somewhere."""
-    return tuple(np.geomspace(least, 1.0, 9).tolist()) if least < 1.0 else (1.0,)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +22,6 @@ BLUE, ORANGE = "#1f5fa8", "#b35900"
 COLORS = ("#222222", BLUE, "#6aa3d8", ORANGE, "#d9a066", "#3a7d44", "#7a4fa3")
 #: Inches: figures fill the text column of the pages at their own size, so that their letters stay readable.
 WIDTH = 7.7
-#: A letter of a small legend, and what stands beside its words in a column, in inches.
-_LETTER, _BESIDE = 0.066, 0.6
 _MISSING = "figures need matplotlib: pip install 'dp2erm-cvx[plots]'"
 #: What to leave out so that the same figure is the same file.
 _DATED: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
@@ -64,28 +62,6 @@ def plain(ax: Axes) -> None:
     for axis in (ax.xaxis, ax.yaxis):
         if axis.get_scale() == "log":
             _number_ticks(axis)
-
-
-def legend_below(figure: Figure, axes: Iterable[Axes]) -> None:
-    """One legend for all axes below them, with as many columns as the width holds."""
-    known: dict[str, Any] = {}
-    for ax in axes:
-        for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
-            known.setdefault(name, handle)
-    if not known:
-        return
-    column = _LETTER * max(map(len, known)) + _BESIDE
-    columns = min(len(known), max(1, int(figure.get_figwidth() / column)))
-    rows = -(-len(known) // columns)
-    columns = -(-len(known) // rows)  # as even as they can be
-    figure.legend(
-        list(known.values()),
-        list(known),
-        loc="outside lower center",
-        ncols=columns,
-        frameon=False,
-        fontsize="small",
-    )
 
 
 def _number_ticks(axis: Axis) -> None:

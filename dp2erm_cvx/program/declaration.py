@@ -32,11 +32,12 @@ class Declaration:
 class Leaves:
     """Hands a declaration its data, by name, as Parameters (or as Constants, if ``embed``).
 
-    Scalars are Parameters in either case, so that hyper-parameters, noise and gamma re-solve.
+    Scalars are Parameters in either case, so that hyper-parameters, noise and gamma re-solve. ``signed``
+    declares every leaf as nonnegative: whether it is must not be told, as a private fit shows the error.
     """
 
-    def __init__(self, data: Mapping[str, Value], *, embed: bool) -> None:
-        self._data, self._embed = data, embed
+    def __init__(self, data: Mapping[str, Value], *, embed: bool, signed: bool = False) -> None:
+        self._data, self._embed, self._signed = data, embed, signed
         self.parameters: dict[str, Any] = {}
 
     def has(self, name: str) -> bool:
@@ -51,7 +52,7 @@ class Leaves:
         if self._embed and value.ndim == 2:
             return cp.Constant(value, name=name)
         if name not in self.parameters:
-            self.parameters[name] = cp.Parameter(value.shape, name=name, nonneg=nonneg)
+            self.parameters[name] = cp.Parameter(value.shape, name=name, nonneg=nonneg or self._signed)
         return self.parameters[name]
 
 
@@ -115,16 +116,9 @@ def parameter_cost(data: Mapping[str, Value]) -> float:
     return float(sum(np.shape(value)[0] * np.size(value) for value in data.values() if np.ndim(value) == 2))
 
 
-class _SignedLeaves(Leaves):
-    """Declares every leaf as nonnegative. Whether it is must not be told: a private fit shows the error."""
-
-    def __call__(self, name: str, *, nonneg: bool = False) -> Any:
-        return super().__call__(name, nonneg=True)
-
-
 def _signs_that_help(declare: Callable[[Leaves], Declaration], data: Mapping[str, Value]) -> set[str]:
     """Leaves that make a declaration DPP once all are declared as nonnegative, if that helps."""
-    leaves = _SignedLeaves(data, embed=False)
+    leaves = Leaves(data, embed=False, signed=True)
     declared = declare(leaves)
     problem = cp.Problem(cp.Minimize(declared.objective), list(declared.constraints.values()))
     if not problem.is_dcp(dpp=True):

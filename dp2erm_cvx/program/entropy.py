@@ -118,6 +118,8 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
     """
 
     by_blocks: ClassVar[bool] = True
+    #: A public cap on ``exp(<b_i, v>)`` before weights are normalized; a setting of one of the forms.
+    trim = math.inf
 
     ridge: float | None = setting(None, public_size, zero=True)
     radius: float = setting(math.inf, public_size, infinite=True)
@@ -141,7 +143,7 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
         G = math.hypot(constant, balance_bound)
         # || t - mean(b) || is at most G / sqrt(2) for rows e_a (x) g, and 2 for rows of norm at most 1
         row_bound, slope = (1.0, 2.0) if self.scaling == "paper" else (G, 0.75 * G)
-        trim, log_base = self.trim_bound, self.largest_log_base(universe.n_samples)
+        trim, log_base = self.trim, self.largest_log_base(universe.n_samples)
         if log_base > 0.0:
             slope = 2 * row_bound  # the mean is that under the base measure
         found = entropy_weights_error(
@@ -184,11 +186,6 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
         return replaced
 
     @property
-    def trim_bound(self) -> float:
-        """A public cap on ``exp(<b_i, v>)`` before weights are normalized; ``inf`` for none."""
-        return math.inf
-
-    @property
     def base_measure_ratio(self) -> float:
         """Largest over smallest value of the base measure."""
         return 1.0
@@ -197,7 +194,7 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
         """Constants of a resolved program, for Theorem 4: the public scaling."""
         domain = universe.domain
         return EntropyConstants(
-            *self.bounds(domain), self.mu, self.radius, self.arm_mass, domain.arm_floor, self.trim_bound
+            *self.bounds(domain), self.mu, self.radius, self.arm_mass, domain.arm_floor, self.trim
         )
 
     def bound(self, universe: Universe) -> StabilityBound:
@@ -221,7 +218,7 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
         return stability.paper_entropy_balancing(universe.n_samples, **arguments, base_measure_ratio=ratio)
 
     def _refuse_trim(self, theorem: str) -> None:
-        if math.isfinite(self.trim_bound):
+        if math.isfinite(self.trim):
             raise CalibrationError(f"{theorem} does not cover trimmed weights: leave the trim out")
 
     def paper_arguments(self, domain: Domain) -> dict[str, Any]:

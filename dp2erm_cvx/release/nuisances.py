@@ -97,14 +97,14 @@ def _cells(
     nuisances, domain = score_of(plan.score).nuisances, plan.study.universe.domain
     assert isinstance(nuisances, CellNuisances)
     found = nuisances.leaves(released)
-    names, means = step.partition.names(found.boxes, columns, domain), found.means
+    names = step.partition.names(found.boxes, columns, domain)
     stated = {
-        "records": means.count,
-        "outcome of controls": domain.outcome_bound * means.outcome[:, 0],
-        "outcome of treated": domain.outcome_bound * means.outcome[:, 1],
+        "records": found.count,
+        "outcome of controls": domain.outcome_bound * found.outcome[:, 0],
+        "outcome of treated": domain.outcome_bound * found.outcome[:, 1],
     }
     if nuisances.known is None:
-        stated["treated share"] = means.treated
+        stated["treated share"] = found.treated
     for rows, values in stated.items():
         yield Nuisance(step.name, rows, names, tuple(float(value) for value in values))
 

@@ -103,13 +103,6 @@ class _Found:
     dual: Dual | None = None
 
 
-@dataclass(frozen=True)
-class _Asked:
-    tolerance: float
-    within: float | None
-    polish: bool
-
-
 def solve(
     instance: Instance,
     *,
@@ -135,11 +128,8 @@ def solve(
         tolerance = GAP_TOLERANCE if instance.half_digits else TOLERANCE
     if within is not None:
         within = public_number("within", within, above=0)
-    asked = _Asked(tolerance, within, polish)
-    if isinstance(settings, FirstCertified):
-        solution = _first_certified(instance, settings, asked)
-    else:
-        solution = _solve_one(instance, settings, asked)
+    method = _first_certified if isinstance(settings, FirstCertified) else _solve_one
+    solution = method(instance, settings, tolerance, within, polish)
     if throw and not solution.certified:
         _raise_if_infeasible(instance)
         # near the edge of what weights can meet the multipliers grow, and such a program has no ridge
@@ -166,13 +156,16 @@ def uncertified_start(instance: Instance) -> Solution:
     return Solution(model.output(start), start, Status.FAILED, unproved, TOLERANCE, Stats("none", 0, 0.0))
 
 
-def _first_certified(instance: Instance, settings: FirstCertified, asked: _Asked) -> Solution:
+def _first_certified(
+    instance: Instance, settings: Solver, tolerance: float, within: float | None, polish: bool
+) -> Solution:
+    assert isinstance(settings, FirstCertified)
     last: Solution | None = None
     for candidate in settings.solvers:
         if instance.model is None and not isinstance(candidate, ConicSolver):
             continue  # such a program has no form that the others could work on, whatever the data
         try:
-            last = _solve_one(instance, candidate, asked)
+            last = _solve_one(instance, candidate, tolerance, within, polish)
         except SolverError:
             continue
         if last.certified:
@@ -183,20 +176,22 @@ def _first_certified(instance: Instance, settings: FirstCertified, asked: _Asked
     return last
 
 
-def _solve_one(instance: Instance, settings: Solver, asked: _Asked) -> Solution:
+def _solve_one(
+    instance: Instance, settings: Solver, tolerance: float, within: float | None, polish: bool
+) -> Solution:
     began = time.perf_counter()
     found = _find(instance, settings)
-    raw = certify(instance, found.point, asked.tolerance, found.dual)
+    raw = certify(instance, found.point, tolerance, found.dual)
     point, certificate, polish_iterations = found.point, raw, 0
     # a Newton solve polishes itself; without a smooth-plus-prox form there is nothing to polish with
-    if asked.polish and instance.model is not None and not isinstance(settings, Newton):
+    if polish and instance.model is not None and not isinstance(settings, Newton):
         polished = _newton(instance.model, point, _POLISH_ITERATIONS)
-        after = certify(instance, polished.point, asked.tolerance)
+        after = certify(instance, polished.point, tolerance)
         if after.radius <= certificate.radius:
             point, certificate, polish_iterations = polished.point, after, polished.iterations
     value = point if instance.model is None else instance.model.output(point)
     stats = Stats(settings.name, found.iterations, time.perf_counter() - began, polish_iterations, raw)
-    return Solution(value, point, found.status, certificate, asked.tolerance, stats, asked.within)
+    return Solution(value, point, found.status, certificate, tolerance, stats, within)
 
 
 def _find(instance: Instance, settings: Solver) -> _Found:

@@ -181,11 +181,17 @@ GAIN = 8.0
 
 @dataclass(frozen=True, eq=False)
 class CellTree:
-    """What follows from released cells: ``boxes``, the number (cells,) of that of each cell, and means."""
+    """What follows from released cells: ``boxes``, leaves (l), and the number (cells,) of that of each cell.
+
+    Of every leaf: its noisy number of records (l,), outcomes by arm (l, 2), centered and in units of the
+    outcome bound, and treated share (l,).
+    """
 
     boxes: Sequence[Box]
     of_cell: NDArray[np.int64]
-    means: LeafMeans
+    count: Array
+    outcome: Array
+    treated: Array
 
 
 @dataclass(frozen=True)
@@ -211,20 +217,20 @@ class CellNuisances(Nuisances):
     def outcome(self, x: Array, a: Array, released: Mapping[str, Array]) -> Array:
         bound = self._cells.universe.domain.outcome_bound
         found = self.leaves(released)
-        outcome: Array = bound * found.means.outcome[self._leaf(x, found), np.asarray(a, dtype=np.int64)]
+        outcome: Array = bound * found.outcome[self._leaf(x, found), np.asarray(a, dtype=np.int64)]
         return outcome
 
     def propensity(self, x: Array, released: Mapping[str, Array]) -> Array:
         if self.known is not None:
             return np.full(len(x), self.known)
         found = self.leaves(released)
-        return found.means.treated[self._leaf(x, found)]
+        return found.treated[self._leaf(x, found)]
 
     def at(self, x: Array, released: Mapping[str, Array]) -> Predicted:
         found = self.leaves(released)
-        means, leaf = found.means, self._leaf(x, found)
-        m_0, m_1 = (self._cells.universe.domain.outcome_bound * means.outcome[leaf, arm] for arm in (0, 1))
-        e = means.treated[leaf] if self.known is None else np.full(len(x), self.known)
+        leaf = self._leaf(x, found)
+        m_0, m_1 = (self._cells.universe.domain.outcome_bound * found.outcome[leaf, arm] for arm in (0, 1))
+        e = found.treated[leaf] if self.known is None else np.full(len(x), self.known)
         return Predicted(m_0, m_1, e)
 
     @property
@@ -253,7 +259,7 @@ def _leaves(nuisances: CellNuisances, released: bytes) -> CellTree:
     sums = np.zeros((len(boxes), 2, 2))
     np.add.at(sums, of_cell.ravel(), table)
     sizes = np.bincount(of_cell.ravel(), minlength=len(boxes)).astype(np.float64)
-    return CellTree(boxes, of_cell.ravel(), leaf_means(sums, sizes, spread, noise))
+    return CellTree(boxes, of_cell.ravel(), *leaf_means(sums, sizes, spread, noise))
 
 
 def grow(table: Array, spread: float, noise: float) -> list[Box]:
@@ -330,20 +336,10 @@ def _gains(line: Array, depth: float, spread: float, noise: float) -> Array:
     return gains
 
 
-@dataclass(frozen=True, eq=False)
-class LeafMeans:
-    """Of every leaf: its noisy number of records (l,), outcomes by arm (l, 2) and treated share (l,).
+def leaf_means(sums: Array, cells: Array, spread: float, noise: float) -> tuple[Array, Array, Array]:
+    """Counts, outcomes and treated shares of leaves: empirical Bayes means, which is post-processing.
 
-    The outcomes are centered, in units of the outcome bound.
-    """
-
-    count: Array
-    outcome: Array
-    treated: Array
-
-
-def leaf_means(sums: Array, cells: Array, spread: float, noise: float) -> LeafMeans:
-    """Empirical Bayes means from ``sums`` (l, 2, 2) by leaf, by arm, P and Q, in records. Post-processing.
+    ``sums`` (l, 2, 2) are by leaf, by arm, P and Q, in records.
 
     ``cells`` (l,) are added up in each leaf; ``spread`` and ``noise`` are those of
     :func:`grow`. A leaf's outcome is shrunk to that of all leaves, net of an
@@ -368,7 +364,7 @@ def leaf_means(sums: Array, cells: Array, spread: float, noise: float) -> LeafMe
     share = max(_ratio(float(arms[:, 1].sum()), float(count.sum())), 0.0)
     variance = share * (1.0 - share) * np.maximum(count, 0.0) + own * (share**2 + (1.0 - share) ** 2)
     treated = share + _shrunk(arms[:, 1] - share * count, count, variance, 2.0 * own)
-    return LeafMeans(count, np.clip(outcome, -1.0, 1.0), np.clip(treated, 0.0, 1.0))
+    return count, np.clip(outcome, -1.0, 1.0), np.clip(treated, 0.0, 1.0)
 
 
 def _common_effect(totals: Array, arms: Array, noise: Array, spread: float) -> float:

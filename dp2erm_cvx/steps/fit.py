@@ -298,7 +298,7 @@ class Fit(Step):
         """Theorem 8: noise is added to the solution."""
         solution = released_minimizer(instance, execution, own.radius)
         if own.precision is None:
-            theta = solution.value + sample(own.calibration.law, None, execution.seed).noise
+            theta = solution.value + sample(own.calibration.law, None, execution.seed).value
         else:
             theta = on_grid(solution.value, own.precision.grid, execution.seed)
         by_gap = rests_on_gap(solution)
@@ -309,14 +309,14 @@ class Fit(Step):
     ) -> StepResult:
         """Theorems 1, 2, 7 and 9: noise is a linear term of the objective."""
         drawn = sample(own.calibration, own.precision, execution.seed)
-        instance = self.instance(own, records, weights, drawn.noise)
+        instance = self.instance(own, records, weights, drawn.value)
         if self.coefficient is not None and self.map is None and own.precision is None:
             # as the exact minimizer, which weights within the tolerance of its own stand for
             solution = released_minimizer(instance, execution, None)
             assert own.weights is not None
             judged, needed = to_grid(solution), not own.weights.covers_all
             certified, by_gap = judged.certified or not needed, needed and rests_on_gap(judged)
-            return StepResult(solution.point, certified, by_gap, solution, drawn.noise)
+            return StepResult(solution.point, certified, by_gap, solution, drawn.value)
         # a coefficient is published itself, whatever V covers
         solution = released_minimizer(instance, execution, own.radius)
         theta = solution.value if self.coefficient is None else solution.point
@@ -327,7 +327,7 @@ class Fit(Step):
             if self.coefficient is not None and seed is not None:  # as it was named before it had a step
                 seed = seed.replace("grid propensity", "propensity grid")
             theta = on_grid(theta, own.precision.grid, seed)
-        return StepResult(theta, certified, rests_on_gap(solution), solution, drawn.noise)
+        return StepResult(theta, certified, rests_on_gap(solution), solution, drawn.value)
 
 
 def _restriction(second: SecondStage) -> str | None:

@@ -22,7 +22,7 @@ from dp2erm_cvx.calibration import (
 )
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.mechanism import draw, draw_within, perturb_on_grid
+from dp2erm_cvx.mechanism import Draw, draw, draw_within, perturb_on_grid
 from dp2erm_cvx.privacy import Budget, LossConstants, RenyiCurve
 
 #: Error of the sampled noise, relative to its scale, before it is rounded to doubles.
@@ -143,20 +143,11 @@ def _finite(tolerance: float) -> float:
     return tolerance
 
 
-@dataclass(frozen=True, repr=False)
-class Sample:
-    """A drawn linear term (p,), private, and a bound on its distance to an exact draw."""
-
-    noise: Array
-    distance: float
-
-
-def sample(calibration: Calibration, precision: Precision | None, seed: int | str | None) -> Sample:
+def sample(calibration: Calibration, precision: Precision | None, seed: int | str | None) -> Draw:
     """Draw the linear term, within the sampling error of the ``precision`` or as if arithmetic were exact."""
     if precision is None:
-        return Sample(draw(calibration, seed=seed), 0.0)
-    found = draw_within(calibration, precision.sampling_error, seed=seed)
-    return Sample(found.value, found.distance)
+        return Draw(draw(calibration, seed=seed), 0.0)
+    return draw_within(calibration, precision.sampling_error, seed=seed)
 
 
 def on_grid(values: Array, noise: GridNoise, seed: int | str | None) -> Array:

@@ -176,7 +176,7 @@ class Value(Step):
             return on_grid(numbers, own.calibration, execution.label(self.name))
         seeds = [execution.label(f"{self.name} {k}") for k in range(len(numbers))]
         law = _law(own.calibration)
-        noise: Array = np.array([sample(law, None, seed).noise[0] for seed in seeds])
+        noise: Array = np.array([sample(law, None, seed).value[0] for seed in seeds])
         return numbers + noise
 
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CalibrationError, CertificateError, InfeasibleError, SolverError
+from dp2erm_cvx.mechanism import Draw
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sums import GRID_ERROR, weights_on_grid
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
@@ -32,7 +33,7 @@ from dp2erm_cvx.solve import (
 )
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.stability.base import EXACT
-from dp2erm_cvx.steps.precision import Precision, Sample
+from dp2erm_cvx.steps.precision import Precision
 from dp2erm_cvx.steps.step import Execution, Inputs
 from dp2erm_cvx.universe import Universe
 
@@ -239,7 +240,7 @@ def _quickest(solver: Solver) -> Solver:
     return FirstCertified(tuple(one for one in listed if not isinstance(one, SCS)))
 
 
-def covers(precision: Precision, solution: Solution, drawn: Sample, instance: Instance) -> bool:
+def covers(precision: Precision, solution: Solution, drawn: Draw, instance: Instance) -> bool:
     """Whether the computed minimizer is within the tolerance of that for the ideal noise."""
     distance = solution.certificate.radius + drawn.distance / instance.strong_convexity
     return solution.certified and distance <= precision.tolerance

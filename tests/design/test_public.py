@@ -9,7 +9,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.design import PublicData, tune
-from dp2erm_cvx.design.score import treatment_probabilities, value_of_rule
+from dp2erm_cvx.design.public import treatment_probabilities, value_of_rule
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import chi2
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.design.score import LEVELS, SENSITIVITY, declared_propensity, total_gain, unit
+from dp2erm_cvx.design.private import LEVELS, SENSITIVITY, declared_propensity, total_gain, unit
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.mechanism import private_choice, repeatable_choice
 from dp2erm_cvx.mechanism.discrete import selection_scale

@@ -15,10 +15,7 @@ from dp2erm_cvx.release import json_schema
 from dp2erm_cvx.release.verify import public_center
 
 DOMAIN = Domain(covariate_bound=6.0, outcome_bound=1.0, ranges={"x1": (-3.0, 3.0), "x2": (-3.0, 3.0)})
-CUTS = {
-    "x1": [-1.5, -0.75, -0.05, 0.0, 0.1, 0.75, 1.5],
-    "x2": [-1.5, -0.75, -0.35, 0.0, 0.05, 0.75, 1.5],
-}
+CUTS = {"x1": [-1.5, -0.75, -0.05, 0.0, 0.1, 0.75, 1.5], "x2": [-1.5, -0.75, -0.35, 0.0, 0.05, 0.75, 1.5]}
 
 
 def regions(n, seed):

@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import real_data
+from common import hajek
 from effects import drawn, effect_errors, population, published_row
 from populations import POPULATIONS
 
-from dp2erm_cvx.compare import augmented, difference, hajek
+from dp2erm_cvx.compare import augmented, difference
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DeclarationError
 

@@ -35,13 +35,5 @@ def test_a_quick_run_measures_every_contender_and_certifies_the_library(tmp_path
     assert len(facts["audits"]) == 4
     assert all(row["ratio"] <= 1 and row["disagreement"] <= 1 for row in facts["audits"])
     text = page.read_text()
-    assert text.startswith("before")
-    assert text.endswith("after\n")
-    assert "old" not in text
+    assert (text[:6], text[-6:], "old" in text) == ("before", "after\n", False)
     assert all(row["contender"] in text for row in [*rows, *facts["scale"]])
-
-
-def test_the_page_has_the_marks_that_the_command_fills():
-    text = (ROOT / "docs/benchmarks/index.md").read_text()
-    assert text.index("<!-- benchmark tables: begin -->") < text.index("<!-- benchmark tables: end -->")
-    assert "make bench" in text

@@ -39,7 +39,6 @@ def accuracy(arm_mass, mean):
 def test_equal_arm_mass_finds_the_rule_and_proportional_does_not(mean, found):
     proportional, treated = accuracy("proportional", mean)
     equal, _ = accuracy("equal", mean)
-    print(f"treated {treated:.2f}, proportional {proportional:.3f}, equal {equal:.3f}")
     assert 0.2 < treated < 0.3
     assert proportional == pytest.approx(found, abs=0.03)
     assert equal > 0.90

@@ -37,14 +37,8 @@ def test_growth(name):
 
 
 def test_those_the_paper_does_not_have_stay_put_too():
-    for few, many in (
-        (
-            stability.entropy_balancing(n, stability.EntropyConstants(HALF, HALF, 1.0, 1.0)).V
-            for n in (100, 100_000)
-        ),
-        (
-            stability.pooled_kernel_balancing(n, stability.KernelConstants(1.0, float(n))).V
-            for n in (100, 100_000)
-        ),
+    for bound in (
+        lambda n: stability.entropy_balancing(n, stability.EntropyConstants(HALF, HALF, 1.0, 1.0)).V,
+        lambda n: stability.pooled_kernel_balancing(n, stability.KernelConstants(1.0, float(n))).V,
     ):
-        assert few == pytest.approx(many, rel=0.06)
+        assert bound(100) == pytest.approx(bound(100_000), rel=0.06)

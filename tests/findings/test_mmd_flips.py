@@ -36,8 +36,7 @@ def test_one_hundred_records(ridge, moved, printed):
     domain = Domain(10.0, 1.0, arm_floor=34)
     program = MMD(ridge=ridge / n, kernel=Gaussian(1.0))
     w, v = (certified(program, domain, X, arm) for arm in (a, flipped))
-    largest = max(w.max(), v.max())
-    claimed = printed_norm_bound(n, ridge, largest)
+    claimed = printed_norm_bound(n, ridge, max(w.max(), v.max()))
     assert claimed == pytest.approx(printed, rel=2e-3)
     assert np.linalg.norm(w - v) == pytest.approx(moved, abs=2e-3)
     assert np.linalg.norm(w - v) > claimed

@@ -22,9 +22,8 @@ def accuracy(epsilon, outcome_bound, theta_set, calibration="paper", replicates=
     found = []
     for seed in range(replicates):
         data = simulate("linear", 400, rng=seed).dataset
-        model = PrivateTwoStageERM(
-            domain, Budget(epsilon), Uniform(), rule, calibration=calibration, seed=seed
-        )
+        declared = {"calibration": calibration, "seed": seed}
+        model = PrivateTwoStageERM(domain, Budget(epsilon), Uniform(), rule, **declared)
         model.fit(data.X, data.a, data.y)
         found.append(test.accuracy(model.predict(test.dataset.X)))
     return float(np.mean(found))
@@ -61,8 +60,8 @@ def test_uniform_weights_are_a_strong_baseline():
     found = []
     for seed in range(10):
         data = simulate("linear", 400, rng=seed).dataset
-        domain = Domain(math.sqrt(10), 30.0)
-        model = TwoStageERM(domain, Uniform(), itr(theta_set=L2Ball(100.0))).fit(data.X, data.a, data.y)
+        model = TwoStageERM(Domain(math.sqrt(10), 30.0), Uniform(), itr(theta_set=L2Ball(100.0)))
+        model.fit(data.X, data.a, data.y)
         found.append(test.accuracy(model.predict(test.dataset.X)))
     assert float(np.mean(found)) == pytest.approx(0.98, abs=0.01)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Domain, Records
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.model.composite import Composite, Penalty
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.program.curves import SQUARE
@@ -117,19 +117,3 @@ def test_every_first_stage_is_certified_within_its_iterations(name, kind):
     assert bound <= 1000
     by_newton = solve(program.instance(EDGES[kind]), tolerance=1e-6)
     assert by_newton.stats.iterations < 100
-
-
-@pytest.mark.parametrize(
-    "name", ["ipw_logistic", "ipw_private", "entropy_balancing", "overlap", "inverse_probability_tilting"]
-)
-def test_separable_arms_of_many_records_are_certified_at_the_defaults(name):
-    rng = np.random.default_rng(24)
-    half = np.arange(400) % 2
-    X = rng.uniform(-1, 1, (400, 3))
-    one = (np.arange(400) == 0).astype(int)
-    X[:, 0] = np.where(half == 1, 0.9, -0.9)
-    domain = Domain(2.0, 1.0, intercept=1.0)
-    for a in (half, one, 0 * half, 1 - one):
-        solution, bound = bounded_solve(first_stages()[name](), domain.records(X, a, np.ones(400)))
-        assert solution.certified
-        assert bound <= 1000

@@ -7,14 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.plan import EffectStudy, make_plan
+from dp2erm_cvx.plan import EffectStudy, effect_error, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.solve import uncertified_start
-from dp2erm_cvx.steps import Execution, Rows, Term, fit
+from dp2erm_cvx.steps import Execution, Rows, Term, fit, score_of
 from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0)
@@ -183,3 +184,33 @@ def test_a_propensity_that_missed_its_tolerance_is_not_certified(monkeypatch):
     assert plan.run(data, run).steps["propensity"].certified
     monkeypatch.setattr(fit, "released_minimizer", lambda *args: uncertified_start(args[0]))
     assert not plan.run(data, run).certified
+
+
+def test_errors_of_a_regression_stay_where_the_cap_and_the_clips_cut(monkeypatch):
+    """Derivatives of the mean score, by quadrature, at arms that hardly overlap; noise and ridge are tiny."""
+    declared = {"propensity": "logistic", "cap": 10.0, "mean_share": None, "spread_share": None}
+    universe = Universe(Domain(1.0, 10.0, ranges=[(-1.0, 1.0)]), 10**9, 1)
+    plan = make_plan(EffectStudy(universe, Budget(1.0), residual_scale=1.0, declared=declared))
+    released = {"rate": np.array([5 * 10**8]), "center": np.zeros(3), "propensity": np.array([-0.2, 7.0])}
+    score = score_of(plan.score).at(plan.score.universe, released)
+    spread, grid = score.nuisances.spreads[0], np.linspace(-2.7, 2.7, 81)
+    z, residual, arm = (one.ravel() for one in np.meshgrid(grid, grid, [0, 1], indexing="ij"))
+    e = expit(-0.2 + 7.0 * spread * z)
+    monkeypatch.setattr(effect_error, "_NODES", grid)  # covariates further out are shrunk by the domain
+    monkeypatch.setattr(effect_error, "_WEIGHTS", np.exp(-0.5 * grid**2) / np.sum(np.exp(-0.5 * grid**2)))
+    mass = np.exp(-0.5 * (z**2 + residual**2)) * np.where(arm == 1, e, 1.0 - e)
+    records = universe.domain.records(spread * z[:, None], arm, residual)
+
+    def mean(center):
+        own = score_of(plan.score).at(plan.score.universe, found := released | {"center": center})
+        return np.average(own.score(own.parts(records, found)), weights=mass) + own.center
+
+    effect = np.array([mean(-step) - mean(step) for step in 1e-3 * np.eye(3)]) / 2e-3
+    left, reach, _, _ = effect_error.overlap_error(plan, released, 1.0)
+    assert left == pytest.approx(abs(effect[2]) / spread, rel=0.01)
+    fit = score.nuisances.regressions[0]
+    rows = np.stack([arm == 0, arm == 1, fit.scale * spread * z])
+    curved = mass * fit.curvature(1.0, 0.5)[arm] / np.bincount(arm, mass)[arm]
+    slopes = np.linalg.solve((rows * curved) @ rows.T, effect * [1.0, 1.0, fit.scale])
+    within = plan.study.assumed.within(0.5) * np.sum(fit.curvature(1.0, 0.5)) * fit.scale * spread
+    assert reach == pytest.approx(np.linalg.norm(slopes) * within, rel=0.05)

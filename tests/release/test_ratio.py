@@ -81,32 +81,17 @@ def treated_study(n, budget, kind, replicates, seed):
 
 #: The laws of noise on numbers.
 LAWS = (Noise.GAMMA, Noise.GAUSSIAN)
-SETTINGS = [
-    (n, Budget(epsilon, 1e-6), kind)
-    for n, epsilon in ((500, 0.5), (2000, 1.0), (10_000, 2.0))
-    for kind in LAWS
-]
+SETTINGS = [(n, Budget(epsilon, 1e-6), kind) for n, epsilon in ((500, 0.5), (10_000, 2.0)) for kind in LAWS]
 
 
-#: The middle of the three sizes and budgets is left to the longer study.
-ENDS = [row for row in SETTINGS if row[0] != 2000]
-
-
-@pytest.mark.parametrize(("n", "budget", "kind"), ENDS)
+@pytest.mark.parametrize(("n", "budget", "kind"), SETTINGS)
 def test_ratios_of_arms_cover(n, budget, kind):
     assert arm_study(n, budget, kind, 150, seed=1).min() >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 150)
 
 
-@pytest.mark.parametrize(("n", "budget", "kind"), ENDS)
+@pytest.mark.parametrize(("n", "budget", "kind"), SETTINGS)
 def test_effect_among_the_treated_covers(n, budget, kind):
     assert treated_study(n, budget, kind, 300, seed=2) >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 300)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("n", "budget", "kind"), SETTINGS)
-def test_ratios_cover_often(n, budget, kind):
-    assert arm_study(n, budget, kind, 1500, seed=3).min() >= 0.94
-    assert treated_study(n, budget, kind, 3000, seed=4) >= 0.94
 
 
 def fieller(noise=Noise.GAMMA, **changes):
@@ -155,29 +140,6 @@ def test_roundings_widen():
     )
     # |0.2 - 0.4 rho| <= 0.04 + 0.1 rho
     assert (low, high) == pytest.approx((0.16 / 0.5, 0.24 / 0.3))
-
-
-@pytest.mark.parametrize(
-    "sums",
-    [
-        (0, 0, 0, 0),
-        (2**63 - 1, -(2**63), -(2**63), 2**63 - 1),
-        (-(2**60), 2**60, 2**40, 0),
-        # a denominator far beyond its largest value
-        (2**58, 2**59, 2**40, 0),
-        (2**56, 2**60, 0, 0),
-    ],
-)
-def test_whatever_is_released_has_an_interval(sums):
-    budget = Budget(1.0)
-    arms = ArmRisks(calibrate_sums(SumLaw.ARMS, 1.0, 100, budget, other_bound=0.5), (*sums, 2**61))
-    treated = treated_interval(calibrate_sums(SumLaw.TREATED, 1.0, 100, budget), sums)
-    overlap = overlap_interval(calibrate_sums(SumLaw.OVERLAP, 1.0, 100, budget), sums[:3])
-    for interval in (treated, overlap, arms.difference(), arms.ratio(), arms.odds_ratio()):
-        if interval is None:
-            continue
-        assert math.isfinite(interval.estimate)
-        assert interval.low <= interval.estimate <= interval.high
 
 
 def test_forgetting_the_noise_of_the_number_of_treated_is_caught(monkeypatch):

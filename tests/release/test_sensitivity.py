@@ -10,13 +10,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.release.caveats import (
-    e_value,
-    nearer_limit,
-    needed_to_treat,
-    sensitivity,
-    tipping_point,
-)
+from dp2erm_cvx.release.caveats import e_value, nearer_limit, needed_to_treat, sensitivity, tipping_point
 from dp2erm_cvx.release.effect import EffectInterval, EffectRelease, Ratio
 from dp2erm_cvx.release.verify import verify
 

@@ -19,12 +19,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 232,
-    "lines": 51_548,
-    "classes": 452,
-    "names that other files use": 928,
-    "names that one other file uses": 395,
-    "lines of tests": 42_223,
+    "files": 230,
+    "lines": 51_450,
+    "classes": 448,
+    "names that other files use": 923,
+    "names that one other file uses": 391,
+    "lines of tests": 42_099,
 }
 
 

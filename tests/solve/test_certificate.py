@@ -7,6 +7,7 @@ import functools
 import sys
 from typing import Any
 
+import cvxpy as cp
 import mpmath as mp
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
 from dp2erm_cvx.program import Box, ClosedFormWeights, Instance, L1Ball, Moments, WholeSpace
 from dp2erm_cvx.program.entropy import EntropyFirstStage
 from dp2erm_cvx.registry import programs
-from dp2erm_cvx.solve import OSQP, SCS, Clarabel, ProjectedGradient, certify, solve
+from dp2erm_cvx.solve import OSQP, SCS, Clarabel, ProjectedGradient, certify, conic, solve
 from tests import exact
 from tests.every_program import label
 from tests.helpers import make_records, make_weights, output_distance
@@ -256,8 +257,6 @@ def test_a_missing_rounding_term_of_the_output_is_caught(monkeypatch):
 @pytest.mark.parametrize(("l1", "l2"), [pytest.param(0.2, 0.0, marks=pytest.mark.slow), (0.1, 0.3)])
 def test_gap_certificate_of_a_user_regularizer_covers_the_distance(theta_set, l1, l2):
     """The same regularizer, once as an expression that only a gap can judge and once in its prox form."""
-    import cvxpy as cp
-
     itr: Any = programs()["itr"]
     user = UserRegularizer(
         lambda theta: l1 * cp.norm(theta, 1) + l2 / 2 * cp.sum_squares(theta), "elastic net"
@@ -278,3 +277,16 @@ def test_gap_certificate_of_a_user_regularizer_covers_the_distance(theta_set, l1
             assert certificate.radius >= distance - truth.certificate.radius
             # a gap grows linearly in the distance along an active bound, so half of the digits are lost
             assert certificate.radius <= 50 * np.sqrt(max(distance, 1e-10))
+
+
+def test_no_dual_point_proves_more_than_the_optimum():
+    """What a dual point leaves of stationarity is charged: not even a random one is a bound above it."""
+    itr = programs()["itr"](L2Ball(0.4), UserRegularizer(lambda theta: cp.norm(theta, 1)))
+    instance = itr.instance(RECORDS, make_weights(RECORDS), gamma=GAMMA, noise=NOISE)
+    problem, rng = conic.compiled_for(instance, "clarabel").problem, np.random.default_rng(15)
+    data, chain, _ = problem.get_problem_data("CLARABEL")
+    raw, optimum = chain.solve_via_data(problem, data), problem.solve(solver="CLARABEL")
+    x, z = np.asarray(raw.x), np.asarray(raw.z)
+    assert optimum - conic._lower_bound(x, z, data) <= 1e-5 * abs(optimum)
+    for size in np.geomspace(1e-3, 10, 40):
+        assert conic._lower_bound(x, z + size * rng.normal(size=len(z)), data) <= optimum
