@@ -10,9 +10,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.program import (
-    Moments,
-)
+from dp2erm_cvx.program import Moments
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
