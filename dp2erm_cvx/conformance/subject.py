@@ -5,12 +5,12 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.audit.pairs import next_pair
+from dp2erm_cvx.audit.pairs import KindPair, next_pair
 from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.program import FirstStage, Instance, Kind, Program, SecondStage
@@ -182,18 +182,19 @@ def edge_records() -> dict[str, Records]:
 def neighbors(count: int, n_samples: int, seed: int) -> Iterator[tuple[Records, Records]]:
     """Pairs as audits draw them: they differ in record 0, and each arm keeps the floor in both.
 
-    In every third pair the other records are well inside, and the changed one alone becomes the longest or
-    the shortest, and that of the largest or the smallest outcome.
+    In every third pair the other records are all different and well inside, and the changed one alone becomes
+    the longest or the shortest, and that of the largest or the smallest outcome.
     """
     domain, rng = check_domain(n_samples), np.random.default_rng([seed, 7])
     for index in range(count):
         pair = next_pair(check_universe(domain, n_samples), None, rng)
         if index % 3 == 1:
-            side, X, y = 1 - 2 * (index % 2), 0.2 * pair.X, 0.2 * pair.y
+            kinds, side = np.concatenate([[0, 1], pair.others]), 1 - 2 * (index % 2)
+            X, y = 0.2 * pair.X[kinds], 0.2 * pair.y[kinds]
             X += 0.1 * domain.features_bound * rng.uniform(-1, 1, X.shape)
             X[1] = domain.features_bound / math.sqrt(N_FEATURES) if side < 0 else 0.0
             y[1] = side * domain.outcome_bound
-            pair = replace(pair, X=domain.inside(X), y=y)
+            pair = KindPair(domain.inside(X), pair.a[kinds], y, np.arange(2, n_samples + 1))
         first, second = (domain.records(*columns) for columns in pair.raw(domain))
         yield first, second
 

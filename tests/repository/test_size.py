@@ -19,12 +19,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 231,
-    "lines": 51_495,
-    "classes": 450,
-    "names that other files use": 927,
-    "names that one other file uses": 394,
-    "lines of tests": 42_099,
+    "files": 230,
+    "lines": 51_448,
+    "classes": 448,
+    "names that other files use": 923,
+    "names that one other file uses": 390,
+    "lines of tests": 42_093,
 }
 
 

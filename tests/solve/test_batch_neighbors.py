@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import FirstStage, Gaussian, Moments
 from dp2erm_cvx.program.kernels import Laplace, Linear
@@ -237,10 +237,6 @@ def test_results_hide_the_records() -> None:
     assert repr(chosen) == "Replacements(n_neighbors=4)"
 
 
-def _rows(records: Records, m: int) -> Array:
-    return np.array(records.X[:m])
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -257,7 +253,7 @@ def _rows(records: Records, m: int) -> Array:
 )
 def test_invalid_replacements_are_refused(change: dict[str, Any], message: str) -> None:
     records = make_records(30, 3)
-    given: dict[str, Any] = {"index": [0], "X": _rows(records, 1), "a": [1]} | change
+    given: dict[str, Any] = {"index": [0], "X": records.X[:1].copy(), "a": [1]} | change
     with pytest.raises(DeclarationError, match=message):
         Replacements(records, **given)
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.solve.batch import Neighborhood, Reading, Replacements, rows
+from dp2erm_cvx.solve.batch import Neighborhood, Reading, rows
 from dp2erm_cvx.solve.batch.rows import Terms
 from tests.helpers import make_records
 from tests.solve.test_batch_neighbors import FAST, SLOW, joined, named, program, replacements
@@ -95,14 +94,3 @@ def test_what_is_not_certified_is_solved_alone_and_read(monkeypatch: pytest.Monk
     assert np.all(found.certified)
     assert np.all(np.abs(found.sums - right.sums)[:, 0] <= found.radius + right.radius)
     assert np.all(np.abs(found.own - right.own) <= found.radius + right.radius)
-
-
-def test_invalid_settings_are_refused_and_nothing_is_read_of_nothing() -> None:
-    records = make_records(30, 3)
-    chosen, made = replacements(records, 2), program("uniform", {})
-    with pytest.raises(DeclarationError, match="tolerance"):
-        Neighborhood(made, records).read(chosen, Moved(np.ones(30)), tolerance=0.0)
-    with pytest.raises(DeclarationError, match="other records"):
-        Neighborhood(made, make_records(30, 3)).read(chosen, Moved(np.ones(30)))
-    none = Replacements(records, chosen.index[:0], chosen.X[:0], chosen.a[:0])
-    assert list(Neighborhood(made, records).read(none, Moved(np.ones(30)))) == []

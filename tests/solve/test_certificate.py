@@ -15,7 +15,7 @@ import pytest
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
-from dp2erm_cvx.program import Box, ClosedFormWeights, Instance, L1Ball, Moments, WholeSpace
+from dp2erm_cvx.program import Box, ClosedFormWeights, Instance, L1Ball, Moments, WholeSpace, scheme
 from dp2erm_cvx.program.entropy import EntropyFirstStage
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import OSQP, SCS, Clarabel, ProjectedGradient, certify, conic, solve
@@ -290,3 +290,18 @@ def test_no_dual_point_proves_more_than_the_optimum():
     assert optimum - conic._lower_bound(x, z, data) <= 1e-5 * abs(optimum)
     for size in np.geomspace(1e-3, 10, 40):
         assert conic._lower_bound(x, z + size * rng.normal(size=len(z)), data) <= optimum
+
+
+@scheme(size=0.5)
+def near_one(w, records, size):
+    """Weights in a small ball around 1 under the norm of the imbalance."""
+    imbalance = cp.norm(records.signed.T @ w)
+    return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + 5 * imbalance), [cp.norm(w - 1) <= size])
+
+
+def test_a_point_beyond_a_constraint_pays_its_price():
+    """The objective lies below the optimum there: a gap alone would call the point exact."""
+    bound, (tight, free) = near_one(), (solve(near_one(size=s).instance(RECORDS)) for s in (0.5, 50.0))
+    apart = float(np.linalg.norm(tight.point - free.point))
+    assert apart > 0.2
+    assert certify(bound.instance(RECORDS), free.point).radius >= apart - tight.certificate.radius
