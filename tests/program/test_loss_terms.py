@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+
+import cvxpy as cp
 import mpmath
 import numpy as np
 import pytest
 
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.atoms import Saturating
 from dp2erm_cvx.program.curves import LOGISTIC, Curve, Part
+from dp2erm_cvx.program.form import _refuse_misread
 
 SLOPE = 0.7
 
@@ -37,3 +42,20 @@ def test_errors_are_covered(loss, exact, error):
                 slope, curvature = exact(mpmath.mpf(margin) + moved * mpmath.mpf(error))
                 assert abs(slope - found.slope[k]) <= found.slope_error[k] + 1e-310
                 assert abs(curvature - found.curvature[k]) <= found.curvature_error[k]
+
+
+@pytest.mark.parametrize(
+    ("read", "shifted", "refused"),
+    [
+        (lambda x: np.logaddexp(0.0, x), False, False),
+        (lambda x: np.logaddexp(0.0, x) + 1.0, True, False),  # a loss may be off by a constant
+        (lambda x: np.logaddexp(0.0, x) + 1.0, False, True),  # a log weight may not
+        (lambda x: np.logaddexp(0.0, -x), False, True),
+    ],
+)
+def test_a_reading_has_the_values_of_cvxpy(read, shifted, refused):
+    """A log weight has no slopes to compare: its values alone decide."""
+    s = cp.Variable()
+    refusal = pytest.raises(DeclarationError, match="other values") if refused else contextlib.nullcontext()
+    with refusal:
+        _refuse_misread(cp.logistic(s), s, lambda x: (read(x), None), shifted=shifted)
