@@ -100,14 +100,15 @@ def tables(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
         "half width": now.half.map("{:.3f}".format),
         "over reach": (now.half / now.reach).map("{:.2f}".format),
         "predicted / RMSE": (now.predicted / now.rmse).map("{:.2f}".format),
+        "samples": now.replicates.map("{:.0f}".format),
     }
     shown = pd.DataFrame(heads).reset_index().replace("nan", "")
     shown["n"] = shown["n"].map("{:,}".format)
     kind, short = now.kind.to_numpy(), now.shown.to_numpy(bool)
     return {
-        "counterexamples": shown[short].iloc[:, :-2],
+        "counterexamples": shown[short].iloc[:, :-3],
         "all": shown[np.isin(kind, ("cells", "registries"))],
-        "curved": shown[kind == "curved"].iloc[:, :-1],
+        "curved": shown[kind == "curved"].iloc[:, :-2],
         "noise": shown[kind == "noise"][["scenario", "now", "half width", "over reach"]],
     }
 
