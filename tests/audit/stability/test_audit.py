@@ -178,8 +178,7 @@ def test_a_stop_changes_nothing(source, tmp_path, monkeypatch):
             IPW, source, **call, search=SearchPlan(**{"evaluations": 700, "seed": 5, **how})
         )
 
-    whole = audited_with()
-    path = tmp_path / "state.json"
+    whole, path = audited_with(), tmp_path / "state.json"
 
     def stop_after(share):
         def watch(progress):
