@@ -14,6 +14,7 @@ from competitors import (
     deviation,
     group_count,
     noisy,
+    ridge_line,
     ridge_logistic,
 )
 from populations import POPULATIONS
@@ -215,3 +216,21 @@ def test_noise_has_the_scale_of_its_law():
         spread = deviation(noisy(np.zeros(3), 2.0, budget))
         assert np.std(draws(np.zeros(3), 2.0, budget)) == pytest.approx(spread, rel=0.06)
     assert sorted(np.concatenate(Split(7, 3).draw(rng))) == list(range(7))
+
+
+def test_models_of_folds_are_those_of_other_folds():
+    # every record is its own surprise: with its own fold's model the terms would be known to it
+    _, records = drawn(n=900)
+    method, rng = FoldNuisances(estimator="g", per_column=15.0), np.random.default_rng(5)
+    members = Split(900, group_count(900, 11, 15.0)).draw(np.random.default_rng(5))
+    terms = np.zeros(900)
+    ridge = np.concatenate([[1e-6], np.full(10, 0.01)])
+    for rows in members:
+        for others in members:
+            if others is not rows:
+                for arm in (0, 1):
+                    own = others[records.a[others] == arm]
+                    line = ridge_line(records.X[own], records.y[own], ridge)
+                    terms[rows] += (2 * arm - 1) * np.clip(records.X[rows] @ line, -0.5, 0.5)
+    exact = np.mean(terms) / (len(members) - 1)
+    assert method(records, NO_NOISE, rng).value == pytest.approx(exact, abs=1e-6)

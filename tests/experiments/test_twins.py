@@ -5,6 +5,7 @@ import dataclasses
 import gzip
 import hashlib
 import io
+import os
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from twins_data import SHA256, read_twins
 from dp2erm_cvx.errors import DataError
 from tests.experiments.tables import table_of
 
+REAL = os.environ.get("DP2ERM_TWINS")
 LINEAR = Outcomes(n_important=4, treat_share=0.3, outcome_scale=2.0, seed=1)
 
 
@@ -157,3 +159,14 @@ def test_pairs_of_whom_one_is_seen(tmp_path):
     assert data.columns == tuple(one.domain.ranges)
     # a usual range in weeks is one of the scaled column
     assert one.domain.ranges["gestat"] == ((26 - 17) / 30, (40 - 17) / 30)
+
+
+@pytest.mark.skipif(REAL is None, reason="DP2ERM_TWINS names no file")
+def test_the_real_file_has_its_known_shape_and_effect():
+    found = read_twins(REAL)
+    assert found.X.shape == (11_400, 39)
+    column = dict(zip(found.columns, found.X.T, strict=True))
+    counts = [column[name].sum() for name in ("anemia", "herpes", "adequacy=1")]
+    assert counts == [491, 54, 7918]
+    assert twins_population(REAL, SHA256).effect == pytest.approx(-184 / 11_400)
+    assert found.deaths.mean(axis=0) == pytest.approx([0.17693, 0.16079], abs=1e-5)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from dp2erm_cvx.program import (
-    Moments,
-)
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.program import Moments
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import solve
+from dp2erm_cvx.universe import Universe
 from tests.helpers import declared_solution, make_records
 
 PROGRAMS: dict[str, Any] = dict(programs())
@@ -110,3 +110,9 @@ def test_tilting_without_a_ridge_brings_either_arm_to_the_whole_sample(balance):
         factors[inside] = 1 + np.exp(-rows[inside] @ solution.point[arm * half : (arm + 1) * half])
         np.testing.assert_allclose(factors[inside] @ g[inside], g.sum(axis=0), atol=1e-7)
     np.testing.assert_allclose(solution.value, factors * 300 / np.sum(factors), rtol=1e-10)
+
+
+def test_the_trace_of_a_private_coefficient_grows_with_the_squared_norm_of_rows():
+    for M, name in ((0.5, "ipw_private"), (3.0, "overlap_private")):
+        constants = PROGRAMS[name]().resolve(domain := Domain(M, 1.0)).loss_constants(Universe(domain, 50, 3))
+        assert constants.hessian_trace == pytest.approx(0.25 * M**2, rel=1e-9)
