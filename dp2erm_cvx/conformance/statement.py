@@ -91,11 +91,11 @@ def declaration(subject: Subject) -> Judgment:
 
 def _constants_of_records(subject: Subject) -> bool:
     """Whether records come into the declaration past its leaves, where a re-solve would not replace them."""
-    found = []
-    for records in next(neighbors(1, 24, seed=3)):
-        instance = subject.bind(records)
-        compiled = Compiled(instance.program.declare, instance.data)
-        found.append([np.asarray(one.value) for one in compiled.problem.constants()])
+    # ordinary records, which programs with hard constraints have weights for, and one of them mirrored
+    first, sides = standard_records(24, seed=3), np.where(np.arange(24) == 0, -1.0, 1.0)
+    second = first.domain.records(sides[:, None] * first.covariates, first.a, sides * first.y)
+    bound = [Compiled(one.program.declare, one.data) for one in map(subject.bind, (first, second))]
+    found = [[np.asarray(one.value) for one in compiled.problem.constants()] for compiled in bound]
     shapes = [[one.shape for one in constants] for constants in found]
     # other shapes where a record brings or takes a variable of its own
     return shapes[0] == shapes[1] and not all(map(equal_data, *found))

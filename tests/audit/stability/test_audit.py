@@ -178,8 +178,7 @@ def test_a_stop_changes_nothing(source, tmp_path, monkeypatch):
             IPW, source, **call, search=SearchPlan(**{"evaluations": 700, "seed": 5, **how})
         )
 
-    whole = audited_with()
-    path = tmp_path / "state.json"
+    whole, path = audited_with(), tmp_path / "state.json"
 
     def stop_after(share):
         def watch(progress):
@@ -188,8 +187,9 @@ def test_a_stop_changes_nothing(source, tmp_path, monkeypatch):
 
         return watch
 
-    with pytest.raises(KeyboardInterrupt):
-        audited_with(checkpoint=path, progress=stop_after(0.4))
+    for share in (0.2, 0.55):
+        with pytest.raises(KeyboardInterrupt):
+            audited_with(checkpoint=path, progress=stop_after(share))
     assert facts(audited_with(checkpoint=path)) == facts(whole)
     with pytest.raises(DataError, match="another audit"):
         audited_with(checkpoint=path, seed=6)
