@@ -163,6 +163,20 @@ def test_a_mechanism_that_keeps_its_word_is_not_flagged(mechanism, events):
     assert np.mean([one.epsilon_low for one in found]) > 0.05
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("confidence", [0.99, 0.6])
+@pytest.mark.parametrize(
+    "mechanism", [laplace(1.0), response, geometric], ids=["laplace", "response", "geometric"]
+)
+def test_false_alarms_are_as_rare_as_they_should_be(mechanism, confidence):
+    repetitions = 300
+    alarms = sum(
+        audit(mechanism, seed=seed, runs=200, events=CONTINUOUS, confidence=confidence).exceeds
+        for seed in range(repetitions)
+    )
+    assert alarms <= stats.binom.ppf(0.999, repetitions, 1 - confidence)
+
+
 def test_half_the_noise_is_found():
     found = audit(laplace(0.5), events=CONTINUOUS)
     assert found.exceeds
@@ -447,6 +461,13 @@ def test_planted_bugs_are_caught_in_complete_releases(name, runs):
     assert not audited(sound, kind, 200).exceeds
     wrong = bug(**sound.get_params(deep=False))
     assert audited(wrong, kind, runs).exceeds
+
+
+@pytest.mark.slow
+def test_missing_gamma_is_caught_at_small_epsilon():
+    model = release("arm_means", 0.2, HardlyAnyGamma)
+    assert audited(model, lone, 6000).exceeds
+    assert not audited(release("arm_means", 0.2), lone, 6000).exceeds
 
 
 def test_assumed_arithmetic_leaks_where_counted_arithmetic_does_not():

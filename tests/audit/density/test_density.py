@@ -192,6 +192,19 @@ def test_theorem_seven_is_audited_before_the_projection():
     assert found.theta_loss == found.loss
 
 
+@pytest.mark.slow
+def test_two_hundred_adversarial_pairs():
+    kinds = (neighbors, aligned, lone)
+    for seed in range(200):
+        rng = np.random.default_rng(1000 + seed)
+        first, second = FIRST[rng.integers(len(FIRST))], SECOND[rng.integers(len(SECOND))]
+        budget = Budget(float(10 ** rng.uniform(-1, 1)))
+        model = release(first, second, budget)
+        pair = kinds[seed % 3](rng, int(rng.integers(4, 40)), int(rng.integers(1, 4)))
+        found = audit_density(model, *pair, seed=seed)
+        assert found.theta_loss <= found.loss <= found.epsilon <= budget.epsilon, (seed, found)
+
+
 # what an audit is
 
 
@@ -202,6 +215,11 @@ def test_an_audit_is_repeatable_and_marked_as_not_private():
     assert dataclasses.asdict(one)["private"] is False
     assert "not private" in str(one)
     assert "starts" in one.searched
+
+
+def test_equal_datasets_lose_nothing():
+    data, _ = neighbors(np.random.default_rng(3))
+    assert audit_density(release(), data, data, starts=2).loss == 0.0
 
 
 def test_what_is_no_neighbor_is_refused():
