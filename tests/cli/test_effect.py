@@ -48,7 +48,7 @@ def test_json_spells_out_what_may_be_relied_on(folder):
 @pytest.mark.parametrize("estimand", ["ate", "att", "risks"])
 def test_the_text_is_the_summary_of_the_file(folder, estimand, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)  # a screen of another width fills its lines otherwise
-    words = [*EFFECT, "--seed", "2", "--estimand", estimand, "--output", "effect.json"]
+    words = [*EFFECT, "--seed", "2", "--estimand", estimand, "--output", "effect.json", "--yes"]
     if estimand == "risks":
         known = Path("domain.toml").read_text()
         binary = known.replace("outcome_bound = 8.0", "outcome_center = 0.5\noutcome_bound = 0.5")

@@ -43,7 +43,7 @@ def test_a_release_comes_back_from_json(folder):
 
 def test_flags_override_the_domain_file(folder):
     words = ["--outcome-bound", "4", "--range", "x2=-2:2", "--relation", "replace-one-keep-treatment"]
-    domain = json.loads(run(*FIT, *words, "--json").stdout)["domain"]
+    domain = json.loads(run(*FIT, *words, "--json", "--yes").stdout)["domain"]
     assert domain["outcome_bound"] == 4.0
     assert domain["covariate_bound"] == 2.0
     assert domain["ranges"] == {"x1": [-1.0, 1.0], "x2": [-2.0, 2.0], "x3": [-1.0, 1.0]}

@@ -24,7 +24,7 @@ LIMITS = {
     "classes": 448,
     "names that other files use": 923,
     "names that one other file uses": 390,
-    "lines of tests": 42_222,
+    "lines of tests": 42_223,
 }
 
 
