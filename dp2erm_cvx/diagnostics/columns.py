@@ -152,14 +152,6 @@ def levels_line(name: str, told: list[str]) -> str | None:
     return f"{key(name)} = {json.dumps(present, ensure_ascii=False)}"
 
 
-def repeats_persons(name: str, told: list[str]) -> bool:
-    """Whether a column is named like an identifier, or holds as many values, and some of them repeat."""
-    present = [one for one in told if one]
-    distinct = len(set(present))
-    named = _IDENTIFIER.search(name) is not None
-    return MOST_LEVELS < distinct < len(present) and named
-
-
 def key(name: str) -> str:
     """A name as TOML spells it."""
     return name if re.fullmatch(r"[\w-]+", name, re.ASCII) else json.dumps(name, ensure_ascii=False)
@@ -168,6 +160,12 @@ def key(name: str) -> str:
 def misspelled(declared: str, found: str) -> str:
     """That a table spells a declared label otherwise."""
     return f"{quoted(declared)} is declared: did you mean {quoted(found)}?"
+
+
+def _repeats_persons(name: str, told: list[str]) -> bool:
+    """Whether a column is named like an identifier, holds more values than a category, and some repeat."""
+    present = [one for one in told if one]
+    return _IDENTIFIER.search(name) is not None and MOST_LEVELS < len(set(present)) < len(present)
 
 
 def _column(table: Table, name: str, book: Codebook, ranges: Mapping[str, Any]) -> ColumnReport:
@@ -194,7 +192,7 @@ def _column(table: Table, name: str, book: Codebook, ranges: Mapping[str, Any]) 
     else:
         line = levels_line(name, told) if "text" in kind else None
         hint = () if line is None else (f"if a codebook lists its levels, declare under [levels]: {line}",)
-        if repeats_persons(name, told):
+        if _repeats_persons(name, told):
             hint = (
                 "looks like an identifier and repeats: a guarantee covers one record, not all of a person",
             )

@@ -62,6 +62,27 @@ def ipw_weights(
     return fit
 
 
+def tilted(b: Array, count: Array, target: Array, ridge: float, radius: float) -> Array:
+    """Weights (m,) of points with rows b (m, d): the dual of entropy balancing towards a target (d,)."""
+    n = count.sum()
+
+    def objective(curvature: float) -> Smooth:
+        def at(lam: Array) -> tuple[float, Array, Array]:
+            s = b @ lam
+            total = log_total(s, count)
+            p = count * np.exp(s - total)
+            m = p @ b
+            value = total - math.log(n) - lam @ target + curvature / 2 * lam @ lam
+            hessian = (b.T * p) @ b - np.outer(m, m) + curvature * np.eye(len(lam))
+            return value, m - target + curvature * lam, hessian
+
+        return at
+
+    lam = minimize_in_ball(objective, ridge, radius, b.shape[1])
+    s = b @ lam
+    return n * np.exp(s - log_total(s, count))
+
+
 def entropy_weights(
     balance: float, constant: float, ridge: float, radius: float = math.inf, arm_mass: str = "equal"
 ) -> Callable[[Array, Array], Array]:
@@ -75,21 +96,7 @@ def entropy_weights(
         share = (0.5, 0.5) if arm_mass == "equal" else (1 - treated, treated)
         target = np.concatenate([share[0] * mean, share[1] * mean])
 
-        def objective(curvature: float) -> Smooth:
-            def at(lam: Array) -> tuple[float, Array, Array]:
-                s = b @ lam
-                total = log_total(s, count)
-                p = count * np.exp(s - total)
-                m = p @ b
-                value = total - math.log(n) - lam @ target + curvature / 2 * lam @ lam
-                hessian = (b.T * p) @ b - np.outer(m, m) + curvature * np.eye(len(lam))
-                return value, m - target + curvature * lam, hessian
-
-            return at
-
-        lam = minimize_in_ball(objective, ridge, radius, b.shape[1])
-        s = b @ lam
-        return n * np.exp(s - log_total(s, count))
+        return tilted(b, count, target, ridge, radius)
 
     return fit
 
@@ -105,21 +112,7 @@ def scaled_entropy_weights(ridge: float, floor: int, radius: float = math.inf) -
         b = np.column_stack([scale[0] * g * (1 - arm)[:, None], scale[1] * g * arm[:, None]])
         target = np.tile(count @ g / n, 2)
 
-        def objective(curvature: float) -> Smooth:
-            def at(lam: Array) -> tuple[float, Array, Array]:
-                s = b @ lam
-                total = log_total(s, count)
-                p = count * np.exp(s - total)
-                m = p @ b
-                value = total - math.log(n) - lam @ target + curvature / 2 * lam @ lam
-                hessian = (b.T * p) @ b - np.outer(m, m) + curvature * np.eye(len(lam))
-                return value, m - target + curvature * lam, hessian
-
-            return at
-
-        lam = minimize_in_ball(objective, ridge, radius, b.shape[1])
-        s = b @ lam
-        return n * np.exp(s - log_total(s, count))
+        return tilted(b, count, target, ridge, radius)
 
     return fit
 
