@@ -33,7 +33,7 @@ from dp2erm_cvx.program import (
     Universe,
     setting,
 )
-from dp2erm_cvx.program.atoms import SquaredHinge
+from dp2erm_cvx.program.atoms import atom
 from dp2erm_cvx.program.balance import MomentTargets, checked_balance, moment_names
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.margin_model import MarginModel
@@ -90,7 +90,7 @@ class StableBalancingHard(FirstStage):
     def model(self, records: Records) -> MarginModel:
         """The dual ``sum_i max(0, <b_i, v>)^2 / 2 - n <t, v> + n sum_k s_k |v_k|``; w is ``max(0, B v)``."""
         B, target, tolerance = self.rows(records)
-        n, loss = len(B), Curve((Part(0.5, SquaredHinge()),))
+        n, loss = len(B), Curve((Part(0.5, atom("hinge")),))
         prices = WeightedL1(price=n * tolerance)
         return MarginModel(MarginRows(B), loss, 0.0, prices, linear=-n * target, slopes=True)
 

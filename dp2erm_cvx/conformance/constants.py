@@ -40,9 +40,7 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.program import (
-    LossStage,
     PrivateFirstStage,
-    PrivateSeparable,
     Program,
     SecondStage,
     SeparableFirstStage,
@@ -117,7 +115,7 @@ def _wrong(program: Program, subject: Subject, domain: Domain) -> str:
     """What is wrong apart from the sizes of constants."""
     if isinstance(program, SeparableFirstStage) and (wrong := _wrong_rows(program)):
         return wrong
-    if isinstance(program, PrivateSeparable) and (wrong := _larger_set(program, domain)):
+    if isinstance(program, PrivateFirstStage) and (wrong := _larger_set(program, domain)):
         return wrong
     if isinstance(program, SecondStage | PrivateFirstStage):
         return undeclared_curvature(program, domain, subject.seed) or turning_gradient(
@@ -137,7 +135,7 @@ def _wrong_rows(program: SeparableFirstStage) -> str:
     return ""
 
 
-def _larger_set(program: PrivateSeparable, domain: Domain) -> str:
+def _larger_set(program: PrivateFirstStage, domain: Domain) -> str:
     """A coefficient may lie outside the ball that bounds the weights (Theorem 9)."""
     for records in edge_records().values():
         model = smooth_of(program.instance(records))
@@ -285,7 +283,7 @@ def _beside(record: Records, n: int) -> Records:
 
 def _row_bounds(program: _Perturbed, domain: Domain) -> Iterator[tuple[str, float, Callable[[Array], float]]]:
     """Bounds that the public bound on the numerical error, and Theorems 7 and 8, take over."""
-    if isinstance(program, LossStage):
+    if isinstance(program, SecondStage):
         bounds = program.row_bounds(check_universe(domain))
         rows = remembered(lambda record: program.rows(_one_record(domain, record)))
         yield "row_bounds norm", bounds.norm, lambda d: norm(rows(d).Z)

@@ -243,7 +243,7 @@ def _call(name: str, e: Any, inner: list[str]) -> str:
     if name == "huber":
         inner.append(_text(e.M, 0))
     if name == "BoundedInfluence":
-        return f"bounded_influence({inner[0]}, {e.atom.full_slope:g})"
+        return f"bounded_influence({inner[0]}, {e.atom.number:g})"
     if name == "minimum" and "inf" in inner:  # a cap that is not set
         inner.remove("inf")
         if len(inner) == 1:

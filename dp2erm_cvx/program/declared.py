@@ -27,11 +27,11 @@ from dp2erm_cvx.program.curves import Curve
 from dp2erm_cvx.program.declaration import SIZES, printed, with_n
 from dp2erm_cvx.program.first_stage import BalancedStage
 from dp2erm_cvx.program.form import Form, read, read_curve, read_log_weight
-from dp2erm_cvx.program.linear_stage import LinearStage
 from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.margin_rows import MarginRows, RowBounds
 from dp2erm_cvx.program.rows import Ball, DeclaredRecords
-from dp2erm_cvx.program.separable import PrivateSeparable, SeparableFirstStage
+from dp2erm_cvx.program.second_stage import LinearStage
+from dp2erm_cvx.program.separable import PrivateFirstStage, SeparableFirstStage
 from dp2erm_cvx.program.stage import Kind, Program, Setting, kept_check
 from dp2erm_cvx.universe import Universe
 
@@ -391,7 +391,7 @@ def private(
     """
     kept = {k: v for k, v in program.formulas.items() if k not in ("ridge", "radius")}
     stated = {**kept, "ridge": ridge, "radius": radius, "share": share, **settings}
-    name, bases = name or f"{program.name}_private", (PrivateSeparable, program)
+    name, bases = name or f"{program.name}_private", (PrivateFirstStage, program)
     return _made(name, program.function, bases, stated, {"__doc__": program.__doc__, "__qualname__": name})  # type: ignore[no-any-return]
 
 

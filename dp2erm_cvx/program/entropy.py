@@ -20,10 +20,10 @@ from dp2erm_cvx.model.composite import LocalError, Penalty
 from dp2erm_cvx.model.sets import L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import UNIT, column_sums, compensated_sum, dot_error, rounded_sum
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program.atoms import Exponential
+from dp2erm_cvx.program.atoms import atom
 from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.first_stage import BalancedStage
-from dp2erm_cvx.program.log_weights import LogWeight, Operation
+from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, whole_rows
 from dp2erm_cvx.program.stage import (
@@ -266,12 +266,12 @@ class ExponentialModel(MarginModel):
         self.target: Array = target - self.center
         weight = LogWeight()
         if math.isfinite(trim):  # the cap is on the score without the common shift
-            weight = weight.at_most(LogWeight(Operation.CONSTANT, number=math.log(trim)))
+            weight = weight.at_most(LogWeight("constant", number=math.log(trim)))
         beside = () if log_base is None else (log_base,)
         centered = blocks.then(partial(_centered, center=self.center, trimmed=math.isfinite(trim)), *beside)
         super().__init__(
             whole(whole_rows(centered), n) if blocks.here and n <= VIEW else centered,
-            Curve((Part(1.0, Exponential()),)),
+            Curve((Part(1.0, atom("exp")),)),
             n * ridge,
             Penalty(WholeSpace() if math.isinf(radius) else L2Ball(radius)),
             linear=-n * self.target,

@@ -17,11 +17,11 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.certified_radius import CLOSED_FORM
 from dp2erm_cvx.model.composite import Composite, LocalError
 from dp2erm_cvx.model.sums import UNIT, exact_sum
-from dp2erm_cvx.privacy import BoundFamily, LossConstants, StabilityBound
+from dp2erm_cvx.privacy import BoundFamily, StabilityBound
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments, MomentTargets, checked_balance
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, model_of, setting
-from dp2erm_cvx.public import public_fraction, public_size
+from dp2erm_cvx.public import public_size
 from dp2erm_cvx.universe import Universe
 
 
@@ -145,51 +145,6 @@ class BalancedStage(FirstStage):
         g = np.empty((len(balance), 1 + balance.shape[1]))
         g[:, 0], g[:, 1:] = self.bounds(records.domain)[1], balance
         return g
-
-
-@dataclass(frozen=True)
-class PrivateFirstStage(FirstStage):
-    """Weights read from a coefficient that is itself differentially private (Theorem 9).
-
-    It is fitted under objective perturbation with a ``share`` of the budget. Given the coefficient each
-    weight depends on its own record and one global normalization only.
-    """
-
-    kind: ClassVar[Kind] = Kind.PRIVATE
-
-    share: float = setting(0.3, public_fraction)
-
-    @abc.abstractmethod
-    def loss_constants(self, universe: Universe) -> LossConstants:
-        """Constants of the first-stage loss, for Theorems 1 and 2 at uniform weights."""
-
-    @abc.abstractmethod
-    def perturbed_data(self, records: Records, gamma: float, noise: Array) -> dict[str, Value]:
-        """Leaves of the declaration."""
-
-    @abc.abstractmethod
-    def perturbed_model(self, records: Records, gamma: float, noise: Array) -> Composite:
-        """Exact form of the perturbed program; its ``output`` is the weights (n,)."""
-
-    def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
-        """Public bound on the radius that the coefficient is sure to be certified to, on every dataset.
-
-        For every noise with ``||b|| <= noise_bound``. None where no such bound is known.
-        """
-        return None
-
-    def certified_error_at(self, universe: Universe, norm: float) -> float | None:
-        """What ``certified_error`` is for coefficients of at most this norm. None where nothing is known.
-
-        A public norm follows from the calibration of the coefficient, which the plan knows.
-        """
-        return None
-
-    def perturbed(self, records: Records, gamma: float, noise: Array) -> Instance:
-        """Bind the program to data, the ridge ``gamma`` of its calibration and ``noise`` b."""
-        program = self.resolve(records.domain)
-        model = program.perturbed_model(records, gamma, noise)
-        return Instance(program, lambda: program.perturbed_data(records, gamma, noise), model, model.ridge)
 
 
 class ClosedFormWeights(FirstStage):

@@ -26,11 +26,11 @@ from dp2erm_cvx.program.declared import (
     class_of,
 )
 from dp2erm_cvx.program.direct_stage import DirectFirstStage, cached
-from dp2erm_cvx.program.first_stage import FirstStage, PrivateFirstStage
+from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program.form import weights_curvature
 from dp2erm_cvx.program.rows import DeclaredRecords
 from dp2erm_cvx.program.second_stage import SecondStage
-from dp2erm_cvx.program.separable import SeparableFirstStage
+from dp2erm_cvx.program.separable import PrivateFirstStage, SeparableFirstStage
 from dp2erm_cvx.program.stage import Kind, Program, Setting
 from dp2erm_cvx.stability import Bound
 from dp2erm_cvx.universe import Universe

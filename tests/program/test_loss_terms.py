@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program.atoms import Saturating
+from dp2erm_cvx.program.atoms import atom
 from dp2erm_cvx.program.curves import LOGISTIC, Curve, Part
 from dp2erm_cvx.program.form import _refuse_misread
 
@@ -28,7 +28,7 @@ def extremal(s):
 @pytest.mark.parametrize("error", [0.0, 1e-12, 1e-3])
 @pytest.mark.parametrize(
     ("loss", "exact"),
-    [(LOGISTIC, logistic), (Curve((Part(1.0, Saturating(SLOPE)),)), extremal)],
+    [(LOGISTIC, logistic), (Curve((Part(1.0, atom("saturating", SLOPE)),)), extremal)],
 )
 def test_errors_are_covered(loss, exact, error):
     rng = np.random.default_rng(0)

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program.atoms import Saturating
+from dp2erm_cvx.program.atoms import atom
 from dp2erm_cvx.program.curves import Curve, Part
 
 SLOPES = (1e-3, 0.7, 1.0, 40.0)
 
 
 def saturating(S):
-    return Curve((Part(1.0, Saturating(S)),))
+    return Curve((Part(1.0, atom("saturating", S)),))
 
 
 def margins(S):
