@@ -47,7 +47,6 @@ from dp2erm_cvx.program import (
 )
 from dp2erm_cvx.program.declared import DeclaredProgram
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
-from dp2erm_cvx.program.stage import smooth_of
 
 _Row = Callable[[Array], tuple[Array, Array]]
 
@@ -138,7 +137,7 @@ def _wrong_rows(program: SeparableFirstStage) -> str:
 def _larger_set(program: PrivateFirstStage, domain: Domain) -> str:
     """A coefficient may lie outside the ball that bounds the weights (Theorem 9)."""
     for records in edge_records().values():
-        model = smooth_of(program.instance(records))
+        model = program.instance(records).composite
         ball = program.ball(domain)
         if math.isinf(ball):
             return ""
@@ -265,11 +264,11 @@ def _of_record(program: _Perturbed, domain: Domain, n: int) -> _OfRecord:
 def _model(program: _Perturbed, records: Records) -> Composite:
     """Without noise; in a second stage with all weight on the first record."""
     if isinstance(program, PrivateFirstStage):
-        none = np.zeros(smooth_of(program.instance(records)).dimension)
-        return smooth_of(program.perturbed(records, 0.0, none))
+        none = np.zeros(program.instance(records).composite.dimension)
+        return program.perturbed(records, 0.0, none).composite
     weights = np.zeros(records.n_samples)
     weights[0] = records.n_samples
-    return smooth_of(program.instance(records, weights, gamma=0.0))
+    return program.instance(records, weights, gamma=0.0).composite
 
 
 def _beside(record: Records, n: int) -> Records:

@@ -223,7 +223,7 @@ def _numbers(instance: Instance, *, closed_form: bool) -> dict[str, float]:
         return found  # whose curvature no theorem rests on
     found["strong convexity"] = float(instance.strong_convexity)
     if instance.model is not None:
-        found |= {"ridge": float(instance.model.ridge), "l1": float(instance.model.penalty.l1)}
+        found |= {"ridge": float(instance.model.ridge), "l1": float(np.sum(instance.model.penalty.l1))}
     return found
 
 

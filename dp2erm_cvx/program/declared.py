@@ -32,7 +32,8 @@ from dp2erm_cvx.program.margin_rows import MarginRows, RowBounds
 from dp2erm_cvx.program.rows import Ball, DeclaredRecords
 from dp2erm_cvx.program.second_stage import LinearStage
 from dp2erm_cvx.program.separable import PrivateFirstStage, SeparableFirstStage
-from dp2erm_cvx.program.stage import Kind, Program, Setting, kept_check
+from dp2erm_cvx.program.stage import Kind, Program, Setting, setting
+from dp2erm_cvx.public import public_number
 from dp2erm_cvx.universe import Universe
 
 #: What a decorator is put on.
@@ -365,7 +366,7 @@ def _made(
     formulas = {k: v for k, v in stated.items() if isinstance(v, str)}
     numbers = {k: None if k in formulas else v for k, v in stated.items()}
     fields: list[Any] = [
-        (k, Any, v if isinstance(v, dataclasses.Field) else kept_check(bases, k, v))
+        (k, Any, v if isinstance(v, dataclasses.Field) else _kept_check(bases, k, v))
         for k, v in numbers.items()
     ]
     namespace = {"name": name, "function": staticmethod(function), "formulas": formulas, **own}
@@ -373,6 +374,13 @@ def _made(
     cls: Any = dataclasses.make_dataclass(name, fields, bases=bases, namespace=namespace, frozen=True)
     cls.__module__ = function.__module__
     return cls
+
+
+def _kept_check(bases: tuple[type[Any], ...], name: str, default: Any) -> Any:
+    """Field of this name with another default, and the check of the field of the bases."""
+    known = {field.name: field for base in bases for field in dataclasses.fields(base)}
+    check, bounds = known[name].metadata["check"] if name in known else (public_number, {"infinite": True})
+    return setting(default, check, **bounds)
 
 
 def private(

@@ -25,7 +25,6 @@ from dp2erm_cvx.model.direct import (
 )
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.terms import ReadObjective
-from dp2erm_cvx.model.tree import read_objective
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage
@@ -156,9 +155,8 @@ class DirectFirstStage(FirstStage):
             return Instance(program, lambda: data, None, declared, smooth, targets)
         read = program._read(data, universe)
         assert isinstance(read, ReadObjective)
-        for name in read.tree.nonneg:
-            data[name] = np.maximum(data[name], 0.0)  # or the objective would not be convex
-        model = DirectModel(read.at(read.tree.vector(data)), public, floor, cap)
+        _made_nonneg(read, data)
+        model = DirectModel(read.at(read.vector(data)), public, floor, cap)
         return Instance(program, lambda: data, model, model.ridge)
 
     def model(self, records: Records) -> Composite:
@@ -183,9 +181,8 @@ class DirectFirstStage(FirstStage):
         read = program._read(leaves[0], universe)
         assert isinstance(read, ReadObjective)
         for data in leaves:
-            for name in read.tree.nonneg:
-                data[name] = np.maximum(data[name], 0.0)
-        objective = read.at(np.stack([read.tree.vector(data) for data in leaves]))
+            _made_nonneg(read, data)
+        objective = read.at(np.stack([read.vector(data) for data in leaves]))
         ends, goal = (model.floor, model.cap), 0.1 * (model.public.radius or 0.0)
         x = at = np.ones((len(datasets), first.n_samples))
         two = one = np.full(len(datasets), np.inf)
@@ -237,9 +234,8 @@ class DirectFirstStage(FirstStage):
         read = self._read(data, universe)
         if isinstance(read, str):
             return None
-        shapes = {name: np.shape(value) for name, value in data.items()}
-        key = (type(self), self, tuple(shapes.items()), universe)
-        return cached(key, lambda: _constants(self, read, shapes, universe))
+        shapes = tuple((name, np.shape(value)) for name, value in data.items())
+        return cached((type(self), self, shapes, universe), lambda: _constants(self, read, universe))
 
     def _kinks(self, data: Mapping[str, Value], universe: Universe) -> bool:
         read = self._read(data, universe)
@@ -273,7 +269,7 @@ def _reading(program: DirectFirstStage, shapes: Shapes, universe: Universe) -> R
     leaves = Leaves({name: np.zeros(shape) for name, shape in shapes}, embed=False)
     objective = program.objective(leaves, w)
     try:
-        read = ReadObjective(read_objective(objective, w, leaves.parameters, program.eigenvalue_floor))
+        read = ReadObjective(objective, w, leaves.parameters, program.eigenvalue_floor)
     except ProgramError as error:
         return str(error)
     if not _agrees(program, read, objective, w, leaves.parameters, universe):
@@ -301,7 +297,7 @@ def _agrees(
         for name, leaf in leaves.items():
             leaf.value = data[name]
         w.value = rng.uniform(0.5, 1.5, read.n)
-        at = read.at(read.tree.vector(data))
+        at = read.at(read.vector(data))
         theirs, derivative = objective.value, objective.grad.get(w)
         if theirs is None or derivative is None or not np.all(np.isfinite(theirs)):
             continue  # outside of the domain of an atom
@@ -317,15 +313,17 @@ def _agrees(
     return compared
 
 
-def _constants(
-    program: DirectFirstStage,
-    read: ReadObjective,
-    shapes: Mapping[str, tuple[int, ...]],
-    universe: Universe,
-) -> PublicConstants:
+def _made_nonneg(read: ReadObjective, data: dict[str, Value]) -> None:
+    """Clip leaves that are declared nonnegative, or the objective would not be convex."""
+    for name, leaf in read.leaves.items():
+        if leaf.is_nonneg():
+            data[name] = np.maximum(data[name], 0.0)
+
+
+def _constants(program: DirectFirstStage, read: ReadObjective, universe: Universe) -> PublicConstants:
     bounds = {"ones": 1.0, **program.data_bounds(universe)}
-    missing = [name for name in read.tree.sizes if name not in bounds]
-    bound = read.tree.bound_vector({**dict.fromkeys(missing, math.inf), **bounds}, shapes)
+    missing = [name for name in read.leaves if name not in bounds]
+    bound = read.bound_vector({**dict.fromkeys(missing, math.inf), **bounds})
     found = public_constants(read, bound, *program._box(read.n))
     if missing and found.radius is None and float(np.min(found.strong_convexity)) > 0 and not read.kinks:
         return replace(found, reason=f"state a public bound of the entries of {missing[0]!r} in data_bounds")

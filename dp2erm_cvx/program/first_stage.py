@@ -18,9 +18,9 @@ from dp2erm_cvx.model.certified_radius import CLOSED_FORM
 from dp2erm_cvx.model.composite import Composite, LocalError
 from dp2erm_cvx.model.sums import UNIT, exact_sum
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
-from dp2erm_cvx.program.balance import BalanceFunctions, Moments, MomentTargets, checked_balance
+from dp2erm_cvx.program.balance import BalanceFunctions, Moments, MomentTargets
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, model_of, setting
+from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, one_of, setting
 from dp2erm_cvx.public import public_size
 from dp2erm_cvx.universe import Universe
 
@@ -82,8 +82,16 @@ class FirstStage(Program):
         if family is BoundFamily.PAPER:
             return program.paper_bound(universe)
         found = program.bound(universe)
-        refuse_unproved(program, found, universe.n_samples)
+        program.refuse_unproved(found, universe.n_samples)
         return found
+
+    def refuse_unproved(self, bound: StabilityBound, n_samples: int) -> None:
+        """Raise CalibrationError where no theorem is about the program and it states less than 2n."""
+        if self.kind is Kind.DIRECT and bound.V < 2 * n_samples:
+            raise CalibrationError(
+                f"{self.name} states V = {bound.V:g} and is declared {self.kind.value!r}, which no theorem "
+                "covers: declare the kind that its theorem is about"
+            )
 
     def instance(self, records: Records) -> Instance:
         """Bind the program to data."""
@@ -128,7 +136,7 @@ class BalancedStage(FirstStage):
         c_0 > 0, the value of the constant balance function; default: the norm bound of ``balance``.
     """
 
-    balance: Moments | BalanceFunctions = setting(Moments(), checked_balance)
+    balance: Moments | BalanceFunctions = setting(Moments(), one_of, kinds=(Moments, BalanceFunctions))
     constant: float | None = setting(None, public_size)
 
     def bounds(self, domain: Domain) -> tuple[float, float]:
@@ -182,7 +190,7 @@ class ClosedFormWeights(FirstStage):
         return _ScaleModel(np.concatenate(records.rows(self.unnormalized).each()))
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        return np.array([2 * float(np.sum(values["weights"])) / model_of(instance, _ScaleModel).total])
+        return np.array([2 * float(np.sum(values["weights"])) / instance.model_as(_ScaleModel).total])
 
 
 class _ScaleModel(Composite):
@@ -217,12 +225,3 @@ class _ScaleModel(Composite):
 
     def output_scale(self, v: Array) -> float:
         return float(self.n)
-
-
-def refuse_unproved(program: FirstStage, bound: StabilityBound, n_samples: int) -> None:
-    """Raise CalibrationError where a program that no theorem is about states less than any weights obey."""
-    if program.kind is Kind.DIRECT and bound.V < 2 * n_samples:
-        raise CalibrationError(
-            f"{program.name} states V = {bound.V:g} and is declared {program.kind.value!r}, which no theorem "
-            "covers: declare the kind that its theorem is about"
-        )

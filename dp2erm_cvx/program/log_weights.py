@@ -199,6 +199,23 @@ class LogWeight:
         """The largest of n weights of sum n whose margins are within ``reach``."""
         return stability.largest_weight(n, self.log_range(reach))
 
+    def steepest(self, reach: float) -> float:
+        """Largest ``|h'|`` over ``|s| <= reach``."""
+        if not reach <= _FARTHEST:
+            return self.lipschitz
+        edges = np.linspace(-reach, reach, _CELLS + 1)
+        return min(self.lipschitz, float(np.max(self.enclose(edges[:-1], edges[1:]).steepest)))
+
+    def error_at(self, dimension: int, row_bound: float, norm: float) -> float:
+        """Bound on ``||w_hat - w||_1 / n`` of weights computed at a coefficient v, ``||v|| <= norm``.
+
+        At margins of rows of norm at most ``row_bound``; only the margins and the last steps round.
+        """
+        reach = row_bound * norm
+        evaluated = 16 * UNIT * (2 + self.largest_log(reach))
+        moved = dot_error(dimension) * reach
+        return self.steepest(reach + moved) * moved + max(CLOSED_FORM, evaluated)
+
     def _ends(self, reach: float) -> tuple[float, float]:
         """Bounds of h over ``|s| <= reach``, which may be infinite."""
         if reach <= _FARTHEST:
@@ -213,25 +230,6 @@ class LogWeight:
 INVERSE_PROPENSITY = LogWeight().times(-1.0).of_atom(atom("logistic"))
 #: ``log sigma(-s)``: the probability of the other arm (Li, Morgan & Zaslavsky 2018).
 OVERLAP = LogWeight().of_atom(atom("logistic")).times(-1.0)
-
-
-def weights_given_coefficient(weight: LogWeight, dimension: int, row_bound: float, norm: float) -> float:
-    """Bound on ``||w_hat - w||_1 / n`` given the coefficient v, ``||v|| <= norm``.
-
-    At margins of rows of norm at most ``row_bound``; only the margins and the last steps round.
-    """
-    reach = row_bound * norm
-    evaluated = 16 * UNIT * (2 + weight.largest_log(reach))
-    moved = dot_error(dimension) * reach
-    return steepest(weight, reach + moved) * moved + max(CLOSED_FORM, evaluated)
-
-
-def steepest(weight: LogWeight, reach: float) -> float:
-    """Largest ``|h'|`` over ``|s| <= reach``."""
-    if not reach <= _FARTHEST:
-        return weight.lipschitz
-    edges = np.linspace(-reach, reach, _CELLS + 1)
-    return min(weight.lipschitz, float(np.max(weight.enclose(edges[:-1], edges[1:]).steepest)))
 
 
 def _smaller(x: Enclosure, y: Enclosure) -> Enclosure:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.model.certified_radius import checked_perturbation, least_squares_radius, radius_at_floor
+from dp2erm_cvx.model.certified_radius import checked_perturbation
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import Box, ConvexSet, ElasticNet, L1Ball, L2Ball, UserRegularizer, WholeSpace
 from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
@@ -24,7 +24,7 @@ from dp2erm_cvx.program.curves import SQUARE, Curve
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
-from dp2erm_cvx.program.stage import Instance, Program, setting
+from dp2erm_cvx.program.stage import Instance, Program, one_of, setting
 from dp2erm_cvx.public import chosen_columns
 from dp2erm_cvx.suprema import Saturation
 from dp2erm_cvx.universe import Universe
@@ -32,14 +32,6 @@ from dp2erm_cvx.universe import Universe
 #: Largest ratio of curvatures for which a solve of a loss whose Hessian jumps is sure of its radius: Newton's
 #: method may stall on such a loss, and beyond 1e7 projected gradient has been seen to miss it as well.
 STEEPEST = 1e6
-
-
-def _one_of(name: str, value: object, kinds: tuple[type, ...]) -> object:
-    # exact types: the derived constants and the prox are proved for these
-    if type(value) not in kinds:
-        *most, last = (kind.__name__ for kind in kinds)
-        raise DeclarationError(f"{name} = {value!r}: must be {', '.join(most)} or {last}")
-    return value
 
 
 @dataclass(frozen=True)
@@ -75,9 +67,9 @@ class SecondStage(Program):
     #: The kind of set that :meth:`default_set` returns; its size comes in as a Parameter.
     default_kind: ClassVar[ConvexSet]
 
-    theta_set: ConvexSet | None = setting(None, _one_of, kinds=(WholeSpace, L1Ball, L2Ball, Box))
+    theta_set: ConvexSet | None = setting(None, one_of, kinds=(WholeSpace, L1Ball, L2Ball, Box))
     regularizer: ElasticNet | UserRegularizer = setting(
-        ElasticNet(), _one_of, kinds=(ElasticNet, UserRegularizer)
+        ElasticNet(), one_of, kinds=(ElasticNet, UserRegularizer)
     )
 
     def __post_init__(self) -> None:
@@ -160,7 +152,7 @@ class SecondStage(Program):
         radius, largest = bounds.constants(curve, size)
         ball = math.inf if any(bounds.offset) else bounds.norm * size
         saturation = Saturation.of(curve, bounds.norm, bounds.factor[1], ball)
-        plain = program.squared and bounds.factor == (1.0, 1.0) and not any(bounds.tilt)
+        plain = program.squared and bounds.plain
         return LossConstants(
             n_parameters=p,
             gradient_radius=radius,
@@ -187,7 +179,7 @@ class SecondStage(Program):
         """Public bound on the radius that a solve is sure to be certified to, in the norm of theta.
 
         On every dataset, for all weights >= 0 of sum at most n and every noise with ``||b|| <= noise_bound``:
-        where Newton's method stops (``radius_at_floor``). None for a user's regularizer, which a duality gap
+        where Newton's method stops. None for a user's regularizer, which a duality gap
         judges, and for a curvature too small for floating point. Of a loss that is not squared also None over
         an unbounded Theta, where flat tails may take too many steps, and where its Hessian jumps and gamma is
         below about a millionth of its curvature. Raises DeclarationError, and ProgramError for a user's
@@ -200,27 +192,20 @@ class SecondStage(Program):
             return None
         program, p = self.resolve(universe.domain), found.n_parameters
         theta_set, ridge = program.feasible(universe.domain), n * (extra + program._net[1])
-        if found.covariate_bound is not None and found.response_bound is not None:
-            return least_squares_radius(
-                n,
-                p,
-                covariate_bound=found.covariate_bound,
-                response_bound=found.response_bound,
-                ridge=ridge,
-                noise_bound=noise,
-                set_norm=theta_set.norm_bound(p),
-                set_rounding=theta_set.rounding(p),
-                is_mean=found.is_mean,
-            )
-        if not math.isfinite(theta_set.norm_bound(p)):
-            return None
         loss, rows = program.loss, self.row_bounds(universe)
+        squares = program.squared and rows.plain
+        if not squares and not math.isfinite(theta_set.norm_bound(p)):
+            return None
         sizes = MarginSum(n, p, loss, rows, theta_set, ridge=ridge, linear=noise, weighted=True).sizes()
         if sizes is None:
             return None
-        if math.isinf(loss.concordance) and sizes.smoothness > STEEPEST * sizes.strong_convexity:
+        if (
+            not squares
+            and math.isinf(loss.concordance)
+            and sizes.smoothness > STEEPEST * sizes.strong_convexity
+        ):
             return None
-        return radius_at_floor(sizes)
+        return sizes.radius()
 
     def tilts(self, records: Records) -> Array | None:
         """Numbers t (n,), None for 0: their terms are linear, so that solvers see them beside the noise."""

@@ -24,7 +24,7 @@ from dp2erm_cvx.privacy import LossConstants, RowBox, StabilityBound
 from dp2erm_cvx.program.curves import LOGISTIC, Curve
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage
-from dp2erm_cvx.program.log_weights import LogWeight, weights_given_coefficient
+from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
 from dp2erm_cvx.program.stage import (
@@ -372,7 +372,7 @@ class PrivateFirstStage(SeparableFirstStage):
         A public norm follows from the calibration of the coefficient, which the plan knows.
         """
         bound, within = self.weight_row_bound(universe.domain), min(norm, self.ball(universe.domain))
-        return weights_given_coefficient(self.log_weight, self._size(universe), bound, within)
+        return self.log_weight.error_at(self._size(universe), bound, within)
 
     def loss_constants(self, universe: Universe) -> LossConstants:
         """Constants of the loss of the coefficient, for Theorems 1 and 2 at uniform weights."""
