@@ -20,7 +20,7 @@ from dp2erm_cvx.errors import CalibrationError, InfeasibleError
 from dp2erm_cvx.program import Array, Declaration, Instance, Kind, Leaves, Records, StabilityBound, Universe
 from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.declaration import Value
-from dp2erm_cvx.program.entropy import EntropyFirstStage, HardExponentialModel
+from dp2erm_cvx.program.entropy import EntropyFirstStage, ExponentialModel
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class EntropyBalancingHard(EntropyFirstStage):
             {"total": cp.sum(weights) == n, "balance": balance},
         )
 
-    def model(self, records: Records) -> HardExponentialModel:
+    def model(self, records: Records) -> ExponentialModel:
         try:
-            return HardExponentialModel(*self.moments(records))
+            return ExponentialModel.hard(*self.moments(records))
         except InfeasibleError:
             # the targets leave the span of the records; the linear program names the moments
             self.targets(records).refuse_infeasible()
@@ -73,8 +73,7 @@ class EntropyBalancingHard(EntropyFirstStage):
         )
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        model = instance.model
-        assert isinstance(model, HardExponentialModel)
+        model = instance.model_as(ExponentialModel)
         # stationarity: log w_i + 1 + total + <b_i, balance>/n = 0, so lam = -balance/n
         point: Array = model.basis.T @ (-duals["balance"] / model.n)
         return point

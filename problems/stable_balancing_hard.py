@@ -107,8 +107,7 @@ class StableBalancingHard(FirstStage):
         )
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        model = instance.model
-        assert isinstance(model, MarginModel)
+        model = instance.model_as(MarginModel)
         # stationarity: w = max(0, B (below - above) / n)
         point: Array = (duals["below"] - duals["above"]) / model.n
         return np.where(np.abs(point) > 1e-6 * np.max(np.abs(point), initial=0.0), point, 0.0)

@@ -12,7 +12,7 @@ import numpy as np
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import ProgramError
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.model.tree import SQUARES, Affine, AtomTerm, Index, walked
+from dp2erm_cvx.model.tree import SQUARES, Affine, AtomTerm, Sums, walked
 
 #: Covers about 1e6 roundings of sums of numbers that are not negative.
 UP = 1.0 + 1e-9
@@ -23,30 +23,6 @@ LARGEST = 2e7
 def gamma(k: float) -> float:
     """``k u / (1 - k u)`` for k operations, u the unit roundoff (Higham, section 3.1)."""
     return k * UNIT / (1.0 - k * UNIT)
-
-
-class _Sums:
-    """A plan of the sums of chosen entries of an expression by their ``place``, at whatever data."""
-
-    def __init__(self, affine: Affine, chosen: Any, place: Index, size: int) -> None:
-        self.leaf, self.value, self.major = affine.leaf[chosen], affine.value[chosen], affine.major[chosen]
-        self.place, self.size = place[chosen], size
-        self.most = int(np.max(np.bincount(self.place), initial=0)) if len(self.place) else 0
-
-    def at(self, data: Array, value: Array) -> Array:
-        """Sums (..., size) of ``value``, one of the plan's own, times datum (..., 1 + D)."""
-        out = np.zeros((*data.shape[:-1], self.size))
-        terms = value * data[..., self.leaf]
-        if self.most <= 1:
-            out[..., self.place] = terms
-        else:
-            where: Any = (..., self.place)
-            np.add.at(out, where, terms)
-        return out
-
-    def both(self, center: Array, bound: Array) -> tuple[Array, Array]:
-        """The sums at data, and their majorants at bounds of its absolute values."""
-        return self.at(center, self.value), self.at(bound, self.major)
 
 
 class Loaded:
@@ -75,15 +51,15 @@ class Loaded:
         if self.separable:
             self.rows, self.col = r, col
             self.shape: tuple[int, ...] = (len(r),)
-            self.matrix = _Sums(inner, entries, np.searchsorted(single, cells), len(r))
+            self.matrix = Sums(inner, entries, np.searchsorted(single, cells), len(r))
         else:
             if inner.size * n > LARGEST:
                 raise ProgramError(f"{term.kind} of {inner.size} rows that couple {n} weights is too large")
             self.rows, self.shape = np.arange(inner.size), (inner.size, n)
-            self.matrix = _Sums(inner, entries, cells, inner.size * n)
-        self.offset = _Sums(inner, ~entries, inner.row, inner.size)
+            self.matrix = Sums(inner, entries, cells, inner.size * n)
+        self.offset = Sums(inner, ~entries, inner.row, inner.size)
         mine = (outer.col >= term.start) & (outer.col < term.start + term.outputs)
-        self.factor = _Sums(outer, mine, outer.col - term.start, term.outputs)
+        self.factor = Sums(outer, mine, outer.col - term.start, term.outputs)
         self.count, self.count_s = inner.count + self.matrix.most + 1, outer.count + self.factor.most + 1
 
     def at(self, center: Array, bound: Array) -> Loaded:
@@ -332,8 +308,8 @@ class ReadObjective:
         self.n, self.leaves = weights.size, leaves
         n = self.n
         self.terms = [Loaded(term, n, outer) for term in terms]
-        self.direct = _Sums(outer, (outer.col >= 0) & (outer.col < n), outer.col, n)
-        self.offset = _Sums(outer, outer.col < 0, outer.row, 1)
+        self.direct = Sums(outer, (outer.col >= 0) & (outer.col < n), outer.col, n)
+        self.offset = Sums(outer, outer.col < 0, outer.row, 1)
         self.count = outer.count + self.direct.most + 2
         self.kinks = any(term.term.kink for term in self.terms)
 

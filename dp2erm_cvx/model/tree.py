@@ -68,6 +68,30 @@ def _merged(size: int, row: Index, col: Index, leaf: Index, value: Array, major:
     return Affine(size, r, c - 1, at, values, majors, count)
 
 
+class Sums:
+    """A plan of the sums of chosen entries of an expression by their ``place``, at whatever data."""
+
+    def __init__(self, affine: Affine, chosen: Any, place: Index, size: int) -> None:
+        self.leaf, self.value, self.major = affine.leaf[chosen], affine.value[chosen], affine.major[chosen]
+        self.place, self.size = place[chosen], size
+        self.most = int(np.max(np.bincount(self.place), initial=0)) if len(self.place) else 0
+
+    def at(self, data: Array, value: Array) -> Array:
+        """Sums (..., size) of ``value``, one of the plan's own, times datum (..., 1 + D)."""
+        out = np.zeros((*data.shape[:-1], self.size))
+        terms = value * data[..., self.leaf]
+        if self.most <= 1:
+            out[..., self.place] = terms
+        else:
+            where: Any = (..., self.place)
+            np.add.at(out, where, terms)
+        return out
+
+    def both(self, center: Array, bound: Array) -> tuple[Array, Array]:
+        """The sums at data, and their majorants at bounds of its absolute values."""
+        return self.at(center, self.value), self.at(bound, self.major)
+
+
 @dataclass(frozen=True, eq=False)
 class AtomTerm:
     """One atom of an objective: its ``kind``, its argument (rows, n), and its place among the outputs."""

@@ -21,7 +21,6 @@ from dp2erm_cvx.model.direct import (
     PublicConstants,
     judge_points,
     newton_step,
-    public_constants,
 )
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.terms import ReadObjective
@@ -203,7 +202,7 @@ class DirectFirstStage(FirstStage):
 
     def _box(self, n: int) -> tuple[float, float]:
         """Floor and cap, at most n. Raises CalibrationError where no weights of sum n are between them."""
-        floor, cap = cached((type(self), self, n), lambda: self.box(n))
+        floor, cap = self.cached(("box", n), lambda: self.box(n))
         if not (0.0 <= floor <= 1.0 <= cap):
             raise CalibrationError(
                 f"{self.name}: no weights of mean 1 have floor = {floor:g} and cap = {cap:g}: state a floor "
@@ -213,9 +212,8 @@ class DirectFirstStage(FirstStage):
 
     def _bounded(self, records: Records, universe: Universe) -> dict[str, Value]:
         """The leaves, clipped to their public bounds."""
-        return self._clipped(
-            records, cached((type(self), self, universe), lambda: self.data_bounds(universe))
-        )
+        bounds = self.cached(("bounds", universe), lambda: self.data_bounds(universe))
+        return self._clipped(records, bounds)
 
     def _clipped(self, records: Records, bounds: Mapping[str, Value]) -> dict[str, Value]:
         data: dict[str, Value] = {**self.data(records), "ones": np.ones(records.n_samples)}
@@ -228,14 +226,29 @@ class DirectFirstStage(FirstStage):
     def _read(self, data: Mapping[str, Value], universe: Universe) -> ReadObjective | str:
         """The objective at data of these shapes, or why it is not read."""
         shapes = tuple((name, np.shape(value)) for name, value in data.items())
-        return cached((type(self), self, shapes), lambda: _reading(self, shapes, universe))
+        return self.cached(("read", shapes), lambda: _reading(self, shapes, universe))
 
     def _public(self, data: Mapping[str, Value], universe: Universe) -> PublicConstants | None:
         read = self._read(data, universe)
         if isinstance(read, str):
             return None
         shapes = tuple((name, np.shape(value)) for name, value in data.items())
-        return cached((type(self), self, shapes, universe), lambda: _constants(self, read, universe))
+        return self.cached(("constants", shapes, universe), lambda: _constants(self, read, universe))
+
+    def cached(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+        """One result per program and key; a program that cannot be hashed is read anew."""
+        own = (type(self), self, *key)
+        try:
+            hash(own)
+        except TypeError:
+            return make()
+        if own not in _cache:
+            _cache[own] = make()
+            if len(_cache) > 64:
+                _cache.popitem(last=False)
+        _cache.move_to_end(own)
+        found: T = _cache[own]
+        return found
 
     def _kinks(self, data: Mapping[str, Value], universe: Universe) -> bool:
         read = self._read(data, universe)
@@ -243,21 +256,6 @@ class DirectFirstStage(FirstStage):
 
 
 _cache: OrderedDict[Any, Any] = OrderedDict()
-
-
-def cached(key: Any, make: Callable[[], T]) -> T:
-    """One result per program and shape; a program that cannot be hashed is read anew."""
-    try:
-        hash(key)
-    except TypeError:
-        return make()
-    if key not in _cache:
-        _cache[key] = make()
-        if len(_cache) > 64:
-            _cache.popitem(last=False)
-    _cache.move_to_end(key)
-    found: T = _cache[key]
-    return found
 
 
 def _reading(program: DirectFirstStage, shapes: Shapes, universe: Universe) -> ReadObjective | str:
@@ -324,7 +322,7 @@ def _constants(program: DirectFirstStage, read: ReadObjective, universe: Univers
     bounds = {"ones": 1.0, **program.data_bounds(universe)}
     missing = [name for name in read.leaves if name not in bounds]
     bound = read.bound_vector({**dict.fromkeys(missing, math.inf), **bounds})
-    found = public_constants(read, bound, *program._box(read.n))
+    found = PublicConstants.of(read, bound, *program._box(read.n))
     if missing and found.radius is None and float(np.min(found.strong_convexity)) > 0 and not read.kinks:
         return replace(found, reason=f"state a public bound of the entries of {missing[0]!r} in data_bounds")
     return found

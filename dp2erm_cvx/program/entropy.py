@@ -272,6 +272,34 @@ class ExponentialModel(MarginModel):
     """
 
     shifted = True
+    #: Directions of v in the coordinates of the rows, where it is taken along fewer than these.
+    basis: Array
+
+    @classmethod
+    def hard(cls, B: Array, target: Array, *, rank_tolerance: float = 1e-10) -> ExponentialModel:
+        """The dual without ridge, on the directions in which it is not flat.
+
+        ``v = basis @ u``, the basis that of the span of ``b_i - mean(b)``: along every other direction the
+        dual is constant where the targets can be met. Raises InfeasibleError where the target leaves the
+        affine span of the b_i.
+        """
+        center = B.mean(axis=0)
+        # the triangular factor has the singular values of all rows
+        _, singular, rows = np.linalg.svd(np.linalg.qr(B - center, mode="r"))
+        largest = float(np.max(singular, initial=0.0))
+        basis = rows[: len(singular)][singular > rank_tolerance * max(largest, 1e-300)].T
+        gap = target - center
+        missed = gap - basis @ (basis.T @ gap)
+        if np.linalg.norm(missed) > 1e-9 * (1.0 + np.linalg.norm(gap)):
+            raise InfeasibleError(
+                "the moment targets lie outside the span of the records: a balance function is constant "
+                "within an arm. Set a positive ridge or drop that balance function"
+            )
+        # B @ basis rounds entry by entry
+        row_error = dot_error(B.shape[1]) * math.sqrt(B.shape[1]) * float(np.max(np.linalg.norm(B, axis=1)))
+        model = cls(B @ basis, basis.T @ target, 0.0, math.inf, row_error=row_error)
+        model.basis = basis
+        return model
 
     def __init__(
         self,
@@ -375,29 +403,3 @@ def _ratio_error(error: float, size: float, share: float) -> float:
 def _centered(rows: Array, log_base: Array | None = None, *, center: Array, trimmed: bool) -> MarginRows:
     offset = None if log_base is None else -log_base
     return MarginRows(rows - center, offset, weight_rows=rows if trimmed else None)
-
-
-class HardExponentialModel(ExponentialModel):
-    """The dual without ridge, on the directions in which it is not flat.
-
-    ``v = basis @ u``, the basis that of the span of ``b_i - mean(b)``: along every other direction the dual
-    is constant where the targets can be met. Raises InfeasibleError where the target leaves the affine span
-    of the b_i.
-    """
-
-    def __init__(self, B: Array, target: Array, *, rank_tolerance: float = 1e-10) -> None:
-        center = B.mean(axis=0)
-        # the triangular factor has the singular values of all rows
-        _, singular, rows = np.linalg.svd(np.linalg.qr(B - center, mode="r"))
-        largest = float(np.max(singular, initial=0.0))
-        self.basis = rows[: len(singular)][singular > rank_tolerance * max(largest, 1e-300)].T
-        gap = target - center
-        missed = gap - self.basis @ (self.basis.T @ gap)
-        if np.linalg.norm(missed) > 1e-9 * (1.0 + np.linalg.norm(gap)):
-            raise InfeasibleError(
-                "the moment targets lie outside the span of the records: a balance function is constant "
-                "within an arm. Set a positive ridge or drop that balance function"
-            )
-        # B @ basis rounds entry by entry
-        row_error = dot_error(B.shape[1]) * math.sqrt(B.shape[1]) * float(np.max(np.linalg.norm(B, axis=1)))
-        super().__init__(B @ self.basis, self.basis.T @ target, 0.0, math.inf, row_error=row_error)

@@ -78,6 +78,34 @@ class Form:
     feasible: ConvexSet
     is_mean: bool = False
 
+    @staticmethod
+    def of(problem: cp.Problem, v: cp.Variable) -> Form:
+        """Form of a declared problem in v (p,). Raises DeclarationError naming what is not read, and why."""
+        if not isinstance(problem, cp.Problem) or not isinstance(problem.objective, cp.Minimize):
+            raise DeclarationError("a declaration returns cp.Problem(cp.Minimize(...), [...])")
+        objective = problem.objective.args[0]
+        _refuse_nonconvex(objective, *problem.constraints)
+        _refuse_foreign(problem)
+        terms: list[MarginTerm] = []
+        ridge = l1 = 0.0
+        for c, node in _split(objective):
+            name = _name(node)
+            if not node.variables():
+                continue
+            if name == "quad_over_lin" and node.args[0] is v:
+                ridge += 2 * c / _number(node.args[1])
+            elif name == "norm1" and node.args[0] is v:
+                l1 += c
+            else:
+                terms += _summed(c, node, v)
+        found = _tilted(terms)
+        if len(found) != 1:
+            raise DeclarationError(
+                f"{printed(objective)}: read are losses of one margin, rows @ {v.name()} plus one number per "
+                f"record; here are {len(found)}"
+            )
+        return Form(found[0], ridge, l1, _set(problem.constraints, v))
+
     def scaled(self, factor: float) -> Form:
         """The form of a multiple of the objective."""
         tilt = self.term.tilt and (factor * self.term.tilt[0], self.term.tilt[1])
@@ -85,35 +113,7 @@ class Form:
         return replace(self, term=term, ridge=factor * self.ridge, l1=factor * self.l1)
 
 
-def read(problem: cp.Problem, v: cp.Variable) -> Form:
-    """Form of a declared problem in v (p,). Raises DeclarationError naming what is not read, and why."""
-    if not isinstance(problem, cp.Problem) or not isinstance(problem.objective, cp.Minimize):
-        raise DeclarationError("a declaration returns cp.Problem(cp.Minimize(...), [...])")
-    objective = problem.objective.args[0]
-    refuse_nonconvex(objective, *problem.constraints)
-    _refuse_foreign(problem)
-    terms: list[MarginTerm] = []
-    ridge = l1 = 0.0
-    for c, node in _split(objective):
-        name = _name(node)
-        if not node.variables():
-            continue
-        if name == "quad_over_lin" and node.args[0] is v:
-            ridge += 2 * c / _number(node.args[1])
-        elif name == "norm1" and node.args[0] is v:
-            l1 += c
-        else:
-            terms += _summed(c, node, v)
-    found = _tilted(terms)
-    if len(found) != 1:
-        raise DeclarationError(
-            f"{printed(objective)}: read are losses of one margin, rows @ {v.name()} plus one number per "
-            f"record; here are {len(found)}"
-        )
-    return Form(found[0], ridge, l1, _set(problem.constraints, v))
-
-
-def refuse_nonconvex(*expressions: Any) -> None:
+def _refuse_nonconvex(*expressions: Any) -> None:
     """Raise DeclarationError naming the first expression or constraint that is not convex by DCP."""
     for node in expressions:
         if node.is_dcp():
@@ -137,7 +137,7 @@ def weights_curvature(problem: cp.Problem, w: cp.Variable) -> float:
     if not isinstance(problem, cp.Problem) or not isinstance(problem.objective, cp.Minimize):
         raise DeclarationError("a declaration returns cp.Problem(cp.Minimize(...), [...])")
     objective = problem.objective.args[0]
-    refuse_nonconvex(objective, *problem.constraints)
+    _refuse_nonconvex(objective, *problem.constraints)
     for constraint in problem.constraints:
         if constraint.parameters():
             raise DeclarationError(
@@ -156,7 +156,7 @@ def weights_curvature(problem: cp.Problem, w: cp.Variable) -> float:
 
 def read_curve(e: Any, s: cp.Variable, other: cp.Variable | None = None) -> tuple[Curve, float]:
     """Curve of a convex CVXPY expression of s, and k of a line ``k other``. Raises DeclarationError."""
-    refuse_nonconvex(e)
+    _refuse_nonconvex(e)
     if not e.is_convex():
         raise DeclarationError(f"not convex by DCP: {printed(e)}; a loss of a margin must be convex")
     parts, beside = [], 0.0

@@ -25,7 +25,7 @@ from dp2erm_cvx.model.sums import (
 )
 from dp2erm_cvx.program.curves import SQUARE, Curve
 from dp2erm_cvx.program.log_weights import LogWeight
-from dp2erm_cvx.program.margin_rows import MarginRows, some_rows
+from dp2erm_cvx.program.margin_rows import MarginRows
 
 R = TypeVar("R")
 
@@ -329,7 +329,7 @@ def _extent(rows: MarginRows, multipliers: Array | None = None, *, sizes: bool, 
         part, own = slice(begin, begin + CACHED), rows.part(begin, begin + CACHED)
         if not sizes:
             norms[part] = own.norms()
-        m = own.times(some_rows(multipliers, part))
+        m = own.times(multipliers, part)
         grams.append(own.gram(m) if bent else np.zeros((own.Z.shape[1],) * 2))
         if sizes:
             size = np.abs(own.Z)
@@ -355,7 +355,7 @@ def _moments(
     for begin in range(0, len(rows), CACHED):
         part = slice(begin, begin + CACHED)
         own, size = rows.part(begin, begin + CACHED), norms[part]
-        m, s, error = own.times(some_rows(multipliers, part)), own.margins(v), errors.margin(own, size, v)
+        m, s, error = own.times(multipliers, part), own.margins(v), errors.margin(own, size, v)
         top = float(np.max(s)) if shifted else 0.0
         if shifted:
             # capped, because a dual that diverges for lack of a ridge would overflow here
@@ -383,7 +383,7 @@ def _square_moments(rows: MarginRows, multipliers: Array | None = None, *, v: Ar
     for begin in range(0, len(rows), CACHED):
         own = rows.part(begin, begin + CACHED)
         s = own.margins(v)
-        pull = own.times(some_rows(multipliers, slice(begin, begin + CACHED))) * s
+        pull = own.times(multipliers, slice(begin, begin + CACHED)) * s
         value += float(pull @ s)
         slopes.append(own.gradient(pull))
     return _Moments(value, 2 * tree_sum(slopes), 0.0)

@@ -41,7 +41,7 @@ class MarginRows:
         if begin == 0 and end >= len(self):
             return self
         part = slice(begin, end)
-        return MarginRows(self.Z[part], *(some_rows(one, part) for one in _others(self)))
+        return MarginRows(self.Z[part], *(one if one is None else one[part] for one in _others(self)))
 
     @staticmethod
     def whole(blocks: Blocks[MarginRows]) -> MarginRows:
@@ -76,15 +76,11 @@ class MarginRows:
         """<z_i, v> - o_i, (n,)."""
         return self.products(v) if self.offset is None else self.products(v) - self.offset
 
-    def times(self, multipliers: Array | None) -> Array:
-        """w_i c_i, (n,)."""
-        known = [one for one in (multipliers, self.factor) if one is not None]
-        return math.prod(known[1:], start=known[0]) if known else np.ones(len(self))
-
-
-def some_rows(array: Array | None, part: slice) -> Array | None:
-    """Some rows of an array, if there is one."""
-    return None if array is None else array[part]
+    def times(self, multipliers: Array | None, part: slice = slice(None)) -> Array:
+        """w_i c_i, (n,), the multipliers being a ``part`` of w."""
+        known = [None if multipliers is None else multipliers[part], self.factor]
+        present = [one for one in known if one is not None]
+        return math.prod(present[1:], start=present[0]) if present else np.ones(len(self))
 
 
 @dataclass(frozen=True)

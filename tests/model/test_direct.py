@@ -11,7 +11,7 @@ import pytest
 
 from dp2erm_cvx.errors import ProgramError
 from dp2erm_cvx.model import terms
-from dp2erm_cvx.model.direct import MOST_STEPS, DirectModel, judge_points, newton_step, public_constants
+from dp2erm_cvx.model.direct import MOST_STEPS, DirectModel, PublicConstants, judge_points, newton_step
 from dp2erm_cvx.model.terms import ReadObjective
 
 CAP = 3.0
@@ -84,7 +84,7 @@ def program(name, n, p, k, bound=1.0, cap=CAP):
     declared, floor = PROGRAMS[name]
     w, Z = cp.Variable(n), cp.Parameter((n, p), name="Z")
     read = ReadObjective(declared(w, Z, k), w, {"Z": Z}, eigenvalue_floor=1.0)
-    public = public_constants(read, read.bound_vector({"Z": bound}), floor, cap)
+    public = PublicConstants.of(read, read.bound_vector({"Z": bound}), floor, cap)
     return read, public, floor
 
 
@@ -258,7 +258,7 @@ def test_a_point_at_a_kink_is_certified_by_theorem_d(kink):
     inner = cp.hstack([Z.T @ w, -Z.T @ w]) if kink == "max" else Z.T @ w
     declared = cp.sum_squares(w - 1) + 50.0 * atom(inner)
     read = ReadObjective(declared, w, {"Z": Z})
-    public = public_constants(read, read.bound_vector({"Z": 1.0}), 0.0, CAP)
+    public = PublicConstants.of(read, read.bound_vector({"Z": 1.0}), 0.0, CAP)
     data = rng.uniform(-1, 1, (n, 2))
     model = bound_to(read, public, 0.0, data)
     solution, _ = model.minimized(model.start(), 100)
@@ -312,7 +312,7 @@ def test_without_public_numbers_no_radius_is_stated():
     def reason(declared, floor=0.0, bound=1.0):
         read = ReadObjective(declared, w, {"Z": Z})
         vector = read.bound_vector({"Z": bound})
-        return public_constants(read, vector, floor, CAP).reason
+        return PublicConstants.of(read, vector, floor, CAP).reason
 
     assert "strong convexity" in reason(cp.sum_squares(Z.T @ w))
     assert "floor above 0" in reason(-cp.sum(cp.entr(w)))
