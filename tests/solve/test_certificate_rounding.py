@@ -247,7 +247,7 @@ def test_no_hessian_nearby_is_below_the_bound_on_all_of_them(name):
         kept = np.ones(len(v), dtype=bool)
         assert isinstance(model, MarginModel)
         rows = model.Z
-        if model.penalty.l1d:
+        if model.penalty.priced:
             # a multiplier at 0 stays there where its price is out of reach
             slack = model.penalty.l1 - np.abs(model.gradient(v))
             kept = ~((v == 0) & (slack > model.smoothness * distance))
