@@ -35,7 +35,7 @@ from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.kernel_model import MatchingModel, PublicSample
 from dp2erm_cvx.program.kernel_stage import refuse_gram
 from dp2erm_cvx.program.kernels import CHOICES, Kernel, factor
-from dp2erm_cvx.program.stage import one_of
+from dp2erm_cvx.program.stage import declared_choice
 from dp2erm_cvx.public import public_size
 
 
@@ -63,7 +63,7 @@ class KernelMeanMatching(FirstStage):
 
     target: PublicSample | None = setting(None, _public_sample)
     ridge: float = setting(1.0, public_size)
-    kernel: Kernel = setting(Gaussian(), one_of, kinds=CHOICES)
+    kernel: Kernel = setting(Gaussian(), declared_choice, kinds=CHOICES)
 
     kind = Kind.QUADRATIC
     # a record that changes between source and target brings or takes its own weight

@@ -37,7 +37,7 @@ from dp2erm_cvx.program.atoms import atom
 from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.margin_model import MarginModel
-from dp2erm_cvx.program.stage import one_of
+from dp2erm_cvx.program.stage import declared_choice
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,9 @@ class StableBalancingHard(FirstStage):
     """
 
     tolerance: float = setting(0.05, above=0)
-    balance: Moments | BalanceFunctions = setting(Moments(), one_of, kinds=(Moments, BalanceFunctions))
+    balance: Moments | BalanceFunctions = setting(
+        Moments(), declared_choice, kinds=(Moments, BalanceFunctions)
+    )
 
     name = "stable_balancing_hard"
     formula = "w = argmin sum w^2, sum_c w = n/2, w >= 0, |sum_c w g - n/2 mean g| <= n/2 tolerance"

@@ -31,7 +31,7 @@ from dp2erm_cvx.program.stage import (
     ReplacedRows,
     RowNeighbors,
     Setting,
-    one_of,
+    declared_choice,
     resolved,
     setting,
 )
@@ -61,8 +61,8 @@ class EntropyFirstStage(BalancedStage):
     kind: ClassVar[Kind] = Kind.EXPONENTIAL
     formulas: ClassVar[Mapping[str, Setting]] = MappingProxyType({"constant": "G_x"})
 
-    arm_mass: ArmMass = setting("equal", one_of, words=("equal", "proportional"))
-    scaling: Scaling = setting("public", one_of, words=("public", "paper"))
+    arm_mass: ArmMass = setting("equal", declared_choice, words=("equal", "proportional"))
+    scaling: Scaling = setting("public", declared_choice, words=("public", "paper"))
 
     def moments(self, records: Records) -> tuple[Array, Array]:
         """Rows B (n, 2k) and targets t (2k,): weights meet ``B.T @ w / n = t`` where balance is exact."""

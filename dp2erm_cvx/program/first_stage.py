@@ -20,7 +20,7 @@ from dp2erm_cvx.model.sums import UNIT, exact_sum
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments, MomentTargets
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, one_of, setting
+from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, declared_choice, setting
 from dp2erm_cvx.public import public_size
 from dp2erm_cvx.universe import Universe
 
@@ -136,7 +136,9 @@ class BalancedStage(FirstStage):
         c_0 > 0, the value of the constant balance function; default: the norm bound of ``balance``.
     """
 
-    balance: Moments | BalanceFunctions = setting(Moments(), one_of, kinds=(Moments, BalanceFunctions))
+    balance: Moments | BalanceFunctions = setting(
+        Moments(), declared_choice, kinds=(Moments, BalanceFunctions)
+    )
     constant: float | None = setting(None, public_size)
 
     def bounds(self, domain: Domain) -> tuple[float, float]:

@@ -24,7 +24,7 @@ from dp2erm_cvx.program.curves import SQUARE, Curve
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
-from dp2erm_cvx.program.stage import Instance, Program, one_of, setting
+from dp2erm_cvx.program.stage import Instance, Program, declared_choice, setting
 from dp2erm_cvx.public import chosen_columns
 from dp2erm_cvx.suprema import Saturation
 from dp2erm_cvx.universe import Universe
@@ -67,9 +67,9 @@ class SecondStage(Program):
     #: The kind of set that :meth:`default_set` returns; its size comes in as a Parameter.
     default_kind: ClassVar[ConvexSet]
 
-    theta_set: ConvexSet | None = setting(None, one_of, kinds=(WholeSpace, L1Ball, L2Ball, Box))
+    theta_set: ConvexSet | None = setting(None, declared_choice, kinds=(WholeSpace, L1Ball, L2Ball, Box))
     regularizer: ElasticNet | UserRegularizer = setting(
-        ElasticNet(), one_of, kinds=(ElasticNet, UserRegularizer)
+        ElasticNet(), declared_choice, kinds=(ElasticNet, UserRegularizer)
     )
 
     def __post_init__(self) -> None:

@@ -45,7 +45,9 @@ def resolved(name: str, value: float | None) -> float:
     return value
 
 
-def one_of(name: str, value: object, *, kinds: tuple[type, ...] = (), words: tuple[str, ...] = ()) -> object:
+def declared_choice(
+    name: str, value: object, *, kinds: tuple[type, ...] = (), words: tuple[str, ...] = ()
+) -> object:
     """The value. Raises DeclarationError where it is none of these words, nor exactly of one of these types.
 
     Bounds and constants are proved for these: one of another type would be taken on trust.
