@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.model.sets import Projectable, WholeSpace
+from dp2erm_cvx.model.sets import ConvexSet, Simplices, WholeSpace
 from dp2erm_cvx.model.sums import UNIT, sum_error
 from dp2erm_cvx.public import public_number
 
@@ -26,7 +26,7 @@ class Penalty:
     ``l1`` is one price for all coordinates, or one for each (d,).
     """
 
-    set: Projectable = WholeSpace()
+    set: ConvexSet | Simplices = WholeSpace()
     l1: float | Array = 0.0
 
     @property

