@@ -129,17 +129,7 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
         return super().public_numbers(domain) | {"squared": squared}
 
     def certified_error(self, universe: Universe) -> float | None:
-        balance_bound, constant = self.bounds(universe.domain)
-        G = math.hypot(constant, balance_bound)
-        # || t - mean(b) || is at most G / sqrt(2) for rows e_a (x) g, and 2 for rows of norm at most 1
-        row_bound, slope = (1.0, 2.0) if self.scaling == "paper" else (G, 0.75 * G)
-        log_base = self.largest_log_base(universe.n_samples)
-        if log_base > 0.0:
-            slope = 2 * row_bound  # the mean is that under the base measure
-        return self._weights_error(universe, row_bound, slope, log_base)
-
-    def _weights_error(self, universe: Universe, row_bound: float, slope: float, log_base: float) -> float:
-        """For rows ``||b|| <= row_bound`` and ``||t - mean(b)|| <= slope``; ``inf`` where nothing is known.
+        """``||w_hat - w||_1 / n`` for rows ``||b|| <= row_bound`` and ``||t - mean(b)|| <= slope``.
 
         Rows are centered, so their norms are at most ``2 row_bound``, the target's at most ``row_bound +
         slope``, and a score is wrong by ``(dot_error + 2 u) 2 row_bound ||v||``. The minimizer obeys ``mu
@@ -147,6 +137,13 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
         ``|log(n q_i)| <= log_base`` is added to every score, which rounds by four units of it, and the mean
         is that under q.
         """
+        balance_bound, constant = self.bounds(universe.domain)
+        G = math.hypot(constant, balance_bound)
+        # || t - mean(b) || is at most G / sqrt(2) for rows e_a (x) g, and 2 for rows of norm at most 1
+        row_bound, slope = (1.0, 2.0) if self.scaling == "paper" else (G, 0.75 * G)
+        log_base = self.largest_log_base(universe.n_samples)
+        if log_base > 0.0:
+            slope = 2 * row_bound  # the mean is that under the base measure
         n, spread, ridge = universe.n_samples, 2 * row_bound, self.mu
         dimension = 2 * (1 + self.balance.size(universe.n_features))
         per_norm = (dot_error(dimension) + 2 * UNIT) * spread  # error of a score, per unit of ||v||
