@@ -95,10 +95,17 @@ def described(cls: type) -> dict[str, list[str]]:
 
 
 def _program(cls: Any) -> Iterator[str]:
-    """All that a program states: its module, its class, its parameters with the inherited ones, its proof."""
-    yield from _paragraphs(inspect.getmodule(cls).__doc__ or "")
+    """All that a program states: its file (at the first of a file), its class, its settings, its proof."""
+    module = inspect.getmodule(cls)
+    first, *_ = (
+        one
+        for one in vars(module).values()
+        if getattr(one, "formula", "") and one.__module__ == cls.__module__
+    )
+    if cls is first:
+        yield from _paragraphs(module.__doc__ or "")
+        yield ""
     own = inspect.cleandoc(cls.__doc__ or "").split("\n")
-    yield ""
     yield from own[: own.index("Parameters")] if "Parameters" in own else own
     known = described(cls)
     yield ""
@@ -110,8 +117,8 @@ def _program(cls: Any) -> Iterator[str]:
         if default and "default" not in text:
             text += f" Default: {default}."
         yield f":param {field.name}: {_plain(text)}"
-    yield f":Name: ``{cls.name}``; :ref:`in formulas, with advice <program-{cls.name}>`"
-    yield f":Computes: ``{cls.formula}``"
+    if cls is not first:
+        yield f":Computes: ``{cls.formula}``"
     yield f":Cones: {cls.cone}"
     yield f":Bound: {_plain(cls.theorem)}"
     yield f":Source: {cls.citation}"
