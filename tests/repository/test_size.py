@@ -29,7 +29,7 @@ LIMITS = {
     "names that one other file uses": 373,
     "lines of tests": 42_208,
     "pages": 41,
-    "words of pages": 48_083,
+    "words of pages": 49_000,
 }
 
 
