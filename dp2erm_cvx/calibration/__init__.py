@@ -6,7 +6,7 @@ that are valid. ``sums`` holds the private means of Theorem 12, ``ranges`` the p
 whose range is not declared.
 """
 
-from dp2erm_cvx.calibration.base import Calibration, Noise, Objective, OutputCalibration, Perturbed
+from dp2erm_cvx.calibration.base import Calibration, Noise, Objective, Perturbed
 from dp2erm_cvx.calibration.numbers import (
     EXACT_ARITHMETIC,
     GridNoise,
@@ -17,7 +17,7 @@ from dp2erm_cvx.calibration.numbers import (
     calibrate_value,
 )
 from dp2erm_cvx.calibration.objective import calibrate, calibrate_saturating, privacy_loss, saturating_epsilon
-from dp2erm_cvx.calibration.paper import PaperCalibration, calibrate_paper
+from dp2erm_cvx.calibration.paper import calibrate_paper
 from dp2erm_cvx.calibration.profiles import MarginCalibration, margin_delta, margin_divergence
 from dp2erm_cvx.calibration.ranges import RangeNoise, calibrate_ranges
 from dp2erm_cvx.calibration.registry import (
@@ -25,7 +25,6 @@ from dp2erm_cvx.calibration.registry import (
     NAMES,
     Calibrator,
     RankedCalibration,
-    Ranking,
     calibrator,
     rank,
 )
@@ -45,13 +44,10 @@ __all__ = [
     "MarginCalibration",
     "Noise",
     "Objective",
-    "OutputCalibration",
-    "PaperCalibration",
     "PaperUtility",
     "Perturbed",
     "RangeNoise",
     "RankedCalibration",
-    "Ranking",
     "RenyiCalibration",
     "SumLaw",
     "calibrate",

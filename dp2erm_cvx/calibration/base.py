@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
+from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, RenyiCurve, StabilityBound
 from dp2erm_cvx.public import public_number, whole_number
 
 #: Relative margin that absorbs the rounding of the closed forms; always spent on more noise.
@@ -72,8 +72,10 @@ class Calibration:
     ``n`` times the gradient of the averaged objective, which the noise enters as ``<b, theta> / n``; for box
     noise over those of its half widths ``box`` (p,). ``gamma`` is the coefficient of ``||theta||^2 / 2``,
     ``split`` the share q of epsilon that pays for the noise, the rest paying for the Jacobian.
-    ``sensitivity``, ``zeta_c V``, bounds the movement of the summed gradient in the norm of the noise. Raises
-    DeclarationError for box noise without p half widths.
+    ``sensitivity``, ``zeta_c V``, bounds the movement of the summed gradient in the norm of the noise. Noise
+    on an output, a mean, is in units of the outcome. ``private`` says whether a theorem certifies the
+    guarantee, as it does for all but the paper's formulas; where it is False, ``delta`` is what Theorem 2
+    proves. Raises DeclarationError for box noise without p half widths.
     """
 
     noise: Noise
@@ -87,14 +89,20 @@ class Calibration:
     delta: float
     theorem: str
     box: tuple[float, ...] | None = field(default=None, kw_only=True)
+    perturbed: Perturbed = field(default=Perturbed.OBJECTIVE, kw_only=True)
+    private: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
         if (self.noise is Noise.BOX) is not (self.box is not None and len(self.box) == self.n_parameters):
             raise DeclarationError(f"box: {self.n_parameters} half widths for box noise, none for another")
 
+    def curve(self) -> RenyiCurve | None:
+        """Renyi divergences where a theorem states more than epsilon and delta."""
+        return None
+
     @property
     def expected_noise(self) -> float:
-        """``E ||b||_2``, in units of n times the gradient."""
+        """``E ||b||_2``, in units of n times the gradient; of noise on an output in those of the outcome."""
         return self.scale * mean_norm(self.noise, self.n_parameters, self.box)
 
     @property
@@ -116,39 +124,6 @@ class Calibration:
             largest: NDArray[np.float64] = np.max(np.abs(noise) / self.box, axis=-1)
             return largest
         return np.asarray(np.linalg.norm(noise, axis=-1))
-
-
-@dataclass(frozen=True)
-class OutputCalibration:
-    """Laplace noise for a released mean, in units of the outcome; it is no linear term of an objective."""
-
-    scale: float
-    sensitivity: float
-    V: float
-    epsilon: float
-    delta: float = 0.0
-    theorem: str = "Theorem 8 (output perturbation)"
-
-    @property
-    def expected_noise(self) -> float:
-        """``E |noise|``, in units of the outcome."""
-        return self.scale
-
-    @property
-    def law(self) -> Calibration:
-        """The law as one coordinate of gamma noise, which :func:`dp2erm_cvx.mechanism.draw` takes."""
-        return Calibration(
-            noise=Noise.GAMMA,
-            scale=self.scale,
-            gamma=0.0,
-            split=1.0,
-            n_parameters=1,
-            V=self.V,
-            sensitivity=self.sensitivity,
-            epsilon=self.epsilon,
-            delta=0.0,
-            theorem=self.theorem,
-        )
 
 
 def mean_norm(noise: Noise, n_parameters: int, box: tuple[float, ...] | None = None) -> float:

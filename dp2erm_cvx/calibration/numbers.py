@@ -10,9 +10,10 @@ from scipy import special
 
 from dp2erm_cvx.calibration.base import (
     MARGIN,
+    Calibration,
     Noise,
     Objective,
-    OutputCalibration,
+    Perturbed,
     in_range,
     refuse_uncovered,
 )
@@ -242,7 +243,7 @@ def calibrate_value(
     return calibrate_grid(shift * (1.0 + MARGIN), kind.n_numbers, budget.epsilon)
 
 
-def calibrate_output(objective: Objective, budget: Budget) -> OutputCalibration:
+def calibrate_output(objective: Objective, budget: Budget) -> Calibration:
     """Calibrate Laplace noise for ``T = (1/n) sum w_i 2 (2 a_i - 1) (y_i - c)`` (Theorem 8).
 
     ``|y - c| <= M'``, half of the ``response_bound``, so that every term lies in ``[-2 M', 2 M']``; the
@@ -255,11 +256,18 @@ def calibrate_output(objective: Objective, budget: Budget) -> OutputCalibration:
     refuse_uncovered(bound, objective.relation, budget, Noise.GAMMA)
     sensitivity = 2.0 * largest * (bound.V / objective.n_samples) * (1.0 + MARGIN)
     setting = f"epsilon = {budget.epsilon:g}, V = {bound.V:g}, outcome_bound = {largest:g}"
-    return OutputCalibration(
+    return Calibration(
+        noise=Noise.GAMMA,
         scale=in_range("noise scale", sensitivity / budget.epsilon * (1.0 + MARGIN), setting),
-        sensitivity=sensitivity,
+        gamma=0.0,
+        split=1.0,
+        n_parameters=1,
         V=bound.V,
+        sensitivity=sensitivity,
         epsilon=budget.epsilon,
+        delta=0.0,
+        theorem="Theorem 8 (output perturbation)",
+        perturbed=Perturbed.OUTPUT,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dp2erm_cvx.calibration.base import (
     MARGIN,
@@ -19,17 +19,6 @@ from dp2erm_cvx.privacy import Budget, StabilityBound
 from dp2erm_cvx.public import one_of, public_number
 
 
-@dataclass(frozen=True)
-class PaperCalibration(Calibration):
-    """A calibration by the paper's formulas; ``sensitivity`` is ``zeta W1``.
-
-    ``private`` is True where Theorem 1 or Theorem 2 certifies the declared budget for its scale and gamma.
-    Where it is False, for experiments only, ``delta`` is not the declared one but what Theorem 2 proves.
-    """
-
-    private: bool = True
-
-
 def calibrate_paper(
     objective: Objective,
     budget: Budget,
@@ -37,11 +26,11 @@ def calibrate_paper(
     noise: Noise | str = Noise.GAMMA,
     corrected: bool = False,
     unsound_ok: bool = False,
-) -> PaperCalibration:
+) -> Calibration:
     """Calibrate by Theorem DP_guarnatee, equations beta_gamma_choice and sigma_Gaussian_choice.
 
     With zeta the uncentered ``gradient_bound`` of the loss, ``W1`` and ``W2`` of the bound, lam that on trace
-    Hess l:
+    Hess l, and the ``sensitivity`` ``zeta W1``:
 
     - ``gamma = 2 lam W2 / (epsilon n)`` for both laws; gamma noise: ``1/beta = 2 zeta W1 / epsilon``;
     - Gaussian noise as printed: ``sigma = (zeta W1 / epsilon)(L + sqrt(L^2 + epsilon / W1))``, where ``L^2 =
@@ -87,7 +76,7 @@ def calibrate_paper(
     facts = {"split": 0.5, "sensitivity": zeta * W1, "theorem": f"paper, Theorem DP_guarnatee {part}"}
     found = objective.calibrated(kind, budget, scale, gamma * (1.0 + MARGIN), setting, **facts)
     V = min(bound.V, W1, math.sqrt(2.0) * W2 * (1.0 + MARGIN))
-    calibration = PaperCalibration(**(vars(found) | {"V": V}))
+    calibration = replace(found, V=V)
     proven = privacy_loss(calibration, loss, n, epsilon)
     if proven <= calibration.delta:
         return calibration

@@ -17,6 +17,7 @@ from dp2erm_cvx.calibration.base import (
     Calibration,
     Noise,
     Objective,
+    Perturbed,
     in_range,
     mean_norm,
     refuse_uncovered,
@@ -144,7 +145,8 @@ def calibrate_renyi(objective: Objective, budget: Budget, *, gamma: float | None
     facts = {"sensitivity": sensitivity, "theorem": "Theorem 7 (Renyi)"}
     scale = sensitivity * float(fine[0])
     found = objective.calibrated(Noise.GAUSSIAN, budget, scale, chosen, setting, **facts)
-    return RenyiCalibration(**vars(found), order=float(fine_orders[0]), tau=float(taus[best]))
+    known = vars(found) | {"perturbed": Perturbed.UNCONSTRAINED}
+    return RenyiCalibration(**known, order=float(fine_orders[0]), tau=float(taus[best]))
 
 
 def _best(unit: Array, gammas: Array, objective: Objective) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from scipy import special
 
-from dp2erm_cvx.calibration.base import Calibration, OutputCalibration
+from dp2erm_cvx.calibration.base import Calibration, Perturbed
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.public import public_number, whole_number
@@ -61,16 +61,14 @@ def predicted_distance(noise_norm: float, gamma: float, loss: LossConstants, n_s
     return math.hypot(noise_norm / n_samples, gamma * size) / _usual_curvature(loss)
 
 
-def predicted_error(
-    calibration: Calibration | OutputCalibration, loss: LossConstants, n_samples: int
-) -> float:
+def predicted_error(calibration: Calibration, loss: LossConstants, n_samples: int) -> float:
     """Predicted excess of the second-stage objective, by which calibrations are chosen; no guarantee.
 
     ``rho/2`` times the square of :func:`~dp2erm_cvx.calibration.utility.predicted_distance` at the expected
     noise; of a mean the noise is the distance.
     """
     distance = calibration.expected_noise
-    if isinstance(calibration, Calibration):
+    if calibration.perturbed is not Perturbed.OUTPUT:
         distance = predicted_distance(distance, calibration.gamma, loss, n_samples)
     return 0.5 * _usual_curvature(loss) * distance * distance
 
