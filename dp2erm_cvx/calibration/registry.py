@@ -6,12 +6,10 @@ import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from dp2erm_cvx.calibration.base import Calibration, Noise, Objective
+from dp2erm_cvx.calibration.base import Calibration, Noise, Objective, predicted_error
 from dp2erm_cvx.calibration.numbers import calibrate_output
-from dp2erm_cvx.calibration.objective import calibrate, calibrate_saturating
-from dp2erm_cvx.calibration.paper import calibrate_paper
+from dp2erm_cvx.calibration.objective import calibrate, calibrate_paper, calibrate_saturating
 from dp2erm_cvx.calibration.renyi import calibrate_renyi
-from dp2erm_cvx.calibration.utility import predicted_error
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants
 

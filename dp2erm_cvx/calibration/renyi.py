@@ -20,9 +20,9 @@ from dp2erm_cvx.calibration.base import (
     Perturbed,
     in_range,
     mean_norm,
+    predicted_distance,
     refuse_uncovered,
 )
-from dp2erm_cvx.calibration.utility import predicted_distance
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, LossConstants, RenyiCurve
 from dp2erm_cvx.public import public_number, whole_number
@@ -110,7 +110,7 @@ def calibrate_renyi(objective: Objective, budget: Budget, *, gamma: float | None
     The loss is ``(z - <x, theta>)^2``, ``||x||_2 <= M`` and ``|z| <= Z``. The smallest sigma, over a grid of
     orders, whose Renyi bound converts to the budget; rounding goes to more noise. Without ``gamma`` it is
     chosen among ``M^2 V / (n tau)``, tau in ``TAU_GRID``, by the
-    :func:`~dp2erm_cvx.calibration.utility.predicted_distance`. Raises CalibrationError where the loss is not
+    :func:`~dp2erm_cvx.calibration.base.predicted_distance`. Raises CalibrationError where the loss is not
     squared, no order fits or the bound does not cover what is declared; and DeclarationError.
     """
     bound, loss, n = objective.bound, objective.loss, objective.n_samples

@@ -15,8 +15,7 @@ from dp2erm_cvx.program.stage import Instance, smooth_of
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.certificate import Certificate, certify
 from dp2erm_cvx.solve.conic import Dual, compiled_for, numerical_failures, silenced, solved_with_dual
-from dp2erm_cvx.solve.gradient import minimize_by_gradient
-from dp2erm_cvx.solve.newton import NewtonResult, minimize_by_newton
+from dp2erm_cvx.solve.newton import minimize_by_gradient, minimize_by_newton
 from dp2erm_cvx.solve.solvers import (
     CVXPY_STATUS,
     SCS,
@@ -185,10 +184,10 @@ def _solve_one(
     point, certificate, polish_iterations = found.point, raw, 0
     # a Newton solve polishes itself; without a smooth-plus-prox form there is nothing to polish with
     if polish and instance.model is not None and not isinstance(settings, Newton):
-        polished = _newton(instance.model, point, _POLISH_ITERATIONS)
-        after = certify(instance, polished.point, tolerance)
+        polished, iterations = _newton(instance.model, point, _POLISH_ITERATIONS)
+        after = certify(instance, polished, tolerance)
         if after.radius <= certificate.radius:
-            point, certificate, polish_iterations = polished.point, after, polished.iterations
+            point, certificate, polish_iterations = polished, after, iterations
     value = point if instance.model is None else instance.model.output(point)
     stats = Stats(settings.name, found.iterations, time.perf_counter() - began, polish_iterations, raw)
     return Solution(value, point, found.status, certificate, tolerance, stats, within)
@@ -201,26 +200,22 @@ def _find(instance: Instance, settings: Solver) -> _Found:
         raise ProgramError(
             f"{settings.name} needs a prox-friendly program; choose a conic solver such as clarabel"
         )
-    start = instance.model.start()
+    model, start = instance.model, instance.model.start()
     if isinstance(settings, Newton):
-        result = _newton(instance.model, start, settings.max_iterations)
-        limit = settings.max_iterations
-    elif isinstance(settings, ProjectedGradient):
-        if isinstance(instance.model, DirectModel):
-            result = NewtonResult(*instance.model.by_gradient(start))
-        else:
-            result = minimize_by_gradient(instance.model, start, settings.max_iterations)
-        limit = settings.max_iterations
-    else:
+        point, iterations = _newton(model, start, settings.max_iterations)
+    elif not isinstance(settings, ProjectedGradient):
         raise SolverError(f"no method for solver {settings.name!r}")
-    return _Found(
-        result.point, Status.LIMIT if result.iterations >= limit else Status.SOLVED, result.iterations
-    )
+    elif isinstance(model, DirectModel):
+        point, iterations = model.by_gradient(start)
+    else:
+        point, iterations = minimize_by_gradient(model, start, settings.max_iterations)
+    status = Status.LIMIT if iterations >= settings.max_iterations else Status.SOLVED
+    return _Found(point, status, iterations)
 
 
-def _newton(model: Composite, start: Array, limit: int) -> NewtonResult:
+def _newton(model: Composite, start: Array, limit: int) -> tuple[Array, int]:
     if isinstance(model, DirectModel):
-        return NewtonResult(*model.minimized(start, limit))
+        return model.minimized(start, limit)
     return minimize_by_newton(model, start, limit)
 
 

@@ -33,11 +33,7 @@ from dp2erm_cvx.universe import Universe
 from tests.helpers import BOUNDED_INFLUENCE
 
 N, S, WIDTHS = 12, 0.7, (1.0, 0.4)
-
-
 M = math.hypot(*WIDTHS)
-
-
 BOTH = StabilityBound(V=2.0, theorem="a test", assumptions=(), relations=frozenset(Neighboring), w_max=1.0)
 
 
@@ -97,12 +93,8 @@ def random_pair(rng):
 
 
 FAR = -1e3 * np.eye(2)
-
-
 #: Opposite full slopes, at outputs far out; and a full slope against a full curvature, where z is met.
 SLOPES = alone((*WIDTHS, 1e3), (*WIDTHS, -1e3))
-
-
 CURVED = alone((*WIDTHS, 0.0), (*WIDTHS, 1e3))
 
 
@@ -213,8 +205,6 @@ def test_programs_that_are_linear_in_the_covariates_state_their_box():
 
 #: Covariates of any size.
 FREE = Domain(math.sqrt(11.0), 1.0, intercept=1.0)
-
-
 REFUSED = {
     "covariates of any size": lambda: PrivateTwoStageERM(
         FREE, Budget(1.0), "uniform", "itr", noise="box"

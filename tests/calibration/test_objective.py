@@ -213,8 +213,6 @@ def test_privacy_loss_of_gamma_noise_below_its_pure_epsilon():
 SPLIT_BOUND = StabilityBound(
     V=6.0, theorem="a test", assumptions=(), relations=frozenset(Neighboring), w_max=3.0
 )
-
-
 BOX = RowBox((1.0, 0.5, 0.5, 0.5, 0.2), 7.0)
 
 

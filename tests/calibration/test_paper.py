@@ -28,8 +28,6 @@ from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBoun
 from tests.mechanism.laws import box_of
 
 LOSS = LossConstants(5, 6.0, 2.0, 0.0, 1.0, 1.0, gradient_bound=9.0)
-
-
 #: A loss without curvature: the Jacobian costs nothing.
 FLAT = LossConstants(1, 1.0, 1e-9, 0.0, 1.0, 1.0, gradient_bound=1.0)
 
@@ -217,8 +215,6 @@ def test_what_is_certified_keeps_the_budget():
 UTILITY_BOUND = StabilityBound(
     V=3.0, theorem="a test", assumptions=(), relations=frozenset(Neighboring), w_max=1.5
 )
-
-
 N_RECORDS = 100
 
 

@@ -25,18 +25,10 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
 
 LOSS = LossConstants(5, 5.0, 2.0, 0.0, 1.0, 1.0, gradient_bound=6.0, covariate_bound=1.0, response_bound=2.0)
-
-
 #: The plug-in mean (z - theta)^2 with |z| <= 2.
 MEAN = LossConstants(1, 4.0, 2.0, 0.0, 2.0, 1.0, covariate_bound=1.0, response_bound=2.0, is_mean=True)
-
-
 BUDGET = Budget(1.0, 1e-4)
-
-
 SHARP = [calibrator("sharp")]
-
-
 #: The laws that need no box.
 FREE = (Noise.GAMMA, Noise.GAUSSIAN)
 

@@ -15,8 +15,6 @@ from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBoun
 from dp2erm_cvx.stability import randomized_trial, uniform_weights
 
 M_OUT = 3.0
-
-
 CELLS, CONTRASTS = ValueStatistic.CELLS, ValueStatistic.CONTRASTS
 
 

@@ -160,14 +160,8 @@ def test_unconditional_figures():
 
 
 INF = math.inf
-
-
 KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
-
-
 powers = st.floats(-2, 2).map(lambda x: 10**x)
-
-
 PRINTED = ("uniform", "ipw_randomized", "ipw_known", "ipw_logistic", "entropy_balancing", "mmd")
 
 
