@@ -19,12 +19,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 224,
-    "lines": 51_237,
-    "classes": 436,
-    "names that other files use": 916,
-    "names that one other file uses": 388,
-    "lines of tests": 42_138,
+    "files": 223,
+    "lines": 50_953,
+    "classes": 422,
+    "names that other files use": 883,
+    "names that one other file uses": 372,
+    "lines of tests": 42_131,
 }
 
 
