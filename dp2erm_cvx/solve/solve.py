@@ -93,14 +93,6 @@ class Solution:
         )
 
 
-@dataclass(frozen=True)
-class _Found:
-    point: Array
-    status: Status
-    iterations: int
-    dual: Dual | None = None
-
-
 def solve(
     instance: Instance,
     *,
@@ -178,21 +170,22 @@ def _solve_one(
     instance: Instance, settings: Solver, tolerance: float, within: float | None, polish: bool
 ) -> Solution:
     began = time.perf_counter()
-    found = _find(instance, settings)
-    raw = certify(instance, found.point, tolerance, found.dual)
-    point, certificate, polish_iterations = found.point, raw, 0
+    point, status, iterations, dual = _find(instance, settings)
+    certificate = raw = certify(instance, point, tolerance, dual)
+    polish_iterations = 0
     # a Newton solve polishes itself; without a smooth-plus-prox form there is nothing to polish with
     if polish and instance.model is not None and not isinstance(settings, Newton):
-        polished, iterations = _newton(instance.model, point, _POLISH_ITERATIONS)
+        polished, steps = _newton(instance.model, point, _POLISH_ITERATIONS)
         after = certify(instance, polished, tolerance)
         if after.radius <= certificate.radius:
-            point, certificate, polish_iterations = polished, after, iterations
+            point, certificate, polish_iterations = polished, after, steps
     value = point if instance.model is None else instance.model.output(point)
-    stats = Stats(settings.name, found.iterations, time.perf_counter() - began, polish_iterations, raw)
-    return Solution(value, point, found.status, certificate, tolerance, stats, within)
+    stats = Stats(settings.name, iterations, time.perf_counter() - began, polish_iterations, raw)
+    return Solution(value, point, status, certificate, tolerance, stats, within)
 
 
-def _find(instance: Instance, settings: Solver) -> _Found:
+def _find(instance: Instance, settings: Solver) -> tuple[Array, Status, int, Dual | None]:
+    """A point of the model's variable, what the solver claims, its iterations, and its dual point."""
     if isinstance(settings, ConicSolver):
         return _through_cvxpy(instance, settings)
     if instance.model is None:
@@ -209,7 +202,7 @@ def _find(instance: Instance, settings: Solver) -> _Found:
     else:
         point, iterations = minimize_by_gradient(model, start, settings.max_iterations)
     status = Status.LIMIT if iterations >= settings.max_iterations else Status.SOLVED
-    return _Found(point, status, iterations)
+    return point, status, iterations, None
 
 
 def _newton(model: Composite, start: Array, limit: int) -> tuple[Array, int]:
@@ -218,7 +211,7 @@ def _newton(model: Composite, start: Array, limit: int) -> tuple[Array, int]:
     return minimize_by_newton(model, start, limit)
 
 
-def _through_cvxpy(instance: Instance, settings: ConicSolver) -> _Found:
+def _through_cvxpy(instance: Instance, settings: ConicSolver) -> tuple[Array, Status, int, Dual | None]:
     compiled = compiled_for(instance, settings.name)
     problem = compiled.problem
     if settings.quadratic_only and not problem.is_qp():
@@ -248,7 +241,7 @@ def _through_cvxpy(instance: Instance, settings: ConicSolver) -> _Found:
         )
     point = instance.program.read(instance, values, compiled.duals())
     iterations = problem.solver_stats.num_iters if problem.solver_stats is not None else None
-    return _Found(point, status, int(iterations or 0), dual)
+    return point, status, int(iterations or 0), dual
 
 
 def _raise_if_infeasible(instance: Instance) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -275,30 +275,18 @@ def universal_corollary(n: int, w_max: float = math.inf) -> StabilityBound:
 _THEOREM = "tilt lemma (weights fixed up to normalization)"
 
 
-def uniform_weights(n: int) -> StabilityBound:
-    """Bound for ``w`` identically 1: V = 2, exactly. Raises DeclarationError."""
-    sample_size(n)
-    return StabilityBound(
-        V=2.0,
-        theorem="uniform weights",
-        assumptions=("every weight is 1",),
-        relations=BOTH_RELATIONS,
-        w_max=1.0,
-    )
+def uniform_weights(n: int, *, factored: bool = False) -> StabilityBound:
+    """Bound for ``w`` identically 1: V = 2, exactly. Raises DeclarationError.
 
-
-def own_factors(n: int, *, factored: bool) -> StabilityBound:
-    """Bound for factors in [0, 1] of the own record alone, without a normalization (Theorem 13): V = 2.
-
-    A replacement takes one factor out and puts one in; without any weights are 1. Raises DeclarationError.
+    ``factored`` weights are factors in [0, 1] of the own record alone, without a normalization (Theorem 13):
+    a replacement takes one factor out and puts one in.
     """
-    if not factored:
-        return uniform_weights(n)
-    return replace(
-        uniform_weights(n),
-        theorem="Theorem 13 (factors at most 1, not normalized)",
-        assumptions=("every record counts with a factor from 0 to 1 of its own",),
-    )
+    sample_size(n)
+    theorem, assumption = "uniform weights", "every weight is 1"
+    if factored:
+        theorem = "Theorem 13 (factors at most 1, not normalized)"
+        assumption = "every record counts with a factor from 0 to 1 of its own"
+    return StabilityBound(2.0, theorem, (assumption,), BOTH_RELATIONS, w_max=1.0)
 
 
 def randomized_trial(n: int, propensity: float, trim: float = math.inf) -> StabilityBound:

@@ -23,7 +23,7 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.stage import Program
-from dp2erm_cvx.stability import own_factors
+from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.precision import Precision, coefficient_bound, covering, noise_bound, on_grid, sample
 from dp2erm_cvx.steps.record_map import OutcomeRows, RecordMap
 from dp2erm_cvx.steps.step import Execution, Inputs, Planned, Step, StepResult, divide, reserve
@@ -173,7 +173,7 @@ class Fit(Step):
         """Those of the first stage. Raises CalibrationError where no theorem covers it."""
         if self.first is None:
             n = where.n_samples
-            return WeightsPlan(None, own_factors(n, factored=self._factored(where)), 0.0, n)
+            return WeightsPlan(None, uniform_weights(n, factored=self._factored(where)), 0.0, n)
         at = earlier.get("propensity")
         if at is not None and at.weights is not None:
             return at.weights

@@ -22,7 +22,8 @@ from dp2erm_cvx.calibration import (
     rank,
 )
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
+from dp2erm_cvx.privacy import Budget, LossConstants
+from tests.helpers import bound_of
 
 LOSS = LossConstants(5, 5.0, 2.0, 0.0, 1.0, 1.0, gradient_bound=6.0, covariate_bound=1.0, response_bound=2.0)
 #: The plug-in mean (z - theta)^2 with |z| <= 2.
@@ -31,12 +32,6 @@ BUDGET = Budget(1.0, 1e-4)
 SHARP = [calibrator("sharp")]
 #: The laws that need no box.
 FREE = (Noise.GAMMA, Noise.GAUSSIAN)
-
-
-def bound_of(V, **stated):
-    return StabilityBound(
-        V=V, theorem="a test", assumptions=(), relations=frozenset(Neighboring), w_max=V / 2, **stated
-    )
 
 
 @pytest.mark.parametrize("size", [None, 0.05, 7.0])

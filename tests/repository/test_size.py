@@ -20,11 +20,11 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 223,
-    "lines": 50_953,
-    "classes": 422,
-    "names that other files use": 883,
+    "lines": 50_914,
+    "classes": 421,
+    "names that other files use": 882,
     "names that one other file uses": 372,
-    "lines of tests": 42_131,
+    "lines of tests": 41_992,
 }
 
 
