@@ -29,7 +29,7 @@ _UNIT = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """What a step released, theta, and its multiplier v; ``slope`` Pi is the derivative of the prox there."""
+    """Released theta of a step and its multiplier v; ``slope`` Pi is the derivative of the prox there."""
 
     theta: Array
     multiplier: Array
@@ -37,7 +37,7 @@ class Place:
 
     @property
     def regular(self) -> bool:
-        """Whether theta alone determines everything that the density is of.
+        """True if theta alone determines everything that the density is of.
 
         Then Pi is the identity, theta inside Theta and off the kinks of R, and v a function of theta.
         """
@@ -63,7 +63,7 @@ class Law(abc.ABC):
         """The output at ``u``."""
 
     def released(self, place: Place) -> Array:
-        """What later steps are given."""
+        """Input of later steps."""
         return place.theta
 
     @abc.abstractmethod

@@ -314,7 +314,7 @@ class RangeNoise:
 
     @property
     def scale(self) -> float:
-        """Of the exponential noise of every candidate, in records."""
+        """Scale of the exponential noise of every candidate, in records."""
         return 2.0 * self.sensitivity / self.each
 
 

@@ -20,7 +20,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 223,
-    "lines": 50_914,
+    "lines": 50_913,
     "classes": 421,
     "names that other files use": 882,
     "names that one other file uses": 372,
