@@ -20,7 +20,7 @@ import pandas as pd
 from common import Cell, Design, Row, as_text, budget_of, cells, each, grid, run
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.calibration import OutputCalibration, Perturbed
+from dp2erm_cvx.calibration import Perturbed
 from dp2erm_cvx.datasets import Simulation
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
@@ -237,9 +237,9 @@ def _thetas(
     calibration, theta = plan.theta.calibration, plan.theta.declared
     assert isinstance(theta, Fit)
     program = theta.solved(plan.theta)
-    if isinstance(calibration, OutputCalibration):
+    if calibration.perturbed is Perturbed.OUTPUT:
         exact = _newton(second.unconstrained().instance(records, w, gamma=0.0))
-        thetas, certified = exact.value + simulate_noise(calibration.law, draws, rng), exact.certified
+        thetas, certified = exact.value + simulate_noise(calibration, draws, rng), exact.certified
     else:
         noises = simulate_noise(calibration, draws, rng)
         solved = [_newton(program.instance(records, w, gamma=calibration.gamma, noise=b)) for b in noises]

@@ -242,7 +242,7 @@ class ObjectiveLaw(Law):
         """Coordinates u (p,) of the output for the noise ``b`` (p,); raises CertificateError."""
         model = copy.copy(self.model)
         model.linear = self.model.linear + noise
-        theta = minimize_by_newton(model, model.start()).point
+        theta = minimize_by_newton(model, model.start())[0]
         u: Array = theta - self.step * (self._gradient(theta) + noise)
         terms = float(np.linalg.norm(self._origin)) + float(np.linalg.norm(noise)) + self.calibration.unit
         if not np.linalg.norm(self.noise(self.place(u)) - noise) <= _RESIDUAL * terms:
