@@ -27,7 +27,9 @@ LIMITS = {
     "classes": 420,
     "names that other files use": 881,
     "names that one other file uses": 371,
-    "lines of tests": 42_186,
+    "lines of tests": 41_968,
+    "pages": 41,
+    "words of pages": 49_000,
 }
 
 
