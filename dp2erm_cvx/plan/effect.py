@@ -47,7 +47,6 @@ from dp2erm_cvx.steps import (
     Nuisances,
     OutcomeRows,
     OverlapScore,
-    Planned,
     RiskScores,
     Rows,
     Step,
@@ -67,9 +66,11 @@ class EffectPlan(Plan):
     study: EffectStudy
 
     @property
-    def score(self) -> Planned:
+    def score(self) -> MeanScore:
         """The step that releases the effect."""
-        return self.steps[-1]
+        found = self.steps[-1]
+        assert isinstance(found, MeanScore)
+        return found
 
 
 #: What the ends of an outcome in [0, 1] may round to.
@@ -342,7 +343,7 @@ class EffectStudy(CausalPipeline[EffectPlan]):
             found = replace(found, widest=max(4.0 * domain.outcome_bound / settings.score_bound, 1.0))
         return found
 
-    def planned(self, steps: Sequence[Planned]) -> EffectPlan:
+    def planned(self, steps: Sequence[Step]) -> EffectPlan:
         return EffectPlan(self, tuple(steps))
 
     @property

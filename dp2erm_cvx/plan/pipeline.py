@@ -25,7 +25,6 @@ from dp2erm_cvx.steps import (
     Fit,
     MeanSquare,
     OutcomeRows,
-    Planned,
     Step,
     WithConstant,
 )
@@ -81,7 +80,7 @@ class Pipeline(abc.ABC, Generic[P_co]):
         """The steps in their order; ``numerical_share`` of each covers its arithmetic, None for none."""
 
     @abc.abstractmethod
-    def planned(self, steps: Sequence[Planned]) -> P_co:
+    def planned(self, steps: Sequence[Step]) -> P_co:
         """The plan that these calibrated steps make."""
 
     def handed(self, steps: Iterable[Step]) -> Universe:

@@ -29,10 +29,10 @@ from dp2erm_cvx.steps import (
     Balance,
     Confounding,
     Factors,
+    Fit,
     MeanScore,
     MeanSquare,
     OutcomeRows,
-    Planned,
     ResponseRows,
     Rows,
     RuleNuisances,
@@ -57,9 +57,9 @@ class RulePlan(Plan):
     study: RuleStudy
 
     @property
-    def rule(self) -> Planned:
+    def rule(self) -> Fit:
         """The step that releases the rule."""
-        return next(step for step in self.steps if step.name == "rule")
+        return next(step for step in self.steps if step.name == "rule" and isinstance(step, Fit))
 
     @property
     def rows(self) -> OutcomeRows:
@@ -73,9 +73,11 @@ class RulePlan(Plan):
         return self.rule.bound
 
     @property
-    def value(self) -> Planned | None:
+    def value(self) -> MeanScore | None:
         """The step that releases what the rule is worth; None where no share was declared for it."""
-        return self.step("value")
+        found = self.step("value")
+        assert found is None or isinstance(found, MeanScore)
+        return found
 
     @property
     def mass(self) -> float:
@@ -98,8 +100,8 @@ class RulePlan(Plan):
     def spreads(self, released: Mapping[str, Array]) -> Array:
         """Standard deviations (k,) of scaled covariates: by their released mean square, or a public guess."""
         step = self.step("spread")
-        if step is not None and isinstance(step.declared, MeanSquare) and step.name in released:
-            return step.declared.spreads(step, released)
+        if step is not None and isinstance(step, MeanSquare) and step.name in released:
+            return step.spreads(released)
         return np.array(self.study.law.within(self.study.norm_bound))
 
     def flipped_share(self, theta: ArrayLike, spreads: ArrayLike | None = None) -> float:
@@ -331,5 +333,5 @@ class RuleStudy(CausalPipeline[RulePlan]):
         balance = settings.balance if settings.response_bound is None else Balance.INVERSE
         return Factors(balance, Term(Rows.POOLED, source), settings.cap)
 
-    def planned(self, steps: Sequence[Planned]) -> RulePlan:
+    def planned(self, steps: Sequence[Step]) -> RulePlan:
         return RulePlan(self, tuple(steps))

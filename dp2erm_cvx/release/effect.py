@@ -31,7 +31,7 @@ from dp2erm_cvx.release.nuisances import (
 )
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.treated import overlap_interval, treated_interval
-from dp2erm_cvx.steps import GroupScore, Planned, Rows, score_of
+from dp2erm_cvx.steps import GroupScore, MeanScore, Rows
 
 #: What an interval may be for: the effect, or what the score averages to at the released nuisances.
 TARGETS = ("effect", "score")
@@ -138,7 +138,7 @@ def make_effect(
     """
     study, score, columns = plan.study, plan.score, names[:-1]
     sums = tuple(int(number) for number in released[score.name])
-    own = score_of(score).at(score.universe, released)
+    own = score.score.at(score.universe, released)
     center = own.center
     assert center is not None
     risks: tuple[float, ...] = ()
@@ -164,7 +164,7 @@ def make_effect(
         study.estimand, own.cap, universe.domain.features_bound, nuisances, universe.n_samples
     )
     return EffectRelease(
-        estimand=score_of(score).estimand,
+        estimand=score.score.estimand,
         estimate=found.estimate * unit,
         interval=EffectInterval.of(found).times(unit),
         standard_deviation=found.standard_deviation * unit,
@@ -195,7 +195,7 @@ def make_effect(
 
 
 def estimated(
-    step: Planned,
+    step: MeanScore,
     sums: tuple[int, ...],
     center: float,
     level: float,
@@ -212,7 +212,7 @@ def estimated(
     if noise.law.counts:
         found = overlap_interval(noise, sums, center, level, widening, errors[0])
         # that of a whole score, of which a part was summed
-        return replace(found, standard_deviation=found.standard_deviation / score_of(step).part), (), ()
+        return replace(found, standard_deviation=found.standard_deviation / step.score.part), (), ()
     if noise.law is SumLaw.ARMS:
         middle = step.universe.domain.outcome_center
         # shifts are those of the difference
@@ -228,13 +228,13 @@ def estimated(
     return effect_interval(noise, mean, errors[0], widening), (), ()
 
 
-def counted_records(step: Planned, sums: tuple[int, ...]) -> float | None:
+def counted_records(step: MeanScore, sums: tuple[int, ...]) -> float | None:
     """How many records count, from the same sums; None where that is not among them."""
     whole = step.calibration.law.whole
     return step.universe.n_samples * counted_share(step, sums) if whole else None
 
 
-def counted_share(step: Planned, sums: tuple[int, ...]) -> float:
+def counted_share(step: MeanScore, sums: tuple[int, ...]) -> float:
     """What records count on average, from the sums of an average effect; 1 where all count alike."""
     if not step.calibration.law.counts:
         return 1.0

@@ -17,10 +17,9 @@ from dp2erm_cvx.steps import (
     CellNuisances,
     CellSums,
     ColumnRanges,
-    Planned,
     Rows,
+    Step,
     TreatmentRate,
-    score_of,
 )
 from dp2erm_cvx.steps.record_map import treated_share
 from dp2erm_cvx.steps.sums import SIDES
@@ -53,21 +52,21 @@ def state_nuisances(
         assert not isinstance(public.source, str)
         yield Nuisance("public center", public.rows.value, public.rows.names(columns), public.source)
     for step in plan.steps[:-1]:
-        if isinstance(step.declared, ColumnRanges):
+        if isinstance(step, ColumnRanges):
             continue
-        if isinstance(step.declared, CellSums):
-            yield from _cells(plan, step.declared, released, columns)
+        if isinstance(step, CellSums):
+            yield from _cells(plan, step, released, columns)
             continue
         yield state_coefficient(step, released[step.name], columns)
 
 
-def state_coefficient(step: Planned, released: Array, columns: tuple[str, ...]) -> Nuisance:
+def state_coefficient(step: Step, released: Array, columns: tuple[str, ...]) -> Nuisance:
     """What a step ``released`` (p,): a regression of the outcome, or the propensity."""
     coefficient = tuple(float(value) for value in released)
     if step.regression is not None:
         rows, names = step.regression.rows.value, step.regression.rows.names(columns)
-    elif isinstance(step.declared, TreatmentRate):
-        rows, names, coefficient = step.declared.stated(step, released)
+    elif isinstance(step, TreatmentRate):
+        rows, names, coefficient = step.stated(released)
     elif step.integers is not None:
         unit = step.integers.unit
         coefficient = tuple(unit * float(value) for value in released)
@@ -84,9 +83,9 @@ def state_coefficient(step: Planned, released: Array, columns: tuple[str, ...]) 
 def state_cuts(plan: EffectPlan, columns: tuple[str, ...]) -> dict[str, list[float]] | None:
     """The public cuts of every covariate, in raw units; None without cells."""
     step = plan.step("cells")
-    if step is None or not isinstance(step.declared, CellSums):
+    if step is None or not isinstance(step, CellSums):
         return None
-    return dict(zip(columns, step.declared.partition.raw(plan.study.universe.domain), strict=True))
+    return dict(zip(columns, step.partition.raw(plan.study.universe.domain), strict=True))
 
 
 def _cells(
@@ -94,7 +93,7 @@ def _cells(
 ) -> Iterator[Nuisance]:
     table = step.table(released).ravel()
     yield Nuisance(step.name, "records in cells", (), tuple(float(value) for value in table))
-    nuisances, domain = score_of(plan.score).nuisances, plan.study.universe.domain
+    nuisances, domain = plan.score.score.nuisances, plan.study.universe.domain
     assert isinstance(nuisances, CellNuisances)
     found = nuisances.leaves(released)
     names = step.partition.names(found.boxes, columns, domain)
@@ -170,8 +169,8 @@ def state_ranges(
     step = plan.step("ranges")
     if step is None:
         return (), 1.0
-    assert isinstance(step.declared, ColumnRanges)
-    public = step.declared.public
+    assert isinstance(step, ColumnRanges)
+    public = step.public
     found, known = released[step.name], public.known(len(names) - 1)
     stated = tuple(
         ColumnRange(name, float(low), float(high), not isinstance(one, tuple), _wide(one))

@@ -22,7 +22,7 @@ from dp2erm_cvx.release.interval import EffectInterval, effect_interval, score_i
 from dp2erm_cvx.release.nuisances import Nuisance, state_coefficient
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.value import beside
-from dp2erm_cvx.steps import Rows, placed, score_of
+from dp2erm_cvx.steps import Rows, placed
 from dp2erm_cvx.steps.sums import side_shares
 
 
@@ -279,7 +279,7 @@ def gains(plan: RulePlan, released: Mapping[str, Array], sums: tuple[int, ...]) 
     """
     step = plan.value
     assert step is not None
-    noise, own = step.calibration, score_of(step).at(step.universe, released)
+    noise, own = step.calibration, step.score.at(step.universe, released)
     assert noise.law is SumLaw.CONTRASTS
     # the common second moment is at least that of either mean
     alone = replace(noise, law=SumLaw.SCORE)

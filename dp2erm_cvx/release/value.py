@@ -19,7 +19,7 @@ from dp2erm_cvx.domain import Array
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
     from dp2erm_cvx.release.rule_release import OwnUnits
-    from dp2erm_cvx.steps import Planned
+    from dp2erm_cvx.steps import Value
 
 
 class Shown(abc.ABC):
@@ -144,11 +144,11 @@ def contrasts_from_cells(cells: ArrayLike, outcome_bound: float, scale: float) -
     return outcome_bound * gains * [-1.0, 1.0], outcome_bound * deviation
 
 
-def state_value(plan: Planned, kind: ValueStatistic, released: ArrayLike) -> ValueRelease:
+def state_value(step: Value, released: ArrayLike) -> ValueRelease:
     """What the ``released`` numbers (8,) or (2,) of a value step say, by public constants alone."""
-    numbers, noise = np.asarray(released, dtype=np.float64), plan.calibration
-    if kind is ValueStatistic.CELLS:
-        bound = plan.universe.domain.outcome_bound
+    numbers, noise = np.asarray(released, dtype=np.float64), step.calibration
+    if step.kind is ValueStatistic.CELLS:
+        bound = step.universe.domain.outcome_bound
         contrasts, deviations = contrasts_from_cells(numbers, bound, noise.scale)
         widths, width = 2.0 * deviations, FIRST_ORDER_WIDTH
     else:
@@ -158,9 +158,9 @@ def state_value(plan: Planned, kind: ValueStatistic, released: ArrayLike) -> Val
         against_none=float(contrasts[1]),
         half_widths=(float(widths[0]), float(widths[1])),
         width=width,
-        statistic=kind,
+        statistic=step.kind,
         released=tuple(float(number) for number in numbers),
         scale=noise.scale,
         epsilon=noise.epsilon,
-        arithmetic=EXACT_NOISE if plan.counted else EXACT_ARITHMETIC,
+        arithmetic=EXACT_NOISE if step.counted else EXACT_ARITHMETIC,
     )

@@ -29,8 +29,8 @@ from dp2erm_cvx.steps.nuisances import (
 from dp2erm_cvx.steps.precision import Precision
 from dp2erm_cvx.steps.ranges import ColumnRanges
 from dp2erm_cvx.steps.record_map import Arms, OutcomeRows, RecordMap, Rows, Term, WithConstant
-from dp2erm_cvx.steps.score import EffectScore, MeanScore, score_of
-from dp2erm_cvx.steps.step import Execution, Inputs, Planned, Step, StepResult
+from dp2erm_cvx.steps.score import EffectScore, MeanScore
+from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult
 from dp2erm_cvx.steps.sums import IntegerSums, SideCounts, TreatmentRate
 from dp2erm_cvx.steps.value import Value
 from dp2erm_cvx.steps.weights import WeightsPlan, refuse_unsolvable, solve_theta, solve_weights
@@ -59,7 +59,6 @@ __all__ = [
     "OutcomeRows",
     "OverlapScore",
     "Partition",
-    "Planned",
     "Precision",
     "RecordMap",
     "ResponseRows",
@@ -82,7 +81,6 @@ __all__ = [
     "declared_partition",
     "placed",
     "refuse_unsolvable",
-    "score_of",
     "shrinkage",
     "solve_theta",
     "solve_weights",

@@ -20,7 +20,7 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_number, public_size
 from dp2erm_cvx.steps.nuisances import LinearNuisances, Nuisances
 from dp2erm_cvx.steps.record_map import Arms, Rows
-from dp2erm_cvx.steps.step import Planned
+from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import IntegerSums
 from dp2erm_cvx.universe import Universe
 
@@ -237,12 +237,6 @@ class EffectScore(abc.ABC):
         return Parts(m_0, m_1, center, self.capped(found.e), treated, residual, found.effect)
 
 
-def score_of(step: Planned) -> EffectScore:
-    """The score whose mean a step releases."""
-    assert isinstance(step.declared, MeanScore)
-    return step.declared.score
-
-
 @dataclass(frozen=True, kw_only=True)
 class MeanScore(IntegerSums):
     """The sums of a ``score``, an effect's or a rule's value, and what its interval needs (Theorem 12)."""
@@ -254,18 +248,20 @@ class MeanScore(IntegerSums):
         """By the bounds of the score, whatever the nuisances turn out to be."""
         return self.score.calibrate(universe.n_samples, budget, self.noise)
 
-    def theorem(self, own: Planned) -> str:
-        return f"Theorem 12 ({own.calibration.noise.mechanism} noise, second moment included)"
+    @property
+    def theorem(self) -> str:
+        return f"Theorem 12 ({self.calibration.noise.mechanism} noise, second moment included)"
 
-    def error(self, own: Planned) -> float:
+    @property
+    def predicted_error(self) -> float:
         """Mean square of the noise of the mean."""
-        scale: float = own.calibration.scales[0] ** 2
-        return 2.0 * scale if own.calibration.noise is Noise.GAMMA else scale
+        scale: float = self.calibration.scales[0] ** 2
+        return 2.0 * scale if self.calibration.noise is Noise.GAMMA else scale
 
-    def exact_sums(self, own: Planned, records: Records, released: Released) -> tuple[int, ...]:
+    def exact_sums(self, records: Records, released: Released) -> tuple[int, ...]:
         """Those of the score."""
-        return self.score.sums(records, released, own.calibration)
+        return self.score.sums(records, released, self.calibration)
 
-    def knowing(self, earlier: Mapping[str, Planned]) -> MeanScore:
+    def knowing(self, earlier: Mapping[str, Step]) -> MeanScore:
         """The same, once the steps that the nuisances rest on are planned."""
         return replace(self, score=replace(self.score, nuisances=self.score.nuisances.planned(earlier)))

@@ -24,7 +24,7 @@ NUISANCES = CellNuisances(0.5).planned({"cells": PLAN})
 
 def integers(seed, size=2.0**30):
     rng = np.random.default_rng(seed)
-    drawn = size * rng.standard_t(2, size=4 * PLAN.declared.partition.size)
+    drawn = size * rng.standard_t(2, size=4 * PLAN.partition.size)
     return {"cells": np.clip(drawn, -(2.0**62), 2.0**62).astype(np.int64)}
 
 

@@ -79,7 +79,7 @@ def planned(kind, domain, noise=Noise.GAMMA):
 
 def exact(step, records, released=None):
     """The integers of a planned step before their noise."""
-    return np.array(step.declared.exact_sums(step, records, released or {}), dtype=float)
+    return np.array(step.exact_sums(records, released or {}), dtype=float)
 
 
 def movement(plan, noise):
@@ -103,7 +103,7 @@ def test_no_replacement_moves_a_sum_by_more_than_is_claimed(name, kind, noise):
 def test_a_box_without_zero_would_move_by_more(monkeypatch):
     """Planted: a record of weight 0 adds 0, which lies outside of such a box."""
     plan = planned("mean", DOMAINS["outside"])
-    low, high = plan.declared.law.box(plan.universe)
+    low, high = plan.law.box(plan.universe)
     assert max(low) <= 0.0 <= min(high)
     tight = np.array([0.5]), np.array([1.5])
     monkeypatch.setattr(CovariateLaw, "box", lambda self, universe: tight)
@@ -142,9 +142,9 @@ def used(plan, records, released):
             mapped = where.records(here, released)
             rows += [mapped.X, mapped.y, where.factors(here, released)]
         elif step.name == "propensity":
-            rows.append(step.declared.map.records(here, released).X)
+            rows.append(step.map.records(here, released).X)
         elif step.name == "score":
-            own = step.declared.score.given(here, released)
+            own = step.score.given(here, released)
             rows.append(own.score(own.parts(here, released)) / own.widening)
         else:
             before = {name: released[name] for name in list(released)[: list(released).index(step.name)]}
@@ -223,12 +223,12 @@ def outside(name, extreme, epsilon=4.0):
             factors, here = where.factors(here, released), where.records(here, released)
             excess = max(excess, np.max(factors) - 1.0, -np.min(factors))
         elif step.name == "propensity":
-            here = step.declared.map.records(here, released)
+            here = step.map.records(here, released)
         elif step.name == "score":
-            own = step.declared.score.given(here, released)
+            own = step.score.given(here, released)
             assert own.widening <= RAREST / 2
             score = own.score(own.parts(here, released)) / own.widening
-            excess = max(excess, np.max(np.abs(score)) / step.declared.score.bound - 1.0 - 1e-12)
+            excess = max(excess, np.max(np.abs(score)) / step.score.bound - 1.0 - 1e-12)
         else:
             inputs = step.hand_on(inputs, StepResult(released[step.name]), released)
         excess = max(excess, np.max(np.linalg.norm(here.X, axis=1)) - universe.domain.covariate_bound)
@@ -349,8 +349,8 @@ def test_covariates_that_are_larger_than_guessed_keep_their_lengths(n):
     records = plan.study.start.domain.records(coins, np.zeros(n), np.zeros(n))
     step = plan.step("spread")
     released = {"spread": exact(step, records)}
-    scale = step.declared.size(step, released).scale
-    lengths = np.linalg.norm(step.declared.mapped(step, records, released).covariates, axis=1) / scale
+    scale = step.size(released).scale
+    lengths = np.linalg.norm(step.mapped(records, released).covariates, axis=1) / scale
     kept = 1.2 if n == 100 else plan.study.reach  # noise sets the limit
     assert lengths == pytest.approx(np.full(n, kept), rel=1e-9)
     assert (kept == pytest.approx(math.sqrt(k))) == (n == 20_000)
@@ -379,11 +379,11 @@ def test_slopes_are_what_they_would_be_without_ridge(n, epsilon, width):
 
     def slopes(gamma):
         quiet = np.zeros(step.calibration.n_parameters)
-        instance = step.declared.solved(step).instance(mapped, factors, gamma=gamma, noise=quiet)
+        instance = step.solved().instance(mapped, factors, gamma=gamma, noise=quiet)
         return where.unscaled(solve(instance, tolerance=1e-5).value, k)
 
     released["center"] = slopes(step.calibration.gamma)
-    nuisances = plan.score.declared.score.at(plan.score.universe, released).nuisances
+    nuisances = plan.score.score.at(plan.score.universe, released).nuisances
     (term,) = nuisances.terms
     true = slopes(1e-6 * step.calibration.gamma)[2:]
     left = float(released["center"][2:] @ true / (true @ true))

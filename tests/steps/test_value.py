@@ -126,7 +126,7 @@ def release_value(records, weights, chosen, noise, *, statistic="cells", exact, 
     step = Value(exact=exact, second=itr(), statistic=kind)
     plan = step.planned(universe, noise, planned)
     numbers = step.statistic_of(records, weights, chosen)
-    return state_value(plan, kind, step.noised(plan, numbers, Execution("newton", 1e-6, seed)))
+    return state_value(plan, plan.noised(numbers, Execution("newton", 1e-6, seed)))
 
 
 @pytest.mark.parametrize("statistic", ValueStatistic)
