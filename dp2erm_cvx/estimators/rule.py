@@ -14,8 +14,7 @@ from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.plan import RuleStudy, make_plan
-from dp2erm_cvx.release.rule import effects, recommend
-from dp2erm_cvx.release.rule_release import make_rule
+from dp2erm_cvx.release.rule import effects, make_rule, recommend
 from dp2erm_cvx.universe import Universe
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -19,15 +20,14 @@ from dp2erm_cvx.plan.defaults import (
     effect_error,
     effect_rule,
 )
-from dp2erm_cvx.plan.pipeline import (
+from dp2erm_cvx.plan.plan import (
     NUMERICAL_SHARE,
     STEADY,
     CausalPipeline,
+    Plan,
     chosen_noise,
-    reach,
     shares_in_turn,
 )
-from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.settings import EffectSettings
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
@@ -314,10 +314,18 @@ class EffectStudy(CausalPipeline[EffectPlan]):
 
     @property
     def reach(self) -> float:
-        """The norm that covariates are shrunk to before their mean square is known."""
-        settings, centered = self.settings, self.settings.mean_share is not None
+        """The norm that covariates are shrunk to before their mean square is released, if it is.
+
+        Up to three times the norm of those that are as large as guessed, so that larger ones lose nothing;
+        the noise of the mean square sets the limit.
+        """
+        settings, norm = self.settings, self.settings.norm_bound
+        if settings.spread_share is None:
+            return norm
         total = self.universe.mass * self.universe.n_samples * self._kept * self.budget.epsilon
-        return reach(self.universe, total, settings.norm_bound, settings.spread_share, centered=centered)
+        widest = self.universe.domain.features_bound * (1.0 if settings.mean_share is None else 2.0)
+        times = min(max(math.sqrt(settings.spread_share * total / 48.0), 1.0), 3.0)
+        return max(min(norm * times, widest), norm)
 
     def _placing(self, settings: EffectSettings, exact: bool) -> Iterator[Step]:
         """The steps by which covariates are centered and scaled."""

@@ -16,7 +16,7 @@ from dp2erm_cvx.release.value import Shown, ValueRelease, beside
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
-    from dp2erm_cvx.release.rule_release import OwnUnits
+    from dp2erm_cvx.release.rule import OwnUnits
 
 #: Layout of the JSON of a release: its declaration, its released numbers, and all that follows from both.
 SCHEMA_VERSION = 4
@@ -121,9 +121,15 @@ class StepStatement:
     box: tuple[float, ...] | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
 class BaseRelease(Shown):
-    """What every release states: its guarantee, and what each private step of it spent."""
+    """What every release states: its guarantee, and what each private step of it spent.
 
+    ``steps`` state what each private step spent and why, in their order. ``domain`` and ``declared`` hold all
+    that was declared; ``study`` is the digest of the study file, where one was.
+    """
+
+    __pydantic_config__: ClassVar = _STRICT
     #: What was asked for, as its declaration names it.
     goal: ClassVar[str]
     #: What its JSON spells out of the guarantee, beside stating it there.
@@ -137,9 +143,9 @@ class BaseRelease(Shown):
     columns: tuple[str, ...]
     domain: dict[str, Any]
     declared: dict[str, Any]
-    study: str | None
-    version: str
-    schema_version: int
+    study: str | None = None
+    version: str = __version__
+    schema_version: int = SCHEMA_VERSION
 
     @property
     def private(self) -> bool:
@@ -162,6 +168,10 @@ class BaseRelease(Shown):
     def to_dict(self, *, derived: bool = True) -> dict[str, Any]:
         """The same in plain JSON types; without ``derived`` the fields alone, whatever they hold."""
         plain: dict[str, Any] = release_adapter(type(self)).dump_python(self, mode="json")
+        # what was released comes before what every release states
+        plain = {
+            name: plain[name] for name in sorted(plain, key=BaseRelease.__dataclass_fields__.__contains__)
+        }
         return {**self.spelled_out(), **plain, **self.worked_out()} if derived else plain
 
     def spelled_out(self) -> dict[str, Any]:
@@ -220,7 +230,7 @@ class BaseRelease(Shown):
         return {"n_samples": self.n_samples, **named, "standing": guarantee.standing.value}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Release(BaseRelease):
     """What may be published. Weights, duals, residuals and noise are not in it.
 
@@ -228,27 +238,15 @@ class Release(BaseRelease):
     of the scaled covariates; ``value`` is that of its rule, if a share of the budget was declared for it.
     ``kept_imbalance`` is the share of a difference between the arms that its weights are predicted to leave,
     by :func:`~dp2erm_cvx.plan.predict.kept_imbalance`; None where that is not known.
-    ``steps`` state what each private step spent and why, in their order. ``domain`` and ``declared`` hold all
-    that was declared, the settings of both programs included; ``study`` is the digest of the study file.
     """
 
-    __pydantic_config__: ClassVar = _STRICT
     goal: ClassVar[str] = "weighted"
     derived: ClassVar[tuple[str, ...]] = ("own_units", "caveats")
 
     theta: tuple[float, ...]
     parameters: tuple[str, ...]
-    columns: tuple[str, ...]
-    n_samples: int
-    guarantee: Guarantee
-    steps: tuple[StepStatement, ...]
-    domain: dict[str, Any]
-    declared: dict[str, Any]
     value: ValueRelease | None = None
     kept_imbalance: float | None = None
-    study: str | None = None
-    version: str = __version__
-    schema_version: int = SCHEMA_VERSION
 
     @property
     def first_stage(self) -> dict[str, Any]:

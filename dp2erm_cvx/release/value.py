@@ -18,7 +18,7 @@ from dp2erm_cvx.domain import Array
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
-    from dp2erm_cvx.release.rule_release import OwnUnits
+    from dp2erm_cvx.release.rule import OwnUnits
     from dp2erm_cvx.steps import Value
 
 

@@ -21,7 +21,7 @@ from dp2erm_cvx.release.declaration import NotAtHandError, guarantee_again, make
 from dp2erm_cvx.release.effect import EffectRelease, make_effect
 from dp2erm_cvx.release.interval import misses
 from dp2erm_cvx.release.record import CHOICE, BaseRelease, Guarantee, Release
-from dp2erm_cvx.release.rule_release import RuleRelease, make_rule
+from dp2erm_cvx.release.rule import RuleRelease, make_rule
 from dp2erm_cvx.steps import Fit, LinearNuisances, Rows, Step, Term, placed
 
 if TYPE_CHECKING:

@@ -28,9 +28,20 @@ from dp2erm_cvx.privacy import BoundFamily, Budget
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.stability import own_factors
-from dp2erm_cvx.steps.precision import coefficient_bound, covering, noise_bound, on_grid, sample
 from dp2erm_cvx.steps.record_map import OutcomeRows, RecordMap
-from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult, divide, reserve
+from dp2erm_cvx.steps.step import (
+    Execution,
+    Inputs,
+    Step,
+    StepResult,
+    coefficient_bound,
+    covering,
+    divide,
+    noise_bound,
+    on_grid,
+    reserve,
+    sample,
+)
 from dp2erm_cvx.steps.weights import (
     WeightsPlan,
     covers,

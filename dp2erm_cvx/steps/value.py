@@ -20,8 +20,7 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.program.second_stage import recommendations
 from dp2erm_cvx.public import one_of
-from dp2erm_cvx.steps.precision import on_grid, sample
-from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult, set_aside
+from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult, on_grid, sample, set_aside
 from dp2erm_cvx.steps.weights import WeightsPlan
 from dp2erm_cvx.universe import Universe
 

@@ -15,8 +15,7 @@ from dp2erm_cvx.domain_file import domain_of
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.regression import regression
-from dp2erm_cvx.release.rule import effects
-from dp2erm_cvx.release.rule_release import RuleRelease
+from dp2erm_cvx.release.rule import RuleRelease, effects
 
 RANGES = {"age": (20.0, 80.0), "dose": (-0.003, 0.001), "income": (0.0, 3e6)}
 UNITS = {"age": "year", "income": "dollar"}
