@@ -76,14 +76,6 @@ def decode(text: object) -> RenyiCurve | None:
     return RenyiCurve(tuple(plain["orders"]), bounds)
 
 
-@dataclass(frozen=True)
-class Cost:
-    """One release: its (epsilon, delta), and a proven Renyi curve of the same release where there is one."""
-
-    budget: Budget
-    curve: RenyiCurve | None = None
-
-
 #: Grid steps of a loss distribution per declared epsilon. Coarser is quicker and errs on the safe side.
 _STEPS = 20_000
 
@@ -128,7 +120,7 @@ _SET_ASIDE = 1e-9
 _LARGEST_CONVERTED, _LEAST_DELTA = 500.0, 1e-300
 
 
-def by_curves(releases: Sequence[Cost], total: Budget) -> float | None:
+def by_curves(releases: Sequence[Receipt], total: Budget) -> float | None:
     """Epsilon of all releases at the delta of ``total``, or None where there is no finite one.
 
     Releases with a curve, and pure ones, add their divergences at each order. The sum is converted at the
@@ -146,7 +138,7 @@ def by_curves(releases: Sequence[Cost], total: Budget) -> float | None:
     return up(decimal(converted) + epsilon) if math.isfinite(converted) else None
 
 
-def _added(releases: Sequence[Cost]) -> RenyiCurve:
+def _added(releases: Sequence[Receipt]) -> RenyiCurve:
     stated = [one.curve.orders for one in releases if one.curve is not None]
     orders = tuple(sorted(set(RENYI_ORDERS).union(*stated)))
 
@@ -196,7 +188,7 @@ class Spent:
     relation: Neighboring
 
 
-def fits(releases: Sequence[Cost], total: Budget, composition: Composition) -> bool:
+def fits(releases: Sequence[Receipt], total: Budget, composition: Composition) -> bool:
     """Whether the releases together stay within ``total``."""
     epsilon, delta = sums(one.budget for one in releases)
     if epsilon <= decimal(total.epsilon) and delta <= decimal(total.delta):
@@ -206,7 +198,7 @@ def fits(releases: Sequence[Cost], total: Budget, composition: Composition) -> b
 
 
 def spent(
-    releases: Sequence[Cost],
+    releases: Sequence[Receipt],
     total: Budget,
     composition: Composition,
     relation: Neighboring = Neighboring.REPLACE_ONE,
@@ -225,7 +217,7 @@ def spent(
     return Spent(up(epsilon), up(delta), down(left_epsilon), down(left_delta), Composition.BASIC, relation)
 
 
-def _tighter(releases: Sequence[Cost], total: Budget, composition: Composition) -> float | None:
+def _tighter(releases: Sequence[Receipt], total: Budget, composition: Composition) -> float | None:
     """Epsilon at the delta of ``total`` by the declared composition, where it is not the basic one."""
     if composition is Composition.PLD:
         return by_loss_distribution([one.budget for one in releases], total)
@@ -245,11 +237,6 @@ class Receipt:
     note: str
     charged_at: str
     curve: RenyiCurve | None = None
-
-    @property
-    def cost(self) -> Cost:
-        """What composition needs of it."""
-        return Cost(self.budget, self.curve)
 
     def __str__(self) -> str:
         return f"epsilon = {self.budget.epsilon:g}, delta = {self.budget.delta:g}, receipt {self.number}"
@@ -363,8 +350,7 @@ class Ledger:
                     f"data set {dataset!r} counts neighbors as {account.relation}, and this release protects "
                     f"{related} only: release under {account.relation}"
                 )
-            charged = [one.cost for one in account.receipts]
-            if not fits([*charged, Cost(budget, curve)], account.total, account.composition):
+            if not fits([*account.receipts, receipt], account.total, account.composition):
                 raise LedgerError(_refusal(account, budget))
             db.execute(
                 "INSERT INTO charges (number, dataset, epsilon, delta, note, charged_at, curve) "
@@ -403,7 +389,7 @@ class Ledger:
             )
         except ValueError as error:
             raise LedgerError(f"{self.path}: the ledger is damaged: {error}") from None
-        figures = spent([one.cost for one in receipts], total, composed, related)
+        figures = spent(receipts, total, composed, related)
         return Account(dataset, total, related, composed, receipts, figures)
 
 

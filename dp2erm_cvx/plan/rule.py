@@ -32,7 +32,6 @@ from dp2erm_cvx.steps import (
     MeanScore,
     MeanSquare,
     OutcomeRows,
-    ResponseRows,
     Rows,
     RuleNuisances,
     RuleRows,
@@ -262,13 +261,11 @@ class RuleStudy(CausalPipeline[RulePlan]):
         yield from shares_in_turn(steps)
         factors = self._factors(settings)
         scale = settings.norm / bound
-        if settings.response_bound is None:
+        response = settings.response_bound
+        loss = registry.build(registry.second_stages(), "regression")
+        if response is None:
             loss = self.saturating("itr_saturating", settings.slope)
-            rule = RuleRows(Rows.POOLED, center, scale, balance=factors)
-        else:
-            loss = registry.build(registry.second_stages(), "regression")
-            bound = settings.response_bound
-            rule = ResponseRows(Rows.POOLED, center, scale, balance=factors, bound=bound)
+        rule = RuleRows(Rows.POOLED, center, scale, balance=factors, response_bound=response)
         yield self.regression("rule", loss, rule, numerical_share, either=either)
         if settings.value_share is not None:
             yield from self._value(settings, settings.value_share, numerical_share)

@@ -393,41 +393,34 @@ class Factors:
 
 @dataclass(frozen=True)
 class RuleRows(OutcomeRows):
-    """What a rule is fitted to: the outcome less a center, and ``balance`` for what each record counts."""
+    """What a rule is fitted to: the outcome less a center, and ``balance`` for what each record counts.
 
-    balance: Factors | None = None
-
-    @property
-    def factored(self) -> bool:
-        return self.balance is not None
-
-    def factors(self, records: Records, released: Mapping[str, Array]) -> Array:
-        if self.balance is None:
-            return super().factors(records, released)
-        return self.balance.of(records.covariates, records.a, released) * records.counts
-
-
-@dataclass(frozen=True)
-class ResponseRows(RuleRows):
-    """Inverse propensities on the response in place of the loss: ``clip_B((2a - 1) f (y - m))`` (Theorem 14).
-
-    Its mean given x is the effect, for squared loss whatever the law of the outcome. ``bound`` is B.
+    With a ``response_bound`` B inverse propensities are on the response in place of the loss:
+    ``clip_B((2a - 1) f (y - m))`` (Theorem 14). Its mean given x is the effect, for squared loss whatever the
+    law of the outcome.
     """
 
-    bound: float = 1.0
+    balance: Factors | None = None
+    response_bound: float | None = None
 
     @property
     def factored(self) -> bool:
-        return False
+        return self.balance is not None and self.response_bound is None
 
     def factors(self, records: Records, released: Mapping[str, Array]) -> Array:
-        return records.counts
+        if self.balance is None or self.response_bound is not None:
+            return records.counts
+        return self.balance.of(records.covariates, records.a, released) * records.counts
 
     def universe(self, universe: Universe) -> Universe:
         found = super().universe(universe)
-        return replace(found, domain=replace(found.domain, outcome_bound=self.bound))
+        if self.response_bound is None:
+            return found
+        return replace(found, domain=replace(found.domain, outcome_bound=self.response_bound))
 
     def outcomes(self, records: Records, released: Mapping[str, Array]) -> Array:
-        assert self.balance is not None
+        left = super().outcomes(records, released)
+        if self.balance is None or self.response_bound is None:
+            return left
         inverse = self.balance.cap * self.balance.of(records.covariates, records.a, released)
-        return cleaned((2.0 * records.a - 1.0) * inverse * super().outcomes(records, released), self.bound)
+        return cleaned((2.0 * records.a - 1.0) * inverse * left, self.response_bound)

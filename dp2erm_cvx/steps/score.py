@@ -12,7 +12,6 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.blocks import tree_sum
 from dp2erm_cvx.calibration import GridSums, Noise, SumLaw, calibrate_sums
 from dp2erm_cvx.domain import Array, Domain, Records, cleaned
 from dp2erm_cvx.errors import DeclarationError
@@ -159,11 +158,6 @@ class EffectScore(abc.ABC):
         """The same with bounds for a released ``rate`` of treatment."""
         return self
 
-    @classmethod
-    def law_in(cls, domain: Domain) -> SumLaw:
-        """The sums that it releases, by what is declared of the records."""
-        return cls.law if domain.sampling is None else SumLaw.OVERLAP
-
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         """The noise of the sums where no record has a sampling weight."""
         return calibrate_sums(self.law, self.bound, n_samples, budget, noise)
@@ -189,23 +183,6 @@ class EffectScore(abc.ABC):
     def share(self, parts: Parts) -> Array:
         """What every record counts (n,), beside its sampling weight, of the effect's population. Private."""
         return np.ones(len(parts.treated))
-
-    def of(self, records: Records, released: Released) -> Array:
-        """The score (n,) of all n records less its center. Private."""
-        own = self.given(records, released)
-        return np.concatenate(records.blocks.map(lambda block: own.score(own.parts(block, released))))
-
-    def effect(self, records: Records, released: Released) -> float:
-        """What the sums estimate, before any noise. Private."""
-        own = self.given(records, released)
-        found = tree_sum(records.blocks.map(partial(own._totals, released=released)))
-        assert own.center is not None
-        return float(found[0]) / float(found[1]) + own.center
-
-    def _totals(self, block: Records, released: Released) -> Array:
-        """What records count times their score, and what they count."""
-        parts, counts = self.parts(block, released), block.counts
-        return np.array([np.sum(counts * self.score(parts)), np.sum(counts * self.share(parts))])
 
     def _center(self, n_features: int, domain: Domain, released: Released) -> float:
         if self.center is not None:

@@ -33,6 +33,7 @@ from dp2erm_cvx.steps import (
 )
 from dp2erm_cvx.steps.record_map import RAREST, treated_share
 from dp2erm_cvx.universe import Universe
+from tests.steps.scored import estimated
 
 PAIR = {"u": (-1.0, 1.0), "v": (0.0, 4.0)}
 WARDS = {"ward=N": (-1.0, 1.0), "ward=S": (-1.0, 1.0), "u": (-2.0, 2.0)}
@@ -291,7 +292,7 @@ def test_balanced_arms_make_an_effect_that_varies_exact(treated):
         theta = np.linalg.lstsq(root[:, None] * mapped.X, root * mapped.y, rcond=None)[0]
         nuisances = LinearNuisances((Term(Rows.COMMON, "center"),), p)
         score = AverageScore(nuisances, 20.0, 50.0, 500.0)
-        return theta[2:], score.effect(records, {"center": theta})
+        return theta[2:], estimated(score, records, {"center": theta})
 
     common, found = effect(Arms.BALANCED)
     assert common == pytest.approx((1 - p) * slopes[1] + p * slopes[0], rel=1e-9)
