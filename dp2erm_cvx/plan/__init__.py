@@ -3,7 +3,8 @@
 from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.plan.defaults import effect_rule, rule_of_use
 from dp2erm_cvx.plan.effect import EffectPlan, EffectStudy
-from dp2erm_cvx.plan.plan import NUMERICAL_SHARE, Pipeline, Plan, PlanResult, make_plan
+from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline
+from dp2erm_cvx.plan.plan import Plan, PlanResult, make_plan
 from dp2erm_cvx.plan.rule import RulePlan, RuleStudy
 from dp2erm_cvx.plan.settings import EffectSettings, RuleSettings
 from dp2erm_cvx.plan.weighted import Study, TwoStagePlan

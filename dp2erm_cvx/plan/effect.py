@@ -20,14 +20,8 @@ from dp2erm_cvx.plan.defaults import (
     effect_error,
     effect_rule,
 )
-from dp2erm_cvx.plan.plan import (
-    NUMERICAL_SHARE,
-    STEADY,
-    CausalPipeline,
-    Plan,
-    chosen_noise,
-    shares_in_turn,
-)
+from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, STEADY, Pipeline, chosen_noise, shares_in_turn
+from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.settings import EffectSettings
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
@@ -80,7 +74,7 @@ SCORES = {kind.estimand: kind for kind in (AverageScore, TreatedScore, OverlapSc
 
 
 @dataclass(frozen=True)
-class EffectStudy(CausalPipeline[EffectPlan]):
+class EffectStudy(Pipeline[EffectPlan]):
     """Private nuisances, then one score per record (Theorems 10 and 12).
 
     Parameters

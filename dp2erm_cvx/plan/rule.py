@@ -19,7 +19,8 @@ from dp2erm_cvx.domain import Array, clip_norm
 from dp2erm_cvx.errors import DeclarationError, known_names
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.plan.defaults import NORM, Request, effect_error, rule_of_use
-from dp2erm_cvx.plan.plan import NUMERICAL_SHARE, STEADY, CausalPipeline, Plan, chosen_noise, shares_in_turn
+from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, STEADY, Pipeline, chosen_noise, shares_in_turn
+from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.settings import RuleSettings
 from dp2erm_cvx.privacy import Budget, StabilityBound
 from dp2erm_cvx.public import public_fraction, public_size
@@ -140,7 +141,7 @@ class RulePlan(Plan):
 
 
 @dataclass(frozen=True)
-class RuleStudy(CausalPipeline[RulePlan]):
+class RuleStudy(Pipeline[RulePlan]):
     """Perhaps a center and a propensity, then a rule fitted to what they leave (Theorems 10, 13 and 20).
 
     A declared ``value_share`` pays for what the rule is worth (Theorem 12).

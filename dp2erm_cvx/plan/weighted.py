@@ -9,7 +9,8 @@ from typing import Any
 from dp2erm_cvx.calibration import Calibrator, Noise, calibrator
 from dp2erm_cvx.calibration.numbers import Arithmetic, ValueStatistic
 from dp2erm_cvx.errors import DeclarationError, shown
-from dp2erm_cvx.plan.plan import NUMERICAL_SHARE, Pipeline, Plan
+from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline
+from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.privacy import Budget, StabilityBound
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.public import one_of

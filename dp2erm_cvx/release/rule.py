@@ -29,7 +29,7 @@ from dp2erm_cvx.release.effect import Nuisance, state_coefficient
 from dp2erm_cvx.release.interval import STRICT, EffectInterval, effect_interval, score_interval
 from dp2erm_cvx.release.record import BaseRelease, Guarantee, Release, StepStatement
 from dp2erm_cvx.release.value import beside
-from dp2erm_cvx.steps import Rows, placed
+from dp2erm_cvx.steps import Rows, SideCounts, placed
 from dp2erm_cvx.steps.sums import side_shares
 from dp2erm_cvx.tables import Table, read_frame
 from dp2erm_cvx.universe import Universe
@@ -283,7 +283,7 @@ def gains(plan: RulePlan, released: Mapping[str, Array], sums: tuple[int, ...]) 
     # the common second moment is at least that of either mean
     alone = replace(noise, law=SumLaw.SCORE)
     counts, part = plan.step("sides"), 1.0
-    if counts is not None and step.universe.domain.weighted:
+    if isinstance(counts, SideCounts) and step.universe.domain.weighted:
         part = min(max(float(side_shares(counts, released).sum()), 1.0 / counts.universe.n_samples), 1.0)
     for over, mean, treats in zip(_OTHERS, sums[:2], (True, False), strict=True):
         found = score_interval(alone, (mean, sums[2]), 0.0, widening=own.widening)

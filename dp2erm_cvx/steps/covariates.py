@@ -117,18 +117,18 @@ class CovariateLaw:
 class CovariateMean(IntegerSums):
     """The mean of the scaled covariates: it is subtracted from all of them.
 
-    The records of later steps are then shrunk radially to norm ``bound``. Both are maps of single records at
+    The records of later steps are then shrunk radially to this ``norm``. Both are maps of single records at
     what was released (Theorem 10), into a domain that is public whatever the mean is.
     """
 
     name: str = "mean"
     law: CovariateLaw
-    bound: float
+    norm: float
 
     def hands(self, universe: Universe) -> Universe:
         """Records whose covariates differ from a point of the box by another point of it."""
         low, high = _box(universe)
-        bound = math.hypot(universe.domain.intercept, self.bound)
+        bound = math.hypot(universe.domain.intercept, self.norm)
         width = tuple((high - low).tolist())
         domain = replace(
             universe.domain, covariate_bound=bound, coordinate_bound=width, ranges=None, center=None

@@ -71,7 +71,7 @@ def planned(kind, domain, noise=Noise.GAMMA):
     universe, budget = Universe(domain, 50, size(domain)), Budget(1.0, 1e-6)
     law = CovariateLaw.of(domain, size(domain))
     if kind == "mean":
-        step = CovariateMean(share=0.1, noise=noise, law=law, bound=0.7)
+        step = CovariateMean(share=0.1, noise=noise, law=law, norm=0.7)
         return step.planned(universe, step.calibrate(universe, budget))
     step = MeanSquare(share=0.1, noise=noise, law=law, norm=0.7)
     step = TreatmentRate(share=0.1, noise=noise) if kind == "rate" else step
