@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import enum
 import json
 from collections.abc import Iterator, Mapping
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dp2erm_cvx import __version__
 from dp2erm_cvx.calibration import Noise, Perturbed
+from dp2erm_cvx.display import WIDTH, as_frame, as_html, as_text
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.release.value import Shown, ValueRelease, beside
+from dp2erm_cvx.release.value import ValueRelease, beside
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -122,7 +124,7 @@ class StepStatement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BaseRelease(Shown):
+class BaseRelease(abc.ABC):
     """What every release states: its guarantee, and what each private step of it spent.
 
     ``steps`` state what each private step spent and why, in their order. ``domain`` and ``declared`` hold all
@@ -193,6 +195,25 @@ class BaseRelease(Shown):
         from dp2erm_cvx.release.caveats import caveats_of
 
         return tuple(one.code for one in caveats_of(self))
+
+    @abc.abstractmethod
+    def rows(self) -> list[Mapping[str, Any]]:
+        """The rows of the data frame."""
+
+    def summary(self, width: int = WIDTH) -> str:
+        """What was released and what it says, as text: what the command line prints."""
+        return as_text(self.blocks(), width)
+
+    def to_frame(self) -> Any:
+        """A data frame of pandas, whose rows say what they cost and what their standing is.
+
+        Raises DeclarationError where pandas is not installed.
+        """
+        return as_frame(self.rows())
+
+    def _repr_html_(self) -> str:
+        """The summary in a notebook."""
+        return as_html(self.blocks())
 
     def blocks(self) -> Iterator[Block]:
         """What it says, from what was released and public numbers alone."""

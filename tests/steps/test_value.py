@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from fractions import Fraction
 
 import numpy as np
@@ -185,7 +186,7 @@ def test_a_release_states_its_noise(exact, statistic):
         return release_value(records, weights, chosen, noise, statistic=statistic, exact=exact, seed=seed)
 
     first = release()
-    plain = json.loads(json.dumps(first.to_dict()))
+    plain = json.loads(json.dumps(asdict(first)))
     assert (plain["epsilon"], plain["scale"]) == (0.5, noise.scale)
     assert (plain["statistic"], len(plain["released"])) == (statistic.value, statistic.n_numbers)
     if statistic is CONTRASTS:
