@@ -292,9 +292,11 @@ class OutcomeRows(RecordMap):
         return Universe(mapped, universe.n_samples, len(self.rows.names(columns)))
 
     def design(self, x: Array, a: NDArray[np.int64]) -> Array:
-        rows = self.rows.of(x if self.scale == 1.0 else self.scale * x, a)
+        # in place: a scaled copy of all covariates would be one more table in memory
+        rows, slopes = self.rows.of(x, a), ~self.rows.constants(x.shape[1])
+        np.multiply(rows, self.scale, out=rows, where=slopes)
         if self.arms is Arms.CONTROLS:  # the treated have an intercept alone
-            rows *= np.where(self.rows.constants(x.shape[1]), 1.0, 1.0 - a[:, None])
+            np.multiply(rows, 1.0 - a[:, None], out=rows, where=slopes)
         return rows
 
     def outcomes(self, records: Records, released: Mapping[str, Array]) -> Array:
