@@ -92,28 +92,6 @@ def coefficient_bound(
     return norm
 
 
-def precision(calibration: Calibration, strong_convexity: float, radius: float, epsilon: float) -> Precision:
-    """Bounds for objective perturbation of a program that is certified to ``radius`` for such noise.
-
-    ``strong_convexity`` is that of the perturbed objective times n, in which the minimizer moves by at most
-    ``||b - b'|| / strong_convexity``.
-    """
-    longest = noise_bound(calibration)
-    sampling_error = SAMPLING_ERROR * calibration.unit
-    sampled = (sampling_error + 2.0**-52 * longest) / strong_convexity
-    tolerance = _finite((radius + sampled) * _ROUND_UP)
-    p = calibration.n_parameters
-    grid = calibrate_grid(math.sqrt(p) * tolerance * _ROUND_UP, p, epsilon)
-    return Precision(sampling_error, longest, radius, tolerance, grid)
-
-
-def output_precision(calibration: OutputCalibration, radius: float) -> Precision:
-    """The same for output perturbation: one discrete Laplace draw covers the statistic and its error."""
-    tolerance = _finite(radius * _ROUND_UP)
-    grid = calibrate_grid(calibration.sensitivity + 2.0 * tolerance, 1, calibration.epsilon)
-    return Precision(0.0, 0.0, radius, tolerance, grid)
-
-
 def covering(
     calibration: Calibration | OutputCalibration,
     loss: LossConstants,
@@ -123,41 +101,25 @@ def covering(
 ) -> Precision | None:
     """What covers, by ``hidden`` of epsilon, the arithmetic of a release that is certified to ``radius``.
 
-    None where one of them is: exact arithmetic is then assumed.
+    The minimizer of a perturbed objective of curvature ``n (gamma + mu)`` moves by at most ``||b - b'||``
+    over that. None where one of both is: exact arithmetic is then assumed. Raises CalibrationError.
     """
     if hidden is None or radius is None:
         return None
-    if isinstance(calibration, OutputCalibration):
-        return output_precision(calibration, radius)
-    curvature = n_samples * (calibration.gamma + loss.strong_convexity)
-    return precision(calibration, curvature, radius, hidden)
-
-
-def spent_by(calibration: Calibration, precision: Precision | None) -> Budget:
-    """What objective perturbation spends, with twice the epsilon of the grid that covers its arithmetic."""
-    if precision is None:
-        return Budget(calibration.epsilon, calibration.delta)
-    hidden = precision.grid.epsilon
-    delta = calibration.delta * math.exp(hidden) if calibration.delta else 0.0
-    return Budget(calibration.epsilon + 2 * hidden, delta)
-
-
-def curve_of(calibration: Calibration | OutputCalibration, precision: Precision | None) -> RenyiCurve | None:
-    """Renyi divergences of a perturbed objective with its grid, where a theorem states them.
-
-    Of a release that differs from the computed one only where noise is longer than :func:`noise_bound`, of
-    probability below ``exp(-1800)``: whoever converts them pays for that event out of delta.
-    """
-    if not isinstance(calibration, RenyiCalibration | MarginCalibration):
-        return None
-    curve = calibration.curve()
-    return curve if precision is None else curve.shifted(precision.grid.epsilon)
-
-
-def _finite(tolerance: float) -> float:
+    longest = error = sampled = 0.0
+    if not isinstance(calibration, OutputCalibration):
+        longest, error = noise_bound(calibration), SAMPLING_ERROR * calibration.unit
+        curvature = n_samples * (calibration.gamma + loss.strong_convexity)
+        sampled = (error + 2.0**-52 * longest) / curvature
+    tolerance = (radius + sampled) * _ROUND_UP
     if not math.isfinite(tolerance):
         raise CalibrationError("the numerical error is out of floating-point range: rescale the outcome")
-    return tolerance
+    if isinstance(calibration, OutputCalibration):  # one discrete draw covers the statistic and its error
+        grid = calibrate_grid(calibration.sensitivity + 2.0 * tolerance, 1, calibration.epsilon)
+    else:
+        p = calibration.n_parameters
+        grid = calibrate_grid(math.sqrt(p) * tolerance * _ROUND_UP, p, hidden)
+    return Precision(error, longest, radius, tolerance, grid)
 
 
 def sample(calibration: Calibration, precision: Precision | None, seed: int | str | None) -> Draw:
@@ -330,11 +292,15 @@ class Step(abc.ABC):
     @property
     def guarantee(self) -> Budget:
         """What the step spends, its arithmetic included."""
-        if isinstance(self.calibration, Calibration):
-            return spent_by(self.calibration, self.precision)
+        calibration = self.calibration
         # discrete noise covers its own rounding, and Laplace noise spends no delta
-        pure = isinstance(self.calibration, GridNoise | OutputCalibration)
-        return Budget(self.calibration.epsilon, 0.0 if pure else self.calibration.delta)
+        pure = isinstance(calibration, GridNoise | OutputCalibration)
+        delta = 0.0 if pure else calibration.delta
+        if self.precision is None or not isinstance(calibration, Calibration):
+            return Budget(calibration.epsilon, delta)
+        # twice the epsilon of the grid that covers its arithmetic
+        hidden = self.precision.grid.epsilon
+        return Budget(calibration.epsilon + 2 * hidden, delta * math.exp(hidden) if delta else 0.0)
 
     @property
     def perturbed(self) -> Perturbed:
@@ -346,8 +312,15 @@ class Step(abc.ABC):
 
     @property
     def curve(self) -> RenyiCurve | None:
-        """Renyi divergences of the step where a theorem states more than its epsilon and delta."""
-        return curve_of(self.calibration, self.precision)
+        """Renyi divergences of the step where a theorem states more than its epsilon and delta.
+
+        Of a release that differs from the computed one only where noise is longer than :func:`noise_bound`,
+        of probability below ``exp(-1800)``: whoever converts them pays for that event out of delta.
+        """
+        if not isinstance(self.calibration, RenyiCalibration | MarginCalibration):
+            return None
+        curve = self.calibration.curve()
+        return curve if self.precision is None else curve.shifted(self.precision.grid.epsilon)
 
     @property
     def integers(self) -> IntegerNoise | None:
