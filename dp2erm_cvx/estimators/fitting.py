@@ -309,7 +309,7 @@ class PrivateEstimator(ConfiguredEstimator):
             return release
         told = f"{_steps(learned)} of a Pipeline, fitted to the same records before, reveals nothing of them"
         assumptions = (*release.guarantee.assumptions, told)
-        changed: Stated = replace(release, guarantee=replace(release.guarantee, assumptions=assumptions))  # type: ignore[type-var]
+        changed: Stated = replace(release, guarantee=replace(release.guarantee, assumptions=assumptions))
         return changed
 
     def __getstate__(self) -> dict[str, Any]:
