@@ -306,10 +306,11 @@ class Base:
         reading = Movement.within(self.weights, self.radius, TOLERANCE * self.records.n_samples)
         found = []
         for part in self.neighborhood.read(replacements, reading):
+            sums, largest, own = part.values
             for k in np.flatnonzero(np.isfinite(part.radius)):
                 change = inside[part.first + int(k)]
-                ends = float(self.weights[change.index]), float(part.own[k])
-                read = reading.intervals(part.sums[k], part.largest[k], ends, float(part.radius[k]))
+                ends = float(self.weights[change.index]), float(own[k])
+                read = reading.intervals(sums[k], largest[k], ends, float(part.radius[k]))
                 found.append((change, read))
         return found
 
@@ -320,7 +321,7 @@ class Base:
         for part in self.neighborhood.solve(replacements):
             for k in np.flatnonzero(np.isfinite(part.radius)):
                 change, radius = inside[part.first + int(k)], float(part.radius[k])
-                pair, weights = self.pair(change), part.weights[k]
+                pair, weights = self.pair(change), part.values[0][k]
                 moved = movements(self.weights, weights, change.index, self.radius, radius)
                 assert pair is not None
                 found.append(Resolved(pair, moved, ((self.weights, self.radius), (weights, radius))))

@@ -21,8 +21,7 @@ from dp2erm_cvx.model.sets import ConvexSet, ElasticNet, WholeSpace
 from dp2erm_cvx.plan import RulePlan
 from dp2erm_cvx.plan.effect_error import value_error
 from dp2erm_cvx.plan.predict import NoiseRange, kept_confounding, noise_range
-from dp2erm_cvx.program import LossStage, SecondStage
-from dp2erm_cvx.program.linear_stage import LinearStage
+from dp2erm_cvx.program import LinearStage, SecondStage
 from dp2erm_cvx.program.second_stage import recommendations
 from dp2erm_cvx.release.declaration import declaration_of, rebuilt, state_steps
 from dp2erm_cvx.release.effect import Nuisance, state_coefficient
@@ -405,7 +404,7 @@ def released_rows(release: Release) -> list[dict[str, Any]]:
 
 def _range(release: Release) -> NoiseRange | None:
     theta, (second, domain) = release.mechanism, rule_of(release)
-    if not (isinstance(second, LossStage) and second.squared):
+    if not second.squared:
         return None
     declared = dataclasses.replace(
         second,

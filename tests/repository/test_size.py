@@ -19,12 +19,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 230,
-    "lines": 51_446,
-    "classes": 448,
-    "names that other files use": 923,
-    "names that one other file uses": 390,
-    "lines of tests": 42_216,
+    "files": 229,
+    "lines": 51_076,
+    "classes": 426,
+    "names that other files use": 888,
+    "names that one other file uses": 373,
+    "lines of tests": 42_208,
 }
 
 
