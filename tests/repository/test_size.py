@@ -19,12 +19,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 224,
-    "lines": 50_767,
-    "classes": 421,
-    "names that other files use": 874,
-    "names that one other file uses": 364,
-    "lines of tests": 42_199,
+    "files": 218,
+    "lines": 50_604,
+    "classes": 416,
+    "names that other files use": 868,
+    "names that one other file uses": 363,
+    "lines of tests": 41_983,
 }
 
 
