@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from dp2erm_cvx.audit.laws import Law, ObjectiveLaw, Place, ShiftLaw
-from dp2erm_cvx.calibration import Calibration, Noise, OutputCalibration
+from dp2erm_cvx.calibration import Calibration, Noise, Perturbed
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CertificateError, DeclarationError, InfeasibleError, SolverError
@@ -216,7 +216,7 @@ def _laws_of(step: Step, sides: Sequence[_Side], released: _Released, last: bool
         centers = [np.array(one, dtype=np.float64) for one in sums]
         scale, noise = step.integers.scale, step.integers.noise
         return tuple(ShiftLaw(one, scale, noise, moved=0.0, whole=True, last=last) for one in centers)
-    if isinstance(step.calibration, OutputCalibration):
+    if step.perturbed is Perturbed.OUTPUT:
         return tuple(_mean(step, side, released) for side in sides)
     calibration = step.calibration
     assert isinstance(calibration, Calibration)
@@ -233,7 +233,6 @@ def _mean(step: Step, side: _Side, released: _Released) -> ShiftLaw:
     """Of a weighted mean: an error e of the weights in l1, whose sum is n, moves it by e max |z| / n."""
     weights, error = side.weights(released)
     assert isinstance(step, Fit)
-    assert isinstance(step.calibration, OutputCalibration)
     model = _model(step.instance(side.records, weights))
     weights, z = model.multipliers, model.whole.offsets
     mean = np.array([math.fsum(weights * z) / math.fsum(weights)])

@@ -76,13 +76,13 @@ class EffectInterval:
 
     @classmethod
     def of(cls, found: ScoreInterval) -> EffectInterval:
-        """Of an interval that may have infinite ends."""
+        """Interval from ends that may be infinite."""
         widths = found.noise_half_width, found.sampling_half_width, found.bias
         low, high, *known = (_finite(end) for end in (found.low, found.high, *widths))
         return cls(low, high, found.level, *known)
 
     def times(self, unit: float) -> EffectInterval:
-        """The same in other units of the outcome."""
+        """The interval in other units of the outcome."""
         ends = (self.low, self.high, self.noise_half_width, self.sampling_half_width, self.bias)
         low, high, *widths = (None if end is None else end * unit for end in ends)
         return EffectInterval(low, high, self.level, *widths)

@@ -33,7 +33,7 @@ class Asked:
     check: Callable[[str], bool] = str.isprintable
 
     def answer(self, name: str, given: str | None) -> str:
-        """What is given, or the mark of a blank. Raises DeclarationError for what the registry refuses."""
+        """Value of a field, or the mark of a blank. Raises DeclarationError for what the registry refuses."""
         if given is None:
             return BLANK + self.what + (f" ({', '.join(self.known)})" if self.known else "")
         if (self.known and given not in self.known) or not given or not self.check(given):
@@ -188,7 +188,7 @@ def datasheet_text(record: Mapping[str, Any]) -> str:
 
 _POST = {
     "effect": "The estimate and its interval are computed from the released numbers and public constants.",
-    "rule": "Decisions, and the rule in the covariates' own units, follow from the released coefficients.",
+    "rule": "Decisions, and the rule on the raw scale, follow from the released coefficients.",
 }
 
 

@@ -14,9 +14,7 @@ from dp2erm_cvx.calibration import (
     MarginCalibration,
     Noise,
     Objective,
-    OutputCalibration,
     Perturbed,
-    RenyiCalibration,
     calibrate_output,
     calibrator,
     predicted_error,
@@ -27,7 +25,7 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import BoundFamily, Budget
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.stage import Program
-from dp2erm_cvx.stability import own_factors
+from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.record_map import OutcomeRows, RecordMap
 from dp2erm_cvx.steps.step import (
     Execution,
@@ -149,7 +147,7 @@ class Fit(Step):
             restriction = _restriction(program)
             objective = replace(objective, weights=weighting, theta_set=sets, restriction=restriction)
         calibration, reason = self.calibrator.explained(objective, left, law, self.split)
-        if hidden is not None and isinstance(calibration, OutputCalibration):
+        if hidden is not None and calibration.perturbed is Perturbed.OUTPUT:
             # one discrete draw covers the statistic and its error: nothing has to be set aside
             calibration = calibrate_output(objective, budget)
         if self.map is not None:
@@ -173,7 +171,7 @@ class Fit(Step):
         """Those of the first stage. Raises CalibrationError where no theorem covers it."""
         if self.first is None:
             n = where.n_samples
-            return WeightsPlan(None, own_factors(n, factored=self._factored(where)), 0.0, n)
+            return WeightsPlan(None, uniform_weights(n, factored=self._factored(where)), 0.0, n)
         at = earlier.get("propensity")
         if at is not None and at.weights is not None:
             return at.weights
@@ -185,12 +183,12 @@ class Fit(Step):
         less = relieved(self.calibration, relief, self.loss.strong_convexity)
         return self.perturbed_by(less, None if self.precision is None else self.precision.grid.epsilon)
 
-    def perturbed_by(self, calibration: Calibration | OutputCalibration, hidden: float | None) -> Self:
+    def perturbed_by(self, calibration: Calibration, hidden: float | None) -> Self:
         """The same program with other noise, certified and covered anew by ``hidden`` of epsilon."""
         program, public = self.program, (0.0, 0.0)
-        if isinstance(program, SecondStage) and isinstance(calibration, OutputCalibration | RenyiCalibration):
+        if isinstance(program, SecondStage) and calibration.perturbed is not Perturbed.OBJECTIVE:
             program = program.unconstrained()
-        if isinstance(calibration, Calibration):
+        if calibration.perturbed is not Perturbed.OUTPUT:
             public = (calibration.gamma, noise_bound(calibration))
         radius = program.certified_radius(self.universe, *public)
         assert self.loss is not None
@@ -210,8 +208,7 @@ class Fit(Step):
     @property
     def loss_law(self) -> LossLaw | None:
         """That of Theorem 16 for a loss that saturates, where no weights are planned from its noise."""
-        mapped = self.map is not None and isinstance(self.calibration, Calibration)
-        return saturating_law(self.calibration) if mapped else None
+        return None if self.map is None else saturating_law(self.calibration)
 
     @property
     def programs(self) -> tuple[Program, ...]:
@@ -267,7 +264,7 @@ class Fit(Step):
 
     def instance(self, records: Records, weights: Array | None, noise: Array | None = None) -> Instance:
         """The program that is solved at weights (n,) and ``noise`` (p,), on mapped records."""
-        gamma = self.calibration.gamma if isinstance(self.calibration, Calibration) else 0.0
+        gamma = self.calibration.gamma
         if self.coefficient is not None:
             assert noise is not None
             return self.coefficient.perturbed(records, gamma, noise)
@@ -283,7 +280,7 @@ class Fit(Step):
         else:  # no two draws of a run may share their bits
             execution = replace(execution, seed=execution.label(self.name))
             records, weights = self.mapped(inputs.records, released)
-        if isinstance(self.calibration, OutputCalibration):
+        if self.perturbed is Perturbed.OUTPUT:
             found = self._shifted(self.instance(records, weights), execution)
         else:
             found = self._perturbed(records, weights, execution)
@@ -303,7 +300,7 @@ class Fit(Step):
         """Theorem 8: noise is added to the solution."""
         solution = released_minimizer(instance, execution, self.radius)
         if self.precision is None:
-            theta = solution.value + sample(self.calibration.law, None, execution.seed).value
+            theta = solution.value + sample(self.calibration, None, execution.seed).value
         else:
             theta = on_grid(solution.value, self.precision.grid, execution.seed)
         by_gap = rests_on_gap(solution)

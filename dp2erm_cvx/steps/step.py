@@ -17,12 +17,9 @@ from dp2erm_cvx.calibration import (
     Calibration,
     GridNoise,
     IntegerNoise,
-    MarginCalibration,
     Noise,
-    OutputCalibration,
     Perturbed,
     RangeNoise,
-    RenyiCalibration,
     calibrate_grid,
 )
 from dp2erm_cvx.calibration.profiles import LossLaw
@@ -93,7 +90,7 @@ def coefficient_bound(
 
 
 def covering(
-    calibration: Calibration | OutputCalibration,
+    calibration: Calibration,
     loss: LossConstants,
     n_samples: int,
     radius: float | None,
@@ -107,14 +104,15 @@ def covering(
     if hidden is None or radius is None:
         return None
     longest = error = sampled = 0.0
-    if not isinstance(calibration, OutputCalibration):
+    output = calibration.perturbed is Perturbed.OUTPUT
+    if not output:
         longest, error = noise_bound(calibration), SAMPLING_ERROR * calibration.unit
         curvature = n_samples * (calibration.gamma + loss.strong_convexity)
         sampled = (error + 2.0**-52 * longest) / curvature
     tolerance = (radius + sampled) * _ROUND_UP
     if not math.isfinite(tolerance):
         raise CalibrationError("the numerical error is out of floating-point range: rescale the outcome")
-    if isinstance(calibration, OutputCalibration):  # one discrete draw covers the statistic and its error
+    if output:  # one discrete draw covers the statistic and its error
         grid = calibrate_grid(calibration.sensitivity + 2.0 * tolerance, 1, calibration.epsilon)
     else:
         p = calibration.n_parameters
@@ -294,9 +292,8 @@ class Step(abc.ABC):
         """What the step spends, its arithmetic included."""
         calibration = self.calibration
         # discrete noise covers its own rounding, and Laplace noise spends no delta
-        pure = isinstance(calibration, GridNoise | OutputCalibration)
-        delta = 0.0 if pure else calibration.delta
-        if self.precision is None or not isinstance(calibration, Calibration):
+        delta = 0.0 if isinstance(calibration, GridNoise) else calibration.delta
+        if self.precision is None or self.perturbed is Perturbed.OUTPUT:
             return Budget(calibration.epsilon, delta)
         # twice the epsilon of the grid that covers its arithmetic
         hidden = self.precision.grid.epsilon
@@ -305,10 +302,7 @@ class Step(abc.ABC):
     @property
     def perturbed(self) -> Perturbed:
         """What the noise is added to: an objective, one over all of R^p (Theorem 7), or the statistic."""
-        if not isinstance(self.calibration, Calibration):
-            return Perturbed.OUTPUT
-        free = isinstance(self.calibration, RenyiCalibration)
-        return Perturbed.UNCONSTRAINED if free else Perturbed.OBJECTIVE
+        return getattr(self.calibration, "perturbed", Perturbed.OUTPUT)
 
     @property
     def curve(self) -> RenyiCurve | None:
@@ -317,10 +311,10 @@ class Step(abc.ABC):
         Of a release that differs from the computed one only where noise is longer than :func:`noise_bound`,
         of probability below ``exp(-1800)``: whoever converts them pays for that event out of delta.
         """
-        if not isinstance(self.calibration, RenyiCalibration | MarginCalibration):
-            return None
-        curve = self.calibration.curve()
-        return curve if self.precision is None else curve.shifted(self.precision.grid.epsilon)
+        curve = self.calibration.curve() if isinstance(self.calibration, Calibration) else None
+        if curve is None or self.precision is None:
+            return curve
+        return curve.shifted(self.precision.grid.epsilon)
 
     @property
     def integers(self) -> IntegerNoise | None:

@@ -190,8 +190,8 @@ def test_a_neighbor_has_the_same_other_records_in_every_step(name, monkeypatch):
     # planted: the mean of the records in place of the released one
     honest = CovariateMean.mapped
 
-    def leaking(self, own, records, released):
-        return honest(self, own, records, released | {"mean": exact(own, records, released)})
+    def leaking(self, records, released):
+        return honest(self, records, released | {"mean": exact(self, records, released)})
 
     monkeypatch.setattr(CovariateMean, "mapped", leaking)
     assert not alike(name)
