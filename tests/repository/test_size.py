@@ -19,12 +19,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 223,
-    "lines": 50_913,
+    "files": 222,
+    "lines": 50_905,
     "classes": 421,
-    "names that other files use": 882,
-    "names that one other file uses": 372,
-    "lines of tests": 41_992,
+    "names that other files use": 878,
+    "names that one other file uses": 369,
+    "lines of tests": 41_985,
 }
 
 
