@@ -22,12 +22,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 221,
-    "lines": 50_867,
-    "classes": 420,
-    "names that other files use": 877,
-    "names that one other file uses": 368,
-    "lines of tests": 41_959,
+    "files": 216,
+    "lines": 50_558,
+    "classes": 415,
+    "names that other files use": 863,
+    "names that one other file uses": 359,
+    "lines of tests": 41_950,
 }
 
 
