@@ -20,7 +20,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.model.sets import ElasticNet
 from dp2erm_cvx.public import public_fraction, public_number, whole_number
-from dp2erm_cvx.steps import Planned
+from dp2erm_cvx.steps import Step
 
 
 def log_peak_density(calibration: Calibration) -> float:
@@ -262,7 +262,7 @@ def audit_repeats(
     return RepeatAudit(chance, near, len(counted), size, level)
 
 
-def _log_largest_density(step: Planned, n: int) -> float:
+def _log_largest_density(step: Step, n: int) -> float:
     """Log of a bound on the density of theta, given whatever weights of sum n: public."""
     calibration = step.calibration
     assert isinstance(calibration, Calibration)
@@ -275,7 +275,7 @@ def _log_largest_density(step: Planned, n: int) -> float:
     return log_peak_density(calibration) + p * math.log(mean)
 
 
-def _rounding(step: Planned) -> float:
+def _rounding(step: Step) -> float:
     """How much closer two thetas may come by rounding and by the error of a solve: twice that of one."""
     if step.precision is None:
         return 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -19,14 +20,7 @@ from dp2erm_cvx.plan.defaults import (
     effect_error,
     effect_rule,
 )
-from dp2erm_cvx.plan.pipeline import (
-    NUMERICAL_SHARE,
-    STEADY,
-    CausalPipeline,
-    chosen_noise,
-    reach,
-    shares_in_turn,
-)
+from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, STEADY, Pipeline, chosen_noise, shares_in_turn
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.settings import EffectSettings
 from dp2erm_cvx.privacy import Budget
@@ -47,7 +41,6 @@ from dp2erm_cvx.steps import (
     Nuisances,
     OutcomeRows,
     OverlapScore,
-    Planned,
     RiskScores,
     Rows,
     Step,
@@ -67,9 +60,11 @@ class EffectPlan(Plan):
     study: EffectStudy
 
     @property
-    def score(self) -> Planned:
+    def score(self) -> MeanScore:
         """The step that releases the effect."""
-        return self.steps[-1]
+        found = self.steps[-1]
+        assert isinstance(found, MeanScore)
+        return found
 
 
 #: What the ends of an outcome in [0, 1] may round to.
@@ -79,7 +74,7 @@ SCORES = {kind.estimand: kind for kind in (AverageScore, TreatedScore, OverlapSc
 
 
 @dataclass(frozen=True)
-class EffectStudy(CausalPipeline[EffectPlan]):
+class EffectStudy(Pipeline[EffectPlan]):
     """Private nuisances, then one score per record (Theorems 10 and 12).
 
     Parameters
@@ -313,10 +308,18 @@ class EffectStudy(CausalPipeline[EffectPlan]):
 
     @property
     def reach(self) -> float:
-        """The norm that covariates are shrunk to before their mean square is known."""
-        settings, centered = self.settings, self.settings.mean_share is not None
+        """The norm that covariates are shrunk to before their mean square is released, if it is.
+
+        Up to three times the norm of those that are as large as guessed, so that larger ones lose nothing;
+        the noise of the mean square sets the limit.
+        """
+        settings, norm = self.settings, self.settings.norm_bound
+        if settings.spread_share is None:
+            return norm
         total = self.universe.mass * self.universe.n_samples * self._kept * self.budget.epsilon
-        return reach(self.universe, total, settings.norm_bound, settings.spread_share, centered=centered)
+        widest = self.universe.domain.features_bound * (1.0 if settings.mean_share is None else 2.0)
+        times = min(max(math.sqrt(settings.spread_share * total / 48.0), 1.0), 3.0)
+        return max(min(norm * times, widest), norm)
 
     def _placing(self, settings: EffectSettings, exact: bool) -> Iterator[Step]:
         """The steps by which covariates are centered and scaled."""
@@ -342,7 +345,7 @@ class EffectStudy(CausalPipeline[EffectPlan]):
             found = replace(found, widest=max(4.0 * domain.outcome_bound / settings.score_bound, 1.0))
         return found
 
-    def planned(self, steps: Sequence[Planned]) -> EffectPlan:
+    def planned(self, steps: Sequence[Step]) -> EffectPlan:
         return EffectPlan(self, tuple(steps))
 
     @property

@@ -60,9 +60,8 @@ class MarginTerm:
         return None if part is None else part[0] * part[1].of(records)
 
     def _part(self, which: str) -> tuple[float, Datum] | None:
-        if which == "factor":
-            return None if self.factor is None else (1.0, self.factor)
-        return self.offset if which == "offset" else self.tilt
+        factor = None if self.factor is None else (1.0, self.factor)
+        return {"offset": self.offset, "factor": factor, "tilt": self.tilt}[which]
 
 
 @dataclass(frozen=True, eq=False)

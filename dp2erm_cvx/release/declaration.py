@@ -31,7 +31,7 @@ from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standi
 from dp2erm_cvx.release.value import ValueRelease, state_value
 from dp2erm_cvx.sampling import OWN_RECORD
 from dp2erm_cvx.solve import by_design, private_solver
-from dp2erm_cvx.steps import Execution, Planned, Precision, Rows, Term, Value
+from dp2erm_cvx.steps import Execution, Precision, Rows, Step, Term
 from dp2erm_cvx.text import written_members
 from dp2erm_cvx.universe import Universe
 
@@ -190,8 +190,7 @@ def make_release(
 def _value(plan: TwoStagePlan, released: Mapping[str, Array]) -> ValueRelease | None:
     if plan.value is None:
         return None
-    assert isinstance(plan.value.declared, Value)
-    return state_value(plan.value, plan.value.declared.kind, released[plan.value.name])
+    return state_value(plan.value, released[plan.value.name])
 
 
 def state_guarantee(plan: Plan, result: PlanResult, execution: Execution) -> Guarantee:
@@ -234,7 +233,7 @@ def state_steps(plan: Plan) -> tuple[StepStatement, ...]:
 
 def _assumptions(plan: Plan, certifies: bool, by_gap: bool) -> tuple[str, ...]:
     """What the guarantee rests on beyond its theorems, public quantities and the standing."""
-    found = list(dict.fromkeys(stated for step in plan.steps for stated in step.declared.assumptions(step)))
+    found = list(dict.fromkeys(stated for step in plan.steps for stated in step.assumptions))
     if plan.study.universe.domain.sampling is not None:
         found.append(OWN_RECORD)
     for program in plan.programs:
@@ -250,7 +249,7 @@ def _assumptions(plan: Plan, certifies: bool, by_gap: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _stated(step: Planned) -> StepStatement:
+def _stated(step: Step) -> StepStatement:
     loss, law = step.loss, _law(step.calibration)
     # in the norm of the noise
     radius = math.inf if loss is None else gradient_size(loss, law["noise"])

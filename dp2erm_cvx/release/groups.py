@@ -16,7 +16,7 @@ from dp2erm_cvx.plan import EffectPlan
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, group_errors
 from dp2erm_cvx.release.interval import STRICT, EffectInterval, ScoreInterval, biased_quantile, misses
 from dp2erm_cvx.release.treated import overlap_interval, overlap_spread, roundings_of
-from dp2erm_cvx.steps import GroupScore, LinearNuisances, score_of
+from dp2erm_cvx.steps import GroupScore, LinearNuisances
 
 #: Probability that the spread of residuals is more than what is read off the released squares.
 FEW = 0.005
@@ -201,7 +201,7 @@ def _linear(
 def group_means(plan: EffectPlan, released: Mapping[str, Array], *, predicted: bool) -> list[GroupMean]:
     """What was released of every group; where ``predicted``, with what the nuisances add to its effect."""
     score, universe = plan.score, plan.score.universe
-    own, noise = score_of(score).at(universe, released), score.calibration
+    own, noise = score.score.at(universe, released), score.calibration
     assert isinstance(own, GroupScore)
     assert noise.law.counts
     assert own.center is not None

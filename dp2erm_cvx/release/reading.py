@@ -35,7 +35,7 @@ def read_release_file(path: str | Path, *, check: bool = True) -> BaseRelease:
     DeclarationError in one line.
     """
     from dp2erm_cvx.release.effect import EffectRelease
-    from dp2erm_cvx.release.rule_release import RuleRelease
+    from dp2erm_cvx.release.rule import RuleRelease
 
     try:
         text = Path(path).read_bytes()

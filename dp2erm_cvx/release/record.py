@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import enum
 import json
 from collections.abc import Iterator, Mapping
@@ -10,13 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dp2erm_cvx import __version__
 from dp2erm_cvx.calibration import Noise, Perturbed
+from dp2erm_cvx.display import WIDTH, as_frame, as_html, as_text
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.release.value import Shown, ValueRelease, beside
+from dp2erm_cvx.release.value import ValueRelease, beside
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
-    from dp2erm_cvx.release.rule_release import OwnUnits
+    from dp2erm_cvx.release.rule import OwnUnits
 
 #: Layout of the JSON of a release: its declaration, its released numbers, and all that follows from both.
 SCHEMA_VERSION = 4
@@ -121,9 +123,15 @@ class StepStatement:
     box: tuple[float, ...] | None = None
 
 
-class BaseRelease(Shown):
-    """What every release states: its guarantee, and what each private step of it spent."""
+@dataclass(frozen=True, kw_only=True)
+class BaseRelease(abc.ABC):
+    """What every release states: its guarantee, and what each private step of it spent.
 
+    ``steps`` state what each private step spent and why, in their order. ``domain`` and ``declared`` hold all
+    that was declared; ``study`` is the digest of the study file, where one was.
+    """
+
+    __pydantic_config__: ClassVar = _STRICT
     #: What was asked for, as its declaration names it.
     goal: ClassVar[str]
     #: What its JSON spells out of the guarantee, beside stating it there.
@@ -137,9 +145,9 @@ class BaseRelease(Shown):
     columns: tuple[str, ...]
     domain: dict[str, Any]
     declared: dict[str, Any]
-    study: str | None
-    version: str
-    schema_version: int
+    study: str | None = None
+    version: str = __version__
+    schema_version: int = SCHEMA_VERSION
 
     @property
     def private(self) -> bool:
@@ -162,6 +170,10 @@ class BaseRelease(Shown):
     def to_dict(self, *, derived: bool = True) -> dict[str, Any]:
         """The same in plain JSON types; without ``derived`` the fields alone, whatever they hold."""
         plain: dict[str, Any] = release_adapter(type(self)).dump_python(self, mode="json")
+        # what was released comes before what every release states
+        plain = {
+            name: plain[name] for name in sorted(plain, key=BaseRelease.__dataclass_fields__.__contains__)
+        }
         return {**self.spelled_out(), **plain, **self.worked_out()} if derived else plain
 
     def spelled_out(self) -> dict[str, Any]:
@@ -183,6 +195,25 @@ class BaseRelease(Shown):
         from dp2erm_cvx.release.caveats import caveats_of
 
         return tuple(one.code for one in caveats_of(self))
+
+    @abc.abstractmethod
+    def rows(self) -> list[Mapping[str, Any]]:
+        """The rows of the data frame."""
+
+    def summary(self, width: int = WIDTH) -> str:
+        """What was released and what it says, as text: what the command line prints."""
+        return as_text(self.blocks(), width)
+
+    def to_frame(self) -> Any:
+        """A data frame of pandas, whose rows say what they cost and what their standing is.
+
+        Raises DeclarationError where pandas is not installed.
+        """
+        return as_frame(self.rows())
+
+    def _repr_html_(self) -> str:
+        """The summary in a notebook."""
+        return as_html(self.blocks())
 
     def blocks(self) -> Iterator[Block]:
         """What it says, from what was released and public numbers alone."""
@@ -220,7 +251,7 @@ class BaseRelease(Shown):
         return {"n_samples": self.n_samples, **named, "standing": guarantee.standing.value}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Release(BaseRelease):
     """What may be published. Weights, duals, residuals and noise are not in it.
 
@@ -228,27 +259,15 @@ class Release(BaseRelease):
     of the scaled covariates; ``value`` is that of its rule, if a share of the budget was declared for it.
     ``kept_imbalance`` is the share of a difference between the arms that its weights are predicted to leave,
     by :func:`~dp2erm_cvx.plan.predict.kept_imbalance`; None where that is not known.
-    ``steps`` state what each private step spent and why, in their order. ``domain`` and ``declared`` hold all
-    that was declared, the settings of both programs included; ``study`` is the digest of the study file.
     """
 
-    __pydantic_config__: ClassVar = _STRICT
     goal: ClassVar[str] = "weighted"
     derived: ClassVar[tuple[str, ...]] = ("own_units", "caveats")
 
     theta: tuple[float, ...]
     parameters: tuple[str, ...]
-    columns: tuple[str, ...]
-    n_samples: int
-    guarantee: Guarantee
-    steps: tuple[StepStatement, ...]
-    domain: dict[str, Any]
-    declared: dict[str, Any]
     value: ValueRelease | None = None
     kept_imbalance: float | None = None
-    study: str | None = None
-    version: str = __version__
-    schema_version: int = SCHEMA_VERSION
 
     @property
     def first_stage(self) -> dict[str, Any]:

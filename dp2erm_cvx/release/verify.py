@@ -21,8 +21,8 @@ from dp2erm_cvx.release.declaration import NotAtHandError, guarantee_again, make
 from dp2erm_cvx.release.effect import EffectRelease, make_effect
 from dp2erm_cvx.release.interval import misses
 from dp2erm_cvx.release.record import CHOICE, BaseRelease, Guarantee, Release
-from dp2erm_cvx.release.rule_release import RuleRelease, make_rule
-from dp2erm_cvx.steps import Fit, LinearNuisances, Planned, Rows, Term, placed, score_of
+from dp2erm_cvx.release.rule import RuleRelease, make_rule
+from dp2erm_cvx.steps import Fit, LinearNuisances, Rows, Step, Term, placed
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -108,7 +108,7 @@ def public_center(release: EffectRelease) -> Term:
     plan = plan_of(release)
     assert isinstance(plan, EffectPlan)
     released, step = released_numbers(release, plan), plan.score
-    nuisances = score_of(step).at(step.universe, released).nuisances
+    nuisances = step.score.at(step.universe, released).nuisances
     if not isinstance(nuisances, LinearNuisances):
         raise DeclarationError("public_center: cells are no regression")
     rows = {term.rows for term in nuisances.terms}
@@ -312,8 +312,8 @@ def _impossible(plan: Plan, release: BaseRelease) -> Iterator[str]:
         scaled = np.ones(len(numbers))
         if step.regression is not None:
             scaled = step.regression.unscaled(scaled, plan.study.universe.n_features)
-        if isinstance(step.declared, Fit) and step.declared.coefficient is None:
-            allowed = step.declared.second.feasible(step.universe.domain)
+        if isinstance(step, Fit) and step.coefficient is None:
+            allowed = step.second.feasible(step.universe.domain)
             if not _inside(allowed, numbers / scaled):
                 yield f"{path}: lies outside of the public set {shown(allowed)}"
             if not _inside(allowed, numbers / scaled * (1.0 + 1e-6)):
@@ -345,7 +345,7 @@ def _inside(allowed: ConvexSet, numbers: Array) -> bool:
     return np.allclose(allowed.project(numbers), numbers, rtol=1e-9, atol=0.0)
 
 
-def _grid(step: Planned) -> float | None:
+def _grid(step: Step) -> float | None:
     """The step of the public grid that a step releases on; None where it has floating-point noise."""
     if step.integers is not None:
         return step.integers.unit

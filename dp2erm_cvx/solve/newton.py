@@ -8,8 +8,7 @@ import numpy as np
 from scipy.linalg import lstsq
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.model.certified_radius import FLOOR, FLOOR_RELATIVE
-from dp2erm_cvx.model.composite import Composite
+from dp2erm_cvx.model.composite import FLOOR, FLOOR_RELATIVE, Composite
 
 _DECREASE = 1e-4
 #: A residual of this part of its rounding is left alone.

@@ -51,7 +51,7 @@ STANDARDIZED = {
     "samples of mean matching": (KernelMeanMatching, ("instance",), "kind 'quadratic'"),
     "a private coefficient": (
         ipw_private,
-        ("margin_data", "margin_model"),
+        ("data", "model"),
         "kind 'private'",
     ),
 }

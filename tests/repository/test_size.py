@@ -22,14 +22,14 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 223,
-    "lines": 50_913,
-    "classes": 421,
-    "names that other files use": 882,
-    "names that one other file uses": 372,
-    "lines of tests": 41_992,
+    "files": 217,
+    "lines": 50_566,
+    "classes": 415,
+    "names that other files use": 867,
+    "names that one other file uses": 362,
+    "lines of tests": 41_959,
     "pages": 41,
-    "words of pages": 49_000,
+    "words of pages": 48_113,
 }
 
 
