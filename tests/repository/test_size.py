@@ -27,7 +27,9 @@ LIMITS = {
     "classes": 415,
     "names that other files use": 863,
     "names that one other file uses": 359,
-    "lines of tests": 41_950,
+    "lines of tests": 41_952,
+    "pages": 41,
+    "words of pages": 48_080,
 }
 
 
