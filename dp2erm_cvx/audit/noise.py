@@ -70,7 +70,7 @@ _PAIRED = 12
 
 @dataclass(frozen=True)
 class NoiseAudit:
-    """What ``size`` draws of noise say about its law. It depends on secret noise: not private.
+    """Test of the law of noise on ``size`` draws. It depends on secret noise: not private.
 
     ``repeats``, ``radius`` and ``direction`` are p-values, each valid whatever the others are. They are for
     how close two draws came (``closest``, a distance in units of b, up to a sign), for the law of ``||b||``,
@@ -91,7 +91,7 @@ class NoiseAudit:
 
     @property
     def alarm(self) -> bool:
-        """Whether a p-value is below its third of ``level``."""
+        """True if a p-value is below its third of ``level``."""
         return min(self.repeats, self.radius, self.direction) < self.level / 3
 
     def __str__(self) -> str:
@@ -208,7 +208,7 @@ class RepeatAudit:
 
     @property
     def alarm(self) -> bool:
-        """Whether the p-value is below ``level``; with fresh noise that has at most this probability."""
+        """True if the p-value is below ``level``; with fresh noise that has at most this probability."""
         return self.p_value < self.level
 
     def __str__(self) -> str:

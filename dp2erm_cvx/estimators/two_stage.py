@@ -33,7 +33,7 @@ from dp2erm_cvx.universe import Universe
 
 @dataclass(frozen=True, repr=False)
 class PrivateWorkings:
-    """What the release must not hold: for the data holder only, never to be shared or stored with it."""
+    """Private quantities of a fit: for the data holder only, never to be shared or stored with it."""
 
     dataset: Dataset | BlockedDataset
     records: Records
@@ -51,7 +51,7 @@ class PrivateWorkings:
         return (*([] if first is None else [first]), self.weights, self.theta)
 
     def certified(self) -> bool:
-        """Whether all solutions are."""
+        """True if all solutions are."""
         return all(solution.certified for solution in self.solutions())
 
     def balance(self) -> BalanceTable:
@@ -115,7 +115,7 @@ class TwoStageBase(ConfiguredEstimator):
 
 @dataclass(eq=False, repr=False)
 class TwoStageERM(TwoStageBase):
-    """The same two stages without noise and gamma. NOT private: for public data and comparisons only.
+    """Two stages without noise and gamma. NOT private: for public data and comparisons only.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
     value_statistic: str = "cells"
 
     def _study(self, n_samples: int, n_features: int) -> Study:
-        """What is declared, for datasets of this size. Raises DeclarationError where something is invalid."""
+        """The declaration, for datasets of this size. Raises DeclarationError where something is invalid."""
         domain, budget = self.declared()
         tolerance = public_number("tolerance", self.tolerance, above=0)
         if not LEAST_TOLERANCE <= tolerance <= TOLERANCE:

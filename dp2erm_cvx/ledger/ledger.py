@@ -1,4 +1,4 @@
-"""What several releases from one data set may spend together, kept on disk; accounts and receipts."""
+"""Budget of several releases from one data set, on disk; accounts and receipts."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ class Spent:
 
 
 def fits(releases: Sequence[Receipt], total: Budget, composition: Composition) -> bool:
-    """Whether the releases together stay within ``total``."""
+    """True if the releases together stay within ``total``."""
     epsilon, delta = sums(one.budget for one in releases)
     if epsilon <= decimal(total.epsilon) and delta <= decimal(total.delta):
         return True

@@ -1,4 +1,4 @@
-"""What a release will be good for, predicted from public quantities alone: noise, imbalance, confounding."""
+"""Predictions about a release from public quantities alone: noise, imbalance, confounding."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class NoiseRange:
 
     @property
     def dominates(self) -> bool:
-        """Whether the effect, or half of the coordinates, moves by more than ``SHARE`` of ``bound``.
+        """True if the effect, or half of the coordinates, moves by more than ``SHARE`` of ``bound``.
 
         Of what gamma leaves of ``bound``, as it shrinks noise and signal alike.
         """
         return self.exceeds(SHARE * (1.0 - self.shrinkage) * self.bound)
 
     def exceeds(self, size: float) -> bool:
-        """Whether the effect, or half of the coordinates, moves by more than ``size``, in units of theta."""
+        """True if the effect, or half of the coordinates, moves by more than ``size``, in units of theta."""
         moved = np.median(self.half_width) if self.effect is None else self.effect
         return bool(moved > size)
 
@@ -296,7 +296,7 @@ def _confounded(universe: Universe, scale: float, rng: np.random.Generator) -> R
 def _released(
     step: Step, records: Records, released: Mapping[str, Array], less: float, rng: np.random.Generator
 ) -> Array:
-    """What a step would release, with noise ``less`` times its own, as these records are fewer."""
+    """Release of a step, with noise ``less`` times its own, as these records are fewer."""
     assert isinstance(step.calibration, Calibration)
     return _solved(step, records, released, less * simulate_noise(step.calibration, 1, rng)[0])
 

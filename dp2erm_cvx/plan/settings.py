@@ -1,4 +1,4 @@
-"""What effects and rules are calibrated from, beside the universe and the budget: public settings."""
+"""Public settings of effects and rules, beside the universe and the budget."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dp2erm_cvx.steps import Arms, Balance, Rows
 
 @dataclass(frozen=True, kw_only=True)
 class CausalSettings(abc.ABC):
-    """What an effect and a rule have in common.
+    """Settings that an effect and a rule have in common.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class CausalSettings(abc.ABC):
 
     @property
     def spent(self) -> float:
-        """What the other steps take together."""
+        """Share of the other steps together."""
         return float(sum(getattr(self, name) for name, takes in self._takes.items() if takes))
 
     @property

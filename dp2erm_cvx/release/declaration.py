@@ -1,4 +1,4 @@
-"""What was declared for a release, the study that it declares, and what its plan and run state."""
+"""Declaration of a release, the study that it declares, and the statements of its plan and run."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def declaration_of(plan: Plan) -> dict[str, Any]:
 
 
 def study_of(release: BaseRelease) -> Pipeline[Any]:
-    """What was declared for a release, by its file alone.
+    """Declaration of a release, by its file alone.
 
     Raises NotAtHandError where it names what is not known here, else DeclarationError where it declares
     nothing that can be planned.
@@ -113,7 +113,7 @@ def _digest(program: type[Any]) -> str | None:
 
 
 def _ranges(release: Any, domain: Domain, share: float) -> PrivateRanges:
-    """What was public about the raw records, from the ranges that are stated."""
+    """Public declaration of the raw records, from the ranges that are stated."""
     known = [
         (None if one.within is None else Within(*one.within)) if one.released else (one.low, one.high)
         for one in release.ranges
@@ -194,7 +194,7 @@ def _value(plan: TwoStagePlan, released: Mapping[str, Array]) -> ValueRelease | 
 
 
 def state_guarantee(plan: Plan, result: PlanResult, execution: Execution) -> Guarantee:
-    """What a run of a plan guarantees, and what that rests on."""
+    """Guarantee of a run of a plan, and its assumptions."""
     certifies, seeded = by_design(private_solver(execution.solver)), execution.seed is not None
     return guarantee_of(plan, certifies, result.certified, result.by_gap, seeded)
 
@@ -227,12 +227,12 @@ def guarantee_of(plan: Plan, certifies: bool, certified: bool, by_gap: bool, see
 
 
 def state_steps(plan: Plan) -> tuple[StepStatement, ...]:
-    """What every step spends, and its calibrated noise."""
+    """Budget of every step, and its calibrated noise."""
     return tuple(_stated(step) for step in plan.steps)
 
 
 def _assumptions(plan: Plan, certifies: bool, by_gap: bool) -> tuple[str, ...]:
-    """What the guarantee rests on beyond its theorems, public quantities and the standing."""
+    """Assumptions of the guarantee beyond its theorems, public quantities and the standing."""
     found = list(dict.fromkeys(stated for step in plan.steps for stated in step.assumptions))
     if plan.study.universe.domain.sampling is not None:
         found.append(OWN_RECORD)

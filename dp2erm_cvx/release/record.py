@@ -31,7 +31,7 @@ _STRICT = {"extra": "forbid", "allow_inf_nan": False}
 
 
 class Standing(enum.StrEnum):
-    """Whether the guarantee holds for this release.
+    """True if the guarantee holds for this release.
 
     ``CONDITIONAL``: the theorems' exact minimizer was not established, because a solution was not
     certified or because a regularizer of the user's own leaves only a duality gap to judge by.
@@ -72,7 +72,7 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class NumericalNoise:
-    """What covers floating point: rounding to multiples of ``2**grid_exponent`` and discrete Laplace noise.
+    """Cover of floating point: rounding to multiples of ``2**grid_exponent`` and discrete Laplace noise.
 
     ``tolerance`` bounds the distance of what was computed to what the theorem speaks of; ``scale`` is that of
     the Laplace noise, and ``epsilon`` what it costs on either side, or once where the output itself is
@@ -89,7 +89,7 @@ class NumericalNoise:
 
 @dataclass(frozen=True)
 class StepStatement:
-    """What one step of a release spent, and its calibrated noise, from public quantities alone.
+    """Budget of one step of a release, and its calibrated noise, from public quantities alone.
 
     ``scale`` is 1/beta (gamma, box), sigma (gaussian) or that of Laplace noise, in units of n times the
     gradient, or of the outcome where the output is perturbed; ``gamma`` the ridge on every coordinate,
@@ -125,7 +125,7 @@ class StepStatement:
 
 @dataclass(frozen=True, kw_only=True)
 class BaseRelease(abc.ABC):
-    """What every release states: its guarantee, and what each private step of it spent.
+    """Base of releases: the guarantee, and the budget of each private step.
 
     ``steps`` state what each private step spent and why, in their order. ``domain`` and ``declared`` hold all
     that was declared; ``study`` is the digest of the study file, where one was.
@@ -160,7 +160,7 @@ class BaseRelease(abc.ABC):
 
     @property
     def standing(self) -> Standing:
-        """Whether the guarantee holds for this release."""
+        """True if the guarantee holds for this release."""
         return self.guarantee.standing
 
     def to_json(self) -> str:
@@ -168,7 +168,7 @@ class BaseRelease(abc.ABC):
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
     def to_dict(self, *, derived: bool = True) -> dict[str, Any]:
-        """The same in plain JSON types; without ``derived`` the fields alone, whatever they hold."""
+        """Plain JSON types; without ``derived`` the fields alone, whatever they hold."""
         plain: dict[str, Any] = release_adapter(type(self)).dump_python(self, mode="json")
         # what was released comes before what every release states
         plain = {
@@ -177,11 +177,11 @@ class BaseRelease(abc.ABC):
         return {**self.spelled_out(), **plain, **self.worked_out()} if derived else plain
 
     def spelled_out(self) -> dict[str, Any]:
-        """What stands in front of the JSON."""
+        """Entries in front of the JSON."""
         return {name: getattr(self, name) for name in self.spelled}
 
     def worked_out(self) -> dict[str, Any]:
-        """What the JSON states at its end: arithmetic on what was released and on public constants."""
+        """Entries at the end of the JSON: arithmetic on what was released and on public constants."""
         found = {name: getattr(self, name) for name in self.derived}
         return {
             name: list(value) if isinstance(value, tuple) else value.to_dict()
@@ -201,7 +201,7 @@ class BaseRelease(abc.ABC):
         """The rows of the data frame."""
 
     def summary(self, width: int = WIDTH) -> str:
-        """What was released and what it says, as text: what the command line prints."""
+        """Report of the release as text, as the command line prints it."""
         return as_text(self.blocks(), width)
 
     def to_frame(self) -> Any:
@@ -216,14 +216,14 @@ class BaseRelease(abc.ABC):
         return as_html(self.blocks())
 
     def blocks(self) -> Iterator[Block]:
-        """What it says, from what was released and public numbers alone."""
+        """Report, from what was released and public numbers alone."""
         from dp2erm_cvx.release.story import screen
 
         return screen(self)
 
     @property
     def at_hand(self) -> bool:
-        """Whether the programs that it names are known here, so that what follows can be worked out."""
+        """True if the programs that it names are known here, so that what follows can be worked out."""
         from dp2erm_cvx.release.declaration import NotAtHandError, study_of
 
         try:
@@ -245,7 +245,7 @@ class BaseRelease(abc.ABC):
         return checked(parsed(text, cls), text)
 
     def cost(self) -> dict[str, Any]:
-        """What every row of the data frame says of the guarantee."""
+        """Columns of the data frame about the guarantee."""
         guarantee = self.guarantee
         named = {"epsilon": guarantee.epsilon, "delta": guarantee.delta}
         return {"n_samples": self.n_samples, **named, "standing": guarantee.standing.value}
@@ -253,7 +253,7 @@ class BaseRelease(abc.ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Release(BaseRelease):
-    """What may be published. Weights, duals, residuals and noise are not in it.
+    """A release to publish. Weights, duals, residuals and noise are not in it.
 
     ``theta`` (p,) has one name per coordinate in ``parameters``; it is in units of the outcome per unit
     of the scaled covariates; ``value`` is that of its rule, if a share of the budget was declared for it.

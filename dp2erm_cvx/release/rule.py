@@ -51,7 +51,7 @@ class OwnUnits:
     norm: float
 
     def at(self, X: ArrayLike) -> Array:
-        """The same (m,) at raw covariates (m, k) of these ``columns``, each record by itself."""
+        """Predictions (m,) at raw covariates (m, k) of these ``columns``, each record by itself."""
         found: Array = self.constant + np.sum(np.asarray(X, dtype=np.float64) * self.slopes, axis=1)
         return found
 
@@ -133,7 +133,7 @@ class RuleGain:
 
 @dataclass(frozen=True, kw_only=True)
 class RuleRelease(BaseRelease):
-    """What may be published about a treatment rule: treat where ``<(1, x), theta> > 0``.
+    """Release of a treatment rule: treat where ``<(1, x), theta> > 0``.
 
     ``theta`` (p,) has one name per coordinate in ``parameters``, of the constant and of the covariates as the
     ``domain`` scales them; its product with them estimates the effect, in units of the outcome and net of

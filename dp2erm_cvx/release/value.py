@@ -1,4 +1,4 @@
-"""What the value of a rule says to readers, and the rows of parameters in their own units."""
+"""Report of the value of a rule, and rows of parameters on the raw scale."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ class ValueRelease:
     arithmetic: str
 
     def compared(self) -> list[tuple[str, float, float]]:
-        """What the rule is compared with, the difference, and the half width of its noise."""
+        """Each comparison: its name, the difference, and the half width of its noise."""
         found = (self.against_all, self.against_none)
         return list(zip(("treating all", "treating none"), found, self.half_widths, strict=True))
 
     def blocks(self) -> Iterator[Block]:
-        """What it says, from what was released and public numbers alone."""
+        """Report, from what was released and public numbers alone."""
         table = grid("value of the rule against", "difference", "95 % of the noise")
         for other, found, width in self.compared():
             table.add_row(other, f"{found:+.4g}", f"±{width:.3g}")
@@ -103,7 +103,7 @@ def contrasts_from_cells(cells: ArrayLike, outcome_bound: float, scale: float) -
 
 
 def state_value(step: Value, released: ArrayLike) -> ValueRelease:
-    """What the ``released`` numbers (8,) or (2,) of a value step say, by public constants alone."""
+    """Value of a rule from the ``released`` numbers (8,) or (2,), by public constants alone."""
     numbers, noise = np.asarray(released, dtype=np.float64), step.calibration
     if step.kind is ValueStatistic.CELLS:
         bound = step.universe.domain.outcome_bound

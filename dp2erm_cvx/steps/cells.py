@@ -62,7 +62,7 @@ class Partition:
         ]
 
     def names(self, boxes: Sequence[Box], columns: Sequence[str], domain: Domain) -> tuple[str, ...]:
-        """What is in each box, in raw units."""
+        """Description of each box, in raw units."""
         raw = self.raw(domain)
         return tuple(_named(box, raw, columns) for box in boxes)
 
@@ -108,7 +108,7 @@ class CellSums(IntegerSums):
         return [int(entry) for entry in self.sums(records).ravel()]
 
     def table(self, released: Mapping[str, Array]) -> Array:
-        """What was released, in records: (cells, 2, 2) by cell, by arm, P and Q."""
+        """Released numbers, in records: (cells, 2, 2) by cell, by arm, P and Q."""
         return np.reshape(released[self.name], (-1, 2, 2)) / UNIT
 
 

@@ -50,7 +50,7 @@ class AverageScore(EffectScore):
 
 @dataclass(frozen=True)
 class GroupScore(AverageScore):
-    """The same score in each of several groups of records, with the group's own rate as its propensity.
+    """The score in each of several groups of records, with the group's own rate as its propensity.
 
     ``members`` are the scores of all groups in their order, once their rates are released.
     """

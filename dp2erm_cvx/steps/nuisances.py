@@ -32,7 +32,7 @@ LEFT = 0.25
 
 @dataclass(frozen=True)
 class Confounding:
-    """What is declared about the treatment and the covariates, for predictions of bias.
+    """Declarations about the treatment and the covariates, for predictions of bias.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class RidgeFit:
         return cls(gamma, noise, n, slope, made.scale, made.arms, made.rows, mass, noise_ratio=ratio)
 
     def weights(self, rate: float) -> Array:
-        """What an untreated and a treated record count (2,)."""
+        """Weights of an untreated and a treated record (2,)."""
         return np.array(self.arms.weights(rate, self.noise_ratio))
 
     def leaning(self, rate: float, wanted: float) -> float:
@@ -149,7 +149,7 @@ class RidgeFit:
         return bend, bend
 
     def curvature(self, deviation: float, rate: float) -> Array:
-        """What records of either arm (2,) add to the curvature of the mean loss, the untreated first."""
+        """Contributions of either arm (2,) to the curvature of the mean loss, the untreated first."""
         parts = np.array([1.0 - rate, rate]) * self.weights(rate)
         found: Array = self.mass * parts * np.array(self.bends(deviation))
         return found
@@ -299,7 +299,7 @@ class LinearNuisances(Nuisances):
 
     @property
     def stretch(self) -> Array:
-        """What released slopes (g, k) are multiplied by."""
+        """Factors of released slopes (g, k)."""
         kept = self.shrinkage(self.deviation)[0]
         return np.minimum(1.0 / np.maximum(1.0 - kept, 1e-9), STRETCH)
 
@@ -357,7 +357,7 @@ class RuleNuisances(LinearNuisances):
         return super(RuleNuisances, found).given(released, n_samples)
 
     def effect(self, x: Array, released: Mapping[str, Array]) -> Array:
-        """What the released rule estimates (n,), row by row."""
+        """Estimates of the released rule (n,), row by row."""
         return Rows.POOLED.predict(released[self.rule], x, 0.0)
 
     def at(self, x: Array, released: Mapping[str, Array]) -> Predicted:

@@ -74,16 +74,16 @@ class RecordMap(abc.ABC):
         return records.mapped(make, outcomes, where.domain, where.n_columns)
 
     def at(self, released: Mapping[str, Array], n_samples: int) -> Self:
-        """The same map, with what follows from n and from what was ``released`` worked out."""
+        """The map, with what follows from n and from what was ``released`` worked out."""
         return self
 
     @property
     def factored(self) -> bool:
-        """Whether a record may count with a factor below 1, beside its sampling weight."""
+        """True if a record may count with a factor below 1, beside its sampling weight."""
         return False
 
     def factors(self, records: Records, released: Mapping[str, Array]) -> Array:
-        """What every mapped record counts (n,), in [0, 1]: of itself and ``released`` alone as well."""
+        """Weight of every mapped record (n,), in [0, 1], a function of itself and ``released`` alone."""
         return records.counts
 
 
@@ -213,7 +213,7 @@ class Arms(enum.StrEnum):
     MATCHED = "matched"
 
     def weights(self, rate: Any, noise_ratio: float = 0.0) -> tuple[Any, Any]:
-        """What an untreated and a treated record count in slopes, in [0, 1], at one rate or at many (n,)."""
+        """Weights of an untreated and a treated record in slopes, in [0, 1], at one rate or at many (n,)."""
         if self is Arms.MATCHED:
             other = 1.0 - rate
             untreated = rate * np.minimum(rate / np.maximum(other, 0.5), 1.0)
@@ -318,7 +318,7 @@ class OutcomeRows(RecordMap):
 
 @dataclass(frozen=True)
 class WithConstant(RecordMap):
-    """The same records with a column of ones in front, whatever constant the domain declares."""
+    """The records with a column of ones in front, whatever constant the domain declares."""
 
     def universe(self, universe: Universe) -> Universe:
         domain = universe.domain

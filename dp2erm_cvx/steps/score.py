@@ -44,7 +44,7 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True)
 class EffectScore(abc.ABC):
-    """What is summed about every record, with public clips; a concrete estimand comes on top.
+    """Base of scores, summed over records with public clips.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class EffectScore(abc.ABC):
         return noise.totals(factors * self.score(parts) / self.widening, factors * self.share(parts))
 
     def given(self, records: Records, released: Released) -> Self:
-        """The same score, with what follows from n and from ``released`` alone worked out."""
+        """The score, with what follows from n and from ``released`` alone worked out."""
         return self.at(Universe(records.domain, records.n_samples, records.n_features), released)
 
     def at(self, universe: Universe, released: Released) -> Self:
@@ -155,7 +155,7 @@ class EffectScore(abc.ABC):
         return replace(found, center=found._center(universe.n_features, universe.domain, released))
 
     def scaled(self, rate: float, domain: Domain) -> Self:
-        """The same with bounds for a released ``rate`` of treatment."""
+        """The score with bounds for a released ``rate`` of treatment."""
         return self
 
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
@@ -173,7 +173,7 @@ class EffectScore(abc.ABC):
 
     @property
     def part(self) -> float:
-        """What makes the share of a record at most one half."""
+        """Factor that makes the share of a record at most one half."""
         return 0.5 / self.largest_share
 
     @abc.abstractmethod
@@ -181,7 +181,7 @@ class EffectScore(abc.ABC):
         """The score (n,) less its center, row by row. Private."""
 
     def share(self, parts: Parts) -> Array:
-        """What every record counts (n,), beside its sampling weight, of the effect's population. Private."""
+        """Weight of every record (n,), beside its sampling weight, in the effect's population. Private."""
         return np.ones(len(parts.treated))
 
     def _center(self, n_features: int, domain: Domain, released: Released) -> float:
@@ -240,5 +240,5 @@ class MeanScore(IntegerSums):
         return self.score.sums(records, released, self.calibration)
 
     def knowing(self, earlier: Mapping[str, Step]) -> MeanScore:
-        """The same, once the steps that the nuisances rest on are planned."""
+        """The score, once the steps that the nuisances rest on are planned."""
         return replace(self, score=replace(self.score, nuisances=self.score.nuisances.planned(earlier)))

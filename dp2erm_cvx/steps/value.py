@@ -108,7 +108,7 @@ class Value(Step):
 
     @property
     def kind(self) -> ValueStatistic:
-        """What is released. Raises DeclarationError where it is nothing known."""
+        """The released statistic. Raises DeclarationError where it is unknown."""
         return one_of("value statistic", self.statistic, ValueStatistic)
 
     @property
