@@ -31,12 +31,12 @@ class Penalty:
 
     @property
     def is_zero(self) -> bool:
-        """Whether there is neither a set nor a price."""
+        """True if there is neither a set nor a price."""
         return self.set == WholeSpace() and not self.priced and self.l1 == 0.0
 
     @property
     def priced(self) -> bool:
-        """Whether every coordinate has a price of its own."""
+        """True if every coordinate has a price of its own."""
         return isinstance(self.l1, np.ndarray)
 
     def value(self, v: Array) -> float:
@@ -145,7 +145,7 @@ class Composite(abc.ABC):
         """Bound on the 2-norm of the floating-point error of ``gradient`` at ``v``."""
 
     def rounding_by_coordinate(self, v: Array) -> Array:
-        """The same bound for every coordinate (d,), where it is known apart."""
+        """The bound for every coordinate (d,), where it is known."""
         return np.full(self.dimension, self.rounding(v))
 
     def start(self) -> Array:
@@ -153,7 +153,7 @@ class Composite(abc.ABC):
         return np.zeros(self.dimension)
 
     def output(self, v: Array) -> Array:
-        """What the program is solved for: weights (n,) in a first stage, theta in a second."""
+        """Output of the program: weights (n,) in a first stage, theta in a second."""
         return v
 
     def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
@@ -161,20 +161,20 @@ class Composite(abc.ABC):
         return radius
 
     def output_scale(self, v: Array) -> float:
-        """What a relative radius divides by: the norm of the output."""
+        """Denominator of a relative radius: the norm of the output."""
         norm = float(np.linalg.norm(v))
         return norm if norm > 0 else 1.0
 
 
 class Recent(Generic[T]):
-    """What is known about the last ``most`` points v (d,), by their bits: a pass is made once for each."""
+    """Cache of the last ``most`` points v (d,), by their bits: a pass is made once for each."""
 
     def __init__(self, most: int = 4) -> None:
         self._most = most
         self._known: OrderedDict[bytes, T] = OrderedDict()
 
     def find(self, v: Array, make: Callable[[], T], enough: Callable[[T], bool] = lambda _: True) -> T:
-        """What is known about v; made anew if that is not enough."""
+        """Cached values at v; computed again if they are not enough."""
         key = v.tobytes()
         found = self._known.get(key)
         if found is None or not enough(found):

@@ -214,7 +214,7 @@ class Loaded:
 
     @property
     def smooth_separable(self) -> bool:
-        """Whether a prox of it is one number at a time."""
+        """True if a prox of it is one number at a time."""
         return self.separable and not self.term.kink
 
     def half_hessian(self, a: Array, smoothing: float) -> Array:

@@ -107,12 +107,12 @@ class AtomTerm:
 
     @property
     def elementwise(self) -> bool:
-        """Whether derivatives of components depend on that component alone."""
+        """True if derivatives of components depend on that component alone."""
         return self.kind in _ELEMENTWISE or self.kind in (SQUARES, "norm1")
 
     @property
     def kink(self) -> bool:
-        """Whether it is a support function, whose gradient may jump."""
+        """True if it is a support function, whose gradient may jump."""
         return self.kind in _KINKS
 
 

@@ -105,7 +105,7 @@ class DeclaredProgram(Program):
 
     @staticmethod
     def asked(function: Function, *arguments: Any, **settings: float) -> Any:
-        """What an author's function returns. Raises DeclarationError with its error in one line."""
+        """Result of an author's function. Raises DeclarationError with its error in one line."""
         try:
             return function(*arguments, **settings)
         except DeclarationError:
@@ -115,7 +115,7 @@ class DeclaredProgram(Program):
             raise DeclarationError(f"{function.__name__}: {type(error).__name__}: {text}") from None
 
     def called(self, *arguments: Any) -> Any:
-        """What the declaration returns at its settings."""
+        """Result of the declaration at its settings."""
         return self.asked(type(self).function, *arguments, **dict(self.own_settings()))
 
     def own_settings(self) -> tuple[tuple[str, float], ...]:

@@ -69,7 +69,7 @@ class EntropyFirstStage(BalancedStage):
         return np.concatenate(rows.each()), target
 
     def balanced(self, records: Records) -> tuple[Blocks[Array], Array]:
-        """The same rows in blocks."""
+        """The rows in blocks."""
         n = records.n_samples
         found = records.rows(self._totals).each()
         treated = sum(count for count, _ in found)
@@ -236,7 +236,7 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
             raise CalibrationError(f"{theorem} does not cover trimmed weights: leave the trim out")
 
     def paper_arguments(self, domain: Domain) -> dict[str, Any]:
-        """What Theorem 4' and the paper's theorem need to know: rows scaled by arm sizes.
+        """Constants of Theorem 4' and of the paper's theorem: rows scaled by arm sizes.
 
         Raises CalibrationError for the public scaling and for equal arm mass, which they do not cover.
         """

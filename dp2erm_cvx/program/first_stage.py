@@ -81,7 +81,7 @@ class FirstStage(Program):
         return stability.usable(universe.n_samples, printed) if usable else printed
 
     def printed_bound(self, universe: Universe) -> StabilityBound:
-        """What a program states in place of ``paper_bound``."""
+        """Statement of a program in place of ``paper_bound``."""
         raise CalibrationError(f"the paper states no stability bound for {self.name}")
 
     def stability(self, universe: Universe, family: BoundFamily = BoundFamily.SHARP) -> StabilityBound:
@@ -119,7 +119,7 @@ class FirstStage(Program):
         return None
 
     def cost(self, universe: Universe) -> str | None:
-        """What a long solve takes of memory and time, by public numbers, in words; None for a short one."""
+        """Memory and time of a long solve, by public numbers, in words; None for a short one."""
         return None
 
     def targets(self, records: Records) -> MomentTargets | None:

@@ -172,7 +172,7 @@ class LogWeight:
 
     @property
     def is_clipped(self) -> bool:
-        """Whether it has kinks, at which differences of its gradients count from 0."""
+        """True if it has kinks, at which differences of its gradients count from 0."""
         return self.operation == "minimum" or any(part.is_clipped for part in self.parts)
 
     def range(self, low: float, high: float) -> tuple[float, float]:

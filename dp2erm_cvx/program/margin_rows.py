@@ -98,7 +98,7 @@ class RowBounds:
 
     @property
     def plain(self) -> bool:
-        """Whether all factors are 1 and all tilts 0."""
+        """True if all factors are 1 and all tilts 0."""
         return self.factor == (1.0, 1.0) and not any(self.tilt)
 
     def size(self, theta_set: ConvexSet, n_parameters: int) -> float:

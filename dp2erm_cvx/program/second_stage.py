@@ -83,7 +83,7 @@ class SecondStage(Program):
 
     @property
     def squared(self) -> bool:
-        """Whether the loss is ``s^2``."""
+        """True if the loss is ``s^2``."""
         return self.loss == SQUARE
 
     @abc.abstractmethod
@@ -124,7 +124,7 @@ class SecondStage(Program):
         return dataclasses.replace(program, theta_set=self.feasible(domain))
 
     def unconstrained(self) -> Self:
-        """The same loss over R^p. Raises CalibrationError where that is not a plain squared loss."""
+        """The loss over R^p. Raises CalibrationError where that is not a plain squared loss."""
         if not self.squared:
             raise CalibrationError(f"{self.name} is not a squared loss, which Theorems 7 and 8 need")
         if self.regularizer != ElasticNet():

@@ -90,7 +90,7 @@ def _search(model: Composite, state: _State, direction: Array, step: float, enou
 
 
 def _at_floor(model: Composite, state: _State) -> bool:
-    """Whether the residual is within reach of the rounding error of the gradient."""
+    """True if the residual is within reach of the rounding error of the gradient."""
     size = model.smoothness * float(np.linalg.norm(state.v))
     return state.residual <= FLOOR * model.rounding(state.v) + FLOOR_RELATIVE * size
 

@@ -22,14 +22,14 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 222,
-    "lines": 50_875,
-    "classes": 420,
-    "names that other files use": 881,
-    "names that one other file uses": 371,
-    "lines of tests": 41_968,
+    "files": 215,
+    "lines": 50_484,
+    "classes": 414,
+    "names that other files use": 860,
+    "names that one other file uses": 360,
+    "lines of tests": 41_947,
     "pages": 41,
-    "words of pages": 49_000,
+    "words of pages": 48_080,
 }
 
 
