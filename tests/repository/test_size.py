@@ -23,10 +23,10 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 215,
-    "lines": 50_484,
+    "lines": 50_481,
     "classes": 414,
-    "names that other files use": 860,
-    "names that one other file uses": 360,
+    "names that other files use": 858,
+    "names that one other file uses": 358,
     "lines of tests": 41_947,
     "pages": 41,
     "words of pages": 48_080,
