@@ -23,13 +23,13 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 215,
-    "lines": 50_481,
-    "classes": 414,
-    "names that other files use": 858,
-    "names that one other file uses": 358,
-    "lines of tests": 41_947,
+    "lines": 50_479,
+    "classes": 412,
+    "names that other files use": 854,
+    "names that one other file uses": 351,
+    "lines of tests": 41_941,
     "pages": 41,
-    "words of pages": 48_080,
+    "words of pages": 48_078,
 }
 
 
