@@ -22,14 +22,14 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 217,
-    "lines": 50_566,
-    "classes": 415,
-    "names that other files use": 867,
-    "names that one other file uses": 362,
-    "lines of tests": 41_959,
+    "files": 215,
+    "lines": 50_481,
+    "classes": 414,
+    "names that other files use": 858,
+    "names that one other file uses": 358,
+    "lines of tests": 41_947,
     "pages": 41,
-    "words of pages": 48_113,
+    "words of pages": 48_080,
 }
 
 
