@@ -30,7 +30,7 @@ from dp2erm_cvx.audit.neighbors import (
     structured_starts,
 )
 from dp2erm_cvx.audit.scouts import Scout, known_scout, scout_for
-from dp2erm_cvx.audit.search import Gain, Search, SearchPlan, State, Task, evolve, explore
+from dp2erm_cvx.audit.search import Gain, Search, SearchPlan, State, evolve
 from dp2erm_cvx.audit.verdicts import Verdict
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DataError
@@ -144,9 +144,7 @@ class Rounds:
             "search": [*self.names, self.seed, self.solver],
             "data": self.digest,
         }
-        return explore(
-            Search(self.look, self._most, self._highest, KEPT, 1e-9, 4, call, KeptPair.of_plain), plan
-        )
+        return Search(self.look, self._most, self._highest, KEPT, 1e-9, 4, call, KeptPair.of_plain).run(plan)
 
     def _highest(self, state: State) -> float:
         return max((pair.ratio(self.claims) for best in state.best.values() for _, pair in best), default=0.0)
@@ -163,21 +161,21 @@ class Rounds:
         assert self.scout is not None
         return effort_of(self.scout).most
 
-    def look(self, task: Task) -> Gain:
+    def look(self, state: State, number: int, room: int) -> Gain:
         """One strategy."""
-        number, turn = divmod(task.number, len(self.names))
-        rng = np.random.default_rng([self.seed, 2, task.number])
+        rng = np.random.default_rng([self.seed, 2, number])
+        number, turn = divmod(number, len(self.names))
         if self.names[turn] == BASE:
-            return self._search_base(number, task, rng)
-        return self._search_data(self.names[turn], number, task, rng)
+            return self._search_base(number, state, room, rng)
+        return self._search_data(self.names[turn], number, state, min(CHUNK, room), rng)
 
-    def _search_base(self, number: int, task: Task, rng: np.random.Generator) -> Gain:
+    def _search_base(self, number: int, state: State, room: int, rng: np.random.Generator) -> Gain:
         assert self.scout is not None
         quantity = self._aim(number)
-        known = [pair.what for _, pair in task.best.get(quantity, ()) if isinstance(pair.what, Groups)]
+        known = [pair.what for pair in state.pairs(quantity) if isinstance(pair.what, Groups)]
         elite = joined(known) if known else None
         with np.errstate(all="ignore"):
-            ends, spent = climb(self.scout, quantity, elite, task.room, rng)
+            ends, spent = climb(self.scout, quantity, elite, room, rng)
             moved = self.scout.movements(ends)
         gain = Gain(spent, counts={"scouted": spent})
         for index in range(len(ends)):
@@ -194,12 +192,12 @@ class Rounds:
             return Quantity.V
         return claimed[(number // 4 if Quantity.V in claimed else number) % len(claimed)]
 
-    def _search_data(self, name: str, number: int, task: Task, rng: np.random.Generator) -> Gain:
+    def _search_data(self, name: str, number: int, state: State, room: int, rng: np.random.Generator) -> Gain:
         index = 0 if self._given else number // STAY
         base = self.base(index)
-        elite = [pair.what for _, pair in task.best.get(Quantity.V, ()) if pair.base == index]
+        elite = [pair.what for pair in state.pairs(Quantity.V) if pair.base == index]
         known = [change for change in elite if isinstance(change, Replacement)] if name == "ascent" else []
-        tried, room, step = 0, min(CHUNK, task.room), 0.1
+        tried, step = 0, 0.1
         start: Replacement | None = None
         moved = []
         if known and number % 4:  # mostly on from one of the best

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
@@ -85,23 +85,6 @@ class SearchPlan:
 
 #: A number, or several that are compared one after the other.
 Height = Any
-#: What is kept of a pair by the name of what it is high in: how high, largest first, and the pair.
-Best = Mapping[str, Sequence[tuple[Height, Any]]]
-
-
-@dataclass(frozen=True)
-class Task:
-    """Look ``number``, after ``spent`` evaluations, of at most ``room``, perhaps from the pairs ``best``."""
-
-    number: int
-    spent: int
-    room: int
-    best: Best
-
-    def elite(self, name: str, rng: np.random.Generator) -> Any:
-        """One of the best pairs by ``name``, better ones more often; None before the first."""
-        best = self.best.get(name, ())
-        return best[min(int(rng.geometric(0.5)), len(best)) - 1][1] if best else None
 
 
 @dataclass
@@ -116,13 +99,26 @@ class Gain:
 
 @dataclass
 class State:
-    """Where a search stands after ``rounds`` looks: each draws from a generator of its own."""
+    """Where a search stands after ``rounds`` looks: each draws from a generator of its own.
+
+    ``best`` holds what is kept of a pair by the name of what it is high in: how high, largest first, and the
+    pair.
+    """
 
     rounds: int = 0
     spent: int = 0
     counts: dict[str, float] = field(default_factory=dict)
     largest: dict[str, float] = field(default_factory=dict)
     best: dict[str, list[tuple[Height, Any]]] = field(default_factory=dict)
+
+    def pairs(self, name: str) -> list[Any]:
+        """The best pairs by ``name``, largest first."""
+        return [pair for _, pair in self.best.get(name, ())]
+
+    def elite(self, name: str, rng: np.random.Generator) -> Any:
+        """One of the best pairs by ``name``, better ones more often; None before the first."""
+        best = self.pairs(name)
+        return best[min(int(rng.geometric(0.5)), len(best)) - 1] if best else None
 
     def add(self, gain: Gain, keep: int, apart: float) -> None:
         """Count a look, and keep ``keep`` pairs of every name, their heights no less than ``apart``."""
@@ -148,7 +144,8 @@ class Search:
     Parameters
     ----------
     look
-        Tries new pairs, or changes of the best. It depends on its task and on nothing else.
+        ``look(state, number, room)`` tries new pairs, or changes of the best before its wave, with at most
+        ``room`` evaluations. It depends on its arguments and on nothing else.
     most
         Evaluations that look ``number`` takes at most.
     highest
@@ -162,7 +159,7 @@ class Search:
         a search without checkpoints.
     """
 
-    look: Callable[[Task], Gain]
+    look: Callable[[State, int, int], Gain]
     most: Callable[[int], int] = lambda number: 1
     highest: Callable[[State], float] = lambda state: 0.0
     keep: int = 6
@@ -171,67 +168,69 @@ class Search:
     call: object = None
     read: Callable[[Any], Any] | None = None
 
+    def run(self, plan: SearchPlan) -> State:
+        """Search in waves of looks until a limit is reached; the first look is always taken.
 
-def explore(search: Search, plan: SearchPlan) -> State:
-    """Search in waves of looks until a limit is reached; the first look is always taken.
+        A checkpoint is written wherever the search could go on after a stop.
+        Raises DataError for a checkpoint of another search.
+        """
+        path = None if plan.checkpoint is None or self.read is None else Path(plan.checkpoint)
+        state = State() if path is None or not path.exists() else self._loaded(path)
+        limits = plan.evaluations or math.inf, plan.seconds or math.inf
+        began, whole = time.time(), True
+        while (state.spent < limits[0] and time.time() < began + limits[1]) or state.rounds == 0:
+            left = max(limits[0] - state.spent, 0)
+            # looks are added up one by one: what a wave starts from must not change meanwhile
+            before = State(
+                state.rounds, state.spent, best={name: [*kept] for name, kept in state.best.items()}
+            )
+            tasks = []
+            for number in range(state.rounds, state.rounds + self.wave):
+                room, left = int(min(self.most(number), left)), left - self.most(number)
+                whole = whole and left >= 0
+                if room > 0:
+                    tasks.append((before, number, room, began + limits[1] if number else math.inf))
+            run = partial(_look, self.look)
+            together = run_tasks(run, tasks, workers=plan.workers)
+            for gain in together if self.wave > 1 else (run(*task) for task in tasks):
+                whole = whole and gain is not None
+                state.add(gain or Gain(0), self.keep, self.apart)
+                if plan.progress is not None:
+                    share = max(state.spent / limits[0], (time.time() - began) / limits[1])
+                    plan.progress(Progress(min(share, 1.0), state.spent, self.highest(state)))
+            # nothing is gone on from a wave that was cut short, so that a stop does not change the result
+            if path is not None and whole:
+                self._save(path, state)
+        return state
 
-    A checkpoint is written wherever the search could go on after a stop.
-    Raises DataError for a checkpoint of another search.
-    """
-    path = None if plan.checkpoint is None or search.read is None else Path(plan.checkpoint)
-    state = State() if path is None or not path.exists() else _loaded(path, search)
-    limits = plan.evaluations or math.inf, plan.seconds or math.inf
-    began, whole = time.time(), True
-    while (state.spent < limits[0] and time.time() < began + limits[1]) or state.rounds == 0:
-        left = max(limits[0] - state.spent, 0)
-        tasks = []
-        for number in range(state.rounds, state.rounds + search.wave):
-            room, left = int(min(search.most(number), left)), left - search.most(number)
-            whole = whole and left >= 0
-            if room > 0:
-                deadline = began + limits[1] if number else math.inf
-                tasks.append((Task(number, state.spent, room, dict(state.best)), deadline))
-        run = partial(_look, search.look)
-        together = run_tasks(run, tasks, workers=plan.workers)
-        for gain in together if search.wave > 1 else (run(*task) for task in tasks):
-            whole = whole and gain is not None
-            state.add(gain or Gain(0), search.keep, search.apart)
-            if plan.progress is not None:
-                share = max(state.spent / limits[0], (time.time() - began) / limits[1])
-                plan.progress(Progress(min(share, 1.0), state.spent, search.highest(state)))
-        # nothing is gone on from a wave that was cut short, so that a stop does not change the result
-        if path is not None and whole:
-            _save(path, search, state)
-    return state
+    def _save(self, path: Path, state: State) -> None:
+        best = {name: [(high, pair.plain()) for high, pair in kept] for name, kept in state.best.items()}
+        with replacing(path) as part:
+            content = {"call": self.call, **vars(state), "best": best}
+            part.write_text(json.dumps(content, default=float), encoding="utf-8")
+
+    def _loaded(self, path: Path) -> State:
+        assert self.read is not None
+        try:
+            plain = json.loads(path.read_text(encoding="utf-8"))
+            if plain.pop("call") != json.loads(json.dumps(self.call, default=float)):
+                raise DataError(f"{path}: the state of another audit")
+            best = {
+                name: [(height, self.read(pair)) for height, pair in kept]
+                for name, kept in plain.pop("best").items()
+            }
+            return State(**plain, best=best)
+        except DataError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"{path}: not the state of an audit ({type(error).__name__})") from None
 
 
-def _look(look: Callable[[Task], Gain], task: Task, deadline: float) -> Gain | None:
+def _look(
+    look: Callable[[State, int, int], Gain], before: State, number: int, room: int, deadline: float
+) -> Gain | None:
     """None after the deadline (seconds since the epoch, on any machine)."""
-    return look(task) if time.time() < deadline else None
-
-
-def _save(path: Path, search: Search, state: State) -> None:
-    best = {name: [(high, pair.plain()) for high, pair in kept] for name, kept in state.best.items()}
-    with replacing(path) as part:
-        content = {"call": search.call, **vars(state), "best": best}
-        part.write_text(json.dumps(content, default=float), encoding="utf-8")
-
-
-def _loaded(path: Path, search: Search) -> State:
-    assert search.read is not None
-    try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-        if plain.pop("call") != json.loads(json.dumps(search.call, default=float)):
-            raise DataError(f"{path}: the state of another audit")
-        best = {
-            name: [(height, search.read(pair)) for height, pair in kept]
-            for name, kept in plain.pop("best").items()
-        }
-        return State(**plain, best=best)
-    except DataError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{path}: not the state of an audit ({type(error).__name__})") from None
+    return look(before, number, room) if time.time() < deadline else None
 
 
 _T = TypeVar("_T")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.audit.finding import SavedPair
+from dp2erm_cvx.audit.finding import Finding
 from dp2erm_cvx.audit.movement import (
     Claim,
     Interval,
@@ -156,10 +156,13 @@ class StabilityAudit:
                 raise DeclarationError("no bound was violated: name the verdict whose pair is to be saved")
             verdict = self.violations[0]
         pair, movement = verdict.worst.pair, verdict.worst.movements[verdict.claim.quantity]
-        finding = {"claim": asdict(verdict.claim), "movement": asdict(movement), "origin": pair.origin}
+        facts = {"claim": asdict(verdict.claim), "movement": asdict(movement), "origin": pair.origin}
         first, second = ((end.X, end.a, end.y) for end in (pair.first, pair.second))
-        weights, domain = {"name": self.program.name, "settings": self.program.settings()}, pair.first.domain
-        return SavedPair(first, second, True, domain, weights, "stability", finding, self.private).save(path)
+        weights = {"name": self.program.name, "settings": self.program.settings()}
+        saved = Finding(
+            first, second, pair.first.domain, "stability", facts, None, True, weights, self.private
+        )
+        return saved.save(path)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; no record."""
@@ -206,15 +209,15 @@ def replay(
     of neighbors, DeclarationError for a program other than the saved one, SolverError where the solver
     returns no point.
     """
-    pair = SavedPair.load(path)
+    pair = Finding.load(path)
     first, second = pair.records()
     try:
         name, settings = str(pair.first_stage["name"]), dict(pair.first_stage["settings"])
-        claim, saved, origin = None, None, f"{pair.audit} audit"
-        if pair.audit == "stability":
-            stated = pair.finding["claim"]
+        claim, saved, origin = None, None, f"{pair.kind} audit"
+        if pair.kind == "stability":
+            stated = pair.facts["claim"]
             claim = Claim(**{**stated, "quantity": Quantity(stated["quantity"])})
-            saved, origin = Interval(**pair.finding["movement"]), str(pair.finding["origin"])
+            saved, origin = Interval(**pair.facts["movement"]), str(pair.facts["origin"])
     except (KeyError, ValueError, TypeError) as wrong:
         raise DataError(f"{path}: not a saved pair ({type(wrong).__name__})") from None
     if program is None:

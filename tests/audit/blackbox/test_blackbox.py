@@ -10,7 +10,8 @@ from joblib import parallel_config
 from scipy import stats
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
-from dp2erm_cvx.audit.blackbox import Attack, CountBound, audit_blackbox, lower, upper
+from dp2erm_cvx.audit import Attack
+from dp2erm_cvx.audit.blackbox import CountBound, audit_blackbox, lower, upper
 from dp2erm_cvx.audit.runs import lowest_bits, of_exception, of_output
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.problems.arm_means import PlugInATE

@@ -8,7 +8,7 @@ from scipy import special
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import audit_density
-from dp2erm_cvx.audit.density import audited_laws
+from dp2erm_cvx.audit.release_laws import audited_laws
 from dp2erm_cvx.problems.arm_means import PlugInATE
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private

@@ -9,8 +9,7 @@ from scipy import special
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRanges
 from dp2erm_cvx.audit import audit_density, density, release_laws, search_pairs
-from dp2erm_cvx.audit.density import audited_laws
-from dp2erm_cvx.audit.release_laws import log_ratio
+from dp2erm_cvx.audit.release_laws import audited_laws, log_ratio
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import cleaned
 from dp2erm_cvx.errors import DataError, DeclarationError

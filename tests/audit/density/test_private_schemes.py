@@ -6,7 +6,7 @@ from scipy import special
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, stability
 from dp2erm_cvx.audit import audit_density
-from dp2erm_cvx.audit.density import audited_laws
+from dp2erm_cvx.audit.release_laws import audited_laws
 from dp2erm_cvx.problems.arm_means import PlugInATE
 from dp2erm_cvx.problems.inverse_probability_tilting import tilting_private
 from dp2erm_cvx.problems.overlap import overlap_private

@@ -9,8 +9,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateRule
 from dp2erm_cvx.audit import audit_density, density, release_laws
-from dp2erm_cvx.audit.density import audited_laws
-from dp2erm_cvx.audit.release_laws import log_ratio
+from dp2erm_cvx.audit.release_laws import audited_laws, log_ratio
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DataError

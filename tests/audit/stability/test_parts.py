@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from joblib import parallel_config
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Quantity, SearchPlan, Strategies, audit_stability, scouts
@@ -26,7 +27,7 @@ from dp2erm_cvx.audit.neighbors import (
     records_at,
     structured_starts,
 )
-from dp2erm_cvx.audit.search import evolve
+from dp2erm_cvx.audit.search import Gain, Search, evolve
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import Gaussian, Moments
 from dp2erm_cvx.program.kernel_model import PublicSample
@@ -122,6 +123,37 @@ def test_evolution_strategy_finds_a_narrow_ridge_within_its_budget():
     np.testing.assert_allclose(best, 1.0, atol=0.05)
     _, nothing, _ = evolve(lambda x: np.full(len(x), np.nan), np.zeros(3), 0.3, 100, np.random.default_rng(0))
     assert nothing == -math.inf
+
+
+@dataclasses.dataclass(frozen=True)
+class Height:
+    """What is kept of a pair is its height."""
+
+    value: float
+
+    def plain(self):
+        return self.value
+
+
+def higher(state, number, room):
+    """A look goes on from the best before its wave: another best leads elsewhere."""
+    value = max((height for height, _ in state.best.get("height", ())), default=0.0) + 1 + number / 100
+    return Gain(room, [({"height": value}, Height(value))])
+
+
+def explored(evaluations, **how):
+    search = Search(higher, most=lambda number: 2, wave=4, call="heights", read=Height)
+    return search.run(SearchPlan(evaluations, **how))
+
+
+def test_a_wave_starts_from_the_same_pairs_whoever_looks_and_wherever_a_search_was_cut(tmp_path):
+    whole = explored(29)
+    with parallel_config(backend="threading"):
+        assert explored(29, workers=3) == whole
+    # in the midst of a wave, which is no place to go on from
+    for cut in (11, 21):
+        assert explored(cut, checkpoint=tmp_path / "state.json").spent == cut
+    assert explored(29, checkpoint=tmp_path / "state.json") == whole
 
 
 def a_base(program, domain, n=30, d=3, seed=0):
