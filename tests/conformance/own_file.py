@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dp2erm_cvx.audit import SearchPlan
-from dp2erm_cvx.conformance import ConformanceReport, check_program, program_template, programs_of_file
+from dp2erm_cvx.conformance import ConformanceReport, check_program, program_template, programs_of_file, run
 from dp2erm_cvx.conformance.run import CheckOutcome, outcome_of
 from dp2erm_cvx.conformance.subject import Check, Subject
 from tests.conformance.class_style import DIRECT, EXPONENTIAL, LOSS
@@ -36,8 +39,10 @@ def program_of(path: Path, text: str) -> Any:
 
 
 def reports_of(path: Path, text: str, search: SearchPlan = FEW) -> list[ConformanceReport]:
-    """A whole run at each example."""
-    return list(check_program(program_of(path, text), search=search))
+    """A whole run at each example, without datasets of thousands."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "Subject", partial(Subject, larger=(101,)))
+        return list(check_program(program_of(path, text), search=search))
 
 
 def outcomes_of(check: Check, cls: Any) -> list[CheckOutcome]:
