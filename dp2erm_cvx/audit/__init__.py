@@ -21,8 +21,8 @@ from dp2erm_cvx.audit.movement import Claim, Interval, Quantity, claims_of
 from dp2erm_cvx.audit.noise import NoiseAudit, RepeatAudit, audit_noise, audit_repeats
 from dp2erm_cvx.audit.runs import Attack
 from dp2erm_cvx.audit.search import Progress, SearchPlan
-from dp2erm_cvx.audit.stability import Strategies, TightnessCell, audit_stability, tightness
-from dp2erm_cvx.audit.verdicts import StabilityAudit, Verdict, replay
+from dp2erm_cvx.audit.stability import Strategies, audit_stability, tightness
+from dp2erm_cvx.audit.verdicts import StabilityAudit, TightnessCell, Verdict, replay
 
 __all__ = [
     "AdditiveAudit",

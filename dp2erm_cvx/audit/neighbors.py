@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.audit.movement import Interval, Movement, NeighborPair, Quantity, Resolved, movements
+from dp2erm_cvx.audit.movement import Interval, Movement, NeighborPair, Quantity
 from dp2erm_cvx.audit.search import evolve
 from dp2erm_cvx.blocks import tree_sum
 from dp2erm_cvx.domain import Array, Records
@@ -313,17 +313,16 @@ class Base:
                 found.append((change, read))
         return found
 
-    def resolved(self, changes: list[Replacement]) -> list[Resolved]:
+    def resolved(self, changes: list[Replacement]) -> list[NeighborPair]:
         """The same with the datasets and their weights: for a few."""
         inside, replacements = self._replacements(changes)
         found = []
         for part in self.neighborhood.solve(replacements):
             for k in np.flatnonzero(np.isfinite(part.radius)):
-                change, radius = inside[part.first + int(k)], float(part.radius[k])
-                pair, weights = self.pair(change), part.weights[k]
-                moved = movements(self.weights, weights, change.index, self.radius, radius)
+                pair = self.pair(inside[part.first + int(k)])
                 assert pair is not None
-                found.append(Resolved(pair, moved, ((self.weights, self.radius), (weights, radius))))
+                end = part.weights[k], float(part.radius[k])
+                found.append(pair.moved((self.weights, self.radius), end))
         return found
 
     def _replacements(self, changes: list[Replacement]) -> tuple[list[Replacement], Replacements]:

@@ -12,7 +12,6 @@ from dp2erm_cvx.audit.movement import (
     Claim,
     NeighborPair,
     Quantity,
-    Resolved,
     SolverCheck,
     check,
     resolve,
@@ -159,7 +158,8 @@ class Rounds:
         if self.names[number % len(self.names)] != BASE:
             return CHUNK
         assert self.scout is not None
-        return effort_of(self.scout).most
+        starts, refined, evaluations = COSTLY if self.scout.exact else CHEAP
+        return starts + (refined + 1) * evaluations
 
     def look(self, state: State, number: int, room: int) -> Gain:
         """One strategy."""
@@ -254,7 +254,9 @@ class Rounds:
         return NeighborPair(first, second, first.n_samples - 1, kept.origin) if inside else None
 
 
-def reported(rounds: Rounds, state: State) -> tuple[tuple[Verdict, ...], tuple[Resolved, ...], SolverCheck]:
+def reported(
+    rounds: Rounds, state: State
+) -> tuple[tuple[Verdict, ...], tuple[NeighborPair, ...], SolverCheck]:
     """A verdict per claim, the pairs they rest on and the ten worst, all solved again by the other solver.
 
     Raises DataError where the search met no neighbor inside of the universe.
@@ -282,27 +284,9 @@ def reported(rounds: Rounds, state: State) -> tuple[tuple[Verdict, ...], tuple[R
     return tuple(verdicts), tuple(resolved), checked
 
 
-@dataclass(frozen=True)
-class Effort:
-    """Starts of a round, how many of the best are refined, and pairs tried in each refinement."""
-
-    starts: int
-    refined: int
-    evaluations: int
-
-    @property
-    def most(self) -> int:
-        """Pairs that a round tries at most."""
-        return self.starts + (self.refined + 1) * self.evaluations
-
-
-#: Where movements are cheap, and where each takes two full solves.
-CHEAP, COSTLY = Effort(280, 3, 1500), Effort(35, 1, 150)
-
-
-def effort_of(scout: Scout) -> Effort:
-    """What a round may take."""
-    return COSTLY if scout.exact else CHEAP
+#: Starts of a round, how many of the best are refined, and pairs tried in each refinement: where movements
+#: are cheap, and where each takes two full solves.
+CHEAP, COSTLY = (280, 3, 1500), (35, 1, 150)
 
 
 def climb(
@@ -312,11 +296,11 @@ def climb(
 
     ``elite`` are pairs of earlier rounds, one of which is refined again with small steps.
     """
-    effort = effort_of(scout)
-    starts = structured_starts(scout.universe, min(effort.starts, budget), rng)
+    number, refined, evaluations = COSTLY if scout.exact else CHEAP
+    starts = structured_starts(scout.universe, min(number, budget), rng)
     spent = len(starts)
     values = np.nan_to_num(scout.movements(starts)[quantity], nan=-np.inf, posinf=-np.inf)
-    highest = np.argsort(-values, kind="stable")[: effort.refined]
+    highest = np.argsort(-values, kind="stable")[:refined]
     chosen = [starts.take(np.array([index])) for index in highest]
     steps = [0.3] * len(chosen)
     if elite is not None and len(elite):
@@ -325,7 +309,7 @@ def climb(
         steps.append(0.1)
     ends = []
     for start, step in zip(chosen, steps, strict=True):
-        end, tried = _refined(scout, quantity, start, step, min(effort.evaluations, budget - spent), rng)
+        end, tried = _refined(scout, quantity, start, step, min(evaluations, budget - spent), rng)
         spent += tried
         ends.append(end)
     return joined([starts.take(np.array([int(np.argmax(values))])), *ends]), spent

@@ -72,10 +72,10 @@ class Scout:
             w, v = many[0][0::2], many[0][1::2]
             return of_groups(w, v, np.ones_like(w))
         found = {quantity: np.full(len(pairs), np.nan) for quantity in Quantity}
-        place = {id(pair): index for index, pair in enumerate(whole)}
-        for item in resolve(self.program, whole):
-            for quantity, interval in item.movements.items():
-                found[quantity][place[id(item.pair)]] = 0.5 * (interval.low + interval.high)
+        place = {id(pair.first): index for index, pair in enumerate(whole)}
+        for pair in resolve(self.program, whole):
+            for quantity, interval in pair.movements.items():
+                found[quantity][place[id(pair.first)]] = 0.5 * (interval.low + interval.high)
         return found
 
 

@@ -84,7 +84,7 @@ def test_the_printed_kernel_bound_is_violated_by_a_flip_and_the_pair_can_be_repl
     printed = result.verdict("paper, printed", Quantity.L2)
     assert printed.violated
     assert printed.claim.bound == pytest.approx(2 * math.sqrt(2) * 5 * 100 / 1e4, rel=1e-6)
-    pair = printed.worst.pair
+    pair = printed.worst
     assert pair.first.a[pair.changed] != pair.second.a[pair.changed]
     assert not result.verdict("sharp").violated
     assert "false under replace-one" in result.refused["paper, usable"]
@@ -147,7 +147,7 @@ def test_data_are_read_and_it_says_so():
             search=SearchPlan(60),
         )
         assert found.violations, name
-        assert found.verdicts[0].worst.pair.origin == name
+        assert found.verdicts[0].worst.origin == name
 
 
 def test_a_generator_reads_no_data():
@@ -168,7 +168,7 @@ def facts(result):
 
 @pytest.mark.parametrize("source", [None, some_data(30, 2)])
 def test_a_stop_changes_nothing(source, tmp_path, monkeypatch):
-    monkeypatch.setattr(rounds, "CHEAP", rounds.Effort(30, 1, 60))
+    monkeypatch.setattr(rounds, "CHEAP", (30, 1, 60))
     call = {"universe": Universe(Domain(2.0, 1.0), 30, 2)}
     if source is not None:
         call["strategies"] = Strategies(("flips", "ascent", "base"))
@@ -207,7 +207,7 @@ def test_a_limit_in_seconds_is_kept(monkeypatch):
 
     # every look at the clock takes 0.06 seconds, however busy the machine is
     monkeypatch.setattr("dp2erm_cvx.audit.search.time", SimpleNamespace(time=clock))
-    monkeypatch.setattr(rounds, "CHEAP", rounds.Effort(30, 1, 60))
+    monkeypatch.setattr(rounds, "CHEAP", (30, 1, 60))
     shares = []
     search = SearchPlan(seconds=0.5, progress=shares.append)
     result = audit_stability(IPW, None, Universe(UNIT, 50, 2), search=search)

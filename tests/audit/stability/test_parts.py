@@ -277,7 +277,7 @@ def test_movements_are_those_of_held_weights(name, settings):
     assert [change for change, _ in moved] == changes
     assert len(held) == 25
     for (change, read), item in zip(moved, held, strict=True):
-        assert item.pair.changed == change.index
+        assert item.changed == change.index
         for quantity, interval in item.movements.items():
             assert read[quantity].low <= interval.high
             assert interval.low <= read[quantity].high
