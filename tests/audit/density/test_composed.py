@@ -17,7 +17,6 @@ from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.solve import solve
 from tests.audit.pairs import aligned, heavy, lone, neighbors
 
-pytestmark = pytest.mark.usefixtures("short_ascents")
 N = 6
 DOMAIN = Domain(1.0, 1.0)
 MEAN = PlugInATE(WholeSpace())

@@ -24,7 +24,6 @@ from dp2erm_cvx.program import Box, L1Ball, WholeSpace
 from dp2erm_cvx.solve import solve
 from tests.audit.pairs import aligned, lone, neighbors
 
-pytestmark = pytest.mark.usefixtures("short_ascents")
 N = 12
 DOMAIN = Domain(1.0, 1.0)
 PURE, APPROXIMATE = Budget(1.0), Budget(1.0, 0.05)

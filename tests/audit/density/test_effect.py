@@ -8,7 +8,7 @@ import pytest
 from scipy import special
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRanges
-from dp2erm_cvx.audit import audit_density, density, release_laws, search_pairs
+from dp2erm_cvx.audit import audit_density, search_pairs
 from dp2erm_cvx.audit.release_laws import audited_laws, log_ratio
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import cleaned
@@ -24,14 +24,6 @@ from tests.plan.changed import changed
 N = 8
 DOMAIN = Domain(covariate_bound=1.0, outcome_bound=1.0)
 SCALE = 0.3
-
-
-@pytest.fixture(autouse=True)
-def few_evaluations(request, monkeypatch):
-    if "slow" not in request.keywords:
-        monkeypatch.setattr(release_laws, "_FOLLOWING", 2)
-        monkeypatch.setattr(density, "ASCENTS", 1)
-        monkeypatch.setattr(density, "_EVALUATIONS", 20)
 
 
 def effect(shares=(0.5, 0.2), budget=Budget(1.0), estimand="ate", **settings):  # noqa: B008

@@ -25,7 +25,6 @@ from tests.audit.pairs import aligned, heavy, lone, neighbors
 from tests.helpers import BOUNDED_INFLUENCE
 from tests.plan.changed import changed
 
-pytestmark = pytest.mark.usefixtures("short_ascents")
 N = 6
 DOMAIN = Domain(1.0, 1.0)
 RADIUS, T, S = 0.8, 0.5, 0.3

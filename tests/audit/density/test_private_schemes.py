@@ -13,7 +13,6 @@ from dp2erm_cvx.problems.overlap import overlap_private
 from dp2erm_cvx.program import WholeSpace
 from tests.audit.pairs import aligned, heavy, lone, neighbors
 
-pytestmark = pytest.mark.usefixtures("short_ascents")
 N = 5
 DOMAIN = Domain(1.0, 1.0)
 KINDS = (neighbors, aligned, lone, heavy)
