@@ -45,6 +45,18 @@ class Scout:
     universe: Universe
     weights: Weights | None = None
 
+    @classmethod
+    def of(cls, program: FirstStage, universe: Universe, sample: Groups | None = None) -> Scout:
+        """The fast scout of a resolved program; full solves without one, or if it is off on ``sample``."""
+        full, weights = cls(program, universe), _known(program, universe)
+        scout = cls(program, universe, weights)
+        if weights is None or sample is None:
+            return scout
+        with np.errstate(all="ignore"):
+            fast, slow = scout.movements(sample)[Quantity.V], full.movements(sample)[Quantity.V]
+        agree = np.isclose(fast, slow, rtol=1e-6, atol=1e-6, equal_nan=True)
+        return scout if agree.all() else full
+
     @property
     def exact(self) -> bool:
         """Whether every movement takes two full solves."""
@@ -86,22 +98,10 @@ def _by_rows(weights: Weights, pairs: Groups) -> dict[Quantity, Array]:
     return of_groups(both[: len(pairs)], both[len(pairs) :], count[: len(pairs)])
 
 
-def scout_for(program: FirstStage, universe: Universe, sample: Groups) -> Scout:
-    """The fast scout of a program, where there is one that agrees with its full solves on ``sample``."""
-    solved = Scout(program, universe)
-    scout = known_scout(program, universe)
-    if scout is None:
-        return solved
-    with np.errstate(all="ignore"):
-        fast, full = scout.movements(sample), solved.movements(sample)
-    agree = np.isclose(fast[Quantity.V], full[Quantity.V], rtol=1e-6, atol=1e-6, equal_nan=True)
-    return scout if agree.all() else solved
-
-
-def known_scout(program: FirstStage, universe: Universe) -> Scout | None:
-    """The fast scout of a resolved program, if there is one for the model that it is solved by."""
+def _known(program: FirstStage, universe: Universe) -> Weights | None:
+    """Fast weights of a resolved program, if there are any for the model that it is solved by."""
     if isinstance(program, ClosedFormWeights):
-        return Scout(program, universe, partial(_closed_form, program, universe))
+        return partial(_closed_form, program, universe)
     two = records_at(universe, np.zeros((2, universe.n_features)), np.array([0, 1]))
     try:
         model = program.model(two)
@@ -110,7 +110,7 @@ def known_scout(program: FirstStage, universe: Universe) -> Scout | None:
     family, weights = _FAST.get(type(model), (None, None))
     if family is None or weights is None or not isinstance(program, family):
         return None
-    return Scout(program, universe, partial(weights, program, universe, model))
+    return partial(weights, program, universe, model)
 
 
 def _closed_form(program: ClosedFormWeights, universe: Universe, x: Array, arm: Arms, count: Array) -> Array:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from dp2erm_cvx.audit.movement import Claim, Quantity, checked_claims, claims_of, resolve
 from dp2erm_cvx.audit.neighbors import STRATEGIES
-from dp2erm_cvx.audit.rounds import BASE, Rounds, Source, reported
+from dp2erm_cvx.audit.rounds import BASE, Rounds, Source
 from dp2erm_cvx.audit.search import Progress, SearchPlan
 from dp2erm_cvx.audit.verdicts import StabilityAudit, TightnessCell
 from dp2erm_cvx.blocked import BlockedDataset, RecordBlocks, told_bytes
@@ -87,7 +87,7 @@ def audit_stability(
         program, universe, claims, names, source, pool, search.seed, solver, few, digest=digest(example)
     )
     state = rounds.explored(search)
-    verdicts, worst, checked = reported(rounds, state)
+    verdicts, worst, checked = rounds.reported(state)
     return StabilityAudit(
         program=program,
         universe=universe,

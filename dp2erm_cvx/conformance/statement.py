@@ -16,7 +16,7 @@ import numpy as np
 from dp2erm_cvx import stability
 from dp2erm_cvx.audit import Quantity, audit_stability
 from dp2erm_cvx.audit.movement import movements
-from dp2erm_cvx.audit.scouts import known_scout
+from dp2erm_cvx.audit.scouts import Scout
 from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.conformance.files import executed_anew
 from dp2erm_cvx.conformance.solutions import UNSOLVED, certified
@@ -337,7 +337,7 @@ def _plan(subject: Subject, universe: Universe) -> SearchPlan:
     """Fewer neighbors where each takes two solves in full."""
     evaluations, program = subject.search.evaluations, subject.program
     assert isinstance(program, FirstStage)
-    if evaluations is None or known_scout(program.resolve(universe.domain), universe) is not None:
+    if evaluations is None or not Scout.of(program.resolve(universe.domain), universe).exact:
         return subject.search
     return replace(subject.search, evaluations=max(evaluations // 40, min(evaluations, 40)))
 
