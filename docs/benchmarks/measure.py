@@ -137,7 +137,7 @@ def _batch(loaded: Loaded) -> tuple[float, float, float]:
     began = time.perf_counter()
     count, worst, sweeps = 0, 0.0, 0.0
     for part in Neighborhood(loaded.program, loaded.records).solve(loaded.replacements):
-        count += len(part)
+        count += len(part.radius)
         worst = max(worst, float(np.max(part.radius)))
         sweeps += float(np.sum(part.iterations))
     seconds = (time.perf_counter() - began) / count

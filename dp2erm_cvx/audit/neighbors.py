@@ -298,10 +298,11 @@ class Base:
         reading = Movement.within(self.weights, self.radius, TOLERANCE * self.records.n_samples)
         found = []
         for part in self.neighborhood.read(replacements, reading):
+            sums, largest, own = part.values
             for k in np.flatnonzero(np.isfinite(part.radius)):
                 change = inside[part.first + int(k)]
-                ends = float(self.weights[change.index]), float(part.own[k])
-                read = reading.intervals(part.sums[k], part.largest[k], ends, float(part.radius[k]))
+                ends = float(self.weights[change.index]), float(own[k])
+                read = reading.intervals(sums[k], largest[k], ends, float(part.radius[k]))
                 found.append((change, read))
         return found
 
@@ -313,7 +314,7 @@ class Base:
             for k in np.flatnonzero(np.isfinite(part.radius)):
                 pair = self.pair(inside[part.first + int(k)])
                 assert pair is not None
-                end = part.weights[k], float(part.radius[k])
+                end = part.values[0][k], float(part.radius[k])
                 found.append(pair.moved((self.weights, self.radius), end))
         return found
 

@@ -32,7 +32,7 @@ from dp2erm_cvx.calibration.profiles import (
 from dp2erm_cvx.calibration.utility import predicted_distance
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants
-from dp2erm_cvx.public import one_of, public_number, whole_number
+from dp2erm_cvx.public import one_of, public_number, public_size, whole_number
 from dp2erm_cvx.suprema import Saturation
 
 Array = NDArray[np.float64]
@@ -328,5 +328,5 @@ def _saturation(name: str, loss: LossConstants) -> Saturation:
     if found is None:
         raise CalibrationError(f"{name} states no saturation of its loss, which Theorem 15 needs")
     for fact in ("slope", "curvature", "row_norm"):
-        public_number(fact, getattr(found, fact), above=0.0)
+        public_size(fact, getattr(found, fact))  # whose squares stay finite
     return found

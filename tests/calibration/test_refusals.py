@@ -148,7 +148,7 @@ REFUSED = [
     (DeclarationError, "output", {"loss": {"response_bound": 0.0}}, "response_bound"),
     *(
         (DeclarationError, "saturating", {"loss": {"saturation": replace(SHAPE, row_norm=M)}}, "row_norm")
-        for M in (0.0, -1.0, math.inf)
+        for M in (0.0, -1.0, 1e155, math.inf)
     ),
     (CalibrationError, "saturating", {"loss": {"saturation": None}}, "states no saturation"),
     (

@@ -20,11 +20,11 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 230,
-    "lines": 51_446,
-    "classes": 448,
-    "names that other files use": 923,
-    "names that one other file uses": 390,
-    "lines of tests": 42_216,
+    "lines": 51_360,
+    "classes": 440,
+    "names that other files use": 921,
+    "names that one other file uses": 389,
+    "lines of tests": 42_215,
 }
 
 

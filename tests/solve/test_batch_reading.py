@@ -44,11 +44,12 @@ def test_readings_are_those_of_the_held_weights(
     weights, both = reading.kept(30), found.radius + held.radius
     assert np.all(found.certified)
     assert not np.any(found.by_single)
-    assert np.all(np.sum(np.abs(weights - held.weights), axis=1) <= both)
+    assert np.all(np.sum(np.abs(weights - held.values[0]), axis=1) <= both)
     assert np.allclose(weights.sum(axis=1), 90, rtol=1e-12)
-    assert np.allclose(found.sums[:, 0], np.sum(np.abs(weights - 1), axis=1), rtol=1e-12)
-    assert np.array_equal(found.largest[:, 0], weights.max(axis=1))
-    assert np.array_equal(found.own, weights[np.arange(30), chosen.index])
+    sums, largest, own = found.values
+    assert np.allclose(sums[:, 0], np.sum(np.abs(weights - 1), axis=1), rtol=1e-12)
+    assert np.array_equal(largest[:, 0], weights.max(axis=1))
+    assert np.array_equal(own, weights[np.arange(30), chosen.index])
 
 
 def test_several_chunks_and_other_programs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,9 +62,9 @@ def test_several_chunks_and_other_programs(monkeypatch: pytest.MonkeyPatch) -> N
         assert [part.first for part in found] == ([0, 128] if len(few) == 150 else [0])
         held = joined(Neighborhood(made, records).solve(few))
         assert np.all(np.concatenate([part.certified for part in found]))
-        sums = np.concatenate([part.sums[:, 0] for part in found])
+        sums = np.concatenate([part.values[0][:, 0] for part in found])
         radius = np.concatenate([part.radius for part in found]) + held.radius
-        assert np.all(np.abs(sums - np.sum(np.abs(held.weights - 1), axis=1)) <= radius + 1e-11)
+        assert np.all(np.abs(sums - np.sum(np.abs(held.values[0] - 1), axis=1)) <= radius + 1e-11)
 
 
 @pytest.mark.parametrize("bug", ["own", "_Weighed"])
@@ -81,7 +82,7 @@ def test_wrong_weights_of_a_reading_are_found_out(
         monkeypatch.setattr(rows, bug, lambda terms, V, *more: passes(terms, V * off, *more))
     (found,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))
     assert np.all(found.certified)
-    assert np.all(np.abs(found.sums - right.sums)[:, 0] <= found.radius + right.radius)
+    assert np.all(np.abs(found.values[0] - right.values[0])[:, 0] <= found.radius + right.radius)
 
 
 def test_what_is_not_certified_is_solved_alone_and_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,5 +93,5 @@ def test_what_is_not_certified_is_solved_alone_and_read(monkeypatch: pytest.Monk
     (found,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))
     assert np.any(found.by_single)
     assert np.all(found.certified)
-    assert np.all(np.abs(found.sums - right.sums)[:, 0] <= found.radius + right.radius)
-    assert np.all(np.abs(found.own - right.own) <= found.radius + right.radius)
+    assert np.all(np.abs(found.values[0] - right.values[0])[:, 0] <= found.radius + right.radius)
+    assert np.all(np.abs(found.values[2] - right.values[2]) <= found.radius + right.radius)

@@ -1,10 +1,9 @@
 """Neighbors of a dataset solved together, each with a certificate."""
 
 from dp2erm_cvx.solve.batch.neighbors import Neighborhood
-from dp2erm_cvx.solve.batch.replacements import NeighborReadings, NeighborSolutions, Reading, Replacements
+from dp2erm_cvx.solve.batch.replacements import NeighborSolutions, Reading, Replacements
 
 __all__ = [
-    "NeighborReadings",
     "NeighborSolutions",
     "Neighborhood",
     "Reading",

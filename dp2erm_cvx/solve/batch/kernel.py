@@ -12,7 +12,7 @@ from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import UNIT, product_error
 from dp2erm_cvx.program.kernel_model import KernelModel
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
-from dp2erm_cvx.solve.batch.replacements import Batch, Held, Index, Mask, Replacements
+from dp2erm_cvx.solve.batch.replacements import Batch, Claims, FastPath, Index, Mask, Replacements
 from dp2erm_cvx.solve.batch.rows import dot
 
 _MAX_STEPS = 20
@@ -22,56 +22,37 @@ _MAX_EXCHANGED = 64
 _SLACK = 1e-12
 
 
-class KernelPath:
-    """Direct weights by a quadratic program: per arm or pooled, capped or not."""
+def kernel_path(
+    program: KernelFirstStage, model: KernelModel, records: Records, point: Array
+) -> FastPath | None:
+    """Neighbors of weights by a quadratic program, per arm or pooled, capped or not.
 
-    def __init__(self, program: KernelFirstStage, model: KernelModel, records: Records, base: _Pivot) -> None:
-        self.program, self.model, self.records, self.pivot = program, model, records, base
-        simplices = model.penalty.set
-        assert isinstance(simplices, Simplices)
-        self.simplices = simplices
-        self.gram = program.kernel.matrix(records.covariates)
-        self.sizes = np.bincount(simplices.group, minlength=base.n_groups)
+    None where the base solution ``point`` (n,) leaves an arm without a free weight.
+    """
+    simplices = model.penalty.set
+    assert isinstance(simplices, Simplices)
+    if len(np.unique(simplices.group)) != (1 if program.pooled else 2):
+        return None  # one arm alone holds the total of both
+    pivot = _pivoted(model, point)
+    if pivot is None:
+        return None
+    gram = program.kernel.matrix(records.covariates)
+    sizes, cap = np.bincount(simplices.group, minlength=pivot.n_groups), simplices.cap
 
-    @classmethod
-    def build(
-        cls, program: KernelFirstStage, model: KernelModel, records: Records, point: Array
-    ) -> KernelPath | None:
-        """The path, or None where the base solution leaves an arm without a free weight."""
-        simplices = model.penalty.set
-        assert isinstance(simplices, Simplices)
-        if len(np.unique(simplices.group)) != (1 if program.pooled else 2):
-            return None  # one arm alone holds the total of both
-        base = _pivoted(model, point)
-        return None if base is None else cls(program, model, records, base)
-
-    def members(self, part: Replacements) -> _Members:
-        """Kernel columns of the new records."""
-        program, new, rows = self.program, part.records(), np.arange(len(part))
-        K = program.kernel.cross(new.covariates, self.records.covariates)
-        own = program.kernel.diagonal(new.covariates)
-        share = program.target_share
-        linear = self.model.c + share * (K - self.gram[part.index])
-        K[rows, part.index] = 0.0
-        own_linear = share * (np.sum(K, axis=1) + own)
-        same = new.a[:, None] == self.records.a[None, :]
-        coupling = np.where(same, K, (program.alpha - 1.0) * K)
-        group = np.zeros(len(part), dtype=np.int64) if program.pooled else new.a
-        return _Members(part.index, coupling, linear, own, own_linear, group)
-
-    def solve(self, part: Replacements, goal: float) -> Held:
+    def solved(part: Replacements, goal: float) -> Claims:
         """Exchange steps for all of them at once, then one product with Q to certify."""
-        members = self.members(part)
-        model, cap, rows = self.model, self.simplices.cap, np.arange(len(part))
-        points, multipliers, steps = _exchange(self.pivot, members, model.half_ridge, cap)
+        members = _members(program, model, records, gram, part)
+        points, multipliers, steps = _exchange(pivot, members, model.half_ridge, cap)
         with np.errstate(invalid="ignore"):
             V, new = np.clip(points[:, :-1], 0.0, cap), np.clip(points[:, -1], 0.0, cap)
         radius = np.where(steps > 0, _judged(model, members, V, new, multipliers), np.inf)
         # an arm that loses its last record leaves its total to the other
-        left = self.simplices.group[part.index]
-        radius[(self.sizes[left] == 1) & (members.group != left)] = np.inf
-        V[rows, part.index] = new
-        return Held(model.scale * V, radius, steps, V, part.index)
+        left = simplices.group[part.index]
+        radius[(sizes[left] == 1) & (members.group != left)] = np.inf
+        V[np.arange(len(part)), part.index] = new
+        return Claims.held(model.scale * V, radius, steps, V, part.index)
+
+    return FastPath(solved)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -88,6 +69,22 @@ class _Members(Batch):
     diagonal: Array
     own_linear: Array
     group: Index
+
+
+def _members(
+    program: KernelFirstStage, model: KernelModel, records: Records, gram: Array, part: Replacements
+) -> _Members:
+    """Kernel columns of the new records; ``gram`` (n, n) is the kernel of the old ones."""
+    new, rows, share = part.records(), np.arange(len(part)), program.target_share
+    K = program.kernel.cross(new.covariates, records.covariates)
+    own = program.kernel.diagonal(new.covariates)
+    linear = model.c + share * (K - gram[part.index])
+    K[rows, part.index] = 0.0
+    own_linear = share * (np.sum(K, axis=1) + own)
+    same = new.a[:, None] == records.a[None, :]
+    coupling = np.where(same, K, (program.alpha - 1.0) * K)
+    group = np.zeros(len(part), dtype=np.int64) if program.pooled else new.a
+    return _Members(part.index, coupling, linear, own, own_linear, group)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -172,12 +169,13 @@ def _exchange(pivot: _Pivot, members: _Members, ridge: float, cap: float) -> tup
     fixed[:, fixed_columns] = start[:, fixed_columns]
     own = members.diagonal + ridge - dot(column, Yq)
     own_right = members.own_linear - dot(column, Y0) - dot(members.coupling, fixed)
-    state = _State(np.tile(np.append(base_free, True), (m, 1)), np.column_stack([fixed, np.zeros(m)]))
-    state.free[rows, members.index] = False
+    #: Which of the shared weights and the new one, (m, n + 1), are free; others stand at 0 or at the cap.
+    free, values = np.tile(np.append(base_free, True), (m, 1)), np.column_stack([fixed, np.zeros(m)])
+    free[rows, members.index] = False
     points, multipliers = np.zeros((m, n + 1)), np.zeros((m, pivot.n_groups))
     steps, live = np.zeros(m, dtype=np.int64), rows
     for step in range(1, _MAX_STEPS + 1):
-        live, member, index = _exchanged(state, base_free, live)
+        live, member, index = _exchanged(free, base_free, live)
         if not len(live):
             break
         every = len(live) == m
@@ -185,9 +183,9 @@ def _exchange(pivot: _Pivot, members: _Members, ridge: float, cap: float) -> tup
         base, toward_new = Y0[of], toward[of]
         right = members.linear[of][member, index] - base[member, index]
         was_free = base_free[index]
-        right[was_free] = (state.value[of][member, index] - base[member, index])[was_free]
-        new_free = state.free[of][:, n]
-        new_right = np.where(new_free, own_right[of], state.value[of][:, n])
+        right[was_free] = (values[of][member, index] - base[member, index])[was_free]
+        new_free = free[of][:, n]
+        new_right = np.where(new_free, own_right[of], values[of][:, n])
         delta, new = _small(pivot, member, index, toward_new, right, own[of], new_right, new_free)
         Y = base + pivot.columns(member, index, delta, len(live))
         Y -= new[:, None] * Yq[of]
@@ -202,12 +200,12 @@ def _exchange(pivot: _Pivot, members: _Members, ridge: float, cap: float) -> tup
         part = members if every else members.take(live)
         pull = dot(part.coupling, value[:, :n]) + (part.diagonal + ridge) * new
         slack[:, n] = pull + Y[np.arange(len(live)), n + part.group] - part.own_linear
-        settled = _advance(state, live, part.index, value, slack, cap)
+        settled = _advance((free, values), live, part.index, value, slack, cap)
         points[of], multipliers[of] = value, Y[:, n:]
         steps[live[settled]] = step
         live = live[~settled]
     # a fixed weight is its bound exactly, and not what the system gives back for it
-    np.copyto(points, state.value, where=~state.free)
+    np.copyto(points, values, where=~free)
     return points, multipliers, steps
 
 
@@ -265,17 +263,9 @@ def _judged(model: KernelModel, members: _Members, V: Array, t: Array, multiplie
     return np.where(roomy & np.isfinite(bound), bound, np.inf)
 
 
-@dataclass(eq=False)
-class _State:
-    """Which of the shared weights and the new one, (m, n + 1), are free; others stand at 0 or at the cap."""
-
-    free: Mask
-    value: Array
-
-
-def _exchanged(state: _State, base_free: Mask, live: Index) -> tuple[Index, Index, Index]:
+def _exchanged(free: Mask, base_free: Mask, live: Index) -> tuple[Index, Index, Index]:
     """The members that stay within reach of the base, and (member, index) of what they exchange."""
-    changed = state.free[live, :-1] != base_free
+    changed = free[live, :-1] != base_free
     few = np.sum(changed, axis=1) <= _MAX_EXCHANGED
     member, index = np.nonzero(changed[few])
     return live[few], member, index
@@ -316,14 +306,16 @@ def _small(
     return solution[member, slot], solution[:, s]
 
 
-def _advance(state: _State, live: Index, index: Index, value: Array, slack: Array, cap: float) -> Mask:
+def _advance(
+    state: tuple[Mask, Array], live: Index, index: Index, value: Array, slack: Array, cap: float
+) -> Mask:
     """Move every weight of ``live`` to the state that its value or slack asks for; whether none moved."""
     rows, n = np.arange(len(live)), value.shape[1] - 1
     value[rows, index] = slack[rows, index] = 0.0  # the record that left keeps weight 0
     size, pull = np.max(np.abs(value[:, :n]), axis=1), np.max(np.abs(slack[:, :n]), axis=1)
     value_tol = (_SLACK * size + 1e-300)[:, None]
     slack_tol = (_SLACK * (pull + size) + 1e-300)[:, None]
-    free, fixed = state.free[live], state.value[live]
+    free, fixed = state[0][live], state[1][live]
     low, wrong = free & (value < -value_tol), ~free & (slack < -slack_tol)
     if math.isinf(cap):
         moved = low | wrong
@@ -335,7 +327,7 @@ def _advance(state: _State, live: Index, index: Index, value: Array, slack: Arra
     still = ~np.any(moved, axis=1)
     left = live[~still]
     # what moves is free where it was fixed, and fixed where it was free
-    state.free[left], state.value[left] = (free ^ moved)[~still], fixed[~still]
+    state[0][left], state[1][left] = (free ^ moved)[~still], fixed[~still]
     settled: Mask = still & np.isfinite(size) & np.isfinite(pull)
     return settled
 

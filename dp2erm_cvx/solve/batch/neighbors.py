@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -16,19 +16,18 @@ from dp2erm_cvx.program.kernel_model import KernelModel
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.separable import SeparableFirstStage
-from dp2erm_cvx.program.stage import Instance, RowNeighbors, model_of
+from dp2erm_cvx.program.stage import Instance, model_of
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.solve.batch.kernel import KernelPath
-from dp2erm_cvx.solve.batch.newton import RowSolutions, minimize_together
+from dp2erm_cvx.solve.batch.kernel import kernel_path
+from dp2erm_cvx.solve.batch.newton import minimize_together
 from dp2erm_cvx.solve.batch.replacements import (
-    FastSolutions,
-    Held,
-    NeighborReadings,
+    Claims,
+    FastPath,
     NeighborSolutions,
     Reading,
     Replacements,
 )
-from dp2erm_cvx.solve.batch.row_batch import Members, RowBatch
+from dp2erm_cvx.solve.batch.row_batch import RowBatch
 from dp2erm_cvx.solve.certificate import certify
 from dp2erm_cvx.solve.solve import TOLERANCE, solve
 
@@ -57,7 +56,7 @@ class Neighborhood:
         self._judged = False
 
     @cached_property
-    def _path(self) -> RowPath | KernelPath | _ClosedFormPath | None:
+    def _path(self) -> FastPath | None:
         """The fast path, from the solution of the base problem."""
         if self._base is None:
             instance = self.program.instance(self.records)
@@ -74,51 +73,44 @@ class Neighborhood:
         other records; InfeasibleError where the base problem has no solution.
         """
         tolerance = self._checked(replacements, tolerance)
-        return self._solve(replacements, tolerance, _chunk(self.records.n_samples, chunk))
+        return self._each(replacements, tolerance, _chunk(self.records.n_samples, chunk))
 
     def read(
         self, replacements: Replacements, reading: Reading, *, tolerance: float = TOLERANCE
-    ) -> Iterator[NeighborReadings]:
+    ) -> Iterator[NeighborSolutions]:
         """What ``reading`` says of the weights of every neighbor, with the bound on their l1 error.
 
         Where the program is a sum over rows no neighbor's weights are held: they are read in one more pass.
         Raises as :meth:`solve`.
         """
-        return self._read(replacements, reading, self._checked(replacements, tolerance))
+        return self._each(replacements, self._checked(replacements, tolerance), None, reading)
 
     def _checked(self, replacements: Replacements, tolerance: float) -> float:
         if replacements.base is not self.records:
             raise DeclarationError("replacements: made for other records")
         return public_number("tolerance", tolerance, above=0)
 
-    def _solve(self, replacements: Replacements, tolerance: float, size: int) -> Iterator[NeighborSolutions]:
+    def _each(
+        self, replacements: Replacements, tolerance: float, size: int | None, reading: Reading | None = None
+    ) -> Iterator[NeighborSolutions]:
+        goal = tolerance * self.records.n_samples
         for first, part, fast in self._parts(replacements, tolerance, size):
-            weights, goal = fast.weights(), tolerance * self.records.n_samples
-            by_single = ~(fast.radius <= goal)
-            for k in map(int, np.flatnonzero(by_single)):
-                weights[k], fast.radius[k], fast.iterations[k] = self._alone(part, k, tolerance)
-            yield NeighborSolutions(
-                first, fast.radius, fast.radius <= goal, fast.iterations, by_single, weights
-            )
-
-    def _read(
-        self, replacements: Replacements, reading: Reading, tolerance: float
-    ) -> Iterator[NeighborReadings]:
-        for first, part, fast in self._parts(replacements, tolerance, None):
-            (sums, largest, own), goal = fast.read(reading), tolerance * self.records.n_samples
+            values = (fast.weights(slice(None)),) if reading is None else fast.read(reading)
             by_single = ~(fast.radius <= goal)
             for k in map(int, np.flatnonzero(by_single)):
                 weights, fast.radius[k], fast.iterations[k] = self._alone(part, k, tolerance)
-                (sums[k],), (largest[k],) = reading.of(weights[None, :], *reading.beside)
-                own[k] = weights[part.index[k]]
-            certified = fast.radius <= goal
-            yield NeighborReadings(
-                first, fast.radius, certified, fast.iterations, by_single, sums, largest, own
+                row: tuple[Array, ...] = (weights[None, :],)
+                if reading is not None:
+                    row = *reading.of(*row, *reading.beside), weights[part.index[k], None]
+                for column, (value,) in zip(values, row, strict=True):
+                    column[k] = value
+            yield NeighborSolutions(
+                first, fast.radius, fast.radius <= goal, fast.iterations, by_single, values
             )
 
     def _parts(
         self, replacements: Replacements, tolerance: float, size: int | None
-    ) -> Iterator[tuple[int, Replacements, FastSolutions]]:
+    ) -> Iterator[tuple[int, Replacements, Claims]]:
         """Chunks of neighbors, the number of the first, and the claims of the fast path.
 
         ``size`` None asks for as many at once as the path can do without holding too many weights.
@@ -126,9 +118,9 @@ class Neighborhood:
         n, first = self.records.n_samples, 0
         while first < len(replacements):
             path = self._path
-            usual = _size(n) if isinstance(path, RowPath) else _chunk(n, None)
+            usual = _chunk(n, None) if path is None or path.holds else _size(n)
             part = replacements.take(first, first + (size or usual))
-            fast = Held.nothing(part) if path is None else path.solve(part, _AIM * tolerance * n)
+            fast = Claims.nothing(part) if path is None else path.solve(part, _AIM * tolerance * n)
             if not self._judged and len(certified := np.flatnonzero(fast.radius <= tolerance * n)):
                 self._judged = True
                 if not _confirmed(self.program, part, fast, int(certified[0]), tolerance):
@@ -151,16 +143,15 @@ class Neighborhood:
         return solution.value, solution.certificate.output_radius, solution.stats.iterations
 
 
-def fast_path(
-    instance: Instance, records: Records, point: Array
-) -> RowPath | KernelPath | _ClosedFormPath | None:
+def fast_path(instance: Instance, records: Records, point: Array) -> FastPath | None:
     """The fast path of a bound first stage with solution ``point`` (d,), or None. Exact types only."""
     program, model = instance.program, instance.model
     assert isinstance(program, FirstStage)
     if isinstance(program, ClosedFormWeights) and type(program).model is ClosedFormWeights.model:
-        return _ClosedFormPath(program, records)
+        base = np.concatenate(records.rows(program.unnormalized).each())
+        return FastPath(partial(_closed_form, program, base))
     if isinstance(program, KernelFirstStage) and type(model) is KernelModel:
-        return KernelPath.build(program, model, records, point)
+        return kernel_path(program, model, records, point)
     rows = program.row_neighbors(records)
     if rows is None:
         return None
@@ -169,48 +160,24 @@ def fast_path(
     if type(model) is ExponentialModel or (
         type(model) is MarginModel and isinstance(program, SeparableFirstStage)
     ):
-        batch = RowBatch(model, point)
-        return RowPath(batch, rows) if batch.usable else None
+        batch = RowBatch(model, point, rows)
+        return FastPath(partial(minimize_together, batch), holds=False) if batch.usable else None
     return None
 
 
-class RowPath:
-    """A model that is a sum over rows."""
-
-    def __init__(self, batch: RowBatch, rows: RowNeighbors) -> None:
-        self.batch, self.rows = batch, rows
-
-    def solve(self, part: Replacements, goal: float) -> RowSolutions:
-        """Newton steps for all of them at once."""
-        return minimize_together(self.batch, self.members(part), goal)
-
-    def members(self, part: Replacements) -> Members:
-        """The rows that leave and those that come."""
-        old = part.leaving
-        return self.batch.members(part.index, self.rows(old, old).rows, self.rows(old, part.records()))
-
-
-class _ClosedFormPath:
-    """Weights ``n f_i / sum f`` with f_i a function of record i."""
-
-    def __init__(self, program: ClosedFormWeights, records: Records) -> None:
-        self.program = program
-        self.base: Array = np.concatenate(records.rows(program.unnormalized).each())
-
-    def solve(self, part: Replacements, goal: float) -> Held:
-        """One replaced f each."""
-        m, n = len(part), len(self.base)
-        weights = np.tile(self.base, (m, 1))
-        new = self.program.unnormalized(part.records())
-        weights[np.arange(m), part.index] = new
-        largest = weights.max(axis=1, keepdims=True)
-        weights /= largest
-        total = weights.sum(axis=1)
-        weights *= (n / total)[:, None]
-        # f is exact by declaration, but may round differently when other records are asked for along with it
-        radius = np.full(m, 1e-11 * n)
-        points = (2 * n / total)[:, None]
-        return Held(weights, radius, np.zeros(m, dtype=np.int64), points, part.index)
+def _closed_form(program: ClosedFormWeights, base: Array, part: Replacements, goal: float) -> Claims:
+    """Weights ``n f_i / sum f`` with f_i a function of record i, ``base`` (n,): one replaced f each."""
+    m, n = len(part), len(base)
+    weights = np.tile(base, (m, 1))
+    new = program.unnormalized(part.records())
+    weights[np.arange(m), part.index] = new
+    largest = weights.max(axis=1, keepdims=True)
+    weights /= largest
+    total = weights.sum(axis=1)
+    weights *= (n / total)[:, None]
+    # f is exact by declaration, but may round differently when other records are asked for along with it
+    radius, points = np.full(m, 1e-11 * n), (2 * n / total)[:, None]
+    return Claims.held(weights, radius, np.zeros(m, dtype=np.int64), points, part.index)
 
 
 def _size(n: int) -> int:
@@ -231,9 +198,7 @@ def _chunk(n: int, chunk: int | None) -> int:
     return int(chunk)
 
 
-def _confirmed(
-    program: FirstStage, part: Replacements, fast: FastSolutions, k: int, tolerance: float
-) -> bool:
+def _confirmed(program: FirstStage, part: Replacements, fast: Claims, k: int, tolerance: float) -> bool:
     """Whether the judge of single instances agrees on the solution that the fast path certified."""
     instance, point = program.instance(part.neighbor(k)), fast.points[k]
     model = model_of(instance, Composite)  # type: ignore[type-abstract]

@@ -2,49 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.solve.batch.replacements import FastSolutions, Index, Mask, Part, Reading
+from dp2erm_cvx.solve.batch.replacements import Claims, Mask, Part, Reading, Replacements
 from dp2erm_cvx.solve.batch.row_batch import Members, RowBatch
 from dp2erm_cvx.solve.batch.rows import LARGEST_SCORE, dot, norms
 
 _MAX_SWEEPS = 24
 
 
-@dataclass(eq=False, repr=False)
-class RowSolutions(FastSolutions):
-    """Points (m, d) of m neighbors, at which f adds up to ``total`` (m,); weights are made of them."""
-
-    batch: RowBatch
-    members: Members
-    points: Array
-    total: Array
-    radius: Array
-    iterations: Index
-
-    @np.errstate(all="ignore")  # of a point that nothing was proved about
-    def weights(self, of: slice = slice(None)) -> Array:
-        """In one pass over the records."""
-        return self.batch.weights(self.points[of], self.members.take(of), self.total[of])
-
-    @np.errstate(all="ignore")
-    def read(self, reading: Reading) -> tuple[Array, Array, Array]:
-        """In one pass over the records."""
-        return self.batch.read(self.points, self.members, self.total, reading)
-
-
-def minimize_together(batch: RowBatch, members: Members, goal: float) -> RowSolutions:
+def minimize_together(batch: RowBatch, replaced: Replacements, goal: float) -> Claims:
     """Solve m neighbors until the weights are certified to ``goal`` in l1, or rounding stops a member.
 
     The first gradient costs no sweep. Steps are those of Newton's method with the Hessians at the base
     solution. On the ball the multiplier is solved for along with the point. Nothing here decides whether a
-    point is good: that is for :func:`judge`; what it does not certify is solved again elsewhere.
+    point is good: that is for :func:`judge`; what it does not certify is solved again elsewhere. Weights are
+    made, and read, in one more pass over the records.
     """
-    m = len(members)
+    members, m = batch.members(replaced), len(replaced)
     V: Array = np.tile(batch.point, (m, 1))
     G = batch.first_gradient(members)
     on_ball = np.full(m, np.linalg.norm(batch.point) >= batch.radius * (1 - 1e-9))
@@ -62,8 +39,7 @@ def minimize_together(batch: RowBatch, members: Members, goal: float) -> RowSolu
         part = members if len(live) == m else members.take(live)
         G_new, f_total = batch.sweep(V_new, part)
         nu = _multiplier(V_new, G_new, on_ball[live])
-        judged = judge(batch, part, V_new, G_new, nu)
-        found = judged.output_radius
+        _, found, at_floor = judge(batch, part, V_new, G_new, nu)
         V[of], G[of], multiplier[of] = V_new, G_new, nu
         sweeps[live] = sweep + 1
         better, progress = found < best_radius[live], found < 0.5 * best_radius[live]
@@ -71,23 +47,27 @@ def minimize_together(batch: RowBatch, members: Members, goal: float) -> RowSolu
         improved = live[better]
         best[improved], best_radius[improved] = V_new[better], found[better]
         total[improved] = f_total[better]
-        live = live[(found > goal) & ~judged.at_floor & (stalled[live] < 3) & ~far]
+        live = live[(found > goal) & ~at_floor & (stalled[live] < 3) & ~far]
         if not len(live):
             break
-    return RowSolutions(batch, members, best, total, best_radius, sweeps)
+
+    @np.errstate(all="ignore")  # of a point that nothing was proved about
+    def weights(of: slice) -> Array:
+        return batch.weights(best[of], members.take(of), total[of])
+
+    @np.errstate(all="ignore")
+    def read(reading: Reading) -> tuple[Array, Array, Array]:
+        return batch.read(best, members, total, reading)
+
+    return Claims(best, best_radius, sweeps, weights, read)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Judged:
-    """For m points: bounds (m,) on their errors and on those of the weights; whether rounding rules."""
+def judge(
+    batch: RowBatch, members: Members, V: Array, gradient: Array, multiplier: Array
+) -> tuple[Array, Array, Mask]:
+    """Bounds (m,) on the errors of points V (m, d) and of their weights, and whether rounding rules.
 
-    radius: Array
-    output_radius: Array
-    at_floor: Mask
-
-
-def judge(batch: RowBatch, members: Members, V: Array, gradient: Array, multiplier: Array) -> Judged:
-    """Judge points V (m, d) with gradients (m, d); on the ball ``multiplier`` (m,) >= 0 is added.
+    V have gradients (m, d); on the ball ``multiplier`` (m,) >= 0 is added.
 
     ``gradient + multiplier v`` is an element of the subdifferential, where the multiplier is 0 inside the
     ball. Strong monotonicity bounds the error of v by the declared ridge, or by the Hessian H of the base
@@ -122,7 +102,7 @@ def judge(batch: RowBatch, members: Members, V: Array, gradient: Array, multipli
         radius = (radius + step) * (1 + 1e-9)
         output = batch.output_radius(V, members, radius, kappa)
     sound = np.isfinite(output) & (members.spread * norms(V) <= LARGEST_SCORE)
-    return Judged(radius, np.where(sound, output, np.inf), norms(residual) <= rounding)
+    return radius, np.where(sound, output, np.inf), norms(residual) <= rounding
 
 
 class _Inverses:

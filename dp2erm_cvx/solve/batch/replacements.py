@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import abc
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -117,12 +118,14 @@ class Reading(abc.ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class NeighborChunk:
+class NeighborSolutions:
     """A chunk of m neighbors, the first of them number ``first`` among all. Private where the records are.
 
     ``radius`` (m,) bounds ``||w_hat - w||_1``, inf where nothing was proved; ``certified`` says whether it is
     within ``tolerance * n``; ``iterations`` counts sweeps, or those of the single solver; ``by_single`` marks
-    what the fast path did not certify, which was then solved alone.
+    what the fast path did not certify, which was then solved alone. ``values`` are the weights (m, n), of sum
+    n, nan where a neighbor has no solution; or of a reading of them the sums (m, s), the maxima (m, t) and
+    the weights of the replaced records (m,).
     """
 
     first: int
@@ -130,73 +133,45 @@ class NeighborChunk:
     certified: Mask = field(repr=False)
     iterations: Index = field(repr=False)
     by_single: Mask = field(repr=False)
-
-    def __len__(self) -> int:
-        return len(self.radius)
+    values: tuple[Array, ...] = field(repr=False)
 
 
-@dataclass(frozen=True, eq=False)
-class NeighborSolutions(NeighborChunk):
-    """With ``weights`` (m, n), of sum n; nan where a neighbor has no solution."""
-
-    weights: Array = field(repr=False)
-
-
-@dataclass(frozen=True, eq=False)
-class NeighborReadings(NeighborChunk):
-    """With the ``sums`` (m, s) and ``largest`` (m, t) of a reading of the weights.
-
-    ``own`` (m,) are the weights of the replaced records.
-    """
-
-    sums: Array = field(repr=False)
-    largest: Array = field(repr=False)
-    own: Array = field(repr=False)
-
-
-class FastSolutions(abc.ABC):
+@dataclass(frozen=True, eq=False, repr=False)
+class Claims:
     """Claims of a fast path about m neighbors: ``points`` (m, d) of the models, ``iterations`` (m,).
 
-    ``radius`` (m,) is certified of the l1 error of the weights.
+    ``radius`` (m,) is certified of the l1 error of the weights. ``weights`` makes those (., n) of a slice of
+    the neighbors, ``read`` what a reading says of all: sums (m, s), maxima (m, t), and the weights of the
+    replaced records (m,).
     """
 
     points: Array
     radius: Array
     iterations: Index
+    weights: Callable[[slice], Array]
+    read: Callable[[Reading], tuple[Array, Array, Array]]
 
-    @abc.abstractmethod
-    def weights(self, of: slice = slice(None)) -> Array:
-        """The weights (m, n) of those neighbors."""
+    @classmethod
+    def held(cls, weights: Array, radius: Array, iterations: Index, points: Array, index: Index) -> Self:
+        """Claims of ``weights`` (m, n) in memory; ``index`` (m,) numbers the replaced records."""
 
-    @abc.abstractmethod
-    def read(self, reading: Reading) -> tuple[Array, Array, Array]:
-        """Sums (m, s), maxima (m, t) and the weights of the replaced records (m,)."""
+        def read(reading: Reading) -> tuple[Array, Array, Array]:
+            return *reading.of(weights, *reading.beside), weights[np.arange(len(index)), index]
 
-
-@dataclass(eq=False, repr=False)
-class Held(FastSolutions):
-    """Of neighbors whose weights ``held`` (m, n) are in memory; ``index`` (m,) numbers replaced records."""
-
-    held: Array
-    radius: Array
-    iterations: Index
-    points: Array
-    index: Index
+        return cls(points, radius, iterations, lambda of: weights[of], read)
 
     @classmethod
     def nothing(cls, part: Replacements) -> Self:
         """Nothing known about any of them."""
         m, nan = len(part), np.full((len(part), part.base.n_samples), np.nan)
-        return cls(nan, np.full(m, np.inf), np.zeros(m, dtype=np.int64), nan, part.index)
+        return cls.held(nan, np.full(m, np.inf), np.zeros(m, dtype=np.int64), nan, part.index)
 
-    def weights(self, of: slice = slice(None)) -> Array:
-        """As they are."""
-        return self.held[of]
 
-    def read(self, reading: Reading) -> tuple[Array, Array, Array]:
-        """All at once."""
-        sums, largest = reading.of(self.held, *reading.beside)
-        return sums, largest, self.held[np.arange(len(self.index)), self.index]
+class FastPath(NamedTuple):
+    """A function of replacements and of the l1 error to aim at; ``holds`` says whether it holds weights."""
+
+    solve: Callable[[Replacements, float], Claims]
+    holds: bool = True
 
 
 def _whole(name: str, values: ArrayLike, limit: int) -> Index:

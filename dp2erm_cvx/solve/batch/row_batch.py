@@ -13,8 +13,8 @@ from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.model.sums import UNIT, dot_error
 from dp2erm_cvx.program.entropy import ExponentialModel
 from dp2erm_cvx.program.margin_model import MarginModel
-from dp2erm_cvx.program.stage import ReplacedRows
-from dp2erm_cvx.solve.batch.replacements import Batch, Index, Reading
+from dp2erm_cvx.program.stage import RowNeighbors
+from dp2erm_cvx.solve.batch.replacements import Batch, Index, Reading, Replacements
 from dp2erm_cvx.solve.batch.rows import (
     CLIP,
     LARGEST_SCORE,
@@ -72,8 +72,8 @@ class RowBatch:
     the center of the base rows, which changes no neighbor's problem. ``radius`` is that of the ball, or inf.
     """
 
-    def __init__(self, model: MarginModel, point: Array) -> None:
-        self.model, self.loss, self.point, self.ridge = model, model.loss, point, model.ridge
+    def __init__(self, model: MarginModel, point: Array, rows: RowNeighbors) -> None:
+        self.rows, self.loss, self.point, self.ridge = rows, model.loss, point, model.ridge
         self.n, self.dimension = model.n, model.dimension
         self.normalized, self.trim, log_base = isinstance(model, ExponentialModel), math.inf, None
         self.terms = Terms(np.zeros(self.dimension), model.loss, model.weight)
@@ -100,8 +100,10 @@ class RowBatch:
         """Whether the base solution offers a metric and scores that do not overflow."""
         return self.metric.definite and self.longest * float(np.linalg.norm(self.point)) <= LARGEST_SCORE
 
-    def members(self, index: Index, old: Array, replaced: ReplacedRows) -> Members:
-        """Neighbors with these rows (m, d) in place of old ones."""
+    def members(self, part: Replacements) -> Members:
+        """The rows that leave and those that come."""
+        index, leaving = part.index, part.leaving
+        old, replaced = self.rows(leaving, leaving).rows, self.rows(leaving, part.records())
         old, rows = old - self.terms.center, replaced.rows - self.terms.center
         target = np.zeros_like(rows) if replaced.target is None else replaced.target - self.terms.center
         reach, kept = np.full(len(index), np.inf), np.full(len(index), -np.inf)
