@@ -188,17 +188,6 @@ def _short(value: object) -> str:
     return str(described).replace(" ", "")[:40]
 
 
-def solver_names(instance: Instance) -> list[str]:
-    """Every solver that applies: conic ones always, OSQP for QPs, first-order and Newton with a model."""
-    names = ["clarabel", "scs"]
-    compiled = Compiled(instance.program.declare, instance.data)
-    if compiled.problem.is_qp():
-        names.append("osqp")
-    if instance.model is not None:
-        names += ["newton", "projected_gradient"]
-    return names
-
-
 def edge_records() -> dict[str, Records]:
     """Datasets of the universe that break careless code."""
     return subject.edge_records(make_domain(P))

@@ -325,7 +325,7 @@ def resolve(
     chosen = program.usual_solver if solver is None else solver
     ends = {id(end): end for pair in pairs for end in (pair.first, pair.second)}
     solved: dict[int, tuple[Array, float]] = {}
-    found = solved_together(program, list(ends.values())) if solver is None else None
+    found = _solved_together(program, list(ends.values())) if solver is None else None
     if found is not None:
         many = zip(ends, *found, strict=True)
         solved = {key: (w, float(radius)) for key, w, radius in many if np.isfinite(radius)}
@@ -343,7 +343,7 @@ def resolve(
     return resolved
 
 
-def solved_together(program: FirstStage, datasets: list[Records]) -> tuple[Array, Array] | None:
+def _solved_together(program: FirstStage, datasets: list[Records]) -> tuple[Array, Array] | None:
     """Weights (k, n) that one Newton method finds for many datasets, and bounds (k,) of their errors in l1.
 
     None for a program that has no such method. A bound is ``inf`` where the usual tolerance is not proved.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.audit.movement import NeighborPair, Quantity, of_groups, resolve, solved_together
+from dp2erm_cvx.audit.movement import NeighborPair, Quantity, of_groups, resolve
 from dp2erm_cvx.audit.neighbors import Groups, records_at
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import Dp2ermError
@@ -79,10 +79,6 @@ class Scout:
     def _in_full(self, pairs: Groups) -> dict[Quantity, Array]:
         changed = self.universe.n_samples - 1
         whole = [NeighborPair(*pairs.expand(k, self.universe), changed, "") for k in range(len(pairs))]
-        many = solved_together(self.program, [end for pair in whole for end in (pair.first, pair.second)])
-        if many is not None and np.all(np.isfinite(many[1])):
-            w, v = many[0][0::2], many[0][1::2]
-            return of_groups(w, v, np.ones_like(w))
         found = {quantity: np.full(len(pairs), np.nan) for quantity in Quantity}
         place = {id(pair.first): index for index, pair in enumerate(whole)}
         for pair in resolve(self.program, whole):

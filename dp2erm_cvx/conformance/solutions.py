@@ -46,7 +46,7 @@ def agreement(subject: Subject) -> Judgment:
     """Every solver, polished or not; two solutions are no farther apart than their radii allow."""
     instance = subject.bind(standard_records())
     found: list[tuple[str, Solution]] = []
-    for name in _solvers_for(instance):
+    for name in solver_names(instance):
         for polish in (False, True):
             try:
                 solution = solve(instance, solver=name, polish=polish, throw=False)
@@ -148,7 +148,7 @@ def certified(subject: Subject, records: Records) -> Solution:
     return solve(subject.bind(records), solver="first_certified")
 
 
-def _solvers_for(instance: Instance) -> list[str]:
+def solver_names(instance: Instance) -> list[str]:
     """Every solver that applies: conic ones always, OSQP for QPs, first-order and Newton with a model."""
     names = ["clarabel", "scs"]
     if Compiled(instance.program.declare, instance.data).problem.is_qp():
