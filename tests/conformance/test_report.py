@@ -22,8 +22,7 @@ from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import ClosedFormWeights, StabilityBound
 from tests.command_line import run as command
-from tests.conformance.own_file import BEFORE, changed
-from tests.conformance.planted import FEW, derived, judged, refuted
+from tests.conformance.planted import BEFORE, FEW, changed, derived, judged, refuted
 
 
 def outcome(name, judge):

@@ -30,8 +30,7 @@ from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
 from tests.audit.pairs import heavy
 from tests.command_line import run
-from tests.conformance.own_file import changed, outcomes_of, program_of, reports_of
-from tests.conformance.planted import FEW, LEAST, derived
+from tests.conformance.planted import FEW, LEAST, changed, derived, outcomes_of, program_of, reports_of
 from tests.conformance.thirty import DEPENDENT, OTHERS
 
 
