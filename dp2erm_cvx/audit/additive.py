@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dp2erm_cvx.audit.finding import Declared, Finding, epsilon_at, in_words
-from dp2erm_cvx.audit.pairs import by_groups, next_pair
+from dp2erm_cvx.audit.finding import Declared, Finding, epsilon_at
+from dp2erm_cvx.audit.pairs import next_pair
 from dp2erm_cvx.audit.runs import name_of, of_exception, of_output
 from dp2erm_cvx.audit.search import Gain, Search, SearchPlan, State
 from dp2erm_cvx.calibration import Noise
@@ -356,7 +356,7 @@ def search_additive(
             seed = audit.seed
             if groups and rng.random() < (1.0 if fresh else 0.2):
                 # kinds of records by the groups that a walk drew
-                grouped = by_groups(pair, groups[int(rng.integers(len(groups)))], rng)
+                grouped = pair.by_groups(groups[int(rng.integers(len(groups)))], rng)
                 pair = grouped if grouped.admissible(domain) else pair
         audit, groups = _walk(mechanism, pair.raw(domain), declared, seed)
         height = audit.found, sum(stage.loss for stage in audit.losses)
@@ -364,9 +364,8 @@ def search_additive(
 
     state = Search(look, highest=lambda state: float(state.best["loss"][0][0][0]), keep=8).run(search)
     worst, audit, _ = state.pairs("loss")[0]
-    first, second = worst.raw(domain)
     facts = {"mechanism": name_of(mechanism), "audit": audit.to_dict(), "counts": {"screened": state.spent}}
-    return Finding(first, second, domain, "additive", facts | {"records": in_words(first, second)}, audit)
+    return Finding.worst("additive", domain, worst.raw(domain), facts, audit)
 
 
 def replay_additive(path: str | Path, mechanism: Staged, declared: Declared | None = None) -> AdditiveAudit:

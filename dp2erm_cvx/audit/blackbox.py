@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
-from dp2erm_cvx.audit.finding import DIRECTIONS, Columns, Declared, Finding, in_words
-from dp2erm_cvx.audit.pairs import next_pair, steepest_pair
+from dp2erm_cvx.audit.finding import DIRECTIONS, Columns, Declared, Finding
+from dp2erm_cvx.audit.pairs import next_pair
 from dp2erm_cvx.audit.runs import Attack, Observation, Observations, Score, name_of, run_all, scores
 from dp2erm_cvx.audit.search import Gain, Search, SearchPlan, State
 from dp2erm_cvx.domain import Array
@@ -395,9 +395,7 @@ def search_blackbox(
         known = state.elite("distance", rng) if chance < _CHANGED else None
         pair = next_pair(universe, known, rng)
         if chance > 1 - _PATHS:
-            steep, looks = steepest_pair(
-                universe, pair, lambda one, other: distance(one, other, _SHORT, rng), rng
-            )
+            steep, looks = pair.steepest(universe, lambda one, other: distance(one, other, _SHORT, rng), rng)
             pair = pair if steep is None else steep
         first, second = pair.raw(domain)
         return Gain(looks + 1, [({"distance": distance(first, second, _SHORT, rng)}, pair)])
@@ -416,9 +414,8 @@ def search_blackbox(
         "audit": asdict(audit),
         "search_seed": search.seed,
         "counts": {"screened": state.spent},
-        "records": in_words(first, second),
     }
-    return Finding(first, second, domain, "blackbox", facts, audit)
+    return Finding.worst("blackbox", domain, (first, second), facts, audit)
 
 
 def _separation(one: Array, other: Array) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from dp2erm_cvx.audit.blackbox import upper
-from dp2erm_cvx.audit.finding import DIRECTIONS, Finding, in_words
+from dp2erm_cvx.audit.finding import DIRECTIONS, Finding
 from dp2erm_cvx.audit.pairs import KindPair, next_pair
 from dp2erm_cvx.audit.release_laws import (
     Audited,
@@ -385,16 +385,14 @@ def search_pairs(
     if audits[0][0].hockey_stick is None:  # with other starts the same pair may have been higher
         audits.append((audited(best[0], quick), quick, best[0]))
     audit, settings, worst = max(audits, key=lambda item: _height(item[0]))
-    first, second = worst.raw(model.domain)
     facts, weights = audited_facts(model)
     facts = {
         "model": facts,
         "settings": settings,
         "audit": asdict(audit),
         "counts": {"audited": state.spent, **{name: int(count) for name, count in state.counts.items()}},
-        "records": in_words(first, second),
     }
-    return Finding(first, second, model.domain, "density", facts, audit, first_stage=weights)
+    return Finding.worst("density", model.domain, worst.raw(model.domain), facts, audit, weights)
 
 
 def _screened(plan: Plan, pair: tuple[Raw, Raw], rng: np.random.Generator) -> float:

@@ -126,6 +126,20 @@ class Finding:
     first_stage: dict[str, Any] = field(default_factory=dict, repr=False)
     private: bool = False
 
+    @classmethod
+    def worst(
+        cls,
+        kind: str,
+        domain: Domain,
+        pair: tuple[Columns, Columns],
+        facts: dict[str, Any],
+        audit: Any,
+        first_stage: dict[str, Any] | None = None,
+    ) -> Finding:
+        """The worst pair of a search, whose first record changes: its facts say all records in words."""
+        facts = {**facts, "records": _in_words(*pair)}
+        return cls(*pair, domain, kind, facts, audit, first_stage=first_stage or {})
+
     @property
     def exceeds(self) -> bool:
         """Whether the pair refutes what is declared, as far as its audit can tell."""
@@ -211,7 +225,7 @@ class Finding:
 _KINDS = 20
 
 
-def in_words(first: Columns, second: Columns) -> list[dict[str, Any]]:
+def _in_words(first: Columns, second: Columns) -> list[dict[str, Any]]:
     """A pair whose first record changes: that record before and after, and how often each other comes."""
     (X, a, y), (X2, a2, y2) = first, second
     rows, counts = np.unique(np.column_stack([X, a, y])[1:], axis=0, return_counts=True)

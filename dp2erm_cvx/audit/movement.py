@@ -212,12 +212,6 @@ class Movement(Reading):
         }
 
 
-def variations_apart(first: dict[Quantity, Interval], second: dict[Quantity, Interval]) -> float:
-    """How far V lies apart, over what both intervals allow: at most 1 where both hold the exact one."""
-    a, b = first[Quantity.V], second[Quantity.V]
-    return abs((a.low + a.high) - (b.low + b.high)) / max((a.high - a.low) + (b.high - b.low), 1e-300)
-
-
 def movements(w: Array, v: Array, changed: int, w_radius: float, v_radius: float) -> dict[Quantity, Interval]:
     """Every movement between computed weights ``w``, ``v`` (n,), as intervals that hold the exact ones.
 
@@ -238,28 +232,6 @@ def _around(value: float, error: float) -> Interval:
     return Interval(max(value - error, 0.0), value + error)
 
 
-def of_groups(w: Array, v: Array, count: Array) -> dict[Quantity, Array]:
-    """The movements (b,) of b pairs of groups: ``w``, ``v`` weights per record and ``count`` (b, m).
-
-    The last group is the changed record. Not certified: for searching.
-    """
-    gap = np.abs(w - v)
-    moved = np.sum(count * gap, axis=1)
-    present = count > 0
-    squares = np.sum(count * gap**2, axis=1)
-    differ = np.sum(count * (gap > 1e-7), axis=1)
-    product = np.max(w * v * present, axis=1)
-    return {
-        Quantity.V: moved + 2 * np.minimum(w[:, -1], v[:, -1]),
-        Quantity.L1: moved,
-        Quantity.L2: np.sqrt(squares),
-        Quantity.L0: differ,
-        Quantity.W1: moved + 2 * np.max(np.minimum(w, v) * present, axis=1),
-        Quantity.W2: np.sqrt((squares + 2 * product) * (1 + differ)),
-        Quantity.LARGEST: np.max(np.maximum(w, v) * present, axis=1),
-    }
-
-
 @dataclass(frozen=True)
 class NeighborPair:
     """Two neighbors that differ in record ``changed``, where they come from, and how their weights move.
@@ -278,6 +250,11 @@ class NeighborPair:
     def radius(self) -> float:
         """What both certificates allow the weights to be off by together, in the 1-norm."""
         return sum(radius for _, radius in self.solved)
+
+    def apart(self, other: dict[Quantity, Interval]) -> float:
+        """How far V lies from another, over what both intervals allow: at most 1 where both hold it."""
+        a, b = self.movements[Quantity.V], other[Quantity.V]
+        return abs((a.low + a.high) - (b.low + b.high)) / max((a.high - a.low) + (b.high - b.low), 1e-300)
 
     def moved(self, *solved: tuple[Array, float]) -> NeighborPair:
         """The same pair with its weights."""

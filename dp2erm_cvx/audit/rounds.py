@@ -15,7 +15,6 @@ from dp2erm_cvx.audit.movement import (
     SolverCheck,
     check,
     resolve,
-    variations_apart,
 )
 from dp2erm_cvx.audit.neighbors import (
     CLUSTERS,
@@ -209,10 +208,7 @@ class Rounds:
         some = moved[len(moved) - min(len(moved), -(-tried // CHECKED)) :]
         alone = base.resolved([change for change, _ in some])
         again = check(self.program, alone, self.solver, base=number == 0 and name == self.names[0])
-        apart = [
-            variations_apart(movement, item.movements)
-            for (_, movement), item in zip(some, alone, strict=False)
-        ]
+        apart = [pair.apart(movement) for (_, movement), pair in zip(some, alone, strict=False)]
         counts = {"resolved": tried, "datasets": again.datasets, "unsolved": again.unsolved}
         largest = {"disagreement": max([again.disagreement, *apart]), "radius": again.radius}
         gain = Gain(tried, counts=counts, largest=largest)

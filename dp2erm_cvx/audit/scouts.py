@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.audit.movement import NeighborPair, Quantity, of_groups, resolve
+from dp2erm_cvx.audit.movement import NeighborPair, Quantity, resolve
 from dp2erm_cvx.audit.neighbors import Groups, records_at
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import Dp2ermError
@@ -91,7 +91,29 @@ def _by_rows(weights: Weights, pairs: Groups) -> dict[Quantity, Array]:
     ends = zip(pairs.dataset(False), pairs.dataset(True), strict=True)
     x, arm, count = (np.concatenate(parts) for parts in ends)
     both = weights(x, arm, count)
-    return of_groups(both[: len(pairs)], both[len(pairs) :], count[: len(pairs)])
+    return _of_groups(both[: len(pairs)], both[len(pairs) :], count[: len(pairs)])
+
+
+def _of_groups(w: Array, v: Array, count: Array) -> dict[Quantity, Array]:
+    """The movements (b,) of b pairs of groups: ``w``, ``v`` weights per record and ``count`` (b, m).
+
+    The last group is the changed record. Not certified: for searching.
+    """
+    gap = np.abs(w - v)
+    moved = np.sum(count * gap, axis=1)
+    present = count > 0
+    squares = np.sum(count * gap**2, axis=1)
+    differ = np.sum(count * (gap > 1e-7), axis=1)
+    product = np.max(w * v * present, axis=1)
+    return {
+        Quantity.V: moved + 2 * np.minimum(w[:, -1], v[:, -1]),
+        Quantity.L1: moved,
+        Quantity.L2: np.sqrt(squares),
+        Quantity.L0: differ,
+        Quantity.W1: moved + 2 * np.max(np.minimum(w, v) * present, axis=1),
+        Quantity.W2: np.sqrt((squares + 2 * product) * (1 + differ)),
+        Quantity.LARGEST: np.max(np.maximum(w, v) * present, axis=1),
+    }
 
 
 def _known(program: FirstStage, universe: Universe) -> Weights | None:

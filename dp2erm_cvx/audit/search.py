@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.parallel import replacing, run_tasks, whole_workers
+from dp2erm_cvx.parallel import run_tasks, whole_workers
 from dp2erm_cvx.public import public_number, whole_number
 
 
@@ -205,9 +206,11 @@ class Search:
 
     def _save(self, path: Path, state: State) -> None:
         best = {name: [(high, pair.plain()) for high, pair in kept] for name, kept in state.best.items()}
-        with replacing(path) as part:
-            content = {"call": self.call, **vars(state), "best": best}
-            part.write_text(json.dumps(content, default=float), encoding="utf-8")
+        content = {"call": self.call, **vars(state), "best": best}
+        # whole or not at all, and a file of this process alone: another may work in the same folder
+        part = path.with_name(f"{path.name}.{os.getpid()}.part")
+        part.write_text(json.dumps(content, default=float), encoding="utf-8")
+        part.replace(path)
 
     def _loaded(self, path: Path) -> State:
         assert self.read is not None
