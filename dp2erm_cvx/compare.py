@@ -25,7 +25,6 @@ from dp2erm_cvx.errors import (
 )
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, Neighboring, StabilityBound
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
-from dp2erm_cvx.program.balance import refuse_infeasible
 from dp2erm_cvx.solve import SOLVERS, Solution, Solver, solve
 from dp2erm_cvx.universe import Universe
 
@@ -334,7 +333,7 @@ def _infeasible(instance: Instance) -> str:
     if instance.targets is None:
         return ""
     try:
-        refuse_infeasible(instance.targets)
+        instance.targets.refuse_infeasible()
     except InfeasibleError as error:
         return str(error)
     return ""

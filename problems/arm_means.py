@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx.model.sets import ConvexSet
-from dp2erm_cvx.program import Array, Box, Curve, Domain, LossStage, MarginRows, Records, Universe
+from dp2erm_cvx.program import Array, Box, Curve, Domain, MarginRows, Records, SecondStage, Universe
 from dp2erm_cvx.program.curves import SQUARE
 from dp2erm_cvx.program.margin_rows import RowBounds
 
 
 @dataclass(frozen=True)
-class ArmMeans(LossStage):
+class ArmMeans(SecondStage):
     """Two parameters: the weighted mean outcome without and with treatment, minus the public center."""
 
     constant_rule = True

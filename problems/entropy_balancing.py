@@ -178,7 +178,6 @@ class EntropyBalancingPrimal(RidgedEntropyFirstStage):
         return Declaration(objective, variables, {"total": cp.sum(weights) == n, "balance": balance})
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        model = instance.model
-        assert isinstance(model, ExponentialModel)
+        model = instance.model_as(ExponentialModel)
         # the centered rows, because a solver meets sum(w) = n only approximately
         return model.penalty.prox((model.target - model.Z.T @ values["weights"] / model.n) / self.mu, 1.0)

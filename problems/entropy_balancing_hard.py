@@ -18,9 +18,9 @@ import numpy as np
 
 from dp2erm_cvx.errors import CalibrationError, InfeasibleError
 from dp2erm_cvx.program import Array, Declaration, Instance, Kind, Leaves, Records, StabilityBound, Universe
-from dp2erm_cvx.program.balance import MomentTargets, moment_names, refuse_infeasible
+from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.declaration import Value
-from dp2erm_cvx.program.entropy import EntropyFirstStage, HardExponentialModel
+from dp2erm_cvx.program.entropy import EntropyFirstStage, ExponentialModel
 
 
 @dataclass(frozen=True)
@@ -50,18 +50,18 @@ class EntropyBalancingHard(EntropyFirstStage):
             {"total": cp.sum(weights) == n, "balance": balance},
         )
 
-    def model(self, records: Records) -> HardExponentialModel:
+    def model(self, records: Records) -> ExponentialModel:
         try:
-            return HardExponentialModel(*self.moments(records))
+            return ExponentialModel.hard(*self.moments(records))
         except InfeasibleError:
             # the targets leave the span of the records; the linear program names the moments
-            refuse_infeasible(self.targets(records))
+            self.targets(records).refuse_infeasible()
             raise
 
     def targets(self, records: Records) -> MomentTargets:
         B, target = self.moments(records)
         n, k = records.n_samples, B.shape[1] // 2
-        names = ("constant", *moment_names(self.balance, records))
+        names = ("constant", *self.balance.names(records))
         held = [0, k]  # the two constants fix the mass of either arm
         rest = [j for j in range(2 * k) if j not in held]
         labels = tuple(f"{names[j % k]} ({'treated' if j >= k else 'control'})" for j in rest)
@@ -73,8 +73,7 @@ class EntropyBalancingHard(EntropyFirstStage):
         )
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        model = instance.model
-        assert isinstance(model, HardExponentialModel)
+        model = instance.model_as(ExponentialModel)
         # stationarity: log w_i + 1 + total + <b_i, balance>/n = 0, so lam = -balance/n
         point: Array = model.basis.T @ (-duals["balance"] / model.n)
         return point

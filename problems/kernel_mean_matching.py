@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dp2erm_cvx import stability
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.certified_radius import kernel_weights_error
-from dp2erm_cvx.model.sums import sum_units
+from dp2erm_cvx.model.sums import UNIT, sum_error
 from dp2erm_cvx.program import (
     Array,
     Declaration,
@@ -34,7 +34,8 @@ from dp2erm_cvx.program import (
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.kernel_model import MatchingModel, PublicSample
 from dp2erm_cvx.program.kernel_stage import refuse_gram
-from dp2erm_cvx.program.kernels import Kernel, checked_kernel, factor
+from dp2erm_cvx.program.kernels import CHOICES, Kernel, factor
+from dp2erm_cvx.program.stage import declared_choice
 from dp2erm_cvx.public import public_size
 
 
@@ -62,7 +63,7 @@ class KernelMeanMatching(FirstStage):
 
     target: PublicSample | None = setting(None, _public_sample)
     ridge: float = setting(1.0, public_size)
-    kernel: Kernel = setting(Gaussian(), checked_kernel)
+    kernel: Kernel = setting(Gaussian(), declared_choice, kinds=CHOICES)
 
     kind = Kind.QUADRATIC
     # a record that changes between source and target brings or takes its own weight
@@ -119,7 +120,7 @@ class KernelMeanMatching(FirstStage):
         # in units of sqrt(m) C n the model counts an entry 6 times, 4 for K and 2 for c, whose sum over the
         # target counts 2 and whose products 32 more; kernel_weights_error counts 4 for what it is given
         entry = self.kernel.entry_error(domain.features_bound, universe.n_features)
-        units = 1.5 * entry + 0.5 * sum_units(rows) + 8.0
+        units = 1.5 * entry + 0.5 * (sum_error(rows) / UNIT) + 8.0
         found = kernel_weights_error(
             n_samples,
             kernel_bound=self.kernel.bound(domain.features_bound),

@@ -16,7 +16,8 @@ from dp2erm_cvx import stability
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.program import Gaussian, StabilityBound, Universe, setting
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
-from dp2erm_cvx.program.kernels import Kernel, checked_kernel
+from dp2erm_cvx.program.kernels import CHOICES, Kernel
+from dp2erm_cvx.program.stage import declared_choice
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class MMD(KernelFirstStage):
         Public bound R_MMD on every weight; ``inf`` for none.
     """
 
-    kernel: Kernel = setting(Gaussian(), checked_kernel)
+    kernel: Kernel = setting(Gaussian(), declared_choice, kinds=CHOICES)
     cap: float = setting(math.inf, above=0, infinite=True)
 
     name = "mmd"
@@ -72,7 +73,7 @@ class PooledMMD(KernelFirstStage):
         A public kernel on the covariates.
     """
 
-    kernel: Kernel = setting(Gaussian(), checked_kernel)
+    kernel: Kernel = setting(Gaussian(), declared_choice, kinds=CHOICES)
 
     pooled = True
     name = "mmd_pooled"

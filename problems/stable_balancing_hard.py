@@ -16,7 +16,7 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.model.composite import WeightedL1
+from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.program import (
     Array,
     BalanceFunctions,
@@ -33,10 +33,11 @@ from dp2erm_cvx.program import (
     Universe,
     setting,
 )
-from dp2erm_cvx.program.atoms import SquaredHinge
-from dp2erm_cvx.program.balance import MomentTargets, checked_balance, moment_names
+from dp2erm_cvx.program.atoms import atom
+from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.program.stage import declared_choice
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,9 @@ class StableBalancingHard(FirstStage):
     """
 
     tolerance: float = setting(0.05, above=0)
-    balance: Moments | BalanceFunctions = setting(Moments(), checked_balance)
+    balance: Moments | BalanceFunctions = setting(
+        Moments(), declared_choice, kinds=(Moments, BalanceFunctions)
+    )
 
     name = "stable_balancing_hard"
     formula = "w = argmin sum w^2, sum_c w = n/2, w >= 0, |sum_c w g - n/2 mean g| <= n/2 tolerance"
@@ -90,8 +93,8 @@ class StableBalancingHard(FirstStage):
     def model(self, records: Records) -> MarginModel:
         """The dual ``sum_i max(0, <b_i, v>)^2 / 2 - n <t, v> + n sum_k s_k |v_k|``; w is ``max(0, B v)``."""
         B, target, tolerance = self.rows(records)
-        n, loss = len(B), Curve((Part(0.5, SquaredHinge()),))
-        prices = WeightedL1(price=n * tolerance)
+        n, loss = len(B), Curve((Part(0.5, atom("hinge")),))
+        prices = Penalty(l1=n * tolerance)
         return MarginModel(MarginRows(B), loss, 0.0, prices, linear=-n * target, slopes=True)
 
     def targets(self, records: Records) -> MomentTargets:
@@ -99,17 +102,14 @@ class StableBalancingHard(FirstStage):
         n = records.n_samples
         # twice the share of an arm, so that the tolerance is on its mean
         names = tuple(
-            f"{name} ({arm})"
-            for arm in ("control", "treated")
-            for name in moment_names(self.balance, records)
+            f"{name} ({arm})" for arm in ("control", "treated") for name in self.balance.names(records)
         )
         return MomentTargets(
             B[:, :2], n * target[:2], 2 * B[:, 2:] / n, 2 * target[2:], names, self.tolerance
         )
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        model = instance.model
-        assert isinstance(model, MarginModel)
+        model = instance.model_as(MarginModel)
         # stationarity: w = max(0, B (below - above) / n)
         point: Array = (duals["below"] - duals["above"]) / model.n
         return np.where(np.abs(point) > 1e-6 * np.max(np.abs(point), initial=0.0), point, 0.0)

@@ -11,15 +11,15 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.program import FirstStage, Instance, Program, SecondStage
-from dp2erm_cvx.program.atoms import Logistic, Saturating
+from dp2erm_cvx.program.atoms import atom
 from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.declaration import Compiled
 
 #: Losses by their largest slope S and curvature kappa, and the shape h of ``phi'' = kappa h(|phi'| / S)``.
 BOUNDED_INFLUENCE = {
-    "1 - u": (lambda S, kappa: Curve((Part(kappa, Saturating(S / kappa)),)), lambda u: 1 - u),
+    "1 - u": (lambda S, kappa: Curve((Part(kappa, atom("saturating", S / kappa)),)), lambda u: 1 - u),
     "4 u (1 - u)": (
-        lambda S, kappa: Curve((Part(S * S / (4 * kappa), Logistic(), -4 * kappa / S),)),
+        lambda S, kappa: Curve((Part(S * S / (4 * kappa), atom("logistic"), -4 * kappa / S),)),
         lambda u: 4 * u * (1 - u),
     ),
 }

@@ -9,19 +9,19 @@ import pytest
 from scipy.special import expit
 
 from dp2erm_cvx import suprema
-from dp2erm_cvx.program.atoms import Exponential, Huber, Line, Logistic, Saturating, SquaredHinge
+from dp2erm_cvx.program.atoms import atom
 from dp2erm_cvx.program.curves import LOGISTIC, SQUARE, Curve, Part
-from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY, OVERLAP, LogWeight, Operation
+from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY, OVERLAP, LogWeight
 from dp2erm_cvx.stability import logistic_diameter
 from dp2erm_cvx.stability.logistic import largest_margin
 from dp2erm_cvx.suprema import Saturation, gradient_diameter, largest_multiple, minimizer_norm
 from tests.helpers import BOUNDED_INFLUENCE
 
-HUBER = Curve((Part(1.0, Huber(0.8)),))
-BOUNDED = Curve((Part(1.0, Saturating(0.7)),))
-HINGE = Curve((Part(1.0, SquaredHinge(), -1.0, 1.0),))
-POISSON = Curve((Part(1.0, Exponential()),))
-PINBALL = Curve((Part(0.5, Logistic(), -2.0), Part(0.2, Logistic(), 2.0)))
+HUBER = Curve((Part(1.0, atom("huber", 0.8)),))
+BOUNDED = Curve((Part(1.0, atom("saturating", 0.7)),))
+HINGE = Curve((Part(1.0, atom("hinge"), -1.0, 1.0),))
+POISSON = Curve((Part(1.0, atom("exp")),))
+PINBALL = Curve((Part(0.5, atom("logistic"), -2.0), Part(0.2, atom("logistic"), 2.0)))
 
 
 def squared_radius(reach, response):
@@ -46,10 +46,10 @@ def test_the_diameter_of_least_squares_is_that_of_its_closed_form(reach, respons
     assert exact <= gradient_diameter(WIDE, reach, (-response, response)) <= exact * (1 + 1e-4)
 
 
-WIDE = Curve((Part(1.0, Huber(1e3)),))
+WIDE = Curve((Part(1.0, atom("huber", 1e3)),))
 CASES = {
     "Huber": (HUBER, 1.0, (-2.0, 2.0), (1.0, 1.0), (0.0, 0.0)),
-    "a small Huber": (Curve((Part(1.0, Huber(3.0)),)), 1.0, (-1.0, 1.0), (1.0, 1.0), (0.0, 0.0)),
+    "a small Huber": (Curve((Part(1.0, atom("huber", 3.0)),)), 1.0, (-1.0, 1.0), (1.0, 1.0), (0.0, 0.0)),
     "bounded influence": (BOUNDED, 2.0, (-1.0, 1.0), (1.0, 1.0), (0.0, 0.0)),
     "squared hinge": (HINGE, 1.5, (0.0, 0.0), (0.5, 2.0), (0.0, 0.0)),
     "Poisson": (POISSON, 1.0, (0.0, 0.0), (1.0, 1.0), (-4.0, 0.0)),
@@ -102,20 +102,20 @@ def test_norms_of_minimizers_are_those_of_their_closed_form(ridge):
     assert minimizer_norm(LOGISTIC, ridge, 0.01) == min(0.01, minimizer_norm(LOGISTIC, ridge))
 
 
-TRIMMED = INVERSE_PROPENSITY.at_most(LogWeight(Operation.CONSTANT, number=math.log(3.0)))
+TRIMMED = INVERSE_PROPENSITY.at_most(LogWeight("constant", number=math.log(3.0)))
 WEIGHTS = {
     "overlap": (OVERLAP, lambda s: -np.logaddexp(0, s)),
     "ipw": (INVERSE_PROPENSITY, lambda s: np.logaddexp(0, -s)),
     "trimmed": (TRIMMED, lambda s: np.minimum(np.logaddexp(0, -s), np.log(3.0))),
     "matching": (
-        LogWeight().times(-1.0).at_most(LogWeight(Operation.CONSTANT, number=0.0)),
+        LogWeight().times(-1.0).at_most(LogWeight("constant", number=0.0)),
         lambda s: np.minimum(-s, 0.0),
     ),
     "bell": (LogWeight().of_atom(SQUARE.parts[0].atom).times(-0.5), lambda s: -s * s / 2),
     "log of a sum": (
         LogWeight(
-            Operation.LOG,
-            (LogWeight().of_atom(Exponential()).plus(LogWeight(Operation.CONSTANT, number=0.5)),),
+            "log",
+            (LogWeight().of_atom(atom("exp")).plus(LogWeight("constant", number=0.5)),),
         ),
         lambda s: np.log(np.exp(s) + 0.5),
     ),
@@ -177,10 +177,14 @@ def test_slope_and_curvature_of_a_loss_whose_shape_is_known(shape):
 
 
 MIXTURES = {
-    "two logistic losses": Curve((Part(1.0, Logistic(), -1.0), Part(2.0, Logistic(), -0.3))),
-    "an even one": Curve((Part(1.0, Logistic(), 2.0), Part(-1.0, Line()))),
-    "one that bends far away": Curve((Part(1.0, Logistic(), -1.0, 60.0), Part(0.05, Logistic(), -1.0))),
-    "bounded influence and logistic": Curve((Part(1.0, Saturating(0.7)), Part(1.0, Logistic(), -1.0, 0.5))),
+    "two logistic losses": Curve((Part(1.0, atom("logistic"), -1.0), Part(2.0, atom("logistic"), -0.3))),
+    "an even one": Curve((Part(1.0, atom("logistic"), 2.0), Part(-1.0, atom("line")))),
+    "one that bends far away": Curve(
+        (Part(1.0, atom("logistic"), -1.0, 60.0), Part(0.05, atom("logistic"), -1.0))
+    ),
+    "bounded influence and logistic": Curve(
+        (Part(1.0, atom("saturating", 0.7)), Part(1.0, atom("logistic"), -1.0, 0.5))
+    ),
 }
 
 
@@ -210,5 +214,5 @@ def test_sums_of_slope_and_curvature_are_not_exceeded(name, ball):
 
 
 def test_a_loss_that_keeps_its_curvature_at_full_slope_is_none():
-    for curve in (HUBER, HINGE, POISSON, SQUARE, Curve((Part(1.0, Line()),))):
+    for curve in (HUBER, HINGE, POISSON, SQUARE, Curve((Part(1.0, atom("line")),))):
         assert Saturation.of(curve, 1.0, 1.0, 2.0) is None

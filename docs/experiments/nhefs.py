@@ -25,7 +25,7 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.plotting.figure import COLORS, WIDTH, new_figure, plain
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.program import Box, FirstStage, LossStage
+from dp2erm_cvx.program import Box, FirstStage, SecondStage
 from dp2erm_cvx.universe import Universe
 
 #: Norm of the ten scaled covariates; the constant 1 in front of them comes on top.
@@ -91,19 +91,19 @@ def composed_scheme() -> Scheme:
     return Scheme("private IPW", program, "the same with 30 % of epsilon spent on the propensity")
 
 
-def arm_means() -> LossStage:
+def arm_means() -> SecondStage:
     """The effect as the difference of two arm means, each within :data:`ARM_MEAN_BOUND` of the center."""
     return _least_squares("arm_means", theta_set=Box(ARM_MEAN_BOUND))
 
 
-def plug_in() -> LossStage:
+def plug_in() -> SecondStage:
     """The effect as one weighted mean, which is exact only where each arm has half of the weight."""
     return _least_squares("plug_in_ate")
 
 
-def _least_squares(name: str, **settings: Any) -> LossStage:
+def _least_squares(name: str, **settings: Any) -> SecondStage:
     built = registry.build(registry.second_stages(), name, **settings)
-    assert isinstance(built, LossStage)
+    assert isinstance(built, SecondStage)
     return built
 
 

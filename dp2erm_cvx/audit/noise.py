@@ -19,7 +19,6 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.model.sets import ElasticNet
-from dp2erm_cvx.program import LossStage
 from dp2erm_cvx.public import public_fraction, public_number, whole_number
 from dp2erm_cvx.steps import Planned
 
@@ -242,7 +241,7 @@ def audit_repeats(
     second = model.resolved_second_stage()
     if model.seed is not None:
         raise DeclarationError("a seeded model repeats its noise by design: leave the seed out")
-    if not (isinstance(second, LossStage) and second.squared and isinstance(second.regularizer, ElasticNet)):
+    if not (second.squared and isinstance(second.regularizer, ElasticNet)):
         raise DeclarationError(f"{second.name}: audit_repeats needs weighted least squares, an elastic net")
     fresh: PrivateTwoStageERM = clone(model).set_params(ledger=None, dataset=None)
     thetas = np.array([fresh.fit(X, a, y).theta_ for _ in range(size)])

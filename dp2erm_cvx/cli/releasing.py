@@ -275,7 +275,6 @@ def _predicted(plan: Plan) -> dict[str, tuple[float, str]]:
     """What is predicted of the release from public numbers, each with its sentence."""
     from dp2erm_cvx.plan import EffectPlan, TwoStagePlan
     from dp2erm_cvx.plan.predict import kept_imbalance, planned_range
-    from dp2erm_cvx.program import LossStage
     from dp2erm_cvx.release.caveats import remains
 
     if isinstance(plan, EffectPlan):
@@ -289,7 +288,7 @@ def _predicted(plan: Plan) -> dict[str, tuple[float, str]]:
     share = kept_imbalance(plan)
     if share is not None:
         facts["residual_imbalance"] = (share, remains(share, "difference between the arms"))
-    if isinstance(plan.study.second, LossStage) and plan.study.second.squared:
+    if plan.study.second.squared:
         moved = planned_range(plan)
         whose = "the effect" if moved.effect is not None else "a middle coefficient"
         half = float(sorted(moved.half_width)[len(moved.half_width) // 2])

@@ -34,16 +34,13 @@ from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.program import (
-    LossStage,
     PrivateFirstStage,
-    PrivateSeparable,
     Program,
     SecondStage,
     SeparableFirstStage,
 )
 from dp2erm_cvx.program.declared import DeclaredProgram
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
-from dp2erm_cvx.program.stage import smooth_of
 
 _Row = Callable[[Array], tuple[Array, Array]]
 
@@ -111,7 +108,7 @@ def _wrong(program: Program, subject: Subject, domain: Domain) -> str:
     """What is wrong apart from the sizes of constants."""
     if isinstance(program, SeparableFirstStage) and (wrong := _wrong_rows(program)):
         return wrong
-    if isinstance(program, PrivateSeparable) and (wrong := _larger_set(program, domain)):
+    if isinstance(program, PrivateFirstStage) and (wrong := _larger_set(program, domain)):
         return wrong
     if isinstance(program, SecondStage | PrivateFirstStage):
         return undeclared_curvature(program, domain, subject.seed) or turning_gradient(
@@ -131,10 +128,10 @@ def _wrong_rows(program: SeparableFirstStage) -> str:
     return ""
 
 
-def _larger_set(program: PrivateSeparable, domain: Domain) -> str:
+def _larger_set(program: PrivateFirstStage, domain: Domain) -> str:
     """A coefficient may lie outside the ball that bounds the weights (Theorem 9)."""
     for records in edge_records().values():
-        model = smooth_of(program.instance(records))
+        model = program.instance(records).composite
         ball = program.ball(domain)
         if math.isinf(ball):
             return ""
@@ -349,11 +346,11 @@ def _of_record(program: _Perturbed, domain: Domain, n: int) -> _OfRecord:
 def _model(program: _Perturbed, records: Records) -> Composite:
     """Without noise; in a second stage with all weight on the first record."""
     if isinstance(program, PrivateFirstStage):
-        none = np.zeros(smooth_of(program.instance(records)).dimension)
-        return smooth_of(program.perturbed(records, 0.0, none))
+        none = np.zeros(program.instance(records).composite.dimension)
+        return program.perturbed(records, 0.0, none).composite
     weights = np.zeros(records.n_samples)
     weights[0] = records.n_samples
-    return smooth_of(program.instance(records, weights, gamma=0.0))
+    return program.instance(records, weights, gamma=0.0).composite
 
 
 def _beside(record: Records, n: int) -> Records:
@@ -367,7 +364,7 @@ def _beside(record: Records, n: int) -> Records:
 
 def _row_bounds(program: _Perturbed, domain: Domain) -> Iterator[tuple[str, float, Callable[[Array], float]]]:
     """Bounds that the public bound on the numerical error, and Theorems 7 and 8, take over."""
-    if isinstance(program, LossStage):
+    if isinstance(program, SecondStage):
         bounds = program.row_bounds(check_universe(domain))
         rows = remembered(lambda record: program.rows(_one_record(domain, record)))
         yield "row_bounds norm", bounds.norm, lambda d: norm(rows(d).Z)

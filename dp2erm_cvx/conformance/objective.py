@@ -46,7 +46,6 @@ from dp2erm_cvx.program import (
 from dp2erm_cvx.program.entropy import EntropyFirstStage
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.margin_model import MarginModel
-from dp2erm_cvx.program.stage import smooth_of
 from dp2erm_cvx.program.weights import WeightsProgram
 
 #: Sums over the covariates of one record may round otherwise beside other records, and objectives more so.
@@ -235,7 +234,7 @@ def _losses(program: SecondStage, corners: _Corners, seed: int) -> str:
         step = 0.5 * float(np.min(weights[places[:2]]))
         shift[places[:2]] = step, -step
         ends = [program.instance(records, weights + side * shift, gamma=0.0) for side in (-1, 1)]
-        moved.append((smooth_of(ends[0]), smooth_of(ends[1]), step))
+        moved.append((ends[0].composite, ends[1].composite, step))
     for theta in points_of(moved[0][0], seed):
         ends_of = [(before.gradient(theta), after.gradient(theta), step) for before, after, step in moved]
         scale = 1e-12 + max(float(np.max(np.abs(before))) / step for before, _, step in ends_of)
@@ -264,12 +263,12 @@ def perturbation(subject: Subject) -> Judgment:
     """
     program = subject.program
     assert isinstance(program, SecondStage)
-    points = list(points_of(smooth_of(_weighted(program, np.ones(_SIZE))), subject.seed))
+    points = list(points_of(_weighted(program, np.ones(_SIZE)).composite, subject.seed))
     # weights of sum n only, as all first stages give them
     ends = [unequal_weights(_SIZE, seed=4), unequal_weights(_SIZE, seed=5)]
     for first, second in (ends, (np.eye(_SIZE)[0] * _SIZE, np.eye(_SIZE)[3] * _SIZE)):
         between = (first, second, 0.25 * first + 0.75 * second)
-        models = [smooth_of(_weighted(program, weights)) for weights in between]
+        models = [_weighted(program, weights).composite for weights in between]
         for theta in points:
             start, end, middle = (model.gradient(theta) for model in models)
             if apart(middle, 0.25 * start + 0.75 * end, start, end):
@@ -291,8 +290,8 @@ def coefficient_noise(subject: Subject) -> Judgment:
     assert isinstance(program, PrivateFirstStage)
     # without gamma and noise it is the instance that all other checks are about
     examined = program.instance(records)
-    plain = program.perturbed(records, 0.0, np.zeros(smooth_of(examined).dimension))
-    points = list(points_of(smooth_of(plain), subject.seed))
+    plain = program.perturbed(records, 0.0, np.zeros(examined.composite.dimension))
+    points = list(points_of(plain.composite, subject.seed))
     if _different_gradient(plain, examined, points):
         return failed("perturbed(records, 0, 0) is another program than instance(records)")
     bind = partial(program.perturbed, records)
@@ -315,21 +314,21 @@ def unconstrained(subject: Subject) -> Judgment:
         status, detail = check(dataclasses.replace(subject, program=free))
         if status is CheckStatus.FAILED:
             return failed(f"{name}: {detail}")
-    model = smooth_of(_weighted(free, np.ones(_SIZE)))
+    model = _weighted(free, np.ones(_SIZE)).composite
     far = np.full(model.dimension, _FAR)
     if any(
         apart(where.project(far), far) for where in (free.feasible(check_domain(_SIZE)), model.penalty.set)
     ):
         return failed("theta is still constrained, which Theorems 7 and 8 do not cover")
     weights = unequal_weights(_SIZE)
-    points = list(points_of(smooth_of(_weighted(program, weights)), subject.seed))
+    points = list(points_of(_weighted(program, weights).composite, subject.seed))
     b = np.random.default_rng([subject.seed, 23]).normal(size=len(points[0]))
     both = [
         (_weighted(program, weights, *perturbed), _weighted(free, weights, *perturbed))
         for perturbed in ((0.0, 0 * b), (0.3, b))
     ]
     for bound, unbound in both:
-        if smooth_of(bound).dimension != smooth_of(unbound).dimension:
+        if bound.composite.dimension != unbound.composite.dimension:
             return failed("theta has another length than with Theta")
         if _different_gradient(bound, unbound, points):
             return failed("the model is another objective than with Theta, whose constants calibrate it")
@@ -361,7 +360,7 @@ def _perturbed(bind: _Bind, points: list[Array], seed: int, name: str, variable:
     pairs = [(bind(gamma, b), gamma, b) for gamma, b in noises]
     for noisy, gamma, b in pairs:
         for point in points:
-            before, after = smooth_of(plain), smooth_of(noisy)
+            before, after = plain.composite, noisy.composite
             first, second = before.gradient(point), after.gradient(point)
             if apart(second - first, _SIZE * gamma * point + b, first, second):
                 yield f"the model's gradient at gamma = {gamma:g} with noise lacks n gamma {name} + noise"
@@ -375,7 +374,7 @@ def _perturbed(bind: _Bind, points: list[Array], seed: int, name: str, variable:
 
 def _different_gradient(one: Instance, other: Instance, points: list[Array]) -> bool:
     for point in points:
-        first, second = smooth_of(one).gradient(point), smooth_of(other).gradient(point)
+        first, second = one.composite.gradient(point), other.composite.gradient(point)
         if apart(first, second, first):
             return True
     return False

@@ -31,7 +31,6 @@ from dp2erm_cvx.errors import (
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, Program, SecondStage
 from dp2erm_cvx.program.declaration import Compiled
-from dp2erm_cvx.program.stage import smooth_of
 from dp2erm_cvx.solve import Solution, solve
 
 #: What a solve raises that ends without a certified solution.
@@ -214,7 +213,7 @@ def _by_segments(instance: Instance) -> float:
     compiled = Compiled(instance.program.declare, instance.data)
     compiled.load(instance.data)
     (variable,) = compiled.declaration.variables.values()
-    feasible, rng, least = smooth_of(instance).penalty.set, np.random.default_rng(3), np.inf
+    feasible, rng, least = instance.composite.penalty.set, np.random.default_rng(3), np.inf
 
     def value(point: Array) -> float:
         variable.value = point

@@ -42,9 +42,9 @@ from dp2erm_cvx.program import (
     FirstStage,
     Instance,
     Kind,
-    LossStage,
     PrivateFirstStage,
     Program,
+    SecondStage,
 )
 from dp2erm_cvx.program.curves import Curve
 from dp2erm_cvx.program.declaration import Compiled
@@ -135,7 +135,7 @@ def _overflow(subject: Subject) -> str:
     program = subject.program.resolve(domain)
     if isinstance(program, SeparableFirstStage):
         return _unbounded(program.loss, program.row_bound(domain) * program.ball(domain))
-    if isinstance(program, LossStage) and not program.squared:
+    if isinstance(program, SecondStage) and not program.squared:
         bounds, p = program.row_bounds(check_universe(domain)), subject.n_parameters(domain)
         return _unbounded(program.loss, bounds.reach(bounds.size(program.feasible(domain), p)))
     return ""
@@ -242,7 +242,7 @@ def _numbers(instance: Instance, *, closed_form: bool) -> dict[str, float]:
         return found  # whose curvature no theorem rests on
     found["strong convexity"] = float(instance.strong_convexity)
     if instance.model is not None:
-        found |= {"ridge": float(instance.model.ridge), "l1": float(instance.model.penalty.l1)}
+        found |= {"ridge": float(instance.model.ridge), "l1": float(np.sum(instance.model.penalty.l1))}
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -17,15 +17,30 @@ from dp2erm_cvx.model.sums import UNIT
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Penalty:
-    """``h(v) = l1 ||v||_1 + indicator(v in set)``, the non-smooth part of a program."""
+    """``h(v) = sum_k l1_k |v_k| + indicator(v in set)``, the non-smooth part of a program.
+
+    ``l1`` is one price for all coordinates, or one for each (d,).
+    """
 
     set: Projectable = WholeSpace()
-    l1: float = 0.0
+    l1: float | Array = 0.0
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether there is neither a set nor a price."""
+        return self.set == WholeSpace() and not self.priced and self.l1 == 0.0
+
+    @property
+    def priced(self) -> bool:
+        """Whether every coordinate has a price of its own."""
+        return isinstance(self.l1, np.ndarray)
 
     def value(self, v: Array) -> float:
-        """``l1 ||v||_1`` at a point of the set."""
+        """The priced sizes of the coordinates at a point of the set."""
+        if isinstance(self.l1, np.ndarray):
+            return float(self.l1 @ np.abs(v))
         return self.l1 * float(np.sum(np.abs(v)))
 
     def prox(self, v: Array, step: float) -> Array:
@@ -39,31 +54,15 @@ class Penalty:
     def jacobian(self, v: Array, step: float) -> Array:
         """A symmetric element of the generalized Jacobian of :meth:`prox`."""
         outer = self.set.jacobian(self._shrink(v, step))
-        if self.l1 == 0.0:
+        if not self.priced and self.l1 == 0.0:
             return outer
         kept = (np.abs(v) > step * self.l1).astype(np.float64)
         return outer * kept[None, :] * kept[:, None]
 
     def _shrink(self, v: Array, step: float) -> Array:
-        if self.l1 == 0.0:
+        if not self.priced and self.l1 == 0.0:
             return v
         return np.sign(v) * np.maximum(np.abs(v) - step * self.l1, 0.0)
-
-
-@dataclass(frozen=True, eq=False)
-class WeightedL1(Penalty):
-    """``h(v) = sum_k price_k |v_k|``."""
-
-    price: Array = field(default_factory=lambda: np.zeros(0))
-
-    def value(self, v: Array) -> float:
-        return float(self.price @ np.abs(v))
-
-    def jacobian(self, v: Array, step: float) -> Array:
-        return np.diag((np.abs(v) > step * self.price).astype(np.float64))
-
-    def _shrink(self, v: Array, step: float) -> Array:
-        return np.sign(v) * np.maximum(np.abs(v) - step * self.price, 0.0)
 
 
 @dataclass(frozen=True)

@@ -47,65 +47,69 @@ class PublicConstants:
     steps: int
     reason: str = ""
 
-
-@np.errstate(all="ignore")  # where data have no bound
-def public_constants(objective: ReadObjective, bound: Array, floor: float, cap: float) -> PublicConstants:
-    """The walk on public bounds (1 + D,) of the data: every majorant grows with them (Theorem C)."""
-    n, zero = objective.n, np.zeros_like(bound)
-    zero[0] = 1.0
-    objective = objective.at(zero, bound)
-    m, separate = np.zeros(n), np.zeros(n)
-    coupled = steep = 0.0
-    G, E = objective.major * UP, gamma(objective.count) * objective.major
-    for t in objective.terms:
-        low, high, size = t.range(floor, cap)
-        off = gamma(t.count + t.longest + 2) * size * UP
-        least, most = t.curvature(low, high)
-        q, w = t.public_slope(low, high, off)
-        h = t.major_s * q
-        G = G + t.back(t.M, h) * UP
-        E = E + t.back(t.M, t.major_s * (w + gamma(t.count_s + 1) * q))
-        E = E + gamma(t.count + t.tallest + 2) * t.back(t.M, h)
-        if t.separable:
-            separate = separate + t.back(t.M**2, t.major_s * most)
-            # t T'' of a weight t; its argument is at most M t and the offset
-            steep += float(np.max(t.back(t.M, t.major_s * np.where(size > 0, most * size, 0.0)), initial=0.0))
-            if np.all(t.M == np.abs(t.A)):
-                m = m + t.back(t.A**2, np.maximum(2 * np.abs(t.s) - t.major_s, 0.0) * least)
-        else:
-            norm = min(float(np.sum(t.M**2)), float(t.M.sum(axis=0).max() * t.M.sum(axis=1).max()))
-            coupled += float(np.max(t.major_s * most)) * norm
-    m, L = m / UP, (coupled + float(np.max(separate))) * UP
-    least_m = float(np.min(m))
-    error = float(np.linalg.norm(E + gamma(len(objective.terms) + 2) * G)) * UP
-    found = PublicConstants(m, L, math.inf, error, math.inf, math.inf, None, 0)
-    if not least_m > 0:
-        return replace(
-            found,
-            radius=None,
-            reason="no strong convexity that the data cannot change in terms of single weights",
-        )
-    if objective.kinks:
-        return replace(found, radius=None, reason="a norm, absolute value or maximum has a kink")
-    if not (math.isfinite(L) and math.isfinite(error)):
-        return replace(
-            found, radius=None, reason="the slope of the objective has no public bound: state a floor above 0"
-        )
-    ell, top = max(coupled * UP, 1e-3 * least_m), float(np.max(G))
-    delta = n * 8 * UNIT * ((top + ell * cap) / (ell + least_m) + cap)
-    zeta = math.sqrt(n) * 8 * UNIT * (steep + top + 2 * ell * cap)
-    near, kappa = (error + zeta) / (ell + least_m) + delta, (ell + least_m) / least_m
-    radius = ((4 * ell * kappa * near + 3 * error + 2 * zeta + 2 * L * delta) / least_m + delta) * UP
-    distance = math.sqrt(2 * cap * n)
-    steps = math.ceil(kappa * max(math.log(distance / (kappa * near)), 1.0)) + 1
-    found = PublicConstants(m, L, ell, error, zeta, delta, radius, steps)
-    if steps > MOST_STEPS:
-        return replace(
-            found,
-            radius=None,
-            reason=f"its coupling is strong: {steps:,} proved steps, at most {MOST_STEPS:,}",
-        )
-    return found
+    @staticmethod
+    @np.errstate(all="ignore")  # where data have no bound
+    def of(objective: ReadObjective, bound: Array, floor: float, cap: float) -> PublicConstants:
+        """The walk on public bounds (1 + D,) of the data: every majorant grows with them (Theorem C)."""
+        n, zero = objective.n, np.zeros_like(bound)
+        zero[0] = 1.0
+        objective = objective.at(zero, bound)
+        m, separate = np.zeros(n), np.zeros(n)
+        coupled = steep = 0.0
+        G, E = objective.major * UP, gamma(objective.count) * objective.major
+        for t in objective.terms:
+            low, high, size = t.range(floor, cap)
+            off = gamma(t.count + t.longest + 2) * size * UP
+            least, most = t.curvature(low, high)
+            q, w = t.public_slope(low, high, off)
+            h = t.major_s * q
+            G = G + t.back(t.M, h) * UP
+            E = E + t.back(t.M, t.major_s * (w + gamma(t.count_s + 1) * q))
+            E = E + gamma(t.count + t.tallest + 2) * t.back(t.M, h)
+            if t.separable:
+                separate = separate + t.back(t.M**2, t.major_s * most)
+                # t T'' of a weight t; its argument is at most M t and the offset
+                steep += float(
+                    np.max(t.back(t.M, t.major_s * np.where(size > 0, most * size, 0.0)), initial=0.0)
+                )
+                if np.all(t.M == np.abs(t.A)):
+                    m = m + t.back(t.A**2, np.maximum(2 * np.abs(t.s) - t.major_s, 0.0) * least)
+            else:
+                norm = min(float(np.sum(t.M**2)), float(t.M.sum(axis=0).max() * t.M.sum(axis=1).max()))
+                coupled += float(np.max(t.major_s * most)) * norm
+        m, L = m / UP, (coupled + float(np.max(separate))) * UP
+        least_m = float(np.min(m))
+        error = float(np.linalg.norm(E + gamma(len(objective.terms) + 2) * G)) * UP
+        found = PublicConstants(m, L, math.inf, error, math.inf, math.inf, None, 0)
+        if not least_m > 0:
+            return replace(
+                found,
+                radius=None,
+                reason="no strong convexity that the data cannot change in terms of single weights",
+            )
+        if objective.kinks:
+            return replace(found, radius=None, reason="a norm, absolute value or maximum has a kink")
+        if not (math.isfinite(L) and math.isfinite(error)):
+            return replace(
+                found,
+                radius=None,
+                reason="the slope of the objective has no public bound: state a floor above 0",
+            )
+        ell, top = max(coupled * UP, 1e-3 * least_m), float(np.max(G))
+        delta = n * 8 * UNIT * ((top + ell * cap) / (ell + least_m) + cap)
+        zeta = math.sqrt(n) * 8 * UNIT * (steep + top + 2 * ell * cap)
+        near, kappa = (error + zeta) / (ell + least_m) + delta, (ell + least_m) / least_m
+        radius = ((4 * ell * kappa * near + 3 * error + 2 * zeta + 2 * L * delta) / least_m + delta) * UP
+        distance = math.sqrt(2 * cap * n)
+        steps = math.ceil(kappa * max(math.log(distance / (kappa * near)), 1.0)) + 1
+        found = PublicConstants(m, L, ell, error, zeta, delta, radius, steps)
+        if steps > MOST_STEPS:
+            return replace(
+                found,
+                radius=None,
+                reason=f"its coupling is strong: {steps:,} proved steps, at most {MOST_STEPS:,}",
+            )
+        return found
 
 
 class PointClaim(NamedTuple):

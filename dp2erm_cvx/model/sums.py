@@ -37,11 +37,6 @@ def sum_error(n: int) -> float:
     return operations * UNIT / (1 - operations * UNIT)
 
 
-def sum_units(n: int) -> float:
-    """Error of a sum over n rows, relative to the sum of magnitudes, in units of roundoff."""
-    return sum_error(n) / UNIT
-
-
 def compensated_sum(terms: Array) -> tuple[Array, Array]:
     """The sum over the first axis of ``terms`` (n, ...) in two parts: the rounded one, and what it lost.
 

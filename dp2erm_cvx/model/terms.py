@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from copy import copy
+from typing import Any
 
 import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import ProgramError
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.model.tree import SQUARES, Affine, AtomTerm, Sums, Tree
+from dp2erm_cvx.model.tree import SQUARES, Affine, AtomTerm, Sums, walked
 
 #: Covers about 1e6 roundings of sums of numbers that are not negative.
 UP = 1.0 + 1e-9
@@ -288,19 +290,43 @@ class Loaded:
 
 
 class ReadObjective:
-    """A tree that can be loaded with data: gradients of weights (..., n) with a bound of their error."""
+    """An objective of n weights that can be loaded with data: gradients (..., n), bounds of their error.
+
+    ``objective`` is a convex CVXPY expression of the Variable ``weights`` (n,), whose data are the Parameters
+    ``leaves``; ``eigenvalue_floor`` is a public lower bound of the eigenvalues of every argument of
+    ``log_det``. Raises ProgramError, with the reason, for what is not read.
+    """
 
     linear: Array
     major: Array
     constant: Array
 
-    def __init__(self, tree: Tree) -> None:
-        outer, n = tree.outer, tree.n
-        self.tree, self.n, self.terms = tree, n, [Loaded(term, n, outer) for term in tree.terms]
+    def __init__(
+        self, objective: Any, weights: Any, leaves: Mapping[str, Any], eigenvalue_floor: float | None = None
+    ) -> None:
+        terms, outer = walked(objective, weights, leaves, eigenvalue_floor)
+        self.n, self.leaves = weights.size, leaves
+        n = self.n
+        self.terms = [Loaded(term, n, outer) for term in terms]
         self.direct = Sums(outer, (outer.col >= 0) & (outer.col < n), outer.col, n)
         self.offset = Sums(outer, outer.col < 0, outer.row, 1)
         self.count = outer.count + self.direct.most + 2
         self.kinks = any(term.term.kink for term in self.terms)
+
+    def vector(self, data: Mapping[str, Any]) -> Array:
+        """The number 1 and the data, by columns, in one vector (1 + D,)."""
+        parts = [np.ravel(np.asarray(data[name], dtype=np.float64), order="F") for name in self.leaves]
+        return np.concatenate([np.ones(1), *parts])
+
+    def bound_vector(self, bounds: Mapping[str, Any]) -> Array:
+        """Public bounds of the absolute value of every number, as :meth:`vector` orders them.
+
+        Raises ProgramError where a leaf has none.
+        """
+        if missing := [name for name in self.leaves if name not in bounds]:
+            raise ProgramError(f"state a public bound of the entries of {missing[0]!r} in data_bounds")
+        whole = {k: np.broadcast_to(np.asarray(bounds[k], float), e.shape) for k, e in self.leaves.items()}
+        return self.vector(whole)
 
     def at(self, center: Array, bound: Array | None = None) -> ReadObjective:
         """The objective at data (..., 1 + D) and at bounds of its absolute values, by default its own."""

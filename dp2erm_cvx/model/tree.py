@@ -9,7 +9,7 @@ Stability of Numerical Algorithms, 3.1 and 3.5).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import cvxpy as cp
@@ -116,48 +116,20 @@ class AtomTerm:
         return self.kind in _KINKS
 
 
-@dataclass(eq=False)
-class Tree:
-    """An objective of n weights that the walk has read; ``sizes`` are those of the data, by name."""
-
-    n: int
-    terms: list[AtomTerm]
-    outer: Affine
-    sizes: Mapping[str, int]
-    nonneg: frozenset[str] = field(default_factory=frozenset)
-
-    def vector(self, data: Mapping[str, Any]) -> Array:
-        """The number 1 and the data, by columns, in one vector (1 + D,)."""
-        parts = [np.ravel(np.asarray(data[name], dtype=np.float64), order="F") for name in self.sizes]
-        return np.concatenate([np.ones(1), *parts])
-
-    def bound_vector(self, bounds: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> Array:
-        """Public bounds of the absolute value of every number, as :meth:`vector` orders them.
-
-        Raises ProgramError where a leaf has none.
-        """
-        missing = [name for name in self.sizes if name not in bounds]
-        if missing:
-            raise ProgramError(f"state a public bound of the entries of {missing[0]!r} in data_bounds")
-        full = {name: np.broadcast_to(np.asarray(bounds[name], float), shapes[name]) for name in self.sizes}
-        return self.vector(full)
-
-
-def read_objective(
+def walked(
     objective: Any, weights: Any, leaves: Mapping[str, Any], eigenvalue_floor: float | None = None
-) -> Tree:
-    """Read a convex objective of ``weights``, a Variable (n,), whose data are the Parameters ``leaves``.
+) -> tuple[list[AtomTerm], Affine]:
+    """Terms of a convex objective of ``weights``, a Variable (n,), and the affine function of their outputs.
 
-    ``eigenvalue_floor`` is a public lower bound of the eigenvalues of every argument of ``log_det``. Raises
-    ProgramError, with the reason, for what is not known.
+    The data are the Parameters ``leaves``. ``eigenvalue_floor`` is a public lower bound of the eigenvalues of
+    every argument of ``log_det``. Raises ProgramError, with the reason, for what is not known.
     """
     objective = cp.Constant(0) + objective
     if not objective.is_scalar() or not objective.is_convex():
         raise ProgramError("the objective is not a convex number by the rules of CVXPY")
     walk = _Walk(weights, leaves, eigenvalue_floor)
     outer = walk.read(objective, inside=False)
-    nonneg = frozenset(name for name, leaf in leaves.items() if leaf.is_nonneg())
-    return Tree(weights.size, walk.terms, outer, {k: v.size for k, v in leaves.items()}, nonneg)
+    return walk.terms, outer
 
 
 class _Walk:

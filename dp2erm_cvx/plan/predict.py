@@ -17,7 +17,7 @@ from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.plan.rule import RulePlan
 from dp2erm_cvx.plan.weighted import TwoStagePlan
-from dp2erm_cvx.program import FirstStage, LossStage, PrivateFirstStage, SecondStage
+from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps import CovariateMean, Fit, MeanSquare, Planned, Rows, RuleRows, Term
 from dp2erm_cvx.steps.covariates import MISSING
@@ -70,7 +70,7 @@ class NoiseRange:
 
 
 def noise_range(
-    second: LossStage,
+    second: SecondStage,
     universe: Universe,
     calibration: Calibration | OutputCalibration,
     *,
@@ -113,7 +113,6 @@ def noise_range(
 def planned_range(plan: TwoStagePlan) -> NoiseRange:
     """That of a plan, whose second stage is least squares."""
     theta, second = plan.theta, plan.study.second
-    assert isinstance(second, LossStage)
     scale = 0.0 if theta.precision is None else theta.precision.grid.scale
     return noise_range(second, plan.study.universe, theta.calibration, grid_scale=scale)
 

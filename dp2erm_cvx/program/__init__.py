@@ -9,14 +9,13 @@ from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.declaration import Declaration, Leaves
 from dp2erm_cvx.program.declared import private
 from dp2erm_cvx.program.direct_stage import DirectFirstStage
-from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage, PrivateFirstStage
+from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.kernels import Gaussian
-from dp2erm_cvx.program.linear_stage import LinearStage
 from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.program.rows import Ball
-from dp2erm_cvx.program.second_stage import LossStage, SecondStage
-from dp2erm_cvx.program.separable import PrivateSeparable, SeparableFirstStage
+from dp2erm_cvx.program.second_stage import LinearStage, SecondStage
+from dp2erm_cvx.program.separable import PrivateFirstStage, SeparableFirstStage
 from dp2erm_cvx.program.stage import Instance, Kind, Program, setting
 from dp2erm_cvx.program.weights import scheme, second_stage
 from dp2erm_cvx.stability import Bound
@@ -42,12 +41,10 @@ __all__ = [
     "Leaves",
     "LinearStage",
     "LogWeight",
-    "LossStage",
     "MarginRows",
     "Moments",
     "Part",
     "PrivateFirstStage",
-    "PrivateSeparable",
     "Program",
     "Records",
     "SecondStage",

@@ -2,307 +2,213 @@
 
 from __future__ import annotations
 
-import abc
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import public_size
 
+_Map = Callable[[Array], Array]
 
-class Atom(abc.ABC):
-    """A convex function of one number u; all methods work elementwise on arrays.
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Atom:
+    """A convex function phi of one number u, elementwise; :func:`atom` makes it.
 
     Attributes
     ----------
+    value, slope, curvature : phi(u), phi'(u), a monotone function, and phi''(u)
+    declared : the function of a CVXPY expression
     ends : limits of the slope far to the left and far to the right
-    concordance : c with ``|phi'''| <= c phi''``; ``inf`` where the curvature jumps
+    bend : c with ``|phi'''| <= c phi''`` between kinks
+    kinks : arguments at which the curvature jumps
     absolute, relative : a computed slope is off by ``absolute + relative |slope|`` units of roundoff
     flat : a computed curvature is off by ``flat + 8 phi''`` units of roundoff
-    rises : whether the curvature rises with u; else it is even, and does not rise with ``|u|``
+    cells : least and largest curvature on cells; by default those of an even one that does not rise with |u|
+    near : bound on the curvature within a distance; by default that of the cell
+    together : value, slope and curvature where they share exponentials
     """
 
+    kind: str
+    number: float
+    value: _Map
+    slope: _Map
+    curvature: _Map
+    declared: Callable[[Any], Any]
     ends: tuple[float, float]
-    concordance: float
-    absolute: ClassVar[float] = 0.0
-    relative: ClassVar[float] = 4.0
-    flat: ClassVar[float] = 0.0
-    rises: ClassVar[bool] = False
+    bend: float = 0.0
+    kinks: tuple[float, ...] = ()
+    absolute: float = 0.0
+    relative: float = 0.0
+    flat: float = 0.0
+    cells: Callable[[Array, Array], tuple[Array, Array]] | None = None
+    near: Callable[[Array, Array], Array] | None = None
+    together: Callable[[Array], tuple[Array, Array, Array]] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return atom, (self.kind, self.number)
+
+    def __repr__(self) -> str:
+        return f"atom({self.kind!r}, {self.number!r})"
 
     @property
-    def kinks(self) -> tuple[float, ...]:
-        """Arguments at which the curvature jumps."""
-        return ()
-
-    @property
-    def bend(self) -> float:
-        """Ratio c with ``|phi'''| <= c phi''`` between kinks."""
-        return 0.0 if self.kinks else self.concordance
-
-    @abc.abstractmethod
-    def value(self, u: Array) -> Array:
-        """phi(u)."""
-
-    @abc.abstractmethod
-    def slope(self, u: Array) -> Array:
-        """phi'(u), a monotone function."""
-
-    @abc.abstractmethod
-    def curvature(self, u: Array) -> Array:
-        """phi''(u)."""
+    def concordance(self) -> float:
+        """Ratio c with ``|phi'''| <= c phi''``; ``inf`` where the curvature jumps."""
+        return math.inf if self.kinks else self.bend
 
     def curvatures(self, low: Array, high: Array) -> tuple[Array, Array]:
         """Least and largest curvature over every cell ``[low, high]``."""
-        if self.rises:
-            return self.curvature(low), self.curvature(high)
+        if self.cells is not None:
+            return self.cells(low, high)
         far = np.maximum(np.abs(low), np.abs(high))
         near = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
         return self.curvature(far), self.curvature(near)
 
     def largest_near(self, u: Array, distance: Array) -> Array:
         """Bound on the curvature within ``distance`` of u."""
+        if self.near is not None:
+            return self.near(u, distance)
         return self.curvatures(u - distance, u + distance)[1]
 
     def at(self, u: Array) -> tuple[Array, Array, Array]:
-        """Value, slope and curvature, which may share exponentials."""
+        """Value, slope and curvature."""
+        if self.together is not None:
+            return self.together(u)
         return self.value(u), self.slope(u), self.curvature(u)
 
-    @abc.abstractmethod
-    def declared(self, u: Any) -> Any:
-        """The function of a CVXPY expression."""
+
+def atom(kind: str, number: float = 1.0) -> Atom:
+    """The atom of a kind: u, u^2, exp(u), log(1 + exp(u)), max(u, 0)^2, or one with a ``number`` k.
+
+    These are ``line``, ``square``, ``exp``, ``logistic`` and ``hinge``. ``huber`` (Huber 1964) is u^2 up to k
+    and ``2 k |u| - k^2`` beyond; ``saturating`` is ``k |u| + k^2 (exp(-|u|/k) - 1)``: no loss of the same
+    largest slope k needs less of a ridge (Theorem 15). There is one object for each kind and number. Raises
+    DeclarationError for another kind, and for a k that is no positive size.
+    """
+    if kind not in _ATOMS:
+        raise DeclarationError(f"atom {kind!r}: must be one of {', '.join(_ATOMS)}")
+    return _made(kind, public_size("full_slope" if kind == "saturating" else "threshold", number))
 
 
-@dataclass(frozen=True)
-class Line(Atom):
-    """u itself."""
-
-    ends = (1.0, 1.0)
-    concordance = 0.0
-    relative = 0.0
-
-    def value(self, u: Array) -> Array:
-        return u
-
-    def slope(self, u: Array) -> Array:
-        return np.ones_like(u)
-
-    def curvature(self, u: Array) -> Array:
-        return np.zeros_like(u)
-
-    def declared(self, u: Any) -> Any:
-        return u
+@cache
+def _made(kind: str, number: float) -> Atom:
+    return _ATOMS[kind](number)
 
 
-@dataclass(frozen=True)
-class Square(Atom):
-    """u^2."""
-
-    ends = (-math.inf, math.inf)
-    concordance = 0.0
-    relative = 0.0
-
-    def value(self, u: Array) -> Array:
-        return u * u
-
-    def slope(self, u: Array) -> Array:
-        return 2.0 * u
-
-    def curvature(self, u: Array) -> Array:
-        return np.full_like(u, 2.0)
-
-    def declared(self, u: Any) -> Any:
-        return cp.square(u)
+def _line(k: float) -> Atom:
+    return Atom("line", k, lambda u: u, np.ones_like, np.zeros_like, lambda u: u, (1.0, 1.0))
 
 
-@dataclass(frozen=True)
-class Exponential(Atom):
-    """exp(u)."""
+def _square(k: float) -> Atom:
+    ends = -math.inf, math.inf
+    return Atom(
+        "square", k, lambda u: u * u, lambda u: 2.0 * u, lambda u: np.full_like(u, 2.0), cp.square, ends
+    )
 
-    ends = (0.0, math.inf)
-    concordance = 1.0
-    rises = True
 
-    def value(self, u: Array) -> Array:
+def _exponential(k: float) -> Atom:
+    def grown(u: Array) -> Array:
         with np.errstate(over="ignore"):
-            grown: Array = np.exp(u)
-        return grown
+            values: Array = np.exp(u)
+        return values
 
-    def slope(self, u: Array) -> Array:
-        return self.value(u)
-
-    def curvature(self, u: Array) -> Array:
-        return self.value(u)
-
-    def largest_near(self, u: Array, distance: Array) -> Array:
-        return self.value(u + distance)
-
-    def at(self, u: Array) -> tuple[Array, Array, Array]:
-        found = self.value(u)
-        return found, found, found
-
-    def declared(self, u: Any) -> Any:
-        return cp.exp(u)
+    return Atom(
+        *("exp", k, grown, grown, grown, cp.exp, (0.0, math.inf)),
+        bend=1.0,
+        relative=4.0,
+        cells=lambda low, high: (grown(low), grown(high)),
+        near=lambda u, distance: grown(u + distance),
+        together=lambda u: (grown(u),) * 3,
+    )
 
 
-@dataclass(frozen=True)
-class Logistic(Atom):
-    """log(1 + exp(u))."""
-
-    ends = (0.0, 1.0)
-    concordance = 1.0
-    # through tanh the error of a slope is absolute
-    absolute = 2.0
-    relative = 0.0
-    flat = 8.0
-
-    def value(self, u: Array) -> Array:
-        return np.log1p(np.exp(-np.abs(u))) + np.maximum(u, 0.0)
-
-    def slope(self, u: Array) -> Array:
+def _logistic(k: float) -> Atom:
+    def slope(u: Array) -> Array:
         # scipy's expit costs several times as much per element
         half: Array = 0.5 * np.tanh(0.5 * u)
         return 0.5 + half
 
-    def curvature(self, u: Array) -> Array:
-        p = self.slope(u)
-        return p * (1 - p)
-
-    def largest_near(self, u: Array, distance: Array) -> Array:
-        return np.broadcast_to(0.25, np.shape(u))
-
-    def at(self, u: Array) -> tuple[Array, Array, Array]:
+    def together(u: Array) -> tuple[Array, Array, Array]:
         tilt = np.exp(-np.abs(u))
         rare = tilt / (1 + tilt)  # the probability of the less likely sign
         value = np.log1p(tilt) + np.maximum(u, 0.0)
         return value, np.where(u < 0, rare, 1 - rare), rare * (1 - rare)
 
-    def declared(self, u: Any) -> Any:
-        return cp.logistic(u)
+    return Atom(
+        *("logistic", k, lambda u: np.log1p(np.exp(-np.abs(u))) + np.maximum(u, 0.0), slope),
+        *(lambda u: (p := slope(u)) * (1 - p), cp.logistic, (0.0, 1.0)),
+        bend=1.0,
+        absolute=2.0,  # through tanh the error of a slope is absolute
+        flat=8.0,
+        near=lambda u, distance: np.broadcast_to(0.25, np.shape(u)),
+        together=together,
+    )
 
 
-@dataclass(frozen=True)
-class Huber(Atom):
-    """``u^2`` up to ``threshold``, ``2 threshold |u| - threshold^2`` beyond (Huber 1964)."""
-
-    threshold: float = 1.0
-    concordance = math.inf
-    relative = 0.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "threshold", public_size("threshold", self.threshold))
-
-    @property
-    def kinks(self) -> tuple[float, ...]:
-        """The threshold on either side."""
-        return -self.threshold, self.threshold
-
-    @property
-    def ends(self) -> tuple[float, float]:  # type: ignore[override]
-        """Twice the threshold on either side."""
-        return -2 * self.threshold, 2 * self.threshold
-
-    def value(self, u: Array) -> Array:
-        inner: Array = np.clip(u, -self.threshold, self.threshold)
-        value: Array = inner * (2 * u - inner)
-        return value
-
-    def slope(self, u: Array) -> Array:
-        slope: Array = 2 * np.clip(u, -self.threshold, self.threshold)
-        return slope
-
-    def curvature(self, u: Array) -> Array:
-        return 2.0 * (np.abs(u) <= self.threshold).astype(np.float64)
-
-    def curvatures(self, low: Array, high: Array) -> tuple[Array, Array]:
-        k = self.threshold
-        inside = (low > -k) & (high < k)
-        touched = (low <= k) & (high >= -k)
-        return 2.0 * inside.astype(np.float64), 2.0 * touched.astype(np.float64)
-
-    def declared(self, u: Any) -> Any:
-        return cp.huber(u, self.threshold)
+def _huber(k: float) -> Atom:
+    return Atom(
+        *("huber", k, lambda u: (inner := np.clip(u, -k, k)) * (2 * u - inner)),
+        *(lambda u: 2 * np.clip(u, -k, k), lambda u: _two(np.abs(u) <= k)),
+        *(lambda u: cp.huber(u, k), (-2 * k, 2 * k)),
+        kinks=(-k, k),
+        cells=lambda low, high: (_two((low > -k) & (high < k)), _two((low <= k) & (high >= -k))),
+    )
 
 
-@dataclass(frozen=True)
-class SquaredHinge(Atom):
-    """``max(u, 0)^2``."""
-
-    ends = (0.0, math.inf)
-    concordance = math.inf
-    relative = 0.0
-    kinks = (0.0,)
-
-    def value(self, u: Array) -> Array:
-        return np.square(np.maximum(u, 0.0))
-
-    def slope(self, u: Array) -> Array:
-        return 2.0 * np.maximum(u, 0.0)
-
-    def curvature(self, u: Array) -> Array:
-        return 2.0 * (u > 0).astype(np.float64)
-
-    def curvatures(self, low: Array, high: Array) -> tuple[Array, Array]:
-        return 2.0 * (low > 0).astype(np.float64), 2.0 * (high >= 0).astype(np.float64)
-
-    def declared(self, u: Any) -> Any:
-        return cp.square(cp.pos(u))
+def _hinge(k: float) -> Atom:
+    return Atom(
+        *("hinge", k, lambda u: np.square(np.maximum(u, 0.0)), lambda u: 2.0 * np.maximum(u, 0.0)),
+        *(lambda u: _two(u > 0), lambda u: cp.square(cp.pos(u)), (0.0, math.inf)),
+        kinks=(0.0,),
+        cells=lambda low, high: (_two(low > 0), _two(high >= 0)),
+    )
 
 
-@dataclass(frozen=True)
-class Saturating(Atom):
-    """``S |u| + S^2 (exp(-|u| / S) - 1)``: no loss of the same slope needs less of a ridge (Theorem 15).
-
-    ``full_slope`` S, a positive size, is the largest ``|phi'|``: beyond a few S a residual pulls no more.
-    """
-
-    full_slope: float
-    # expm1 to within 4 units in the last place, and what the quotient and the product round
-    relative = 10.0
-    flat = 16.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "full_slope", public_size("full_slope", self.full_slope))
-
-    @property
-    def concordance(self) -> float:  # type: ignore[override]
-        """1/S."""
-        return 1.0 / self.full_slope
-
-    @property
-    def ends(self) -> tuple[float, float]:  # type: ignore[override]
-        """S on either side."""
-        return -self.full_slope, self.full_slope
-
-    def value(self, u: Array) -> Array:
-        t, S = np.abs(u) / self.full_slope, self.full_slope
-        value: Array = S * (S * (t + np.expm1(-t)))
-        return value
-
-    def slope(self, u: Array) -> Array:
-        return np.copysign(self.full_slope * -np.expm1(-np.abs(u) / self.full_slope), u)
-
-    def curvature(self, u: Array) -> Array:
-        curvature: Array = np.exp(-np.abs(u) / self.full_slope)
-        return curvature
-
-    def at(self, u: Array) -> tuple[Array, Array, Array]:
-        S, t = self.full_slope, np.abs(u) / self.full_slope
+def _saturating(S: float) -> Atom:
+    def together(u: Array) -> tuple[Array, Array, Array]:
+        t = np.abs(u) / S
         fallen = np.expm1(-t)
         return S * (S * (t + fallen)), np.copysign(S * -fallen, u), 1.0 + fallen
 
-    def declared(self, u: Any) -> Any:
-        return bounded_influence(u, self.full_slope)
+    return Atom(
+        *("saturating", S, lambda u: together(u)[0], lambda u: together(u)[1]),
+        *(lambda u: np.exp(-np.abs(u) / S), lambda u: bounded_influence(u, S), (-S, S)),
+        bend=1.0 / S,
+        # expm1 to within 4 units in the last place, and what the quotient and the product round
+        relative=10.0,
+        flat=16.0,
+        together=together,
+    )
+
+
+def _two(inside: Any) -> Array:
+    """The curvature 2 where a condition holds."""
+    bent: Array = 2.0 * inside.astype(np.float64)
+    return bent
+
+
+_ATOMS: dict[str, Callable[[float], Atom]] = {
+    "line": _line,
+    "square": _square,
+    "exp": _exponential,
+    "logistic": _logistic,
+    "huber": _huber,
+    "hinge": _hinge,
+    "saturating": _saturating,
+}
 
 
 def bounded_influence(u: Any, slope: float) -> Any:
     """``slope |u| + slope^2 (exp(-|u| / slope) - 1)``, elementwise and convex, as a CVXPY expression.
 
-    It is ``u^2 / 2`` near 0, and its derivative stays below ``slope`` in size (:class:`Saturating`).
+    It is ``u^2 / 2`` near 0, and its derivative stays below ``slope`` in size (the atom ``saturating``).
     """
     return _bounded_influence()(u, slope)
 
@@ -315,14 +221,14 @@ def _bounded_influence() -> Any:
     from cvxpy.reductions.dcp2cone.canonicalizers import CANON_METHODS
 
     class BoundedInfluence(Elementwise):  # type: ignore[misc]
-        """CVXPY atom of a :class:`Saturating` loss."""
+        """The CVXPY atom of ``saturating``."""
 
         def __init__(self, u: Any, slope: float) -> None:
-            self.atom = Saturating(slope)
+            self.atom = atom("saturating", slope)
             super().__init__(u)
 
         def get_data(self) -> list[float]:
-            return [self.atom.full_slope]
+            return [self.atom.number]
 
         def numeric(self, values: Any) -> Any:
             return self.atom.value(np.asarray(values[0], dtype=np.float64))
@@ -348,7 +254,7 @@ def _bounded_influence() -> Any:
 
     def canonical(e: Any, args: Any, **context: Any) -> tuple[Any, list[Any]]:
         # S^2 min (v + exp(-v) - 1) over v >= |u| / S, where it increases with v
-        S, shape = e.atom.full_slope, e.shape
+        S, shape = e.atom.number, e.shape
         v, falls = cp.Variable(shape), cp.Variable(shape)
         cone = ExpCone(-v, cp.Constant(np.ones(shape)), falls)
         return S**2 * (v + falls - 1), [cone, args[0] <= S * v, -args[0] <= S * v]

@@ -52,6 +52,12 @@ class Moments:
         """(n, p) -> (n, p * degree)."""
         return X if self.degree == 1 else np.hstack([X**k for k in range(1, self.degree + 1)])
 
+    def names(self, records: Records) -> tuple[str, ...]:
+        """A name for every function: those of the covariates where the domain declares them."""
+        columns = records.domain.columns or tuple(f"x{k + 1}" for k in range(records.covariates.shape[1]))
+        powers = ("", *(f"^{k}" for k in range(2, self.degree + 1)))
+        return tuple(name + power for power in powers for name in columns)
+
     def describe(self) -> dict[str, Any]:
         """Plain JSON types for a release."""
         return {"moments": self.degree}
@@ -103,6 +109,10 @@ class BalanceFunctions:
             )
         return clip_norm(rows, self.norm_bound)
 
+    def names(self, records: Records) -> tuple[str, ...]:
+        """A name for every function."""
+        return tuple(f"{self.name}[{j}]" for j in range(self(records.covariates[:1]).shape[1]))
+
     def _row(self, row: Array) -> Array:
         # a copy, because a function that writes into its argument would move the record out of the universe
         return np.atleast_1d(np.asarray(self.function(row.copy()), dtype=np.float64)).ravel()
@@ -117,27 +127,6 @@ class BalanceFunctions:
     def describe(self) -> dict[str, Any]:
         """Plain JSON types for a release."""
         return {"custom": self.name, "norm_bound": self.norm_bound}
-
-
-def checked_balance(name: str, balance: object) -> object:
-    """``balance``. Raises DeclarationError unless it is one of the two kinds here.
-
-    Exact types: a balance of another kind could see all records at once, or understate its bound.
-    """
-    if type(balance) not in (Moments, BalanceFunctions):
-        raise DeclarationError(f"{name} = {balance!r}: must be Moments or BalanceFunctions")
-    return balance
-
-
-def moment_names(balance: Moments | BalanceFunctions, records: Records) -> tuple[str, ...]:
-    """A name for every balance function: those of the covariates where the domain declares them."""
-    p = records.covariates.shape[1]
-    columns = records.domain.columns or tuple(f"x{k + 1}" for k in range(p))
-    if isinstance(balance, Moments):
-        powers = ("", *(f"^{k}" for k in range(2, balance.degree + 1)))
-        return tuple(name + power for power in powers for name in columns)
-    k = balance(records.covariates[:1]).shape[1]
-    return tuple(f"{balance.name}[{j}]" for j in range(k))
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,53 +144,54 @@ class MomentTargets:
     names: tuple[str, ...]
     tolerance: float
 
+    def refuse_infeasible(self) -> None:
+        """Raise InfeasibleError where no weights meet the targets within their tolerance.
 
-def refuse_infeasible(targets: MomentTargets) -> None:
-    """Raise InfeasibleError where no weights meet the targets within their tolerance.
-
-    The linear program ``minimize s subject to |moments - values| <= s, w >= 0`` gives the smallest tolerance
-    that weights exist for; the moments that hold it up are those with a positive multiplier.
-    """
-    n, m = targets.moments.shape
-    upper = np.vstack(
-        [
-            np.column_stack([targets.moments.T, -np.ones(m)]),
-            np.column_stack([-targets.moments.T, -np.ones(m)]),
-        ]
-    )
-    totals = np.column_stack([targets.totals.T, np.zeros(len(targets.total_values))])
-    solved = optimize.linprog(
-        np.append(np.zeros(n), 1.0),
-        A_ub=upper,
-        b_ub=np.concatenate([targets.values, -targets.values]),
-        A_eq=totals,
-        b_eq=targets.total_values,
-        bounds=(0, None),
-        method="highs",
-    )
-    if solved.status == 2:
-        raise InfeasibleError("an arm without records cannot hold its share of the weight: both need some")
-    if solved.status != 0 or solved.fun is None or solved.fun <= targets.tolerance + _SLACK:
-        return
-    pull = -np.asarray(solved.ineqlin.marginals)
-    held = pull[:m] + pull[m:]
-    order = np.argsort(-held)
-    names = tuple(targets.names[k] for k in order if held[k] > 1e-9 * max(float(np.sum(held)), 1e-300))
-    smallest = float(solved.fun)
-    shown = _rounded_up(smallest)
-    told = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    # exact balance is a program of its own, without a tolerance to raise
-    allow = (
-        f"Allow {shown} or more"
-        if targets.tolerance
-        else f"Use a program with a tolerance of {shown} or more"
-    )
-    raise InfeasibleError(
-        f"no weights meet the targets within {targets.tolerance:g}: {told} cannot be balanced better than "
-        f"{smallest:.3g}. {allow}, drop those balance functions, or use a program with a ridge",
-        covariates=names,
-        smallest_tolerance=smallest,
-    )
+        The linear program ``minimize s subject to |moments - values| <= s, w >= 0`` gives the smallest
+        tolerance that weights exist for; the moments that hold it up have a positive multiplier.
+        """
+        n, m = self.moments.shape
+        upper = np.vstack(
+            [
+                np.column_stack([self.moments.T, -np.ones(m)]),
+                np.column_stack([-self.moments.T, -np.ones(m)]),
+            ]
+        )
+        totals = np.column_stack([self.totals.T, np.zeros(len(self.total_values))])
+        solved = optimize.linprog(
+            np.append(np.zeros(n), 1.0),
+            A_ub=upper,
+            b_ub=np.concatenate([self.values, -self.values]),
+            A_eq=totals,
+            b_eq=self.total_values,
+            bounds=(0, None),
+            method="highs",
+        )
+        if solved.status == 2:
+            raise InfeasibleError(
+                "an arm without records cannot hold its share of the weight: both need some"
+            )
+        if solved.status != 0 or solved.fun is None or solved.fun <= self.tolerance + _SLACK:
+            return
+        pull = -np.asarray(solved.ineqlin.marginals)
+        held = pull[:m] + pull[m:]
+        order = np.argsort(-held)
+        names = tuple(self.names[k] for k in order if held[k] > 1e-9 * max(float(np.sum(held)), 1e-300))
+        smallest = float(solved.fun)
+        shown = _rounded_up(smallest)
+        told = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        # exact balance is a program of its own, without a tolerance to raise
+        allow = (
+            f"Allow {shown} or more"
+            if self.tolerance
+            else f"Use a program with a tolerance of {shown} or more"
+        )
+        raise InfeasibleError(
+            f"no weights meet the targets within {self.tolerance:g}: {told} cannot be balanced better than "
+            f"{smallest:.3g}. {allow}, drop those balance functions, or use a program with a ridge",
+            covariates=names,
+            smallest_tolerance=smallest,
+        )
 
 
 def _rounded_up(number: float) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.program.atoms import Atom, Exponential, Line, Logistic, Square
+from dp2erm_cvx.program.atoms import Atom, atom
 
 #: Margins beyond which only the limits of a loss are asked for.
 _FARTHEST = 700.0
@@ -94,7 +94,7 @@ class Curve:
     @property
     def is_line(self) -> bool:
         """Whether it has no curvature anywhere."""
-        return all(isinstance(part.atom, Line) for part in self.parts)
+        return all(part.atom.kind == "line" for part in self.parts)
 
     @property
     def concordance(self) -> float:
@@ -241,11 +241,11 @@ class Curve:
 
 
 #: ``log(1 + exp(-s))``.
-LOGISTIC = Curve((Part(1.0, Logistic(), -1.0),))
+LOGISTIC = Curve((Part(1.0, atom("logistic"), -1.0),))
 #: ``exp(-s)``.
-EXPONENTIAL = Curve((Part(1.0, Exponential(), -1.0),))
+EXPONENTIAL = Curve((Part(1.0, atom("exp"), -1.0),))
 #: ``s^2``.
-SQUARE = Curve((Part(1.0, Square()),))
+SQUARE = Curve((Part(1.0, atom("square")),))
 
 
 def _times(factor: float, values: Array) -> Array:

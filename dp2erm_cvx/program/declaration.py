@@ -13,7 +13,7 @@ import numpy as np
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import ProgramError
 
-#: Largest ``parameter_cost`` that is compiled: about 100 bytes each, so 1.5 GB.
+#: Largest :meth:`Compiled.cost` that is compiled: about 100 bytes each, so 1.5 GB.
 PARAMETER_LIMIT = 1.5e7
 
 #: The data of one leaf.
@@ -66,7 +66,7 @@ class Compiled:
     def __init__(
         self, declare: Callable[[Leaves], Declaration], data: Mapping[str, Value], *, embed: bool = False
     ) -> None:
-        if not embed and (cost := parameter_cost(data)) > PARAMETER_LIMIT:
+        if not embed and (cost := self.cost(data)) > PARAMETER_LIMIT:
             raise ProgramError(
                 f"a data Parameter of this size would need about {cost * 100 / 1e9:.1f} GB to compile; "
                 "declare the data as constants (embed=True)"
@@ -83,6 +83,11 @@ class Compiled:
                 "the declared problem is not DPP, so that a re-solve could silently use old data: "
                 + _reason(self.problem, _signs_that_help(declare, data))
             )
+
+    @staticmethod
+    def cost(data: Mapping[str, Value]) -> float:
+        """``n^2 p`` summed over the matrices among the data: what compiling them as Parameters costs."""
+        return float(sum(np.shape(leaf)[0] * np.size(leaf) for leaf in data.values() if np.ndim(leaf) == 2))
 
     def load(self, data: Mapping[str, Value]) -> None:
         """Set every Parameter from ``data``, once for one mapping. Raises ProgramError on another shape."""
@@ -109,11 +114,6 @@ class Compiled:
         return {
             name: np.asarray(value, dtype=np.float64) for name, value in found.items() if _is_array(value)
         }
-
-
-def parameter_cost(data: Mapping[str, Value]) -> float:
-    """``n^2 p`` summed over the matrices among the data: what compiling them as Parameters costs."""
-    return float(sum(np.shape(value)[0] * np.size(value) for value in data.values() if np.ndim(value) == 2))
 
 
 def _signs_that_help(declare: Callable[[Leaves], Declaration], data: Mapping[str, Value]) -> set[str]:
@@ -243,7 +243,7 @@ def _call(name: str, e: Any, inner: list[str]) -> str:
     if name == "huber":
         inner.append(_text(e.M, 0))
     if name == "BoundedInfluence":
-        return f"bounded_influence({inner[0]}, {e.atom.full_slope:g})"
+        return f"bounded_influence({inner[0]}, {e.atom.number:g})"
     if name == "minimum" and "inf" in inner:  # a cap that is not set
         inner.remove("inf")
         if len(inner) == 1:

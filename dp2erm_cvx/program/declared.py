@@ -26,13 +26,14 @@ from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
 from dp2erm_cvx.program.curves import Curve
 from dp2erm_cvx.program.declaration import SIZES, printed, with_n
 from dp2erm_cvx.program.first_stage import BalancedStage
-from dp2erm_cvx.program.form import Form, read, read_curve, read_log_weight
-from dp2erm_cvx.program.linear_stage import LinearStage
+from dp2erm_cvx.program.form import Form, read_curve, read_log_weight
 from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.margin_rows import MarginRows, RowBounds
 from dp2erm_cvx.program.rows import Ball, DeclaredRecords
-from dp2erm_cvx.program.separable import PrivateSeparable, SeparableFirstStage
-from dp2erm_cvx.program.stage import Kind, Program, Setting, kept_check
+from dp2erm_cvx.program.second_stage import LinearStage
+from dp2erm_cvx.program.separable import PrivateFirstStage, SeparableFirstStage
+from dp2erm_cvx.program.stage import Kind, Program, Setting, setting
+from dp2erm_cvx.public import public_number
 from dp2erm_cvx.universe import Universe
 
 #: What a decorator is put on.
@@ -62,6 +63,25 @@ class DeclaredProgram(Program):
     def refuse_misread(self) -> None:
         """Read the declaration and compare it with CVXPY. Raises DeclarationError for what is not read."""
 
+    @classmethod
+    def of(cls, function: Function, settings: Mapping[str, Setting], own: Mapping[str, Any]) -> Any:
+        """Program class of a declaration; one of an author's is read at once, and refused where it stands."""
+        name, stated = function.__name__, {**settings, **own}
+        first = len(cls.margins) if issubclass(cls, SeparableProgram) else 2
+        wanted = list(inspect.signature(function).parameters)[first:]
+        if unknown := [k for k in (*own, *wanted) if k not in stated or (k in own and k not in wanted)]:
+            raise DeclarationError(
+                f"{name}: {unknown[0]!r} must be a keyword of the decorator and an argument of the function"
+            )
+        doc = inspect.getdoc(function) or ""
+        if not doc:
+            raise DeclarationError(f"{name}: a declaration has a docstring, which says what it is")
+        namespace = {"citation": doc.splitlines()[0], "__qualname__": function.__qualname__}
+        made = _made(name, function, (cls,), stated, namespace | {"__doc__": doc})
+        if not function.__module__.startswith("dp2erm_cvx."):
+            made().resolve(STANDARD).refuse_misread()
+        return made
+
     def own_data(self) -> tuple[str, ...] | None:
         """Names of data that maps of the author's own make; None for a class that changes a declaration."""
         return self.mapped_data() if "function" in vars(type(self)) else None
@@ -69,6 +89,21 @@ class DeclaredProgram(Program):
     def mapped_data(self) -> tuple[str, ...] | None:
         """Names of data that maps of the author's own make, one record at a time."""
         return ()
+
+    @staticmethod
+    def asked(function: Function, *arguments: Any, **settings: float) -> Any:
+        """What an author's function returns. Raises DeclarationError with its error in one line."""
+        try:
+            return function(*arguments, **settings)
+        except DeclarationError:
+            raise
+        except Exception as error:
+            text = " ".join(str(error).split())
+            raise DeclarationError(f"{function.__name__}: {type(error).__name__}: {text}") from None
+
+    def called(self, *arguments: Any) -> Any:
+        """What the declaration returns at its settings."""
+        return self.asked(type(self).function, *arguments, **dict(self.own_settings()))
 
     def own_settings(self) -> tuple[tuple[str, float], ...]:
         """Settings that the function itself asks for, as numbers. Raises ProgramError where one is open."""
@@ -240,7 +275,7 @@ class LossProgram(DeclaredProgram, LinearStage):
         """Records as the function sees them, the variable theta (p,), and the problem that it returns."""
         records = DeclaredRecords(domain, n, p, self.covariates, self.row_norm(domain))
         theta = cp.Variable(p, name="theta")
-        return records, theta, called(type(self).function, theta, records, **dict(self.own_settings()))
+        return records, theta, self.called(theta, records)
 
     def declared_formula(self) -> str:
         """The program in one line."""
@@ -294,7 +329,7 @@ def _expressions(
 ) -> tuple[list[Any], Any, Any]:
     """The margins, the loss and the log weight of a separable scheme."""
     variables = [cp.Variable(name=name) for name in margins]
-    returned = called(function, *variables, **dict(settings))
+    returned = DeclaredProgram.asked(function, *variables, **dict(settings))
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise DeclarationError(f"{function.__name__} returns (loss, log weight) of the margin s")
     loss, weight = (cp.Constant(part) if np.isscalar(part) else part for part in returned)
@@ -310,7 +345,7 @@ def _read_loss(program: LossProgram, domain: Domain) -> tuple[DeclaredRecords, F
     forms = []
     for n in SIZES:
         records, theta, problem = program.declared_problem(domain, n, 3)
-        forms.append((n, read(problem, theta)))
+        forms.append((n, Form.of(problem, theta)))
     (few, first), (many, last) = forms
     penalties = np.array([[first.ridge, first.l1], [last.ridge, last.l1]])
     if first.term.near(last.term) and np.allclose(penalties[0] / few, penalties[1] / many, rtol=1e-12):
@@ -326,38 +361,6 @@ def _read_loss(program: LossProgram, domain: Domain) -> tuple[DeclaredRecords, F
     return records, form
 
 
-def called(function: Function, *arguments: Any, **settings: float) -> Any:
-    """What the author's function returns. Raises DeclarationError with its error in one line."""
-    try:
-        return function(*arguments, **settings)
-    except DeclarationError:
-        raise
-    except Exception as error:
-        text = " ".join(str(error).split())
-        raise DeclarationError(f"{function.__name__}: {type(error).__name__}: {text}") from None
-
-
-def class_of(
-    function: Function, base: type[Any], settings: Mapping[str, Setting], own: Mapping[str, Any]
-) -> Any:
-    """Program class of a declaration; one of an author's is read at once, and refused where it stands."""
-    name, stated = function.__name__, {**settings, **own}
-    first = len(base.margins) if issubclass(base, SeparableProgram) else 2
-    wanted = list(inspect.signature(function).parameters)[first:]
-    if unknown := [k for k in (*own, *wanted) if k not in stated or (k in own and k not in wanted)]:
-        raise DeclarationError(
-            f"{name}: {unknown[0]!r} must be a keyword of the decorator and an argument of the function"
-        )
-    doc = inspect.getdoc(function) or ""
-    if not doc:
-        raise DeclarationError(f"{name}: a declaration has a docstring, which says what it is")
-    namespace = {"citation": doc.splitlines()[0], "__qualname__": function.__qualname__}
-    cls = _made(name, function, (base,), stated, namespace | {"__doc__": doc})
-    if not function.__module__.startswith("dp2erm_cvx."):
-        cls().resolve(STANDARD).refuse_misread()
-    return cls
-
-
 def _made(
     name: str, function: Function, bases: tuple[Any, ...], stated: Mapping[str, Any], own: dict[str, Any]
 ) -> Any:
@@ -365,7 +368,7 @@ def _made(
     formulas = {k: v for k, v in stated.items() if isinstance(v, str)}
     numbers = {k: None if k in formulas else v for k, v in stated.items()}
     fields: list[Any] = [
-        (k, Any, v if isinstance(v, dataclasses.Field) else kept_check(bases, k, v))
+        (k, Any, v if isinstance(v, dataclasses.Field) else _kept_check(bases, k, v))
         for k, v in numbers.items()
     ]
     namespace = {"name": name, "function": staticmethod(function), "formulas": formulas, **own}
@@ -373,6 +376,13 @@ def _made(
     cls: Any = dataclasses.make_dataclass(name, fields, bases=bases, namespace=namespace, frozen=True)
     cls.__module__ = function.__module__
     return cls
+
+
+def _kept_check(bases: tuple[type[Any], ...], name: str, default: Any) -> Any:
+    """Field of this name with another default, and the check of the field of the bases."""
+    known = {field.name: field for base in bases for field in dataclasses.fields(base)}
+    check, bounds = known[name].metadata["check"] if name in known else (public_number, {"infinite": True})
+    return setting(default, check, **bounds)
 
 
 def private(
@@ -391,7 +401,7 @@ def private(
     """
     kept = {k: v for k, v in program.formulas.items() if k not in ("ridge", "radius")}
     stated = {**kept, "ridge": ridge, "radius": radius, "share": share, **settings}
-    name, bases = name or f"{program.name}_private", (PrivateSeparable, program)
+    name, bases = name or f"{program.name}_private", (PrivateFirstStage, program)
     return _made(name, program.function, bases, stated, {"__doc__": program.__doc__, "__qualname__": name})  # type: ignore[no-any-return]
 
 

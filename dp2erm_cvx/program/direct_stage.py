@@ -21,11 +21,9 @@ from dp2erm_cvx.model.direct import (
     PublicConstants,
     judge_points,
     newton_step,
-    public_constants,
 )
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.terms import ReadObjective
-from dp2erm_cvx.model.tree import read_objective
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage
@@ -156,9 +154,8 @@ class DirectFirstStage(FirstStage):
             return Instance(program, lambda: data, None, declared, smooth, targets)
         read = program._read(data, universe)
         assert isinstance(read, ReadObjective)
-        for name in read.tree.nonneg:
-            data[name] = np.maximum(data[name], 0.0)  # or the objective would not be convex
-        model = DirectModel(read.at(read.tree.vector(data)), public, floor, cap)
+        _made_nonneg(read, data)
+        model = DirectModel(read.at(read.vector(data)), public, floor, cap)
         return Instance(program, lambda: data, model, model.ridge)
 
     def model(self, records: Records) -> Composite:
@@ -183,9 +180,8 @@ class DirectFirstStage(FirstStage):
         read = program._read(leaves[0], universe)
         assert isinstance(read, ReadObjective)
         for data in leaves:
-            for name in read.tree.nonneg:
-                data[name] = np.maximum(data[name], 0.0)
-        objective = read.at(np.stack([read.tree.vector(data) for data in leaves]))
+            _made_nonneg(read, data)
+        objective = read.at(np.stack([read.vector(data) for data in leaves]))
         ends, goal = (model.floor, model.cap), 0.1 * (model.public.radius or 0.0)
         x = at = np.ones((len(datasets), first.n_samples))
         two = one = np.full(len(datasets), np.inf)
@@ -206,7 +202,7 @@ class DirectFirstStage(FirstStage):
 
     def _box(self, n: int) -> tuple[float, float]:
         """Floor and cap, at most n. Raises CalibrationError where no weights of sum n are between them."""
-        floor, cap = cached((type(self), self, n), lambda: self.box(n))
+        floor, cap = self.cached(("box", n), lambda: self.box(n))
         if not (0.0 <= floor <= 1.0 <= cap):
             raise CalibrationError(
                 f"{self.name}: no weights of mean 1 have floor = {floor:g} and cap = {cap:g}: state a floor "
@@ -216,9 +212,8 @@ class DirectFirstStage(FirstStage):
 
     def _bounded(self, records: Records, universe: Universe) -> dict[str, Value]:
         """The leaves, clipped to their public bounds."""
-        return self._clipped(
-            records, cached((type(self), self, universe), lambda: self.data_bounds(universe))
-        )
+        bounds = self.cached(("bounds", universe), lambda: self.data_bounds(universe))
+        return self._clipped(records, bounds)
 
     def _clipped(self, records: Records, bounds: Mapping[str, Value]) -> dict[str, Value]:
         data: dict[str, Value] = {**self.data(records), "ones": np.ones(records.n_samples)}
@@ -231,15 +226,29 @@ class DirectFirstStage(FirstStage):
     def _read(self, data: Mapping[str, Value], universe: Universe) -> ReadObjective | str:
         """The objective at data of these shapes, or why it is not read."""
         shapes = tuple((name, np.shape(value)) for name, value in data.items())
-        return cached((type(self), self, shapes), lambda: _reading(self, shapes, universe))
+        return self.cached(("read", shapes), lambda: _reading(self, shapes, universe))
 
     def _public(self, data: Mapping[str, Value], universe: Universe) -> PublicConstants | None:
         read = self._read(data, universe)
         if isinstance(read, str):
             return None
-        shapes = {name: np.shape(value) for name, value in data.items()}
-        key = (type(self), self, tuple(shapes.items()), universe)
-        return cached(key, lambda: _constants(self, read, shapes, universe))
+        shapes = tuple((name, np.shape(value)) for name, value in data.items())
+        return self.cached(("constants", shapes, universe), lambda: _constants(self, read, universe))
+
+    def cached(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+        """One result per program and key; a program that cannot be hashed is read anew."""
+        own = (type(self), self, *key)
+        try:
+            hash(own)
+        except TypeError:
+            return make()
+        if own not in _cache:
+            _cache[own] = make()
+            if len(_cache) > 64:
+                _cache.popitem(last=False)
+        _cache.move_to_end(own)
+        found: T = _cache[own]
+        return found
 
     def _kinks(self, data: Mapping[str, Value], universe: Universe) -> bool:
         read = self._read(data, universe)
@@ -247,21 +256,6 @@ class DirectFirstStage(FirstStage):
 
 
 _cache: OrderedDict[Any, Any] = OrderedDict()
-
-
-def cached(key: Any, make: Callable[[], T]) -> T:
-    """One result per program and shape; a program that cannot be hashed is read anew."""
-    try:
-        hash(key)
-    except TypeError:
-        return make()
-    if key not in _cache:
-        _cache[key] = make()
-        if len(_cache) > 64:
-            _cache.popitem(last=False)
-    _cache.move_to_end(key)
-    found: T = _cache[key]
-    return found
 
 
 def _reading(program: DirectFirstStage, shapes: Shapes, universe: Universe) -> ReadObjective | str:
@@ -273,7 +267,7 @@ def _reading(program: DirectFirstStage, shapes: Shapes, universe: Universe) -> R
     leaves = Leaves({name: np.zeros(shape) for name, shape in shapes}, embed=False)
     objective = program.objective(leaves, w)
     try:
-        read = ReadObjective(read_objective(objective, w, leaves.parameters, program.eigenvalue_floor))
+        read = ReadObjective(objective, w, leaves.parameters, program.eigenvalue_floor)
     except ProgramError as error:
         return str(error)
     if not _agrees(program, read, objective, w, leaves.parameters, universe):
@@ -301,7 +295,7 @@ def _agrees(
         for name, leaf in leaves.items():
             leaf.value = data[name]
         w.value = rng.uniform(0.5, 1.5, read.n)
-        at = read.at(read.tree.vector(data))
+        at = read.at(read.vector(data))
         theirs, derivative = objective.value, objective.grad.get(w)
         if theirs is None or derivative is None or not np.all(np.isfinite(theirs)):
             continue  # outside of the domain of an atom
@@ -317,16 +311,18 @@ def _agrees(
     return compared
 
 
-def _constants(
-    program: DirectFirstStage,
-    read: ReadObjective,
-    shapes: Mapping[str, tuple[int, ...]],
-    universe: Universe,
-) -> PublicConstants:
+def _made_nonneg(read: ReadObjective, data: dict[str, Value]) -> None:
+    """Clip leaves that are declared nonnegative, or the objective would not be convex."""
+    for name, leaf in read.leaves.items():
+        if leaf.is_nonneg():
+            data[name] = np.maximum(data[name], 0.0)
+
+
+def _constants(program: DirectFirstStage, read: ReadObjective, universe: Universe) -> PublicConstants:
     bounds = {"ones": 1.0, **program.data_bounds(universe)}
-    missing = [name for name in read.tree.sizes if name not in bounds]
-    bound = read.tree.bound_vector({**dict.fromkeys(missing, math.inf), **bounds}, shapes)
-    found = public_constants(read, bound, *program._box(read.n))
+    missing = [name for name in read.leaves if name not in bounds]
+    bound = read.bound_vector({**dict.fromkeys(missing, math.inf), **bounds})
+    found = PublicConstants.of(read, bound, *program._box(read.n))
     if missing and found.radius is None and float(np.min(found.strong_convexity)) > 0 and not read.kinks:
         return replace(found, reason=f"state a public bound of the entries of {missing[0]!r} in data_bounds")
     return found

@@ -15,23 +15,23 @@ from dp2erm_cvx import stability
 from dp2erm_cvx.blocks import VIEW, Blocks, tree_sum, whole
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, InfeasibleError
-from dp2erm_cvx.model.certified_radius import entropy_weights_error
+from dp2erm_cvx.model.certified_radius import CLOSED_FORM, Sizes
 from dp2erm_cvx.model.composite import LocalError, Penalty
 from dp2erm_cvx.model.sets import L2Ball, WholeSpace
-from dp2erm_cvx.model.sums import UNIT, column_sums, compensated_sum, dot_error, rounded_sum
+from dp2erm_cvx.model.sums import UNIT, column_sums, compensated_sum, dot_error, rounded_sum, sum_error
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program.atoms import Exponential
+from dp2erm_cvx.program.atoms import atom
 from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.first_stage import BalancedStage
-from dp2erm_cvx.program.log_weights import LogWeight, Operation
+from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.margin_model import MarginModel
-from dp2erm_cvx.program.margin_rows import MarginRows, whole_rows
+from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.program.stage import (
     Kind,
     ReplacedRows,
     RowNeighbors,
     Setting,
-    one_of_words,
+    declared_choice,
     resolved,
     setting,
 )
@@ -61,8 +61,8 @@ class EntropyFirstStage(BalancedStage):
     kind: ClassVar[Kind] = Kind.EXPONENTIAL
     formulas: ClassVar[Mapping[str, Setting]] = MappingProxyType({"constant": "G_x"})
 
-    arm_mass: ArmMass = setting("equal", one_of_words, words=("equal", "proportional"))
-    scaling: Scaling = setting("public", one_of_words, words=("public", "paper"))
+    arm_mass: ArmMass = setting("equal", declared_choice, words=("equal", "proportional"))
+    scaling: Scaling = setting("public", declared_choice, words=("public", "paper"))
 
     def moments(self, records: Records) -> tuple[Array, Array]:
         """Rows B (n, 2k) and targets t (2k,): weights meet ``B.T @ w / n = t`` where balance is exact."""
@@ -143,20 +143,47 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
         G = math.hypot(constant, balance_bound)
         # || t - mean(b) || is at most G / sqrt(2) for rows e_a (x) g, and 2 for rows of norm at most 1
         row_bound, slope = (1.0, 2.0) if self.scaling == "paper" else (G, 0.75 * G)
-        trim, log_base = self.trim, self.largest_log_base(universe.n_samples)
+        log_base = self.largest_log_base(universe.n_samples)
         if log_base > 0.0:
             slope = 2 * row_bound  # the mean is that under the base measure
-        found = entropy_weights_error(
-            universe.n_samples,
-            2 * (1 + self.balance.size(universe.n_features)),
-            row_bound=row_bound,
-            slope=slope,
-            ridge=self.mu,
-            radius=self.radius,
-            log_trim=math.log(trim) if math.isfinite(trim) else None,
-            log_base=log_base,
+        return self._weights_error(universe, row_bound, slope, log_base)
+
+    def _weights_error(self, universe: Universe, row_bound: float, slope: float, log_base: float) -> float:
+        """For rows ``||b|| <= row_bound`` and ``||t - mean(b)|| <= slope``; ``inf`` where nothing is known.
+
+        Rows are centered, so their norms are at most ``2 row_bound``, the target's at most ``row_bound +
+        slope``, and a score is wrong by ``(dot_error + 2 u) 2 row_bound ||v||``. The minimizer obeys ``mu
+        ||v||^2 <= <t - mean(b), v>``. A trim breaks the common shift of all scores. With a base measure q,
+        ``|log(n q_i)| <= log_base`` is added to every score, which rounds by four units of it, and the mean
+        is that under q.
+        """
+        n, spread, ridge = universe.n_samples, 2 * row_bound, self.mu
+        dimension = 2 * (1 + self.balance.size(universe.n_features))
+        per_norm = (dot_error(dimension) + 2 * UNIT) * spread  # error of a score, per unit of ||v||
+        size = spread + 2 * row_bound
+        base_error = 4 * UNIT * log_base
+        terms = 18 * UNIT + 2.2 * base_error + sum_error(n)
+        sizes = Sizes(
+            strong_convexity=n * ridge,
+            smoothness=n * spread**2 + n * ridge,
+            slope=n * slope,
+            rounding=n * (spread * terms + 4 * UNIT * (row_bound + slope + size)),
+            rounding_growth=n * (spread * 2.2 * per_norm + 4 * UNIT * ridge),
+            minimizer_norm=min(slope / ridge, self.radius) if ridge > 0 else self.radius,
+            set_norm=self.radius,
+            set_rounding=L2Ball(1.0).rounding(dimension),
         )
-        return math.inf if found is None else found
+        found = sizes.radius()
+        if found is None:
+            return math.inf
+        norm = sizes.minimizer_norm + found
+        if not per_norm * norm + base_error <= 0.01:  # the growth above linearizes exp
+            return math.inf
+        kappa = spread * found + per_norm * norm + base_error
+        if math.isfinite(self.trim):
+            log_trim = abs(math.log(self.trim))
+            kappa += size * (found + dot_error(dimension) * norm) + 2 * UNIT * log_trim
+        return kappa + CLOSED_FORM
 
     def largest_log_base(self, n_samples: int) -> float:
         """Largest ``|log(n q_i)|`` of the base measure q: 0 unless a program has one."""
@@ -245,6 +272,34 @@ class ExponentialModel(MarginModel):
     """
 
     shifted = True
+    #: Directions of v in the coordinates of the rows, where it is taken along fewer than these.
+    basis: Array
+
+    @classmethod
+    def hard(cls, B: Array, target: Array, *, rank_tolerance: float = 1e-10) -> ExponentialModel:
+        """The dual without ridge, on the directions in which it is not flat.
+
+        ``v = basis @ u``, the basis that of the span of ``b_i - mean(b)``: along every other direction the
+        dual is constant where the targets can be met. Raises InfeasibleError where the target leaves the
+        affine span of the b_i.
+        """
+        center = B.mean(axis=0)
+        # the triangular factor has the singular values of all rows
+        _, singular, rows = np.linalg.svd(np.linalg.qr(B - center, mode="r"))
+        largest = float(np.max(singular, initial=0.0))
+        basis = rows[: len(singular)][singular > rank_tolerance * max(largest, 1e-300)].T
+        gap = target - center
+        missed = gap - basis @ (basis.T @ gap)
+        if np.linalg.norm(missed) > 1e-9 * (1.0 + np.linalg.norm(gap)):
+            raise InfeasibleError(
+                "the moment targets lie outside the span of the records: a balance function is constant "
+                "within an arm. Set a positive ridge or drop that balance function"
+            )
+        # B @ basis rounds entry by entry
+        row_error = dot_error(B.shape[1]) * math.sqrt(B.shape[1]) * float(np.max(np.linalg.norm(B, axis=1)))
+        model = cls(B @ basis, basis.T @ target, 0.0, math.inf, row_error=row_error)
+        model.basis = basis
+        return model
 
     def __init__(
         self,
@@ -266,12 +321,12 @@ class ExponentialModel(MarginModel):
         self.target: Array = target - self.center
         weight = LogWeight()
         if math.isfinite(trim):  # the cap is on the score without the common shift
-            weight = weight.at_most(LogWeight(Operation.CONSTANT, number=math.log(trim)))
+            weight = weight.at_most(LogWeight("constant", number=math.log(trim)))
         beside = () if log_base is None else (log_base,)
         centered = blocks.then(partial(_centered, center=self.center, trimmed=math.isfinite(trim)), *beside)
         super().__init__(
-            whole(whole_rows(centered), n) if blocks.here and n <= VIEW else centered,
-            Curve((Part(1.0, Exponential()),)),
+            whole(MarginRows.whole(centered), n) if blocks.here and n <= VIEW else centered,
+            Curve((Part(1.0, atom("exp")),)),
             n * ridge,
             Penalty(WholeSpace() if math.isinf(radius) else L2Ball(radius)),
             linear=-n * self.target,
@@ -348,29 +403,3 @@ def _ratio_error(error: float, size: float, share: float) -> float:
 def _centered(rows: Array, log_base: Array | None = None, *, center: Array, trimmed: bool) -> MarginRows:
     offset = None if log_base is None else -log_base
     return MarginRows(rows - center, offset, weight_rows=rows if trimmed else None)
-
-
-class HardExponentialModel(ExponentialModel):
-    """The dual without ridge, on the directions in which it is not flat.
-
-    ``v = basis @ u``, the basis that of the span of ``b_i - mean(b)``: along every other direction the dual
-    is constant where the targets can be met. Raises InfeasibleError where the target leaves the affine span
-    of the b_i.
-    """
-
-    def __init__(self, B: Array, target: Array, *, rank_tolerance: float = 1e-10) -> None:
-        center = B.mean(axis=0)
-        # the triangular factor has the singular values of all rows
-        _, singular, rows = np.linalg.svd(np.linalg.qr(B - center, mode="r"))
-        largest = float(np.max(singular, initial=0.0))
-        self.basis = rows[: len(singular)][singular > rank_tolerance * max(largest, 1e-300)].T
-        gap = target - center
-        missed = gap - self.basis @ (self.basis.T @ gap)
-        if np.linalg.norm(missed) > 1e-9 * (1.0 + np.linalg.norm(gap)):
-            raise InfeasibleError(
-                "the moment targets lie outside the span of the records: a balance function is constant "
-                "within an arm. Set a positive ridge or drop that balance function"
-            )
-        # B @ basis rounds entry by entry
-        row_error = dot_error(B.shape[1]) * math.sqrt(B.shape[1]) * float(np.max(np.linalg.norm(B, axis=1)))
-        super().__init__(B @ self.basis, self.basis.T @ target, 0.0, math.inf, row_error=row_error)

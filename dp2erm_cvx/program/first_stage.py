@@ -17,11 +17,11 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.certified_radius import CLOSED_FORM
 from dp2erm_cvx.model.composite import Composite, LocalError
 from dp2erm_cvx.model.sums import UNIT, exact_sum
-from dp2erm_cvx.privacy import BoundFamily, LossConstants, StabilityBound
-from dp2erm_cvx.program.balance import BalanceFunctions, Moments, MomentTargets, checked_balance
+from dp2erm_cvx.privacy import BoundFamily, StabilityBound
+from dp2erm_cvx.program.balance import BalanceFunctions, Moments, MomentTargets
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, model_of, setting
-from dp2erm_cvx.public import public_fraction, public_size
+from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, declared_choice, setting
+from dp2erm_cvx.public import public_size
 from dp2erm_cvx.universe import Universe
 
 
@@ -82,8 +82,16 @@ class FirstStage(Program):
         if family is BoundFamily.PAPER:
             return program.paper_bound(universe)
         found = program.bound(universe)
-        refuse_unproved(program, found, universe.n_samples)
+        program.refuse_unproved(found, universe.n_samples)
         return found
+
+    def refuse_unproved(self, bound: StabilityBound, n_samples: int) -> None:
+        """Raise CalibrationError where no theorem is about the program and it states less than 2n."""
+        if self.kind is Kind.DIRECT and bound.V < 2 * n_samples:
+            raise CalibrationError(
+                f"{self.name} states V = {bound.V:g} and is declared {self.kind.value!r}, which no theorem "
+                "covers: declare the kind that its theorem is about"
+            )
 
     def instance(self, records: Records) -> Instance:
         """Bind the program to data."""
@@ -128,7 +136,9 @@ class BalancedStage(FirstStage):
         c_0 > 0, the value of the constant balance function; default: the norm bound of ``balance``.
     """
 
-    balance: Moments | BalanceFunctions = setting(Moments(), checked_balance)
+    balance: Moments | BalanceFunctions = setting(
+        Moments(), declared_choice, kinds=(Moments, BalanceFunctions)
+    )
     constant: float | None = setting(None, public_size)
 
     def bounds(self, domain: Domain) -> tuple[float, float]:
@@ -145,51 +155,6 @@ class BalancedStage(FirstStage):
         g = np.empty((len(balance), 1 + balance.shape[1]))
         g[:, 0], g[:, 1:] = self.bounds(records.domain)[1], balance
         return g
-
-
-@dataclass(frozen=True)
-class PrivateFirstStage(FirstStage):
-    """Weights read from a coefficient that is itself differentially private (Theorem 9).
-
-    It is fitted under objective perturbation with a ``share`` of the budget. Given the coefficient each
-    weight depends on its own record and one global normalization only.
-    """
-
-    kind: ClassVar[Kind] = Kind.PRIVATE
-
-    share: float = setting(0.3, public_fraction)
-
-    @abc.abstractmethod
-    def loss_constants(self, universe: Universe) -> LossConstants:
-        """Constants of the first-stage loss, for Theorems 1 and 2 at uniform weights."""
-
-    @abc.abstractmethod
-    def perturbed_data(self, records: Records, gamma: float, noise: Array) -> dict[str, Value]:
-        """Leaves of the declaration."""
-
-    @abc.abstractmethod
-    def perturbed_model(self, records: Records, gamma: float, noise: Array) -> Composite:
-        """Exact form of the perturbed program; its ``output`` is the weights (n,)."""
-
-    def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
-        """Public bound on the radius that the coefficient is sure to be certified to, on every dataset.
-
-        For every noise with ``||b|| <= noise_bound``. None where no such bound is known.
-        """
-        return None
-
-    def certified_error_at(self, universe: Universe, norm: float) -> float | None:
-        """What ``certified_error`` is for coefficients of at most this norm. None where nothing is known.
-
-        A public norm follows from the calibration of the coefficient, which the plan knows.
-        """
-        return None
-
-    def perturbed(self, records: Records, gamma: float, noise: Array) -> Instance:
-        """Bind the program to data, the ridge ``gamma`` of its calibration and ``noise`` b."""
-        program = self.resolve(records.domain)
-        model = program.perturbed_model(records, gamma, noise)
-        return Instance(program, lambda: program.perturbed_data(records, gamma, noise), model, model.ridge)
 
 
 class ClosedFormWeights(FirstStage):
@@ -227,7 +192,7 @@ class ClosedFormWeights(FirstStage):
         return _ScaleModel(np.concatenate(records.rows(self.unnormalized).each()))
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        return np.array([2 * float(np.sum(values["weights"])) / model_of(instance, _ScaleModel).total])
+        return np.array([2 * float(np.sum(values["weights"])) / instance.model_as(_ScaleModel).total])
 
 
 class _ScaleModel(Composite):
@@ -262,12 +227,3 @@ class _ScaleModel(Composite):
 
     def output_scale(self, v: Array) -> float:
         return float(self.n)
-
-
-def refuse_unproved(program: FirstStage, bound: StabilityBound, n_samples: int) -> None:
-    """Raise CalibrationError where a program that no theorem is about states less than any weights obey."""
-    if program.kind is Kind.DIRECT and bound.V < 2 * n_samples:
-        raise CalibrationError(
-            f"{program.name} states V = {bound.V:g} and is declared {program.kind.value!r}, which no theorem "
-            "covers: declare the kind that its theorem is about"
-        )

@@ -17,10 +17,10 @@ import numpy as np
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
-from dp2erm_cvx.program.atoms import Atom, Exponential, Huber, Line, Logistic, Square, SquaredHinge
+from dp2erm_cvx.program.atoms import Atom, atom
 from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.declaration import printed
-from dp2erm_cvx.program.log_weights import LogWeight, Operation
+from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.rows import Ball, Datum, Range
 
 _KNOWN = "logistic, exp, square, huber, square(pos(.)) and bounded_influence of an affine margin"
@@ -78,6 +78,34 @@ class Form:
     feasible: ConvexSet
     is_mean: bool = False
 
+    @staticmethod
+    def of(problem: cp.Problem, v: cp.Variable) -> Form:
+        """Form of a declared problem in v (p,). Raises DeclarationError naming what is not read, and why."""
+        if not isinstance(problem, cp.Problem) or not isinstance(problem.objective, cp.Minimize):
+            raise DeclarationError("a declaration returns cp.Problem(cp.Minimize(...), [...])")
+        objective = problem.objective.args[0]
+        _refuse_nonconvex(objective, *problem.constraints)
+        _refuse_foreign(problem)
+        terms: list[MarginTerm] = []
+        ridge = l1 = 0.0
+        for c, node in _split(objective):
+            name = _name(node)
+            if not node.variables():
+                continue
+            if name == "quad_over_lin" and node.args[0] is v:
+                ridge += 2 * c / _number(node.args[1])
+            elif name == "norm1" and node.args[0] is v:
+                l1 += c
+            else:
+                terms += _summed(c, node, v)
+        found = _tilted(terms)
+        if len(found) != 1:
+            raise DeclarationError(
+                f"{printed(objective)}: read are losses of one margin, rows @ {v.name()} plus one number per "
+                f"record; here are {len(found)}"
+            )
+        return Form(found[0], ridge, l1, _set(problem.constraints, v))
+
     def scaled(self, factor: float) -> Form:
         """The form of a multiple of the objective."""
         tilt = self.term.tilt and (factor * self.term.tilt[0], self.term.tilt[1])
@@ -85,35 +113,7 @@ class Form:
         return replace(self, term=term, ridge=factor * self.ridge, l1=factor * self.l1)
 
 
-def read(problem: cp.Problem, v: cp.Variable) -> Form:
-    """Form of a declared problem in v (p,). Raises DeclarationError naming what is not read, and why."""
-    if not isinstance(problem, cp.Problem) or not isinstance(problem.objective, cp.Minimize):
-        raise DeclarationError("a declaration returns cp.Problem(cp.Minimize(...), [...])")
-    objective = problem.objective.args[0]
-    refuse_nonconvex(objective, *problem.constraints)
-    _refuse_foreign(problem)
-    terms: list[MarginTerm] = []
-    ridge = l1 = 0.0
-    for c, node in _split(objective):
-        name = _name(node)
-        if not node.variables():
-            continue
-        if name == "quad_over_lin" and node.args[0] is v:
-            ridge += 2 * c / _number(node.args[1])
-        elif name == "norm1" and node.args[0] is v:
-            l1 += c
-        else:
-            terms += _summed(c, node, v)
-    found = _tilted(terms)
-    if len(found) != 1:
-        raise DeclarationError(
-            f"{printed(objective)}: read are losses of one margin, rows @ {v.name()} plus one number per "
-            f"record; here are {len(found)}"
-        )
-    return Form(found[0], ridge, l1, _set(problem.constraints, v))
-
-
-def refuse_nonconvex(*expressions: Any) -> None:
+def _refuse_nonconvex(*expressions: Any) -> None:
     """Raise DeclarationError naming the first expression or constraint that is not convex by DCP."""
     for node in expressions:
         if node.is_dcp():
@@ -137,7 +137,7 @@ def weights_curvature(problem: cp.Problem, w: cp.Variable) -> float:
     if not isinstance(problem, cp.Problem) or not isinstance(problem.objective, cp.Minimize):
         raise DeclarationError("a declaration returns cp.Problem(cp.Minimize(...), [...])")
     objective = problem.objective.args[0]
-    refuse_nonconvex(objective, *problem.constraints)
+    _refuse_nonconvex(objective, *problem.constraints)
     for constraint in problem.constraints:
         if constraint.parameters():
             raise DeclarationError(
@@ -156,7 +156,7 @@ def weights_curvature(problem: cp.Problem, w: cp.Variable) -> float:
 
 def read_curve(e: Any, s: cp.Variable, other: cp.Variable | None = None) -> tuple[Curve, float]:
     """Curve of a convex CVXPY expression of s, and k of a line ``k other``. Raises DeclarationError."""
-    refuse_nonconvex(e)
+    _refuse_nonconvex(e)
     if not e.is_convex():
         raise DeclarationError(f"not convex by DCP: {printed(e)}; a loss of a margin must be convex")
     parts, beside = [], 0.0
@@ -165,9 +165,9 @@ def read_curve(e: Any, s: cp.Variable, other: cp.Variable | None = None) -> tupl
             beside += c
         if node is other or not node.variables():
             continue  # a constant moves no minimizer
-        atom, inner = (Line(), node) if node.is_affine() else _atom(node)
+        bend, inner = (atom("line"), node) if node.is_affine() else _atom(node)
         scale, shift = _line(inner, s)
-        parts.append(Part(c, atom, scale, shift))
+        parts.append(Part(c, bend, scale, shift))
     curve = Curve(tuple(parts))
     if other is not None:
         s.value = 0.3
@@ -187,7 +187,7 @@ def _log_weight(e: Any, s: cp.Variable) -> LogWeight:
     if e is s:
         return LogWeight()
     if e.is_constant():
-        return LogWeight(Operation.CONSTANT, number=_number(e))
+        return LogWeight("constant", number=_number(e))
     name = _name(e)
     if name == "Promote":
         return _log_weight(e.args[0], s)
@@ -208,9 +208,9 @@ def _log_weight(e: Any, s: cp.Variable) -> LogWeight:
             return first.at_most(*more)
         return first.times(-1.0).at_most(*(part.times(-1.0) for part in more)).times(-1.0)
     if name == "log":
-        return LogWeight(Operation.LOG, (_log_weight(e.args[0], s),))
-    atom, inner = _atom(e)
-    return _log_weight(inner, s).of_atom(atom)
+        return LogWeight("log", (_log_weight(e.args[0], s),))
+    outer, inner = _atom(e)
+    return _log_weight(inner, s).of_atom(outer)
 
 
 def _refuse_foreign(problem: cp.Problem) -> None:
@@ -252,16 +252,16 @@ def _losses(c: float, e: Any, v: cp.Variable, factor: Datum | None) -> Iterator[
             continue
         if not node.variables():
             continue
-        atom, inner = (Line(), node) if (affine := node.is_affine()) else _atom(node)
+        bend, inner = (atom("line"), node) if (affine := node.is_affine()) else _atom(node)
         scale, rows, numbers, shift = _margin(inner, v)
-        if isinstance(atom, Square):  # (a s + b)^2 = a^2 (s + b/a)^2
+        if bend.kind == "square":  # (a s + b)^2 = a^2 (s + b/a)^2
             numbers, k = numbers and (numbers[0] / scale, numbers[1]), k * scale**2
             scale, shift = 1.0, shift / scale
         if affine:  # numbers beside a margin move no minimizer
-            yield MarginTerm(rows, Curve((Part(k, atom, scale),)), None, factor)
+            yield MarginTerm(rows, Curve((Part(k, bend, scale),)), None, factor)
             continue
         offset = None if numbers is None else (numbers[0] / scale, numbers[1])
-        yield MarginTerm(rows, Curve((Part(k, atom, scale, shift),)), offset, factor)
+        yield MarginTerm(rows, Curve((Part(k, bend, scale, shift),)), offset, factor)
 
 
 def _margin(e: Any, v: cp.Variable) -> tuple[float, Datum, tuple[float, Datum] | None, float]:
@@ -354,15 +354,15 @@ def _atom(node: Any) -> tuple[Atom, Any]:
     if len(node.args) == 1:
         inner = node.args[0]
         if name == "huber" and _scalar(node.M):
-            return Huber(_number(node.M)), inner
+            return atom("huber", _number(node.M)), inner
         if name in ("power", "Power", "PowerApprox") and float(getattr(node.p, "value", node.p)) == 2:
             if _name(inner) == "maximum" and _scalar(inner.args[1]) and not _number(inner.args[1]):
-                return SquaredHinge(), inner.args[0]
-            return Square(), inner
+                return atom("hinge"), inner.args[0]
+            return atom("square"), inner
         if name == "BoundedInfluence":
             return node.atom, inner
         if name in ("logistic", "exp"):
-            return (Logistic() if name == "logistic" else Exponential()), inner
+            return atom(name), inner
     raise DeclarationError(f"{printed(node)}: no curve is known for it; read are {_KNOWN}")
 
 

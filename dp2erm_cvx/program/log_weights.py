@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import math
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -14,7 +13,7 @@ from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.certified_radius import CLOSED_FORM
 from dp2erm_cvx.model.sums import UNIT, dot_error
-from dp2erm_cvx.program.atoms import Atom, Logistic
+from dp2erm_cvx.program.atoms import Atom, atom
 from dp2erm_cvx.program.curves import Curve, Part
 
 #: Cells of a range; a monotone piece needs one.
@@ -37,18 +36,6 @@ class Enclosure(NamedTuple):
         return np.maximum(np.abs(self.down), np.abs(self.up))
 
 
-class Operation(enum.Enum):
-    """Node of the tree of a log weight."""
-
-    MARGIN = enum.auto()
-    CONSTANT = enum.auto()
-    SUM = enum.auto()
-    MULTIPLE = enum.auto()
-    MINIMUM = enum.auto()
-    LOG = enum.auto()
-    ATOM = enum.auto()
-
-
 @dataclass(frozen=True)
 class LogWeight:
     """``h(s)`` as a tree: the margin, constants, sums, multiples, minima, logarithms and atoms of such.
@@ -56,42 +43,42 @@ class LogWeight:
     ``number`` is that of a constant or a multiple, ``atom`` that of an atom.
     """
 
-    operation: Operation = Operation.MARGIN
+    operation: str = "margin"
     parts: tuple[LogWeight, ...] = ()
     number: float = 1.0
     atom: Atom | None = None
 
     def times(self, factor: float) -> LogWeight:
         """A multiple of the function."""
-        return LogWeight(Operation.MULTIPLE, (self,), factor)
+        return LogWeight("multiple", (self,), factor)
 
     def plus(self, *terms: LogWeight) -> LogWeight:
         """The sum with other functions."""
-        return LogWeight(Operation.SUM, (self, *terms))
+        return LogWeight("sum", (self, *terms))
 
     def at_most(self, *terms: LogWeight) -> LogWeight:
         """The minimum with other functions."""
-        return LogWeight(Operation.MINIMUM, (self, *terms)) if terms else self
+        return LogWeight("minimum", (self, *terms)) if terms else self
 
     def of_atom(self, atom: Atom) -> LogWeight:
         """An atom of the function."""
-        return LogWeight(Operation.ATOM, (self,), atom=atom)
+        return LogWeight("atom", (self,), atom=atom)
 
     def log(self, s: Array) -> Array:
         """Log f at margins (n,), within 16 units of roundoff of :meth:`magnitude`."""
         inner = [part.log(s) for part in self.parts]
         match self.operation:
-            case Operation.MARGIN:
+            case "margin":
                 return s
-            case Operation.CONSTANT:
+            case "constant":
                 return np.full_like(s, self.number)
-            case Operation.SUM:
+            case "sum":
                 return reduce(np.add, inner)
-            case Operation.MULTIPLE:
+            case "multiple":
                 return -inner[0] if self.number == -1.0 else self.number * inner[0]
-            case Operation.MINIMUM:
+            case "minimum":
                 return reduce(np.minimum, inner)
-            case Operation.LOG:
+            case "log":
                 return np.log(inner[0])
         assert self.atom is not None
         return self.atom.value(inner[0])
@@ -101,15 +88,15 @@ class LogWeight:
         inner = [part.magnitude(s) for part in self.parts]
         own = 1.0 + np.abs(self.log(s))
         match self.operation:
-            case Operation.SUM:
+            case "sum":
                 return own + reduce(np.add, inner)
-            case Operation.MULTIPLE:
+            case "multiple":
                 return own + abs(self.number) * inner[0]
-            case Operation.MINIMUM:
+            case "minimum":
                 return own + reduce(np.maximum, inner)
-            case Operation.LOG:
+            case "log":
                 return own + inner[0] / self.parts[0].log(s)
-            case Operation.ATOM:
+            case "atom":
                 assert self.atom is not None
                 return own + np.abs(self.atom.slope(self.parts[0].log(s))) * inner[0]
         return own
@@ -119,20 +106,20 @@ class LogWeight:
         inner = [part.enclose(low, high) for part in self.parts]
         zero = np.zeros_like(low)
         match self.operation:
-            case Operation.MARGIN:
+            case "margin":
                 return Enclosure(low, high, zero + 1.0, zero + 1.0)
-            case Operation.CONSTANT:
+            case "constant":
                 return Enclosure(zero + self.number, zero + self.number, zero, zero)
-            case Operation.SUM:
+            case "sum":
                 return Enclosure(*(reduce(np.add, column) for column in zip(*inner, strict=True)))
-            case Operation.MULTIPLE:
+            case "multiple":
                 k, y = self.number, inner[0]
                 if k >= 0:
                     return Enclosure(k * y.low, k * y.high, k * y.down, k * y.up)
                 return Enclosure(k * y.high, k * y.low, k * y.up, k * y.down)
-            case Operation.MINIMUM:
+            case "minimum":
                 return reduce(_smaller, inner)
-            case Operation.LOG:
+            case "log":
                 y = inner[0]
                 with np.errstate(divide="ignore", invalid="ignore"):
                     return Enclosure(np.log(y.low), np.log(y.high), *_product(1 / y.high, 1 / y.low, y))
@@ -151,7 +138,7 @@ class LogWeight:
     def curve(self) -> Curve | None:
         """The function or minus it as a convex one: a multiple of an atom of one of the margin, or None."""
         size, node = self._multiple
-        if node.operation is not Operation.ATOM or node.atom is None:
+        if node.operation != "atom" or node.atom is None:
             return None
         scale, inner = node.parts[0]._multiple
         return Curve((Part(abs(size), node.atom, scale),)) if inner == LogWeight() and size else None
@@ -161,8 +148,8 @@ class LogWeight:
         """F of ``log min(1 + exp(-s), F)``, the inverse propensity, ``inf`` for none; None for another f."""
         if self == INVERSE_PROPENSITY:
             return math.inf
-        if self.operation is Operation.MINIMUM and self.parts[0] == INVERSE_PROPENSITY:
-            caps = [part.number for part in self.parts[1:] if part.operation is Operation.CONSTANT]
+        if self.operation == "minimum" and self.parts[0] == INVERSE_PROPENSITY:
+            caps = [part.number for part in self.parts[1:] if part.operation == "constant"]
             return math.exp(caps[0]) if len(caps) == len(self.parts) - 1 == 1 else None
         return None
 
@@ -170,14 +157,14 @@ class LogWeight:
     def _multiple(self) -> tuple[float, LogWeight]:
         """The function as a multiple of another."""
         factor, node = 1.0, self
-        while node.operation is Operation.MULTIPLE:
+        while node.operation == "multiple":
             factor, node = factor * node.number, node.parts[0]
         return factor, node
 
     @property
     def is_clipped(self) -> bool:
         """Whether it has kinks, at which differences of its gradients count from 0."""
-        return self.operation is Operation.MINIMUM or any(part.is_clipped for part in self.parts)
+        return self.operation == "minimum" or any(part.is_clipped for part in self.parts)
 
     def range(self, low: float, high: float) -> tuple[float, float]:
         """Bounds of h over ``[low, high]``: exact where it is monotone."""
@@ -212,6 +199,23 @@ class LogWeight:
         """The largest of n weights of sum n whose margins are within ``reach``."""
         return stability.largest_weight(n, self.log_range(reach))
 
+    def steepest(self, reach: float) -> float:
+        """Largest ``|h'|`` over ``|s| <= reach``."""
+        if not reach <= _FARTHEST:
+            return self.lipschitz
+        edges = np.linspace(-reach, reach, _CELLS + 1)
+        return min(self.lipschitz, float(np.max(self.enclose(edges[:-1], edges[1:]).steepest)))
+
+    def error_at(self, dimension: int, row_bound: float, norm: float) -> float:
+        """Bound on ``||w_hat - w||_1 / n`` of weights computed at a coefficient v, ``||v|| <= norm``.
+
+        At margins of rows of norm at most ``row_bound``; only the margins and the last steps round.
+        """
+        reach = row_bound * norm
+        evaluated = 16 * UNIT * (2 + self.largest_log(reach))
+        moved = dot_error(dimension) * reach
+        return self.steepest(reach + moved) * moved + max(CLOSED_FORM, evaluated)
+
     def _ends(self, reach: float) -> tuple[float, float]:
         """Bounds of h over ``|s| <= reach``, which may be infinite."""
         if reach <= _FARTHEST:
@@ -223,28 +227,9 @@ class LogWeight:
 
 
 #: ``log(1 + exp(-s))``: one over the probability sigma(s) of the observed arm.
-INVERSE_PROPENSITY = LogWeight().times(-1.0).of_atom(Logistic())
+INVERSE_PROPENSITY = LogWeight().times(-1.0).of_atom(atom("logistic"))
 #: ``log sigma(-s)``: the probability of the other arm (Li, Morgan & Zaslavsky 2018).
-OVERLAP = LogWeight().of_atom(Logistic()).times(-1.0)
-
-
-def weights_given_coefficient(weight: LogWeight, dimension: int, row_bound: float, norm: float) -> float:
-    """Bound on ``||w_hat - w||_1 / n`` given the coefficient v, ``||v|| <= norm``.
-
-    At margins of rows of norm at most ``row_bound``; only the margins and the last steps round.
-    """
-    reach = row_bound * norm
-    evaluated = 16 * UNIT * (2 + weight.largest_log(reach))
-    moved = dot_error(dimension) * reach
-    return steepest(weight, reach + moved) * moved + max(CLOSED_FORM, evaluated)
-
-
-def steepest(weight: LogWeight, reach: float) -> float:
-    """Largest ``|h'|`` over ``|s| <= reach``."""
-    if not reach <= _FARTHEST:
-        return weight.lipschitz
-    edges = np.linspace(-reach, reach, _CELLS + 1)
-    return min(weight.lipschitz, float(np.max(weight.enclose(edges[:-1], edges[1:]).steepest)))
+OVERLAP = LogWeight().of_atom(atom("logistic")).times(-1.0)
 
 
 def _smaller(x: Enclosure, y: Enclosure) -> Enclosure:

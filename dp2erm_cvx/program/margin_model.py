@@ -12,7 +12,7 @@ import numpy as np
 
 from dp2erm_cvx.blocks import Blocks, constant, tree_sum, whole
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.model.composite import Composite, LocalError, Penalty, Recent, WeightedL1
+from dp2erm_cvx.model.composite import Composite, LocalError, Penalty, Recent
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import (
     CACHED,
@@ -25,7 +25,7 @@ from dp2erm_cvx.model.sums import (
 )
 from dp2erm_cvx.program.curves import SQUARE, Curve
 from dp2erm_cvx.program.log_weights import LogWeight
-from dp2erm_cvx.program.margin_rows import MarginRows, some_rows, whole_rows
+from dp2erm_cvx.program.margin_rows import MarginRows
 
 R = TypeVar("R")
 
@@ -148,7 +148,7 @@ class MarginModel(Composite):
     @cached_property
     def whole(self) -> MarginRows:
         """All rows in memory, for those who work on many neighbors at once."""
-        return whole_rows(self.blocks)
+        return MarginRows.whole(self.blocks)
 
     @property
     def Z(self) -> Array:
@@ -189,9 +189,9 @@ class MarginModel(Composite):
         ask = partial(_least, loss=self.loss, v=v, distance=distance * (1 + 1e-12), errors=self._errors)
         found = self._map(ask, self.row_norms)
         gram, trace = tree_sum([part[0] for part in found]), sum(part[1] for part in found)
-        if isinstance(self.penalty, WeightedL1):
+        if self.penalty.priced:
             # a multiplier at 0 whose price is not reached anywhere near stays there, whatever the others do
-            slack = self.penalty.price - np.abs(self.gradient(v)) - self.rounding(v)
+            slack = self.penalty.l1 - np.abs(self.gradient(v)) - self.rounding(v)
             free = ~((v == 0.0) & (slack > self.smoothness * distance))
             if not np.any(free):
                 return self.smoothness
@@ -329,7 +329,7 @@ def _extent(rows: MarginRows, multipliers: Array | None = None, *, sizes: bool, 
         part, own = slice(begin, begin + CACHED), rows.part(begin, begin + CACHED)
         if not sizes:
             norms[part] = own.norms()
-        m = own.times(some_rows(multipliers, part))
+        m = own.times(multipliers, part)
         grams.append(own.gram(m) if bent else np.zeros((own.Z.shape[1],) * 2))
         if sizes:
             size = np.abs(own.Z)
@@ -355,7 +355,7 @@ def _moments(
     for begin in range(0, len(rows), CACHED):
         part = slice(begin, begin + CACHED)
         own, size = rows.part(begin, begin + CACHED), norms[part]
-        m, s, error = own.times(some_rows(multipliers, part)), own.margins(v), errors.margin(own, size, v)
+        m, s, error = own.times(multipliers, part), own.margins(v), errors.margin(own, size, v)
         top = float(np.max(s)) if shifted else 0.0
         if shifted:
             # capped, because a dual that diverges for lack of a ridge would overflow here
@@ -383,7 +383,7 @@ def _square_moments(rows: MarginRows, multipliers: Array | None = None, *, v: Ar
     for begin in range(0, len(rows), CACHED):
         own = rows.part(begin, begin + CACHED)
         s = own.margins(v)
-        pull = own.times(some_rows(multipliers, slice(begin, begin + CACHED))) * s
+        pull = own.times(multipliers, slice(begin, begin + CACHED)) * s
         value += float(pull @ s)
         slopes.append(own.gradient(pull))
     return _Moments(value, 2 * tree_sum(slopes), 0.0)

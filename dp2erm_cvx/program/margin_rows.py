@@ -10,11 +10,11 @@ import numpy as np
 
 from dp2erm_cvx.blocks import Blocks
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.model.certified_radius import Sizes, radius_at_floor
+from dp2erm_cvx.model.certified_radius import Sizes
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, dot_error, sum_error, weighted_gram
-from dp2erm_cvx.program.curves import Curve
-from dp2erm_cvx.program.log_weights import LogWeight, steepest, weights_given_coefficient
+from dp2erm_cvx.program.curves import SQUARE, Curve
+from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.suprema import gradient_diameter, largest_multiple, multiple_diameter
 
 #: The most that rounding moves a margin, at whose curvature the error of a slope is taken.
@@ -41,7 +41,14 @@ class MarginRows:
         if begin == 0 and end >= len(self):
             return self
         part = slice(begin, end)
-        return MarginRows(self.Z[part], *(some_rows(one, part) for one in _others(self)))
+        return MarginRows(self.Z[part], *(one if one is None else one[part] for one in _others(self)))
+
+    @staticmethod
+    def whole(blocks: Blocks[MarginRows]) -> MarginRows:
+        """All rows of the blocks in memory."""
+        parts = blocks.each()
+        others = map(_joined, zip(*map(_others, parts), strict=True))
+        return MarginRows(np.concatenate([part.Z for part in parts]), *others)
 
     @property
     def offsets(self) -> Array:
@@ -69,22 +76,11 @@ class MarginRows:
         """<z_i, v> - o_i, (n,)."""
         return self.products(v) if self.offset is None else self.products(v) - self.offset
 
-    def times(self, multipliers: Array | None) -> Array:
-        """w_i c_i, (n,)."""
-        known = [one for one in (multipliers, self.factor) if one is not None]
-        return math.prod(known[1:], start=known[0]) if known else np.ones(len(self))
-
-
-def some_rows(array: Array | None, part: slice) -> Array | None:
-    """Some rows of an array, if there is one."""
-    return None if array is None else array[part]
-
-
-def whole_rows(blocks: Blocks[MarginRows]) -> MarginRows:
-    """All rows of the blocks in memory."""
-    parts = blocks.each()
-    others = map(_joined, zip(*map(_others, parts), strict=True))
-    return MarginRows(np.concatenate([part.Z for part in parts]), *others)
+    def times(self, multipliers: Array | None, part: slice = slice(None)) -> Array:
+        """w_i c_i, (n,), the multipliers being a ``part`` of w."""
+        known = [None if multipliers is None else multipliers[part], self.factor]
+        present = [one for one in known if one is not None]
+        return math.prod(present[1:], start=present[0]) if present else np.ones(len(self))
 
 
 @dataclass(frozen=True)
@@ -99,6 +95,11 @@ class RowBounds:
     factor: tuple[float, float] = (1.0, 1.0)
     tilt: tuple[float, float] = (0.0, 0.0)
     vertices: int = 0
+
+    @property
+    def plain(self) -> bool:
+        """Whether all factors are 1 and all tilts 0."""
+        return self.factor == (1.0, 1.0) and not any(self.tilt)
 
     def size(self, theta_set: ConvexSet, n_parameters: int) -> float:
         """Bound on the part of theta along a row: its norm, or the size of one coordinate."""
@@ -161,6 +162,8 @@ class MarginSum:
         linear) / ridge``. Without offsets ``ridge ||t||^2 <= sum -s_i phi'(s_i) + linear ||t||`` as well,
         hence ``||t|| <= (n pull / ridge)^(1/2) + linear / ridge``.
         """
+        if self.loss == SQUARE and self.rows.plain:
+            return self._least_squares()
         n, Z, offset = self.n_samples * self.rows.factor[1], self.rows.norm, max(map(abs, self.rows.offset))
         slope, curvature = self.loss.largest_slope(self.margin), self.loss.largest_curvature(self.margin)
         near = self.loss.largest_curvature(self.margin + _NEAR)
@@ -186,10 +189,38 @@ class MarginSum:
             set_rounding=self.feasible.rounding(self.n_parameters),
         )
 
+    def _least_squares(self) -> Sizes:
+        """The same of ``sum w_i (z_i - <x_i, v>)^2 + ridge/2 ||v||^2 + <b, v>``, for all w >= 0 of sum n.
+
+        With ``|z_i| <= Z`` and ``s_i = <x_i, t>`` at the minimizer t, ``ridge ||t||^2 <= sum w_i (2 z_i s_i -
+        2 s_i^2) + ||b|| ||t||`` (0 is in the set and minimizes the l1 norm), and ``2 z s - 2 s^2 <= Z^2/2``:
+        ``||t|| <= Z (n / (2 ridge))^(1/2) + ||b|| / ridge``. A mean (``x = 1``) has the Hessian ``2n +
+        ridge``, and its minimizer is within ``Z + ||b|| / (2n + ridge)``.
+        """
+        n, M, Z, b = self.n_samples, self.rows.norm, max(map(abs, self.rows.offset)), self.linear
+        strong_convexity, minimizer_norm = self.ridge, math.inf
+        if self.rows.vertices == 1:
+            strong_convexity = (2 * n + self.ridge) * (1 - 1e-9)
+            minimizer_norm = Z + b / strong_convexity
+        elif self.ridge > 0:
+            minimizer_norm = Z * math.sqrt(n / (2 * self.ridge)) + b / self.ridge
+        error = dot_error(self.n_parameters) + 8 * UNIT + sum_error(n)
+        set_norm = self.feasible.norm_bound(self.n_parameters)
+        return Sizes(
+            strong_convexity=strong_convexity,
+            smoothness=2 * n * M**2 + self.ridge,
+            slope=2 * n * M * Z + b,
+            rounding=2 * error * n * M * Z + 8 * UNIT * b,
+            rounding_growth=2 * error * n * M**2 + 8 * UNIT * self.ridge,
+            minimizer_norm=min(minimizer_norm, set_norm),
+            set_norm=set_norm,
+            set_rounding=self.feasible.rounding(self.n_parameters),
+        )
+
     def radius(self) -> float | None:
         """Bound on ``Certificate.radius`` of v; None where nothing is known."""
         sizes = self.sizes()
-        return None if sizes is None else radius_at_floor(sizes)
+        return None if sizes is None else sizes.radius()
 
     def weights(self, weight: LogWeight, row_bound: float) -> float | None:
         """Bound on ``||w_hat - w||_1 / n`` of weights at the margins of other rows of at most this norm."""
@@ -197,8 +228,8 @@ class MarginSum:
         if sizes is None or radius is None:
             return None
         norm = sizes.minimizer_norm + radius
-        at_point = weights_given_coefficient(weight, self.n_parameters, row_bound, norm)
-        return steepest(weight, row_bound * norm) * row_bound * radius + at_point
+        at_point = weight.error_at(self.n_parameters, row_bound, norm)
+        return weight.steepest(row_bound * norm) * row_bound * radius + at_point
 
 
 def _others(rows: MarginRows) -> tuple[Array | None, ...]:

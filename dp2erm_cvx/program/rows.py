@@ -45,16 +45,6 @@ class Ball:
 
 
 @dataclass(frozen=True)
-class ByArm(Ball):
-    """Rows ``e_a (x) g`` of two arms, ``g = (constant, covariates)`` with ``||g|| <= radius``."""
-
-    constant: float = 0.0
-
-    def __str__(self) -> str:
-        return f"e_a (x) g, ||g|| <= {self.radius:.4g}"
-
-
-@dataclass(frozen=True)
 class Range:
     """Numbers in ``[low, high]``. Raises DeclarationError unless both are numbers in this order."""
 
@@ -157,7 +147,7 @@ class DeclaredRecords:
             inside = records.a[:, None]
             return np.hstack([(1 - inside) * g, inside * g])
 
-        within = ByArm(math.hypot(bound, value) * (1 + 1e-12), value)
+        within = Ball(math.hypot(bound, value) * (1 + 1e-12))
         return self._datum("by_arm", within, make, 2 * (1 + self.n_columns - intercept))
 
     def rows(self, name: str, make: Callable[..., Any], within: Ball, width: int | None = None) -> Datum:

@@ -6,15 +6,16 @@ import abc
 import dataclasses
 import math
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import cvxpy as cp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.model.certified_radius import checked_perturbation, least_squares_radius, radius_at_floor
+from dp2erm_cvx.model.certified_radius import checked_perturbation
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import Box, ConvexSet, ElasticNet, L1Ball, L2Ball, UserRegularizer, WholeSpace
 from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
@@ -23,7 +24,8 @@ from dp2erm_cvx.program.curves import SQUARE, Curve
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
-from dp2erm_cvx.program.stage import Instance, Program, setting
+from dp2erm_cvx.program.stage import Instance, Program, declared_choice, setting
+from dp2erm_cvx.public import chosen_columns
 from dp2erm_cvx.suprema import Saturation
 from dp2erm_cvx.universe import Universe
 
@@ -32,83 +34,20 @@ from dp2erm_cvx.universe import Universe
 STEEPEST = 1e6
 
 
+@dataclass(frozen=True)
 class SecondStage(Program):
-    """Weighted empirical risk minimization with objective perturbation.
+    """Weighted empirical risk minimization of one margin per record, with objective perturbation.
 
     ``theta_priv = argmin over Theta of (1/n) sum w_i l(theta; d_i) + R + gamma/2 ||theta||^2 + <b, theta>/n``
-    (equation weighted_convex_opt_DP).
-    """
-
-    #: Whether every record gets the same recommendation, whatever its covariates.
-    constant_rule: ClassVar[bool] = False
-
-    @abc.abstractmethod
-    def instance(
-        self, records: Records, weights: Array, *, gamma: float, noise: Array | None = None
-    ) -> Instance:
-        """Bind the program to data, first-stage weights (n,), ``gamma`` and ``noise`` b (p,)."""
-
-    @abc.abstractmethod
-    def loss_constants(self, universe: Universe) -> LossConstants:
-        """zeta_c, trace bound and mu_R over the domain; zeta_c may be infinite over an unbounded Theta."""
-
-    @abc.abstractmethod
-    def feasible(self, domain: Domain) -> ConvexSet:
-        """Theta."""
-
-    def constants(self, universe: Universe) -> LossConstants:
-        """The constants, all finite. Raises CalibrationError where zeta_c is not."""
-        found = self.loss_constants(universe)
-        found.refuse_unbounded(self.name, type(self.feasible(universe.domain)).__name__)
-        return found
-
-    def unconstrained(self) -> Self:
-        """The same loss over R^p. Raises CalibrationError where that is not a plain squared loss."""
-        raise CalibrationError(f"{self.name} is not a squared loss, which Theorems 7 and 8 need")
-
-    def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
-        """Public bound on the radius that a solve is sure to be certified to, in the norm of theta.
-
-        On every dataset, for all weights >= 0 of sum n and every noise with ``||b|| <= noise_bound``; None if
-        unknown.
-        """
-        return None
-
-    @abc.abstractmethod
-    def parameter_names(self, columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
-        """Name of every coordinate of theta."""
-
-    @abc.abstractmethod
-    def effect(self, theta: Array, domain: Domain, X: ArrayLike) -> Array:
-        """Estimated net treatment effect (m,) at raw covariates X (m, k), in units of the outcome."""
-
-    def choices(self, theta: Array, domain: Domain, X: Array) -> NDArray[np.int64]:
-        """Recommended treatment (m,) in {0, 1} at raw covariates X (m, k): 1 where the effect is positive.
-
-        A program may have another rule; what asks for it is ``recommendations``.
-        """
-        return (np.asarray(self.effect(theta, domain, X)) > 0).astype(np.int64)
-
-
-def _one_of(name: str, value: object, kinds: tuple[type, ...]) -> object:
-    # exact types: the derived constants and the prox are proved for these
-    if type(value) not in kinds:
-        *most, last = (kind.__name__ for kind in kinds)
-        raise DeclarationError(f"{name} = {value!r}: must be {', '.join(most)} or {last}")
-    return value
-
-
-@dataclass(frozen=True)
-class LossStage(SecondStage):
-    """Weighted convex losses of one margin per record, over a set, with a regularizer.
+    (equation weighted_convex_opt_DP); n times this is
 
     minimize    sum_i w_i (c_i phi(s_i) + t_i s_i) + <noise, theta> + curvature/2 ||theta||^2 + n R(theta)
-    subject to  s_i = <z_i, theta> - o_i,  theta in Theta,
+    subject to  s_i = <z_i, theta> - o_i,  theta in Theta
 
-    n times the objective of equation weighted_convex_opt_DP. The margins are variables of their own because a
-    product of two Parameters is not DPP. A squared loss is declared in Gram form, up to a constant: ``||F
-    theta||^2 + <linear, theta>`` with ``F'F = sum w_i c_i z_i z_i'``, ``linear = -2 sum w_i c_i o_i z_i``. A
-    user's regularizer is for squared losses: no gap certificate covers it elsewhere.
+    The margins are variables of their own because a product of two Parameters is not DPP. A squared loss is
+    declared in Gram form, up to a constant: ``||F theta||^2 + <linear, theta>`` with ``F'F = sum w_i c_i z_i
+    z_i'``, ``linear = -2 sum w_i c_i o_i z_i``. A user's regularizer is for squared losses: no gap
+    certificate covers it elsewhere.
 
     Parameters
     ----------
@@ -123,12 +62,14 @@ class LossStage(SecondStage):
     theorem: ClassVar[str] = "Theorems 1, 2 and 15 to 19, constants derived from the loss and its rows"
     # they define the margins; Theta is fixed
     moving: ClassVar[frozenset[str]] = frozenset({"Z", "offset"})
+    #: Whether every record gets the same recommendation, whatever its covariates.
+    constant_rule: ClassVar[bool] = False
     #: The kind of set that :meth:`default_set` returns; its size comes in as a Parameter.
     default_kind: ClassVar[ConvexSet]
 
-    theta_set: ConvexSet | None = setting(None, _one_of, kinds=(WholeSpace, L1Ball, L2Ball, Box))
+    theta_set: ConvexSet | None = setting(None, declared_choice, kinds=(WholeSpace, L1Ball, L2Ball, Box))
     regularizer: ElasticNet | UserRegularizer = setting(
-        ElasticNet(), _one_of, kinds=(ElasticNet, UserRegularizer)
+        ElasticNet(), declared_choice, kinds=(ElasticNet, UserRegularizer)
     )
 
     def __post_init__(self) -> None:
@@ -158,7 +99,23 @@ class LossStage(SecondStage):
     def default_set(self, domain: Domain) -> ConvexSet:
         """Theta where none is chosen: a public function of the domain."""
 
+    @abc.abstractmethod
+    def parameter_names(self, columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
+        """Name of every coordinate of theta."""
+
+    @abc.abstractmethod
+    def effect(self, theta: Array, domain: Domain, X: ArrayLike) -> Array:
+        """Estimated net treatment effect (m,) at raw covariates X (m, k), in units of the outcome."""
+
+    def choices(self, theta: Array, domain: Domain, X: Array) -> NDArray[np.int64]:
+        """Recommended treatment (m,) in {0, 1} at raw covariates X (m, k): 1 where the effect is positive.
+
+        A program may have another rule; what asks for it is ``recommendations``.
+        """
+        return (np.asarray(self.effect(theta, domain, X)) > 0).astype(np.int64)
+
     def feasible(self, domain: Domain) -> ConvexSet:
+        """Theta."""
         return self.theta_set or self.default_set(domain)
 
     def resolve(self, domain: Domain) -> Self:
@@ -168,8 +125,9 @@ class LossStage(SecondStage):
         return dataclasses.replace(program, theta_set=self.feasible(domain))
 
     def unconstrained(self) -> Self:
+        """The same loss over R^p. Raises CalibrationError where that is not a plain squared loss."""
         if not self.squared:
-            return super().unconstrained()
+            raise CalibrationError(f"{self.name} is not a squared loss, which Theorems 7 and 8 need")
         if self.regularizer != ElasticNet():
             raise CalibrationError(f"{self.name}: Theorems 7 and 8 cover no regularizer; leave it out")
         return dataclasses.replace(self, theta_set=WholeSpace())
@@ -184,14 +142,17 @@ class LossStage(SecondStage):
         return None
 
     def loss_constants(self, universe: Universe) -> LossConstants:
-        """All constants, derived from the curve, the bounds of the rows and Theta (Lemma A)."""
+        """All constants, derived from the curve, the bounds of the rows and Theta (Lemma A).
+
+        The gradient radius may be infinite over an unbounded Theta.
+        """
         program, bounds = self.resolve(universe.domain), self.row_bounds(universe)
         curve, theta_set, p = program.loss, program.feasible(universe.domain), self.n_parameters(universe)
         size, far = bounds.size(theta_set, p), theta_set.norm_bound(p)
         radius, largest = bounds.constants(curve, size)
         ball = math.inf if any(bounds.offset) else bounds.norm * size
         saturation = Saturation.of(curve, bounds.norm, bounds.factor[1], ball)
-        plain = program.squared and bounds.factor == (1.0, 1.0) and not any(bounds.tilt)
+        plain = program.squared and bounds.plain
         return LossConstants(
             n_parameters=p,
             gradient_radius=radius,
@@ -208,13 +169,21 @@ class LossStage(SecondStage):
             box=self.box(universe, largest / bounds.norm),
         )
 
-    def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
-        """The radius where Newton's method stops (``radius_at_floor``); weights may add up to less than n.
+    def constants(self, universe: Universe) -> LossConstants:
+        """The constants, all finite. Raises CalibrationError where the gradient radius is not."""
+        found = self.loss_constants(universe)
+        found.refuse_unbounded(self.name, type(self.feasible(universe.domain)).__name__)
+        return found
 
-        None for a user's regularizer, which a duality gap judges, and for a curvature too small for floating
-        point. Of a loss that is not squared also None over an unbounded Theta, where flat tails may take too
-        many steps, and where its Hessian jumps and gamma is below about a millionth of its curvature. Raises
-        DeclarationError, and ProgramError for a user's regularizer that no gap can be measured for.
+    def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
+        """Public bound on the radius that a solve is sure to be certified to, in the norm of theta.
+
+        On every dataset, for all weights >= 0 of sum at most n and every noise with ``||b|| <= noise_bound``:
+        where Newton's method stops. None for a user's regularizer, which a duality gap
+        judges, and for a curvature too small for floating point. Of a loss that is not squared also None over
+        an unbounded Theta, where flat tails may take too many steps, and where its Hessian jumps and gamma is
+        below about a millionth of its curvature. Raises DeclarationError, and ProgramError for a user's
+        regularizer that no gap can be measured for.
         """
         extra, noise = checked_perturbation(gamma, noise_bound)
         n, found = universe.n_samples, self.loss_constants(universe)
@@ -223,27 +192,20 @@ class LossStage(SecondStage):
             return None
         program, p = self.resolve(universe.domain), found.n_parameters
         theta_set, ridge = program.feasible(universe.domain), n * (extra + program._net[1])
-        if found.covariate_bound is not None and found.response_bound is not None:
-            return least_squares_radius(
-                n,
-                p,
-                covariate_bound=found.covariate_bound,
-                response_bound=found.response_bound,
-                ridge=ridge,
-                noise_bound=noise,
-                set_norm=theta_set.norm_bound(p),
-                set_rounding=theta_set.rounding(p),
-                is_mean=found.is_mean,
-            )
-        if not math.isfinite(theta_set.norm_bound(p)):
-            return None
         loss, rows = program.loss, self.row_bounds(universe)
+        squares = program.squared and rows.plain
+        if not squares and not math.isfinite(theta_set.norm_bound(p)):
+            return None
         sizes = MarginSum(n, p, loss, rows, theta_set, ridge=ridge, linear=noise, weighted=True).sizes()
         if sizes is None:
             return None
-        if math.isinf(loss.concordance) and sizes.smoothness > STEEPEST * sizes.strong_convexity:
+        if (
+            not squares
+            and math.isinf(loss.concordance)
+            and sizes.smoothness > STEEPEST * sizes.strong_convexity
+        ):
             return None
-        return radius_at_floor(sizes)
+        return sizes.radius()
 
     def tilts(self, records: Records) -> Array | None:
         """Numbers t (n,), None for 0: their terms are linear, so that solvers see them beside the noise."""
@@ -252,6 +214,7 @@ class LossStage(SecondStage):
     def instance(
         self, records: Records, weights: Array, *, gamma: float, noise: Array | None = None
     ) -> Instance:
+        """Bind the program to data, first-stage weights (n,), ``gamma`` and ``noise`` b (p,)."""
         return self.resolve(records.domain)._bound(records, weights, gamma, noise)
 
     def _bound(self, records: Records, weights: Array, gamma: float, noise: Array | None) -> Instance:
@@ -340,6 +303,78 @@ class LossStage(SecondStage):
         objective = leaf("multipliers", nonneg=True) @ self.loss.declared(s) + penalties
         margins = {"margins": s == Z @ theta - leaf("offset")}
         return Declaration(objective, {"theta": theta, "margins": s}, margins | constraints)
+
+
+def _feature_list(name: str, value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, tuple | list) or not value:
+        raise DeclarationError(f"{name} = {value!r}: must be a list of covariates")
+    return tuple(value)
+
+
+@dataclass(frozen=True)
+class LinearStage(SecondStage):
+    """``<x, theta>`` over all covariates, or over a public choice of them.
+
+    Parameters
+    ----------
+    features
+        Names declared by the domain's ranges, or column numbers without the intercept; default: all.
+    features_bound
+        Norm that the chosen features are shrunk to, radially; default: the domain's own bound.
+    """
+
+    features: tuple[str | int, ...] | None = setting(None, _feature_list)
+    features_bound: float | None = setting(None, above=0)
+
+    defaults = MappingProxyType(
+        {"theta_set": "l2 ball of radius M'/M", "features": "all", "features_bound": "that of the domain"}
+    )
+    default_kind: ClassVar[ConvexSet] = L2Ball(1.0)
+
+    def default_set(self, domain: Domain) -> ConvexSet:
+        return L2Ball(domain.outcome_bound / domain.covariate_bound)
+
+    def columns(self, domain: Domain, n_features: int) -> list[int]:
+        """Column numbers of the chosen features. Raises DeclarationError on an unknown or repeated one."""
+        if self.features is None:
+            return list(range(n_features))
+        return chosen_columns("features", self.features, domain.columns or (), n_features)
+
+    def covariates(self, domain: Domain, X: Array) -> Array:
+        """Rows of the design from records already in the domain (intercept column included)."""
+        if self.features is None and self.features_bound is None:
+            return X
+        constant = 1 if domain.intercept else 0
+        columns = self.columns(domain, X.shape[1] - constant)
+        if self.features_bound is None and columns == list(range(X.shape[1] - constant)):
+            return X
+        chosen = X[:, constant:][:, columns]
+        if self.features_bound is not None:
+            chosen = clip_norm(chosen, self.features_bound)
+        return np.hstack([X[:, :constant], chosen])
+
+    def row_norm(self, domain: Domain) -> float:
+        """Bound on the norm of the rows of the design."""
+        bound = domain.features_bound if self.features_bound is None else self.features_bound
+        return min(domain.covariate_bound, float(np.hypot(domain.intercept, bound)))
+
+    def box(self, universe: Universe, slope: float) -> RowBox | None:
+        domain, widths = universe.domain, universe.widths
+        # rows of one's own may lie anywhere
+        if widths is None or type(self).covariates is not LinearStage.covariates:
+            return None
+        constant = 1 if domain.intercept else 0
+        chosen = (widths[constant + index] for index in self.columns(domain, universe.n_features))
+        return RowBox((*widths[:constant], *chosen), slope)
+
+    def parameter_names(self, columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
+        chosen = tuple(columns[index] for index in self.columns(domain, len(columns)))
+        return ("intercept", *chosen) if domain.intercept else chosen
+
+    def effect(self, theta: Array, domain: Domain, X: ArrayLike) -> Array:
+        # row by row: in a matrix product the rounding of a row may depend on where it stands
+        rowwise: Array = np.sum(self.covariates(domain, domain.features(X)) * theta, axis=1)
+        return rowwise
 
 
 def _weighted_sum(rows: Array | None, weights: Array) -> tuple[Array, Array] | None:

@@ -23,11 +23,12 @@ from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
 from dp2erm_cvx.privacy import LossConstants, RowBox, StabilityBound
 from dp2erm_cvx.program.curves import LOGISTIC, Curve
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.first_stage import FirstStage, PrivateFirstStage
-from dp2erm_cvx.program.log_weights import LogWeight, weights_given_coefficient
+from dp2erm_cvx.program.first_stage import FirstStage
+from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
 from dp2erm_cvx.program.stage import (
+    Instance,
     Kind,
     ReplacedRows,
     RowNeighbors,
@@ -35,7 +36,7 @@ from dp2erm_cvx.program.stage import (
     resolved,
     setting,
 )
-from dp2erm_cvx.public import public_size
+from dp2erm_cvx.public import public_fraction, public_size
 from dp2erm_cvx.stability import MarginMovement, margin_movement, record_diameter, separable
 from dp2erm_cvx.suprema import Saturation, log_weight_diameter, minimizer_norm
 from dp2erm_cvx.universe import Universe
@@ -313,15 +314,15 @@ class SeparableFirstStage(FirstStage):
 
 
 @dataclass(frozen=True)
-class PrivateSeparable(PrivateFirstStage, SeparableFirstStage):
-    """A sum of margin losses under objective perturbation: noise b is one more linear term of its model.
+class PrivateFirstStage(SeparableFirstStage):
+    """Weights read from a coefficient that is itself private: noise b is one more linear term of its model.
 
     minimize    sum_i phi(<z_i, lam>) + <linear + b, lam> + n (ridge + gamma)/2 ||lam||^2
     subject to  ||lam||_2 <= radius
 
-    Theorems 1 and 2 calibrate b at uniform weights from the constants of one record; given lam each weight
-    depends on its own record and the normalization only, hence V = 2 w_max (Theorem 9). Its constants follow
-    from the loss.
+    A ``share`` of the budget buys it. Theorems 1 and 2 calibrate b at uniform weights from the constants of
+    one record; given lam each weight depends on its own record and the normalization only, hence V = 2 w_max
+    (Theorem 9). Its constants follow from the loss.
 
     Parameters
     ----------
@@ -334,21 +335,28 @@ class PrivateSeparable(PrivateFirstStage, SeparableFirstStage):
         Bound on ``||lam||``, hence on weights; default: 2 over the norm bound of the rows.
     """
 
+    kind: ClassVar[Kind] = Kind.PRIVATE
     theorem = "Theorem 9: V = 2 w_max, given lam"
     formulas: ClassVar[Mapping[str, Setting]] = MappingProxyType({"ridge": "0.01 * G**2", "radius": "2 / G"})
 
     radius: float | None = setting(None, public_size, infinite=True)
+    share: float = setting(0.3, public_fraction)
 
     def printed_bound(self, universe: Universe) -> StabilityBound:
         return FirstStage.printed_bound(self, universe)
 
-    def perturbed_data(self, records: Records, gamma: float, noise: Array) -> dict[str, Value]:
-        return self.margin_data(records, gamma, noise, counted=True)
-
-    def perturbed_model(self, records: Records, gamma: float, noise: Array) -> MarginModel:
-        return self.margin_model(records, gamma, noise, counted=True)
+    def perturbed(self, records: Records, gamma: float, noise: Array) -> Instance:
+        """Bind the program to data, the ridge ``gamma`` of its calibration and ``noise`` b."""
+        program = self.resolve(records.domain)
+        model = program.margin_model(records, gamma, noise, counted=True)
+        data = partial(program.margin_data, records, gamma, noise, counted=True)
+        return Instance(program, data, model, model.ridge)
 
     def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
+        """Public bound on the radius that the coefficient is sure to be certified to, on every dataset.
+
+        For every noise with ``||b|| <= noise_bound``. None where no such bound is known.
+        """
         extra, noise = checked_perturbation(gamma, noise_bound)
         terms = self.resolve(universe.domain).margin_sum(universe, extra, noise)
         return None if terms is None else terms.radius()
@@ -359,10 +367,15 @@ class PrivateSeparable(PrivateFirstStage, SeparableFirstStage):
         return None if math.isinf(ball) else self.certified_error_at(universe, ball)
 
     def certified_error_at(self, universe: Universe, norm: float) -> float | None:
+        """What ``certified_error`` is for coefficients of at most this norm.
+
+        A public norm follows from the calibration of the coefficient, which the plan knows.
+        """
         bound, within = self.weight_row_bound(universe.domain), min(norm, self.ball(universe.domain))
-        return weights_given_coefficient(self.log_weight, self._size(universe), bound, within)
+        return self.log_weight.error_at(self._size(universe), bound, within)
 
     def loss_constants(self, universe: Universe) -> LossConstants:
+        """Constants of the loss of the coefficient, for Theorems 1 and 2 at uniform weights."""
         bound, ball = self.row_bound(universe.domain), self.ball(universe.domain)
         if self.mu == 0 and math.isinf(ball):
             raise CalibrationError(f"{self.name}: declare a positive ridge or a finite radius")

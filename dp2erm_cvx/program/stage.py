@@ -38,22 +38,6 @@ def setting(default: Any, check: Callable[..., Any] = public_number, **bounds: A
     return dataclasses.field(default=default, metadata={"check": (check, bounds)})
 
 
-def check_settings(program: Any) -> None:
-    """Put what its check returns in place of every field that has one."""
-    for field in dataclasses.fields(program):
-        value = getattr(program, field.name)
-        if "check" in field.metadata and not (value is None and field.default is None):
-            check, bounds = field.metadata["check"]
-            object.__setattr__(program, field.name, check(field.name, value, **bounds))
-
-
-def kept_check(bases: tuple[type[Any], ...], name: str, default: Any) -> Any:
-    """Field of this name with another default, and the check of the field of the bases."""
-    known = {field.name: field for base in bases for field in dataclasses.fields(base)}
-    check, bounds = known[name].metadata["check"] if name in known else (public_number, {"infinite": True})
-    return setting(default, check, **bounds)
-
-
 def resolved(name: str, value: float | None) -> float:
     """A setting whose default depends on the domain. Raises ProgramError if it is still open."""
     if value is None:
@@ -61,16 +45,17 @@ def resolved(name: str, value: float | None) -> float:
     return value
 
 
-def one_of_words(name: str, value: object, *, words: tuple[str, ...]) -> object:
-    """The word. Raises DeclarationError where it is none of these."""
-    if value not in words:
-        raise DeclarationError(f"{name} = {value!r}: must be {' or '.join(map(repr, words))}")
-    return value
+def declared_choice(
+    name: str, value: object, *, kinds: tuple[type, ...] = (), words: tuple[str, ...] = ()
+) -> object:
+    """The value. Raises DeclarationError where it is none of these words, nor exactly of one of these types.
 
-
-def in_words(formulas: Mapping[str, Setting]) -> dict[str, str]:
-    """Text of every formula, as a reader writes it."""
-    return {k: v.replace("**", "^").replace("*", "") for k, v in formulas.items() if isinstance(v, str)}
+    Bounds and constants are proved for these: one of another type would be taken on trust.
+    """
+    if type(value) in kinds or value in words:
+        return value
+    *most, last = [kind.__name__ for kind in kinds] + [repr(word) for word in words]
+    raise DeclarationError(f"{name} = {value!r}: must be {', '.join(most)} or {last}")
 
 
 class Kind(enum.StrEnum):
@@ -143,12 +128,19 @@ class Program(abc.ABC):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        program: Any = self
+        for field in dataclasses.fields(program):
+            value = getattr(self, field.name)
+            if "check" in field.metadata and not (value is None and field.default is None):
+                check, bounds = field.metadata["check"]
+                object.__setattr__(self, field.name, check(field.name, value, **bounds))
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "formulas" in vars(cls):
-            cls.defaults = {**cls.defaults, **in_words(cls.formulas), **vars(cls).get("defaults", {})}
+            texts = {k: v for k, v in cls.formulas.items() if isinstance(v, str)}
+            words = {k: v.replace("**", "^").replace("*", "") for k, v in texts.items()}
+            cls.defaults = {**cls.defaults, **words, **vars(cls).get("defaults", {})}
 
     @abc.abstractmethod
     def declare(self, leaf: Leaves) -> Declaration:
@@ -159,7 +151,7 @@ class Program(abc.ABC):
 
         By default the first declared variable, put into the model's set, which solvers meet only nearly.
         """
-        return smooth_of(instance).penalty.set.project(next(iter(values.values())))
+        return instance.composite.penalty.set.project(next(iter(values.values())))
 
     def resolve(self, domain: Domain) -> Self:
         """The same program with every default that depends on the public domain filled in."""
@@ -212,6 +204,23 @@ class Instance:
         return self.load()
 
     @property
+    def composite(self) -> Composite:
+        """The model, or its smooth part. Raises ProgramError where a program has neither."""
+        model = self.model or self.smooth
+        if model is None:
+            raise ProgramError(f"{self.program.name}: its instance needs a model, or the smooth part of one")
+        return model
+
+    def model_as(self, kind: type[M]) -> M:
+        """The model, of the class that a method is written for. Raises ProgramError for another."""
+        if not isinstance(self.model, kind):
+            raise ProgramError(
+                f"{self.program.name}: its instance has no {kind.__name__.strip('_')} for a model, which a "
+                "method of its base class is written for: override that method with the model"
+            )
+        return self.model
+
+    @property
     def half_digits(self) -> bool:
         """Whether a certificate loses half of the digits: by a duality gap, or at a kink (Theorem D)."""
         return self.model is None or (isinstance(self.model, DirectModel) and self.model.objective.kinks)
@@ -219,24 +228,6 @@ class Instance:
     def __repr__(self) -> str:
         # the data are private
         return f"Instance({self.program!r})"
-
-
-def smooth_of(instance: Instance) -> Composite:
-    """The model, or its smooth part. Raises ProgramError where a program has neither."""
-    model = instance.model or instance.smooth
-    if model is None:
-        raise ProgramError(f"{instance.program.name}: its instance needs a model, or the smooth part of one")
-    return model
-
-
-def model_of(instance: Instance, kind: type[M]) -> M:
-    """The model, of the class that a method is written for. Raises ProgramError for another."""
-    if not isinstance(instance.model, kind):
-        raise ProgramError(
-            f"{instance.program.name}: its instance has no {kind.__name__.strip('_')} for a model, which a "
-            "method of its base class is written for: override that method with the model"
-        )
-    return instance.model
 
 
 def _plain(value: Any) -> Any:

@@ -22,15 +22,13 @@ from dp2erm_cvx.program.declared import (
     Function,
     LossProgram,
     SeparableProgram,
-    called,
-    class_of,
 )
-from dp2erm_cvx.program.direct_stage import DirectFirstStage, cached
-from dp2erm_cvx.program.first_stage import FirstStage, PrivateFirstStage
+from dp2erm_cvx.program.direct_stage import DirectFirstStage
+from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program.form import weights_curvature
 from dp2erm_cvx.program.rows import DeclaredRecords
 from dp2erm_cvx.program.second_stage import SecondStage
-from dp2erm_cvx.program.separable import SeparableFirstStage
+from dp2erm_cvx.program.separable import PrivateFirstStage, SeparableFirstStage
 from dp2erm_cvx.program.stage import Kind, Program, Setting
 from dp2erm_cvx.stability import Bound
 from dp2erm_cvx.universe import Universe
@@ -73,7 +71,7 @@ class WeightsProgram(DeclaredProgram, DirectFirstStage):
             return None
         w = cp.Variable(5, name="w")
         records = DeclaredRecords(STANDARD, 5, 3)
-        called(type(self).function, w, records, **dict(self.resolve(STANDARD).own_settings()))
+        self.resolve(STANDARD).called(w, records)
         return records.own
 
     def stated_bound(self, universe: Universe) -> Bound | None:
@@ -88,7 +86,7 @@ class WeightsProgram(DeclaredProgram, DirectFirstStage):
             raise DeclarationError(
                 f"{self.name}: its bound asks for {unknown[0]!r}: it may ask for {', '.join(known)}"
             )
-        stated = called(function, **{name: known[name] for name in wanted})
+        stated = self.asked(function, **{name: known[name] for name in wanted})
         if not isinstance(stated, Bound):
             raise DeclarationError(
                 f"{self.name}: its bound returns Bound.from_l2(...) or Bound.from_gradient(...)"
@@ -97,8 +95,9 @@ class WeightsProgram(DeclaredProgram, DirectFirstStage):
 
     def data(self, records: Records) -> dict[str, Value]:
         size = records.n_samples, records.X.shape[1]
-        key = type(self), self, records.domain, size, "problem"
-        problem = cached(key, lambda: self._problem(records.domain, *size)[1])
+        problem = self.cached(
+            ("problem", records.domain, size), lambda: self._problem(records.domain, *size)[1]
+        )
         return {leaf.name(): leaf.of(records) for leaf in problem.parameters()}
 
     def data_bounds(self, universe: Universe) -> dict[str, Value]:
@@ -120,8 +119,9 @@ class WeightsProgram(DeclaredProgram, DirectFirstStage):
 
     def strong_convexity(self, records: Records) -> float:
         domain, n = records.domain, records.n_samples
-        key = type(self), self, domain, n, "curvature"
-        return cached(key, lambda: weights_curvature(*self._problem(domain, n, 3)[::-1]))
+        return self.cached(
+            ("curvature", domain, n), lambda: weights_curvature(*self._problem(domain, n, 3)[::-1])
+        )
 
     def declared_formula(self) -> str:
         """The program in one line."""
@@ -134,11 +134,11 @@ class WeightsProgram(DeclaredProgram, DirectFirstStage):
 
     def _problem(self, domain: Domain, n: int, p: int) -> tuple[Any, Any]:
         w, records = cp.Variable(n, name="w"), DeclaredRecords(domain, n, p)
-        return w, called(type(self).function, w, records, **dict(self.own_settings()))
+        return w, self.called(w, records)
 
     def _for_solver(self, leaf: Leaves, w: cp.Variable) -> Any:
         records = DeclaredRecords(STANDARD, w.size, 0, leaf=leaf)
-        return called(type(self).function, w, records, **dict(self.own_settings()))
+        return self.called(w, records)
 
 
 class Scheme:
@@ -152,11 +152,7 @@ class Scheme:
         ``@f.bound`` of a function of n, M, outcome_bound and settings that returns a
         :class:`~dp2erm_cvx.stability.Bound`. Raises DeclarationError, in one line.
         """
-
-        def decorate(function: Function) -> Any:
-            return class_of(function, WeightsProgram, {}, settings)
-
-        return decorate
+        return lambda function: WeightsProgram.of(function, {}, settings)
 
     @staticmethod
     def separable(
@@ -175,14 +171,10 @@ class Scheme:
         bound of g, and G_x, that of ``balance``. A default with a check of its own is a
         :func:`~dp2erm_cvx.program.setting`. Raises DeclarationError, in one line.
         """
-
-        def decorate(function: Function) -> Any:
-            known: dict[str, Setting] = {"ridge": ridge, "radius": radius}
-            if by_arm:
-                return class_of(function, BalancedProgram, {**known, "constant": "G_x"}, settings)
-            return class_of(function, SeparableProgram, known, settings)
-
-        return decorate
+        known: dict[str, Setting] = {"ridge": ridge, "radius": radius}
+        if by_arm:
+            return lambda function: BalancedProgram.of(function, {**known, "constant": "G_x"}, settings)
+        return lambda function: SeparableProgram.of(function, known, settings)
 
 
 #: Decorators of first stages, ``@scheme(...)`` and ``@scheme.separable(...)``, see :class:`Scheme`.
@@ -197,11 +189,7 @@ def second_stage(**settings: Setting) -> Callable[[Function], Any]:
     are a :class:`~dp2erm_cvx.program.rows.DeclaredRecords`. Constants, noise and certificates are derived
     (Theorems 1, 2 and 15 to 19). Raises DeclarationError, in one line.
     """
-
-    def decorate(function: Function) -> Any:
-        return class_of(function, LossProgram, {}, settings)
-
-    return decorate
+    return lambda function: LossProgram.of(function, {}, settings)
 
 
 def describe(program: Program, universe: Universe) -> tuple[tuple[str, str], ...]:

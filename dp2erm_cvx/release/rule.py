@@ -16,8 +16,7 @@ from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DataError, DeclarationError, Dp2ermError
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet, WholeSpace
 from dp2erm_cvx.plan.predict import NoiseRange, noise_range
-from dp2erm_cvx.program import LossStage, SecondStage
-from dp2erm_cvx.program.linear_stage import LinearStage
+from dp2erm_cvx.program import LinearStage, SecondStage
 from dp2erm_cvx.program.second_stage import recommendations
 from dp2erm_cvx.release.declaration import rebuilt
 from dp2erm_cvx.release.record import Release, StepStatement
@@ -135,7 +134,7 @@ def released_rows(release: Release) -> list[dict[str, Any]]:
 
 def _range(release: Release) -> NoiseRange | None:
     theta, (second, domain) = release.mechanism, rule_of(release)
-    if not (isinstance(second, LossStage) and second.squared):
+    if not second.squared:
         return None
     declared = dataclasses.replace(
         second,

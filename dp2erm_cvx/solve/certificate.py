@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
+from dp2erm_cvx.model.composite import Composite, LocalError
 from dp2erm_cvx.model.direct import DirectModel
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.program.stage import Instance, smooth_of
+from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.solve.conic import Dual, conic_gap, own_dual
 
 
@@ -148,9 +148,9 @@ def _interior(model: Composite, point: Array, gradient: Array) -> bool:
     Sets hold the origin, so that a point is inside where a longer one is left alone by the projection.
     """
     penalty = model.penalty
-    if penalty == Penalty():
+    if penalty.is_zero:
         return True
-    if type(penalty) is not Penalty or penalty.l1 or not isinstance(penalty.set, ConvexSet):
+    if penalty.priced or penalty.l1 or not isinstance(penalty.set, ConvexSet):
         return False
     asked = point * (1 + 1e-6), point - gradient / model.smoothness
     return all(np.array_equal(penalty.set.project(one), one) for one in asked)
@@ -274,7 +274,7 @@ def _by_multiplier(model: DirectModel, point: Array) -> Certificate:
 
 
 def _by_gap(instance: Instance, point: Array, dual: Dual | None) -> Certificate:
-    smooth = smooth_of(instance)
+    smooth = instance.composite
     # outside Theta the objective may lie below the optimum, so the gap is measured at the projection
     inside = smooth.penalty.set.project(point)
     violation = float(np.linalg.norm(point - inside))

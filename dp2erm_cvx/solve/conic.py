@@ -17,7 +17,7 @@ import numpy as np
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError
 from dp2erm_cvx.model.sets import has_unchecked_cones
-from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled, parameter_cost
+from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled
 from dp2erm_cvx.program.stage import Instance
 
 #: Whose compiled problem the certificate shares.
@@ -44,7 +44,7 @@ _cache: OrderedDict[tuple[object, ...], Compiled] = OrderedDict()
 
 def compiled_for(instance: Instance, solver: str) -> Compiled:
     """The compiled declaration with the instance's data loaded, kept per program, shape and solver."""
-    if parameter_cost(instance.data) > PARAMETER_LIMIT:
+    if Compiled.cost(instance.data) > PARAMETER_LIMIT:
         compiled = Compiled(instance.program.declare, instance.data, embed=True)
         compiled.load(instance.data)
         return compiled

@@ -9,7 +9,7 @@ from scipy.linalg import lstsq
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.certified_radius import FLOOR, FLOOR_RELATIVE
-from dp2erm_cvx.model.composite import Composite, Penalty
+from dp2erm_cvx.model.composite import Composite
 
 _DECREASE = 1e-4
 #: A residual of this part of its rounding is left alone.
@@ -45,7 +45,7 @@ def minimize_by_newton(model: Composite, start: Array, max_iterations: int = 100
         if best.residual <= _NOISE * model.rounding(best.v):
             break  # what is left is noise, which can be halved for long
     # a prox has the zeros of the minimizer; inside a set the gradient at v is what a certificate needs
-    sparse = model.penalty.l1 or type(model.penalty) is not Penalty
+    sparse = model.penalty.priced or model.penalty.l1
     return NewtonResult(best.forward if sparse else best.v, iterations)
 
 

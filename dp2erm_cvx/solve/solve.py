@@ -10,8 +10,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError, ProgramError, SolverError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.direct import DirectModel
-from dp2erm_cvx.program.balance import refuse_infeasible
-from dp2erm_cvx.program.stage import Instance, smooth_of
+from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.certificate import Certificate, certify
 from dp2erm_cvx.solve.conic import Dual, compiled_for, numerical_failures, silenced, solved_with_dual
@@ -140,7 +139,7 @@ def solve(
 
 def uncertified_start(instance: Instance) -> Solution:
     """Where a solver would begin, with nothing proved about it: for those who must go on regardless."""
-    model = smooth_of(instance)
+    model = instance.composite
     start = model.start()
     unproved = Certificate(
         primal_residual=math.nan,
@@ -260,4 +259,4 @@ def _through_cvxpy(instance: Instance, settings: ConicSolver) -> _Found:
 def _raise_if_infeasible(instance: Instance) -> None:
     """Raise InfeasibleError where hard moment targets have no solution, or return."""
     if instance.targets is not None:
-        refuse_infeasible(instance.targets)
+        instance.targets.refuse_infeasible()

@@ -14,8 +14,6 @@ from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sums import GRID_ERROR, weights_on_grid
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage
-from dp2erm_cvx.program.first_stage import refuse_unproved
-from dp2erm_cvx.program.stage import model_of
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve import (
     GAP_TOLERANCE,
@@ -93,7 +91,7 @@ def plan_weights(
     n = universe.n_samples
     bound = program.stability(universe, family)
     # here as well, because a program may answer for its stability in a way of its own
-    refuse_unproved(program, bound, n)
+    program.refuse_unproved(bound, n)
     if bound.V < 2.0:
         raise CalibrationError(
             f"{bound.theorem} claims V = {bound.V!r}: some weight is at least 1, so V is at least 2"
@@ -116,7 +114,7 @@ def weights_at(
 ) -> Solution:
     """Weights at a released coefficient (p,), of which only the error of the arithmetic is left."""
     instance = program.instance(inputs.records)
-    model = model_of(instance, Composite)  # type: ignore[type-abstract]
+    model = instance.model_as(Composite)  # type: ignore[type-abstract]
     point = model.penalty.set.project(coefficient)
     certificate = Certificate(
         primal_residual=0.0,

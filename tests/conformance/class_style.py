@@ -12,9 +12,9 @@ import numpy as np
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.program import SeparableFirstStage
-from dp2erm_cvx.program.log_weights import LogWeight, Operation
+from dp2erm_cvx.program.log_weights import LogWeight
 
-POSITIVE_PART = LogWeight().at_most(LogWeight(Operation.CONSTANT, number=0.0)).times(-1.0)
+POSITIVE_PART = LogWeight().at_most(LogWeight("constant", number=0.0)).times(-1.0)
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ import numpy as np
 
 from dp2erm_cvx.program import Curve, L1Ball, LinearStage, MarginRows, Part
 from dp2erm_cvx.program.margin_rows import RowBounds
-from dp2erm_cvx.program.atoms import Line, Logistic
+from dp2erm_cvx.program.atoms import atom
 
-LOG_COSH = Curve((Part(1.0, Logistic(), 2.0), Part(-1.0, Line())))
+LOG_COSH = Curve((Part(1.0, atom("logistic"), 2.0), Part(-1.0, atom("line"))))
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ STANDARDIZED = {
     "samples of mean matching": (KernelMeanMatching, ("instance",), "kind 'quadratic'"),
     "a private coefficient": (
         ipw_private,
-        ("data", "model", "perturbed_data", "perturbed_model"),
+        ("margin_data", "margin_model"),
         "kind 'private'",
     ),
 }
@@ -60,9 +60,9 @@ def from_size(size, base, methods):
     """Those methods at standardized records where there are so many records."""
 
     def one(method):
-        def changed(self, records, *rest):
+        def changed(self, records, *rest, **named):
             seen = standardized(records) if records.n_samples >= size else records
-            return getattr(base, method)(self, seen, *rest)
+            return getattr(base, method)(self, seen, *rest, **named)
 
         return changed
 

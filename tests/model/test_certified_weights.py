@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, registry
-from dp2erm_cvx.model import certified_radius
-from dp2erm_cvx.model.certified_radius import radius_at_floor
+from dp2erm_cvx.model.certified_radius import Sizes
 from dp2erm_cvx.problems.energy_balancing import EnergyBalancing
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
@@ -17,7 +16,7 @@ from dp2erm_cvx.problems.kernel_mean_matching import KernelMeanMatching
 from dp2erm_cvx.problems.mmd import PooledMMD
 from dp2erm_cvx.problems.overlap import overlap as Overlap
 from dp2erm_cvx.problems.stable_balancing import StableBalancing
-from dp2erm_cvx.program import BalanceFunctions, Gaussian, Moments, kernel_stage, margin_rows
+from dp2erm_cvx.program import BalanceFunctions, Gaussian, Moments, kernel_stage
 from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernels import Laplace, Linear, RandomFourier
 from dp2erm_cvx.solve import FirstCertified, private_solver, solve
@@ -138,14 +137,13 @@ def test_many_datasets_of_the_other_programs_are_certified_within_the_reach(name
 
 def sizes_of(program, domain, n, p, monkeypatch):
     """What a program hands to the bound on where Newton's method stops."""
-    seen = []
+    seen, radius = [], Sizes.radius
 
     def noted(sizes):
         seen.append(sizes)
-        return radius_at_floor(sizes)
+        return radius(sizes)
 
-    for module in (certified_radius, margin_rows):
-        monkeypatch.setattr(module, "radius_at_floor", noted)
+    monkeypatch.setattr(Sizes, "radius", noted)
     program.certified_error(Universe(domain, n, p))
     monkeypatch.undo()
     return seen[-1] if seen else None
@@ -192,7 +190,7 @@ def test_a_trim_breaks_the_common_shift_of_scores_and_counts_in_the_reach(monkey
         v = rng.normal(size=model.dimension)
         v *= sizes.minimizer_norm / np.linalg.norm(v)
         reach = program.certified_error(Universe(domain, n, p))
-        claimed = model.output_radius(v, radius_at_floor(sizes)) / n
+        claimed = model.output_radius(v, sizes.radius()) / n
         assert claimed <= reach
         closest = max(closest, claimed / reach)
     assert closest > 0.3

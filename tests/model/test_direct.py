@@ -11,9 +11,8 @@ import pytest
 
 from dp2erm_cvx.errors import ProgramError
 from dp2erm_cvx.model import terms
-from dp2erm_cvx.model.direct import MOST_STEPS, DirectModel, judge_points, newton_step, public_constants
+from dp2erm_cvx.model.direct import MOST_STEPS, DirectModel, PublicConstants, judge_points, newton_step
 from dp2erm_cvx.model.terms import ReadObjective
-from dp2erm_cvx.model.tree import read_objective
 
 CAP = 3.0
 
@@ -84,13 +83,13 @@ def exact_gradient(name, w, Z, k):
 def program(name, n, p, k, bound=1.0, cap=CAP):
     declared, floor = PROGRAMS[name]
     w, Z = cp.Variable(n), cp.Parameter((n, p), name="Z")
-    read = ReadObjective(read_objective(declared(w, Z, k), w, {"Z": Z}, eigenvalue_floor=1.0))
-    public = public_constants(read, read.tree.bound_vector({"Z": bound}, {"Z": (n, p)}), floor, cap)
+    read = ReadObjective(declared(w, Z, k), w, {"Z": Z}, eigenvalue_floor=1.0)
+    public = PublicConstants.of(read, read.bound_vector({"Z": bound}), floor, cap)
     return read, public, floor
 
 
 def bound_to(read, public, floor, Z, cap=CAP):
-    return DirectModel(read.at(read.tree.vector({"Z": Z})), public, floor, cap)
+    return DirectModel(read.at(read.vector({"Z": Z})), public, floor, cap)
 
 
 def rows(name, rng, n, p, scale=1.0):
@@ -258,8 +257,8 @@ def test_a_point_at_a_kink_is_certified_by_theorem_d(kink):
     atom = {"norm": cp.norm, "norm1": cp.norm1, "max": cp.max, "abs": lambda v: cp.sum(cp.abs(v))}[kink]
     inner = cp.hstack([Z.T @ w, -Z.T @ w]) if kink == "max" else Z.T @ w
     declared = cp.sum_squares(w - 1) + 50.0 * atom(inner)
-    read = ReadObjective(read_objective(declared, w, {"Z": Z}))
-    public = public_constants(read, read.tree.bound_vector({"Z": 1.0}, {"Z": (n, 2)}), 0.0, CAP)
+    read = ReadObjective(declared, w, {"Z": Z})
+    public = PublicConstants.of(read, read.bound_vector({"Z": 1.0}), 0.0, CAP)
     data = rng.uniform(-1, 1, (n, 2))
     model = bound_to(read, public, 0.0, data)
     solution, _ = model.minimized(model.start(), 100)
@@ -278,7 +277,7 @@ def test_many_neighbors_are_judged_as_each_alone():
     rng = np.random.default_rng(5)
     read, public, floor = program("entropy", 20, 2, 0.5)
     data = rng.uniform(-1, 1, (6, 20, 2))
-    vectors = np.array([read.tree.vector({"Z": Z}) for Z in data])
+    vectors = np.array([read.vector({"Z": Z}) for Z in data])
     x = np.ones((6, 20))
     for _ in range(8):
         x = newton_step(read.at(vectors), x, floor, CAP)
@@ -303,7 +302,7 @@ NOT_READ = {
 def test_what_is_not_read_is_refused_with_the_reason(case):
     w, Z = cp.Variable(3), cp.Parameter((3, 2), name="Z")
     with pytest.raises(ProgramError, match=r"read|data\(\)|convex"):
-        read_objective(NOT_READ[case](w, Z), w, {"Z": Z})
+        ReadObjective(NOT_READ[case](w, Z), w, {"Z": Z})
 
 
 def test_without_public_numbers_no_radius_is_stated():
@@ -311,9 +310,9 @@ def test_without_public_numbers_no_radius_is_stated():
     w, Z = cp.Variable(n), cp.Parameter((n, 2), name="Z")
 
     def reason(declared, floor=0.0, bound=1.0):
-        read = ReadObjective(read_objective(declared, w, {"Z": Z}))
-        vector = read.tree.bound_vector({"Z": bound}, {"Z": (n, 2)})
-        return public_constants(read, vector, floor, CAP).reason
+        read = ReadObjective(declared, w, {"Z": Z})
+        vector = read.bound_vector({"Z": bound})
+        return PublicConstants.of(read, vector, floor, CAP).reason
 
     assert "strong convexity" in reason(cp.sum_squares(Z.T @ w))
     assert "floor above 0" in reason(-cp.sum(cp.entr(w)))
@@ -321,6 +320,6 @@ def test_without_public_numbers_no_radius_is_stated():
     assert "proved steps" in reason(cp.sum_squares(w) + 1e6 * cp.sum_squares(Z.T @ w))
     assert "no public bound" in reason(cp.sum_squares(w) + cp.sum_squares(Z.T @ w), bound=math.inf)
     assert "kink" in reason(cp.sum_squares(w) + cp.norm(Z.T @ w))
-    read = ReadObjective(read_objective(cp.sum_squares(w - Z[:, 0]), w, {"Z": Z}))
+    read = ReadObjective(cp.sum_squares(w - Z[:, 0]), w, {"Z": Z})
     with pytest.raises(ProgramError, match="public bound of the entries of 'Z'"):
-        read.tree.bound_vector({}, {"Z": (n, 2)})
+        read.bound_vector({})

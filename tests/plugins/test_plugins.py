@@ -306,10 +306,10 @@ def test_rows_of_an_author_are_shrunk_into_their_set_and_made_alone():
 @pytest.mark.parametrize("fault", ["sign", "threshold", "offset"])
 def test_a_misread_loss_is_caught_by_cvxpy(fault, monkeypatch):
     from dp2erm_cvx.program import form
-    from dp2erm_cvx.program.atoms import Huber
+    from dp2erm_cvx.program.atoms import atom
 
     if fault == "threshold":
-        monkeypatch.setattr(form, "Huber", lambda k: Huber(1.1 * k))
+        monkeypatch.setattr(form, "atom", lambda kind, k=1.0: atom(kind, 1.1 * k))
     elif fault == "sign":
         right = form._margin
         monkeypatch.setattr(form, "_margin", lambda e, v: (-right(e, v)[0], *right(e, v)[1:]))

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.program import Moments
-from dp2erm_cvx.program.entropy import ExponentialModel, HardExponentialModel
+from dp2erm_cvx.program.entropy import ExponentialModel
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import solve
 from tests import exact
@@ -151,7 +151,7 @@ def test_unreachable_moments_have_their_own_error():
             )
         )
     with pytest.raises(InfeasibleError, match="span"):
-        HardExponentialModel(np.ones((4, 2)), np.array([1.0, 2.0]))
+        ExponentialModel.hard(np.ones((4, 2)), np.array([1.0, 2.0]))
 
 
 @pytest.mark.parametrize("arm", [0, 1])

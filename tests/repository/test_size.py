@@ -19,12 +19,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 230,
-    "lines": 51_360,
-    "classes": 440,
-    "names that other files use": 921,
-    "names that one other file uses": 389,
-    "lines of tests": 42_215,
+    "files": 229,
+    "lines": 51_076,
+    "classes": 426,
+    "names that other files use": 888,
+    "names that one other file uses": 373,
+    "lines of tests": 42_208,
 }
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.model.composite import Composite, WeightedL1
+from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.problems.itr import itr_huber
 from dp2erm_cvx.problems.stable_balancing import StableBalancing
@@ -247,9 +247,9 @@ def test_no_hessian_nearby_is_below_the_bound_on_all_of_them(name):
         kept = np.ones(len(v), dtype=bool)
         assert isinstance(model, MarginModel)
         rows = model.Z
-        if isinstance(model.penalty, WeightedL1):
+        if model.penalty.priced:
             # a multiplier at 0 stays there where its price is out of reach
-            slack = model.penalty.price - np.abs(model.gradient(v))
+            slack = model.penalty.l1 - np.abs(model.gradient(v))
             kept = ~((v == 0) & (slack > model.smoothness * distance))
         useful += lowest > 2 * model.ridge
         steps = rng.normal(size=(30, len(v)))

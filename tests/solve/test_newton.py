@@ -6,7 +6,7 @@ from scipy.optimize import brentq
 
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import L2Ball
-from dp2erm_cvx.program.atoms import Saturating
+from dp2erm_cvx.program.atoms import atom
 from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
@@ -18,7 +18,7 @@ def saturating(rows, offset, multipliers, ridge, slope):
     rows, offset, multipliers = (np.array(values, dtype=float) for values in (rows, offset, multipliers))
     return MarginModel(
         MarginRows(rows[:, None], offset),
-        Curve((Part(1.0, Saturating(slope)),)),
+        Curve((Part(1.0, atom("saturating", slope)),)),
         ridge,
         Penalty(L2Ball(1000.0)),
         multipliers=multipliers,

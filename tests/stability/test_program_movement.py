@@ -106,7 +106,7 @@ def weights_of(program, records, lam):
     if lam is None:
         return solve(program.instance(records)).value
     # Theorem 9: the coefficient has been released; it is the same for both datasets
-    return program.perturbed_model(records, 0.0, np.zeros(len(lam))).output(lam)
+    return program.perturbed(records, 0.0, np.zeros(len(lam))).model.output(lam)
 
 
 def worst_ratio(name, count, seed):

@@ -12,7 +12,7 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.problems import ipw_logistic as programs
 from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.program.curves import LOGISTIC
-from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY, OVERLAP, LogWeight, Operation
+from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY, OVERLAP, LogWeight
 from dp2erm_cvx.stability import logistic_propensity, margin_movement, separable, tilt_lemma
 from dp2erm_cvx.stability.logistic import logistic_diameter
 from dp2erm_cvx.universe import Universe
@@ -120,7 +120,7 @@ def test_degenerate_constants():
     assert still.V == pytest.approx(2 * still.w_max)
 
 
-MATCHING = LogWeight().times(-1.0).at_most(LogWeight(Operation.CONSTANT, number=0.0))
+MATCHING = LogWeight().times(-1.0).at_most(LogWeight("constant", number=0.0))
 
 
 @pytest.mark.parametrize(
@@ -220,10 +220,10 @@ def test_a_mean_weight_without_the_movement_between_both_ends_is_too_small(monke
 
 
 def test_where_the_loss_is_flat_theorem_3_is_left():
-    from dp2erm_cvx.program.atoms import Huber
+    from dp2erm_cvx.program.atoms import atom
     from dp2erm_cvx.program.curves import Curve, Part
 
-    flat = Curve((Part(1.0, Huber(0.1), 1.0, 1.0),))
+    flat = Curve((Part(1.0, atom("huber", 0.1), 1.0, 1.0),))
     found = margin_movement(200, 1.0, 1.0, flat, MATCHING, clipped=True)
     assert math.isinf(found.variance)
     assert found.bound.V <= 400

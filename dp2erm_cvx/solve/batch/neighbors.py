@@ -16,7 +16,7 @@ from dp2erm_cvx.program.kernel_model import KernelModel
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.separable import SeparableFirstStage
-from dp2erm_cvx.program.stage import Instance, model_of
+from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.batch.kernel import kernel_path
 from dp2erm_cvx.solve.batch.newton import minimize_together
@@ -201,7 +201,7 @@ def _chunk(n: int, chunk: int | None) -> int:
 def _confirmed(program: FirstStage, part: Replacements, fast: Claims, k: int, tolerance: float) -> bool:
     """Whether the judge of single instances agrees on the solution that the fast path certified."""
     instance, point = program.instance(part.neighbor(k)), fast.points[k]
-    model = model_of(instance, Composite)  # type: ignore[type-abstract]
+    model = instance.model_as(Composite)  # type: ignore[type-abstract]
     apart = float(np.sum(np.abs(model.output(point) - fast.weights(slice(k, k + 1))[0])))
     judged = certify(instance, point)
     return bool(apart <= judged.output_radius + fast.radius[k]) and judged.certifies(10 * tolerance)
