@@ -95,11 +95,19 @@ def described(cls: type) -> dict[str, list[str]]:
 
 
 def _program(cls: Any) -> Iterator[str]:
-    """All that a program states: its module, its class, its parameters with the inherited ones, its proof."""
-    yield from _paragraphs(inspect.getmodule(cls).__doc__ or "")
-    own = inspect.cleandoc(cls.__doc__ or "").split("\n")
-    yield ""
-    yield from own[: own.index("Parameters")] if "Parameters" in own else own
+    """All that a program states: its file (at the first of a file), its class, its settings, its proof."""
+    module, own = inspect.getmodule(cls), inspect.cleandoc(cls.__doc__ or "").partition("\nParameters\n")[0]
+    of_file = [
+        one
+        for one in vars(module).values()
+        if getattr(one, "formula", "") and one.__module__ == cls.__module__
+    ]
+    public = next((one for one in of_file if one is not cls and one.__doc__ == cls.__doc__), None)
+    if cls is of_file[0]:
+        yield from (*_paragraphs(module.__doc__ or ""), "")
+    elif public:
+        own = f"The weights of ``{public.name}`` by a private coefficient."
+    yield from own.split("\n")
     known = described(cls)
     yield ""
     for field in dataclasses.fields(cls):
@@ -110,11 +118,12 @@ def _program(cls: Any) -> Iterator[str]:
         if default and "default" not in text:
             text += f" Default: {default}."
         yield f":param {field.name}: {_plain(text)}"
-    yield f":Name: ``{cls.name}``; :ref:`in formulas, with advice <program-{cls.name}>`"
-    yield f":Computes: ``{cls.formula}``"
+    if cls is not of_file[0]:
+        yield f":Computes: ``{cls.formula}``"
     yield f":Cones: {cls.cone}"
     yield f":Bound: {_plain(cls.theorem)}"
-    yield f":Source: {cls.citation}"
+    if not own.startswith(cls.citation):
+        yield f":Source: {cls.citation}"
 
 
 def _comment(name: str) -> list[str] | None:

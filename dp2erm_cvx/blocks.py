@@ -56,7 +56,7 @@ class Blocks(abc.ABC, Generic[T]):
         return self.map(_itself)
 
     def then(self, function: Callable[..., S], *beside: Beside) -> Blocks[S]:
-        """What ``function`` makes of every block and of its rows of arrays, made anew in every pass."""
+        """``function`` of every block and of its rows of arrays, computed again in every pass."""
         return _Made(self, function, beside)
 
     def slices(self, arrays: Sequence[Beside]) -> Iterator[tuple[Beside, ...]]:
@@ -91,7 +91,7 @@ class ArrayBlocks(Blocks[tuple[NDArray[Any], ...]]):
 
 
 def constant(array: NDArray[Any]) -> NDArray[Any]:
-    """The same array, read-only: its maker has no other view of it."""
+    """The array, read-only; its maker has no other view of it."""
     array.flags.writeable = False
     return array
 

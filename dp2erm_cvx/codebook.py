@@ -1,4 +1,4 @@
-"""What the columns of a raw table mean: the public rule that makes numbers of the cells of one record."""
+"""Codebook of a raw table: the public rule that makes numbers of the cells of one record."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Treatment:
 
 @dataclass(frozen=True)
 class Codebook:
-    """What the columns of a raw table mean, beside the ranges of a domain. All of it is public.
+    """Public meaning of the columns of a raw table, beside the ranges of a domain.
 
     Parameters
     ----------
@@ -194,11 +194,11 @@ class Codebook:
 
     @property
     def silences(self) -> bool:
-        """Whether a record with treatment and outcome may count 0."""
+        """True if a record with treatment and outcome may count 0."""
         return bool(self.eligible or self.where or self.group)
 
     def counts(self, column: Column, counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What records count (n,), by the cells of raw columns that were read; by group (n, K).
+        """Weights of records (n,), by the cells of raw columns that were read; by group (n, K).
 
         It is 0 for those that are not eligible, or outside of ``where``.
         """
@@ -271,7 +271,7 @@ class Codebook:
         return found
 
     def norm(self, ranges: Mapping[str, Any]) -> float:
-        """What the norm of scaled covariates with these ``ranges`` is at most.
+        """Bound on the norm of scaled covariates with these ``ranges``.
 
         Of the levels of one column one is 1. The indicator of a missing number is 1 where the number is the
         scaled constant, which counts as 1 where the range is not declared.
@@ -407,7 +407,7 @@ def checked_codebook(codebook: object, ranges: object) -> Codebook | None:
 
 
 def norm_within(ranges: Mapping[str, Any] | Sequence[Any], codebook: Codebook | None) -> float:
-    """What the norm of scaled covariates inside their ranges is at most: the root of their number.
+    """Bound on the norm of scaled covariates inside their ranges: the root of their number.
 
     Covariates that a codebook makes of one column count once, see :meth:`Codebook.norm`.
     """

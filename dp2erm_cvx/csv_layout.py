@@ -58,7 +58,7 @@ class CsvLayout:
 
     @classmethod
     def from_dict(cls, declared: object) -> CsvLayout:
-        """Of a table ``[csv]``. Raises DeclarationError."""
+        """Layout from a table ``[csv]``. Raises DeclarationError."""
         if not isinstance(declared, Mapping):
             raise DeclarationError(f"csv = {shown(declared)}: must be a table [csv]")
         return declared_by_name(cls, "csv", declared)
@@ -87,7 +87,7 @@ def guessed_layout(path: str) -> CsvLayout:
 
 
 def _breaks(text: str, separator: str) -> bool:
-    """Whether cells go on in the next line: all quotes are closed, and all rows are as long as the header."""
+    """True if cells go on in the next line: all quotes are closed, and all rows are as long as the header."""
     lines = [line.rstrip("\r") for line in text.split("\n")]
     if all(cells for _, cells in _rows("", lines, separator, False)):
         return False

@@ -45,7 +45,7 @@ class Curves:
         return cls(domain, tuple(columns))
 
     def names(self, known: Sequence[str]) -> tuple[str, ...]:
-        """Of the terms, squares first."""
+        """Names of the terms, squares first."""
         own = [known[index] for index in self.columns]
         return (*(f"{name}^2" for name in own), *(f"{one} x {other}" for one, other in combinations(own, 2)))
 

@@ -58,7 +58,7 @@ def pairs(rows: Sequence[tuple[str, str]]) -> Table:
 
 
 def as_text(blocks: Iterable[Block], width: int = WIDTH) -> str:
-    """What a screen of this width shows."""
+    """Text for a screen of this width."""
     stream = io.StringIO()
     screen = plain_console(stream, width)
     for block in blocks:
@@ -67,7 +67,7 @@ def as_text(blocks: Iterable[Block], width: int = WIDTH) -> str:
 
 
 def as_html(blocks: Iterable[Block]) -> str:
-    """The same as paragraphs and tables, for a notebook."""
+    """Paragraphs and tables of HTML, for a notebook."""
     return "\n".join(_element(block) for block in blocks if str(block))
 
 

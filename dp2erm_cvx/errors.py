@@ -30,7 +30,7 @@ def shown(value: object) -> str:
 
 
 def known_names(name: object, known: Iterable[str]) -> str:
-    """What a message says about an unknown name: the nearest known one, or all of them."""
+    """Hint about an unknown name: the nearest known one, or all of them."""
     names = list(known)
     near = difflib.get_close_matches(str(name), names, 1)
     told = f"known: {', '.join(names) or 'none'}"

@@ -179,7 +179,7 @@ class RowBox:
 
 @dataclass(frozen=True)
 class LossConstants:
-    """What calibration needs of a second stage; every field is derived from the Domain.
+    """Constants of a second stage for calibration, derived from the Domain.
 
     ``gradient_radius`` is the centered gradient radius zeta_c of Theorem 1, ``hessian_trace`` bounds
     the trace of the loss Hessian, ``strong_convexity`` is mu_R of the public regularizer,

@@ -49,7 +49,7 @@ Known = tuple[float, float] | Within | None
 
 
 def checked_known(name: str, known: object) -> Known:
-    """What is declared about a column. Raises DeclarationError naming it."""
+    """Declaration of a column. Raises DeclarationError naming it."""
     if known is None or isinstance(known, Within):
         return known
     try:
@@ -125,11 +125,11 @@ class PrivateRanges:
 
     @property
     def public_outcome(self) -> bool:
-        """Whether the range of the outcome is declared, so that it keeps its units."""
+        """True if the range of the outcome is declared, so that it keeps its units."""
         return isinstance(self.outcome, tuple)
 
     def known(self, n_features: int) -> tuple[Known, ...]:
-        """What is public about every covariate, then about the outcome."""
+        """Public knowledge of every covariate, then of the outcome."""
         if self.ranges is None:
             return (None,) * n_features + (self.outcome,)
         entries = self.ranges.values() if isinstance(self.ranges, Mapping) else self.ranges
@@ -138,7 +138,7 @@ class PrivateRanges:
         return (*entries, self.outcome)
 
     def restricted(self, columns: Sequence[int]) -> PrivateRanges:
-        """The same with these covariates alone, by number and in this order."""
+        """The declaration with these covariates alone, by number and in this order."""
         if self.ranges is None:
             return self
         if not isinstance(self.ranges, Mapping):
@@ -163,16 +163,16 @@ class PrivateRanges:
         )
 
     def middles(self, n_features: int) -> tuple[float, ...]:
-        """What stands for missing covariates: the middle of a public range or of wide bounds, or 0."""
+        """Values of missing covariates: the middle of a public range or of wide bounds, or 0."""
         return tuple(_between(one) for one in self.known(n_features)[:-1])
 
     @property
     def outcome_middle(self) -> float:
-        """The same for the outcome."""
+        """Value of a missing outcome."""
         return _between(self.outcome)
 
     def outcome_unit(self, released: Array) -> float:
-        """What an effect on the normalized outcome is multiplied by: half of the released range."""
+        """Factor of an effect on the normalized outcome: half of the released range."""
         return 1.0 if self.public_outcome else _middle(released[-1])[1]
 
     def scaled(self, X: ArrayLike, y: ArrayLike, released: Array) -> tuple[Array, Array]:

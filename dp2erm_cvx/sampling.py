@@ -61,7 +61,7 @@ class SamplingWeights:
 
     @property
     def mass(self) -> float:
-        """What the factors average to, by the public guess of the mean."""
+        """Mean factor, by the public guess of the mean weight."""
         return self.mean / self.largest
 
     def of(self, cells: Any) -> NDArray[np.float64]:
@@ -70,7 +70,7 @@ class SamplingWeights:
         return np.clip(np.where(np.isnan(found), self.missing, found), 0.0, self.largest)
 
     def factors(self, weights: ArrayLike) -> NDArray[np.float64]:
-        """What records of these ``weights`` (n,) count, in [0, 1]; what is no number counts as missing."""
+        """Factors in [0, 1] of records with these ``weights`` (n,); what is no number counts as missing."""
         values = np.asarray(weights, dtype=np.float64)
         inside = np.clip(np.where(np.isnan(values), self.missing, values), 0.0, self.largest)
         # the quotient of two numbers, one of them no larger, rounds to at most 1

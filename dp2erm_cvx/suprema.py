@@ -159,7 +159,7 @@ def minimizer_norm(loss: ScalarLoss, ridge: float, radius: float = math.inf, bes
     """
 
     def allowed(low: float, high: float) -> bool:
-        """Whether some rho of a cell may satisfy the condition."""
+        """True if some rho of a cell may satisfy the condition."""
         edges = np.linspace(0.0, high, 2001)
         a, b = edges[:-1], edges[1:]
         top = float(np.max(np.maximum(pull(loss, a, b), pull(loss, -b, -a))))
@@ -264,7 +264,7 @@ def _width(loss: ScalarLoss, p: float, q: float, offset: Interval, factor: Inter
 
 
 def _weight_width(weight: ScalarWeight, p: float, q: float, clipped: bool) -> float:
-    """The same for slopes that need not be monotone: every cell of angles takes its largest slope."""
+    """Diameter for derivatives that need not be monotone: every cell of angles takes its largest one."""
     t = np.linspace(-math.pi / 2, math.pi / 2, 2049)
     m = np.sin(t)
     corners = np.stack([p * m[:-1], p * m[1:], q * m[:-1], q * m[1:]])
@@ -295,7 +295,7 @@ def _nodes(count: int, kinks: tuple[float, ...], radii: Interval, offset: Interv
 
 @dataclass(frozen=True)
 class Saturation:
-    """What Theorems 15, 16 and 19 need of a loss ``c phi(<z, v>)`` whose curvature falls as its slope grows.
+    """Constants of Theorems 15, 16 and 19 for ``c phi(<z, v>)`` whose curvature falls as ``|phi'|`` grows.
 
     S is the largest ``c |phi'|``, kappa the largest ``c phi''``, ``u = |phi'| / S`` and ``h = phi'' / kappa``
     at one margin, both in [0, 1].
@@ -340,7 +340,7 @@ class Saturation:
 
     @property
     def in_a_ball(self) -> bool:
-        """Whether the set of v bounds the margins to any effect."""
+        """True if the set of v bounds the margins to any effect."""
         return self.ball * self.loss.bend < _LIMIT
 
     def largest(self, a: float, k: float, *, box: bool = False) -> float:

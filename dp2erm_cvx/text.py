@@ -1,4 +1,4 @@
-"""What options and designs write as text: numbers, and members of a family such as ``gaussian:1.0``."""
+"""Settings written as text: numbers, and members of a family such as ``gaussian:1.0``."""
 
 from __future__ import annotations
 

@@ -72,10 +72,10 @@ class Universe:
 
     @property
     def mass(self) -> float:
-        """What records count on average, by public guesses, see :attr:`~dp2erm_cvx.domain.Domain.mass`."""
+        """Mean weight of records, by public guesses, see :attr:`~dp2erm_cvx.domain.Domain.mass`."""
         return self.domain.mass
 
     @property
     def flips(self) -> bool:
-        """Whether the treatment of the replaced record may change."""
+        """True if the treatment of the replaced record may change."""
         return self.domain.relation is Neighboring.REPLACE_ONE

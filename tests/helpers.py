@@ -10,6 +10,7 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.program import FirstStage, Instance, Program, SecondStage
 from dp2erm_cvx.program.atoms import atom
 from dp2erm_cvx.program.curves import Curve, Part
@@ -28,6 +29,12 @@ BOUNDED_INFLUENCE = {
 def make_domain(p: int = 10, *, outcome_bound: float = 5.0, intercept: float = 1.0, **changes: Any) -> Domain:
     """A universe for p covariates in [-1, 1] and an intercept."""
     return Domain(math.hypot(math.sqrt(p), intercept), outcome_bound, intercept=intercept, **changes)
+
+
+def bound_of(V: float, **changes: Any) -> StabilityBound:
+    """A bound for every neighbor, by no theorem."""
+    facts = {"theorem": "a test", "assumptions": (), "relations": frozenset(Neighboring), "w_max": V / 2}
+    return StabilityBound(V=V, **(facts | changes))
 
 
 def make_records(n: int, p: int = 10, seed: int = 0, **changes: Any) -> Records:

@@ -20,9 +20,9 @@ from machine import described, startup
 from measure import Row, measure
 from neighbors import audits, readings
 from whole_fits import (
-    ASKED,
-    ASKED_PEAK,
-    ASKED_SLOPE,
+    LIMITS,
+    PEAK_LIMIT,
+    SLOPE_LIMIT,
     ScaleRow,
     draw_growth,
     measure_scale,
@@ -89,11 +89,11 @@ def scale_table(rows: list[ScaleRow]) -> str:
             "contender": row.contender,
             "CPU seconds": f"{row.seconds:.3g}",
             "over scikit-learn": f"{row.ratio:.2f}",
-            "asked": f"{ASKED[row.contender]:g}" if row.contender in ASKED else "",
+            "limit": f"{LIMITS[row.contender]:g}" if row.contender in LIMITS else "",
             "peak over the data": f"{row.peak:.2f}",
-            "asked of it": f"{ASKED_PEAK:g}" if row.contender in ASKED else "",
+            "limit of the peak": f"{PEAK_LIMIT:g}" if row.contender in LIMITS else "",
             "mean gradient": "" if row.gradient is None else f"{row.gradient:.0e}",
-            f"slope (asked {ASKED_SLOPE})": f"{grown[row.contender]:.2f}",
+            f"slope (limit {SLOPE_LIMIT})": f"{grown[row.contender]:.2f}",
         }
         for row in rows
         if row.n_samples == largest and row.peak is not None

@@ -23,17 +23,17 @@ from dp2erm_cvx.domain import Array
 #: Covariates of every record.
 WIDTH = 20
 LOGISTIC = "scikit-learn newton-cholesky"
-#: What a contender may take, in fits of scikit-learn, and all of them of memory, in tables of covariates.
-ASKED = {
+#: Limits of seconds, in fits of scikit-learn, of memory, in tables of covariates, and of the slope.
+LIMITS = {
     "IPW effect": 2.0,
     "entropy balancing effect": 4.0,
     "default PrivateEffect": 5.0,
     "default PrivateRule": 5.0,
 }
-ASKED_PEAK, ASKED_SLOPE = 3.0, 1.05
+PEAK_LIMIT, SLOPE_LIMIT = 3.0, 1.05
 
 Raw = tuple[Array, NDArray[np.int64], Array]
-#: The norm of the mean gradient of what was fitted, where one is stated: asked when the clock has stopped.
+#: The norm of the mean gradient at the fit, where one is stated: evaluated when the clock has stopped.
 Gradient = Callable[[], float | None]
 
 

@@ -17,7 +17,7 @@ from dp2erm_cvx.plan import Study, TwoStagePlan
 from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.stability import own_factors, universal_corollary
+from dp2erm_cvx.stability import uniform_weights, universal_corollary
 from dp2erm_cvx.steps import Fit, WeightsPlan
 
 #: exp beyond this overflows.
@@ -93,7 +93,7 @@ def ipw_composition(study: Study) -> TwoStagePlan:
     reason = "the fixed-weight corollary does not cover weights that depend on their own record"
     plan = _plan(bound, dataclasses.replace(study, first=first, budget=half), reason, printed=True)
     assert plan.theta.weights is not None
-    own = own_factors(universe.n_samples, factored=False)
+    own = uniform_weights(universe.n_samples)
     released = Fit("propensity", program=first)
     coefficient = released.planned(universe, calibration, loss, plan.theta.weights, own)
     return TwoStagePlan(dataclasses.replace(plan.study, budget=budget), (coefficient, *plan.steps))

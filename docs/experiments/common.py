@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,11 @@ def cells(design: Design, keys: Iterable[Row]) -> list[Cell]:
     return [Cell(tuple(key.items()), design["seed"]) for key in keys]
 
 
+def grid(**values: Iterable[Any]) -> list[Row]:
+    """Every combination of the values as a key, the last name changing fastest."""
+    return [dict(zip(values, place, strict=True)) for place in product(*values.values())]
+
+
 def options(doc: str, variants: Iterable[str] = (), data: bool = False) -> argparse.Namespace:
     """What the command line asks for. Without --quick or --variant an experiment runs as declared."""
     parser = argparse.ArgumentParser(description=doc)
@@ -75,6 +81,14 @@ def folder_of(name: str, asked: argparse.Namespace) -> Path:
     folder: Path = asked.output / "-".join(filter(None, (name, asked.variant)))
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def start(
+    doc: str | None, name: str, full: Design, variants: Mapping[str, Design], data: bool = False
+) -> tuple[argparse.Namespace, Design, Path]:
+    """The command line of an experiment, the variant of the design that it names, and its folder."""
+    asked = options(doc or "", variants, data)
+    return asked, full | variants.get(asked.variant, {}), folder_of(name, asked)
 
 
 def each(function: Callable[..., Any], tasks: list[tuple], folder: Path, workers: int) -> list[Any]:
@@ -144,6 +158,12 @@ def across(found: pd.DataFrame, by: list[str], column: str, name: str = "accurac
 def nearest(design: Design, epsilon: float) -> float:
     """The budget of the design that is nearest to this one."""
     return min(design["epsilons"], key=lambda known: abs(known - epsilon))
+
+
+def by_budget(shown: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """The texts ``shown``: a line for every place, budgets side by side."""
+    wide = shown.pivot_table("shown", by, "epsilon", "first", sort=False).reset_index()
+    return wide.rename(columns=lambda name: name if isinstance(name, str) else f"{name:g}").fillna("")
 
 
 def as_text(settings: Row) -> str:

@@ -9,24 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
-from common import (
-    Cell,
-    Design,
-    Row,
-    across,
-    cells,
-    folder_of,
-    legend_below,
-    means,
-    nearest,
-    options,
-    report,
-    run,
-)
+from common import Cell, Design, Row, across, cells, grid, legend_below, means, nearest, report, run, start
 from matplotlib.figure import Figure
 from populations import Population, people_of, population_domain
 from rules import PLAIN, Constants, Trial
@@ -207,12 +194,10 @@ VARIANTS: dict[str, Design] = {
 }
 
 
-def keys(design: Design) -> Iterator[dict[str, Any]]:
+def keys(design: Design) -> list[Row]:
     """Replicates of every n, in every population."""
-    for name in design.get("populations", [None]):
-        for n in design["n_samples"]:
-            for replicate in range(design["replicates"]):
-                yield ({} if name is None else {"population": name}) | {"n": n, "replicate": replicate}
+    populations = {"population": design["populations"]} if "populations" in design else {}
+    return grid(**populations, n=design["n_samples"], replicate=range(design["replicates"]))
 
 
 def rows(design: Design, cell: Cell) -> list[Row]:
@@ -284,8 +269,7 @@ def figures(table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
 
 def main() -> None:
     """Run and report."""
-    asked = options(__doc__, VARIANTS)
-    design, folder = FULL | VARIANTS.get(asked.variant, {}), folder_of("confounded", asked)
+    asked, design, folder = start(__doc__, "confounded", FULL, VARIANTS)
     table = run(rows, design, cells(design, keys(design)), folder, asked.workers)
     report(folder, [summary(design, table)], figures(table))
 

@@ -18,7 +18,7 @@ import drawing
 import numpy as np
 import pandas as pd
 import real_data
-from common import Cell, Design, Row, Z, cells, folder_of, hajek, means, options, report, run, with_interval
+from common import Cell, Design, Row, Z, cells, hajek, means, report, run, start, with_interval
 from confounded import CONFOUNDED
 from populations import POPULATIONS, Population, nhefs_plasmode, paper_population, twins_population
 from real_data import EffectData
@@ -419,8 +419,7 @@ def summary(table: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 def main(name: str = "effects", full: Design = FULL, variants: dict[str, Design] = VARIANTS) -> None:
     """Run and report."""
-    asked = options(__doc__, variants, data=True)
-    design, folder = full | variants.get(asked.variant, {}), folder_of(name, asked)
+    asked, design, folder = start(__doc__, name, full, variants, data=True)
     design["twins"] = None if asked.data is None else str(asked.data)
     if missing := left_out(design):
         print(f"Not run, for want of Twin_Data.csv.gz (--data FILE): {', '.join(missing)}")

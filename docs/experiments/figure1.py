@@ -8,22 +8,8 @@ from __future__ import annotations
 import drawing
 import numpy as np
 import pandas as pd
-from common import (
-    Cell,
-    Design,
-    Row,
-    across,
-    as_text,
-    cells,
-    each,
-    folder_of,
-    means,
-    nearest,
-    options,
-    report,
-    run,
-)
-from rules import Constants, Trial, all_rows, choose, places
+from common import Cell, Design, Row, across, means, nearest, report, start
+from rules import Constants, Trial, all_rows, choose, tuned_run
 
 from dp2erm_cvx.datasets import simulate
 
@@ -158,23 +144,9 @@ def summary(design: Design, table: pd.DataFrame, part: str = "scenario") -> pd.D
 
 def main() -> None:
     """Tune, run, and report."""
-    asked = options(__doc__, VARIANTS)
-    design, folder = FULL | VARIANTS.get(asked.variant, {}), folder_of("simulation", asked)
-    made = places(design, design["scenarios"])
-    choices = each(tuned, [(design, *place) for place in made], folder, asked.workers)
-    design["choices"] = dict(zip(made, choices, strict=True))
-    replicates = [
-        {"scenario": scenario, "replicate": replicate}
-        for scenario in design["scenarios"]
-        for replicate in range(design["replicates"])
-    ]
-    table = run(rows, design, cells(design, replicates), folder, asked.workers)
-    chosen = pd.DataFrame([(*place, as_text(one)) for place, one in design["choices"].items()])
-    tables = (
-        summary(design, table),
-        chosen.set_axis(["scenario", "scheme", "calibration", "chosen"], axis=1),
-    )
-    report(folder, tables, drawing.study(table, "scenario", "simulation"))
+    asked, design, folder = start(__doc__, "simulation", FULL, VARIANTS)
+    table, chosen = tuned_run(design, "scenario", tuned, rows, folder, asked.workers)
+    report(folder, (summary(design, table), chosen), drawing.study(table, "scenario", "simulation"))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from common import Cell, Design, Row, cells, folder_of, options, report, run
+from common import Cell, Design, Row, cells, report, run, start
 
 from dp2erm_cvx.release.answers import answers
 from dp2erm_cvx.study_file import read_study
@@ -157,15 +157,13 @@ def summary(found: pd.DataFrame) -> pd.DataFrame:
 
 def main() -> None:
     """Draw, release and compare; print the tables."""
-    asked = options(__doc__ or "")
-    design = QUICK if asked.variant == "quick" else DESIGN
+    asked, design, folder = start(__doc__, "health-record", DESIGN, {"quick": QUICK})
     keys = (
         {"n": n, "severity": declared, "replicate": k}
         for n, number in design["sizes"].items()
         for declared in MISSING
         for k in range(number)
     )
-    folder = folder_of("health-record", asked)
     found = run(replicate, design, cells(design, keys), folder, asked.workers)
     table = summary(found)
     table.to_csv(folder / "table.csv", index=False)

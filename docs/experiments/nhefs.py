@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from common import Cell, Design, Row, cells, folder_of, hajek, legend_below, options, report, run
+from common import Cell, Design, Row, by_budget, cells, grid, hajek, legend_below, report, run, start
 from matplotlib.figure import Figure
 from rules import PlannedRule, Weights, draw_thetas, without_noise
 
@@ -174,10 +174,10 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     ends = done[["median", "low", "high"]].itertuples(index=False)
     done = done.assign(shown=[f"{one:.1f} [{low:.1f}, {high:.1f}]" for one, low, high in ends])
     by = ["scheme", "statistic", "noise"]
-    wide = done.pivot_table("shown", by, "epsilon", "first", sort=False).reset_index()
+    wide = by_budget(done, by)
     clipped = table[table["statistic"] == CLIPPED].set_index("scheme")["median"].map("{:.2f}".format)
     wide.insert(3, "no privacy", wide["scheme"].map(clipped))
-    return wide.rename(columns=lambda name: name if isinstance(name, str) else f"{name:g}").fillna("")
+    return wide.fillna("")
 
 
 _LINES = {CLIPPED: "-", "textbook, no bounds": "--", "difference of means": ":"}
@@ -235,10 +235,9 @@ def figures(table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
 
 def main() -> None:
     """Run and report."""
-    asked = options(__doc__)
-    design, folder = FULL | (QUICK if asked.variant else {}), folder_of("nhefs", asked)
+    asked, design, folder = start(__doc__, "nhefs", FULL, {"quick": QUICK})
     compared = (*schemes(), composed_scheme())
-    places = cells(design, [{"scheme": scheme.label} for scheme in compared])
+    places = cells(design, grid(scheme=[scheme.label for scheme in compared]))
     table = run(rows, design, places, folder, asked.workers)
     report(folder, [summary(table)], figures(table))
 

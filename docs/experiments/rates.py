@@ -11,20 +11,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from common import (
-    Cell,
-    Design,
-    Row,
-    budget_of,
-    cells,
-    each,
-    folder_of,
-    legend_below,
-    means,
-    options,
-    report,
-    run,
-)
+from common import Cell, Design, Row, budget_of, cells, each, grid, legend_below, means, report, run, start
 from figure1 import IPW, UNIFORM
 from matplotlib.figure import Figure
 from rules import Constants, PlannedRule, Weights, effective_share, first_stage, plan_rule
@@ -262,17 +249,11 @@ def _panel(ax, part: pd.DataFrame, name: str, strong: bool) -> None:
 
 def main() -> None:
     """Solve for the limits, run, and report."""
-    asked = options(__doc__)
-    design, folder = FULL | (QUICK if asked.variant else {}), folder_of("rates", asked)
+    asked, design, folder = start(__doc__, "rates", FULL, {"quick": QUICK})
     parts = [(curvature, name) for curvature in (STRONG, NONE) for name in design["schemes"]]
     limits = each(limit, [(design, *part) for part in parts], folder, asked.workers)
     design["limits"] = dict(zip(parts, limits, strict=True))
-    keys = [
-        {"curvature": curvature, "n": n, "replicate": replicate}
-        for curvature in (STRONG, NONE)
-        for n in design["n_samples"]
-        for replicate in range(design["replicates"])
-    ]
+    keys = grid(curvature=(STRONG, NONE), n=design["n_samples"], replicate=range(design["replicates"]))
     table = run(rows, design, cells(design, keys), folder, asked.workers)
     report(folder, summary(table), figures(table))
 

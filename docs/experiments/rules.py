@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import baselines
 import numpy as np
-from common import Cell, Design, Row, budget_of
+import pandas as pd
+from common import Cell, Design, Row, as_text, budget_of, cells, each, grid, run
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.calibration import OutputCalibration, Perturbed
+from dp2erm_cvx.calibration import Perturbed
 from dp2erm_cvx.datasets import Simulation
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
@@ -33,7 +35,7 @@ from dp2erm_cvx.steps import Execution, Fit, Rows
 from dp2erm_cvx.universe import Universe
 
 Scheme = dict[str, Any]
-#: Fits without noise, and the family with a loss of bounded slope in place of squared loss over a ball.
+#: Fits without noise, and the family with a bounded-influence loss in place of squared loss over a ball.
 PLAIN, SATURATING = "non-private", "saturating"
 
 
@@ -235,9 +237,9 @@ def _thetas(
     calibration, theta = plan.theta.calibration, plan.theta.declared
     assert isinstance(theta, Fit)
     program = theta.solved(plan.theta)
-    if isinstance(calibration, OutputCalibration):
+    if calibration.perturbed is Perturbed.OUTPUT:
         exact = _newton(second.unconstrained().instance(records, w, gamma=0.0))
-        thetas, certified = exact.value + simulate_noise(calibration.law, draws, rng), exact.certified
+        thetas, certified = exact.value + simulate_noise(calibration, draws, rng), exact.certified
     else:
         noises = simulate_noise(calibration, draws, rng)
         solved = [_newton(program.instance(records, w, gamma=calibration.gamma, noise=b)) for b in noises]
@@ -421,7 +423,21 @@ def all_rows(design: Design, choices: dict[tuple, Row], part: str, trial: Trial,
     return rows + list(trial.constant_rows())
 
 
-def places(design: Design, parts: list[str]) -> list[tuple[str, str, str]]:
-    """What a choice is made for: every sample, scheme and family, and the fit without privacy."""
+def tuned_run(
+    design: Design,
+    part: str,
+    tuned: Callable[[Design, str, str, str], Row],
+    rows: Callable[[Design, Cell], list[Row]],
+    folder: Path,
+    workers: int,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The table of all replicates, and the settings tuned for every sample (``part``), scheme and family."""
+    parts = list(design[f"{part}s"])
     families = [*design["families"], PLAIN]
-    return [(part, name, family) for part in parts for name in design["schemes"] for family in families]
+    places = [(sample, name, family) for sample in parts for name in design["schemes"] for family in families]
+    choices = each(tuned, [(design, *place) for place in places], folder, workers)
+    design["choices"] = dict(zip(places, choices, strict=True))
+    keys = grid(**{part: parts}, replicate=range(design["replicates"]))
+    table = run(rows, design, cells(design, keys), folder, workers)
+    chosen = pd.DataFrame([(*place, as_text(one)) for place, one in design["choices"].items()])
+    return table, chosen.set_axis([part, "scheme", "calibration", "chosen"], axis=1)

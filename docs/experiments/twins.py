@@ -14,9 +14,9 @@ from typing import Literal
 import drawing
 import numpy as np
 import pandas as pd
-from common import Cell, Design, Row, Z, as_text, cells, each, folder_of, means, options, report, run
+from common import Cell, Design, Row, Z, by_budget, means, report, start
 from figure1 import EBW, IPW, MMD, UNIFORM
-from rules import Constants, Trial, all_rows, choose, places, taken
+from rules import Constants, Trial, all_rows, choose, taken, tuned_run
 from scipy.special import expit
 from twins_data import SHA256, read_twins
 
@@ -169,27 +169,15 @@ def summary(design: Design, table: pd.DataFrame) -> pd.DataFrame:
     found = means(table, [*by, "epsilon"], ["accuracy"])
     spread = found["accuracy_half"] * np.sqrt(design["replicates"]) / Z
     found["shown"] = found["accuracy"].map("{:.2f}".format) + spread.map(" ({:.2f})".format)
-    wide = found.pivot_table("shown", by, "epsilon", "first", sort=False).reset_index()
-    return wide.rename(columns=lambda name: name if isinstance(name, str) else f"{name:g}").fillna("")
+    return by_budget(found, by)
 
 
 def main() -> None:
     """Tune, run, and report."""
-    asked = options(__doc__, VARIANTS, data=True)
-    design, folder = FULL | VARIANTS.get(asked.variant, {}), folder_of("twins", asked)
+    asked, design, folder = start(__doc__, "twins", FULL, VARIANTS, data=True)
     design["data"] = str(asked.data or "Twin_Data.csv.gz")
-    made = places(design, list(design["forms"]))
-    choices = each(tuned, [(design, *place) for place in made], folder, asked.workers)
-    design["choices"] = dict(zip(made, choices, strict=True))
-    subsets = [
-        {"form": form, "replicate": replicate}
-        for form in design["forms"]
-        for replicate in range(design["replicates"])
-    ]
-    table = run(rows, design, cells(design, subsets), folder, asked.workers)
-    chosen = pd.DataFrame([(*place, as_text(one)) for place, one in design["choices"].items()])
-    tables = (summary(design, table), chosen.set_axis(["form", "scheme", "calibration", "chosen"], axis=1))
-    report(folder, tables, drawing.study(table, "form", "twins"))
+    table, chosen = tuned_run(design, "form", tuned, rows, folder, asked.workers)
+    report(folder, (summary(design, table), chosen), drawing.study(table, "form", "twins"))
 
 
 if __name__ == "__main__":

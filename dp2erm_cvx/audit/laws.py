@@ -29,7 +29,7 @@ _UNIT = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """What a step released, theta, and its multiplier v; ``slope`` Pi is the derivative of the prox there."""
+    """Released theta of a step and its multiplier v; ``slope`` Pi is the derivative of the prox there."""
 
     theta: Array
     multiplier: Array
@@ -37,7 +37,7 @@ class Place:
 
     @property
     def regular(self) -> bool:
-        """Whether theta alone determines everything that the density is of.
+        """True if theta alone determines everything that the density is of.
 
         Then Pi is the identity, theta inside Theta and off the kinks of R, and v a function of theta.
         """
@@ -63,7 +63,7 @@ class Law(abc.ABC):
         """The output at ``u``."""
 
     def released(self, place: Place) -> Array:
-        """What later steps are given."""
+        """Input of later steps."""
         return place.theta
 
     @abc.abstractmethod
@@ -242,7 +242,7 @@ class ObjectiveLaw(Law):
         """Coordinates u (p,) of the output for the noise ``b`` (p,); raises CertificateError."""
         model = copy.copy(self.model)
         model.linear = self.model.linear + noise
-        theta = minimize_by_newton(model, model.start()).point
+        theta = minimize_by_newton(model, model.start())[0]
         u: Array = theta - self.step * (self._gradient(theta) + noise)
         terms = float(np.linalg.norm(self._origin)) + float(np.linalg.norm(noise)) + self.calibration.unit
         if not np.linalg.norm(self.noise(self.place(u)) - noise) <= _RESIDUAL * terms:

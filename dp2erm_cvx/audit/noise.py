@@ -14,7 +14,7 @@ from scipy.spatial import cKDTree
 from scipy.special import gammaln
 from sklearn.base import clone
 
-from dp2erm_cvx.calibration import Calibration, Noise, OutputCalibration
+from dp2erm_cvx.calibration import Calibration, Noise, Perturbed
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
@@ -265,9 +265,9 @@ def audit_repeats(
 def _log_largest_density(step: Planned, n: int) -> float:
     """Log of a bound on the density of theta, given whatever weights of sum n: public."""
     calibration = step.calibration
-    if isinstance(calibration, OutputCalibration):
-        return log_peak_density(calibration.law)
     assert isinstance(calibration, Calibration)
+    if calibration.perturbed is Perturbed.OUTPUT:
+        return log_peak_density(calibration)
     assert step.loss is not None
     p = calibration.n_parameters
     # the determinant is at most the mean eigenvalue to the power p

@@ -43,13 +43,13 @@ class KindPair:
 
     @classmethod
     def of_plain(cls, plain: dict[str, Any]) -> KindPair:
-        """What :meth:`plain` wrote."""
+        """Inverse of :meth:`plain`."""
         X, y = (np.array(plain[name], dtype=np.float64) for name in ("X", "y"))
         a, others = (np.array(plain[name], dtype=np.int64) for name in ("a", "others"))
         return cls(X.reshape(len(a), -1), a, y, others)
 
     def admissible(self, domain: Domain) -> bool:
-        """Whether both datasets keep the arm floor."""
+        """True if both datasets keep the arm floor."""
         treated, floor = int(self.a[self.others].sum()), domain.arm_floor or 0
         n = len(self.others) + 1
         return all(floor <= treated + int(self.a[kind]) <= n - floor for kind in (0, 1))
@@ -117,7 +117,7 @@ def draw_pair(universe: Universe, rng: np.random.Generator) -> KindPair:
 
 
 def extreme_pair(universe: Universe, rng: np.random.Generator) -> KindPair:
-    """The same, often with opposite outcomes of the changed record, or with it far from all others."""
+    """A pair that often has opposite outcomes of the changed record, or this record far from all others."""
     pair = draw_pair(universe, rng)
     if rng.random() < 0.5:  # from one end to the other, often within its arm
         y, a = pair.y.copy(), pair.a.copy()

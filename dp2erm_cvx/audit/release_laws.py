@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from dp2erm_cvx import registry
 from dp2erm_cvx.audit.finding import differing_rows
 from dp2erm_cvx.audit.laws import Law, ObjectiveLaw, Place, ShiftLaw
-from dp2erm_cvx.calibration import Calibration, Noise, OutputCalibration
+from dp2erm_cvx.calibration import Calibration, Noise, Perturbed
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError, InfeasibleError, SolverError
@@ -226,7 +226,7 @@ def _laws_of(step: Planned, sides: Sequence[_Side], released: _Released, last: b
         centers = [np.array(sums(step, side.at(released), released), dtype=np.float64) for side in sides]
         scale, noise = step.integers.scale, step.integers.noise
         return tuple(ShiftLaw(one, scale, noise, moved=0.0, whole=True, last=last) for one in centers)
-    if isinstance(step.calibration, OutputCalibration):
+    if step.perturbed is Perturbed.OUTPUT:
         return tuple(_mean(step, side, released) for side in sides)
     calibration = step.calibration
     assert isinstance(calibration, Calibration)
@@ -243,7 +243,6 @@ def _mean(step: Planned, side: _Side, released: _Released) -> ShiftLaw:
     """Of a weighted mean: an error e of the weights in l1, whose sum is n, moves it by e max |z| / n."""
     weights, error = side.weights(released)
     assert isinstance(step.declared, Fit)
-    assert isinstance(step.calibration, OutputCalibration)
     model = _model(step.declared.instance(step, side.records, weights))
     weights, z = model.multipliers, model.whole.offsets
     mean = np.array([math.fsum(weights * z) / math.fsum(weights)])

@@ -1,37 +1,50 @@
 """From a stability bound to a noise calibration: pure functions of public quantities.
 
-``objective`` holds Theorems 1, 15, 17 and 19 (pure), 2 and 16 (approximate), ``renyi`` Theorem 7, ``numbers``
-Theorem 8 and noise on a grid, ``paper`` the paper's own formulas; ``registry`` lists them and ranks those
-that are valid. ``sums`` holds the private means of Theorem 12, ``ranges`` the private quantiles of columns
-whose range is not declared.
+``objective`` holds Theorems 1, 15, 17 and 19 (pure), 2 and 16 (approximate) and the paper's own formulas,
+``renyi`` Theorem 7, ``numbers`` Theorem 8, noise on a grid and private quantiles of columns whose range is
+not declared; ``registry`` lists them and ranks those that are valid. ``sums`` holds the private means of
+Theorem 12.
 """
 
-from dp2erm_cvx.calibration.base import Calibration, Noise, Objective, OutputCalibration, Perturbed
+from dp2erm_cvx.calibration.base import (
+    Calibration,
+    Noise,
+    Objective,
+    PaperUtility,
+    Perturbed,
+    noise_tail,
+    predicted_error,
+    utility_bound,
+)
 from dp2erm_cvx.calibration.numbers import (
     EXACT_ARITHMETIC,
     GridNoise,
     IntegerNoise,
+    RangeNoise,
     calibrate_grid,
     calibrate_integers,
     calibrate_output,
+    calibrate_ranges,
     calibrate_value,
 )
-from dp2erm_cvx.calibration.objective import calibrate, calibrate_saturating, privacy_loss, saturating_epsilon
-from dp2erm_cvx.calibration.paper import PaperCalibration, calibrate_paper
+from dp2erm_cvx.calibration.objective import (
+    calibrate,
+    calibrate_paper,
+    calibrate_saturating,
+    privacy_loss,
+    saturating_epsilon,
+)
 from dp2erm_cvx.calibration.profiles import MarginCalibration, margin_delta, margin_divergence
-from dp2erm_cvx.calibration.ranges import RangeNoise, calibrate_ranges
 from dp2erm_cvx.calibration.registry import (
     CALIBRATORS,
     NAMES,
     Calibrator,
     RankedCalibration,
-    Ranking,
     calibrator,
     rank,
 )
 from dp2erm_cvx.calibration.renyi import RenyiCalibration, calibrate_renyi, renyi_divergence, renyi_epsilon
 from dp2erm_cvx.calibration.sums import GridSums, SumLaw, calibrate_sums
-from dp2erm_cvx.calibration.utility import PaperUtility, noise_tail, predicted_error, utility_bound
 
 __all__ = [
     "CALIBRATORS",
@@ -45,13 +58,10 @@ __all__ = [
     "MarginCalibration",
     "Noise",
     "Objective",
-    "OutputCalibration",
-    "PaperCalibration",
     "PaperUtility",
     "Perturbed",
     "RangeNoise",
     "RankedCalibration",
-    "Ranking",
     "RenyiCalibration",
     "SumLaw",
     "calibrate",

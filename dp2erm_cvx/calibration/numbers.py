@@ -1,22 +1,24 @@
-"""Noise on what is released itself: whole numbers, numbers on a grid, the value of a rule, a mean."""
+"""Noise on what is released itself: whole numbers, numbers on a grid, values, means, private quantiles."""
 
 from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scipy import special
 
 from dp2erm_cvx.calibration.base import (
     MARGIN,
+    Calibration,
     Noise,
     Objective,
-    OutputCalibration,
+    Perturbed,
     in_range,
     refuse_uncovered,
 )
-from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound
 from dp2erm_cvx.public import one_of, public_number, whole_number
 
@@ -242,7 +244,7 @@ def calibrate_value(
     return calibrate_grid(shift * (1.0 + MARGIN), kind.n_numbers, budget.epsilon)
 
 
-def calibrate_output(objective: Objective, budget: Budget) -> OutputCalibration:
+def calibrate_output(objective: Objective, budget: Budget) -> Calibration:
     """Calibrate Laplace noise for ``T = (1/n) sum w_i 2 (2 a_i - 1) (y_i - c)`` (Theorem 8).
 
     ``|y - c| <= M'``, half of the ``response_bound``, so that every term lies in ``[-2 M', 2 M']``; the
@@ -255,11 +257,18 @@ def calibrate_output(objective: Objective, budget: Budget) -> OutputCalibration:
     refuse_uncovered(bound, objective.relation, budget, Noise.GAMMA)
     sensitivity = 2.0 * largest * (bound.V / objective.n_samples) * (1.0 + MARGIN)
     setting = f"epsilon = {budget.epsilon:g}, V = {bound.V:g}, outcome_bound = {largest:g}"
-    return OutputCalibration(
+    return Calibration(
+        noise=Noise.GAMMA,
         scale=in_range("noise scale", sensitivity / budget.epsilon * (1.0 + MARGIN), setting),
-        sensitivity=sensitivity,
+        gamma=0.0,
+        split=1.0,
+        n_parameters=1,
         V=bound.V,
+        sensitivity=sensitivity,
         epsilon=budget.epsilon,
+        delta=0.0,
+        theorem="Theorem 8 (output perturbation)",
+        perturbed=Perturbed.OUTPUT,
     )
 
 
@@ -273,3 +282,71 @@ def _outcome_bound(objective: Objective) -> float:
             f"Theorem 8: {name} states no response_bound of a mean with covariate_bound = 1"
         )
     return 0.5 * public_number("response_bound", loss.response_bound, above=0.0)
+
+
+#: Quantiles are no farther out than this where the noise allows it, for covariates and for the outcome.
+_OUTERMOST = (0.02, 0.01)
+#: Farther in than this they say little about the range.
+_NEAREST = 0.25
+#: All candidates beyond the records together are as likely as exp(-8) of one good one; at least exp(-5).
+_LEAD, _LEAST_LEAD = 8.0, 5.0
+#: Released ranges reach to this many standard deviations of a normal column, for covariates and the outcome.
+_DEVIATIONS = (2.0, 3.0)
+_ROUND_DOWN = 1.0 - 1e-12
+
+
+@dataclass(frozen=True)
+class RangeNoise:
+    """Two private choices for every column whose range is released: ``each`` at an epsilon of its own.
+
+    ``levels`` have, for every covariate and then the outcome, q of the quantiles q and 1 - q that are chosen,
+    None where the range is public. The range between them is widened about its middle by ``factors``, at
+    least 1.
+    """
+
+    epsilon: float
+    each: float
+    levels: tuple[float | None, ...]
+    factors: tuple[float, ...]
+    noise: Noise = Noise.GAMMA
+    delta: float = 0.0
+    sensitivity: int = 1
+
+    @property
+    def scale(self) -> float:
+        """Scale of the exponential noise of every candidate, in records."""
+        return 2.0 * self.sensitivity / self.each
+
+
+def calibrate_ranges(n_samples: int, sizes: Sequence[int | None], budget: Budget) -> RangeNoise:
+    """Divide epsilon over the columns, and choose the levels of their quantiles.
+
+    ``sizes`` are the numbers of candidates, for every covariate and then the outcome, None where the range is
+    public. A candidate beyond all records is q n records worse than a good one: q grows until the noise hides
+    no such lead; the range is then widened to what a normal column would need. Raises DeclarationError where
+    every range is public, CalibrationError where epsilon is too small for the columns.
+    """
+    known = [size for size in sizes if size is not None]
+    if not known:
+        raise DeclarationError("private ranges: every range is declared, so that a Domain can say it all")
+    each = budget.epsilon / (2 * len(known)) * _ROUND_DOWN
+    unit = 2.0 / (n_samples * each)
+    needed = budget.epsilon * unit * (math.log(max(known)) + _LEAST_LEAD) / _NEAREST
+    if needed > budget.epsilon:
+        raise CalibrationError(
+            f"private ranges of {len(known)} columns need an epsilon of {needed:.3g} at n_samples = "
+            f"{n_samples}, and have {budget.epsilon:.3g}: declare some of them, choose fewer covariates or "
+            "a larger share"
+        )
+    levels: list[float | None] = []
+    factors = []
+    for place, size in enumerate(sizes):
+        kind = int(place == len(sizes) - 1)
+        if size is None:
+            levels.append(None)
+            factors.append(1.0)
+            continue
+        level = min(max(unit * (math.log(size) + _LEAD), _OUTERMOST[kind]), _NEAREST)
+        levels.append(level)
+        factors.append(max(1.0, -_DEVIATIONS[kind] / float(special.ndtri(level))))
+    return RangeNoise(budget.epsilon, each, tuple(levels), tuple(factors))

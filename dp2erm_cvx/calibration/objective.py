@@ -1,8 +1,9 @@
-"""Noise as a linear term of the objective: Theorems 1, 2, 15, 16, 17 and 19."""
+"""Noise as a linear term of the objective: Theorems 1, 2, 15, 16, 17 and 19, and the paper's own formulas."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -14,9 +15,9 @@ from dp2erm_cvx.calibration.base import (
     Noise,
     Objective,
     box_of,
-    check_loss,
     gradient_size,
     mean_norm,
+    predicted_distance,
     refuse_uncovered,
 )
 from dp2erm_cvx.calibration.profiles import (
@@ -29,9 +30,8 @@ from dp2erm_cvx.calibration.profiles import (
     private_margin_ratio,
     private_ratio,
 )
-from dp2erm_cvx.calibration.utility import predicted_distance
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import Budget, LossConstants
+from dp2erm_cvx.privacy import Budget, LossConstants, StabilityBound
 from dp2erm_cvx.public import one_of, public_number, public_size, whole_number
 from dp2erm_cvx.suprema import Saturation
 
@@ -96,7 +96,7 @@ def calibrate(
     """
     kind = one_of("noise", noise, Noise)
     bound, loss = objective.bound, objective.loss
-    check_loss(loss)
+    _check_loss(loss)
     refuse_uncovered(bound, objective.relation, budget, kind)
     if split is None:
         q = default_split(objective, budget, kind)
@@ -169,7 +169,7 @@ GRID = tuple(k / 100 for k in range(1, 100))
 
 
 def default_split(objective: Objective, budget: Budget, noise: Noise) -> float:
-    """The q of the least :func:`~dp2erm_cvx.calibration.utility.predicted_distance`.
+    """The q of the least :func:`~dp2erm_cvx.calibration.base.predicted_distance`.
 
     Candidates are ``GRID`` and the share beyond which gamma would leave its floor. For a logistic loss in a
     ball it is the share of the gamma of Theorem 19.
@@ -236,7 +236,7 @@ def calibrate_saturating(
     kind = one_of("noise", noise, Noise)
     bound, loss, n = objective.bound, objective.loss, objective.n_samples
     found = _saturation(objective.name, loss)
-    check_loss(loss)
+    _check_loss(loss)
     refuse_uncovered(bound, objective.relation, budget, kind)
     epsilon = budget.epsilon
     sensitivity = _steepest(loss, found, kind) * bound.V
@@ -330,3 +330,105 @@ def _saturation(name: str, loss: LossConstants) -> Saturation:
     for fact in ("slope", "curvature", "row_norm"):
         public_size(fact, getattr(found, fact))  # whose squares stay finite
     return found
+
+
+def calibrate_paper(
+    objective: Objective,
+    budget: Budget,
+    *,
+    noise: Noise | str = Noise.GAMMA,
+    corrected: bool = False,
+    unsound_ok: bool = False,
+) -> Calibration:
+    """Calibrate by Theorem DP_guarnatee, equations beta_gamma_choice and sigma_Gaussian_choice.
+
+    With zeta the uncentered ``gradient_bound`` of the loss, ``W1`` and ``W2`` of the bound, lam that on trace
+    Hess l, and the ``sensitivity`` ``zeta W1``:
+
+    - ``gamma = 2 lam W2 / (epsilon n)`` for both laws; gamma noise: ``1/beta = 2 zeta W1 / epsilon``;
+    - Gaussian noise as printed: ``sigma = (zeta W1 / epsilon)(L + sqrt(L^2 + epsilon / W1))``, where ``L^2 =
+      (sqrt(p) + sqrt(log 1/delta))^2 + log 1/delta``; ``corrected``: ``sigma = (zeta W1 / epsilon)(L +
+      sqrt(L^2 + epsilon))``.
+
+    The printed exponent has ``zeta^2 W1`` where the argument gives ``zeta^2 W1^2``, so the printed Gaussian
+    proof does not hold. The result is private only where Theorem 1 or 2, with ``V = min(W1, sqrt(2) W2)`` or
+    the bound's own V if that is smaller, certifies it. Raises CalibrationError where it is not (unless
+    ``unsound_ok``, which marks it), where a bound is missing or does not cover what is declared, or floating
+    point gives out; DeclarationError for an invalid argument.
+    """
+    kind = one_of("noise", noise, Noise)
+    if kind is Noise.BOX:
+        raise CalibrationError("the paper's statements are about gamma and Gaussian noise")
+    bound, loss, n = objective.bound, objective.loss, objective.n_samples
+    if loss.gradient_bound is None:
+        raise CalibrationError(
+            f"{objective.name} states no gradient_bound, which the paper's calibration needs"
+        )
+    _check_loss(loss)
+    refuse_uncovered(bound, objective.relation, budget, kind)
+    zeta = public_number("gradient_bound", loss.gradient_bound, above=0.0)
+    if zeta < loss.gradient_radius:
+        raise DeclarationError(
+            f"gradient_bound = {zeta:g}: must be at least the centered gradient radius "
+            f"{loss.gradient_radius:g}"
+        )
+    W1, W2 = _movement(bound)
+
+    epsilon = budget.epsilon
+    if kind is Noise.GAMMA:
+        scale, part = 2.0 * zeta * W1 / epsilon, "(i)"
+    else:
+        tail = _tail(loss.n_parameters, budget.delta)
+        root = math.hypot(tail, math.sqrt(epsilon if corrected else epsilon / W1))
+        scale, part = (
+            zeta * W1 / epsilon * (tail + root),
+            f"(ii), {'corrected' if corrected else 'as printed'}",
+        )
+    gamma = 2.0 * loss.hessian_trace / n * (W2 / epsilon)
+    setting = f"epsilon = {epsilon:g}, W1 = {W1:g}, W2 = {W2:g}, gradient_bound = {zeta:g}"
+    facts = {"split": 0.5, "sensitivity": zeta * W1, "theorem": f"paper, Theorem DP_guarnatee {part}"}
+    found = objective.calibrated(kind, budget, scale, gamma * (1.0 + MARGIN), setting, **facts)
+    V = min(bound.V, W1, math.sqrt(2.0) * W2 * (1.0 + MARGIN))
+    calibration = replace(found, V=V)
+    proven = privacy_loss(calibration, loss, n, epsilon)
+    if proven <= calibration.delta:
+        return calibration
+    if not unsound_ok:
+        raise CalibrationError(
+            f"{calibration.theorem}: its {kind.value} noise is not certified at epsilon = {epsilon:g}: "
+            f"delta {proven:.3g} is proven, {calibration.delta:.3g} is declared; "
+            "use the corrected or the sharp calibration"
+        )
+    return replace(calibration, private=False, delta=proven)
+
+
+def _movement(bound: StabilityBound) -> tuple[float, float]:
+    if bound.W1 is None or bound.W2 is None:
+        raise CalibrationError(
+            f"{bound.theorem} states no W1 and W2, which the paper's calibration needs: "
+            "use the sharp calibration"
+        )
+    for name, value in (("W1", bound.W1), ("W2", bound.W2)):
+        if not (math.isfinite(value) and value > 0.0):
+            raise CalibrationError(f"{bound.theorem} gives {name} = {value!r}: no finite noise covers it")
+    return bound.W1, bound.W2
+
+
+def _tail(n_parameters: int, delta: float) -> float:
+    """L: a standard normal vector is longer with probability at most delta (rounded up)."""
+    log_delta = max(-math.log(delta), 0.0)
+    return math.hypot(math.sqrt(n_parameters) + math.sqrt(log_delta), math.sqrt(log_delta)) * (1.0 + MARGIN)
+
+
+def _check_loss(loss: LossConstants) -> None:
+    """Raise DeclarationError naming a constant that is not positive, or a strong convexity below 0."""
+    whole_number("n_parameters", loss.n_parameters, at_least=1)
+    public_number("gradient_radius", loss.gradient_radius, above=0.0)
+    public_number("hessian_trace", loss.hessian_trace, above=0.0)
+    public_number("strong_convexity", loss.strong_convexity, at_least=0.0)
+    public_number("outcome_bound", loss.outcome_bound, above=0.0)
+    if loss.theta_bound is not None:
+        public_number("theta_bound", loss.theta_bound, above=0.0)
+    if loss.box is not None:
+        for width in (*loss.box.widths, loss.box.slope):
+            public_number("box", width, above=0.0, infinite=True)

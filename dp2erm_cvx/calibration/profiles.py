@@ -237,7 +237,7 @@ class LossLaw:
     folded: bool = True
 
     def relieved(self, relief: float) -> LossLaw:
-        """The same for noise that is smaller by this, with a gamma that makes up for it; numbers stay."""
+        """The law for noise that is smaller by this factor, with a gamma that makes up for it."""
         if not self.folded:
             return self
         return replace(self, ratio=self.ratio * relief, curvature=self.curvature * CURVATURE_KEPT)
@@ -300,7 +300,7 @@ def joint_relief(laws: Sequence[LossLaw], budget: Budget) -> float:
 def relieved(
     calibration: MarginCalibration, relief: float, strong_convexity: float = 0.0
 ) -> MarginCalibration:
-    """The same step with less noise and more gamma; its epsilon is what it costs alone at its delta.
+    """``calibration`` with less noise and more gamma; its epsilon is what it costs alone at its delta.
 
     ``strong_convexity`` is that of the public regularizer.
     """
@@ -337,7 +337,7 @@ def _rounded_up(law: LossLaw, cell: float, reach: float) -> tuple[int, Array, fl
 
 
 def _chances(tail: Array) -> Array:
-    """Of every cell from the chances of more; the last one has what is beyond as well."""
+    """Probability of every cell from tail probabilities; the last cell includes the tail."""
     found = -np.diff(tail, prepend=1.0)
     found[-1] += tail[-1]
     return np.maximum(found, 0.0) + 1e-15 * tail

@@ -6,16 +6,12 @@ import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from dp2erm_cvx.calibration.base import Calibration, Noise, Objective, OutputCalibration
+from dp2erm_cvx.calibration.base import Calibration, Noise, Objective, predicted_error
 from dp2erm_cvx.calibration.numbers import calibrate_output
-from dp2erm_cvx.calibration.objective import calibrate, calibrate_saturating
-from dp2erm_cvx.calibration.paper import calibrate_paper
+from dp2erm_cvx.calibration.objective import calibrate, calibrate_paper, calibrate_saturating
 from dp2erm_cvx.calibration.renyi import calibrate_renyi
-from dp2erm_cvx.calibration.utility import predicted_error
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants
-
-AnyCalibration = Calibration | OutputCalibration
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,7 +32,7 @@ class Calibrator:
 
     def calibrate(
         self, objective: Objective, budget: Budget, noise: Noise | str, split: float | None = None
-    ) -> AnyCalibration:
+    ) -> Calibration:
         """The calibration of an objective; ``noise`` and ``split`` choose where there is a choice.
 
         Raises CalibrationError, with the reason, where the theorem does not cover the objective or no noise
@@ -59,14 +55,14 @@ class Calibrator:
             case "saturating":
                 return calibrate_saturating(objective, budget, noise)
         # the smallest predicted error among the sharp ones that apply, whatever its noise
-        return rank(objective, budget).best.calibration
+        return rank(objective, budget)[0][0].calibration
 
     def explained(
         self, objective: Objective, budget: Budget, noise: Noise | str, split: float | None = None
-    ) -> tuple[AnyCalibration, str]:
+    ) -> tuple[Calibration, str]:
         """The calibration and in one line why it was taken. Raises as :meth:`calibrate`."""
         if self.name == "auto":
-            best = rank(objective, budget).best
+            best = rank(objective, budget)[0][0]
             return best.calibration, best.reason
         return self.calibrate(objective, budget, noise, split), f"calibration = {self.name!r} was declared"
 
@@ -76,43 +72,32 @@ class RankedCalibration:
     """A valid calibration. ``predicted_error`` is that of :func:`predicted_error`; ``reason`` is one line."""
 
     name: str
-    calibration: AnyCalibration
+    calibration: Calibration
     predicted_error: float
     reason: str
 
 
-@dataclass(frozen=True)
-class Ranking:
-    """``valid`` by predicted error, smallest first; ``refused`` are (name, reason)."""
+def rank(
+    objective: Objective, budget: Budget, calibrators: Collection[Calibrator] | None = None
+) -> tuple[tuple[RankedCalibration, ...], dict[str, str]]:
+    """Every valid calibration by predicted error, and why the others are refused, by name.
 
-    valid: tuple[RankedCalibration, ...]
-    refused: tuple[tuple[str, str], ...]
-
-    @property
-    def best(self) -> RankedCalibration:
-        """The calibration with the smallest predicted error."""
-        return self.valid[0]
-
-
-def rank(objective: Objective, budget: Budget, calibrators: Collection[Calibrator] | None = None) -> Ranking:
-    """Every valid calibration by predicted error, from public quantities only, in each of its noise laws.
-
-    By default all that use the sharp bounds. Raises CalibrationError with every reason where nothing is
-    valid.
+    From public quantities only, in each of their noise laws; by default all that use the sharp bounds. Raises
+    CalibrationError with every reason where nothing is valid.
     """
     loss, sharp = objective.loss, [one for one in CALIBRATORS if one.family is BoundFamily.SHARP]
-    found: list[tuple[str, AnyCalibration, float]] = []
-    refused: list[tuple[str, str]] = []
+    found: list[tuple[str, Calibration, float]] = []
+    refused: dict[str, str] = {}
     for name, one, noise in _laws(sharp if calibrators is None else calibrators, loss):
         try:
             calibration = one.calibrate(objective, budget, noise)
         except CalibrationError as error:
-            refused.append((name, str(error)))
+            refused[name] = str(error)
             continue
         size = predicted_error(calibration, loss, objective.n_samples)
         found.append((name, calibration, size))
     if not found:
-        reasons = "; ".join(f"{objective.weights}, {name}: {reason}" for name, reason in refused)
+        reasons = "; ".join(f"{objective.weights}, {name}: {reason}" for name, reason in refused.items())
         raise CalibrationError(f"no calibration is valid: {reasons}")
     found.sort(key=lambda item: item[2])
     least, weights = found[0][2], objective.weights
@@ -124,7 +109,7 @@ def rank(objective: Objective, budget: Budget, calibrators: Collection[Calibrato
         elif least > 0.0:
             reason += f", {size / least:.3g} times the smallest"
         valid.append(RankedCalibration(name, calibration, size, reason))
-    return Ranking(tuple(valid), tuple(refused))
+    return tuple(valid), refused
 
 
 def _laws(

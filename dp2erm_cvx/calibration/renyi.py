@@ -17,11 +17,12 @@ from dp2erm_cvx.calibration.base import (
     Calibration,
     Noise,
     Objective,
+    Perturbed,
     in_range,
     mean_norm,
+    predicted_distance,
     refuse_uncovered,
 )
-from dp2erm_cvx.calibration.utility import predicted_distance
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, LossConstants, RenyiCurve
 from dp2erm_cvx.public import public_number, whole_number
@@ -109,7 +110,7 @@ def calibrate_renyi(objective: Objective, budget: Budget, *, gamma: float | None
     The loss is ``(z - <x, theta>)^2``, ``||x||_2 <= M`` and ``|z| <= Z``. The smallest sigma, over a grid of
     orders, whose Renyi bound converts to the budget; rounding goes to more noise. Without ``gamma`` it is
     chosen among ``M^2 V / (n tau)``, tau in ``TAU_GRID``, by the
-    :func:`~dp2erm_cvx.calibration.utility.predicted_distance`. Raises CalibrationError where the loss is not
+    :func:`~dp2erm_cvx.calibration.base.predicted_distance`. Raises CalibrationError where the loss is not
     squared, no order fits or the bound does not cover what is declared; and DeclarationError.
     """
     bound, loss, n = objective.bound, objective.loss, objective.n_samples
@@ -144,7 +145,8 @@ def calibrate_renyi(objective: Objective, budget: Budget, *, gamma: float | None
     facts = {"sensitivity": sensitivity, "theorem": "Theorem 7 (Renyi)"}
     scale = sensitivity * float(fine[0])
     found = objective.calibrated(Noise.GAUSSIAN, budget, scale, chosen, setting, **facts)
-    return RenyiCalibration(**vars(found), order=float(fine_orders[0]), tau=float(taus[best]))
+    known = vars(found) | {"perturbed": Perturbed.UNCONSTRAINED}
+    return RenyiCalibration(**known, order=float(fine_orders[0]), tau=float(taus[best]))
 
 
 def _best(unit: Array, gammas: Array, objective: Objective) -> int:

@@ -67,12 +67,12 @@ class SumLaw(enum.StrEnum):
 
     @property
     def counts(self) -> bool:
-        """Whether a record counts by a share of its own, up to one half."""
+        """True if a record counts by a share of its own, up to one half."""
         return _ROWS[self].degrees == (1, 0, 2)
 
     @property
     def whole(self) -> bool:
-        """Whether every share is 0 or 1/2."""
+        """True if every share is 0 or 1/2."""
         return self in (SumLaw.WHOLE, SumLaw.WHOLE_GROUPS)
 
 
@@ -176,7 +176,7 @@ class GridSums:
 
     @property
     def epsilon(self) -> float:
-        """What all released numbers cost together."""
+        """Guarantee of all released numbers together."""
         return self.integers.epsilon
 
     @property
@@ -201,7 +201,7 @@ class GridSums:
 
     @property
     def units(self) -> tuple[float, ...]:
-        """What one unit of each released integer is worth in the mean over the records."""
+        """Value of one unit of each released integer in the mean over the records."""
         pairs = zip(self.multipliers, self.law.degrees, strict=True)
         return tuple(self.step**degree / (float(factor) * self.n_samples) for factor, degree in pairs)
 
@@ -211,7 +211,7 @@ class GridSums:
         return tuple(self.integers.scale * unit for unit in self.units)
 
     def margin(self, tail: float, *which: int) -> float:
-        """What the noise of a mean, or of the sum of two, exceeds in one direction with probability ``tail``.
+        """Quantile that the noise of a mean, or of the sum of two, exceeds with probability ``tail``.
 
         ``which`` are their places among ``multipliers``. The law is continuous; what integers may add is
         added.
@@ -401,7 +401,7 @@ def _one_tail(x: float, deviation: float, scale: float) -> float:
 
 
 def _many_tail(x: float, deviation: float, scales: Sequence[float]) -> float:
-    """The same for any number of Laplace variables, by a sum for the integral of Gil-Pelaez (Davies 1973).
+    """Tail of a sum of any number of Laplace variables by a sum for the integral of Gil-Pelaez (Davies 1973).
 
     The sum is off by less than 1e-12 at its reach. Scales below a twentieth of the largest are enlarged to
     it.

@@ -100,7 +100,7 @@ def _describe(name: str, as_json: bool, universe: Universe) -> None:
 
 
 def program_facts(cls: type[Program]) -> dict[str, Any]:
-    """What a program class declares about itself, as plain JSON types."""
+    """Declaration of a program class, as plain JSON types."""
     from dp2erm_cvx.program import FirstStage
 
     defaults = {name: known.default for name, known in inspect.signature(cls).parameters.items()}

@@ -195,5 +195,5 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def unwritable(path: str | Path, error: Exception) -> DeclarationError:
-    """What a file that could not be written is told by, in one line."""
+    """Message of one line about a file that could not be written."""
     return DeclarationError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}")

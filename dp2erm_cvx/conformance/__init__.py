@@ -1,4 +1,4 @@
-"""What every program must do, as checks that run on a class, a registered name or a file, or under pytest."""
+"""Requirements on every program, as checks of a class, a registered name or a file, also under pytest."""
 
 from dp2erm_cvx.conformance.files import (
     TEMPLATES,

@@ -88,7 +88,7 @@ def programs_of_file(path: str | Path) -> list[type[Program]]:
 
 
 def callable_of(text: str) -> Callable[..., Any]:
-    """What ``FILE.py:NAME`` or ``package.module:NAME`` names; a file is executed, a module imported.
+    """Object named by ``FILE.py:NAME`` or ``package.module:NAME``; a file is executed, a module imported.
 
     Raises ProgramError where there is no such file, module or name, or what it names cannot be called.
     """
@@ -111,7 +111,7 @@ def callable_of(text: str) -> Callable[..., Any]:
 
 
 def executed_anew(cls: type[Program]) -> type[Program] | None:
-    """The same class from its file, executed once more; None for a class of the library."""
+    """The class from its file, executed once more; None for a class of the library."""
     module = sys.modules[cls.__module__]
     if not cls.__module__.startswith(_PREFIX) or module.__file__ is None:
         return None

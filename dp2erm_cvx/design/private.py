@@ -27,7 +27,7 @@ from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.ledger.decimals import sums, up
 from dp2erm_cvx.mechanism import private_choice, random_source, repeatable_choice
-from dp2erm_cvx.mechanism.floating import Source
+from dp2erm_cvx.mechanism.exact import Source
 from dp2erm_cvx.plan import TwoStagePlan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import one_line, public_number, whole_number

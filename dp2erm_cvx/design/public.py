@@ -128,7 +128,7 @@ class TuningRow:
 
     @property
     def refused(self) -> bool:
-        """Whether no calibration covers this candidate at n."""
+        """True if no calibration covers this candidate at n."""
         return self.V is None
 
 
@@ -312,7 +312,7 @@ def _plan(model: PrivateTwoStageERM, n_samples: int, n_features: int) -> float |
 def _samples(
     n_public: int, n_samples: int, replicates: int, seed: int, holdout: float | None
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], int]]:
-    """Of every replicate: rows drawn (n_samples,), rows left out, and a seed for the noise."""
+    """For every replicate: rows drawn (n_samples,), rows left out, and a seed for the noise."""
     for replicate in range(replicates):
         rng = np.random.default_rng([seed, replicate])
         if holdout is None:

@@ -58,7 +58,7 @@ class DesignResult:
 
     @property
     def answers(self) -> bool:
-        """Whether the first is useful.
+        """True if the first is useful.
 
         Its interval is shorter than the guessed effect and covers it at least ``COVERS`` of the time; or its
         rule is right more often than the best constant, by more than ``MARGIN`` and than simulation error.
@@ -72,7 +72,7 @@ class DesignResult:
         return float(np.mean(gains)) > max(MARGIN, half_width(gains))
 
     def blocks(self) -> Iterator[Block]:
-        """What a reader should see: the guess, the table, and what it says."""
+        """Report: the guess, the table, and the advice."""
         return design_blocks(self)
 
     def __str__(self) -> str:
@@ -160,7 +160,7 @@ def _upward(n: float) -> int:
 
 
 def _expected(result: DesignResult, n: int) -> bool:
-    """Whether public predictions expect an answer from so many records."""
+    """True if public predictions expect an answer from so many records."""
     question = result.question
     plan = design_candidates(replace(question, n_samples=n))[0].model.plan(n, question.n_features)
     if isinstance(plan, RulePlan):

@@ -333,7 +333,7 @@ class DesignRow:
 
     @property
     def holds(self) -> bool:
-        """Whether there is an interval, and it covers the effect often enough."""
+        """True if there is an interval, and it covers the effect often enough."""
         return self.covers >= COVERS
 
     def to_dict(self) -> dict[str, Any]:
@@ -366,7 +366,7 @@ def _uncovered(row: DesignRow) -> tuple[float, float]:
 
 
 def _within(row: DesignRow, best: DesignRow) -> bool:
-    """Whether paired differences do not tell a row from the best."""
+    """True if paired differences do not tell a row from the best."""
     behind = np.array(row.scores) - np.array(best.scores)
     return float(np.mean(behind)) <= half_width(behind)
 

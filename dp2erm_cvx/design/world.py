@@ -1,4 +1,4 @@
-"""What a design is asked, the guess of the world that it simulates, and records drawn from it."""
+"""The question of a design, the guessed data-generating process, and records drawn from it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONFOUNDING = {"none": 0.0, "weak": 0.4, "moderate": 0.8, "strong": 1.6}
 
 @dataclass(frozen=True)
 class Guess:
-    """What is expected of records that nobody has looked at yet. Parts that are None are filled in.
+    """Public guess of the data-generating process. Parts that are None are filled in.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Guess:
         return CONFOUNDING[stated] if isinstance(stated, str) else float(stated)
 
     def filled(self, domain: Domain, goal: str) -> Guess:
-        """The same with numbers in place of every None, of the size that the domain and the goal suggest."""
+        """The guess with numbers in place of every None, of the size that the domain and the goal suggest."""
         rule, effect, spread, scale = goal == "rule", self.effect, self.effect_spread, self.outcome_scale
         binary = self.binary or domain.binary_outcome
         if scale is None or binary:
@@ -101,7 +101,7 @@ class Guess:
         return replace(self, effect=effect, effect_spread=spread, outcome_scale=scale, binary=binary)
 
     def left(self, scale: float, *, binary: bool) -> float:
-        """What a line leaves of an outcome of this standard deviation."""
+        """Residual standard deviation of an outcome of this standard deviation."""
         return scale if binary else rounded(scale * math.sqrt(1.0 - self.explained * (1.0 - self.curved)))
 
     def stated(self, filled: Guess) -> list[tuple[str, Any, bool]]:
@@ -204,7 +204,7 @@ class DesignQuestion:
 
     @property
     def heterogeneity(self) -> float:
-        """What is declared of effects that vary: at least the default, which the guess may round."""
+        """Declared heterogeneity of effects: at least the default, which the guess may round."""
         found = rounded((self.filled.effect_spread or 0.0) / self.residual_scale)
         return found if found > 1.05 * Confounding.heterogeneity else Confounding.heterogeneity
 
@@ -349,5 +349,5 @@ class World:
 
 
 def _unit(weights: Array, covariance: Array) -> Array:
-    """The same direction, along which covariates have a standard deviation of 1."""
+    """The direction scaled so that covariates have a standard deviation of 1 along it."""
     return np.asarray(weights / math.sqrt(max(float(weights @ covariance @ weights), 1e-300)))

@@ -39,7 +39,7 @@ class ArmSummary:
 
 @dataclass(frozen=True, eq=False)
 class BalanceTable:
-    """What weighting did to the means of the arms, covariate by covariate, and to each arm.
+    """Means of the arms before and after weighting, covariate by covariate, and masses of the arms.
 
     Not private: for the data holder only. "Before" is with equal weights. An entry that is not defined is
     nan, and ``notes`` says why.
@@ -66,7 +66,7 @@ class BalanceTable:
     notes: tuple[str, ...] = ()
 
     def blocks(self) -> Iterator[Block]:
-        """What a reader should see, marked as not private."""
+        """Report, marked as not private."""
         yield heading("Balance before and after weighting: not private: for the data holder only")
         covariates = grid("covariate", "control", "after", "treated", "after", "SMD before", "SMD after")
         for k, name in enumerate(self.columns):

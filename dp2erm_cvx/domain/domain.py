@@ -1,4 +1,4 @@
-"""What a record may look like, and the fixed rule that puts it there."""
+"""The universe of records, and the fixed rule that maps a record into it."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class Domain:
         return self.range_pairs
 
     def middles(self, n_features: int) -> tuple[float, ...]:
-        """What scales to 0, in raw units: the declared center, else the middle of a range; 0 without ranges.
+        """Raw values that scale to 0: the declared center, else the middle of a range; 0 without ranges.
 
         Raises DeclarationError where another number of ranges is declared.
         """
@@ -159,7 +159,7 @@ class Domain:
 
     @property
     def weighted(self) -> bool:
-        """Whether a record may count less than 1: by a sampling weight, or by 0 without treatment or outcome.
+        """True if a record may count less than 1: by a sampling weight, or by 0 without treatment or outcome.
 
         That follows from what is declared: cells of a table with a codebook may be missing.
         """
@@ -254,7 +254,7 @@ class Domain:
         return found
 
     def _scale(self, n_features: int) -> tuple[Array, Array]:
-        """What scales to 0 and half widths (k,) of ranges, all halved: an end less another may overflow."""
+        """Centers and half widths (k,) of ranges, all halved: an end less another may overflow."""
         low, high = np.array(self._ranges_of(n_features), dtype=np.float64).T
         middle = low / 4 + high / 4 if self.center is None else np.array(self.middles(n_features)) / 2
         return middle, high / 4 - low / 4
@@ -307,7 +307,7 @@ class Domain:
         return Records(self.features(X), arm, self.net_outcome(arm, y), self, factors)
 
     def restricted(self, columns: Sequence[int]) -> Domain:
-        """The same universe with these covariates alone, by number and in this order.
+        """The universe with these covariates alone, by number and in this order.
 
         With ranges their norm is at most that of records inside them, see
         :func:`~dp2erm_cvx.codebook.norm_within`.

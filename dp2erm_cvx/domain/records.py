@@ -67,14 +67,14 @@ class Records:
 
     @property
     def counts(self) -> Array:
-        """What every record counts (n,), in [0, 1]: its sampling weight over the bound, or 1."""
+        """Weight of every record (n,), in [0, 1]: its sampling weight over the bound, or 1."""
         if self.sampling is None:
             return np.ones(self.n_samples)
         return self.sampling if self.sampling.ndim == 1 else np.sum(self.sampling, axis=1)
 
     @property
     def group_counts(self) -> Array:
-        """The same in every group (n, K), 0 in all but one; (n, 1) without groups."""
+        """Weight of every record by group (n, K), 0 in all but one; (n, 1) without groups."""
         grouped = self.sampling is not None and self.sampling.ndim == 2
         return self.sampling if grouped else self.counts[:, None]  # type: ignore[return-value]
 
@@ -119,7 +119,7 @@ class Records:
         return replaced_record(self, range(self.n_samples), index=index, X=X, a=a)
 
     def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
-        """What ``function`` makes of every record by itself: held, or of many made in every pass."""
+        """``function`` of every record by itself: held, or for many records computed in every pass."""
         n = self.n_samples
         return whole(function(self), n) if n <= VIEW else self.blocks.then(function)
 

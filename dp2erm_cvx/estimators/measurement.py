@@ -24,7 +24,7 @@ _FEATURES = ("contrib", "honest-but-curious")
 
 
 def as_opendp_measurement(model: PrivateTwoStageERM, n_samples: int, n_features: int) -> Measurement:
-    """What ``model`` releases, as an ``opendp.mod.Measurement``.
+    """The release of ``model`` as an ``opendp.mod.Measurement``.
 
     - Argument: a raw dataset ``(X, a, y)``, arrays of shapes (n, k), (n,) and (n,) without nan or inf, with a
       in {0, 1} and the declared number of records in each arm, if any. Value: theta (p,) as a list of floats.

@@ -1,4 +1,4 @@
-"""What scikit-learn asks of an estimator: nested settings, and what its searches and pipelines may not do."""
+"""The interface of scikit-learn: nested settings, and what its searches and pipelines may not do."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The privacy noise. No other package draws it.
 
-``floating`` draws in doubles, as if they were real numbers. ``exact`` draws within a proven distance of the
-ideal law. ``discrete`` adds noise to whole numbers, covers that distance by noise on a grid, and chooses a
+``exact`` draws in doubles, as if they were real numbers, and within a proven distance of the ideal law.
+``discrete`` adds noise to whole numbers, covers that distance by noise on a grid, and chooses a
 candidate. Exact arithmetic needs the extra ``secure``.
 """
 
@@ -13,8 +13,14 @@ from dp2erm_cvx.mechanism.discrete import (
     quantile_scores,
     repeatable_choice,
 )
-from dp2erm_cvx.mechanism.exact import Draw, draw_within, secure_available
-from dp2erm_cvx.mechanism.floating import draw, random_source, simulate_noise
+from dp2erm_cvx.mechanism.exact import (
+    Draw,
+    draw,
+    draw_within,
+    random_source,
+    secure_available,
+    simulate_noise,
+)
 
 __all__ = [
     "Draw",

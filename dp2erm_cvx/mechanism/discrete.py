@@ -20,8 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from dp2erm_cvx.calibration.base import Noise
 from dp2erm_cvx.calibration.numbers import LARGEST_INTEGER, GridNoise, IntegerNoise
 from dp2erm_cvx.errors import CalibrationError, CertificateError, DeclarationError
-from dp2erm_cvx.mechanism.exact import require, rounded_gaussians
-from dp2erm_cvx.mechanism.floating import Source, random_source
+from dp2erm_cvx.mechanism.exact import Source, random_source, require, rounded_gaussians
 
 #: Draws one place among whole-number scores (k,).
 Choice = Callable[[Sequence[int]], int]

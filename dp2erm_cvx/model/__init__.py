@@ -1,1 +1,1 @@
-"""What a solve is judged against: composites, the sets and regularizers in them, and certified radii."""
+"""Models that certificates are computed from: composites, sets, regularizers, certified radii."""

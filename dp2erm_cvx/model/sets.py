@@ -1,4 +1,4 @@
-"""What a variable is confined to and penalized by: convex sets with a projection, public regularizers."""
+"""Feasible sets and penalties: convex sets with a projection, public regularizers."""
 
 from __future__ import annotations
 
@@ -310,5 +310,5 @@ class UserRegularizer:
 
 
 def has_unchecked_cones(dims: Any) -> bool:
-    """Whether a problem in conic form (CVXPY's ``ConeDims``) has cones that no gap is measured for."""
+    """True if a problem in conic form (CVXPY's ``ConeDims``) has cones that no gap is measured for."""
     return bool(dims.exp or dims.psd or dims.p3d or getattr(dims, "pnd", ()))

@@ -239,7 +239,7 @@ def covariate_rule(
 
 @dataclass(frozen=True)
 class Request:
-    """What the predicted error of an effect depends on; all of it is public.
+    """Public quantities that the predicted error of an effect depends on.
 
     ``kind`` is the score of what is estimated, ``n_samples`` are what all records count together,
     ``deviation``, ``slope`` and ``residual_bound`` are in units of the outcome, ``law`` and ``norm_bound``
@@ -288,7 +288,7 @@ class Request:
 
     @property
     def spread(self) -> Array:
-        """Of one scaled covariate (1,), as the norm bound leaves it."""
+        """Root mean square of one scaled covariate (1,) under the norm bound."""
         factor = self.law.mean_square(1.0, self.norm_bound)
         return np.full(1, self.norm_bound * math.sqrt(factor / self.n_features))
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.calibration import Calibration, OutputCalibration
+from dp2erm_cvx.calibration import Calibration, Perturbed
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import Dp2ermError
@@ -72,7 +72,7 @@ class NoiseRange:
 def noise_range(
     second: SecondStage,
     universe: Universe,
-    calibration: Calibration | OutputCalibration,
+    calibration: Calibration,
     *,
     grid_scale: float = 0.0,
     draws: int = 20_000,
@@ -92,9 +92,9 @@ def noise_range(
     design = second.rows(domain.records(X, arm, np.zeros(len(X)))).Z
     p = design.shape[1]
     curvature = 2 * design.T @ design / len(X) + second.regularizer.strong_convexity * np.eye(p)
-    if isinstance(calibration, OutputCalibration):
+    if calibration.perturbed is Perturbed.OUTPUT:
         gamma, hessian = 0.0, curvature
-        theta = simulate_noise(calibration.law, draws, rng)  # its one draw covers the arithmetic as well
+        theta = simulate_noise(calibration, draws, rng)  # its one draw covers the arithmetic as well
     else:
         gamma = calibration.gamma
         hessian = curvature + gamma * np.eye(p)

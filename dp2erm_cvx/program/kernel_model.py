@@ -21,7 +21,7 @@ from dp2erm_cvx.program.kernels import ENTRY_ERROR, Kernel
 
 
 class _SimplexQuadratic(Composite):
-    """What quadratics with a ridge over a product of simplices share; the weights are ``scale * v``."""
+    """Base of quadratics with a ridge over a product of simplices; the weights are ``scale * v``."""
 
     self_concordance = 0.0
     n: int

@@ -55,8 +55,8 @@ class SeparableFirstStage(FirstStage):
     Parameters
     ----------
     ridge
-        Keeps lam stable; default: a tenth of the squared norm bound of the rows, so that the stability bound
-        does not depend on how covariates are scaled.
+        Keeps lam stable. In units of the squared norm bound of the rows, the stability bound does not depend
+        on how covariates are scaled.
     radius
         Bound on ``||lam||``; ``inf`` for none.
     """
@@ -329,10 +329,9 @@ class PrivateFirstStage(SeparableFirstStage):
     share
         Share of the budget that buys the coefficient.
     ridge
-        Of the coefficient; default: a hundredth of the squared norm bound of the rows. No ridge is needed for
-        stability.
+        Of the coefficient. No ridge is needed for stability.
     radius
-        Bound on ``||lam||``, hence on weights; default: 2 over the norm bound of the rows.
+        Bound on ``||lam||``, hence on weights.
     """
 
     kind: ClassVar[Kind] = Kind.PRIVATE

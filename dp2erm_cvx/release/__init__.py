@@ -1,4 +1,4 @@
-"""What may be published: theta, its guarantee and the statements of the steps, and how to use it."""
+"""Releases: theta, its guarantee and the statements of the steps, and how to use it."""
 
 from dp2erm_cvx.release.record import (
     SCHEMA_VERSION,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.calibration import Calibration, GridNoise, IntegerNoise, Noise, OutputCalibration, RangeNoise
+from dp2erm_cvx.calibration import Calibration, GridNoise, IntegerNoise, Noise, RangeNoise
 from dp2erm_cvx.calibration.base import gradient_size
 from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.domain import Array, Domain
@@ -272,7 +272,7 @@ def _stated(step: Planned) -> StepStatement:
 
 
 def _law(
-    calibration: Calibration | OutputCalibration | GridNoise | IntegerNoise | GridSums | RangeNoise,
+    calibration: Calibration | GridNoise | IntegerNoise | GridSums | RangeNoise,
 ) -> dict[str, Any]:
     if isinstance(calibration, GridSums):
         unit = calibration.units[0]
@@ -285,8 +285,8 @@ def _law(
     if isinstance(calibration, GridNoise):
         sensitivity = calibration.l1_sensitivity
         return {"noise": Noise.GAMMA, "scale": calibration.scale, "gamma": 0.0, "sensitivity": sensitivity}
-    law = calibration.law if isinstance(calibration, OutputCalibration) else calibration
-    return {name: getattr(law, name) for name in ("noise", "scale", "gamma", "split", "sensitivity", "box")}
+    names = ("noise", "scale", "gamma", "split", "sensitivity", "box")
+    return {name: getattr(calibration, name) for name in names}
 
 
 def _numerical(covered: Precision | None) -> NumericalNoise | None:

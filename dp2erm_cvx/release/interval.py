@@ -75,13 +75,13 @@ class EffectInterval:
 
     @classmethod
     def of(cls, found: ScoreInterval | RatioInterval) -> EffectInterval:
-        """Of an interval that may have infinite ends."""
+        """Interval from ends that may be infinite."""
         widths = ("noise_half_width", "sampling_half_width", "bias")
         low, high = _finite(found.low), _finite(found.high)
         return cls(low, high, found.level, *(_finite(getattr(found, name, math.inf)) for name in widths))
 
     def times(self, unit: float) -> EffectInterval:
-        """The same in other units of the outcome."""
+        """The interval in other units of the outcome."""
         ends = (self.low, self.high, self.noise_half_width, self.sampling_half_width, self.bias)
         low, high, *widths = (None if end is None else end * unit for end in ends)
         return EffectInterval(low, high, self.level, *widths)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.calibration import Calibration, OutputCalibration, Perturbed
+from dp2erm_cvx.calibration import Calibration
 from dp2erm_cvx.data import coded_covariates
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DataError, DeclarationError, Dp2ermError
@@ -146,18 +146,15 @@ def _range(release: Release) -> NoiseRange | None:
     return noise_range(declared, universe, _calibration(theta, len(release.theta)), grid_scale=scale)
 
 
-def _calibration(step: StepStatement, n_parameters: int) -> Calibration | OutputCalibration:
-    stated: dict[str, Any] = {
-        "scale": step.scale,
-        "V": step.stability,
-        "sensitivity": step.sensitivity or 0.0,
-        "epsilon": step.epsilon,
-        "delta": step.delta,
-    }
-    if step.perturbed is Perturbed.OUTPUT:
-        return OutputCalibration(**stated)
-    stated |= {"noise": step.noise, "gamma": step.gamma, "split": step.split or 0.0, "theorem": step.theorem}
-    return Calibration(**stated, n_parameters=n_parameters, box=step.box)
+def _calibration(step: StepStatement, n_parameters: int) -> Calibration:
+    names = ("noise", "scale", "gamma", "epsilon", "delta", "theorem", "box", "perturbed")
+    return Calibration(
+        **{name: getattr(step, name) for name in names},
+        split=step.split or 0.0,
+        n_parameters=n_parameters,
+        V=step.stability,
+        sensitivity=step.sensitivity or 0.0,
+    )
 
 
 def _set(stated: Any) -> ConvexSet:

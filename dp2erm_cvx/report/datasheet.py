@@ -33,7 +33,7 @@ class Asked:
     check: Callable[[str], bool] = str.isprintable
 
     def answer(self, name: str, given: str | None) -> str:
-        """What is given, or the mark of a blank. Raises DeclarationError for what the registry refuses."""
+        """Value of a field, or the mark of a blank. Raises DeclarationError for what the registry refuses."""
         if given is None:
             return BLANK + self.what + (f" ({', '.join(self.known)})" if self.known else "")
         if (self.known and given not in self.known) or not given or not self.check(given):

@@ -106,7 +106,7 @@ def conic_gap(instance: Instance, point: Array, dual: Dual | None) -> float:
     """
     if dual is None:
         return math.inf
-    # no solver is asked here: the problem that is loaded already serves
+    # no solver is called here: the problem that is loaded already serves
     compiled = compiled_for(instance, _JUDGE if dual.solver == "certificate" else dual.solver)
     (variable,) = compiled.declaration.variables.values()
     variable.value = point

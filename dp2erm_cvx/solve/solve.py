@@ -14,8 +14,7 @@ from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.certificate import Certificate, certify
 from dp2erm_cvx.solve.conic import Dual, compiled_for, numerical_failures, silenced, solved_with_dual
-from dp2erm_cvx.solve.gradient import minimize_by_gradient
-from dp2erm_cvx.solve.newton import NewtonResult, minimize_by_newton
+from dp2erm_cvx.solve.newton import minimize_by_gradient, minimize_by_newton
 from dp2erm_cvx.solve.solvers import (
     CVXPY_STATUS,
     SCS,
@@ -92,14 +91,6 @@ class Solution:
             f"{self.stats.solver} ended with status {self.status.value} and the point is not certified to "
             f"{asked}: raise the ridge, loosen the tolerance, or try another solver"
         )
-
-
-@dataclass(frozen=True)
-class _Found:
-    point: Array
-    status: Status
-    iterations: int
-    dual: Dual | None = None
 
 
 def solve(
@@ -179,51 +170,48 @@ def _solve_one(
     instance: Instance, settings: Solver, tolerance: float, within: float | None, polish: bool
 ) -> Solution:
     began = time.perf_counter()
-    found = _find(instance, settings)
-    raw = certify(instance, found.point, tolerance, found.dual)
-    point, certificate, polish_iterations = found.point, raw, 0
+    point, status, iterations, dual = _find(instance, settings)
+    certificate = raw = certify(instance, point, tolerance, dual)
+    polish_iterations = 0
     # a Newton solve polishes itself; without a smooth-plus-prox form there is nothing to polish with
     if polish and instance.model is not None and not isinstance(settings, Newton):
-        polished = _newton(instance.model, point, _POLISH_ITERATIONS)
-        after = certify(instance, polished.point, tolerance)
+        polished, steps = _newton(instance.model, point, _POLISH_ITERATIONS)
+        after = certify(instance, polished, tolerance)
         if after.radius <= certificate.radius:
-            point, certificate, polish_iterations = polished.point, after, polished.iterations
+            point, certificate, polish_iterations = polished, after, steps
     value = point if instance.model is None else instance.model.output(point)
-    stats = Stats(settings.name, found.iterations, time.perf_counter() - began, polish_iterations, raw)
-    return Solution(value, point, found.status, certificate, tolerance, stats, within)
+    stats = Stats(settings.name, iterations, time.perf_counter() - began, polish_iterations, raw)
+    return Solution(value, point, status, certificate, tolerance, stats, within)
 
 
-def _find(instance: Instance, settings: Solver) -> _Found:
+def _find(instance: Instance, settings: Solver) -> tuple[Array, Status, int, Dual | None]:
+    """A point of the model's variable, what the solver claims, its iterations, and its dual point."""
     if isinstance(settings, ConicSolver):
         return _through_cvxpy(instance, settings)
     if instance.model is None:
         raise ProgramError(
             f"{settings.name} needs a prox-friendly program; choose a conic solver such as clarabel"
         )
-    start = instance.model.start()
+    model, start = instance.model, instance.model.start()
     if isinstance(settings, Newton):
-        result = _newton(instance.model, start, settings.max_iterations)
-        limit = settings.max_iterations
-    elif isinstance(settings, ProjectedGradient):
-        if isinstance(instance.model, DirectModel):
-            result = NewtonResult(*instance.model.by_gradient(start))
-        else:
-            result = minimize_by_gradient(instance.model, start, settings.max_iterations)
-        limit = settings.max_iterations
-    else:
+        point, iterations = _newton(model, start, settings.max_iterations)
+    elif not isinstance(settings, ProjectedGradient):
         raise SolverError(f"no method for solver {settings.name!r}")
-    return _Found(
-        result.point, Status.LIMIT if result.iterations >= limit else Status.SOLVED, result.iterations
-    )
+    elif isinstance(model, DirectModel):
+        point, iterations = model.by_gradient(start)
+    else:
+        point, iterations = minimize_by_gradient(model, start, settings.max_iterations)
+    status = Status.LIMIT if iterations >= settings.max_iterations else Status.SOLVED
+    return point, status, iterations, None
 
 
-def _newton(model: Composite, start: Array, limit: int) -> NewtonResult:
+def _newton(model: Composite, start: Array, limit: int) -> tuple[Array, int]:
     if isinstance(model, DirectModel):
-        return NewtonResult(*model.minimized(start, limit))
+        return model.minimized(start, limit)
     return minimize_by_newton(model, start, limit)
 
 
-def _through_cvxpy(instance: Instance, settings: ConicSolver) -> _Found:
+def _through_cvxpy(instance: Instance, settings: ConicSolver) -> tuple[Array, Status, int, Dual | None]:
     compiled = compiled_for(instance, settings.name)
     problem = compiled.problem
     if settings.quadratic_only and not problem.is_qp():
@@ -253,7 +241,7 @@ def _through_cvxpy(instance: Instance, settings: ConicSolver) -> _Found:
         )
     point = instance.program.read(instance, values, compiled.duals())
     iterations = problem.solver_stats.num_iters if problem.solver_stats is not None else None
-    return _Found(point, status, int(iterations or 0), dual)
+    return point, status, int(iterations or 0), dual
 
 
 def _raise_if_infeasible(instance: Instance) -> None:

@@ -19,7 +19,7 @@ from dp2erm_cvx.public import public_number
 
 
 class Status(enum.StrEnum):
-    """What a solver claims. Only a certificate turns a claim into a solution."""
+    """Status that a solver returns. Only a certificate makes its point a solution."""
 
     SOLVED = "solved"
     INACCURATE = "inaccurate"
@@ -208,7 +208,7 @@ def _solved_by(name: str, problem: Any) -> None:
 
 @contextlib.contextmanager
 def _printing_to_stderr() -> Iterator[None]:
-    """What compiled code prints goes to stderr: HiGHS prints a banner, whatever it is told."""
+    """Output of compiled code goes to stderr: HiGHS prints a banner at any setting."""
     flush: Any = lambda _: None  # noqa: E731
     with contextlib.suppress(OSError, TypeError, AttributeError):
         flush = ctypes.CDLL(None).fflush
@@ -241,7 +241,7 @@ def private_solver(solver: str | Solver) -> Solver:
 
 
 def by_design(settings: Solver) -> bool:
-    """Whether the settings go at least as far as ``CERTIFYING``: a public property of the declaration."""
+    """True if the settings go at least as far as ``CERTIFYING``: a public property of the declaration."""
     if not isinstance(settings, FirstCertified):
         return False
     return all(

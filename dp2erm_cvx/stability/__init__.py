@@ -6,7 +6,18 @@ that sum to ``n``, for datasets that differ in record ``j``. Those named ``paper
 corollaries are printed results: they bound W1 >= V and W2.
 """
 
-from dp2erm_cvx.stability.base import largest_weight, tilt_lemma
+from dp2erm_cvx.stability.base import (
+    Bound,
+    any_weights,
+    fixed_weights,
+    given_coefficient,
+    known_coefficient,
+    largest_weight,
+    randomized_trial,
+    tilt_lemma,
+    uniform_weights,
+    universal_corollary,
+)
 from dp2erm_cvx.stability.entropy import EntropyConstants, entropy_balancing, entropy_balancing_paper_scaling
 from dp2erm_cvx.stability.kernel import (
     KernelConstants,
@@ -33,17 +44,6 @@ from dp2erm_cvx.stability.separable import (
     record_diameter,
     separable,
 )
-from dp2erm_cvx.stability.universal import (
-    Bound,
-    any_weights,
-    fixed_weights,
-    given_coefficient,
-    known_coefficient,
-    own_factors,
-    randomized_trial,
-    uniform_weights,
-    universal_corollary,
-)
 
 __all__ = [
     "Bound",
@@ -63,7 +63,6 @@ __all__ = [
     "logistic_propensity",
     "margin_movement",
     "overlap_constant",
-    "own_factors",
     "paper_entropy_balancing",
     "paper_ipw_logistic",
     "paper_kernel_balancing",

@@ -49,7 +49,7 @@ def arm_cells(n: int, arm_floor: int) -> Cells:
 
 @dataclass(frozen=True)
 class EntropyConstants:
-    """What Theorem 4 asks for, in the units of the balance functions g~ where they have any.
+    """Constants of Theorem 4, in the units of the balance functions g~ where they have any.
 
     ``balance_bound`` is G_x > 0, ``||g~(x)|| <= G_x``; ``constant`` c_0 >= 0, the constant function;
     ``ridge`` > 0; ``radius`` > 0 the norm ball of lam, ``inf`` for none; ``arm_mass`` "equal" or

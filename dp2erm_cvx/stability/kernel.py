@@ -30,7 +30,7 @@ _EXACT = 2**14
 
 @dataclass(frozen=True)
 class KernelConstants:
-    """What Theorems 5 and 6 ask for: C > 0 with ``0 <= K <= C``, or ``|K| <= C`` if ``signed``.
+    """Constants of Theorems 5 and 6: C > 0 with ``0 <= K <= C``, or ``|K| <= C`` if ``signed``.
 
     ``ridge`` lambda > 0 is the coefficient of ``||p||^2`` for laws p, in the units of K; ``alpha`` in [0, 1]
     weighs balance to the sample against that between the arms. Raises DeclarationError, and CalibrationError
@@ -52,7 +52,7 @@ class KernelConstants:
 
     @property
     def assumption(self) -> str:
-        """What is assumed of the kernel, in words."""
+        """Assumption on the kernel, in words."""
         lower = -self.kernel_bound if self.signed else 0.0
         return f"kernel values in [{lower:g}, {self.kernel_bound:g}]"
 

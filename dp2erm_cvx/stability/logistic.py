@@ -17,11 +17,11 @@ from dp2erm_cvx.stability.base import (
     largest_minimum,
     last_true,
     outward,
+    overlap_weight,
     positive_ridge,
     sample_size,
     stated_bound,
 )
-from dp2erm_cvx.stability.universal import overlap_weight
 
 Array = NDArray[np.float64]
 

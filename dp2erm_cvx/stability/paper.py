@@ -11,14 +11,15 @@ from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability.base import (
     BOTH_RELATIONS,
     EXACT,
+    PAPER,
     ROUNDING,
     declared_floor,
     outward,
     positive_ridge,
     sample_size,
     treatment_may_flip,
+    universal_corollary,
 )
-from dp2erm_cvx.stability.universal import PAPER, universal_corollary
 
 
 def from_norm_bound(

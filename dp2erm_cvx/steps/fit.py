@@ -12,9 +12,7 @@ from dp2erm_cvx.calibration import (
     Calibrator,
     Noise,
     Objective,
-    OutputCalibration,
     Perturbed,
-    RenyiCalibration,
     calibrate_output,
     calibrator,
     predicted_error,
@@ -25,7 +23,7 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.stage import Program
-from dp2erm_cvx.stability import own_factors
+from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.precision import Precision, coefficient_bound, covering, noise_bound, on_grid, sample
 from dp2erm_cvx.steps.record_map import OutcomeRows, RecordMap
 from dp2erm_cvx.steps.step import Execution, Inputs, Planned, Step, StepResult, divide, reserve
@@ -136,7 +134,7 @@ class Fit(Step):
             restriction = _restriction(program)
             objective = replace(objective, weights=weighting, theta_set=sets, restriction=restriction)
         calibration, reason = self.calibrator.explained(objective, left, law, self.split)
-        if hidden is not None and isinstance(calibration, OutputCalibration):
+        if hidden is not None and calibration.perturbed is Perturbed.OUTPUT:
             # one discrete draw covers the statistic and its error: nothing has to be set aside
             calibration = calibrate_output(objective, budget)
         step = replace(self, program=program)
@@ -157,7 +155,7 @@ class Fit(Step):
     def planned(
         self,
         where: Universe,
-        calibration: Calibration | OutputCalibration,
+        calibration: Calibration,
         loss: LossConstants,
         weights: WeightsPlan,
         bound: StabilityBound | None = None,
@@ -175,20 +173,20 @@ class Fit(Step):
         """Those of the first stage. Raises CalibrationError where no theorem covers it."""
         if self.first is None:
             n = where.n_samples
-            return WeightsPlan(None, own_factors(n, factored=self._factored(where)), 0.0, n)
+            return WeightsPlan(None, uniform_weights(n, factored=self._factored(where)), 0.0, n)
         at = earlier.get("propensity")
         if at is not None and at.weights is not None:
             return at.weights
         return plan_weights(self.first, where, self.tolerance, self.calibrator.family)
 
     def certified(
-        self, own: Planned, calibration: Calibration | OutputCalibration, hidden: float | None
+        self, own: Planned, calibration: Calibration, hidden: float | None
     ) -> tuple[float | None, Precision | None]:
         program = self.program
-        if isinstance(program, SecondStage) and isinstance(calibration, OutputCalibration | RenyiCalibration):
+        if isinstance(program, SecondStage) and calibration.perturbed is not Perturbed.OBJECTIVE:
             program = program.unconstrained()
         public = (0.0, 0.0)
-        if isinstance(calibration, Calibration):
+        if calibration.perturbed is not Perturbed.OUTPUT:
             public = (calibration.gamma, noise_bound(calibration))
         radius = program.certified_radius(own.universe, *public)
         assert own.loss is not None
@@ -204,8 +202,7 @@ class Fit(Step):
 
     def loss_law(self, own: Planned) -> LossLaw | None:
         """That of Theorem 16 for a loss that saturates, where no weights are planned from its noise."""
-        mapped = self.map is not None and isinstance(own.calibration, Calibration)
-        return saturating_law(own.calibration) if mapped else None
+        return None if self.map is None else saturating_law(own.calibration)
 
     def programs(self, own: Planned) -> tuple[Program, ...]:
         first = () if self.coefficient is not None or own.weights is None else (own.weights.program,)
@@ -260,7 +257,7 @@ class Fit(Step):
         self, own: Planned, records: Records, weights: Array | None, noise: Array | None = None
     ) -> Instance:
         """The program that is solved at weights (n,) and ``noise`` (p,), on mapped records."""
-        gamma = own.calibration.gamma if isinstance(own.calibration, Calibration) else 0.0
+        gamma = own.calibration.gamma
         if self.coefficient is not None:
             assert noise is not None
             return self.coefficient.perturbed(records, gamma, noise)
@@ -278,7 +275,7 @@ class Fit(Step):
         else:  # no two draws of a run may share their bits
             execution = replace(execution, seed=execution.label(self.name))
             records, weights = self.mapped(inputs.records, released)
-        if isinstance(own.calibration, OutputCalibration):
+        if own.perturbed is Perturbed.OUTPUT:
             found = self._shifted(own, self.instance(own, records, weights), execution)
         else:
             found = self._perturbed(own, records, weights, execution)
@@ -298,7 +295,7 @@ class Fit(Step):
         """Theorem 8: noise is added to the solution."""
         solution = released_minimizer(instance, execution, own.radius)
         if own.precision is None:
-            theta = solution.value + sample(own.calibration.law, None, execution.seed).value
+            theta = solution.value + sample(own.calibration, None, execution.seed).value
         else:
             theta = on_grid(solution.value, own.precision.grid, execution.seed)
         by_gap = rests_on_gap(solution)

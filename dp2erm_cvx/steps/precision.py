@@ -15,9 +15,7 @@ import numpy as np
 from dp2erm_cvx.calibration import (
     Calibration,
     GridNoise,
-    MarginCalibration,
-    OutputCalibration,
-    RenyiCalibration,
+    Perturbed,
     calibrate_grid,
 )
 from dp2erm_cvx.domain import Array
@@ -90,7 +88,7 @@ def precision(calibration: Calibration, strong_convexity: float, radius: float, 
     return Precision(sampling_error, longest, radius, tolerance, grid)
 
 
-def output_precision(calibration: OutputCalibration, radius: float) -> Precision:
+def output_precision(calibration: Calibration, radius: float) -> Precision:
     """The same for output perturbation: one discrete Laplace draw covers the statistic and its error."""
     tolerance = _finite(radius * _ROUND_UP)
     grid = calibrate_grid(calibration.sensitivity + 2.0 * tolerance, 1, calibration.epsilon)
@@ -98,7 +96,7 @@ def output_precision(calibration: OutputCalibration, radius: float) -> Precision
 
 
 def covering(
-    calibration: Calibration | OutputCalibration,
+    calibration: Calibration,
     loss: LossConstants,
     n_samples: int,
     radius: float | None,
@@ -110,31 +108,32 @@ def covering(
     """
     if hidden is None or radius is None:
         return None
-    if isinstance(calibration, OutputCalibration):
+    if calibration.perturbed is Perturbed.OUTPUT:
         return output_precision(calibration, radius)
     curvature = n_samples * (calibration.gamma + loss.strong_convexity)
     return precision(calibration, curvature, radius, hidden)
 
 
 def spent_by(calibration: Calibration, precision: Precision | None) -> Budget:
-    """What objective perturbation spends, with twice the epsilon of the grid that covers its arithmetic."""
-    if precision is None:
+    """What a step spends, with twice the epsilon of the grid that covers the arithmetic of an objective.
+
+    The discrete noise of an output covers its own rounding.
+    """
+    if precision is None or calibration.perturbed is Perturbed.OUTPUT:
         return Budget(calibration.epsilon, calibration.delta)
     hidden = precision.grid.epsilon
     delta = calibration.delta * math.exp(hidden) if calibration.delta else 0.0
     return Budget(calibration.epsilon + 2 * hidden, delta)
 
 
-def curve_of(calibration: Calibration | OutputCalibration, precision: Precision | None) -> RenyiCurve | None:
+def curve_of(calibration: object, precision: Precision | None) -> RenyiCurve | None:
     """Renyi divergences of a perturbed objective with its grid, where a theorem states them.
 
     Of a release that differs from the computed one only where noise is longer than :func:`noise_bound`, of
     probability below ``exp(-1800)``: whoever converts them pays for that event out of delta.
     """
-    if not isinstance(calibration, RenyiCalibration | MarginCalibration):
-        return None
-    curve = calibration.curve()
-    return curve if precision is None else curve.shifted(precision.grid.epsilon)
+    curve = calibration.curve() if isinstance(calibration, Calibration) else None
+    return curve if precision is None or curve is None else curve.shifted(precision.grid.epsilon)
 
 
 def _finite(tolerance: float) -> float:

@@ -21,7 +21,7 @@ from dp2erm_cvx.mechanism import (
 )
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import Known, PrivateRanges, Within, candidates
-from dp2erm_cvx.stability import own_factors
+from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.step import Execution, Inputs, Planned, Step, StepResult
 from dp2erm_cvx.universe import Universe
 
@@ -45,7 +45,7 @@ class ColumnRanges(Step):
         known = self.public.known(universe.n_features)
         sizes = [None if isinstance(one, tuple) else len(candidates(one)) for one in known]
         noise = calibrate_ranges(universe.n_samples, sizes, budget)
-        bound = own_factors(universe.n_samples, factored=universe.domain.weighted)
+        bound = uniform_weights(universe.n_samples, factored=universe.domain.weighted)
         return Planned(self, universe, noise, bound)
 
     def theorem(self, own: Planned) -> str:

@@ -18,10 +18,8 @@ from dp2erm_cvx.calibration import (
     IntegerNoise,
     MarginCalibration,
     Noise,
-    OutputCalibration,
     Perturbed,
     RangeNoise,
-    RenyiCalibration,
 )
 from dp2erm_cvx.calibration.profiles import LossLaw, relieved
 from dp2erm_cvx.calibration.sums import GridSums
@@ -131,16 +129,13 @@ class Planned:
         if isinstance(self.calibration, Calibration):
             return spent_by(self.calibration, self.precision)
         # discrete noise covers its own rounding, and Laplace noise spends no delta
-        pure = isinstance(self.calibration, GridNoise | OutputCalibration)
+        pure = isinstance(self.calibration, GridNoise)
         return Budget(self.calibration.epsilon, 0.0 if pure else self.calibration.delta)
 
     @property
     def perturbed(self) -> Perturbed:
         """What the noise is added to: an objective, one over all of R^p (Theorem 7), or the statistic."""
-        if not isinstance(self.calibration, Calibration):
-            return Perturbed.OUTPUT
-        free = isinstance(self.calibration, RenyiCalibration)
-        return Perturbed.UNCONSTRAINED if free else Perturbed.OBJECTIVE
+        return getattr(self.calibration, "perturbed", Perturbed.OUTPUT)
 
     @property
     def predicted_error(self) -> float:
@@ -181,7 +176,7 @@ class Planned:
         less = relieved(self.calibration, relief, self.loss.strong_convexity)
         return self.perturbed_by(less, None if self.precision is None else self.precision.grid.epsilon)
 
-    def perturbed_by(self, calibration: Calibration | OutputCalibration, hidden: float | None) -> Self:
+    def perturbed_by(self, calibration: Calibration, hidden: float | None) -> Self:
         """The same program with other noise, certified and covered anew by ``hidden`` of epsilon."""
         radius, precision = self.declared.certified(self, calibration, hidden)
         return replace(self, calibration=calibration, radius=radius, precision=precision)
@@ -295,7 +290,7 @@ class Step(abc.ABC):
         return True
 
     def certified(
-        self, own: Planned, calibration: Calibration | OutputCalibration, hidden: float | None
+        self, own: Planned, calibration: Calibration, hidden: float | None
     ) -> tuple[float | None, Precision | None]:
         """What a minimizer is certified to, and what covers its arithmetic by ``hidden`` of epsilon."""
         raise NotImplementedError  # of a step that solves none

@@ -17,7 +17,7 @@ from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.mechanism import perturb_integers
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.stability import own_factors
+from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.record_map import UNIT, Rows
 from dp2erm_cvx.steps.step import Execution, Inputs, Planned, Step, StepResult
 from dp2erm_cvx.universe import Universe
@@ -54,7 +54,7 @@ class IntegerSums(Step):
 
     def planned(self, universe: Universe, noise: IntegerNoise | GridSums) -> Planned:
         """The step with this noise; the bound is that of weights 1, or of what every record counts itself."""
-        bound = own_factors(universe.n_samples, factored=universe.domain.weighted)
+        bound = uniform_weights(universe.n_samples, factored=universe.domain.weighted)
         return Planned(self, universe, noise, bound)
 
     def run(

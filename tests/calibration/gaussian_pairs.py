@@ -8,13 +8,8 @@ from scipy import stats
 
 from dp2erm_cvx.calibration import Objective
 from dp2erm_cvx.calibration.renyi import gradient_movement
-from dp2erm_cvx.privacy import LossConstants, Neighboring, StabilityBound
-
-BOTH = frozenset(Neighboring)
-
-
-def bound_of(V):
-    return StabilityBound(V=V, theorem="a test", assumptions=(), relations=BOTH, w_max=V / 2)
+from dp2erm_cvx.privacy import LossConstants
+from tests.helpers import bound_of
 
 
 def squared_loss(p, M, Z, theta_bound=None):

@@ -23,22 +23,18 @@ from dp2erm_cvx.calibration import (
 from dp2erm_cvx.calibration.base import mean_norm
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import WholeSpace
-from dp2erm_cvx.privacy import LossConstants, Neighboring, RowBox, StabilityBound
+from dp2erm_cvx.privacy import LossConstants, RowBox
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.program import PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.curves import LOGISTIC
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.suprema import Saturation
 from dp2erm_cvx.universe import Universe
-from tests.helpers import BOUNDED_INFLUENCE
+from tests.helpers import BOUNDED_INFLUENCE, bound_of
 
 N, S, WIDTHS = 12, 0.7, (1.0, 0.4)
-
-
 M = math.hypot(*WIDTHS)
-
-
-BOTH = StabilityBound(V=2.0, theorem="a test", assumptions=(), relations=frozenset(Neighboring), w_max=1.0)
+BOTH = bound_of(2.0)
 
 
 def loss_of(widths=WIDTHS, slope=S, **changes):
@@ -97,12 +93,8 @@ def random_pair(rng):
 
 
 FAR = -1e3 * np.eye(2)
-
-
 #: Opposite full slopes, at outputs far out; and a full slope against a full curvature, where z is met.
 SLOPES = alone((*WIDTHS, 1e3), (*WIDTHS, -1e3))
-
-
 CURVED = alone((*WIDTHS, 0.0), (*WIDTHS, 1e3))
 
 
@@ -215,31 +207,25 @@ def test_programs_that_are_linear_in_the_covariates_state_their_box():
 FREE = Domain(math.sqrt(11.0), 1.0, intercept=1.0)
 
 
+def two_stages(domain, *stages, **more):
+    return PrivateTwoStageERM(domain, Budget(1.0), *stages, noise="box", **more)
+
+
 REFUSED = {
-    "covariates of any size": lambda: PrivateTwoStageERM(
-        FREE, Budget(1.0), "uniform", "itr", noise="box"
-    ).plan(400, 10),
-    "a rule of such": lambda: PrivateRule(FREE, Budget(1.0), noise="box").plan(400, 10),
-    "an effect of such": lambda: PrivateEffect(FREE, Budget(1.0), noise="box").plan(400, 10),
-    "arm means": lambda: PrivateTwoStageERM(BINARY, Budget(1.0), "uniform", "arm_means", noise="box").plan(
-        400, 10
-    ),
-    "tilting": lambda: PrivateTwoStageERM(BINARY, Budget(1.0), "tilting_private", "itr", noise="box").plan(
-        400, 10
-    ),
-    "the paper": lambda: PrivateTwoStageERM(
-        BINARY, Budget(1.0), "ipw_logistic", "itr", noise="box", calibration="paper"
-    ).plan(400, 10),
-    "unbounded": lambda: PrivateTwoStageERM(
-        BINARY, Budget(1.0), "uniform", itr(WholeSpace()), noise="box"
-    ).plan(400, 10),
+    "covariates of any size": two_stages(FREE, "uniform", "itr"),
+    "a rule of such": PrivateRule(FREE, Budget(1.0), noise="box"),
+    "an effect of such": PrivateEffect(FREE, Budget(1.0), noise="box"),
+    "arm means": two_stages(BINARY, "uniform", "arm_means"),
+    "tilting": two_stages(BINARY, "tilting_private", "itr"),
+    "the paper": two_stages(BINARY, "ipw_logistic", "itr", calibration="paper"),
+    "unbounded": two_stages(BINARY, "uniform", itr(WholeSpace())),
 }
 
 
 @pytest.mark.parametrize("refused", REFUSED.values(), ids=REFUSED.keys())
 def test_what_no_theorem_covers_is_refused(refused):
     with pytest.raises(CalibrationError, match=r"coordinate_bound|paper's statements|is unbounded"):
-        refused()
+        refused.plan(400, 10)
 
 
 def test_declarations_that_are_none():

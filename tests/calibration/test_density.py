@@ -18,14 +18,8 @@ from dp2erm_cvx.calibration import Objective, calibrate
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
 
 N = 16
-
-
 PROPENSITY = 0.25
-
-
 EPSILON = 1.0
-
-
 KINK = 0.05
 
 
@@ -180,17 +174,9 @@ def test_planted_bugs_break_the_budget_of_arm_means():
 # Gaussian noise: logistic loss log(1 + exp(-m theta)), |m| <= 1, theta unrestricted. The gradients at one
 # theta lie in an interval of length 1, and the second derivative is at most 1/4.
 DELTA = 1e-3
-
-
 ODDS = 3.0
-
-
 LOSS = LossConstants(1, 0.5, 0.25, 0.0, None, 1.0)
-
-
 W_MAX = N * ODDS / (ODDS + N - 1)
-
-
 BOUND = StabilityBound(2 * W_MAX, "a trial", (), frozenset(Neighboring), W_MAX)
 
 

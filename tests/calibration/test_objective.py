@@ -12,13 +12,8 @@ import pytest
 
 from dp2erm_cvx.calibration import Noise, Objective, calibrate, privacy_loss
 from dp2erm_cvx.calibration.objective import GRID
-from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, RowBox, StabilityBound
-
-BOTH = frozenset(Neighboring)
-
-
-def bound_of(V):
-    return StabilityBound(V=V, theorem="a test", assumptions=(), relations=BOTH, w_max=V / 2)
+from dp2erm_cvx.privacy import Budget, LossConstants, RowBox
+from tests.helpers import bound_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +127,7 @@ def settings(noise, count):
     return [random_setting(rng, noise) for _ in range(count)]
 
 
-@pytest.mark.parametrize(("noise", "count"), [(Noise.GAMMA, 100), (Noise.BOX, 30), (Noise.GAUSSIAN, 25)])
+@pytest.mark.parametrize(("noise", "count"), [(Noise.GAMMA, 60), (Noise.BOX, 20), (Noise.GAUSSIAN, 15)])
 def test_guarantee_holds_in_exact_arithmetic(noise, count):
     for setting in settings(noise, count):
         calibration = setting.calibrate()
@@ -141,13 +136,6 @@ def test_guarantee_holds_in_exact_arithmetic(noise, count):
         stated = privacy_loss(calibration, setting.loss, setting.n, calibration.epsilon)
         assert stated <= calibration.delta
         assert calibration.delta == (setting.budget.delta if noise is Noise.GAUSSIAN else 0.0)
-
-
-@pytest.mark.slow
-def test_guarantee_holds_in_exact_arithmetic_widely():
-    for noise in Noise:
-        for setting in settings(noise, 5000):
-            assert holds(setting, setting.calibrate()), setting
 
 
 def test_gamma_calibration_spends_all_of_epsilon():
@@ -210,11 +198,7 @@ def test_privacy_loss_of_gamma_noise_below_its_pure_epsilon():
     assert privacy_loss(calibration, loss, 400, 1.0) == 0.0
 
 
-SPLIT_BOUND = StabilityBound(
-    V=6.0, theorem="a test", assumptions=(), relations=frozenset(Neighboring), w_max=3.0
-)
-
-
+SPLIT_BOUND = bound_of(6.0)
 BOX = RowBox((1.0, 0.5, 0.5, 0.5, 0.2), 7.0)
 
 

@@ -24,26 +24,17 @@ from dp2erm_cvx.calibration import (
 )
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.mechanism import draw
-from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
+from dp2erm_cvx.privacy import Budget, LossConstants
+from tests.helpers import bound_of
 from tests.mechanism.laws import box_of
 
 LOSS = LossConstants(5, 6.0, 2.0, 0.0, 1.0, 1.0, gradient_bound=9.0)
-
-
 #: A loss without curvature: the Jacobian costs nothing.
 FLAT = LossConstants(1, 1.0, 1e-9, 0.0, 1.0, 1.0, gradient_bound=1.0)
 
 
-def bound_of(W1, W2=None, V=None):
-    return StabilityBound(
-        V=W1 if V is None else V,
-        theorem="a test",
-        assumptions=(),
-        relations=frozenset(Neighboring),
-        w_max=W1 / 2,
-        W1=W1,
-        W2=W1 if W2 is None else W2,
-    )
+def stated(W1, W2=None):
+    return bound_of(W1, W1=W1, W2=W1 if W2 is None else W2)
 
 
 def printed(W1, epsilon, delta, p, corrected=False):
@@ -54,7 +45,7 @@ def printed(W1, epsilon, delta, p, corrected=False):
 
 
 def test_gamma_noise_is_the_printed_formula():
-    found = calibrate_paper(Objective(bound_of(7.0, 50.0), LOSS, 400), Budget(0.5))
+    found = calibrate_paper(Objective(stated(7.0, 50.0), LOSS, 400), Budget(0.5))
     assert found.scale == pytest.approx(2 * 9.0 * 7.0 / 0.5, rel=1e-9)
     assert found.gamma == pytest.approx(2 * 2.0 * 50.0 / (0.5 * 400), rel=1e-9)
     assert found.scale >= 2 * 9.0 * 7.0 / 0.5
@@ -69,7 +60,7 @@ def test_gamma_noise_is_the_printed_formula():
 def test_gaussian_noise_is_the_stated_formula(corrected, p, epsilon):
     loss = dataclasses.replace(LOSS, n_parameters=p)
     found = calibrate_paper(
-        Objective(bound_of(7.0), loss, 400), Budget(epsilon, 1e-4), noise="gaussian", corrected=corrected
+        Objective(stated(7.0), loss, 400), Budget(epsilon, 1e-4), noise="gaussian", corrected=corrected
     )
     assert found.scale == pytest.approx(9.0 * printed(7.0, epsilon, 1e-4, p, corrected), rel=1e-9)
     assert found.private
@@ -97,7 +88,7 @@ def test_printed_statement_is_false():
 
 def test_printed_gaussian_is_refused_where_it_is_not_private():
     budget = Budget(200.0, 1 / 400)
-    objective = Objective(bound_of(800.0, 566.0), FLAT, 400)
+    objective = Objective(stated(800.0, 566.0), FLAT, 400)
     with pytest.raises(CalibrationError, match="not certified at epsilon = 200") as caught:
         calibrate_paper(objective, budget, noise="gaussian")
     assert "\n" not in str(caught.value)
@@ -118,9 +109,7 @@ def test_printed_gaussian_is_refused_where_it_is_not_private():
 def test_printed_gaussian_is_certified_at_small_epsilon(W1, p):
     loss = dataclasses.replace(FLAT, n_parameters=p)
     for epsilon in (0.01, 1.0, 5.0, 17.0):
-        found = calibrate_paper(
-            Objective(bound_of(W1), loss, 400), Budget(epsilon, 1 / 400), noise="gaussian"
-        )
+        found = calibrate_paper(Objective(stated(W1), loss, 400), Budget(epsilon, 1 / 400), noise="gaussian")
         assert found.private
 
 
@@ -144,7 +133,7 @@ def declared_settings(count):
         W2 = W1 * log_uniform(0.71, 100.0)
         budget = Budget(log_uniform(1e-3, 100.0), float(rng.choice([1e-300, 0.5, log_uniform(1e-12, 0.1)])))
         n, zeta = int(rng.choice([2, 400, 10**6])), radius * log_uniform(1.0, 2.0)
-        yield Objective(bound_of(W1, W2), dataclasses.replace(loss, gradient_bound=zeta), n), budget
+        yield Objective(stated(W1, W2), dataclasses.replace(loss, gradient_bound=zeta), n), budget
 
 
 def exact_jacobian(objective, gamma):
@@ -214,11 +203,7 @@ def test_what_is_certified_keeps_the_budget():
     assert refused < 20
 
 
-UTILITY_BOUND = StabilityBound(
-    V=3.0, theorem="a test", assumptions=(), relations=frozenset(Neighboring), w_max=1.5
-)
-
-
+UTILITY_BOUND = bound_of(3.0)
 N_RECORDS = 100
 
 

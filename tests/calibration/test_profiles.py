@@ -154,20 +154,10 @@ def test_the_curve_is_above_its_integrals_and_near_them(s, J, K):
 
 # exact densities: one coefficient, weights of a randomized trial, which move with a flip
 N, ODDS, EPSILON, DELTA = 16, 3.0, 1.0, 1e-3
-
-
 W_MAX = N * ODDS / (ODDS + N - 1)
-
-
 BOUND = StabilityBound(2 * W_MAX, "a trial", (), frozenset(Neighboring), W_MAX)
-
-
 SLOPE = 0.5
-
-
 SHAPED = Saturation(BOUNDED_INFLUENCE["1 - u"][0](SLOPE, 1.0), 1.0)
-
-
 LOSSES = {
     "extremal": LossConstants(1, SLOPE, 1.0, 0.0, None, 1.0, SLOPE, is_margin=True, saturation=SHAPED),
     "huber": LossConstants(1, 2 * SLOPE, 2.0, 0.0, None, 1.0, 2 * SLOPE, is_margin=True),

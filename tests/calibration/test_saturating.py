@@ -17,10 +17,10 @@ from dp2erm_cvx.calibration import (
     privacy_loss,
     saturating_epsilon,
 )
-from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
+from dp2erm_cvx.privacy import Budget, LossConstants
 from dp2erm_cvx.program.curves import LOGISTIC
 from dp2erm_cvx.suprema import Saturation
-from tests.helpers import BOUNDED_INFLUENCE
+from tests.helpers import BOUNDED_INFLUENCE, bound_of
 
 
 def loss_of(shape="1 - u", slope=0.5, curvature=1.0, M=2.0, p=5, mu=0.0):
@@ -29,10 +29,7 @@ def loss_of(shape="1 - u", slope=0.5, curvature=1.0, M=2.0, p=5, mu=0.0):
 
 
 def objective_of(loss, V=2.0, n=400):
-    bound = StabilityBound(
-        V=V, theorem="a test", assumptions=(), relations=frozenset(Neighboring), w_max=V / 2
-    )
-    return Objective(bound, loss, n)
+    return Objective(bound_of(V), loss, n)
 
 
 def exact_epsilon(calibration, loss, n, shape):
@@ -59,7 +56,7 @@ def random_objective(rng, shape):
 def test_the_guarantee_holds_in_exact_arithmetic_and_all_of_it_is_noise(shape):
     rng = np.random.default_rng(1)
     tight = 0
-    for _ in range(50):
+    for _ in range(25):
         objective = random_objective(rng, shape)
         epsilon = float(10 ** rng.uniform(-3, 1.5))
         found = calibrate_saturating(objective, Budget(epsilon))
@@ -78,13 +75,13 @@ def test_the_guarantee_holds_in_exact_arithmetic_and_all_of_it_is_noise(shape):
             if found.gamma > 100 * loss.strong_convexity:
                 assert exact_epsilon(less, loss, n, shape) > epsilon
                 assert saturating_epsilon(less, loss, n) > epsilon
-    assert tight > 15
+    assert tight > 7
 
 
 @pytest.mark.parametrize("shape", BOUNDED_INFLUENCE)
 def test_any_scale_and_gamma_are_evaluated(shape):
     rng = np.random.default_rng(2)
-    for _ in range(40):
+    for _ in range(20):
         objective = random_objective(rng, shape)
         found = calibrate_saturating(objective, Budget(1.0))
         gamma, scale = found.gamma * 10 ** rng.uniform(-2, 1), found.scale * 10 ** rng.uniform(-1, 1)

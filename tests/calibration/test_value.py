@@ -11,18 +11,12 @@ from scipy import stats
 
 from dp2erm_cvx.calibration import Objective, calibrate_output
 from dp2erm_cvx.calibration.numbers import SUM_ERROR, ValueStatistic, calibrate_value
-from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
+from dp2erm_cvx.privacy import Budget, LossConstants
 from dp2erm_cvx.stability import randomized_trial, uniform_weights
+from tests.helpers import bound_of
 
 M_OUT = 3.0
-
-
 CELLS, CONTRASTS = ValueStatistic.CELLS, ValueStatistic.CONTRASTS
-
-
-def bound_of(V, **changes):
-    stated = {"theorem": "a test", "assumptions": (), "relations": frozenset(Neighboring), "w_max": V / 2}
-    return StabilityBound(V=V, **(stated | changes))
 
 
 def contributions(a, y, d, statistic=CONTRASTS):

@@ -15,6 +15,7 @@ from dp2erm_cvx.domain import domain as domains
 from dp2erm_cvx.domain_file import load_domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.sampling import SamplingWeights
 
 ANY = st.floats(allow_nan=False, allow_infinity=False)
 POSITIVE = st.floats(min_value=1e-150, max_value=1e150)
@@ -282,3 +283,10 @@ def test_rows_are_what_the_rule_makes_of_them_in_any_blocks(told, size, unit, mo
         assert np.shares_memory(domain.features(inside), inside)
         assert not domain.features(inside).flags.writeable
         assert inside.flags.writeable
+
+
+def test_no_record_counts_more_than_one_or_less_than_nothing():
+    weights = SamplingWeights("w", largest=2.0, missing=0.5)
+    given = [5.0, 2.0, 1.0, -3.0, np.nan, np.inf]
+    assert weights.factors(given).tolist() == [1.0, 1.0, 0.5, 0.0, 0.25, 1.0]
+    assert weights.of(given).tolist() == [2.0, 2.0, 1.0, 0.0, 0.5, 0.5]

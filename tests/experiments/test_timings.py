@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from whole_fits import ASKED, LOGISTIC
+from whole_fits import LIMITS, LOGISTIC
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +26,7 @@ def test_a_quick_run_measures_every_contender_and_certifies_the_library(tmp_path
     assert len(ours) == 8
     assert all(row["error"] <= 1e-9 for row in ours)
     assert all(row["limit"] > 0 for row in ours if row["contender"] == "library, batch")
-    assert {row["contender"] for row in facts["scale"]} == {LOGISTIC, *ASKED}
+    assert {row["contender"] for row in facts["scale"]} == {LOGISTIC, *LIMITS}
     assert all(row["seconds"] > 0 for row in facts["scale"])
     assert all(row["gradient"] <= 1e-9 for row in facts["scale"] if row["gradient"] is not None)
     assert (tmp_path / "growth.svg").stat().st_size > 1000

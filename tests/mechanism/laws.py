@@ -50,7 +50,6 @@ class Forced:
 
 
 ZEROS, ONES, ALTERNATING, RANDOM = [0], [1], [1, 0], []
-
 #: One pattern per uniform, cycled: (length, angle) pairs of the Gaussians first, then those of the radius.
 STREAMS = {
     "zeros": [ZEROS],

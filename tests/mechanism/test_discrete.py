@@ -28,10 +28,7 @@ from dp2erm_cvx.privacy import Budget
 from tests.mechanism.laws import STREAMS, forced_uniforms, permute_and_flip
 
 pytestmark = pytest.mark.fresh_noise  # false alarms have a probability below 1e-10 in all
-
 SEEDS = [None, 1]
-
-
 HUGE = sys.float_info.max
 
 
@@ -165,8 +162,6 @@ def test_without_the_extra_only_a_seed_works(monkeypatch):
 
 
 WAYS = [{}, {"exact": False}, {"seed": 5}]
-
-
 SIZE = 4000
 
 
@@ -296,8 +291,6 @@ def test_sums_of_both_arms_and_of_the_treated():
 
 
 GRID = np.array([-10.0, 0.0, 0.5, 1.0, 40.0])
-
-
 VALUES = (-math.inf, -10.0, -0.1, 0.0, 0.7, 1.0, 2.0, 1e308, math.nan)
 
 

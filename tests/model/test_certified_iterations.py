@@ -15,8 +15,7 @@ from dp2erm_cvx.program.curves import SQUARE
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.registry import first_stages
-from dp2erm_cvx.solve import ProjectedGradient, Solution, gradient, solve
-from dp2erm_cvx.solve.newton import minimize_by_newton
+from dp2erm_cvx.solve import ProjectedGradient, Solution, newton, solve
 from tests.every_program import edge_records
 from tests.model.test_certified_radius import ROBUST, SQUARED, draws
 
@@ -51,9 +50,9 @@ def test_the_iterations_needed_never_exceed_the_bound(share, names):
             continue
         smoothness = max(model.smoothness, model.ridge)
         iterations = iteration_bound(smoothness, model.ridge, distance, share * distance)
-        reached = gradient.minimize_by_gradient(model, model.start(), iterations)
-        assert reached.iterations <= iterations
-        left = float(np.linalg.norm(reached.point - found.point)) + found.certificate.radius
+        reached, steps = newton.minimize_by_gradient(model, model.start(), iterations)
+        assert steps <= iterations
+        left = float(np.linalg.norm(reached - found.point)) + found.certificate.radius
         # what rounding leaves is far below the shares tried here
         assert left <= share * distance * (1 + 2e-3)
         tried += 1
@@ -71,19 +70,19 @@ def steep(condition: float) -> MarginModel:
 def test_constant_momentum_alone_obeys_its_half_of_the_bound(condition):
     """Without the restarts, which could hide a wrong momentum; plain gradient steps would not do."""
     model = steep(condition)
-    minimizer = minimize_by_newton(model, model.start()).point
+    minimizer = newton.minimize_by_newton(model, model.start())[0]
     distance = distance_to(model, minimizer)
     bound = iteration_bound(model.smoothness, model.ridge, distance, 1e-6 * distance)
-    first = gradient._step(model, model.start())
+    first = newton._gradient_step(model, model.start())
     root = math.sqrt(model.smoothness / model.ridge)
     momentum = (root - 1) / (root + 1)
-    reached = gradient.accelerated(model, first, bound // 2 - 1, momentum)
-    assert np.linalg.norm(reached.point - minimizer) <= 1e-6 * distance
-    early = gradient.accelerated(model, first, bound // 8, momentum)
-    assert np.linalg.norm(early.point - minimizer) > 1e-6 * distance
+    reached, _ = newton.accelerated(model, first, bound // 2 - 1, momentum)
+    assert np.linalg.norm(reached - minimizer) <= 1e-6 * distance
+    early, _ = newton.accelerated(model, first, bound // 8, momentum)
+    assert np.linalg.norm(early - minimizer) > 1e-6 * distance
     plain = first
     for _ in range(bound // 2 - 1):
-        plain = gradient._step(model, plain)
+        plain = newton._gradient_step(model, plain)
     if condition > 1e2:
         assert np.linalg.norm(plain - minimizer) > 1e-6 * distance
 

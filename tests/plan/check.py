@@ -7,7 +7,7 @@ import dataclasses
 import mpmath
 import numpy as np
 
-from dp2erm_cvx.calibration import Noise, OutputCalibration, RenyiCalibration
+from dp2erm_cvx.calibration import Noise, Perturbed, RenyiCalibration
 from dp2erm_cvx.plan import TwoStagePlan
 from dp2erm_cvx.universe import Universe
 
@@ -32,7 +32,7 @@ def spent_delta(calibration, loss, n, bound, domain):
     with mpmath.workdps(30):
         V, p = mpmath.mpf(bound.V), loss.n_parameters
         epsilon, scale = mpmath.mpf(calibration.epsilon), mpmath.mpf(calibration.scale)
-        if isinstance(calibration, OutputCalibration):
+        if calibration.perturbed is Perturbed.OUTPUT:
             return mpmath.mpf(0) if 2 * mpmath.mpf(domain.outcome_bound) * V / n / scale <= epsilon else 1
         gamma = mpmath.mpf(calibration.gamma)
         if isinstance(calibration, RenyiCalibration):

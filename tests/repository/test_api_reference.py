@@ -68,7 +68,8 @@ def entries(text: str) -> list[Any]:
     return found
 
 
-ENTRIES = [value for text in PAGES.values() for value in entries(text)]
+PROGRAMS = (API.parent / "programs.md").read_text(encoding="utf-8")
+ENTRIES = [value for text in (*PAGES.values(), PROGRAMS) for value in entries(text)]
 DESCRIBED = {id(value) for value in ENTRIES}
 
 

@@ -19,12 +19,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 229,
-    "lines": 51_076,
-    "classes": 426,
-    "names that other files use": 888,
-    "names that one other file uses": 373,
-    "lines of tests": 42_208,
+    "files": 223,
+    "lines": 50_913,
+    "classes": 421,
+    "names that other files use": 882,
+    "names that one other file uses": 372,
+    "lines of tests": 41_992,
 }
 
 

@@ -27,7 +27,6 @@ N, P = 30, 3
 GAMMA = 0.03
 RECORDS: Records = make_records(N, P, seed=11)
 NOISE: Array = 0.7 * np.random.default_rng(12).normal(size=P + 1)
-
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("uniform", {}),
     ("ipw_randomized", {"propensity": 0.3}),

@@ -173,18 +173,10 @@ def rounding_ratios(name: str, seed: int, count: int) -> tuple[list[float], list
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_no_gradient_or_hessian_is_farther_off_than_it_says(name):
-    gradients, hessians = rounding_ratios(name, seed=42, count=25)
+    gradients, hessians = rounding_ratios(name, seed=42, count=15)
     assert 1e-4 < max(gradients) <= 1.0
     assert max(hessians, default=1.0) <= 1.0
     assert not hessians or max(hessians) > 1e-4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SMOOTH)
-def test_no_gradient_or_hessian_of_many_is_farther_off_than_it_says(name):
-    gradients, hessians = rounding_ratios(name, seed=43, count=1500)
-    assert max(gradients) <= 1.0
-    assert max(hessians, default=0.0) <= 1.0
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])

@@ -221,6 +221,15 @@ def test_one_iteration_is_not_enough_and_says_so():
         solve(instance, solver=Newton(max_iterations=1))
 
 
+def test_an_absolute_bound_takes_the_place_of_the_tolerance():
+    instance = bind(PROGRAMS["ipw_logistic"](ridge=0.01), RECORDS)
+    found = solve(instance, within=1e-30, throw=False)
+    assert found.certificate.certifies(found.tolerance)
+    assert not found.certified
+    assert "within 1e-30" in found.advice()
+    assert solve(instance, within=2 * found.certificate.radius).certified
+
+
 @pytest.mark.parametrize("solver", [Clarabel(max_iterations=3), SCS(max_iterations=3), ProjectedGradient(3)])
 def test_a_solver_cut_short_is_uncertified_until_polished(solver):
     instance = bind(PROGRAMS["ipw_logistic"](ridge=0.01), RECORDS)

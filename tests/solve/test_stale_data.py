@@ -41,6 +41,16 @@ def _flip(records: Records) -> Records:
     return Records(records.X, a, records.y, records.domain)
 
 
+def resolved_is_not_stale(cache, old, new, solver):
+    """The problem that was compiled for the old data serves the new ones, and the old ones again."""
+    truth, stale = solve(new).value, solve(old).value
+    apart = output_distance(old.program, stale, truth)
+    for instance, right in ((old, stale), (new, truth), (old, stale)):
+        found = solve(instance, solver=solver, polish=False, throw=False).value
+        assert len(cache) == 1, "the compiled problem was not reused, so this test shows nothing"
+        assert output_distance(old.program, found, right) < 0.01 * apart
+
+
 @pytest.mark.parametrize("solver", ["clarabel", "scs"])
 @pytest.mark.parametrize(
     ("name", "changes"),
@@ -53,24 +63,13 @@ def _flip(records: Records) -> Records:
     ],
 )
 def test_a_flipped_arm_gives_the_new_weights(cache, name, changes, solver):
-    records = make_records(60, 3)
-    flipped = _flip(records)
-    program = PROGRAMS[name](**changes)
-    old, new = program.instance(records), program.instance(flipped)
+    records, program = make_records(60, 3), PROGRAMS[name](**changes)
+    old, new = program.instance(records), program.instance(_flip(records))
     for key, value in old.data.items():
         assert np.count_nonzero(value) == np.count_nonzero(new.data[key])
     if name != "ipw_logistic":
         assert np.any((np.asarray(old.data["B"]) != 0) != (np.asarray(new.data["B"]) != 0))
-    solve(old, solver=solver, polish=False, throw=False)
-    assert len(cache) == 1
-    again = solve(new, solver=solver, polish=False, throw=False)
-    assert len(cache) == 1, "the compiled problem was not reused, so this test shows nothing"
-    truth = solve(new).value
-    stale = solve(old).value
-    assert output_distance(program, again.value, truth) < 0.01 * output_distance(program, stale, truth)
-    # and back
-    back = solve(old, solver=solver, polish=False, throw=False).value
-    assert output_distance(program, back, stale) < 0.01 * output_distance(program, stale, truth)
+    resolved_is_not_stale(cache, old, new, solver)
 
 
 @pytest.mark.parametrize("solver", ["clarabel", "scs", "osqp"])
@@ -85,14 +84,9 @@ def test_a_flipped_arm_gives_the_new_weights(cache, name, changes, solver):
 )
 def test_a_flipped_arm_gives_the_new_theta(cache, name, changes, solver):
     records = make_records(60, 3)
-    weights = make_weights(records)
-    program = PROGRAMS[name](**changes)
+    weights, program = make_weights(records), PROGRAMS[name](**changes)
     old, new = (program.instance(r, weights, gamma=0.02) for r in (records, _flip(records)))
-    solve(old, solver=solver, polish=False, throw=False)
-    again = solve(new, solver=solver, polish=False, throw=False)
-    assert len(cache) == 1
-    truth, stale = solve(new).value, solve(old).value
-    assert output_distance(program, again.value, truth) < 0.01 * output_distance(program, stale, truth)
+    resolved_is_not_stale(cache, old, new, solver)
 
 
 @pytest.mark.parametrize("solver", ["clarabel", "scs", "osqp"])
@@ -106,15 +100,10 @@ def test_a_moved_zero_in_the_design_gives_the_new_theta(cache, solver):
         X = np.eye(3)[np.arange(60) % 3] * np.array([1.0, 0.5, 0.25])
         moved = Records(X[:, order], records.a, records.y, records.domain)
         instances.append(program.instance(moved, np.ones(60), gamma=0.02))
-    old, new = instances
     patterns = [np.asarray(instance.data["factor"]) != 0 for instance in instances]
     assert patterns[0].sum() == patterns[1].sum()
     assert np.any(patterns[0] != patterns[1])
-    solve(old, solver=solver, polish=False, throw=False)
-    again = solve(new, solver=solver, polish=False, throw=False)
-    assert len(cache) == 1
-    truth, stale = solve(new).value, solve(old).value
-    assert output_distance(program, again.value, truth) < 0.01 * output_distance(program, stale, truth)
+    resolved_is_not_stale(cache, *instances, solver)
 
 
 @pytest.mark.parametrize("solver", ["clarabel", "scs", "osqp"])

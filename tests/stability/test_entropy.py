@@ -29,8 +29,6 @@ from dp2erm_cvx.stability.entropy import (
 from tests.stability.movement import Pair, movement, scaled_entropy_weights
 
 INF = math.inf
-
-
 MASS = {True: "equal", False: "proportional"}
 
 

@@ -102,34 +102,20 @@ def test_order_one_in_n_at_ridge_n_without_an_array_of_length_n():
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
 def test_monotone_in_ridge_floor_and_sign(alpha):
-    values = [
-        kernel_balancing(200, KernelConstants(1.0, ridge, alpha=alpha), 20).V
-        for ridge in np.geomspace(1, 1e6, 25)
-    ]
-    assert all(later <= earlier for earlier, later in pairwise(values))
-    values = [
-        pooled_kernel_balancing(200, KernelConstants(1.0, ridge, alpha=alpha)).V
-        for ridge in np.geomspace(1, 1e6, 25)
-    ]
-    assert all(later <= earlier for earlier, later in pairwise(values))
-    values = [
-        kernel_balancing(200, KernelConstants(1.0, 500.0, alpha=alpha), floor).V
-        for floor in (2, 5, 20, 50, 99)
-    ]
-    assert all(later <= earlier for earlier, later in pairwise(values))
-    for free, signed in (
-        (
-            kernel_balancing(200, KernelConstants(1.0, 500.0, alpha=alpha), 20),
-            kernel_balancing(200, KernelConstants(1.0, 500.0, alpha=alpha, signed=True), 20),
-        ),
-        (
-            pooled_kernel_balancing(200, KernelConstants(1.0, 500.0, alpha=alpha)),
-            pooled_kernel_balancing(200, KernelConstants(1.0, 500.0, alpha=alpha, signed=True)),
-        ),
-    ):
-        assert free.V < signed.V
-    kept = kernel_balancing(200, KernelConstants(1.0, 500.0, alpha=alpha), 20, relation=KEEP)
-    assert kept.V < kernel_balancing(200, KernelConstants(1.0, 500.0, alpha=alpha), 20).V
+    def per_arm(ridge=500.0, floor=20, signed=False, **more):
+        return kernel_balancing(200, KernelConstants(1.0, ridge, alpha=alpha, signed=signed), floor, **more)
+
+    def pooled(ridge=500.0, signed=False):
+        return pooled_kernel_balancing(200, KernelConstants(1.0, ridge, alpha=alpha, signed=signed))
+
+    ridges = np.geomspace(1, 1e6, 25)
+    floors = [per_arm(floor=floor) for floor in (2, 5, 20, 50, 99)]
+    for bounds in ([*map(per_arm, ridges)], [*map(pooled, ridges)], floors):
+        assert all(later.V <= earlier.V for earlier, later in pairwise(bounds))
+    assert per_arm().V < per_arm(signed=True).V
+    assert pooled().V < pooled(signed=True).V
+    kept = per_arm(relation=KEEP)
+    assert kept.V < per_arm().V
     assert kept.relations == frozenset({KEEP})
 
 
@@ -155,8 +141,6 @@ PER_ARM = [
     (400.0, [[0, 0, 1], [0.85, 0.527, 0]], [1, 0], [100, 299], ([0, 0, 1], 0), ([0.85, 0.527, 0], 1), 7.9),
     (4000.0, [[0, 0, 1], [0.85, 0.527, 0]], [1, 0], [100, 299], ([0, 0, 1], 0), ([0.85, 0.527, 0], 1), 5.4),
 ]
-
-
 POOLED = [
     (
         100.0,

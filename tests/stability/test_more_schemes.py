@@ -30,18 +30,13 @@ from tests.stability.more_schemes import KEEP, rows
 
 PAGE = (Path(__file__).parents[2] / "docs/theory/schemes.md").read_text(encoding="utf-8")
 ROWS = rows()
-
-
 # separable schemes: the constants against brute force over the program's own rows, loss and log weight
-
 SEPARABLE = [
     ("overlap", {"ridge": 0.1, "radius": 1.0}, 1.5),
     ("overlap", {"ridge": 0.003, "radius": 8.0}, 1.0),
     ("inverse_probability_tilting", {"ridge": 0.1, "radius": 0.3, "constant": 3.0}, 1.0),
     ("inverse_probability_tilting", {"ridge": 0.1, "radius": 4.0, "balance": Moments(2)}, 0.7),
 ]
-
-
 CONSTANTS = ("gradient_diameter", "log_weight_diameter", "log_weight_range")
 
 

@@ -11,11 +11,7 @@ from dp2erm_cvx.stability import EntropyConstants, entropy_balancing, logistic_p
 from tests.stability.movement import Pair, entropy_weights, four_clusters, ipw_weights, lone_record, movement
 
 G = math.sqrt(0.5)
-
-
 INF = math.inf
-
-
 # pairs found by long searches; "at least" is what they move, so the tests stay sharp
 LONE = [
     (400, 1.0, INF, (-0.768, -0.641), (0.987, 0.162), (0.769, 0.639), 2.97),
@@ -23,16 +19,12 @@ LONE = [
     (400, 0.1, 1.0, (0.998, 0.058), (-0.997, -0.076), (-0.59, -0.288), 5.40),
     (4, 1.0, INF, (0.322, -0.947), (-0.322, 0.947), (0.0, 0.0), 2.30),
 ]
-
-
 CLUSTERS = [
     (400, 0.003, 1.0, INF, (1.0, 0.956, 0.259, 0.0, 0.433, 0.719, 0.394), 16.1),
     (10_000, 0.003, 2.0, INF, (1.2042, 0.9583, 0.2956, -0.0002, 0.602, 0.8811, 0.3471), 40.0),
     (400, 0.003, 4.0, 5.0, (0.58, 0.326, 0.341, 0.045, 0.579, 0.855, 0.56), 32.2),
     (400, 0.003, 4.0, INF, (0.3694, 0.8825, 0.4707, 0.002, 0.1794, 0.9398, 0.3257), 100.0),
 ]
-
-
 ENTROPY = [
     ("equal", 400, 3.0, INF, [((1, 1.0), 399)], (0, 1.0), (0, 0.289), 2.78),
     ("equal", 400, 1.0, INF, [((1, -1.0), 399)], (0, -1.0), (0, 0.31), 5.34),

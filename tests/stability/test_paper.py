@@ -21,8 +21,6 @@ from tests.stability.kernel_movement import Groups, weights
 from tests.stability.movement import ipw_weights, printed_quantities
 
 INF = math.inf
-
-
 KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
 
 

@@ -18,7 +18,7 @@ from dp2erm_cvx import (
     PrivateTwoStageERM,
     Within,
 )
-from dp2erm_cvx.calibration import NAMES
+from dp2erm_cvx.calibration import NAMES, Perturbed
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.plan import Study, TwoStagePlan, make_plan
 from dp2erm_cvx.privacy import BoundFamily
@@ -132,6 +132,7 @@ def solved(program: Program, domain: Domain, n: int, n_features: int) -> dict[st
 
 def _flat(plan: TwoStagePlan) -> dict[str, float | str | bool | None]:
     calibration, precision, curve = plan.theta.calibration, plan.theta.precision, plan.curve
+    solved = plan.theta.perturbed is not Perturbed.OUTPUT
     private = None if plan.propensity is None else plan.propensity.calibration
     covered = None if plan.propensity is None else plan.propensity.precision
     value = None if plan.value is None else plan.value.calibration
@@ -142,11 +143,11 @@ def _flat(plan: TwoStagePlan) -> dict[str, float | str | bool | None]:
         "W1": plan.bound.W1,
         "W2": plan.bound.W2,
         "scale": calibration.scale,
-        "gamma": getattr(calibration, "gamma", None),
+        "gamma": calibration.gamma if solved else None,
         "sensitivity": calibration.sensitivity,
         "epsilon": calibration.epsilon,
         "delta": calibration.delta,
-        "split": getattr(calibration, "split", None),
+        "split": calibration.split if solved else None,
         "order": getattr(calibration, "order", None),
         "divergence_2": None if curve is None else curve.at(2.0),
         "guarantee_epsilon": plan.guarantee.epsilon,

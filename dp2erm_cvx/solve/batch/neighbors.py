@@ -34,7 +34,7 @@ from dp2erm_cvx.solve.solve import TOLERANCE, solve
 #: Weights per chunk by default: 2 MB, which stay in the cache for small n.
 _CHUNK = 2**18
 #: The most weights that one chunk may hold.
-LARGEST_CHUNK = 2 * 10**7
+_LARGEST_CHUNK = 2 * 10**7
 #: A fast path aims below the tolerance by this factor, which its last step nearly always gains for nothing.
 _AIM = 0.1
 
@@ -65,15 +65,14 @@ class Neighborhood:
         return fast_path(self._base[0], self.records, self._base[1])
 
     def solve(
-        self, replacements: Replacements, *, tolerance: float = TOLERANCE, chunk: int | None = None
+        self, replacements: Replacements, *, tolerance: float = TOLERANCE
     ) -> Iterator[NeighborSolutions]:
-        """Weights of every neighbor with a bound on their l1 error, in chunks of ``chunk`` neighbors.
+        """Weights of every neighbor with a bound on their l1 error, some hundred neighbors at a time.
 
-        Raises DeclarationError for an invalid ``tolerance`` or ``chunk``, and where the replacements are for
-        other records; InfeasibleError where the base problem has no solution.
+        Raises DeclarationError for an invalid ``tolerance`` and where the replacements are for other records;
+        InfeasibleError where the base problem has no solution.
         """
-        tolerance = self._checked(replacements, tolerance)
-        return self._each(replacements, tolerance, _chunk(self.records.n_samples, chunk))
+        return self._each(replacements, self._checked(replacements, tolerance))
 
     def read(
         self, replacements: Replacements, reading: Reading, *, tolerance: float = TOLERANCE
@@ -83,7 +82,7 @@ class Neighborhood:
         Where the program is a sum over rows no neighbor's weights are held: they are read in one more pass.
         Raises as :meth:`solve`.
         """
-        return self._each(replacements, self._checked(replacements, tolerance), None, reading)
+        return self._each(replacements, self._checked(replacements, tolerance), reading)
 
     def _checked(self, replacements: Replacements, tolerance: float) -> float:
         if replacements.base is not self.records:
@@ -91,10 +90,10 @@ class Neighborhood:
         return public_number("tolerance", tolerance, above=0)
 
     def _each(
-        self, replacements: Replacements, tolerance: float, size: int | None, reading: Reading | None = None
+        self, replacements: Replacements, tolerance: float, reading: Reading | None = None
     ) -> Iterator[NeighborSolutions]:
         goal = tolerance * self.records.n_samples
-        for first, part, fast in self._parts(replacements, tolerance, size):
+        for first, part, fast in self._parts(replacements, tolerance):
             values = (fast.weights(slice(None)),) if reading is None else fast.read(reading)
             by_single = ~(fast.radius <= goal)
             for k in map(int, np.flatnonzero(by_single)):
@@ -109,17 +108,18 @@ class Neighborhood:
             )
 
     def _parts(
-        self, replacements: Replacements, tolerance: float, size: int | None
+        self, replacements: Replacements, tolerance: float
     ) -> Iterator[tuple[int, Replacements, Claims]]:
         """Chunks of neighbors, the number of the first, and the claims of the fast path.
 
-        ``size`` None asks for as many at once as the path can do without holding too many weights.
+        As many at once as have weights that stay in the cache of a processor, and are not too many to hold.
         """
         n, first = self.records.n_samples, 0
         while first < len(replacements):
-            path = self._path
-            usual = _chunk(n, None) if path is None or path.holds else _size(n)
-            part = replacements.take(first, first + (size or usual))
+            path, size = self._path, min(max(_CHUNK // n, 128), 1024)
+            if path is None or path.holds:
+                size = max(min(size, _LARGEST_CHUNK // n), 1)
+            part = replacements.take(first, first + size)
             fast = Claims.nothing(part) if path is None else path.solve(part, _AIM * tolerance * n)
             if not self._judged and len(certified := np.flatnonzero(fast.radius <= tolerance * n)):
                 self._judged = True
@@ -178,24 +178,6 @@ def _closed_form(program: ClosedFormWeights, base: Array, part: Replacements, go
     # f is exact by declaration, but may round differently when other records are asked for along with it
     radius, points = np.full(m, 1e-11 * n), (2 * n / total)[:, None]
     return Claims.held(weights, radius, np.zeros(m, dtype=np.int64), points, part.index)
-
-
-def _size(n: int) -> int:
-    """Neighbors at once whose weights stay in the cache of a processor."""
-    return min(max(_CHUNK // n, 128), 1024)
-
-
-def _chunk(n: int, chunk: int | None) -> int:
-    if chunk is None:
-        return max(min(_size(n), LARGEST_CHUNK // n), 1)
-    if isinstance(chunk, bool) or not isinstance(chunk, int | np.integer) or chunk < 1:
-        raise DeclarationError(f"chunk = {chunk!r}: must be a whole number of at least 1")
-    if chunk * n > LARGEST_CHUNK and chunk > 1:
-        raise DeclarationError(
-            f"chunk = {chunk}: {chunk} times {n} weights need {chunk * n * 8 / 1e6:.0f} MB; choose at most "
-            f"{max(LARGEST_CHUNK // n, 1)}"
-        )
-    return int(chunk)
 
 
 def _confirmed(program: FirstStage, part: Replacements, fast: Claims, k: int, tolerance: float) -> bool:

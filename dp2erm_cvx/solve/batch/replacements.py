@@ -1,4 +1,4 @@
-"""What is asked of many neighbors of one dataset, and what comes back."""
+"""Requests about many neighbors of one dataset, and their results."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class RowBatch:
 
     @property
     def usable(self) -> bool:
-        """Whether the base solution offers a metric and scores that do not overflow."""
+        """True if the base solution offers a metric and scores that do not overflow."""
         return self.metric.definite and self.longest * float(np.linalg.norm(self.point)) <= LARGEST_SCORE
 
     def members(self, part: Replacements) -> Members:
@@ -147,7 +147,7 @@ class RowBatch:
         return self.shared.weights(V, members.index, *self._weighed(V, members, total))
 
     def _weighed(self, V: Array, members: Members, total: Array) -> tuple[Array, Array]:
-        """What weights of replaced rows are proportional to, and the factor of all, (m,) each."""
+        """Unnormalized weights of replaced rows, and the normalizing factor of all, (m,) each."""
         return self.terms.own(V, members.rows, self.log_base[members.index])[1], self.n / total
 
     def rounding(self, V: Array, members: Members) -> Array:

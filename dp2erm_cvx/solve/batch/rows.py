@@ -47,7 +47,7 @@ class Room:
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """What rows contribute at points V (m, d). Few numbers: they go to whoever makes the pass.
+    """Contributions of rows at points V (m, d), few numbers that workers return.
 
     Of a margin loss phi with a weight f the pull at the gradient is ``-phi'(<z, v>)``. Without a loss it is
     ``exp(<b, v>)``, rows b shifted by ``center`` (d,), times a base measure: the weight is the same, or no
