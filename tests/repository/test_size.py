@@ -19,12 +19,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 223,
-    "lines": 50_913,
-    "classes": 421,
-    "names that other files use": 882,
-    "names that one other file uses": 372,
-    "lines of tests": 41_992,
+    "files": 220,
+    "lines": 50_628,
+    "classes": 408,
+    "names that other files use": 838,
+    "names that one other file uses": 337,
+    "lines of tests": 41_792,
 }
 
 
