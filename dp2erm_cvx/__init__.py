@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.private_ranges import PrivateRanges, Within
     from dp2erm_cvx.release import Release
     from dp2erm_cvx.release.effect import EffectRelease
-    from dp2erm_cvx.release.rule import effects, recommend
-    from dp2erm_cvx.release.rule_release import RuleRelease
+    from dp2erm_cvx.release.rule import RuleRelease, effects, recommend
     from dp2erm_cvx.universe import Universe
 
 __version__ = "0.1.0"
@@ -37,7 +36,7 @@ _HOME = {
     "PrivateTwoStageERM": "estimators",
     "PublicData": "design",
     "Release": "release",
-    "RuleRelease": "release.rule_release",
+    "RuleRelease": "release.rule",
     "Treatment": "codebook",
     "TwoStageERM": "estimators",
     "Universe": "universe",

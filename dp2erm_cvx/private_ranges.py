@@ -65,7 +65,7 @@ def checked_known(name: str, known: object) -> Known:
 
 @dataclass(frozen=True)
 class PrivateRanges:
-    """What is public about records whose ranges a share of epsilon releases, before anything else.
+    """Declaration of records whose ranges a share of epsilon releases, before anything else.
 
     It stands where a :class:`~dp2erm_cvx.domain.Domain` would. Every later step sees normalized records:
     covariates and outcome scaled by the released ranges to [-1, 1], and clipped there. Bounds and noise of

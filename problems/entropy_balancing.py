@@ -90,12 +90,7 @@ class EntropyBalancing(RidgedEntropyFirstStage):
         return 0.0 if self.base_measure is None else float(np.max(np.abs(self.log_base(n_samples))))
 
     def data(self, records: Records) -> dict[str, Value]:
-        B, target = self.moments(records)
-        data: dict[str, Value] = {
-            "B": B,
-            "target": target,
-            "curvature": records.n_samples * self.mu,
-        }
+        data = super().data(records) | {"curvature": records.n_samples * self.mu}
         if self.base_measure is not None:
             data["log_base"] = self.log_base(records.n_samples)
         return data if math.isinf(self.radius) else data | {"radius": self.radius}
@@ -158,9 +153,8 @@ class EntropyBalancingPrimal(RidgedEntropyFirstStage):
             )
 
     def data(self, records: Records) -> dict[str, Value]:
-        B, target = self.moments(records)
         n = records.n_samples
-        data: dict[str, Value] = {"B": B, "target": target, "penalty": n / self.mu}
+        data = super().data(records) | {"penalty": n / self.mu}
         return data if math.isinf(self.radius) else data | {"price": n * self.radius}
 
     def declare(self, leaf: Leaves) -> Declaration:

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.errors import CalibrationError, InfeasibleError
-from dp2erm_cvx.program import Array, Declaration, Instance, Kind, Leaves, Records, StabilityBound, Universe
+from dp2erm_cvx.errors import InfeasibleError
+from dp2erm_cvx.program import Array, Declaration, Instance, Kind, Leaves, Records
 from dp2erm_cvx.program.balance import MomentTargets
-from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.entropy import EntropyFirstStage, ExponentialModel
 
 
@@ -34,10 +33,10 @@ class EntropyBalancingHard(EntropyFirstStage):
     theorem = "none: not private"
     relations = frozenset()
     kind = Kind.DIRECT
-
-    def data(self, records: Records) -> dict[str, Value]:
-        B, target = self.moments(records)
-        return {"B": B, "target": target}
+    unbounded = (
+        "hard entropy balancing has no stability bound: its constraints depend on the data. "
+        "Use entropy_balancing with a positive ridge"
+    )
 
     def declare(self, leaf: Leaves) -> Declaration:
         B = leaf("B")
@@ -77,9 +76,3 @@ class EntropyBalancingHard(EntropyFirstStage):
         # stationarity: log w_i + 1 + total + <b_i, balance>/n = 0, so lam = -balance/n
         point: Array = model.basis.T @ (-duals["balance"] / model.n)
         return point
-
-    def bound(self, universe: Universe) -> StabilityBound:
-        raise CalibrationError(
-            "hard entropy balancing has no stability bound: its constraints depend on the data. "
-            "Use entropy_balancing with a positive ridge"
-        )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.model.certified_radius import kernel_weights_error
+from dp2erm_cvx.model.composite import kernel_weights_error
 from dp2erm_cvx.model.sums import UNIT, sum_error
 from dp2erm_cvx.program import (
     Array,

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.program import (
     Array,
@@ -29,8 +28,6 @@ from dp2erm_cvx.program import (
     Moments,
     Part,
     Records,
-    StabilityBound,
-    Universe,
     setting,
 )
 from dp2erm_cvx.program.atoms import atom
@@ -63,6 +60,10 @@ class StableBalancingHard(FirstStage):
     citation = "Zubizarreta (2015)"
     theorem = "none: not private"
     relations = frozenset()
+    unbounded = (
+        "hard stable balancing has no stability bound: its constraints depend on the data. Use "
+        "stable_balancing, which penalizes imbalance"
+    )
 
     def rows(self, records: Records) -> tuple[Array, Array, Array]:
         """B (n, 2 + 2k): arm indicators, then moments by arm; targets and tolerances (2 + 2k,)."""
@@ -113,9 +114,3 @@ class StableBalancingHard(FirstStage):
         # stationarity: w = max(0, B (below - above) / n)
         point: Array = (duals["below"] - duals["above"]) / model.n
         return np.where(np.abs(point) > 1e-6 * np.max(np.abs(point), initial=0.0), point, 0.0)
-
-    def bound(self, universe: Universe) -> StabilityBound:
-        raise CalibrationError(
-            "hard stable balancing has no stability bound: its constraints depend on the data. Use "
-            "stable_balancing, which penalizes imbalance"
-        )

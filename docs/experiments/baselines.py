@@ -94,8 +94,15 @@ def ipw_composition(study: Study) -> TwoStagePlan:
     plan = _plan(bound, dataclasses.replace(study, first=first, budget=half), reason, printed=True)
     assert plan.theta.weights is not None
     own = uniform_weights(universe.n_samples)
-    released = Fit("propensity", program=first)
-    coefficient = released.planned(universe, calibration, loss, plan.theta.weights, own)
+    coefficient = Fit(
+        "propensity",
+        program=first,
+        universe=universe,
+        calibration=calibration,
+        bound=own,
+        loss=loss,
+        weights=plan.theta.weights,
+    )
     return TwoStagePlan(dataclasses.replace(plan.study, budget=budget), (coefficient, *plan.steps))
 
 
@@ -154,5 +161,15 @@ def _plan(bound: StabilityBound, study: Study, reason: str, *, printed: bool) ->
         bound = dataclasses.replace(bound, private=False)
         calibration = dataclasses.replace(calibration, private=False)
     weights = WeightsPlan(study.first, bound, 0.0, universe.n_samples)
-    theta = Fit("theta", program=second, first=study.first)
-    return TwoStagePlan(study, (theta.planned(universe, calibration, loss, weights, reason=reason),))
+    theta = Fit(
+        "theta",
+        program=second,
+        first=study.first,
+        universe=universe,
+        calibration=calibration,
+        bound=bound,
+        loss=loss,
+        weights=weights,
+        reason=reason,
+    )
+    return TwoStagePlan(study, (theta,))

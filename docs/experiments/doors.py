@@ -58,7 +58,7 @@ def scheme_figure(folder: Path, n: int = 24) -> float:
 
 
 def audit_figure(folder: Path, most: int = 10_000, n: int = 100) -> float:
-    """The largest movement met against the neighbors tried. Returns its share of the bound."""
+    """The largest movement reached against the neighbors tried. Returns its share of the bound."""
     universe, tried = Universe(DOMAIN, n, 2), [k for k in (10, 30, 100, 300, 1000, 3000, 10_000) if k <= most]
     audits = [
         audit_stability(matching(), None, universe, search=SearchPlan(evaluations=k, seed=0)) for k in tried
@@ -66,7 +66,7 @@ def audit_figure(folder: Path, most: int = 10_000, n: int = 100) -> float:
     bound, met = matching().stability(universe).V, [audit.verdicts[0].movement.low for audit in audits]
     figure = new_figure(6.2, 3.0)
     ax = figure.subplots()
-    ax.plot(tried, met, "o-", color=BLUE, label="largest movement met")
+    ax.plot(tried, met, "o-", color=BLUE, label="largest movement reached")
     ax.axhline(bound, color=ORANGE, label=f"bound, V = {bound:.1f}")
     ax.axhline(bound / 2, color=ORANGE, linestyle=":", label="V / 2, a planted error")
     ax.set(xlabel="neighbors tried", ylabel="movement", xscale="log", ylim=(0, 1.1 * bound))

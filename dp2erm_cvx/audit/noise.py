@@ -20,7 +20,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.model.sets import ElasticNet
 from dp2erm_cvx.public import public_fraction, public_number, whole_number
-from dp2erm_cvx.steps import Planned
+from dp2erm_cvx.steps import Step
 
 
 def log_peak_density(calibration: Calibration) -> float:
@@ -70,7 +70,7 @@ _PAIRED = 12
 
 @dataclass(frozen=True)
 class NoiseAudit:
-    """What ``size`` draws of noise say about its law. It depends on secret noise: not private.
+    """Test of the law of noise on ``size`` draws. It depends on secret noise: not private.
 
     ``repeats``, ``radius`` and ``direction`` are p-values, each valid whatever the others are. They are for
     how close two draws came (``closest``, a distance in units of b, up to a sign), for the law of ``||b||``,
@@ -91,7 +91,7 @@ class NoiseAudit:
 
     @property
     def alarm(self) -> bool:
-        """Whether a p-value is below its third of ``level``."""
+        """True if a p-value is below its third of ``level``."""
         return min(self.repeats, self.radius, self.direction) < self.level / 3
 
     def __str__(self) -> str:
@@ -208,7 +208,7 @@ class RepeatAudit:
 
     @property
     def alarm(self) -> bool:
-        """Whether the p-value is below ``level``; with fresh noise that has at most this probability."""
+        """True if the p-value is below ``level``; with fresh noise that has at most this probability."""
         return self.p_value < self.level
 
     def __str__(self) -> str:
@@ -262,7 +262,7 @@ def audit_repeats(
     return RepeatAudit(chance, near, len(counted), size, level)
 
 
-def _log_largest_density(step: Planned, n: int) -> float:
+def _log_largest_density(step: Step, n: int) -> float:
     """Log of a bound on the density of theta, given whatever weights of sum n: public."""
     calibration = step.calibration
     assert isinstance(calibration, Calibration)
@@ -275,7 +275,7 @@ def _log_largest_density(step: Planned, n: int) -> float:
     return log_peak_density(calibration) + p * math.log(mean)
 
 
-def _rounding(step: Planned) -> float:
+def _rounding(step: Step) -> float:
     """How much closer two thetas may come by rounding and by the error of a solve: twice that of one."""
     if step.precision is None:
         return 0.0

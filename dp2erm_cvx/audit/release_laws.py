@@ -28,7 +28,7 @@ from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.verify import public_center
-from dp2erm_cvx.steps import CovariateMean, Execution, Fit, IntegerSums, MeanSquare, Planned, solve_weights
+from dp2erm_cvx.steps import CovariateMean, Execution, Fit, IntegerSums, MeanSquare, Step, solve_weights
 from dp2erm_cvx.universe import Universe
 
 #: What every step released, by name: with its multiplier, and as later steps see it.
@@ -131,12 +131,12 @@ def _laws(plan: Plan, datasets: Sequence[Dataset], execution: Execution) -> tupl
     """
     domain, weighting = plan.study.start.domain, None
     for step in plan.steps:
-        if not isinstance(step.declared, IntegerSums | Fit):
+        if not isinstance(step, IntegerSums | Fit):
             raise DeclarationError(f"audit_density knows no density of the step {step.name!r}: leave it out")
-        if isinstance(step.declared, Fit) and step.weights is not None and step.weighted:
+        if isinstance(step, Fit) and step.weights is not None and step.weighted:
             weighting = step.weights.program
     raw = ((data.X, data.a, data.y, data.sampling) for data in datasets)
-    maps = tuple(step for step in plan.steps if isinstance(step.declared, CovariateMean | MeanSquare))
+    maps = tuple(step for step in plan.steps if isinstance(step, CovariateMean | MeanSquare))
     sides = [_Side(domain.records(*columns), maps, weighting, execution) for columns in raw]
     both = {step.name: _remembered(step, sides, step is plan.steps[-1]) for step in plan.steps}
 
@@ -152,7 +152,7 @@ class _Side:
     """One dataset, with the weights of the steps that have any, and the steps that hand on other records."""
 
     records: Records
-    maps: tuple[Planned, ...]
+    maps: tuple[Step, ...]
     weighting: FirstStage | None
     execution: Execution
 
@@ -161,8 +161,8 @@ class _Side:
         records = self.records
         for step in self.maps:
             if step.name in released:
-                assert isinstance(step.declared, IntegerSums)
-                records = step.declared.mapped(step, records, released)
+                assert isinstance(step, IntegerSums)
+                records = step.mapped(records, released)
         return records
 
     def weights(self, released: _Released) -> tuple[Array, float]:
@@ -201,7 +201,7 @@ class _Watched(UserDict[str, Array]):
         return self.data[name]
 
 
-def _remembered(step: Planned, sides: Sequence[_Side], last: bool) -> Callable[[_Released], tuple[Law, ...]]:
+def _remembered(step: Step, sides: Sequence[_Side], last: bool) -> Callable[[_Released], tuple[Law, ...]]:
     """Both laws of a step, made once for what they read of what was released."""
     read, known = set[str](), dict[tuple[bytes, ...], tuple[Law, ...]]()
 
@@ -219,11 +219,11 @@ def _remembered(step: Planned, sides: Sequence[_Side], last: bool) -> Callable[[
     return both
 
 
-def _laws_of(step: Planned, sides: Sequence[_Side], released: _Released, last: bool) -> tuple[Law, ...]:
+def _laws_of(step: Step, sides: Sequence[_Side], released: _Released, last: bool) -> tuple[Law, ...]:
     if step.integers is not None:
-        assert isinstance(step.declared, IntegerSums)
-        sums = step.declared.exact_sums
-        centers = [np.array(sums(step, side.at(released), released), dtype=np.float64) for side in sides]
+        assert isinstance(step, IntegerSums)
+        sums = [step.exact_sums(side.at(released), released) for side in sides]
+        centers = [np.array(one, dtype=np.float64) for one in sums]
         scale, noise = step.integers.scale, step.integers.noise
         return tuple(ShiftLaw(one, scale, noise, moved=0.0, whole=True, last=last) for one in centers)
     if step.perturbed is Perturbed.OUTPUT:
@@ -239,11 +239,11 @@ def _laws_of(step: Planned, sides: Sequence[_Side], released: _Released, last: b
     return tuple(ObjectiveLaw(model, calibration, size, unscaled, weights) for model, weights in bound)
 
 
-def _mean(step: Planned, side: _Side, released: _Released) -> ShiftLaw:
+def _mean(step: Step, side: _Side, released: _Released) -> ShiftLaw:
     """Of a weighted mean: an error e of the weights in l1, whose sum is n, moves it by e max |z| / n."""
     weights, error = side.weights(released)
-    assert isinstance(step.declared, Fit)
-    model = _model(step.declared.instance(step, side.records, weights))
+    assert isinstance(step, Fit)
+    model = _model(step.instance(side.records, weights))
     weights, z = model.multipliers, model.whole.offsets
     mean = np.array([math.fsum(weights * z) / math.fsum(weights)])
     moved = error * float(np.max(np.abs(z))) / model.n
@@ -251,21 +251,21 @@ def _mean(step: Planned, side: _Side, released: _Released) -> ShiftLaw:
 
 
 def _bound(
-    step: Planned, side: _Side, released: _Released
+    fit: Step, side: _Side, released: _Released
 ) -> tuple[MarginModel, tuple[float, MarginModel] | None]:
     """The objective without noise; the error of its weights with the objective at weights 1."""
-    fit, records, error = step.declared, side.at(released), 0.0
+    records, error = side.at(released), 0.0
     assert isinstance(fit, Fit)
     weights: Array | None
     if fit.weighted:
         weights, error = side.weights(released)
     else:
         records, weights = fit.mapped(records, released)
-    quiet = np.zeros(step.calibration.n_parameters)
-    model = _model(fit.instance(step, records, weights, quiet))
+    quiet = np.zeros(fit.calibration.n_parameters)
+    model = _model(fit.instance(records, weights, quiet))
     if error == 0.0:
         return model, None
-    return model, (error, _model(fit.instance(step, records, np.ones(records.n_samples), quiet)))
+    return model, (error, _model(fit.instance(records, np.ones(records.n_samples), quiet)))
 
 
 def _model(instance: Instance) -> MarginModel:

@@ -1,4 +1,4 @@
-"""What calibrations, pure functions of public numbers, consume, return and refuse, and what noise costs."""
+"""Inputs, results and refusals of calibrations, pure functions of public numbers, and the cost of noise."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Noise(enum.StrEnum):
 
     @property
     def pure(self) -> bool:
-        """Whether it gives pure differential privacy."""
+        """True if it gives pure differential privacy."""
         return self is not Noise.GAUSSIAN
 
     @property
@@ -52,12 +52,12 @@ class Noise(enum.StrEnum):
 
     @property
     def mechanism(self) -> str:
-        """What the mechanism on numbers is called: one coordinate of gamma noise is a Laplace variable."""
+        """Name of the mechanism on numbers: one coordinate of gamma noise is a Laplace variable."""
         return "Laplace" if self.pure else "Gaussian"
 
 
 class Perturbed(enum.StrEnum):
-    """What the noise of a step is added to."""
+    """The quantity that the noise of a step is added to."""
 
     OBJECTIVE = "objective"
     UNCONSTRAINED = "unconstrained objective, theta projected afterwards"

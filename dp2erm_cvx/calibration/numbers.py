@@ -50,7 +50,7 @@ class IntegerNoise:
 
     @property
     def variance(self) -> float:
-        """Of the noise on one integer, in squared units; that of the continuous law."""
+        """Variance of the noise on one integer, in squared units; that of the continuous law."""
         square = (self.unit * self.scale) ** 2
         return 2.0 * square if self.noise is Noise.GAMMA else square
 
@@ -127,7 +127,7 @@ NOISE_MISS = 1 / 20
 
 
 class Arithmetic(enum.StrEnum):
-    """Whether a guarantee counts its floating-point error.
+    """True if a guarantee counts its floating-point error.
 
     ``COUNTED``: it does; needs the extra ``secure``. ``ASSUMED``: exact arithmetic is assumed, and the
     release says so. ``AUTO``: counted where the extra is installed and the programs state what they are
@@ -179,7 +179,7 @@ def calibrate_grid(l1_sensitivity: float, n_parameters: int, epsilon: float) -> 
 
 
 def noise_half_width(noise: GridNoise) -> float:
-    """What a released number misses its noiseless value by, except with probability NOISE_MISS.
+    """Bound on the distance of a released number to its noiseless value, except with probability NOISE_MISS.
 
     ``P(|noise| > k g) <= exp(-k g / scale)`` on a grid of step g: one step rounds ``scale log 20`` up, half a
     step is the rounding of the number and another half its floating-point error.
@@ -194,7 +194,7 @@ SUM_ERROR = 4.0 * 2.0**-53
 
 
 class ValueStatistic(enum.StrEnum):
-    """What is released about the value of a rule, see the page "The value of the learned rule".
+    """Statistic released about the value of a rule, see the page "The value of the learned rule".
 
     ``CELLS``: weighted outcomes and masses of the four cells (choice, treatment), whatever the arms weigh.
     ``CONTRASTS``: the two differences at once, with about half of the noise; biased unless each arm weighs

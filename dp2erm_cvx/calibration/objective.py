@@ -197,7 +197,7 @@ def default_split(objective: Objective, budget: Budget, noise: Noise) -> float:
 
 @lru_cache(maxsize=64)
 def _ratios(shares: tuple[float, ...], n_parameters: int, delta: float, cells: int) -> tuple[float, ...]:
-    """What calibrations need of :func:`private_ratio`."""
+    """Result of :func:`private_ratio` for calibrations."""
     return tuple(private_ratio(np.array(shares), n_parameters, delta, cells).tolist())
 
 

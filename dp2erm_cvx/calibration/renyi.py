@@ -221,7 +221,7 @@ def _costs(order: Array, tau: float | Array) -> tuple[Array, Array]:
 
 
 def _conversion(order: Array, delta: float) -> Array:
-    """What the conversion from order alpha to (epsilon, delta) adds to the divergence, rounded up."""
+    """Term that the conversion from order alpha to (epsilon, delta) adds to the divergence, rounded up."""
     k = order - 1.0
     terms = np.log1p(1.0 / k), np.log1p(k) / k, math.log(delta) / k
     rounding = 1e-13 * (terms[0] + terms[1] + np.abs(terms[2]))

@@ -138,8 +138,7 @@ def predict_command(
     from dp2erm_cvx.cli.reading import read_layout
     from dp2erm_cvx.release import Release
     from dp2erm_cvx.release.reading import read_release_file
-    from dp2erm_cvx.release.rule import effects, rule_of
-    from dp2erm_cvx.release.rule_release import RuleRelease
+    from dp2erm_cvx.release.rule import RuleRelease, effects, rule_of
     from dp2erm_cvx.tables import read_table
 
     writable(output, release, data, second_stage)

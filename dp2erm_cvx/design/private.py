@@ -25,7 +25,7 @@ from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, shown
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.ledger import Ledger, Receipt
-from dp2erm_cvx.ledger.decimals import sums, up
+from dp2erm_cvx.ledger.ledger import sums, up
 from dp2erm_cvx.mechanism import private_choice, random_source, repeatable_choice
 from dp2erm_cvx.mechanism.exact import Source
 from dp2erm_cvx.plan import TwoStagePlan

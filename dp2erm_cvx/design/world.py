@@ -199,7 +199,7 @@ class DesignQuestion:
 
     @property
     def residual_scale(self) -> float:
-        """What a line leaves of it."""
+        """Residual standard deviation of a linear regression."""
         return self.filled.left(self.outcome_scale, binary=self.filled.binary)
 
     @property

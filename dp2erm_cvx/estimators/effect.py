@@ -9,7 +9,6 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.curves import Curves
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain
@@ -17,9 +16,10 @@ from dp2erm_cvx.domain_file import in_groups
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.estimators.fitting import PrivateEstimator, dataset_of, named_dataset
 from dp2erm_cvx.mechanism import private_choice
-from dp2erm_cvx.plan import EffectPlan, EffectStudy, make_plan
+from dp2erm_cvx.plan import EffectPlan, EffectStudy, PlanResult, make_plan
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import chosen_columns
+from dp2erm_cvx.release import Guarantee
 from dp2erm_cvx.release.effect import TARGETS, EffectRelease, make_effect
 from dp2erm_cvx.release.interval import misses
 from dp2erm_cvx.release.verify import public_center
@@ -183,18 +183,12 @@ class PrivateEffect(PrivateEstimator):
             else dataset_of(public, X, a, y)
         )
 
-    def fit(
-        self, X: ArrayLike | BlockedDataset, a: ArrayLike | None = None, y: ArrayLike | None = None
-    ) -> PrivateEffect:
-        """Release the effect from X (n, k), a (n,) in {0, 1} and y (n,), or from a blocked dataset alone.
-
-        Raises as :meth:`PrivateTwoStageERM.fit <dp2erm_cvx.estimators.PrivateTwoStageERM.fit>` does.
-        """
-        raw = self._data(X, a, y)
+    def _planned(self, raw: Any) -> tuple[EffectPlan, Any]:
         columns = self._columns(raw.columns)
         plan = make_plan(self._declared(raw.n_samples, columns))
-        data = raw.restricted(columns, self._curves(columns))
-        found, guarantee = self._run(plan, data, self._note)
+        return plan, raw.restricted(columns, self._curves(columns))
+
+    def _keep(self, plan: Any, data: Any, found: PlanResult, guarantee: Guarantee) -> None:
         names = (*data.columns, data.outcome)
         self.release_ = self._stated(
             make_effect(plan, found.released, names, guarantee, self.level, self.interval)
@@ -202,23 +196,11 @@ class PrivateEffect(PrivateEstimator):
         self.effect_ = self.release_.estimate
         low, high = self.release_.interval.low, self.release_.interval.high
         self.interval_ = (-math.inf if low is None else low, math.inf if high is None else high)
-        self._saw(raw.columns)
-        return self
 
-    @property
-    def _note(self) -> str:
-        """What a ledger says of the charge."""
+    def _note(self, plan: Any) -> str:
         where = [f"where {name} is {level}" for name, level in (self.where or {}).items()]
         by = "" if self.by is None else f" by {self.by}"
         return f"effect ({', '.join([self.estimand + by, *where])})"
-
-    def prepared(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> tuple[EffectPlan, Dataset]:
-        """The plan of a fit to raw data, and the records of the chosen covariates that it is run on."""
-        raw = self.dataset_from(X, a, y)
-        columns = self._columns(raw.columns)
-        return make_plan(self._declared(raw.n_samples, columns)), raw.restricted(
-            columns, self._curves(columns)
-        )
 
     def _curves(self, columns: Sequence[int]) -> Curves | None:
         """The second-degree terms of covariates of these numbers. Raises DeclarationError."""

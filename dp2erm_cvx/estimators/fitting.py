@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -199,10 +199,40 @@ class PrivateEstimator(ConfiguredEstimator):
         known = columns or public.columns or public.ranges
         self._study(n_samples, 1 if known is None else len(known))
 
+    def fit(
+        self, X: ArrayLike | BlockedDataset, a: ArrayLike | None = None, y: ArrayLike | None = None
+    ) -> Self:
+        """Release from X (n, k), a (n,) in {0, 1} and y (n,), or from a blocked dataset alone.
+
+        Raises DeclarationError or CalibrationError for what was declared, DataError for invalid data
+        (for the data holder: outside the guarantee), LedgerError where the ledger refuses the charge, which
+        depends on public numbers alone. A solution that could not be certified does not raise; the release
+        then says that its guarantee is conditional, unless that covers any weights. Warns of a long solve, by
+        public numbers, before anything is spent, and of weights 1 in place of those that were not found: this
+        is for the data holder only.
+        """
+        raw = self._data(X, a, y)
+        plan, data = self._planned(raw)
+        found, guarantee = self._run(plan, data, self._note(plan))
+        self._keep(plan, data, found, guarantee)
+        self._saw(raw.columns)
+        return self
+
     def prepared(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> tuple[Plan, Dataset]:
         """The plan of a fit to raw data, and the records that it is run on. Raises as :meth:`plan` does."""
-        dataset = self.dataset_from(X, a, y)
-        return self.plan(dataset.n_samples, dataset.X.shape[1]), dataset
+        return self._planned(self.dataset_from(X, a, y))
+
+    def _planned(self, raw: Any) -> tuple[Plan, Any]:
+        """The same for checked data."""
+        return self.plan(raw.n_samples, len(raw.columns)), raw
+
+    def _note(self, plan: Any) -> str:
+        """What a ledger says of the charge."""
+        raise NotImplementedError
+
+    def _keep(self, plan: Any, data: Any, found: PlanResult, guarantee: Guarantee) -> None:
+        """Keep the release of a run, and what follows from it."""
+        raise NotImplementedError
 
     def public(self) -> Domain | PrivateRanges:
         """What is declared about the records. Raises DeclarationError."""
@@ -279,7 +309,7 @@ class PrivateEstimator(ConfiguredEstimator):
             return release
         told = f"{_steps(learned)} of a Pipeline, fitted to the same records before, reveals nothing of them"
         assumptions = (*release.guarantee.assumptions, told)
-        changed: Stated = replace(release, guarantee=replace(release.guarantee, assumptions=assumptions))  # type: ignore[type-var]
+        changed: Stated = replace(release, guarantee=replace(release.guarantee, assumptions=assumptions))
         return changed
 
     def __getstate__(self) -> dict[str, Any]:

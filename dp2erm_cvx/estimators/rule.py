@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
-from dp2erm_cvx.plan import RuleStudy, make_plan
-from dp2erm_cvx.release.rule import effects, recommend
-from dp2erm_cvx.release.rule_release import make_rule
+from dp2erm_cvx.plan import PlanResult, RuleStudy
+from dp2erm_cvx.release import Guarantee
+from dp2erm_cvx.release.rule import effects, make_rule, recommend
 from dp2erm_cvx.universe import Universe
 
 
@@ -84,20 +83,12 @@ class PrivateRule(PrivateEstimator):
         number = len(stated) - 1 if isinstance(stated, list | tuple) else 1
         self._study(n_samples, number if known is None else len(known))
 
-    def fit(
-        self, X: ArrayLike | BlockedDataset, a: ArrayLike | None = None, y: ArrayLike | None = None
-    ) -> PrivateRule:
-        """Release the rule from X (n, k), a (n,) in {0, 1} and y (n,), or from a blocked dataset alone.
+    def _note(self, plan: Any) -> str:
+        return "treatment rule"
 
-        Raises as :meth:`PrivateTwoStageERM.fit <dp2erm_cvx.estimators.PrivateTwoStageERM.fit>` does.
-        """
-        data = self._data(X, a, y)
-        plan = make_plan(self._study(data.n_samples, len(data.columns)))
-        found, guarantee = self._run(plan, data, "treatment rule")
+    def _keep(self, plan: Any, data: Any, found: PlanResult, guarantee: Guarantee) -> None:
         self.release_ = self._stated(make_rule(plan, found.released, data.columns, guarantee))
         self.theta_ = np.array(self.release_.theta)
-        self._saw(data.columns)
-        return self
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Estimated net treatment effect (m,) at raw covariates X (m, k), in units of the outcome.

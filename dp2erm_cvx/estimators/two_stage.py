@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,10 +18,11 @@ from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError, shown
 from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE, PrivateEstimator, dataset_of
 from dp2erm_cvx.estimators.scikit import ConfiguredEstimator
-from dp2erm_cvx.plan import Study, TwoStagePlan, make_plan
+from dp2erm_cvx.plan import PlanResult, Study, TwoStagePlan, make_plan
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.program.second_stage import recommendations
 from dp2erm_cvx.public import public_number
+from dp2erm_cvx.release import Guarantee
 from dp2erm_cvx.release.declaration import make_release
 from dp2erm_cvx.sampling import refuse_sampling
 from dp2erm_cvx.solve import Solution, Solver
@@ -31,7 +33,7 @@ from dp2erm_cvx.universe import Universe
 
 @dataclass(frozen=True, repr=False)
 class PrivateWorkings:
-    """What the release must not hold: for the data holder only, never to be shared or stored with it."""
+    """Private quantities of a fit: for the data holder only, never to be shared or stored with it."""
 
     dataset: Dataset | BlockedDataset
     records: Records
@@ -49,7 +51,7 @@ class PrivateWorkings:
         return (*([] if first is None else [first]), self.weights, self.theta)
 
     def certified(self) -> bool:
-        """Whether all solutions are."""
+        """True if all solutions are."""
         return all(solution.certified for solution in self.solutions())
 
     def balance(self) -> BalanceTable:
@@ -110,14 +112,10 @@ class TwoStageBase(ConfiguredEstimator):
             return self.second_stage.resolve(self.domain)
         return registry.build(registry.second_stages(), self.second_stage).resolve(self.domain)
 
-    def _remember(self, dataset: Dataset | BlockedDataset, theta: Array) -> None:
-        self._saw(dataset.columns)
-        self.theta_ = theta
-
 
 @dataclass(eq=False, repr=False)
 class TwoStageERM(TwoStageBase):
-    """The same two stages without noise and gamma. NOT private: for public data and comparisons only.
+    """Two stages without noise and gamma. NOT private: for public data and comparisons only.
 
     Parameters
     ----------
@@ -161,7 +159,8 @@ class TwoStageERM(TwoStageBase):
         instance = self.resolved_second_stage().instance(records, weights.value, gamma=self.gamma)
         theta = solve_theta(instance, self.solver, tolerance)
         self.workings_ = PrivateWorkings(dataset, records, weights, theta)
-        self._remember(dataset, theta.value)
+        self._saw(dataset.columns)
+        self.theta_ = theta.value
         return self
 
 
@@ -217,7 +216,7 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
     value_statistic: str = "cells"
 
     def _study(self, n_samples: int, n_features: int) -> Study:
-        """What is declared, for datasets of this size. Raises DeclarationError where something is invalid."""
+        """The declaration, for datasets of this size. Raises DeclarationError where something is invalid."""
         domain, budget = self.declared()
         tolerance = public_number("tolerance", self.tolerance, above=0)
         if not LEAST_TOLERANCE <= tolerance <= TOLERANCE:
@@ -244,31 +243,22 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
         refuse_unsolvable(study.first, study.universe, execution.solver)
         return plan
 
-    def fit(
-        self, X: ArrayLike | BlockedDataset, a: ArrayLike | None = None, y: ArrayLike | None = None
-    ) -> PrivateTwoStageERM:
-        """Release theta from X (n, k), a (n,) in {0, 1} and y (n,), or from a blocked dataset alone.
-
-        Raises DeclarationError or CalibrationError for what was declared, DataError for invalid data
-        (for the data holder: outside the guarantee), LedgerError where the ledger refuses the charge, which
-        depends on public numbers alone. A solution that could not be certified does not
-        raise; the release then says that its guarantee is conditional, unless that covers any weights. Warns
-        of a long solve, by public numbers, before anything is spent, and of weights 1 in place of those that
-        were not found: this is for the data holder only.
-        """
-        dataset = self._data(X, a, y)
-        plan = self.plan(dataset.n_samples, len(dataset.columns))
+    def _planned(self, raw: Any) -> tuple[TwoStagePlan, Any]:
+        plan = self.plan(raw.n_samples, len(raw.columns))
         if (cost := plan.study.first.cost(plan.study.universe)) is not None:
-            warnings.warn(cost, stacklevel=2)  # public, and before anything is spent
-        note = f"{plan.study.first.name}, then {plan.study.second.name}"
-        found, guarantee = self._run(plan, dataset, note)
+            warnings.warn(cost, stacklevel=3)  # public, and before anything is spent
+        return plan, raw
+
+    def _note(self, plan: Any) -> str:
+        return f"{plan.study.first.name}, then {plan.study.second.name}"
+
+    def _keep(self, plan: Any, data: Any, found: PlanResult, guarantee: Guarantee) -> None:
         if found.weights.substituted:  # for the data holder: the release does not say it
-            warnings.warn(f"{plan.study.first.name}: {found.weights.advice()}", stacklevel=2)
-        self.release_ = self._stated(make_release(plan, found.released, dataset.columns, guarantee))
+            warnings.warn(f"{plan.study.first.name}: {found.weights.advice()}", stacklevel=3)
+        self.release_ = self._stated(make_release(plan, found.released, data.columns, guarantee))
         theta, propensity = found.steps["theta"], found.steps.get("propensity")
         assert theta.solution is not None
         self.private_workings_ = PrivateWorkings(
-            dataset, found.inputs.records, found.weights, theta.solution, theta.noise, propensity
+            data, found.inputs.records, found.weights, theta.solution, theta.noise, propensity
         )
-        self._remember(dataset, theta.released)
-        return self
+        self.theta_ = theta.released

@@ -1,13 +1,14 @@
-"""What several releases from one data set may spend together, kept on disk; accounts and receipts."""
+"""Budget of several releases from one data set, on disk; accounts and receipts."""
 
 from __future__ import annotations
 
 import enum
+import json
 import math
 import sqlite3
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -17,19 +18,62 @@ from typing import Any
 
 from dp2erm_cvx.calibration import renyi_epsilon
 from dp2erm_cvx.errors import DeclarationError, LedgerError
-from dp2erm_cvx.ledger.decimals import decimal, decode, down, encode, sums, up
 from dp2erm_cvx.ledger.store import transaction
 from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, Neighboring, RenyiCurve
 from dp2erm_cvx.public import one_line, one_of
 from dp2erm_cvx.release import Guarantee, Standing
 
 
-@dataclass(frozen=True)
-class Cost:
-    """One release: its (epsilon, delta), and a proven Renyi curve of the same release where there is one."""
+def decimal(number: float) -> Fraction:
+    """The decimal that the number is written as, so that ten times 0.1 are 1."""
+    return Fraction(repr(number))
 
-    budget: Budget
-    curve: RenyiCurve | None = None
+
+def sums(budgets: Iterable[Budget]) -> tuple[Fraction, Fraction]:
+    """The sum of the epsilons and that of the deltas."""
+    listed = list(budgets)
+    return (
+        sum((decimal(one.epsilon) for one in listed), Fraction(0)),
+        sum((decimal(one.delta) for one in listed), Fraction(0)),
+    )
+
+
+def up(number: Fraction) -> float:
+    """The nearest float that is written as no less."""
+    near = float(number)
+    return near if decimal(near) >= number else math.nextafter(near, math.inf)
+
+
+def down(number: Fraction) -> float:
+    """The nearest float that is written as no more."""
+    near = float(number)
+    return near if decimal(near) <= number else math.nextafter(near, 0.0)
+
+
+def encode(curve: RenyiCurve | None) -> str | None:
+    """Numbers as they are written, null for an infinite divergence."""
+    if curve is None:
+        return None
+    bounds = [None if math.isinf(bound) else bound for bound in curve.divergences]
+    return json.dumps({"orders": curve.orders, "divergences": bounds}, allow_nan=False)
+
+
+def decode(text: object) -> RenyiCurve | None:
+    """The curve that was encoded. Raises ValueError for anything else."""
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise ValueError("a curve is kept as text")
+    try:
+        plain = json.loads(text)
+    except RecursionError:
+        raise ValueError("a curve is nested too deeply") from None
+    if not isinstance(plain, dict) or set(plain) != {"orders", "divergences"}:
+        raise ValueError("a curve is kept as its orders and divergences")
+    if not all(isinstance(values, list) for values in plain.values()):
+        raise ValueError("orders and divergences are kept as lists")
+    bounds = tuple(math.inf if bound is None else bound for bound in plain["divergences"])
+    return RenyiCurve(tuple(plain["orders"]), bounds)
 
 
 #: Grid steps of a loss distribution per declared epsilon. Coarser is quicker and errs on the safe side.
@@ -76,7 +120,7 @@ _SET_ASIDE = 1e-9
 _LARGEST_CONVERTED, _LEAST_DELTA = 500.0, 1e-300
 
 
-def by_curves(releases: Sequence[Cost], total: Budget) -> float | None:
+def by_curves(releases: Sequence[Receipt], total: Budget) -> float | None:
     """Epsilon of all releases at the delta of ``total``, or None where there is no finite one.
 
     Releases with a curve, and pure ones, add their divergences at each order. The sum is converted at the
@@ -94,7 +138,7 @@ def by_curves(releases: Sequence[Cost], total: Budget) -> float | None:
     return up(decimal(converted) + epsilon) if math.isfinite(converted) else None
 
 
-def _added(releases: Sequence[Cost]) -> RenyiCurve:
+def _added(releases: Sequence[Receipt]) -> RenyiCurve:
     stated = [one.curve.orders for one in releases if one.curve is not None]
     orders = tuple(sorted(set(RENYI_ORDERS).union(*stated)))
 
@@ -144,8 +188,8 @@ class Spent:
     relation: Neighboring
 
 
-def fits(releases: Sequence[Cost], total: Budget, composition: Composition) -> bool:
-    """Whether the releases together stay within ``total``."""
+def fits(releases: Sequence[Receipt], total: Budget, composition: Composition) -> bool:
+    """True if the releases together stay within ``total``."""
     epsilon, delta = sums(one.budget for one in releases)
     if epsilon <= decimal(total.epsilon) and delta <= decimal(total.delta):
         return True
@@ -154,7 +198,7 @@ def fits(releases: Sequence[Cost], total: Budget, composition: Composition) -> b
 
 
 def spent(
-    releases: Sequence[Cost],
+    releases: Sequence[Receipt],
     total: Budget,
     composition: Composition,
     relation: Neighboring = Neighboring.REPLACE_ONE,
@@ -173,7 +217,7 @@ def spent(
     return Spent(up(epsilon), up(delta), down(left_epsilon), down(left_delta), Composition.BASIC, relation)
 
 
-def _tighter(releases: Sequence[Cost], total: Budget, composition: Composition) -> float | None:
+def _tighter(releases: Sequence[Receipt], total: Budget, composition: Composition) -> float | None:
     """Epsilon at the delta of ``total`` by the declared composition, where it is not the basic one."""
     if composition is Composition.PLD:
         return by_loss_distribution([one.budget for one in releases], total)
@@ -193,11 +237,6 @@ class Receipt:
     note: str
     charged_at: str
     curve: RenyiCurve | None = None
-
-    @property
-    def cost(self) -> Cost:
-        """What composition needs of it."""
-        return Cost(self.budget, self.curve)
 
     def __str__(self) -> str:
         return f"epsilon = {self.budget.epsilon:g}, delta = {self.budget.delta:g}, receipt {self.number}"
@@ -311,8 +350,7 @@ class Ledger:
                     f"data set {dataset!r} counts neighbors as {account.relation}, and this release protects "
                     f"{related} only: release under {account.relation}"
                 )
-            charged = [one.cost for one in account.receipts]
-            if not fits([*charged, Cost(budget, curve)], account.total, account.composition):
+            if not fits([*account.receipts, receipt], account.total, account.composition):
                 raise LedgerError(_refusal(account, budget))
             db.execute(
                 "INSERT INTO charges (number, dataset, epsilon, delta, note, charged_at, curve) "
@@ -351,7 +389,7 @@ class Ledger:
             )
         except ValueError as error:
             raise LedgerError(f"{self.path}: the ledger is damaged: {error}") from None
-        figures = spent([one.cost for one in receipts], total, composed, related)
+        figures = spent(receipts, total, composed, related)
         return Account(dataset, total, related, composed, receipts, figures)
 
 

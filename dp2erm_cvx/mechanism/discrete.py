@@ -118,7 +118,7 @@ def private_choice(sensitivity: int, epsilon: float) -> Choice:
 
 
 def repeatable_choice(sensitivity: int, epsilon: float, source: Source) -> Choice:
-    """The same law to the accuracy of doubles, from a seeded ``source``, without OpenDP: not private."""
+    """The discrete law to the accuracy of doubles, from a seeded ``source``, without OpenDP: not private."""
     return partial(_flip, selection_scale(sensitivity, epsilon), source)
 
 

@@ -30,7 +30,7 @@ _PACKAGES = {"flint": "python-flint", "opendp": "opendp"}
 
 
 def secure_available() -> bool:
-    """Whether both packages of the extra ``secure`` are installed. Neither is imported."""
+    """True if both packages of the extra ``secure`` are installed. Neither is imported."""
     return all(find_spec(name) is not None for name in _PACKAGES)
 
 

@@ -1,8 +1,9 @@
-"""A smooth function plus a prox-friendly term: what every solve is judged against."""
+"""A smooth function plus a prox-friendly term, and how near its minimizer a solve comes: public bounds."""
 
 from __future__ import annotations
 
 import abc
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,8 +12,9 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.model.sets import Projectable, WholeSpace
-from dp2erm_cvx.model.sums import UNIT
+from dp2erm_cvx.model.sets import ConvexSet, Simplices, WholeSpace
+from dp2erm_cvx.model.sums import UNIT, sum_error
+from dp2erm_cvx.public import public_number
 
 T = TypeVar("T")
 
@@ -24,17 +26,17 @@ class Penalty:
     ``l1`` is one price for all coordinates, or one for each (d,).
     """
 
-    set: Projectable = WholeSpace()
+    set: ConvexSet | Simplices = WholeSpace()
     l1: float | Array = 0.0
 
     @property
     def is_zero(self) -> bool:
-        """Whether there is neither a set nor a price."""
+        """True if there is neither a set nor a price."""
         return self.set == WholeSpace() and not self.priced and self.l1 == 0.0
 
     @property
     def priced(self) -> bool:
-        """Whether every coordinate has a price of its own."""
+        """True if every coordinate has a price of its own."""
         return isinstance(self.l1, np.ndarray)
 
     def value(self, v: Array) -> float:
@@ -143,7 +145,7 @@ class Composite(abc.ABC):
         """Bound on the 2-norm of the floating-point error of ``gradient`` at ``v``."""
 
     def rounding_by_coordinate(self, v: Array) -> Array:
-        """The same bound for every coordinate (d,), where it is known apart."""
+        """The bound for every coordinate (d,), where it is known."""
         return np.full(self.dimension, self.rounding(v))
 
     def start(self) -> Array:
@@ -151,7 +153,7 @@ class Composite(abc.ABC):
         return np.zeros(self.dimension)
 
     def output(self, v: Array) -> Array:
-        """What the program is solved for: weights (n,) in a first stage, theta in a second."""
+        """Output of the program: weights (n,) in a first stage, theta in a second."""
         return v
 
     def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
@@ -159,20 +161,20 @@ class Composite(abc.ABC):
         return radius
 
     def output_scale(self, v: Array) -> float:
-        """What a relative radius divides by: the norm of the output."""
+        """Denominator of a relative radius: the norm of the output."""
         norm = float(np.linalg.norm(v))
         return norm if norm > 0 else 1.0
 
 
 class Recent(Generic[T]):
-    """What is known about the last ``most`` points v (d,), by their bits: a pass is made once for each."""
+    """Cache of the last ``most`` points v (d,), by their bits: a pass is made once for each."""
 
     def __init__(self, most: int = 4) -> None:
         self._most = most
         self._known: OrderedDict[bytes, T] = OrderedDict()
 
     def find(self, v: Array, make: Callable[[], T], enough: Callable[[T], bool] = lambda _: True) -> T:
-        """What is known about v; made anew if that is not enough."""
+        """Cached values at v; computed again if they are not enough."""
         key = v.tobytes()
         found = self._known.get(key)
         if found is None or not enough(found):
@@ -180,3 +182,95 @@ class Recent(Generic[T]):
             if len(self._known) > self._most:
                 self._known.popitem(last=False)
         return found
+
+
+#: Newton's method runs until its residual is at most ``FLOOR * rounding + FLOOR_RELATIVE * L * ||v||``.
+FLOOR = 8.0
+FLOOR_RELATIVE = 1e-13
+
+#: Covers weights whose sum is n, and rows whose norm is M, to within a few units of roundoff only.
+_SLACK = 1.0 + 1e-6
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bounds on one solve that hold for every dataset of the universe and every noise within its bound.
+
+    ``strong_convexity`` m > 0; ``smoothness`` L, the largest eigenvalue of any Hessian; ``slope`` the norm of
+    the gradient of f at 0; the error of a computed gradient at v is at most ``rounding + rounding_growth *
+    ||v||``; the norms are those of the minimizer and of every feasible point; ``set_rounding`` is the error
+    of a projection, in units of roundoff times the norm of what is projected.
+    """
+
+    strong_convexity: float
+    smoothness: float
+    slope: float
+    rounding: float
+    rounding_growth: float
+    minimizer_norm: float
+    set_norm: float
+    set_rounding: float
+
+    def radius(self) -> float | None:
+        """Bound on ``Certificate.radius`` where Newton's method stopped of its own accord.
+
+        It stops at a residual ``q <= 8 rho + 1e-13 L a``, rho the rounding error of a gradient and ``a`` the
+        norm of the point. The prox-gradient residual there does not grow with the step, and the certificate's
+        is the longer one; at the prox of the point it is at most the distance of 0 to the subdifferential.
+        Either is at most q and what the gradients (4 rho) and the projections (4 pi) of the two computations
+        round; the certificate adds ``2 rho + pi``, divides by m and adds the step, at most that residual over
+        m. Together ``(26 rho + 9 pi + 2e-13 L a) / m``, and a is at most the norm of the minimizer and that
+        radius. None where the rounding is not small against m, so that nothing is known.
+        """
+        m, L = self.strong_convexity, self.smoothness
+        if not m > 0:
+            return None
+        # a projection of v - grad/L, in units of the gradient; 0.95 / L is Newton's step
+        projection = self.set_rounding * UNIT
+        # 1e-140 is what a certificate adds for underflow, and more
+        fixed = (2 * FLOOR + 10) * self.rounding + 9 * projection * self.slope + 1e-140
+        growing = (
+            (2 * FLOOR + 10) * self.rounding_growth
+            + 2 * FLOOR_RELATIVE * L
+            + 9 * projection * (1 + 1 / 0.95) * L
+        )
+        if not growing <= 0.5 * m:
+            return None
+        norm = min((self.minimizer_norm + fixed / m) / (1 - growing / m), self.set_norm * (1 + 1e-9))
+        radius = (fixed + growing * norm) / m * _SLACK
+        return radius if math.isfinite(radius) else None
+
+
+def checked_perturbation(gamma: float, noise_bound: float) -> tuple[float, float]:
+    """Check the perturbation that a certified radius is asked for. Raises DeclarationError."""
+    return public_number("gamma", gamma, at_least=0), public_number("noise_bound", noise_bound, at_least=0)
+
+
+#: Error of weights in closed form, and of the last exponentials of any others, relative to n.
+CLOSED_FORM = 1e-12
+
+
+def kernel_weights_error(
+    n_samples: int, *, kernel_bound: float, ridge: float, pooled: bool, entry_error: float
+) -> float | None:
+    """Bound on ``||w_hat - w||_1 / n`` of kernel weights, ``ridge`` times n the coefficient of ``||v||^2``.
+
+    ``v >= 0`` sums to n (pooled) or 2n, and entries of the kernel are at most ``kernel_bound`` in size.
+    """
+    n, C = n_samples, kernel_bound
+    total, scale = (n, 1.0) if pooled else (2 * n, 0.5)
+    error = sum_error(n) + 16 * UNIT
+    sizes = Sizes(
+        strong_convexity=2 * n * ridge,
+        smoothness=2 * C * n * (1 + 1e-9) + 2 * n * ridge,
+        slope=2 * n * C * math.sqrt(n),
+        rounding=math.sqrt(n) * C * (total + n) * (2 * error + 2 * entry_error * UNIT),
+        rounding_growth=8 * UNIT * n * ridge,
+        minimizer_norm=total,
+        set_norm=total,
+        set_rounding=16.0 + 4.0 * math.log2(n + 1),
+    )
+    found = sizes.radius()
+    if found is None:
+        return None
+    return scale * math.sqrt(n) * found / n + CLOSED_FORM

@@ -113,7 +113,7 @@ class PublicConstants:
 
 
 class PointClaim(NamedTuple):
-    """What is proved of points (k, n): ``||x - x*||_2`` and ``_1``, residual and rounding, (k,) each."""
+    """Certificates of points (k, n): ``||x - x*||_2`` and ``_1``, residual and rounding, (k,) each."""
 
     two: Array
     one: Array
@@ -201,7 +201,7 @@ class DirectModel(Composite):
         return float(self.dimension)
 
     def judged(self, point: Array) -> PointClaim:
-        """What is proved of ``point`` (n,), clipped into the box.
+        """Certificate of ``point`` (n,), clipped into the box.
 
         The smaller one of Theorems A and D at a kink; D takes what the method ended with for its u.
         """

@@ -19,23 +19,7 @@ from dp2erm_cvx.public import public_size
 from dp2erm_cvx.text import Written
 
 
-class Projectable(abc.ABC):
-    """A closed convex set with a projection."""
-
-    @abc.abstractmethod
-    def project(self, v: Array) -> Array:
-        """Euclidean projection of ``v`` (p,)."""
-
-    @abc.abstractmethod
-    def jacobian(self, v: Array) -> Array:
-        """A symmetric element (p, p) of the generalized Jacobian of the projection at ``v``."""
-
-    def rounding(self, dimension: int) -> float:
-        """Error of a computed projection, in units of roundoff times the norm of what is projected."""
-        return 8.0 + 2.0 * dimension
-
-
-class ConvexSet(Written, Projectable):
+class ConvexSet(Written, abc.ABC):
     """A choice of Theta: a set of R^p that a second stage may be constrained to."""
 
     #: Names of the scalar parameters that :meth:`constraints` asks for, in order.
@@ -52,6 +36,18 @@ class ConvexSet(Written, Projectable):
     @abc.abstractmethod
     def constraints(self, v: Any, *bounds: Any) -> dict[str, Any]:
         """Named CVXPY constraints that put the variable ``v`` into the set."""
+
+    @abc.abstractmethod
+    def project(self, v: Array) -> Array:
+        """Euclidean projection of ``v`` (p,)."""
+
+    @abc.abstractmethod
+    def jacobian(self, v: Array) -> Array:
+        """A symmetric element (p, p) of the generalized Jacobian of the projection at ``v``."""
+
+    def rounding(self, dimension: int) -> float:
+        """Error of a computed projection, in units of roundoff times the norm of what is projected."""
+        return 8.0 + 2.0 * dimension
 
     def bounds(self) -> dict[str, float]:
         """Values of :attr:`parameters`."""
@@ -168,7 +164,7 @@ class Box(ConvexSet):
 
 
 @dataclass(frozen=True, eq=False)
-class Simplices(Projectable):
+class Simplices:
     """``v >= floor``, ``v <= cap``, and ``sum of v over group g = total``, for every group that has members.
 
     ``group`` (n,) numbers the group of every coordinate. Raises InfeasibleError where the cap leaves too
@@ -197,6 +193,7 @@ class Simplices(Projectable):
         return self.total * present.astype(np.float64)
 
     def project(self, v: Array) -> Array:
+        """Euclidean projection of ``v`` (n,)."""
         projected = np.empty_like(v)
         for members in self.members():
             projected[members] = np.clip(v[members] - self._shift(v[members]), self.floor, self.cap)
@@ -227,6 +224,7 @@ class Simplices(Projectable):
         return inside
 
     def jacobian(self, v: Array) -> Array:
+        """As of a :class:`ConvexSet`."""
         jacobian = np.zeros((len(v), len(v)))
         inside = self.free(v)
         for members in self.members():
@@ -237,6 +235,7 @@ class Simplices(Projectable):
         return jacobian
 
     def rounding(self, dimension: int) -> float:
+        """As of a :class:`ConvexSet`."""
         return 16.0 + 4.0 * math.log2(dimension + 1)
 
 

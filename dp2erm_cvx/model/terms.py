@@ -124,7 +124,6 @@ class Loaded:
                 q = 2.0 * a / term.divisor
                 w = 2.0 * e / term.divisor * UP + 3 * UNIT * np.abs(q)
             elif k == "QuadForm":
-                assert term.matrix is not None
                 P = np.abs(term.matrix)
                 q = a @ (term.matrix + term.matrix.T)
                 w = (e + gamma(a.shape[-1] + 5) * np.abs(a)) @ (P + P.T) * UP
@@ -164,7 +163,6 @@ class Loaded:
             if k == SQUARES:
                 return 2.0 / term.divisor * one, 2.0 / term.divisor * one
             if k == "QuadForm":
-                assert term.matrix is not None
                 return 0.0 * one, 2.0 * float(np.linalg.norm(term.matrix)) * UP * one
         if k == "log_det" and term.floor is not None:
             return 0.0 * one, one / term.floor**2
@@ -206,7 +204,6 @@ class Loaded:
             if k == SQUARES:
                 return a**2 / term.divisor
             if k == "QuadForm":
-                assert term.matrix is not None
                 return np.asarray(a * (a @ term.matrix))
         if k == "log_det":
             p = math.isqrt(a.shape[-1])
@@ -217,7 +214,7 @@ class Loaded:
 
     @property
     def smooth_separable(self) -> bool:
-        """Whether a prox of it is one number at a time."""
+        """True if a prox of it is one number at a time."""
         return self.separable and not self.term.kink
 
     def half_hessian(self, a: Array, smoothing: float) -> Array:
@@ -240,7 +237,6 @@ class Loaded:
             mean = np.sum(A * on, axis=-2, keepdims=True) / np.sum(on, axis=-2, keepdims=True)
             return np.asarray(scale * np.where(on, A - mean, 0.0) / math.sqrt(smoothing))
         if k == "QuadForm":
-            assert t.matrix is not None
             size, vectors = np.linalg.eigh(t.matrix + t.matrix.T)
             root = scale * (np.sqrt(np.maximum(size, 0.0))[:, None] * vectors.T @ A)
             return root
@@ -272,7 +268,6 @@ class Loaded:
         if t.kink:
             return np.ones_like(e), np.full_like(e, np.inf)
         if t.kind == "QuadForm":
-            assert t.matrix is not None
             P = np.abs(t.matrix)
             return far @ (P + P.T), self.slope(far, e)[1]
         if t.kind == "log_det":

@@ -9,7 +9,7 @@ Stability of Numerical Algorithms, 3.1 and 3.5).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import cvxpy as cp
@@ -102,17 +102,17 @@ class AtomTerm:
     outputs: int
     power: float = 1.0
     divisor: float = 1.0
-    matrix: Array | None = None
+    matrix: Array = field(default_factory=lambda: np.zeros((0, 0)))
     floor: float | None = None
 
     @property
     def elementwise(self) -> bool:
-        """Whether derivatives of components depend on that component alone."""
+        """True if derivatives of components depend on that component alone."""
         return self.kind in _ELEMENTWISE or self.kind in (SQUARES, "norm1")
 
     @property
     def kink(self) -> bool:
-        """Whether it is a support function, whose gradient may jump."""
+        """True if it is a support function, whose gradient may jump."""
         return self.kind in _KINKS
 
 
@@ -176,13 +176,13 @@ class _Walk:
         power = float(np.ravel(getattr(e.p, "value", e.p))[0]) if hasattr(e, "p") else 1.0
         if kind == "Pnorm" and power != 2.0:
             raise ProgramError(f"the norm of order {power:g} is not read")
-        divisor, matrix = 1.0, None
+        divisor, matrix = 1.0, np.zeros((0, 0))
         if kind in (SQUARES, "QuadForm"):
             if e.args[1].parameters() or not e.args[1].is_constant():
                 raise ProgramError(f"the second argument of {kind} holds data: multiply in data()")
             value = _dense(e.args[1].value)
             divisor = float(value) if kind == SQUARES else 1.0
-            matrix = value if kind == "QuadForm" else None
+            matrix = value if kind == "QuadForm" else matrix
         inner = self.read(e.args[0], inside=True)
         floor = self.floor if kind == "log_det" else None
         self.terms.append(AtomTerm(kind, inner, self.outputs, e.size, power, divisor, matrix, floor))

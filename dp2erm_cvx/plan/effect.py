@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -14,19 +15,11 @@ from dp2erm_cvx.plan.defaults import (
     CAP,
     NORM,
     Request,
-    check_groups,
     default_scale,
     effect_error,
     effect_rule,
 )
-from dp2erm_cvx.plan.pipeline import (
-    NUMERICAL_SHARE,
-    STEADY,
-    CausalPipeline,
-    chosen_noise,
-    reach,
-    shares_in_turn,
-)
+from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, STEADY, Pipeline, chosen_noise, shares_in_turn
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.settings import EffectSettings
 from dp2erm_cvx.privacy import Budget
@@ -47,7 +40,6 @@ from dp2erm_cvx.steps import (
     Nuisances,
     OutcomeRows,
     OverlapScore,
-    Planned,
     RiskScores,
     Rows,
     Step,
@@ -67,9 +59,11 @@ class EffectPlan(Plan):
     study: EffectStudy
 
     @property
-    def score(self) -> Planned:
+    def score(self) -> MeanScore:
         """The step that releases the effect."""
-        return self.steps[-1]
+        found = self.steps[-1]
+        assert isinstance(found, MeanScore)
+        return found
 
 
 #: What the ends of an outcome in [0, 1] may round to.
@@ -79,7 +73,7 @@ SCORES = {kind.estimand: kind for kind in (AverageScore, TreatedScore, OverlapSc
 
 
 @dataclass(frozen=True)
-class EffectStudy(CausalPipeline[EffectPlan]):
+class EffectStudy(Pipeline[EffectPlan]):
     """Private nuisances, then one score per record (Theorems 10 and 12).
 
     Parameters
@@ -128,7 +122,7 @@ class EffectStudy(CausalPipeline[EffectPlan]):
             raise DeclarationError(f"estimand = {shown(self.estimand)}: must be one of {', '.join(SCORES)}")
         if self.estimand == RiskScores.estimand:
             self._check_risks()
-        check_groups(self.universe.domain, self.estimand, self.declared)
+        self._check_groups()
         public_fraction("numerical_share", self.numerical_share)
         if self.residual_scale is not None:
             put(self, "residual_scale", public_size("residual_scale", self.residual_scale))
@@ -313,10 +307,18 @@ class EffectStudy(CausalPipeline[EffectPlan]):
 
     @property
     def reach(self) -> float:
-        """The norm that covariates are shrunk to before their mean square is known."""
-        settings, centered = self.settings, self.settings.mean_share is not None
+        """The norm that covariates are shrunk to before their mean square is released, if it is.
+
+        Up to three times the norm of those that are as large as guessed, so that larger ones lose nothing;
+        the noise of the mean square sets the limit.
+        """
+        settings, norm = self.settings, self.settings.norm_bound
+        if settings.spread_share is None:
+            return norm
         total = self.universe.mass * self.universe.n_samples * self._kept * self.budget.epsilon
-        return reach(self.universe, total, settings.norm_bound, settings.spread_share, centered=centered)
+        widest = self.universe.domain.features_bound * (1.0 if settings.mean_share is None else 2.0)
+        times = min(max(math.sqrt(settings.spread_share * total / 48.0), 1.0), 3.0)
+        return max(min(norm * times, widest), norm)
 
     def _placing(self, settings: EffectSettings, exact: bool) -> Iterator[Step]:
         """The steps by which covariates are centered and scaled."""
@@ -342,7 +344,7 @@ class EffectStudy(CausalPipeline[EffectPlan]):
             found = replace(found, widest=max(4.0 * domain.outcome_bound / settings.score_bound, 1.0))
         return found
 
-    def planned(self, steps: Sequence[Planned]) -> EffectPlan:
+    def planned(self, steps: Sequence[Step]) -> EffectPlan:
         return EffectPlan(self, tuple(steps))
 
     @property
@@ -361,6 +363,21 @@ class EffectStudy(CausalPipeline[EffectPlan]):
         assert self.two_values is not None
         less = 0.5 if self.estimand == RiskScores.estimand else 0.0
         return self.two_values.width * (inverse - less)
+
+    def _check_groups(self) -> None:
+        """Raise DeclarationError where the declared groups do not suit the estimand or the settings."""
+        domain, estimand, declared = self.universe.domain, self.estimand, self.declared
+        fitted = declared.get("propensity") in ("logistic", "cells") or declared.get("cells")
+        if domain.groups and estimand != AverageScore.estimand:
+            raise DeclarationError(f"by: estimand = {shown(estimand)}: only 'ate' is released by group")
+        if domain.groups and fitted:
+            raise DeclarationError("by: the propensity is that of every group, or a public one")
+        book = domain.codebook
+        if book is not None and (book.where or book.eligible) and estimand == "risks":
+            name = "where" if book.where else "eligible"
+            raise DeclarationError(
+                f"{name}: estimand = 'risks' counts all records; take 'ate' for a difference"
+            )
 
     def _check_risks(self) -> None:
         domain = self.universe.domain

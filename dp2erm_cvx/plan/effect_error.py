@@ -20,12 +20,11 @@ from dp2erm_cvx.steps import (
     LinearNuisances,
     MeanSquare,
     OverlapScore,
-    Planned,
     Rows,
     RuleNuisances,
+    Step,
     Term,
     TreatedScore,
-    score_of,
 )
 from dp2erm_cvx.steps.nuisances import LEFT, STRETCH
 from dp2erm_cvx.steps.sums import released_mass, side_shares
@@ -127,7 +126,7 @@ def _confounded(
 
     Where the propensity is public nothing is confounded, whatever the regressions are.
     """
-    score = score_of(plan.score).at(plan.score.universe, released)
+    score = plan.score.score.at(plan.score.universe, released)
     nuisances = score.nuisances
     if plan.study.settings.known is not None or not isinstance(nuisances, LinearNuisances):
         return None
@@ -167,8 +166,8 @@ def _arm_errors(
     errors = [nuisances.shrinkage(residual, share) for share in np.geomspace(study.collinearity, 1.0, 9)]
     unsure = LEFT
     square = plan.step("spread")
-    if square is not None and isinstance(square.declared, MeanSquare):
-        unsure = math.hypot(LEFT, square.declared.size(square, released).error)
+    if square is not None and isinstance(square, MeanSquare):
+        unsure = math.hypot(LEFT, square.size(released).error)
     left = np.max([unsure * declared, *(np.abs(1.0 - stretch * (1.0 - kept)) for kept, _ in errors)], axis=0)
     noise = stretch * np.max([noise for _, noise in errors], axis=0)
     # what an error of either arm's regression is of an error of the effect
@@ -305,7 +304,7 @@ def value_error(
     """
     step = plan.value
     assert step is not None
-    nuisances = score_of(step).at(step.universe, released).nuisances
+    nuisances = step.score.at(step.universe, released).nuisances
     assert isinstance(nuisances, RuleNuisances)
     if nuisances.rates is None or nuisances.counts is None:
         return NO_ERROR
@@ -356,7 +355,7 @@ def _released_terms(nuisances: LinearNuisances) -> list[Term]:
     return [term for term in nuisances.terms if isinstance(term.source, str)]
 
 
-def propensity_error(step: Planned, spread: float, variance: float) -> tuple[float, float]:
+def propensity_error(step: Step, spread: float, variance: float) -> tuple[float, float]:
     """The part of a log odds that gamma shrinks away, and the noise of one, per standard deviation.
 
     ``variance`` is that of treatments given the covariates, the curvature of the regression.

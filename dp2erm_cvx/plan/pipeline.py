@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -25,7 +24,6 @@ from dp2erm_cvx.steps import (
     Fit,
     MeanSquare,
     OutcomeRows,
-    Planned,
     Step,
     WithConstant,
 )
@@ -59,6 +57,7 @@ class Pipeline(abc.ABC, Generic[P_co]):
 
     universe: Universe
     budget: Budget
+    noise: Noise | str
     arithmetic: Arithmetic | str
     numerical_share: float
 
@@ -81,7 +80,7 @@ class Pipeline(abc.ABC, Generic[P_co]):
         """The steps in their order; ``numerical_share`` of each covers its arithmetic, None for none."""
 
     @abc.abstractmethod
-    def planned(self, steps: Sequence[Planned]) -> P_co:
+    def planned(self, steps: Sequence[Step]) -> P_co:
         """The plan that these calibrated steps make."""
 
     def handed(self, steps: Iterable[Step]) -> Universe:
@@ -90,12 +89,6 @@ class Pipeline(abc.ABC, Generic[P_co]):
         for step in steps:
             where = step.hands(where)
         return where
-
-
-class CausalPipeline(Pipeline[P_co]):
-    """A pipeline that releases regressions of mapped records: what those of effects and of rules share."""
-
-    noise: Noise | str
 
     @cached_property
     def law(self) -> CovariateLaw:
@@ -110,7 +103,7 @@ class CausalPipeline(Pipeline[P_co]):
         From these shares of the budget, None for no step.
         """
         if mean is not None:
-            yield CovariateMean(share=mean, noise=self.noise, exact=exact, law=self.law, bound=reach)
+            yield CovariateMean(share=mean, noise=self.noise, exact=exact, law=self.law, norm=reach)
         if spread is not None:
             yield MeanSquare(share=spread, exact=exact, law=self.law, norm=norm)
 
@@ -164,19 +157,6 @@ class CausalPipeline(Pipeline[P_co]):
             numerical_share=numerical_share,
             either=either,
         )
-
-
-def reach(universe: Universe, total: float, norm: float, share: float | None, *, centered: bool) -> float:
-    """The norm that covariates are shrunk to before their mean square is released from a ``share``, if it is.
-
-    Up to three times the ``norm`` of those that are as large as guessed, so that larger ones lose nothing;
-    the noise of the mean square sets the limit. ``total`` is n epsilon, ``centered`` whether a mean is
-    subtracted first.
-    """
-    if share is None:
-        return norm
-    widest = universe.domain.features_bound * (2.0 if centered else 1.0)
-    return max(min(norm * min(max(math.sqrt(share * total / 48.0), 1.0), 3.0), widest), norm)
 
 
 def chosen_noise(declared: object, universe: Universe) -> Noise:

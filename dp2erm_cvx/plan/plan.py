@@ -22,7 +22,7 @@ from dp2erm_cvx.plan.pipeline import P_co, Pipeline
 from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.solve import Solution
-from dp2erm_cvx.steps import Execution, Inputs, MeanScore, Planned, Step, StepResult
+from dp2erm_cvx.steps import Execution, Inputs, MeanScore, Step, StepResult
 from dp2erm_cvx.steps.step import exact_budget
 
 _ROUND_UP = 1.0 + 1e-12
@@ -65,14 +65,13 @@ class Plan:
     """The planned ``steps`` of what was declared, in their order, and what they guarantee together."""
 
     study: Pipeline[Any]
-    steps: tuple[Planned, ...]
+    steps: tuple[Step, ...]
 
     def __post_init__(self) -> None:
         """A score predicts shrinkage from the noise that the regressions of this very plan have."""
         *others, last = self.steps
-        if isinstance(last.declared, MeanScore):
-            last = replace(last, declared=last.declared.knowing({step.name: step for step in others}))
-            object.__setattr__(self, "steps", (*others, last))
+        if isinstance(last, MeanScore):
+            object.__setattr__(self, "steps", (*others, last.knowing({step.name: step for step in others})))
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # certificates judge what comes of it
     def run(self, dataset: Dataset | BlockedDataset, execution: Execution) -> PlanResult:
@@ -94,14 +93,14 @@ class Plan:
             inputs = step.hand_on(inputs, found, released | {step.name: found.released})
         return PlanResult(inputs, results)
 
-    def step(self, name: str) -> Planned | None:
+    def step(self, name: str) -> Step | None:
         """The step of this name, None where there is none."""
         return next((step for step in self.steps if step.name == name), None)
 
     @property
     def programs(self) -> tuple[Program, ...]:
         """The programs that its steps solve, each once."""
-        solved = (program for step in self.steps for program in step.declared.programs(step))
+        solved = (program for step in self.steps for program in step.programs)
         return tuple(dict.fromkeys(solved))
 
     @property
@@ -122,7 +121,7 @@ class Plan:
     @property
     def certified_by_design(self) -> bool:
         """Whether public bounds say what every step is certified to on every dataset of the universe."""
-        return all(step.declared.certified_by_design(step) for step in self.steps)
+        return all(step.certified_by_design for step in self.steps)
 
     @property
     def guarantee(self) -> Budget:
@@ -231,7 +230,7 @@ def _uncountable(study: Pipeline[Any]) -> str | None:
 def _planned(study: Pipeline[P_co], numerical_share: float | None) -> P_co:
     steps = list(study.steps(numerical_share))
     budgets = _divided(study.budget, steps)
-    planned: dict[str, Planned] = {}
+    planned: dict[str, Step] = {}
     universe = study.start
     for step in steps:
         planned[step.name] = step.plan(universe, budgets[step.name], dict(planned))

@@ -1,4 +1,4 @@
-"""What a release will be good for, predicted from public quantities alone: noise, imbalance, confounding."""
+"""Predictions about a release from public quantities alone: noise, imbalance, confounding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dp2erm_cvx.plan.rule import RulePlan
 from dp2erm_cvx.plan.weighted import TwoStagePlan
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.steps import CovariateMean, Fit, MeanSquare, Planned, Rows, RuleRows, Term
+from dp2erm_cvx.steps import CovariateMean, Fit, MeanSquare, Rows, RuleRows, Step, Term
 from dp2erm_cvx.steps.covariates import MISSING
 from dp2erm_cvx.universe import Universe
 
@@ -57,14 +57,14 @@ class NoiseRange:
 
     @property
     def dominates(self) -> bool:
-        """Whether the effect, or half of the coordinates, moves by more than ``SHARE`` of ``bound``.
+        """True if the effect, or half of the coordinates, moves by more than ``SHARE`` of ``bound``.
 
         Of what gamma leaves of ``bound``, as it shrinks noise and signal alike.
         """
         return self.exceeds(SHARE * (1.0 - self.shrinkage) * self.bound)
 
     def exceeds(self, size: float) -> bool:
-        """Whether the effect, or half of the coordinates, moves by more than ``size``, in units of theta."""
+        """True if the effect, or half of the coordinates, moves by more than ``size``, in units of theta."""
         moved = np.median(self.half_width) if self.effect is None else self.effect
         return bool(moved > size)
 
@@ -253,7 +253,7 @@ def kept_confounding(plan: RulePlan) -> float | None:
 
 
 @lru_cache(maxsize=256)
-def _kept_bias(steps: tuple[Planned, ...], universe: Universe, scale: float) -> float:
+def _kept_bias(steps: tuple[Step, ...], universe: Universe, scale: float) -> float:
     """The same for steps of which one is the rule, perhaps before its value."""
     rng = np.random.default_rng(universe.n_features)
     records = _confounded(universe, scale, rng)
@@ -263,9 +263,9 @@ def _kept_bias(steps: tuple[Planned, ...], universe: Universe, scale: float) -> 
     less = records.n_samples / universe.n_samples
     placed: dict[str, Array] = {}
     for step in before:
-        if isinstance(step.declared, CovariateMean | MeanSquare):
-            placed[step.name] = np.array(step.declared.exact_sums(step, records, placed)) / less
-            records = step.declared.mapped(step, records, placed)
+        if isinstance(step, CovariateMean | MeanSquare):
+            placed[step.name] = np.array(step.exact_sums(records, placed)) / less
+            records = step.mapped(records, placed)
     before = tuple(step for step in before if step.name not in placed)
     naive = _mean_effect(_uncorrected(last, universe.n_features), records, {})
     found: list[float] = []
@@ -294,36 +294,34 @@ def _confounded(universe: Universe, scale: float, rng: np.random.Generator) -> R
 
 
 def _released(
-    step: Planned, records: Records, released: Mapping[str, Array], less: float, rng: np.random.Generator
+    step: Step, records: Records, released: Mapping[str, Array], less: float, rng: np.random.Generator
 ) -> Array:
-    """What a step would release, with noise ``less`` times its own, as these records are fewer."""
+    """Release of a step, with noise ``less`` times its own, as these records are fewer."""
     assert isinstance(step.calibration, Calibration)
     return _solved(step, records, released, less * simulate_noise(step.calibration, 1, rng)[0])
 
 
-def _solved(step: Planned, records: Records, released: Mapping[str, Array], noise: Array) -> Array:
+def _solved(fit: Step, records: Records, released: Mapping[str, Array], noise: Array) -> Array:
     """The coefficient (p,) of a regression with this noise."""
-    fit = step.declared
     assert isinstance(fit, Fit)
-    instance = fit.instance(step, *fit.mapped(records, released), noise)
+    instance = fit.instance(*fit.mapped(records, released), noise)
     found = solve(instance, solver="newton", tolerance=1e-3)
     if fit.regression is None:
         return found.point
     return fit.regression.unscaled(found.value, records.n_features)
 
 
-def _mean_effect(step: Planned, records: Records, released: Mapping[str, Array]) -> float:
+def _mean_effect(step: Step, records: Records, released: Mapping[str, Array]) -> float:
     """What a rule estimates on average, without noise of its own."""
     assert isinstance(step.calibration, Calibration)
     theta = _solved(step, records, released, np.zeros(step.calibration.n_parameters))
     return float(np.mean(Rows.POOLED.predict(theta, records.covariates, 0.0)))
 
 
-def _uncorrected(step: Planned, n_features: int) -> Planned:
+def _uncorrected(fit: Step, n_features: int) -> Fit:
     """The same rule without a center, at the factors of a propensity of one half."""
-    fit = step.declared
     assert isinstance(fit, Fit)
     assert isinstance(fit.map, RuleRows)
     balance = fit.map.balance
     even = balance and replace(balance, log_odds=Term(Rows.POOLED, (0.0,) * (n_features + 1)))
-    return replace(step, declared=replace(fit, map=replace(fit.map, after=(), balance=even)))
+    return replace(fit, map=replace(fit.map, after=(), balance=even))

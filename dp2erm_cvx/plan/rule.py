@@ -19,7 +19,7 @@ from dp2erm_cvx.domain import Array, clip_norm
 from dp2erm_cvx.errors import DeclarationError, known_names
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.plan.defaults import NORM, Request, effect_error, rule_of_use
-from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, STEADY, CausalPipeline, chosen_noise, shares_in_turn
+from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, STEADY, Pipeline, chosen_noise, shares_in_turn
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.settings import RuleSettings
 from dp2erm_cvx.privacy import Budget, StabilityBound
@@ -29,11 +29,10 @@ from dp2erm_cvx.steps import (
     Balance,
     Confounding,
     Factors,
+    Fit,
     MeanScore,
     MeanSquare,
     OutcomeRows,
-    Planned,
-    ResponseRows,
     Rows,
     RuleNuisances,
     RuleRows,
@@ -57,9 +56,9 @@ class RulePlan(Plan):
     study: RuleStudy
 
     @property
-    def rule(self) -> Planned:
+    def rule(self) -> Fit:
         """The step that releases the rule."""
-        return next(step for step in self.steps if step.name == "rule")
+        return next(step for step in self.steps if step.name == "rule" and isinstance(step, Fit))
 
     @property
     def rows(self) -> OutcomeRows:
@@ -73,9 +72,11 @@ class RulePlan(Plan):
         return self.rule.bound
 
     @property
-    def value(self) -> Planned | None:
+    def value(self) -> MeanScore | None:
         """The step that releases what the rule is worth; None where no share was declared for it."""
-        return self.step("value")
+        found = self.step("value")
+        assert found is None or isinstance(found, MeanScore)
+        return found
 
     @property
     def mass(self) -> float:
@@ -98,8 +99,8 @@ class RulePlan(Plan):
     def spreads(self, released: Mapping[str, Array]) -> Array:
         """Standard deviations (k,) of scaled covariates: by their released mean square, or a public guess."""
         step = self.step("spread")
-        if step is not None and isinstance(step.declared, MeanSquare) and step.name in released:
-            return step.declared.spreads(step, released)
+        if step is not None and isinstance(step, MeanSquare) and step.name in released:
+            return step.spreads(released)
         return np.array(self.study.law.within(self.study.norm_bound))
 
     def flipped_share(self, theta: ArrayLike, spreads: ArrayLike | None = None) -> float:
@@ -140,7 +141,7 @@ class RulePlan(Plan):
 
 
 @dataclass(frozen=True)
-class RuleStudy(CausalPipeline[RulePlan]):
+class RuleStudy(Pipeline[RulePlan]):
     """Perhaps a center and a propensity, then a rule fitted to what they leave (Theorems 10, 13 and 20).
 
     A declared ``value_share`` pays for what the rule is worth (Theorem 12).
@@ -261,13 +262,11 @@ class RuleStudy(CausalPipeline[RulePlan]):
         yield from shares_in_turn(steps)
         factors = self._factors(settings)
         scale = settings.norm / bound
-        if settings.response_bound is None:
+        response = settings.response_bound
+        loss = registry.build(registry.second_stages(), "regression")
+        if response is None:
             loss = self.saturating("itr_saturating", settings.slope)
-            rule = RuleRows(Rows.POOLED, center, scale, balance=factors)
-        else:
-            loss = registry.build(registry.second_stages(), "regression")
-            bound = settings.response_bound
-            rule = ResponseRows(Rows.POOLED, center, scale, balance=factors, bound=bound)
+        rule = RuleRows(Rows.POOLED, center, scale, balance=factors, response_bound=response)
         yield self.regression("rule", loss, rule, numerical_share, either=either)
         if settings.value_share is not None:
             yield from self._value(settings, settings.value_share, numerical_share)
@@ -331,5 +330,5 @@ class RuleStudy(CausalPipeline[RulePlan]):
         balance = settings.balance if settings.response_bound is None else Balance.INVERSE
         return Factors(balance, Term(Rows.POOLED, source), settings.cap)
 
-    def planned(self, steps: Sequence[Planned]) -> RulePlan:
+    def planned(self, steps: Sequence[Step]) -> RulePlan:
         return RulePlan(self, tuple(steps))

@@ -1,4 +1,4 @@
-"""What effects and rules are calibrated from, beside the universe and the budget: public settings."""
+"""Public settings of effects and rules, beside the universe and the budget."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dp2erm_cvx.steps import Arms, Balance, Rows
 
 @dataclass(frozen=True, kw_only=True)
 class CausalSettings(abc.ABC):
-    """What an effect and a rule have in common.
+    """Settings that an effect and a rule have in common.
 
     Attributes
     ----------
@@ -69,7 +69,8 @@ class CausalSettings(abc.ABC):
         self._check_propensity()
         self._check_each(self.shares, public_fraction)
         if not self.spent < 1.0:
-            raise DeclarationError(f"{self.spending}: leave nothing to the {self.rest}")
+            taken = ", ".join(name for name, takes in self._takes.items() if takes)
+            raise DeclarationError(f"{taken}: leave nothing to the {self.rest}")
 
     def _check_each(self, names: tuple[str, ...], check: Any) -> None:
         for name in names:
@@ -81,14 +82,16 @@ class CausalSettings(abc.ABC):
         """Raise DeclarationError where the propensity is none."""
 
     @property
-    @abc.abstractmethod
-    def spending(self) -> str:
-        """The shares of the budget that the other steps take."""
+    def spent(self) -> float:
+        """Share of the other steps together."""
+        return float(sum(getattr(self, name) for name, takes in self._takes.items() if takes))
 
     @property
-    @abc.abstractmethod
-    def spent(self) -> float:
-        """What they take together."""
+    def _takes(self) -> dict[str, bool]:
+        """Which shares of the budget the other steps take."""
+        placing = {name: getattr(self, name) is not None for name in ("mean_share", "spread_share")}
+        logistic = {"propensity_share": self.propensity == "logistic"}
+        return placing | {"center_share": self.center_share is not None} | logistic
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,20 +138,10 @@ class EffectSettings(CausalSettings):
             raise DeclarationError("arms = 'controls': one arm alone has rows = 'common'")
 
     @property
-    def spent(self) -> float:
-        return float(sum(getattr(self, name) for name in self.spending.split(", ")))
-
-    @property
-    def spending(self) -> str:
-        lines = self.cells is None
-        takes = {
-            "rate_share": lines and self.known is None,
-            "mean_share": lines and self.mean_share is not None,
-            "spread_share": lines and self.spread_share is not None,
-            "center_share": True,
-            "propensity_share": self.propensity in ("logistic", "cells"),
-        }
-        return ", ".join(name for name, taken in takes.items() if taken)
+    def _takes(self) -> dict[str, bool]:
+        if self.cells is not None:
+            return {"center_share": True, "propensity_share": self.propensity == "cells"}
+        return {"rate_share": self.known is None} | super()._takes
 
     def _check_propensity(self) -> None:
         lines = self.cells is None
@@ -241,13 +234,3 @@ class RuleSettings(CausalSettings):
             )
         elif stated is not None and stated != "logistic":
             object.__setattr__(self, "propensity", public_fraction("propensity", stated))
-
-    @property
-    def spending(self) -> str:
-        return "mean_share, spread_share, center_share, propensity_share"
-
-    @property
-    def spent(self) -> float:
-        """Of what a value leaves: the share that the rule does not have."""
-        found = sum(one or 0.0 for one in (self.mean_share, self.spread_share, self.center_share))
-        return found + (self.propensity_share if self.propensity == "logistic" else 0.0)

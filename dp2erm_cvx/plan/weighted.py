@@ -16,7 +16,7 @@ from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.public import one_of
 from dp2erm_cvx.registry import refuse_taken_name
 from dp2erm_cvx.sampling import refuse_sampling
-from dp2erm_cvx.steps import Fit, Planned, Step, Value
+from dp2erm_cvx.steps import Fit, Step, Value
 from dp2erm_cvx.universe import Universe
 
 
@@ -27,19 +27,21 @@ class TwoStagePlan(Plan):
     study: Study
 
     @property
-    def propensity(self) -> Planned | None:
+    def propensity(self) -> Step | None:
         """The coefficient of a private first stage (Theorem 9), None where it takes no noise."""
         return self.step("propensity")
 
     @property
-    def theta(self) -> Planned:
+    def theta(self) -> Fit:
         """The step that releases theta."""
-        return next(step for step in self.steps if step.name == "theta")
+        return next(step for step in self.steps if step.name == "theta" and isinstance(step, Fit))
 
     @property
-    def value(self) -> Planned | None:
+    def value(self) -> Value | None:
         """The value of the rule, None where none is released."""
-        return self.step("value")
+        found = self.step("value")
+        assert found is None or isinstance(found, Value)
+        return found
 
     @property
     def bound(self) -> StabilityBound:
@@ -134,5 +136,5 @@ class Study(Pipeline[TwoStagePlan]):
         if self.value_share is not None:
             yield Value(share=self.value_share, second=self.second, statistic=self.value_statistic)
 
-    def planned(self, steps: Sequence[Planned]) -> TwoStagePlan:
+    def planned(self, steps: Sequence[Step]) -> TwoStagePlan:
         return TwoStagePlan(self, tuple(steps))

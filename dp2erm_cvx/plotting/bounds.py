@@ -96,9 +96,9 @@ def shares_figure(verdicts: Sequence[Verdict]) -> str:
         ax.set_xscale("symlog", linthresh=1.0)
         ax.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
     ax.set_xlim(0, max(1.18, 1.35 * top))
-    ax.set_xlabel("largest movement met, as a share of the bound (line: the bound itself)")
+    ax.set_xlabel("largest movement reached, as a share of the bound (line: the bound itself)")
     _plain(ax)
-    return _svg(figure, "Largest movement met as a share of each bound")
+    return _svg(figure, "Largest movement reached as a share of each bound")
 
 
 def _share(movement: float, verdict: Verdict) -> float:
@@ -134,7 +134,7 @@ def tightness_figure(cells: Sequence[TightnessCell], n_samples: int, ridge: floa
         _plain(ax)
     for text in figure.axes[0].legend(frameon=False, fontsize="small").get_texts():
         text.set_parse_math(False)
-    return _svg(figure, "Largest V met and bounds on V, over n and over the ridge")
+    return _svg(figure, "Largest V reached and bounds on V, over n and over the ridge")
 
 
 def _plain(ax: Axes) -> None:

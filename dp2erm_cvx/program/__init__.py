@@ -1,4 +1,4 @@
-"""What a scheme file imports: the abstract stages, their building blocks and declarations."""
+"""Names that a scheme file imports: the abstract stages, their building blocks and declarations."""
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.model.sets import Box, L1Ball, L2Ball, WholeSpace

@@ -31,7 +31,7 @@ class Atom:
     kinks : arguments at which the curvature jumps
     absolute, relative : a computed slope is off by ``absolute + relative |slope|`` units of roundoff
     flat : a computed curvature is off by ``flat + 8 phi''`` units of roundoff
-    cells : least and largest curvature on cells; by default those of an even one that does not rise with |u|
+    cells : least and largest curvature on cells; by default of an even one that does not rise with ``|u|``
     near : bound on the curvature within a distance; by default that of the cell
     together : value, slope and curvature where they share exponentials
     """

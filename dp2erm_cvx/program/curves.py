@@ -93,7 +93,7 @@ class Curve:
 
     @property
     def is_line(self) -> bool:
-        """Whether it has no curvature anywhere."""
+        """True if it has no curvature anywhere."""
         return all(part.atom.kind == "line" for part in self.parts)
 
     @property

@@ -41,7 +41,7 @@ class Leaves:
         self.parameters: dict[str, Any] = {}
 
     def has(self, name: str) -> bool:
-        """Whether the data hold a leaf of this name."""
+        """True if the data hold a leaf of this name."""
         return name in self._data
 
     def __call__(self, name: str, *, nonneg: bool = False) -> Any:

@@ -18,7 +18,6 @@ from typing import Any, ClassVar, Self
 
 import cvxpy as cp
 import numpy as np
-from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DeclarationError, ProgramError
@@ -92,7 +91,7 @@ class DeclaredProgram(Program):
 
     @staticmethod
     def asked(function: Function, *arguments: Any, **settings: float) -> Any:
-        """What an author's function returns. Raises DeclarationError with its error in one line."""
+        """Result of an author's function. Raises DeclarationError with its error in one line."""
         try:
             return function(*arguments, **settings)
         except DeclarationError:
@@ -102,7 +101,7 @@ class DeclaredProgram(Program):
             raise DeclarationError(f"{function.__name__}: {type(error).__name__}: {text}") from None
 
     def called(self, *arguments: Any) -> Any:
-        """What the declaration returns at its settings."""
+        """Result of the declaration at its settings."""
         return self.asked(type(self).function, *arguments, **dict(self.own_settings()))
 
     def own_settings(self) -> tuple[tuple[str, float], ...]:
@@ -139,7 +138,7 @@ class SeparableProgram(DeclaredProgram, SeparableFirstStage):
         return self._parts[2]
 
     def refuse_misread(self) -> None:
-        assert self._parts
+        _ = self._parts  # read, compared with CVXPY and refused on the way
 
     def declared_formula(self) -> str:
         """The program in one line."""
@@ -188,15 +187,11 @@ class BalancedProgram(BalancedStage, SeparableProgram):
         return 2 * (1 + self.balance.size(universe.n_features))
 
     def rows(self, records: Records) -> Array:
-        return self._in_arm(records, records.a, 1.0)
+        return self.in_arm(records, records.a, np.ones(2))
 
     def linear_terms(self, records: Records) -> Array | None:
         beside = self._parts[1]
-        return self._in_arm(records, 1 - records.a, beside) if beside else None
-
-    def _in_arm(self, records: Records, arm: NDArray[np.int64], factor: float) -> Array:
-        g, inside = factor * self.functions(records), arm[:, None]
-        return np.hstack([(1 - inside) * g, inside * g])
+        return self.in_arm(records, 1 - records.a, np.full(2, beside)) if beside else None
 
     def ball(self, domain: Domain) -> float:
         """The radius, or that which no minimizer without noise exceeds; exponentials need a small one."""

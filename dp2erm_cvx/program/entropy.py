@@ -15,13 +15,13 @@ from dp2erm_cvx import stability
 from dp2erm_cvx.blocks import VIEW, Blocks, tree_sum, whole
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, InfeasibleError
-from dp2erm_cvx.model.certified_radius import CLOSED_FORM, Sizes
-from dp2erm_cvx.model.composite import LocalError, Penalty
+from dp2erm_cvx.model.composite import CLOSED_FORM, LocalError, Penalty, Sizes
 from dp2erm_cvx.model.sets import L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import UNIT, column_sums, compensated_sum, dot_error, rounded_sum, sum_error
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.atoms import atom
 from dp2erm_cvx.program.curves import Curve, Part
+from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.first_stage import BalancedStage
 from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.margin_model import MarginModel
@@ -32,7 +32,6 @@ from dp2erm_cvx.program.stage import (
     RowNeighbors,
     Setting,
     declared_choice,
-    resolved,
     setting,
 )
 from dp2erm_cvx.public import public_size
@@ -70,7 +69,7 @@ class EntropyFirstStage(BalancedStage):
         return np.concatenate(rows.each()), target
 
     def balanced(self, records: Records) -> tuple[Blocks[Array], Array]:
-        """The same rows in blocks."""
+        """The rows in blocks."""
         n = records.n_samples
         found = records.rows(self._totals).each()
         treated = sum(count for count, _ in found)
@@ -86,22 +85,18 @@ class EntropyFirstStage(BalancedStage):
         if self.arm_mass == "equal":
             share = np.full(2, 0.5)
         target = np.concatenate([scale[0] * share[0] * mean, scale[1] * share[1] * mean])
-        return records.rows(partial(self._in_arm, scale=scale)), target
+        return records.rows(partial(self._rows, scale=scale)), target
 
     def _totals(self, records: Records) -> tuple[int, tuple[Array, Array]]:
         """The number of treated records, and the sums of g."""
         return int(np.sum(records.a)), compensated_sum(self.functions(records))
 
-    def _in_arm(self, records: Records, scale: Array) -> Array:
-        """The rows B of some records: g, times the scale of its arm, in the columns of its arm."""
-        g = self.functions(records)
-        k = g.shape[1]
-        B = np.empty((len(g), 2 * k))
-        for arm in (0, 1):
-            np.multiply(
-                g, np.where(records.a == arm, scale[arm], 0.0)[:, None], out=B[:, arm * k : (arm + 1) * k]
-            )
-        return B
+    def _rows(self, records: Records, scale: Array) -> Array:
+        return self.in_arm(records, records.a, scale)
+
+    def data(self, records: Records) -> dict[str, Value]:
+        B, target = self.moments(records)
+        return {"B": B, "target": target}
 
 
 @dataclass(frozen=True)
@@ -127,11 +122,6 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
     formulas: ClassVar[Mapping[str, Setting]] = MappingProxyType({"constant": "G_x", "ridge": "squared"})
     defaults = MappingProxyType({"constant": "G", "ridge": "squared norm bound of (constant, g)"})
 
-    @property
-    def mu(self) -> float:
-        """The ridge. Raises ProgramError where it is still left to the domain."""
-        return resolved("ridge", self.ridge)
-
     def public_numbers(self, domain: Domain) -> dict[str, float]:
         # the paper's scaling has rows of norm at most 1
         bound, constant = self.bounds(domain)
@@ -139,17 +129,7 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
         return super().public_numbers(domain) | {"squared": squared}
 
     def certified_error(self, universe: Universe) -> float | None:
-        balance_bound, constant = self.bounds(universe.domain)
-        G = math.hypot(constant, balance_bound)
-        # || t - mean(b) || is at most G / sqrt(2) for rows e_a (x) g, and 2 for rows of norm at most 1
-        row_bound, slope = (1.0, 2.0) if self.scaling == "paper" else (G, 0.75 * G)
-        log_base = self.largest_log_base(universe.n_samples)
-        if log_base > 0.0:
-            slope = 2 * row_bound  # the mean is that under the base measure
-        return self._weights_error(universe, row_bound, slope, log_base)
-
-    def _weights_error(self, universe: Universe, row_bound: float, slope: float, log_base: float) -> float:
-        """For rows ``||b|| <= row_bound`` and ``||t - mean(b)|| <= slope``; ``inf`` where nothing is known.
+        """``||w_hat - w||_1 / n`` for rows ``||b|| <= row_bound`` and ``||t - mean(b)|| <= slope``.
 
         Rows are centered, so their norms are at most ``2 row_bound``, the target's at most ``row_bound +
         slope``, and a score is wrong by ``(dot_error + 2 u) 2 row_bound ||v||``. The minimizer obeys ``mu
@@ -157,6 +137,13 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
         ``|log(n q_i)| <= log_base`` is added to every score, which rounds by four units of it, and the mean
         is that under q.
         """
+        balance_bound, constant = self.bounds(universe.domain)
+        G = math.hypot(constant, balance_bound)
+        # || t - mean(b) || is at most G / sqrt(2) for rows e_a (x) g, and 2 for rows of norm at most 1
+        row_bound, slope = (1.0, 2.0) if self.scaling == "paper" else (G, 0.75 * G)
+        log_base = self.largest_log_base(universe.n_samples)
+        if log_base > 0.0:
+            slope = 2 * row_bound  # the mean is that under the base measure
         n, spread, ridge = universe.n_samples, 2 * row_bound, self.mu
         dimension = 2 * (1 + self.balance.size(universe.n_features))
         per_norm = (dot_error(dimension) + 2 * UNIT) * spread  # error of a score, per unit of ||v||
@@ -249,7 +236,7 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
             raise CalibrationError(f"{theorem} does not cover trimmed weights: leave the trim out")
 
     def paper_arguments(self, domain: Domain) -> dict[str, Any]:
-        """What Theorem 4' and the paper's theorem need to know: rows scaled by arm sizes.
+        """Constants of Theorem 4' and of the paper's theorem: rows scaled by arm sizes.
 
         Raises CalibrationError for the public scaling and for equal arm mass, which they do not cover.
         """

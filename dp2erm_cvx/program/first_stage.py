@@ -10,17 +10,17 @@ from typing import ClassVar
 
 import cvxpy as cp
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.model.certified_radius import CLOSED_FORM
-from dp2erm_cvx.model.composite import Composite, LocalError
+from dp2erm_cvx.model.composite import CLOSED_FORM, Composite, LocalError
 from dp2erm_cvx.model.sums import UNIT, exact_sum
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments, MomentTargets
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, declared_choice, setting
+from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, declared_choice, resolved, setting
 from dp2erm_cvx.public import public_size
 from dp2erm_cvx.universe import Universe
 
@@ -30,10 +30,19 @@ class FirstStage(Program):
 
     #: The form of the program, which decides what can be proved about it.
     kind: ClassVar[Kind] = Kind.DIRECT
+    #: Of a program with one.
+    ridge: float | None
+    #: Why no bound can be, in words for the user; empty where one is.
+    unbounded: ClassVar[str] = ""
     #: What audits and batches solve it by: a program without a smooth form needs a conic solver.
     usual_solver: ClassVar[str] = "newton"
     #: Whether the weights are computed to make the arms alike.
     balances_arms: ClassVar[bool] = True
+
+    @property
+    def mu(self) -> float:
+        """The ridge of a program with one. Raises ProgramError where it is still left to the domain."""
+        return resolved("ridge", self.ridge)
 
     @abc.abstractmethod
     def data(self, records: Records) -> dict[str, Value]:
@@ -46,8 +55,10 @@ class FirstStage(Program):
     def bound(self, universe: Universe) -> StabilityBound:
         """The bound of a resolved program: by default what any weights of sum n obey.
 
-        Raises CalibrationError where a kind with a theorem states no bound.
+        Raises CalibrationError where a kind with a theorem states no bound, and where no bound can be.
         """
+        if self.unbounded:
+            raise CalibrationError(self.unbounded)
         if self.kind is Kind.DIRECT:
             return stability.any_weights(universe.n_samples, Kind.DIRECT.proved, self.relations)
         raise CalibrationError(f"{self.name} is declared {self.kind.value!r} and states no bound")
@@ -70,7 +81,7 @@ class FirstStage(Program):
         return stability.usable(universe.n_samples, printed) if usable else printed
 
     def printed_bound(self, universe: Universe) -> StabilityBound:
-        """What a program states in place of ``paper_bound``."""
+        """Statement of a program in place of ``paper_bound``."""
         raise CalibrationError(f"the paper states no stability bound for {self.name}")
 
     def stability(self, universe: Universe, family: BoundFamily = BoundFamily.SHARP) -> StabilityBound:
@@ -108,7 +119,7 @@ class FirstStage(Program):
         return None
 
     def cost(self, universe: Universe) -> str | None:
-        """What a long solve takes of memory and time, by public numbers, in words; None for a short one."""
+        """Memory and time of a long solve, by public numbers, in words; None for a short one."""
         return None
 
     def targets(self, records: Records) -> MomentTargets | None:
@@ -155,6 +166,16 @@ class BalancedStage(FirstStage):
         g = np.empty((len(balance), 1 + balance.shape[1]))
         g[:, 0], g[:, 1:] = self.bounds(records.domain)[1], balance
         return g
+
+    def in_arm(self, records: Records, arm: NDArray[np.int64], scale: Array) -> Array:
+        """Rows (n, 2k): g times the ``scale`` (2,) of an ``arm`` (n,), in the columns of that arm, else 0."""
+        g = self.functions(records)
+        k = g.shape[1]
+        B = np.empty((len(g), 2 * k))
+        for which in (0, 1):
+            inside = np.where(arm == which, scale[which], 0.0)[:, None]
+            np.multiply(g, inside, out=B[:, which * k : (which + 1) * k])
+        return B
 
 
 class ClosedFormWeights(FirstStage):

@@ -37,7 +37,7 @@ class MarginTerm:
     tilt: tuple[float, Datum] | None = None
 
     def near(self, other: MarginTerm) -> bool:
-        """Whether another term has the same curve and tilt, to within rounding."""
+        """True if another term has the same curve and tilt, to within rounding."""
         pairs = zip(self.curve.parts, other.curve.parts, strict=False)
         return len(self.curve.parts) == len(other.curve.parts) and all(
             a.atom == b.atom
@@ -60,9 +60,8 @@ class MarginTerm:
         return None if part is None else part[0] * part[1].of(records)
 
     def _part(self, which: str) -> tuple[float, Datum] | None:
-        if which == "factor":
-            return None if self.factor is None else (1.0, self.factor)
-        return self.offset if which == "offset" else self.tilt
+        factor = None if self.factor is None else (1.0, self.factor)
+        return {"offset": self.offset, "factor": factor, "tilt": self.tilt}[which]
 
 
 @dataclass(frozen=True, eq=False)
@@ -392,14 +391,14 @@ def _multiple(e: Any) -> int | None:
 
 
 def _scalar(e: Any) -> bool:
-    """Whether an expression is one public number: settings are numbers, data are parameters."""
+    """True if an expression is one public number: settings are numbers, data are parameters."""
     if e.variables() or e.parameters():
         return False
     return e.size == 1 or _name(e) == "Promote"
 
 
 def _equal_entries(e: Any) -> bool:
-    """Whether an expression is a public vector of equal entries: its product with losses is their sum."""
+    """True if an expression is a public vector of equal entries: its product with losses is their sum."""
     return e.is_constant() and not e.parameters() and e.ndim == 1 and bool(np.ptp(e.value) == 0)
 
 

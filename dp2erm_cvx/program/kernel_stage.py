@@ -16,7 +16,7 @@ import numpy as np
 from dp2erm_cvx.blocks import tree_sum
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.model.certified_radius import kernel_weights_error
+from dp2erm_cvx.model.composite import kernel_weights_error
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import column_sums, row_products
 from dp2erm_cvx.privacy import StabilityBound
@@ -24,7 +24,7 @@ from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program.kernel_model import FactoredKernelModel, KernelModel
 from dp2erm_cvx.program.kernels import Kernel, factor
-from dp2erm_cvx.program.stage import Kind, resolved, setting
+from dp2erm_cvx.program.stage import Kind, setting
 from dp2erm_cvx.public import public_size
 from dp2erm_cvx.stability import KernelConstants, kernel_balancing, pooled_kernel_balancing
 from dp2erm_cvx.universe import Universe
@@ -85,11 +85,6 @@ class KernelFirstStage(FirstStage):
     @abc.abstractmethod
     def kernel(self) -> Kernel:
         """The kernel, public."""
-
-    @property
-    def mu(self) -> float:
-        """The ridge. Raises ProgramError where it is still left to the domain."""
-        return resolved("ridge", self.ridge)
 
     def constants(self, universe: Universe) -> KernelConstants:
         """Constants of a resolved program, for Theorems 5 and 6."""

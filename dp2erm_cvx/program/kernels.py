@@ -43,7 +43,7 @@ class Kernel(Written, abc.ABC):
         """Number C with ``|K| <= C`` over covariates of norm at most ``features_bound``."""
 
     def negative_within(self, features_bound: float) -> bool:
-        """Whether K may be negative over those covariates, which costs a factor in the stability bounds."""
+        """True if K may be negative over those covariates, which costs a factor in the stability bounds."""
         return self.signed
 
     def features(self, X: Array) -> Array | None:

@@ -11,7 +11,8 @@ import numpy as np
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.model.certified_radius import CLOSED_FORM
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.model.composite import CLOSED_FORM
 from dp2erm_cvx.model.sums import UNIT, dot_error
 from dp2erm_cvx.program.atoms import Atom, atom
 from dp2erm_cvx.program.curves import Curve, Part
@@ -36,17 +37,25 @@ class Enclosure(NamedTuple):
         return np.maximum(np.abs(self.down), np.abs(self.up))
 
 
+_OPERATIONS = ("margin", "constant", "sum", "multiple", "minimum", "log", "atom")
+
+
 @dataclass(frozen=True)
 class LogWeight:
     """``h(s)`` as a tree: the margin, constants, sums, multiples, minima, logarithms and atoms of such.
 
-    ``number`` is that of a constant or a multiple, ``atom`` that of an atom.
+    ``number`` is that of a constant or a multiple, ``atom`` that of an atom. Raises DeclarationError for
+    another operation, and for an atom without one.
     """
 
     operation: str = "margin"
     parts: tuple[LogWeight, ...] = ()
     number: float = 1.0
     atom: Atom | None = None
+
+    def __post_init__(self) -> None:
+        if self.operation not in _OPERATIONS or (self.operation == "atom" and self.atom is None):
+            raise DeclarationError(f"log weight {self.operation!r}: must be one of {', '.join(_OPERATIONS)}")
 
     def times(self, factor: float) -> LogWeight:
         """A multiple of the function."""
@@ -163,7 +172,7 @@ class LogWeight:
 
     @property
     def is_clipped(self) -> bool:
-        """Whether it has kinks, at which differences of its gradients count from 0."""
+        """True if it has kinks, at which differences of its gradients count from 0."""
         return self.operation == "minimum" or any(part.is_clipped for part in self.parts)
 
     def range(self, low: float, high: float) -> tuple[float, float]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dp2erm_cvx.blocks import Blocks
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.model.certified_radius import Sizes
+from dp2erm_cvx.model.composite import Sizes
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, dot_error, sum_error, weighted_gram
 from dp2erm_cvx.program.curves import SQUARE, Curve
@@ -98,7 +98,7 @@ class RowBounds:
 
     @property
     def plain(self) -> bool:
-        """Whether all factors are 1 and all tilts 0."""
+        """True if all factors are 1 and all tilts 0."""
         return self.factor == (1.0, 1.0) and not any(self.tilt)
 
     def size(self, theta_set: ConvexSet, n_parameters: int) -> float:
@@ -156,7 +156,7 @@ class MarginSum:
         return self.rows.reach(self.feasible.norm_bound(self.n_parameters))
 
     def sizes(self) -> Sizes | None:
-        """Its :class:`~dp2erm_cvx.model.certified_radius.Sizes`; None where one is infinite.
+        """Its :class:`~dp2erm_cvx.model.composite.Sizes`; None where one is infinite.
 
         At the minimizer t ``ridge t`` is minus the gradient of the rest, hence ``||t|| <= (n Z slope +
         linear) / ridge``. Without offsets ``ridge ||t||^2 <= sum -s_i phi'(s_i) + linear ||t||`` as well,

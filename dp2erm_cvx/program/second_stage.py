@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.model.certified_radius import checked_perturbation
-from dp2erm_cvx.model.composite import Penalty
+from dp2erm_cvx.model.composite import Penalty, checked_perturbation
 from dp2erm_cvx.model.sets import Box, ConvexSet, ElasticNet, L1Ball, L2Ball, UserRegularizer, WholeSpace
 from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
 from dp2erm_cvx.privacy import LossConstants, RowBox
@@ -84,7 +83,7 @@ class SecondStage(Program):
 
     @property
     def squared(self) -> bool:
-        """Whether the loss is ``s^2``."""
+        """True if the loss is ``s^2``."""
         return self.loss == SQUARE
 
     @abc.abstractmethod
@@ -125,7 +124,7 @@ class SecondStage(Program):
         return dataclasses.replace(program, theta_set=self.feasible(domain))
 
     def unconstrained(self) -> Self:
-        """The same loss over R^p. Raises CalibrationError where that is not a plain squared loss."""
+        """The loss over R^p. Raises CalibrationError where that is not a plain squared loss."""
         if not self.squared:
             raise CalibrationError(f"{self.name} is not a squared loss, which Theorems 7 and 8 need")
         if self.regularizer != ElasticNet():

@@ -16,8 +16,7 @@ import numpy as np
 from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.model.certified_radius import checked_perturbation
-from dp2erm_cvx.model.composite import Penalty
+from dp2erm_cvx.model.composite import Penalty, checked_perturbation
 from dp2erm_cvx.model.sets import ConvexSet, L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
 from dp2erm_cvx.privacy import LossConstants, RowBox, StabilityBound
@@ -125,11 +124,6 @@ class SeparableFirstStage(FirstStage):
     def public_numbers(self, domain: Domain) -> dict[str, float]:
         return super().public_numbers(domain) | {"G": self.row_bound(domain)}
 
-    @property
-    def mu(self) -> float:
-        """The ridge. Raises ProgramError where it is still left to the domain."""
-        return resolved("ridge", self.ridge)
-
     def ball(self, domain: Domain) -> float:
         """The radius that is solved with: one that never binds may take the place of an infinite one."""
         return resolved("radius", self.radius)
@@ -150,7 +144,7 @@ class SeparableFirstStage(FirstStage):
         ball = {"ball": cp.norm(lam, 2) <= leaf("radius", nonneg=True)} if leaf.has("radius") else {}
         return Declaration(objective, variables, constraints | ball)
 
-    def margin_data(
+    def data(
         self, records: Records, gamma: float = 0.0, noise: Array | None = None, *, counted: bool = False
     ) -> dict[str, Value]:
         """Leaves of the declaration, with ``n gamma/2 ||lam||^2 + <noise, lam>`` added to the objective.
@@ -165,7 +159,7 @@ class SeparableFirstStage(FirstStage):
             data["counts"] = records.counts
         return data if math.isinf(ball) else data | {"radius": ball}
 
-    def margin_model(
+    def model(
         self, records: Records, gamma: float = 0.0, noise: Array | None = None, *, counted: bool = False
     ) -> MarginModel:
         """The exact form of the same."""
@@ -278,12 +272,6 @@ class SeparableFirstStage(FirstStage):
         Z, beside = self.row_bound(domain), self.linear_bound(domain) / self.row_bound(domain)
         return Z * record_diameter(self.loss, min(Z * self.ball(domain), 1e300), beside, self.varying(domain))
 
-    def data(self, records: Records) -> dict[str, Value]:
-        return self.margin_data(records)
-
-    def model(self, records: Records) -> MarginModel:
-        return self.margin_model(records)
-
     def row_neighbors(self, records: Records) -> RowNeighbors | None:
         if self.weight_rows(records.at(np.zeros(1, dtype=np.int64))) is not None:
             return None  # a fast path moves one row of a record, not two
@@ -347,8 +335,8 @@ class PrivateFirstStage(SeparableFirstStage):
     def perturbed(self, records: Records, gamma: float, noise: Array) -> Instance:
         """Bind the program to data, the ridge ``gamma`` of its calibration and ``noise`` b."""
         program = self.resolve(records.domain)
-        model = program.margin_model(records, gamma, noise, counted=True)
-        data = partial(program.margin_data, records, gamma, noise, counted=True)
+        model = program.model(records, gamma, noise, counted=True)
+        data = partial(program.data, records, gamma, noise, counted=True)
         return Instance(program, data, model, model.ridge)
 
     def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:

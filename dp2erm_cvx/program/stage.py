@@ -154,7 +154,7 @@ class Program(abc.ABC):
         return instance.composite.penalty.set.project(next(iter(values.values())))
 
     def resolve(self, domain: Domain) -> Self:
-        """The same program with every default that depends on the public domain filled in."""
+        """The program with every default that depends on the public domain filled in."""
         left = [name for name in self.formulas if getattr(self, name) is None]
         known = self.public_numbers(domain) if left else {}
         numbers = {name: evaluated(name, self.formulas[name], known) for name in left}
@@ -166,7 +166,7 @@ class Program(abc.ABC):
         return {"M": domain.covariate_bound, "outcome_bound": domain.outcome_bound}
 
     def takes_blocks(self, universe: Universe) -> bool:
-        """Whether the resolved program can be fitted to records that are never in memory together."""
+        """True if the resolved program can be fitted to records that are never in memory together."""
         return self.by_blocks
 
     def own_data(self) -> tuple[str, ...] | None:
@@ -222,7 +222,7 @@ class Instance:
 
     @property
     def half_digits(self) -> bool:
-        """Whether a certificate loses half of the digits: by a duality gap, or at a kink (Theorem D)."""
+        """True if a certificate loses half of the digits: by a duality gap, or at a kink (Theorem D)."""
         return self.model is None or (isinstance(self.model, DirectModel) and self.model.objective.kinks)
 
     def __repr__(self) -> str:

@@ -75,7 +75,7 @@ class WeightsProgram(DeclaredProgram, DirectFirstStage):
         return records.own
 
     def stated_bound(self, universe: Universe) -> Bound | None:
-        """What the author's function returns at public numbers; None without one."""
+        """Result of the author's function at public numbers; None without one."""
         function, n = type(self).statement, universe.n_samples
         if function is None:
             return None

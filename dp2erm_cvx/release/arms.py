@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dp2erm_cvx.calibration.sums import GridSums, sum_quantile
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, combined
 from dp2erm_cvx.release.interval import ScoreInterval, biased_quantile, misses
-from dp2erm_cvx.release.ratio import Fieller, RatioInterval, quadratic_norm
+from dp2erm_cvx.release.ratio import Fieller, quadratic_norm
 
 _ROUND_UP = 1.0 + 1e-12
 
@@ -49,45 +49,25 @@ class ArmRisks:
 
         Raises DeclarationError unless ``1/2 <= level < 1``.
         """
-        error = combined(*self.errors)
-        risk_1, risk_0 = self.risks
-        return self._interval(risk_1 - risk_0, (1.0, 0.0), (1.0, 1.0), error, level)
-
-    def risk(self, arm: int, level: float = 0.95) -> ScoreInterval:
-        """The risk under treatment ``arm``, 1 or 0. Raises DeclarationError unless ``1/2 <= level < 1``."""
-        place = 1 - arm
-        both = 0.5 if arm else -0.5
-        own = (1.0, 0.0) if arm else (0.0, 1.0)
-        return self._interval(self.risks[place], (both, 0.5), own, self.errors[place], level)
-
-    def _interval(
-        self,
-        estimate: float,
-        parts: tuple[float, float],
-        arms: tuple[float, float],
-        error: NuisanceError,
-        level: float,
-    ) -> ScoreInterval:
-        """Of ``u (phi_1 - phi_0) + v (phi_1 + phi_0)``, with the noise of the ``arms`` that it is made of."""
+        error, law = combined(*self.errors), self.noise.noise
         share, tail = misses(level)
-        deviation, law = self._norm(share)(*parts), self.noise.noise
-        scales = [part * scale for part, scale in zip(arms, self._scales, strict=True) if part]
-        rounding = sum(part * one for part, one in zip(arms, self._roundings, strict=True))
+        deviation, rounding = self._norm(share)(1.0, 0.0), sum(self._roundings)
+        estimate = self.risks[0] - self.risks[1]
         sampling = math.hypot(deviation / math.sqrt(self.noise.n_samples), error.sampling)
         total = math.hypot(sampling, error.noise)
-        half = (biased_quantile(law, tail, error.bias, total, *scales) + rounding) * _ROUND_UP
+        half = (biased_quantile(law, tail, error.bias, total, *self._scales) + rounding) * _ROUND_UP
         return ScoreInterval(
             estimate=estimate,
             low=estimate - half,
             high=estimate + half,
             level=float(level),
             standard_deviation=deviation,
-            noise_half_width=(sum_quantile(law, tail, error.noise, *scales) + rounding) * _ROUND_UP,
+            noise_half_width=(sum_quantile(law, tail, error.noise, *self._scales) + rounding) * _ROUND_UP,
             sampling_half_width=sum_quantile(law, tail, sampling),
             bias=error.bias,
         )
 
-    def ratio(self, level: float = 0.95) -> RatioInterval | None:
+    def ratio(self, level: float = 0.95) -> ScoreInterval | None:
         """The risk ratio, treated over untreated; None where the untreated risk is within its error.
 
         Raises DeclarationError unless ``1/2 <= level < 1``.
@@ -99,9 +79,9 @@ class ArmRisks:
         risk_1, risk_0 = self._inside()
         # risks beyond 0 and 1 are cut for the estimate alone
         estimate = risk_1 / risk_0
-        return RatioInterval(estimate, min(ends[0], estimate), max(ends[1], estimate), float(level))
+        return ScoreInterval(estimate, min(ends[0], estimate), max(ends[1], estimate), float(level))
 
-    def odds_ratio(self, level: float = 0.95) -> RatioInterval | None:
+    def odds_ratio(self, level: float = 0.95) -> ScoreInterval | None:
         """The odds ratio: the ratio of risks over the ratio of their complements, half of the misses each.
 
         None where a denominator is within its error. Raises DeclarationError unless ``1/2 <= level < 1``.
@@ -114,7 +94,7 @@ class ArmRisks:
         risk_1, risk_0 = self._inside()
         estimate = risk_1 * (1.0 - risk_0) / ((1.0 - risk_1) * risk_0)
         low, high = ends[0] / others[1], ends[1] / others[0]
-        return RatioInterval(estimate, min(low, estimate), max(high, estimate), float(level))
+        return ScoreInterval(estimate, min(low, estimate), max(high, estimate), float(level))
 
     @property
     def _scales(self) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""What was declared for a release, the study that it declares, and what its plan and run state."""
+"""Declaration of a release, the study that it declares, and the statements of its plan and run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standi
 from dp2erm_cvx.release.value import ValueRelease, state_value
 from dp2erm_cvx.sampling import OWN_RECORD
 from dp2erm_cvx.solve import by_design, private_solver
-from dp2erm_cvx.steps import Execution, Planned, Precision, Rows, Term, Value
+from dp2erm_cvx.steps import Execution, Precision, Rows, Step, Term
 from dp2erm_cvx.text import written_members
 from dp2erm_cvx.universe import Universe
 
@@ -66,7 +66,7 @@ def declaration_of(plan: Plan) -> dict[str, Any]:
 
 
 def study_of(release: BaseRelease) -> Pipeline[Any]:
-    """What was declared for a release, by its file alone.
+    """Declaration of a release, by its file alone.
 
     Raises NotAtHandError where it names what is not known here, else DeclarationError where it declares
     nothing that can be planned.
@@ -113,7 +113,7 @@ def _digest(program: type[Any]) -> str | None:
 
 
 def _ranges(release: Any, domain: Domain, share: float) -> PrivateRanges:
-    """What was public about the raw records, from the ranges that are stated."""
+    """Public declaration of the raw records, from the ranges that are stated."""
     known = [
         (None if one.within is None else Within(*one.within)) if one.released else (one.low, one.high)
         for one in release.ranges
@@ -190,12 +190,11 @@ def make_release(
 def _value(plan: TwoStagePlan, released: Mapping[str, Array]) -> ValueRelease | None:
     if plan.value is None:
         return None
-    assert isinstance(plan.value.declared, Value)
-    return state_value(plan.value, plan.value.declared.kind, released[plan.value.name])
+    return state_value(plan.value, released[plan.value.name])
 
 
 def state_guarantee(plan: Plan, result: PlanResult, execution: Execution) -> Guarantee:
-    """What a run of a plan guarantees, and what that rests on."""
+    """Guarantee of a run of a plan, and its assumptions."""
     certifies, seeded = by_design(private_solver(execution.solver)), execution.seed is not None
     return guarantee_of(plan, certifies, result.certified, result.by_gap, seeded)
 
@@ -228,13 +227,13 @@ def guarantee_of(plan: Plan, certifies: bool, certified: bool, by_gap: bool, see
 
 
 def state_steps(plan: Plan) -> tuple[StepStatement, ...]:
-    """What every step spends, and its calibrated noise."""
+    """Budget of every step, and its calibrated noise."""
     return tuple(_stated(step) for step in plan.steps)
 
 
 def _assumptions(plan: Plan, certifies: bool, by_gap: bool) -> tuple[str, ...]:
-    """What the guarantee rests on beyond its theorems, public quantities and the standing."""
-    found = list(dict.fromkeys(stated for step in plan.steps for stated in step.declared.assumptions(step)))
+    """Assumptions of the guarantee beyond its theorems, public quantities and the standing."""
+    found = list(dict.fromkeys(stated for step in plan.steps for stated in step.assumptions))
     if plan.study.universe.domain.sampling is not None:
         found.append(OWN_RECORD)
     for program in plan.programs:
@@ -250,7 +249,7 @@ def _assumptions(plan: Plan, certifies: bool, by_gap: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _stated(step: Planned) -> StepStatement:
+def _stated(step: Step) -> StepStatement:
     loss, law = step.loss, _law(step.calibration)
     # in the norm of the noise
     radius = math.inf if loss is None else gradient_size(loss, law["noise"])

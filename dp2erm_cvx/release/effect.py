@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
-from dp2erm_cvx import __version__
+import numpy as np
+from scipy.special import betainc, expit
+
 from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.plan import EffectPlan
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, nuisance_error, risk_errors
+from dp2erm_cvx.private_ranges import Known, Within
 from dp2erm_cvx.release.arms import ArmRisks
 from dp2erm_cvx.release.declaration import declaration_of, state_steps
 from dp2erm_cvx.release.groups import GroupEffect, group_average, group_means, group_rows, state_groups
@@ -21,17 +25,179 @@ from dp2erm_cvx.release.interval import (
     effect_interval,
     score_interval,
 )
-from dp2erm_cvx.release.nuisances import (
-    ColumnRange,
-    Nuisance,
-    capped_share,
-    state_cuts,
-    state_nuisances,
-    state_ranges,
+from dp2erm_cvx.release.ratio import part_interval
+from dp2erm_cvx.release.record import BaseRelease, Guarantee
+from dp2erm_cvx.steps import (
+    CellNuisances,
+    CellSums,
+    ColumnRanges,
+    GroupScore,
+    MeanScore,
+    Rows,
+    Step,
+    TreatmentRate,
 )
-from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
-from dp2erm_cvx.release.treated import overlap_interval, treated_interval
-from dp2erm_cvx.steps import GroupScore, Planned, Rows, score_of
+from dp2erm_cvx.steps.record_map import treated_share
+from dp2erm_cvx.steps.sums import SIDES
+
+
+@dataclass(frozen=True)
+class Nuisance:
+    """Released by a ``step``: a coefficient (p,) on its ``rows``, or means in cells.
+
+    A coefficient is of the centered outcome, or of the log odds on (1, x). The first entry of cells holds
+    what noise was added to, in records: by cell (the last covariate first), by arm, P and Q. What follows
+    from it is in the others: the number of records, the centered outcome of either arm and the treated share
+    of every leaf, whose ``parameters`` say what is in it.
+    """
+
+    __pydantic_config__: ClassVar = STRICT
+
+    step: str
+    rows: str
+    parameters: tuple[str, ...]
+    coefficient: tuple[float, ...]
+
+
+def state_nuisances(
+    plan: EffectPlan, released: Mapping[str, Array], columns: tuple[str, ...]
+) -> Iterator[Nuisance]:
+    """Those of a run, a public regression first."""
+    public = plan.study.public_center
+    if public is not None:
+        assert not isinstance(public.source, str)
+        yield Nuisance("public center", public.rows.value, public.rows.names(columns), public.source)
+    for step in plan.steps[:-1]:
+        if isinstance(step, ColumnRanges):
+            continue
+        if isinstance(step, CellSums):
+            yield from _cells(plan, step, released, columns)
+            continue
+        yield state_coefficient(step, released[step.name], columns)
+
+
+def state_coefficient(step: Step, released: Array, columns: tuple[str, ...]) -> Nuisance:
+    """What a step ``released`` (p,): a regression of the outcome, or the propensity."""
+    coefficient = tuple(float(value) for value in released)
+    if step.regression is not None:
+        rows, names = step.regression.rows.value, step.regression.rows.names(columns)
+    elif isinstance(step, TreatmentRate):
+        rows, names, coefficient = step.stated(released)
+    elif step.integers is not None:
+        unit = step.integers.unit
+        coefficient = tuple(unit * float(value) for value in released)
+        rows, names = "sum of scaled covariates", columns
+        if step.name == "sides":
+            rows, names = "records", SIDES
+        elif step.name == "spread":
+            rows, names = "sum of squared norms over their bound", ("square",)
+    else:
+        rows, names = "log odds of treatment", Rows.POOLED.names(columns)
+    return Nuisance(step.name, rows, names, coefficient)
+
+
+def state_cuts(plan: EffectPlan, columns: tuple[str, ...]) -> dict[str, list[float]] | None:
+    """The public cuts of every covariate, in raw units; None without cells."""
+    step = plan.step("cells")
+    if step is None or not isinstance(step, CellSums):
+        return None
+    return dict(zip(columns, step.partition.raw(plan.study.universe.domain), strict=True))
+
+
+def _cells(
+    plan: EffectPlan, step: CellSums, released: Mapping[str, Array], columns: tuple[str, ...]
+) -> Iterator[Nuisance]:
+    table = step.table(released).ravel()
+    yield Nuisance(step.name, "records in cells", (), tuple(float(value) for value in table))
+    nuisances, domain = plan.score.score.nuisances, plan.study.universe.domain
+    assert isinstance(nuisances, CellNuisances)
+    found = nuisances.leaves(released)
+    names = step.partition.names(found.boxes, columns, domain)
+    stated = {
+        "records": found.count,
+        "outcome of controls": domain.outcome_bound * found.outcome[:, 0],
+        "outcome of treated": domain.outcome_bound * found.outcome[:, 1],
+    }
+    if nuisances.known is None:
+        stated["treated share"] = found.treated
+    for rows, values in stated.items():
+        yield Nuisance(step.name, rows, names, tuple(float(value) for value in values))
+
+
+def capped_share(
+    estimand: str, cap: float, features_bound: float, nuisances: Sequence[Nuisance], n_samples: int
+) -> float:
+    """How many propensities the cap cuts off, from what was released and public numbers alone.
+
+    Of a logistic one the share beyond the cap of covariates spread evenly over the ball of radius
+    ``features_bound``, whoever the records are; in cells that of the released counts. No factor of the
+    overlap population needs a cap, and small odds need none among the treated.
+    """
+    if estimand == "overlap":
+        return 0.0
+    known = {f"{one.step}, {one.rows}": np.array(one.coefficient) for one in nuisances}
+    high = math.log(cap - 1.0)
+    low = -math.inf if estimand == "att" else -high
+    if "propensity, log odds of treatment" in known:
+        constant, *slopes = known["propensity, log odds of treatment"]
+        reach = features_bound * float(np.linalg.norm(slopes))
+        # the projection of an even ball onto a line is a scaled beta variable
+        half = 0.5 * (len(slopes) + 1)
+        ends = [
+            float(np.clip(0.5 * (1.0 + (end - constant) / max(reach, 1e-300)), 0.0, 1.0))
+            for end in (low, high)
+        ]
+        return float(betainc(half, half, ends[0]) + betainc(half, half, 1.0 - ends[1]))
+    rates = [values for name, values in known.items() if name.startswith("rate, ")]
+    if rates:
+        sums = np.reshape(rates[0], (min(len(rates[0]), 2), -1))
+        share = np.array([treated_share(column, n_samples) for column in sums.T])
+        count = np.maximum(sums.sum(axis=0), 0.0)
+    elif "cells, treated share" in known:
+        share, count = known["cells, treated share"], np.maximum(known["cells, records"], 0.0)
+    else:
+        return 0.0
+    beyond = (share < expit(low)) | (share > expit(high))
+    return float(np.sum(count[beyond]) / max(float(np.sum(count)), 1.0))
+
+
+@dataclass(frozen=True)
+class ColumnRange:
+    """``low`` to ``high`` of a column in its own units, which later steps saw as -1 to 1.
+
+    ``released`` from private quantiles, or else declared. ``within`` are wide public bounds that a released
+    range was looked for in; None where there are none.
+    """
+
+    __pydantic_config__: ClassVar = STRICT
+
+    column: str
+    low: float
+    high: float
+    released: bool
+    within: tuple[float, float] | None = None
+
+
+def state_ranges(
+    plan: EffectPlan, released: Mapping[str, Array], names: tuple[str, ...]
+) -> tuple[tuple[ColumnRange, ...], float]:
+    """The range of every covariate and of the outcome, by ``names``, then what effects are multiplied by."""
+    step = plan.step("ranges")
+    if step is None:
+        return (), 1.0
+    assert isinstance(step, ColumnRanges)
+    public = step.public
+    found, known = released[step.name], public.known(len(names) - 1)
+    stated = tuple(
+        ColumnRange(name, float(low), float(high), not isinstance(one, tuple), _wide(one))
+        for name, (low, high), one in zip(names, found, known, strict=True)
+    )
+    return stated, public.outcome_unit(found)
+
+
+def _wide(known: Known) -> tuple[float, float] | None:
+    return (known.low, known.high) if isinstance(known, Within) else None
+
 
 #: What an interval may be for: the effect, or what the score averages to at the released nuisances.
 TARGETS = ("effect", "score")
@@ -51,7 +217,7 @@ class Ratio:
     interval: EffectInterval
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EffectRelease(BaseRelease):
     """What may be published about an average effect.
 
@@ -72,7 +238,6 @@ class EffectRelease(BaseRelease):
     ``outcome_unit`` is what one unit of their outcome is.
     """
 
-    __pydantic_config__: ClassVar = STRICT
     goal: ClassVar[str] = "effect"
     spelled: ClassVar[tuple[str, ...]] = ("private", "standing")
 
@@ -83,23 +248,14 @@ class EffectRelease(BaseRelease):
     released: tuple[int, ...]
     risks: tuple[float, ...]
     ratios: tuple[Ratio, ...]
-    columns: tuple[str, ...]
-    n_samples: int
-    guarantee: Guarantee
-    steps: tuple[StepStatement, ...]
     nuisances: tuple[Nuisance, ...]
     settings: dict[str, Any]
-    domain: dict[str, Any]
-    declared: dict[str, Any]
     ranges: tuple[ColumnRange, ...] = ()
     outcome_unit: float = 1.0
     capped: float = 0.0
     target: str = TARGETS[1]
     counted: float | None = None
     groups: tuple[GroupEffect, ...] = ()
-    study: str | None = None
-    version: str = __version__
-    schema_version: int = SCHEMA_VERSION
 
     @property
     def by(self) -> str | None:
@@ -138,7 +294,7 @@ def make_effect(
     """
     study, score, columns = plan.study, plan.score, names[:-1]
     sums = tuple(int(number) for number in released[score.name])
-    own = score_of(score).at(score.universe, released)
+    own = score.score.at(score.universe, released)
     center = own.center
     assert center is not None
     risks: tuple[float, ...] = ()
@@ -164,7 +320,7 @@ def make_effect(
         study.estimand, own.cap, universe.domain.features_bound, nuisances, universe.n_samples
     )
     return EffectRelease(
-        estimand=score_of(score).estimand,
+        estimand=score.score.estimand,
         estimate=found.estimate * unit,
         interval=EffectInterval.of(found).times(unit),
         standard_deviation=found.standard_deviation * unit,
@@ -195,7 +351,7 @@ def make_effect(
 
 
 def estimated(
-    step: Planned,
+    step: MeanScore,
     sums: tuple[int, ...],
     center: float,
     level: float,
@@ -207,12 +363,11 @@ def estimated(
     ``errors`` are those of both risks, the treated first, or twice that of an effect.
     """
     noise = step.calibration
-    if noise.law is SumLaw.TREATED:
-        return treated_interval(noise, sums, center, level, widening, errors[0]), (), ()
-    if noise.law.counts:
-        found = overlap_interval(noise, sums, center, level, widening, errors[0])
+    if noise.law is SumLaw.TREATED or noise.law.counts:
+        found = part_interval(noise, sums, center, level, widening, errors[0])
         # that of a whole score, of which a part was summed
-        return replace(found, standard_deviation=found.standard_deviation / score_of(step).part), (), ()
+        part = step.score.part if noise.law.counts else 1.0
+        return replace(found, standard_deviation=found.standard_deviation / part), (), ()
     if noise.law is SumLaw.ARMS:
         middle = step.universe.domain.outcome_center
         # shifts are those of the difference
@@ -228,13 +383,13 @@ def estimated(
     return effect_interval(noise, mean, errors[0], widening), (), ()
 
 
-def counted_records(step: Planned, sums: tuple[int, ...]) -> float | None:
+def counted_records(step: MeanScore, sums: tuple[int, ...]) -> float | None:
     """How many records count, from the same sums; None where that is not among them."""
     whole = step.calibration.law.whole
     return step.universe.n_samples * counted_share(step, sums) if whole else None
 
 
-def counted_share(step: Planned, sums: tuple[int, ...]) -> float:
+def counted_share(step: MeanScore, sums: tuple[int, ...]) -> float:
     """What records count on average, from the sums of an average effect; 1 where all count alike."""
     if not step.calibration.law.counts:
         return 1.0

@@ -35,7 +35,7 @@ def read_release_file(path: str | Path, *, check: bool = True) -> BaseRelease:
     DeclarationError in one line.
     """
     from dp2erm_cvx.release.effect import EffectRelease
-    from dp2erm_cvx.release.rule_release import RuleRelease
+    from dp2erm_cvx.release.rule import RuleRelease
 
     try:
         text = Path(path).read_bytes()
@@ -88,7 +88,7 @@ def unfollowed(release: BaseRelease, text: str | bytes) -> Iterator[str]:
 
 
 def _follows(stated: Any, release: BaseRelease, name: str) -> bool:
-    """Whether what is worked out of released numbers is as it is stated; True where it cannot be known."""
+    """True if what is worked out of released numbers is as it is stated; True where it cannot be known."""
     try:
         return _same(stated, release.worked_out().get(name)) or not release.at_hand
     except (ArithmeticError, AttributeError, Dp2ermError, LookupError, TypeError, ValueError):
@@ -96,7 +96,7 @@ def _follows(stated: Any, release: BaseRelease, name: str) -> bool:
 
 
 def _same(stated: Any, known: Any) -> bool:
-    """Whether both state the same: numbers may be written in any way."""
+    """True if both state the same: numbers may be written in any way."""
     if isinstance(known, dict):
         fine = isinstance(stated, dict) and list(stated) == list(known)
         return fine and all(_same(stated[name], value) for name, value in known.items())
@@ -125,7 +125,7 @@ def checked(release: P, text: str | bytes) -> P:
 
 
 def _goal(plain: dict[str, Any]) -> object:
-    """What was asked for, as the JSON of a release declares it."""
+    """The question, as the JSON of a release declares it."""
     declared = plain.get("declared")
     return declared.get("goal") if isinstance(declared, dict) else None
 
@@ -200,7 +200,7 @@ def _check_spent(release: BaseRelease) -> None:
 
 
 def _jointly(release: BaseRelease) -> bool:
-    """Whether the noise of Gaussian steps may be within the guarantee together (Theorem 16)."""
+    """True if the noise of Gaussian steps may be within the guarantee together (Theorem 16)."""
     if any(step.noise is not Noise.GAUSSIAN or not step.sensitivity for step in release.steps):
         return False
     laws = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import enum
 import json
 from collections.abc import Iterator, Mapping
@@ -10,13 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dp2erm_cvx import __version__
 from dp2erm_cvx.calibration import Noise, Perturbed
+from dp2erm_cvx.display import WIDTH, as_frame, as_html, as_text
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.release.value import Shown, ValueRelease, beside
+from dp2erm_cvx.release.value import ValueRelease, beside
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
-    from dp2erm_cvx.release.rule_release import OwnUnits
+    from dp2erm_cvx.release.rule import OwnUnits
 
 #: Layout of the JSON of a release: its declaration, its released numbers, and all that follows from both.
 SCHEMA_VERSION = 4
@@ -29,7 +31,7 @@ _STRICT = {"extra": "forbid", "allow_inf_nan": False}
 
 
 class Standing(enum.StrEnum):
-    """Whether the guarantee holds for this release.
+    """True if the guarantee holds for this release.
 
     ``CONDITIONAL``: the theorems' exact minimizer was not established, because a solution was not
     certified or because a regularizer of the user's own leaves only a duality gap to judge by.
@@ -70,7 +72,7 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class NumericalNoise:
-    """What covers floating point: rounding to multiples of ``2**grid_exponent`` and discrete Laplace noise.
+    """Cover of floating point: rounding to multiples of ``2**grid_exponent`` and discrete Laplace noise.
 
     ``tolerance`` bounds the distance of what was computed to what the theorem speaks of; ``scale`` is that of
     the Laplace noise, and ``epsilon`` what it costs on either side, or once where the output itself is
@@ -87,7 +89,7 @@ class NumericalNoise:
 
 @dataclass(frozen=True)
 class StepStatement:
-    """What one step of a release spent, and its calibrated noise, from public quantities alone.
+    """Budget of one step of a release, and its calibrated noise, from public quantities alone.
 
     ``scale`` is 1/beta (gamma, box), sigma (gaussian) or that of Laplace noise, in units of n times the
     gradient, or of the outcome where the output is perturbed; ``gamma`` the ridge on every coordinate,
@@ -121,9 +123,15 @@ class StepStatement:
     box: tuple[float, ...] | None = None
 
 
-class BaseRelease(Shown):
-    """What every release states: its guarantee, and what each private step of it spent."""
+@dataclass(frozen=True, kw_only=True)
+class BaseRelease(abc.ABC):
+    """Base of releases: the guarantee, and the budget of each private step.
 
+    ``steps`` state what each private step spent and why, in their order. ``domain`` and ``declared`` hold all
+    that was declared; ``study`` is the digest of the study file, where one was.
+    """
+
+    __pydantic_config__: ClassVar = _STRICT
     #: What was asked for, as its declaration names it.
     goal: ClassVar[str]
     #: What its JSON spells out of the guarantee, beside stating it there.
@@ -137,9 +145,9 @@ class BaseRelease(Shown):
     columns: tuple[str, ...]
     domain: dict[str, Any]
     declared: dict[str, Any]
-    study: str | None
-    version: str
-    schema_version: int
+    study: str | None = None
+    version: str = __version__
+    schema_version: int = SCHEMA_VERSION
 
     @property
     def private(self) -> bool:
@@ -152,7 +160,7 @@ class BaseRelease(Shown):
 
     @property
     def standing(self) -> Standing:
-        """Whether the guarantee holds for this release."""
+        """True if the guarantee holds for this release."""
         return self.guarantee.standing
 
     def to_json(self) -> str:
@@ -160,16 +168,20 @@ class BaseRelease(Shown):
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
     def to_dict(self, *, derived: bool = True) -> dict[str, Any]:
-        """The same in plain JSON types; without ``derived`` the fields alone, whatever they hold."""
+        """Plain JSON types; without ``derived`` the fields alone, whatever they hold."""
         plain: dict[str, Any] = release_adapter(type(self)).dump_python(self, mode="json")
+        # what was released comes before what every release states
+        plain = {
+            name: plain[name] for name in sorted(plain, key=BaseRelease.__dataclass_fields__.__contains__)
+        }
         return {**self.spelled_out(), **plain, **self.worked_out()} if derived else plain
 
     def spelled_out(self) -> dict[str, Any]:
-        """What stands in front of the JSON."""
+        """Entries in front of the JSON."""
         return {name: getattr(self, name) for name in self.spelled}
 
     def worked_out(self) -> dict[str, Any]:
-        """What the JSON states at its end: arithmetic on what was released and on public constants."""
+        """Entries at the end of the JSON: arithmetic on what was released and on public constants."""
         found = {name: getattr(self, name) for name in self.derived}
         return {
             name: list(value) if isinstance(value, tuple) else value.to_dict()
@@ -184,15 +196,34 @@ class BaseRelease(Shown):
 
         return tuple(one.code for one in caveats_of(self))
 
+    @abc.abstractmethod
+    def rows(self) -> list[Mapping[str, Any]]:
+        """The rows of the data frame."""
+
+    def summary(self, width: int = WIDTH) -> str:
+        """Report of the release as text, as the command line prints it."""
+        return as_text(self.blocks(), width)
+
+    def to_frame(self) -> Any:
+        """A data frame of pandas, whose rows say what they cost and what their standing is.
+
+        Raises DeclarationError where pandas is not installed.
+        """
+        return as_frame(self.rows())
+
+    def _repr_html_(self) -> str:
+        """The summary in a notebook."""
+        return as_html(self.blocks())
+
     def blocks(self) -> Iterator[Block]:
-        """What it says, from what was released and public numbers alone."""
+        """Report, from what was released and public numbers alone."""
         from dp2erm_cvx.release.story import screen
 
         return screen(self)
 
     @property
     def at_hand(self) -> bool:
-        """Whether the programs that it names are known here, so that what follows can be worked out."""
+        """True if the programs that it names are known here, so that what follows can be worked out."""
         from dp2erm_cvx.release.declaration import NotAtHandError, study_of
 
         try:
@@ -214,41 +245,29 @@ class BaseRelease(Shown):
         return checked(parsed(text, cls), text)
 
     def cost(self) -> dict[str, Any]:
-        """What every row of the data frame says of the guarantee."""
+        """Columns of the data frame about the guarantee."""
         guarantee = self.guarantee
         named = {"epsilon": guarantee.epsilon, "delta": guarantee.delta}
         return {"n_samples": self.n_samples, **named, "standing": guarantee.standing.value}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Release(BaseRelease):
-    """What may be published. Weights, duals, residuals and noise are not in it.
+    """A release to publish. Weights, duals, residuals and noise are not in it.
 
     ``theta`` (p,) has one name per coordinate in ``parameters``; it is in units of the outcome per unit
     of the scaled covariates; ``value`` is that of its rule, if a share of the budget was declared for it.
     ``kept_imbalance`` is the share of a difference between the arms that its weights are predicted to leave,
     by :func:`~dp2erm_cvx.plan.predict.kept_imbalance`; None where that is not known.
-    ``steps`` state what each private step spent and why, in their order. ``domain`` and ``declared`` hold all
-    that was declared, the settings of both programs included; ``study`` is the digest of the study file.
     """
 
-    __pydantic_config__: ClassVar = _STRICT
     goal: ClassVar[str] = "weighted"
     derived: ClassVar[tuple[str, ...]] = ("own_units", "caveats")
 
     theta: tuple[float, ...]
     parameters: tuple[str, ...]
-    columns: tuple[str, ...]
-    n_samples: int
-    guarantee: Guarantee
-    steps: tuple[StepStatement, ...]
-    domain: dict[str, Any]
-    declared: dict[str, Any]
     value: ValueRelease | None = None
     kept_imbalance: float | None = None
-    study: str | None = None
-    version: str = __version__
-    schema_version: int = SCHEMA_VERSION
 
     @property
     def first_stage(self) -> dict[str, Any]:

@@ -16,8 +16,7 @@ from dp2erm_cvx.release.caveats import sensitivity, sentences
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.interval import EffectInterval
 from dp2erm_cvx.release.record import BaseRelease, Release
-from dp2erm_cvx.release.rule import released_range
-from dp2erm_cvx.release.rule_release import RuleRelease
+from dp2erm_cvx.release.rule import RuleRelease, released_range
 from dp2erm_cvx.release.words import (
     calibrated,
     clips,

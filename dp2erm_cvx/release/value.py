@@ -1,11 +1,10 @@
-"""How a release reaches its readers, and what the value of a rule says to them."""
+"""Report of the value of a rule, and rows of parameters on the raw scale."""
 
 from __future__ import annotations
 
-import abc
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -13,40 +12,13 @@ from numpy.typing import ArrayLike
 
 from dp2erm_cvx.calibration import EXACT_ARITHMETIC
 from dp2erm_cvx.calibration.numbers import ValueStatistic, noise_half_width
-from dp2erm_cvx.display import WIDTH, as_frame, as_html, as_text, grid
+from dp2erm_cvx.display import grid
 from dp2erm_cvx.domain import Array
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
-    from dp2erm_cvx.release.rule_release import OwnUnits
-    from dp2erm_cvx.steps import Planned
-
-
-class Shown(abc.ABC):
-    """What is shown follows from the release and from public constants alone."""
-
-    @abc.abstractmethod
-    def blocks(self) -> Iterator[Block]:
-        """The sentences and tables of the summary, for a screen."""
-
-    @abc.abstractmethod
-    def rows(self) -> list[Mapping[str, Any]]:
-        """The rows of the data frame."""
-
-    def summary(self, width: int = WIDTH) -> str:
-        """What was released and what it says, as text: what the command line prints."""
-        return as_text(self.blocks(), width)
-
-    def to_frame(self) -> Any:
-        """A data frame of pandas, whose rows say what they cost and what their standing is.
-
-        Raises DeclarationError where pandas is not installed.
-        """
-        return as_frame(self.rows())
-
-    def _repr_html_(self) -> str:
-        """The summary in a notebook."""
-        return as_html(self.blocks())
+    from dp2erm_cvx.release.rule import OwnUnits
+    from dp2erm_cvx.steps import Value
 
 
 def beside(rows: Sequence[Mapping[str, Any]], known: OwnUnits | None) -> list[Mapping[str, Any]]:
@@ -70,7 +42,7 @@ FIRST_ORDER_WIDTH = "about 95 % for the noise alone, to first order in it"
 
 
 @dataclass(frozen=True)
-class ValueRelease(Shown):
+class ValueRelease:
     """Value of the rule less that of treating all and of treating none, in units of the net outcome.
 
     ``released`` holds the 8 or 2 numbers that noise of ``scale`` was added to, ``epsilon``-differentially
@@ -92,35 +64,21 @@ class ValueRelease(Shown):
     arithmetic: str
 
     def compared(self) -> list[tuple[str, float, float]]:
-        """What the rule is compared with, the difference, and the half width of its noise."""
+        """Each comparison: its name, the difference, and the half width of its noise."""
         found = (self.against_all, self.against_none)
         return list(zip(("treating all", "treating none"), found, self.half_widths, strict=True))
 
     def blocks(self) -> Iterator[Block]:
-        """What it says, from what was released and public numbers alone."""
+        """Report, from what was released and public numbers alone."""
         table = grid("value of the rule against", "difference", "95 % of the noise")
         for other, found, width in self.compared():
             table.add_row(other, f"{found:+.4g}", f"±{width:.3g}")
         yield table
         yield "Estimated by the weights of the first stage; the range is that of the noise alone."
 
-    def rows(self) -> list[Mapping[str, Any]]:
-        """One for treating all, one for treating none."""
-        named = ("against", "difference", "noise_half_width")
-        return [{**dict(zip(named, one, strict=True)), "epsilon": self.epsilon} for one in self.compared()]
-
     def named(self) -> dict[str, Any]:
         """The differences by name, as the data frame of a release has them beside theta."""
         return {f"value against {other}": found for other, found, _ in self.compared()}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        plain = asdict(self)
-        return plain | {
-            "statistic": self.statistic.value,
-            "half_widths": list(self.half_widths),
-            "released": list(self.released),
-        }
 
 
 def contrasts_from_cells(cells: ArrayLike, outcome_bound: float, scale: float) -> tuple[Array, Array]:
@@ -144,11 +102,11 @@ def contrasts_from_cells(cells: ArrayLike, outcome_bound: float, scale: float) -
     return outcome_bound * gains * [-1.0, 1.0], outcome_bound * deviation
 
 
-def state_value(plan: Planned, kind: ValueStatistic, released: ArrayLike) -> ValueRelease:
-    """What the ``released`` numbers (8,) or (2,) of a value step say, by public constants alone."""
-    numbers, noise = np.asarray(released, dtype=np.float64), plan.calibration
-    if kind is ValueStatistic.CELLS:
-        bound = plan.universe.domain.outcome_bound
+def state_value(step: Value, released: ArrayLike) -> ValueRelease:
+    """Value of a rule from the ``released`` numbers (8,) or (2,), by public constants alone."""
+    numbers, noise = np.asarray(released, dtype=np.float64), step.calibration
+    if step.kind is ValueStatistic.CELLS:
+        bound = step.universe.domain.outcome_bound
         contrasts, deviations = contrasts_from_cells(numbers, bound, noise.scale)
         widths, width = 2.0 * deviations, FIRST_ORDER_WIDTH
     else:
@@ -158,9 +116,9 @@ def state_value(plan: Planned, kind: ValueStatistic, released: ArrayLike) -> Val
         against_none=float(contrasts[1]),
         half_widths=(float(widths[0]), float(widths[1])),
         width=width,
-        statistic=kind,
+        statistic=step.kind,
         released=tuple(float(number) for number in numbers),
         scale=noise.scale,
         epsilon=noise.epsilon,
-        arithmetic=EXACT_NOISE if plan.counted else EXACT_ARITHMETIC,
+        arithmetic=EXACT_NOISE if step.counted else EXACT_ARITHMETIC,
     )

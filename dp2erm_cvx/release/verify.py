@@ -1,4 +1,4 @@
-"""Whether a release says what follows from its own declarations: what is public is computed again."""
+"""True if a release says what follows from its own declarations: what is public is computed again."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from dp2erm_cvx.release.declaration import NotAtHandError, guarantee_again, make
 from dp2erm_cvx.release.effect import EffectRelease, make_effect
 from dp2erm_cvx.release.interval import misses
 from dp2erm_cvx.release.record import CHOICE, BaseRelease, Guarantee, Release
-from dp2erm_cvx.release.rule_release import RuleRelease, make_rule
-from dp2erm_cvx.steps import Fit, LinearNuisances, Planned, Rows, Term, placed, score_of
+from dp2erm_cvx.release.rule import RuleRelease, make_rule
+from dp2erm_cvx.steps import Fit, LinearNuisances, Rows, Step, Term, placed
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -38,7 +38,7 @@ def plan_of(release: BaseRelease) -> Plan:
 
 
 def released_numbers(release: BaseRelease, plan: Plan) -> dict[str, Array]:
-    """What every step of a plan released, as the file states it, by the name of the step."""
+    """Released numbers of every step of a plan, as the file states it, by the name of the step."""
     numbers: dict[str, Array] = {}
     for part in getattr(release, "nuisances", ()):
         step = plan.step(part.step)
@@ -81,7 +81,7 @@ def stated_again(release: R, plan: Plan) -> R:
 
 
 def at_level(release: EffectRelease, level: float) -> EffectRelease:
-    """The same release with intervals at another ``level``, from the numbers that were released.
+    """The release with intervals at another ``level``, from the numbers that were released.
 
     Raises DeclarationError where the level is not between 0 and 1, or nothing follows from what is declared.
     """
@@ -108,7 +108,7 @@ def public_center(release: EffectRelease) -> Term:
     plan = plan_of(release)
     assert isinstance(plan, EffectPlan)
     released, step = released_numbers(release, plan), plan.score
-    nuisances = score_of(step).at(step.universe, released).nuisances
+    nuisances = step.score.at(step.universe, released).nuisances
     if not isinstance(nuisances, LinearNuisances):
         raise DeclarationError("public_center: cells are no regression")
     rows = {term.rows for term in nuisances.terms}
@@ -139,7 +139,7 @@ _PREDICTIONS = ("kept_confounding", "kept_imbalance", "flipped_share")
 
 @dataclass(frozen=True)
 class Verification:
-    """What was compared: with nothing in ``refuted``, all follows from declared and released numbers.
+    """Result of a verification: with nothing in ``refuted``, all follows from declared and released numbers.
 
     Every line names the place in the file, what is stated there and what follows. That noise was drawn as
     stated, fresh and by the certified program, no file can show.
@@ -149,11 +149,11 @@ class Verification:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing is refuted."""
+        """True if nothing is refuted."""
         return not self.refuted
 
     def blocks(self) -> Iterator[Block]:
-        """What it says, for a screen."""
+        """Report, for a screen."""
         yield heading("Verified" if self.holds else "REFUTED")
         yield from (f"- {line}" for line in self.refuted)
         if self.holds:
@@ -229,7 +229,7 @@ def _lacking(plan: Plan, release: BaseRelease) -> Iterator[str]:
 
 
 def _is_weaker(release: BaseRelease, again: BaseRelease) -> bool:
-    """Whether the guarantee says no more than what follows: more is spent, or more is assumed.
+    """True if the guarantee says no more than what follows: more is spent, or more is assumed.
 
     So do releases that a tuner chose, which name the theorem of the choice first, and those of the last step
     of a pipeline, which assume more and state nothing else.
@@ -294,7 +294,7 @@ def _of_columns(domain: Domain, release: BaseRelease) -> Domain:
 
 
 def _bounds(domain: Domain) -> tuple[Any, ...]:
-    """What sets noise: not the names of treatment and outcome."""
+    """Declarations that set noise: not the names of treatment and outcome."""
     book, sampling = domain.codebook, domain.sampling
     coded = ({}, {}) if book is None else (dict(book.levels), dict(book.missing))
     counted = None if sampling is None else (sampling.largest, sampling.missing)
@@ -312,8 +312,8 @@ def _impossible(plan: Plan, release: BaseRelease) -> Iterator[str]:
         scaled = np.ones(len(numbers))
         if step.regression is not None:
             scaled = step.regression.unscaled(scaled, plan.study.universe.n_features)
-        if isinstance(step.declared, Fit) and step.declared.coefficient is None:
-            allowed = step.declared.second.feasible(step.universe.domain)
+        if isinstance(step, Fit) and step.coefficient is None:
+            allowed = step.second.feasible(step.universe.domain)
             if not _inside(allowed, numbers / scaled):
                 yield f"{path}: lies outside of the public set {shown(allowed)}"
             if not _inside(allowed, numbers / scaled * (1.0 + 1e-6)):
@@ -345,7 +345,7 @@ def _inside(allowed: ConvexSet, numbers: Array) -> bool:
     return np.allclose(allowed.project(numbers), numbers, rtol=1e-9, atol=0.0)
 
 
-def _grid(step: Planned) -> float | None:
+def _grid(step: Step) -> float | None:
     """The step of the public grid that a step releases on; None where it has floating-point noise."""
     if step.integers is not None:
         return step.integers.unit

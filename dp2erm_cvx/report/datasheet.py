@@ -188,7 +188,7 @@ def datasheet_text(record: Mapping[str, Any]) -> str:
 
 _POST = {
     "effect": "The estimate and its interval are computed from the released numbers and public constants.",
-    "rule": "Decisions, and the rule in the covariates' own units, follow from the released coefficients.",
+    "rule": "Decisions, and the rule on the raw scale, follow from the released coefficients.",
 }
 
 

@@ -18,7 +18,7 @@ from dp2erm_cvx.solve.conic import Dual, conic_gap, own_dual
 
 @dataclass(frozen=True, repr=False)
 class Certificate:
-    """What was proved about one point, without asking the solver that found it. It is private.
+    """Proven bounds on the error of one point, whatever solver computed it. It is private.
 
     ``primal_residual`` is the distance to the feasible set, ``dual_residual`` the norm of the prox-gradient
     residual, ``duality_gap`` the Fenchel gap, None where the quadratic part is 0; ``rounding`` the
@@ -45,7 +45,7 @@ class Certificate:
         return f"Certificate({self.basis}; private)"
 
     def certifies(self, tolerance: float) -> bool:
-        """Whether the relative radius is at most ``tolerance``."""
+        """True if the relative radius is at most ``tolerance``."""
         return self.relative_radius <= tolerance
 
 
@@ -116,7 +116,7 @@ class _Subgradient:
 
     @property
     def moved(self) -> bool:
-        """Whether it is at another point than the one asked about."""
+        """True if it is at another point than the one asked about."""
         return len(self.evaluated) > 1
 
     def by_coordinate(self, model: Composite) -> Array:
@@ -143,7 +143,7 @@ def _subgradient(model: Composite, point: Array) -> _Subgradient:
 
 
 def _interior(model: Composite, point: Array, gradient: Array) -> bool:
-    """Whether no penalty is felt at the point nor by a step from it: the gradient is then a subgradient.
+    """True if no penalty is felt at the point nor by a step from it: the gradient is then a subgradient.
 
     Sets hold the origin, so that a point is inside where a longer one is left alone by the projection.
     """
@@ -185,7 +185,7 @@ def _distance(model: Composite, point: Array, residual: float) -> tuple[float, f
 def _distance_by_pieces(
     model: Composite, point: Array, residual: float, declared: float
 ) -> tuple[float, float]:
-    """The same where the Hessian jumps, from its lower bound h on a ball of radius t around the point.
+    """Radius where the Hessian jumps, from its lower bound h on a ball of radius t around the point.
 
     If ``residual < h t``, the minimizer over the ball is inside and the minimizer: ``||x - x*|| <= residual /
     h``.
@@ -224,7 +224,7 @@ def _scaled_distance(model: Composite, point: Array, error: Array) -> float:
 def _local_error(
     model: Composite, point: Array, residual: Array, rounding: float, distance: float, step: float
 ) -> LocalError | None:
-    """The same bound in the metric of the Hessian H at ``point``, within ``distance`` of the minimizer.
+    """Radius in the metric of the Hessian H at ``point``, within ``distance`` of the minimizer.
 
     On the way there the Hessian stays above ``q H``, ``q = exp(-c distance)``, so that the error e obeys
     ``q e'He <= <r, e> <= ||r||_{H^-1} (e'He)^(1/2)``.

@@ -15,20 +15,19 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import CertificateError
+from dp2erm_cvx.errors import CertificateError, ProgramError, SolverError
 from dp2erm_cvx.model.sets import has_unchecked_cones
 from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled
 from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.solve.solvers import CVXPY_STATUS, SCS, Clarabel, ConicSolver, Status
 
 #: Whose compiled problem the certificate shares.
 _JUDGE = "clarabel"
 _TIGHT = {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12, "max_iter": 200}
 
 
-def numerical_failures() -> tuple[type[Exception], ...]:
-    """What CVXPY and the solvers below it raise on numbers they cannot deal with."""
-    # asked for where they are caught, so that an import of this file needs nothing of CVXPY
-    return (cp.SolverError, ValueError, ArithmeticError)
+#: What CVXPY and the solvers below it raise on numbers they cannot deal with.
+_FAILURES = (cp.SolverError, ValueError, ArithmeticError)
 
 
 class Dual(NamedTuple):
@@ -78,9 +77,48 @@ def solved_with_dual(problem: Any, solver: str, options: dict[str, Any]) -> Dual
     prices = tuple(constraint.dual_value for constraint in problem.constraints)
     if has_unchecked_cones(data["dims"]):
         return None
-    with suppress(*numerical_failures()):
+    with suppress(*_FAILURES):
         return Dual(_lower_bound(np.asarray(x), np.asarray(z), data), prices, solver.lower())
     return None
+
+
+def solved_by_cvxpy(instance: Instance, settings: ConicSolver) -> tuple[Array, Status, int, Dual | None]:
+    """A point of the model's variable, what the solver claims, its iterations, and its dual point.
+
+    Raises ProgramError where the solver does not apply, SolverError where it finds no point, InfeasibleError
+    where hard constraints have no solution.
+    """
+    compiled = compiled_for(instance, settings.name)
+    problem = compiled.problem
+    if settings.quadratic_only and not problem.is_qp():
+        raise ProgramError(
+            f"{settings.name} solves quadratic programs only; {instance.program.name} is not one"
+        )
+    problem._clear_solution()  # what another solve left is no answer
+    dual = None
+    try:
+        with _silenced():
+            if instance.model is None and isinstance(settings, Clarabel | SCS):
+                dual = solved_with_dual(problem, settings.cvxpy_name, settings.options())
+            else:
+                settings.run(problem)
+    except _FAILURES:
+        raise SolverError(
+            f"{settings.name} failed on {instance.program.name}: choose another solver"
+        ) from None
+    # a function of an author's own need not set one
+    status = Status.SOLVED if problem.status is None else CVXPY_STATUS.get(problem.status, Status.FAILED)
+    values = compiled.values()
+    if values is None:
+        if instance.targets is not None:
+            instance.targets.refuse_infeasible()
+        raise SolverError(
+            f"{settings.name} returned no point for {instance.program.name} (status {status.value}): "
+            "choose another solver"
+        )
+    point = instance.program.read(instance, values, compiled.duals())
+    iterations = problem.solver_stats.num_iters if problem.solver_stats is not None else None
+    return point, status, int(iterations or 0), dual
 
 
 def own_dual(instance: Instance) -> Dual | None:
@@ -90,10 +128,10 @@ def own_dual(instance: Instance) -> Dual | None:
     """
     problem = compiled_for(instance, _JUDGE).problem
     try:
-        with silenced():
+        with _silenced():
             _refuse_unchecked_cones(problem.get_problem_data(cp.CLARABEL)[0]["dims"])
             found = solved_with_dual(problem, cp.CLARABEL, _TIGHT)
-    except numerical_failures():
+    except _FAILURES:
         return None
     return None if found is None else found._replace(solver="certificate")
 
@@ -164,7 +202,7 @@ def _into_dual_cone(z: Array, dims: Any) -> Array:
 
 
 @contextlib.contextmanager
-def silenced() -> Iterator[None]:
+def _silenced() -> Iterator[None]:
     """Nothing printed through ``sys.stdout`` or ``sys.stderr`` gets out, nor does a warning.
 
     SCS writes residuals to ``sys.stdout`` whatever its ``verbose`` is, and CVXPY warns of inaccuracy, which

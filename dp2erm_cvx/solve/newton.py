@@ -8,8 +8,7 @@ import numpy as np
 from scipy.linalg import lstsq
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.model.certified_radius import FLOOR, FLOOR_RELATIVE
-from dp2erm_cvx.model.composite import Composite
+from dp2erm_cvx.model.composite import FLOOR, FLOOR_RELATIVE, Composite
 
 _DECREASE = 1e-4
 #: A residual of this part of its rounding is left alone.
@@ -91,7 +90,7 @@ def _search(model: Composite, state: _State, direction: Array, step: float, enou
 
 
 def _at_floor(model: Composite, state: _State) -> bool:
-    """Whether the residual is within reach of the rounding error of the gradient."""
+    """True if the residual is within reach of the rounding error of the gradient."""
     size = model.smoothness * float(np.linalg.norm(state.v))
     return state.residual <= FLOOR * model.rounding(state.v) + FLOOR_RELATIVE * size
 

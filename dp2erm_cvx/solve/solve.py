@@ -13,12 +13,9 @@ from dp2erm_cvx.model.direct import DirectModel
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.certificate import Certificate, certify
-from dp2erm_cvx.solve.conic import Dual, compiled_for, numerical_failures, silenced, solved_with_dual
+from dp2erm_cvx.solve.conic import Dual, solved_by_cvxpy
 from dp2erm_cvx.solve.newton import minimize_by_gradient, minimize_by_newton
 from dp2erm_cvx.solve.solvers import (
-    CVXPY_STATUS,
-    SCS,
-    Clarabel,
     ConicSolver,
     FirstCertified,
     Newton,
@@ -187,7 +184,7 @@ def _solve_one(
 def _find(instance: Instance, settings: Solver) -> tuple[Array, Status, int, Dual | None]:
     """A point of the model's variable, what the solver claims, its iterations, and its dual point."""
     if isinstance(settings, ConicSolver):
-        return _through_cvxpy(instance, settings)
+        return solved_by_cvxpy(instance, settings)
     if instance.model is None:
         raise ProgramError(
             f"{settings.name} needs a prox-friendly program; choose a conic solver such as clarabel"
@@ -209,39 +206,6 @@ def _newton(model: Composite, start: Array, limit: int) -> tuple[Array, int]:
     if isinstance(model, DirectModel):
         return model.minimized(start, limit)
     return minimize_by_newton(model, start, limit)
-
-
-def _through_cvxpy(instance: Instance, settings: ConicSolver) -> tuple[Array, Status, int, Dual | None]:
-    compiled = compiled_for(instance, settings.name)
-    problem = compiled.problem
-    if settings.quadratic_only and not problem.is_qp():
-        raise ProgramError(
-            f"{settings.name} solves quadratic programs only; {instance.program.name} is not one"
-        )
-    problem._clear_solution()  # what another solve left is no answer
-    dual = None
-    try:
-        with silenced():
-            if instance.model is None and isinstance(settings, Clarabel | SCS):
-                dual = solved_with_dual(problem, settings.cvxpy_name, settings.options())
-            else:
-                settings.run(problem)
-    except numerical_failures():
-        raise SolverError(
-            f"{settings.name} failed on {instance.program.name}: choose another solver"
-        ) from None
-    # a function of an author's own need not set one
-    status = Status.SOLVED if problem.status is None else CVXPY_STATUS.get(problem.status, Status.FAILED)
-    values = compiled.values()
-    if values is None:
-        _raise_if_infeasible(instance)
-        raise SolverError(
-            f"{settings.name} returned no point for {instance.program.name} (status {status.value}): "
-            "choose another solver"
-        )
-    point = instance.program.read(instance, values, compiled.duals())
-    iterations = problem.solver_stats.num_iters if problem.solver_stats is not None else None
-    return point, status, int(iterations or 0), dual
 
 
 def _raise_if_infeasible(instance: Instance) -> None:

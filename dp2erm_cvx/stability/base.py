@@ -68,7 +68,7 @@ def declared_floor(n: int, arm_floor: int | None, at_least: int = 1) -> int:
 
 
 def treatment_may_flip(relation: Neighboring) -> bool:
-    """Whether neighbors may differ in a treatment. Raises DeclarationError on an unknown relation."""
+    """True if neighbors may differ in a treatment. Raises DeclarationError on an unknown relation."""
     return one_of("relation", relation, Neighboring) is Neighboring.REPLACE_ONE
 
 

@@ -15,7 +15,6 @@ from dp2erm_cvx.steps.estimands import (
     TreatedScore,
     ValueScore,
 )
-from dp2erm_cvx.steps.factors import Balance, Factors, ResponseRows, RuleRows
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.nuisances import (
     Confounding,
@@ -26,11 +25,20 @@ from dp2erm_cvx.steps.nuisances import (
     TwoValues,
     shrinkage,
 )
-from dp2erm_cvx.steps.precision import Precision
 from dp2erm_cvx.steps.ranges import ColumnRanges
-from dp2erm_cvx.steps.record_map import Arms, OutcomeRows, RecordMap, Rows, Term, WithConstant
-from dp2erm_cvx.steps.score import EffectScore, MeanScore, score_of
-from dp2erm_cvx.steps.step import Execution, Inputs, Planned, Step, StepResult
+from dp2erm_cvx.steps.record_map import (
+    Arms,
+    Balance,
+    Factors,
+    OutcomeRows,
+    RecordMap,
+    Rows,
+    RuleRows,
+    Term,
+    WithConstant,
+)
+from dp2erm_cvx.steps.score import EffectScore, MeanScore
+from dp2erm_cvx.steps.step import Execution, Inputs, Precision, Step, StepResult
 from dp2erm_cvx.steps.sums import IntegerSums, SideCounts, TreatmentRate
 from dp2erm_cvx.steps.value import Value
 from dp2erm_cvx.steps.weights import WeightsPlan, refuse_unsolvable, solve_theta, solve_weights
@@ -59,10 +67,8 @@ __all__ = [
     "OutcomeRows",
     "OverlapScore",
     "Partition",
-    "Planned",
     "Precision",
     "RecordMap",
-    "ResponseRows",
     "RidgeFit",
     "RiskScores",
     "Rows",
@@ -82,7 +88,6 @@ __all__ = [
     "declared_partition",
     "placed",
     "refuse_unsolvable",
-    "score_of",
     "shrinkage",
     "solve_theta",
     "solve_weights",

@@ -19,7 +19,7 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_number, whole_number
 from dp2erm_cvx.steps.nuisances import Nuisances, Predicted
 from dp2erm_cvx.steps.record_map import UNIT
-from dp2erm_cvx.steps.step import Planned
+from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import IntegerSums, split_noise
 from dp2erm_cvx.universe import Universe
 
@@ -62,7 +62,7 @@ class Partition:
         ]
 
     def names(self, boxes: Sequence[Box], columns: Sequence[str], domain: Domain) -> tuple[str, ...]:
-        """What is in each box, in raw units."""
+        """Description of each box, in raw units."""
         raw = self.raw(domain)
         return tuple(_named(box, raw, columns) for box in boxes)
 
@@ -88,9 +88,9 @@ class CellSums(IntegerSums):
         """The noise of one entry: the number of cells does not enter."""
         return split_noise(self.noise, budget)
 
-    def sums(self, own: Planned, records: Records) -> NDArray[np.int64]:
+    def sums(self, records: Records) -> NDArray[np.int64]:
         """P and Q of every cell and arm, (cells, 2, 2), exact. Private."""
-        add = partial(self._block_sums, bound=own.universe.domain.outcome_bound)
+        add = partial(self._block_sums, bound=self.universe.domain.outcome_bound)
         found: NDArray[np.int64] = np.sum(records.blocks.map(add), axis=0)
         return found.reshape(-1, 2, 2)
 
@@ -103,12 +103,12 @@ class CellSums(IntegerSums):
         np.add.at(found, first + 1, whole.astype(np.int64) - half)
         return found
 
-    def exact_sums(self, own: Planned, records: Records, released: Mapping[str, Array]) -> list[int]:
+    def exact_sums(self, records: Records, released: Mapping[str, Array]) -> list[int]:
         """Those of all entries, (4 cells,)."""
-        return [int(entry) for entry in self.sums(own, records).ravel()]
+        return [int(entry) for entry in self.sums(records).ravel()]
 
     def table(self, released: Mapping[str, Array]) -> Array:
-        """What was released, in records: (cells, 2, 2) by cell, by arm, P and Q."""
+        """Released numbers, in records: (cells, 2, 2) by cell, by arm, P and Q."""
         return np.reshape(released[self.name], (-1, 2, 2)) / UNIT
 
 
@@ -205,10 +205,12 @@ class CellNuisances(Nuisances):
 
     scale: float
     known: float | None = None
-    cells: Planned | None = None
+    cells: CellSums | None = None
 
-    def planned(self, earlier: Mapping[str, Planned]) -> CellNuisances:
-        return replace(self, cells=earlier["cells"])
+    def planned(self, earlier: Mapping[str, Step]) -> CellNuisances:
+        cells = earlier["cells"]
+        assert isinstance(cells, CellSums)
+        return replace(self, cells=cells)
 
     def leaves(self, released: Mapping[str, Array]) -> CellTree:
         """The tree and its means, a function of the released integers and of public numbers."""
@@ -234,23 +236,20 @@ class CellNuisances(Nuisances):
         return Predicted(m_0, m_1, e)
 
     @property
-    def _cells(self) -> Planned:
+    def _cells(self) -> CellSums:
         assert self.cells is not None  # nothing is released before it is planned
         return self.cells
 
     def _leaf(self, x: Array, found: CellTree) -> NDArray[np.int64]:
-        cells = self._cells.declared
-        assert isinstance(cells, CellSums)
-        return found.of_cell[cells.partition.index(x)]
+        return found.of_cell[self._cells.partition.index(x)]
 
 
 @lru_cache(maxsize=4)
 def _leaves(nuisances: CellNuisances, released: bytes) -> CellTree:
     cells = nuisances.cells
     assert cells is not None
-    assert isinstance(cells.declared, CellSums)
-    table = cells.declared.table({cells.name: np.frombuffer(released, dtype=np.int64)})
-    shape, noise = cells.declared.partition.shape, cells.calibration.variance
+    table = cells.table({cells.name: np.frombuffer(released, dtype=np.int64)})
+    shape, noise = cells.partition.shape, cells.calibration.variance
     spread = nuisances.scale / cells.universe.domain.outcome_bound
     boxes = grow(table.reshape(*shape, 2, 2), spread, noise)
     of_cell = np.empty(shape, dtype=np.int64)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from dp2erm_cvx.codebook import OTHER
 from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.record_map import UNIT
-from dp2erm_cvx.steps.step import Planned
+from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import IntegerSums, in_parts, released_mass
 from dp2erm_cvx.universe import Universe
 
@@ -116,25 +117,25 @@ class CovariateLaw:
 class CovariateMean(IntegerSums):
     """The mean of the scaled covariates: it is subtracted from all of them.
 
-    The records of later steps are then shrunk radially to norm ``bound``. Both are maps of single records at
+    The records of later steps are then shrunk radially to this ``norm``. Both are maps of single records at
     what was released (Theorem 10), into a domain that is public whatever the mean is.
     """
 
     name: str = "mean"
     law: CovariateLaw
-    bound: float
+    norm: float
 
     def hands(self, universe: Universe) -> Universe:
         """Records whose covariates differ from a point of the box by another point of it."""
         low, high = _box(universe)
-        bound = math.hypot(universe.domain.intercept, self.bound)
+        bound = math.hypot(universe.domain.intercept, self.norm)
         width = tuple((high - low).tolist())
         domain = replace(
             universe.domain, covariate_bound=bound, coordinate_bound=width, ranges=None, center=None
         )
         return replace(universe, domain=domain)
 
-    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Planned]) -> Planned:
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
         """With a delta by Gaussian or by Laplace noise, whichever is predicted to err less."""
         laws = dict.fromkeys([Noise(self.noise).on_numbers, Noise.GAMMA])
         plans = (self.planned(universe, self._noise(universe, budget, law)) for law in laws)
@@ -154,33 +155,34 @@ class CovariateMean(IntegerSums):
         shift = math.ceil(UNIT * reach * (1.0 + 1e-9)) + (k if pure else math.isqrt(k) + 1)
         return in_parts(shift, budget, law)
 
-    def error(self, own: Planned) -> float:
+    @property
+    def predicted_error(self) -> float:
         """Mean square of the noise of one mean of a scaled covariate."""
-        return super().error(own) / (own.universe.mass * own.universe.n_samples) ** 2
+        return super().predicted_error / (self.universe.mass * self.universe.n_samples) ** 2
 
-    def exact_sums(self, own: Planned, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
+    def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """Sums (k,) of scaled covariates in units of ``1/UNIT``."""
-        box = self.law.box(own.universe)
+        box = self.law.box(self.universe)
         return [int(total) for total in np.sum(records.blocks.map(partial(_total, box=box)), axis=0)]
 
-    def mean(self, own: Planned, released: Mapping[str, Array]) -> Array:
+    def mean(self, released: Mapping[str, Array]) -> Array:
         """The mean (k,) of the scaled covariates, inside their box: a function of what was released."""
-        low, high = self.law.box(own.universe)
+        low, high = self.law.box(self.universe)
         sums = np.asarray(released[self.name], dtype=np.float64) / UNIT
-        return np.clip(sums / _mass(own.universe, released), low, high)
+        return np.clip(sums / _mass(self.universe, released), low, high)
 
-    def around(self, own: Planned, released: Mapping[str, Array]) -> CovariateLaw:
+    def around(self, released: Mapping[str, Array]) -> CovariateLaw:
         """The law of covariates around the released mean: switches spread by their share of ones."""
-        law, noise = self.law, math.sqrt(own.predicted_error)
-        middle = np.array(law.zeros) + self.mean(own, released)
+        law, noise = self.law, math.sqrt(self.predicted_error)
+        middle = np.array(law.zeros) + self.mean(released)
         share = np.clip(middle, min(noise, 0.5), max(1.0 - noise, 0.5))
         spreads = np.where(law.switches, np.sqrt(share * (1.0 - share)), law.spreads)
         return replace(law, spreads=tuple(spreads.tolist()), offsets=(noise,) * len(spreads))
 
-    def mapped(self, own: Planned, records: Records, released: Mapping[str, Array]) -> Records:
+    def mapped(self, records: Records, released: Mapping[str, Array]) -> Records:
         """The records less the mean, shrunk into the ball of the later universe."""
-        later = self.hands(own.universe)
-        make = partial(_remade, partial(_centered, mean=self.mean(own, released)), later.domain)
+        later = self.hands(self.universe)
+        make = partial(_remade, partial(_centered, mean=self.mean(released)), later.domain)
         return records.mapped(make, _outcomes, later.domain, later.n_columns)
 
 
@@ -196,39 +198,41 @@ class MeanSquare(IntegerSums):
     name: str = "spread"
     law: CovariateLaw
     norm: float
-    mean: Planned | None = None
+    mean: CovariateMean | None = None
 
     def hands(self, universe: Universe) -> Universe:
         """Records whose covariates have at most this norm."""
         return universe.shrunk(self.norm)
 
-    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Planned]) -> Planned:
-        step = replace(self, mean=earlier.get("mean"))
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
+        mean = earlier.get("mean")
+        assert mean is None or isinstance(mean, CovariateMean)
+        step = replace(self, mean=mean)
         return step.planned(universe, self.calibrate(universe, budget))
 
     def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise:
         """One record moves the sum by one at most."""
         return in_parts(UNIT, budget, self.noise)
 
-    def error(self, own: Planned) -> float:
+    @property
+    def predicted_error(self) -> float:
         """Mean square of the noise of the mean square, as a share of the squared bound."""
-        return super().error(own) / (own.universe.mass * own.universe.n_samples) ** 2
+        return super().predicted_error / (self.universe.mass * self.universe.n_samples) ** 2
 
-    def exact_sums(self, own: Planned, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
+    def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """The sum of squared norms over their bound, in units of ``1/UNIT``."""
-        return (sum(records.blocks.map(partial(_squares, bound=own.universe.domain.features_bound))),)
+        return (sum(records.blocks.map(partial(_squares, bound=self.universe.domain.features_bound))),)
 
-    def size(self, own: Planned, released: Mapping[str, Array]) -> CovariateSize:
+    def size(self, released: Mapping[str, Array]) -> CovariateSize:
         """What follows from what was released."""
-        law, outer = self.law, own.universe.domain.features_bound
+        law, outer = self.law, self.universe.domain.features_bound
         if self.mean is not None:
-            assert isinstance(self.mean.declared, CovariateMean)
-            law = self.mean.declared.around(self.mean, released)
-        part = (self.norm_in(own.universe) / outer) ** 2
-        n = _mass(own.universe, released)
-        least = own.calibration.scale * own.calibration.unit / n
+            law = self.mean.around(released)
+        part = (self.norm_in(self.universe) / outer) ** 2
+        n = _mass(self.universe, released)
+        least = self.calibration.scale * self.calibration.unit / n
         share = min(max(float(released[self.name][0]) / UNIT / n, 2.0 * least, 0.02 * part), 1.0)
-        noise = math.sqrt(own.predicted_error)
+        noise = math.sqrt(self.predicted_error)
         upper = law.factor(min(share + noise, 0.999), outer)
         # no record reaches farther than the bound
         scale = 1.0 if part == 1.0 and upper >= 0.8 else math.sqrt(max(1.0 / upper, part))
@@ -238,9 +242,9 @@ class MeanSquare(IntegerSums):
         """The norm of the covariates that it hands on."""
         return self.hands(universe).domain.features_bound
 
-    def spreads(self, own: Planned, released: Mapping[str, Array]) -> Array:
+    def spreads(self, released: Mapping[str, Array]) -> Array:
         """Root mean squares (k,) of the covariates that are handed on: a function of what was released."""
-        size, bound, outer = self.size(own, released), self.norm_in(own.universe), own.universe.domain
+        size, bound, outer = self.size(released), self.norm_in(self.universe), self.universe.domain
         square, law = size.share, size.law
         if size.scale != 1.0 or bound < outer.features_bound:
             squares = law.factor(size.share, outer.features_bound)
@@ -250,10 +254,10 @@ class MeanSquare(IntegerSums):
             square = max(square - noise**2, 0.3 * square)
         return np.array(law.spreads) * (bound * math.sqrt(square) / math.hypot(*law.spreads))
 
-    def mapped(self, own: Planned, records: Records, released: Mapping[str, Array]) -> Records:
+    def mapped(self, records: Records, released: Mapping[str, Array]) -> Records:
         """The records, scaled and shrunk into the ball of the later universe."""
-        scale, later = self.size(own, released).scale, self.hands(own.universe)
-        if scale == 1.0 and later.domain == own.universe.domain:
+        scale, later = self.size(released).scale, self.hands(self.universe)
+        if scale == 1.0 and later.domain == self.universe.domain:
             return records
         of = partial(_scaled, scale=scale, bound=later.domain.features_bound)
         return records.mapped(partial(_remade, of, later.domain), _outcomes, later.domain, later.n_columns)
@@ -273,14 +277,14 @@ class CovariateSize:
     error: float
 
 
-def placed(steps: Sequence[Planned], released: Mapping[str, Array]) -> tuple[Array | None, float]:
+def placed(steps: Sequence[Step], released: Mapping[str, Array]) -> tuple[Array | None, float]:
     """The mean (k,) that is subtracted from covariates, if any, and what they are then multiplied by."""
     mean, scale = None, 1.0
     for step in steps:
-        if isinstance(step.declared, CovariateMean):
-            mean = step.declared.mean(step, released)
-        elif isinstance(step.declared, MeanSquare):
-            scale = step.declared.size(step, released).scale
+        if isinstance(step, CovariateMean):
+            mean = step.mean(released)
+        elif isinstance(step, MeanSquare):
+            scale = step.size(released).scale
     return mean, scale
 
 

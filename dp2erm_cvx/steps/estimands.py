@@ -43,10 +43,6 @@ class AverageScore(EffectScore):
         inverse = 1.0 / min(rate, 1.0 - rate)
         return replace(self, widening=min(0.5 * inverse, self.widest), cap=max(self.cap, 4.0 * inverse))
 
-    @classmethod
-    def law_in(cls, domain: Domain) -> SumLaw:
-        return SumLaw.OVERLAP if domain.weighted else cls.law
-
     def score(self, parts: Parts) -> Array:
         m_0, m_1, center, e, treated, r, _ = parts
         return self.clipped(m_1 - m_0 - center, np.where(treated, r / e, -r / (1.0 - e)))
@@ -54,7 +50,7 @@ class AverageScore(EffectScore):
 
 @dataclass(frozen=True)
 class GroupScore(AverageScore):
-    """The same score in each of several groups of records, with the group's own rate as its propensity.
+    """The score in each of several groups of records, with the group's own rate as its propensity.
 
     ``members`` are the scores of all groups in their order, once their rates are released.
     """
@@ -235,7 +231,3 @@ class ValueScore(AverageScore):
         assert parts.effect is not None
         treats, score = parts.effect > 0, counts * self.score(parts) / self.widening
         return noise.totals(np.where(treats, score, -score), treats)
-
-    @classmethod
-    def law_in(cls, domain: Domain) -> SumLaw:
-        return cls.law

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Self
 
 from dp2erm_cvx.calibration import (
     EXACT_ARITHMETIC,
     Calibration,
     Calibrator,
+    MarginCalibration,
     Noise,
     Objective,
     Perturbed,
@@ -17,16 +19,27 @@ from dp2erm_cvx.calibration import (
     calibrator,
     predicted_error,
 )
-from dp2erm_cvx.calibration.profiles import LossLaw, saturating_law
+from dp2erm_cvx.calibration.profiles import LossLaw, relieved, saturating_law
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
+from dp2erm_cvx.privacy import BoundFamily, Budget
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.stability import uniform_weights
-from dp2erm_cvx.steps.precision import Precision, coefficient_bound, covering, noise_bound, on_grid, sample
 from dp2erm_cvx.steps.record_map import OutcomeRows, RecordMap
-from dp2erm_cvx.steps.step import Execution, Inputs, Planned, Step, StepResult, divide, reserve
+from dp2erm_cvx.steps.step import (
+    Execution,
+    Inputs,
+    Step,
+    StepResult,
+    coefficient_bound,
+    covering,
+    divide,
+    noise_bound,
+    on_grid,
+    reserve,
+    sample,
+)
 from dp2erm_cvx.steps.weights import (
     WeightsPlan,
     covers,
@@ -110,7 +123,7 @@ class Fit(Step):
             return f"{self.program.name} does not state what it is certified to"
         return None
 
-    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Planned]) -> Planned:
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
         """Calibrate the noise on the mapped domain, whatever the earlier steps release (Theorem 10)."""
         where = universe if self.map is None else self.map.universe(universe)
         laws = [self.noise] if not self.either or Noise(self.noise).pure else [self.noise, Noise.GAMMA]
@@ -118,8 +131,8 @@ class Fit(Step):
         return min(plans, key=lambda plan: plan.predicted_error)  # delta is no reason for more noise
 
     def _planned(
-        self, where: Universe, budget: Budget, law: Noise | str, earlier: Mapping[str, Planned]
-    ) -> Planned:
+        self, where: Universe, budget: Budget, law: Noise | str, earlier: Mapping[str, Step]
+    ) -> Self:
         program, n, domain = self.program.resolve(where.domain), where.n_samples, where.domain
         weights, loss = self._weights(where, earlier), program.loss_constants(where)
         if self.first is None and self._factored(where):
@@ -137,13 +150,11 @@ class Fit(Step):
         if hidden is not None and calibration.perturbed is Perturbed.OUTPUT:
             # one discrete draw covers the statistic and its error: nothing has to be set aside
             calibration = calibrate_output(objective, budget)
-        step = replace(self, program=program)
         if self.map is not None:
             reason = f"regressions on mapped records take calibration = {self.calibrator.name!r}"
         stated = None if self.coefficient is not None else reason
-        found = step.planned(where, calibration, loss, weights, reason=stated).perturbed_by(
-            calibration, hidden
-        )
+        step = replace(self, program=program, universe=where, loss=loss, reason=stated)
+        found = replace(step, bound=weights.bound, weights=weights).perturbed_by(calibration, hidden)
         if not isinstance(program, PrivateFirstStage):
             return found
         grid = None if found.precision is None else found.precision.grid
@@ -152,24 +163,11 @@ class Fit(Step):
         weights = plan_weights(program, where, self.tolerance, self.family, norm)
         return replace(found, weights=weights)
 
-    def planned(
-        self,
-        where: Universe,
-        calibration: Calibration,
-        loss: LossConstants,
-        weights: WeightsPlan,
-        bound: StabilityBound | None = None,
-        reason: str | None = None,
-    ) -> Planned:
-        """The step with this noise, whose arithmetic is not counted yet; ``bound`` is that of the weights."""
-        bound = weights.bound if bound is None else bound
-        return Planned(self, where, calibration, bound, loss=loss, weights=weights, reason=reason)
-
     def _factored(self, where: Universe) -> bool:
         """Whether a record may count less than 1."""
         return where.domain.weighted or (self.map is not None and self.map.factored)
 
-    def _weights(self, where: Universe, earlier: Mapping[str, Planned]) -> WeightsPlan:
+    def _weights(self, where: Universe, earlier: Mapping[str, Step]) -> WeightsPlan:
         """Those of the first stage. Raises CalibrationError where no theorem covers it."""
         if self.first is None:
             n = where.n_samples
@@ -179,62 +177,73 @@ class Fit(Step):
             return at.weights
         return plan_weights(self.first, where, self.tolerance, self.calibrator.family)
 
-    def certified(
-        self, own: Planned, calibration: Calibration, hidden: float | None
-    ) -> tuple[float | None, Precision | None]:
-        program = self.program
+    def relieved(self, relief: float) -> Self:
+        if self.loss is None or not isinstance(self.calibration, MarginCalibration):
+            return self
+        less = relieved(self.calibration, relief, self.loss.strong_convexity)
+        return self.perturbed_by(less, None if self.precision is None else self.precision.grid.epsilon)
+
+    def perturbed_by(self, calibration: Calibration, hidden: float | None) -> Self:
+        """The same program with other noise, certified and covered anew by ``hidden`` of epsilon."""
+        program, public = self.program, (0.0, 0.0)
         if isinstance(program, SecondStage) and calibration.perturbed is not Perturbed.OBJECTIVE:
             program = program.unconstrained()
-        public = (0.0, 0.0)
         if calibration.perturbed is not Perturbed.OUTPUT:
             public = (calibration.gamma, noise_bound(calibration))
-        radius = program.certified_radius(own.universe, *public)
-        assert own.loss is not None
-        return radius, covering(calibration, own.loss, own.universe.n_samples, radius, hidden)
+        radius = program.certified_radius(self.universe, *public)
+        assert self.loss is not None
+        precision = covering(calibration, self.loss, self.universe.n_samples, radius, hidden)
+        return replace(self, calibration=calibration, radius=radius, precision=precision)
 
-    def theorem(self, own: Planned) -> str:
-        theorem: str = own.calibration.theorem
+    @property
+    def theorem(self) -> str:
+        theorem: str = self.calibration.theorem
         return theorem
 
-    def error(self, own: Planned) -> float:
-        assert own.loss is not None
-        return predicted_error(own.calibration, own.loss, own.universe.n_samples)
+    @property
+    def predicted_error(self) -> float:
+        assert self.loss is not None
+        return predicted_error(self.calibration, self.loss, self.universe.n_samples)
 
-    def loss_law(self, own: Planned) -> LossLaw | None:
+    @property
+    def loss_law(self) -> LossLaw | None:
         """That of Theorem 16 for a loss that saturates, where no weights are planned from its noise."""
-        return None if self.map is None else saturating_law(own.calibration)
+        return None if self.map is None else saturating_law(self.calibration)
 
-    def programs(self, own: Planned) -> tuple[Program, ...]:
-        first = () if self.coefficient is not None or own.weights is None else (own.weights.program,)
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        first = () if self.coefficient is not None or self.weights is None else (self.weights.program,)
         return (*(program for program in first if program is not None), self.program)
 
-    def certified_by_design(self, own: Planned) -> bool:
+    @property
+    def certified_by_design(self) -> bool:
         """Of a coefficient that nothing but weights are read at, whether those weights are."""
-        assert own.weights is not None
+        assert self.weights is not None
         if self.coefficient is not None:
-            return own.weights.known if self.map is None else own.radius is not None
-        return own.weights.known and own.radius is not None
+            return self.weights.known if self.map is None else self.radius is not None
+        return self.weights.known and self.radius is not None
 
-    def assumptions(self, own: Planned) -> tuple[str, ...]:
+    @property
+    def assumptions(self) -> tuple[str, ...]:
         """The bound, how numerical error enters, and that a center which no step releases is public.
 
         The error of the weights enters V, that of theta is covered by noise of its own.
         """
         if self.coefficient is not None:
             return ()
-        assert own.weights is not None
-        weights = own.weights.assumption
-        if own.precision is None:
-            told = own.weights.tolerance
-            within = f"{told:g} relative" if own.radius is None else f"within {own.radius:.3g}"
+        assert self.weights is not None
+        weights = self.weights.assumption
+        if self.precision is None:
+            told = self.weights.tolerance
+            within = f"{told:g} relative" if self.radius is None else f"within {self.radius:.3g}"
             numerics = (f"{weights}; theta is certified to {within}", EXACT_ARITHMETIC)
         else:
-            counted = f"theta is within {own.precision.tolerance:.3g} of the exact one"
-            hidden = f"2 x {own.precision.grid.epsilon:.3g} of epsilon hides"
-            if own.perturbed is Perturbed.OUTPUT:
+            counted = f"theta is within {self.precision.tolerance:.3g} of the exact one"
+            hidden = f"2 x {self.precision.grid.epsilon:.3g} of epsilon hides"
+            if self.perturbed is Perturbed.OUTPUT:
                 hidden = "its discrete Laplace noise covers"
             numerics = (weights, f"arithmetic is counted: {counted}, which {hidden}")
-        found = (*own.bound.assumptions, *numerics)
+        found = (*self.bound.assumptions, *numerics)
         if self.regression and any(not isinstance(term.source, str) for term in self.regression.after):
             found += ("the public center is public, or released from these records and paid for on its own",)
         return found
@@ -249,24 +258,20 @@ class Fit(Step):
             return mapped, None
         return mapped, records.each(partial(where.factors, released=released))
 
-    def solved(self, own: Planned) -> SecondStage:
+    def solved(self) -> SecondStage:
         """The second stage as it is solved: without its set where theta is projected afterwards."""
-        return self.second if own.perturbed is Perturbed.OBJECTIVE else self.second.unconstrained()
+        return self.second if self.perturbed is Perturbed.OBJECTIVE else self.second.unconstrained()
 
-    def instance(
-        self, own: Planned, records: Records, weights: Array | None, noise: Array | None = None
-    ) -> Instance:
+    def instance(self, records: Records, weights: Array | None, noise: Array | None = None) -> Instance:
         """The program that is solved at weights (n,) and ``noise`` (p,), on mapped records."""
-        gamma = own.calibration.gamma
+        gamma = self.calibration.gamma
         if self.coefficient is not None:
             assert noise is not None
             return self.coefficient.perturbed(records, gamma, noise)
         assert weights is not None
-        return self.solved(own).instance(records, weights, gamma=gamma, noise=noise)
+        return self.solved().instance(records, weights, gamma=gamma, noise=noise)
 
-    def run(
-        self, own: Planned, inputs: Inputs, released: Mapping[str, Array], execution: Execution
-    ) -> StepResult:
+    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
         """Release the minimizer (p,): noise is a linear term of the objective, or added to the minimizer."""
         weights: Array | None
         if self.weighted:
@@ -275,55 +280,53 @@ class Fit(Step):
         else:  # no two draws of a run may share their bits
             execution = replace(execution, seed=execution.label(self.name))
             records, weights = self.mapped(inputs.records, released)
-        if own.perturbed is Perturbed.OUTPUT:
-            found = self._shifted(own, self.instance(own, records, weights), execution)
+        if self.perturbed is Perturbed.OUTPUT:
+            found = self._shifted(self.instance(records, weights), execution)
         else:
-            found = self._perturbed(own, records, weights, execution)
+            found = self._perturbed(records, weights, execution)
         if self.coefficient is not None:
             return found
-        found = replace(found, released=self.second.feasible(own.universe.domain).project(found.released))
+        found = replace(found, released=self.second.feasible(self.universe.domain).project(found.released))
         if self.regression is not None:
             theta = self.regression.unscaled(found.released, inputs.records.n_features)
             return replace(found, released=theta)  # all of it post-processing
         # no weights of sum n move more than 2n, whether or not they are the minimizer
-        if inputs.weights is not None and own.weights is not None and not own.weights.covers_all:
+        if inputs.weights is not None and self.weights is not None and not self.weights.covers_all:
             certified = found.certified and inputs.weights.certified
             found = replace(found, certified=certified, by_gap=found.by_gap or rests_on_gap(inputs.weights))
         return found
 
-    def _shifted(self, own: Planned, instance: Instance, execution: Execution) -> StepResult:
+    def _shifted(self, instance: Instance, execution: Execution) -> StepResult:
         """Theorem 8: noise is added to the solution."""
-        solution = released_minimizer(instance, execution, own.radius)
-        if own.precision is None:
-            theta = solution.value + sample(own.calibration, None, execution.seed).value
+        solution = released_minimizer(instance, execution, self.radius)
+        if self.precision is None:
+            theta = solution.value + sample(self.calibration, None, execution.seed).value
         else:
-            theta = on_grid(solution.value, own.precision.grid, execution.seed)
+            theta = on_grid(solution.value, self.precision.grid, execution.seed)
         by_gap = rests_on_gap(solution)
         return StepResult(theta, solution.certified, by_gap, solution, theta - solution.value)
 
-    def _perturbed(
-        self, own: Planned, records: Records, weights: Array | None, execution: Execution
-    ) -> StepResult:
+    def _perturbed(self, records: Records, weights: Array | None, execution: Execution) -> StepResult:
         """Theorems 1, 2, 7 and 9: noise is a linear term of the objective."""
-        drawn = sample(own.calibration, own.precision, execution.seed)
-        instance = self.instance(own, records, weights, drawn.value)
-        if self.coefficient is not None and self.map is None and own.precision is None:
+        drawn = sample(self.calibration, self.precision, execution.seed)
+        instance = self.instance(records, weights, drawn.value)
+        if self.coefficient is not None and self.map is None and self.precision is None:
             # as the exact minimizer, which weights within the tolerance of its own stand for
             solution = released_minimizer(instance, execution, None)
-            assert own.weights is not None
-            judged, needed = to_grid(solution), not own.weights.covers_all
+            assert self.weights is not None
+            judged, needed = to_grid(solution), not self.weights.covers_all
             certified, by_gap = judged.certified or not needed, needed and rests_on_gap(judged)
             return StepResult(solution.point, certified, by_gap, solution, drawn.value)
         # a coefficient is published itself, whatever V covers
-        solution = released_minimizer(instance, execution, own.radius)
+        solution = released_minimizer(instance, execution, self.radius)
         theta = solution.value if self.coefficient is None else solution.point
         certified = solution.certified
-        if own.precision is not None:
-            certified = covers(own.precision, solution, drawn, instance)
+        if self.precision is not None:
+            certified = covers(self.precision, solution, drawn, instance)
             seed = execution.label("grid")
             if self.coefficient is not None and seed is not None:  # as it was named before it had a step
                 seed = seed.replace("grid propensity", "propensity grid")
-            theta = on_grid(theta, own.precision.grid, seed)
+            theta = on_grid(theta, self.precision.grid, seed)
         return StepResult(theta, certified, rests_on_gap(solution), solution, drawn.value)
 
 

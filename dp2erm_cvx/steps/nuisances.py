@@ -18,8 +18,8 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.steps.covariates import MeanSquare
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.record_map import RAREST, Arms, Rows, Term, treated_share
-from dp2erm_cvx.steps.step import Planned
-from dp2erm_cvx.steps.sums import released_mass, side_shares
+from dp2erm_cvx.steps.step import Step
+from dp2erm_cvx.steps.sums import SideCounts, released_mass, side_shares
 
 #: The curvature of a logistic regression, e (1 - e), of a propensity that nothing is known about.
 VARIANCE = 0.2
@@ -32,7 +32,7 @@ LEFT = 0.25
 
 @dataclass(frozen=True)
 class Confounding:
-    """What is declared about the treatment and the covariates, for predictions of bias.
+    """Declarations about the treatment and the covariates, for predictions of bias.
 
     Parameters
     ----------
@@ -117,21 +117,21 @@ class RidgeFit:
     noise_ratio: float = 0.0
 
     @classmethod
-    def of(cls, step: Planned) -> RidgeFit:
+    def of(cls, step: Step) -> RidgeFit:
         """That of a calibrated step, of records that count what is guessed of them."""
         made = step.regression
         assert made is not None
-        assert isinstance(step.declared, Fit)
+        assert isinstance(step, Fit)
         assert isinstance(step.calibration, Calibration)
         first = 1 if made.rows in (Rows.POOLED, Rows.ARMS) else 2
         noise = math.sqrt(float(step.calibration.variances[first]))
-        slope = getattr(step.declared.program, "slope", None)
+        slope = getattr(step.program, "slope", None)
         n, mass = step.universe.n_samples, step.universe.mass
         gamma, ratio = step.calibration.gamma, made.noise_ratio
         return cls(gamma, noise, n, slope, made.scale, made.arms, made.rows, mass, noise_ratio=ratio)
 
     def weights(self, rate: float) -> Array:
-        """What an untreated and a treated record count (2,)."""
+        """Weights of an untreated and a treated record (2,)."""
         return np.array(self.arms.weights(rate, self.noise_ratio))
 
     def leaning(self, rate: float, wanted: float) -> float:
@@ -149,7 +149,7 @@ class RidgeFit:
         return bend, bend
 
     def curvature(self, deviation: float, rate: float) -> Array:
-        """What records of either arm (2,) add to the curvature of the mean loss, the untreated first."""
+        """Contributions of either arm (2,) to the curvature of the mean loss, the untreated first."""
         parts = np.array([1.0 - rate, rate]) * self.weights(rate)
         found: Array = self.mass * parts * np.array(self.bends(deviation))
         return found
@@ -207,7 +207,7 @@ class Predicted(NamedTuple):
 class Nuisances(abc.ABC):
     """m_0, m_1 and e at covariates x (n, k), given what was released: each a function of its own record."""
 
-    def planned(self, earlier: Mapping[str, Planned]) -> Nuisances:
+    def planned(self, earlier: Mapping[str, Step]) -> Nuisances:
         """The same, once the steps that they rest on are planned, by name."""
         return self
 
@@ -251,14 +251,16 @@ class LinearNuisances(Nuisances):
     deviation: float = 1.0
     declared: Confounding = Confounding()
     regressions: tuple[RidgeFit, ...] = ()
-    square: Planned | None = None
+    square: MeanSquare | None = None
     two_values: TwoValues | None = None
 
-    def planned(self, earlier: Mapping[str, Planned]) -> LinearNuisances:
+    def planned(self, earlier: Mapping[str, Step]) -> LinearNuisances:
         sources = {term.source for term in self.terms}
         centers = [one for one in earlier.values() if one.regression is not None and one.name in sources]
         regressions = tuple(RidgeFit.of(step) for step in centers)
-        return replace(self, regressions=regressions, square=earlier.get("spread"))
+        square = earlier.get("spread")
+        assert square is None or isinstance(square, MeanSquare)
+        return replace(self, regressions=regressions, square=square)
 
     def given(self, released: Mapping[str, Array], n_samples: int) -> LinearNuisances:
         rate = self.rate if not isinstance(self.rate, str) else treated_share(released[self.rate], n_samples)
@@ -267,8 +269,7 @@ class LinearNuisances(Nuisances):
             mass = max(released_mass(released[self.rate]), 1.0) / n_samples
             found = replace(found, regressions=tuple(replace(one, mass=mass) for one in self.regressions))
         if self.square is not None:
-            assert isinstance(self.square.declared, MeanSquare)
-            spreads = self.square.declared.spreads(self.square, released)
+            spreads = self.square.spreads(released)
             found = replace(found, spreads=tuple(spreads.tolist()), square=None)
         if not self.regressions:
             return found
@@ -298,7 +299,7 @@ class LinearNuisances(Nuisances):
 
     @property
     def stretch(self) -> Array:
-        """What released slopes (g, k) are multiplied by."""
+        """Factors of released slopes (g, k)."""
         kept = self.shrinkage(self.deviation)[0]
         return np.minimum(1.0 / np.maximum(1.0 - kept, 1e-9), STRETCH)
 
@@ -332,13 +333,14 @@ class RuleNuisances(LinearNuisances):
     """
 
     rule: str = "rule"
-    counts: Planned | None = None
+    counts: SideCounts | None = None
     rates: tuple[float, float] | None = None
 
-    def planned(self, earlier: Mapping[str, Planned]) -> RuleNuisances:
-        found = super().planned(earlier)
+    def planned(self, earlier: Mapping[str, Step]) -> RuleNuisances:
+        found, counts = super().planned(earlier), earlier.get("sides")
         assert isinstance(found, RuleNuisances)
-        return replace(found, counts=earlier.get("sides"))
+        assert counts is None or isinstance(counts, SideCounts)
+        return replace(found, counts=counts)
 
     def given(self, released: Mapping[str, Array], n_samples: int) -> LinearNuisances:
         if self.counts is None:
@@ -355,7 +357,7 @@ class RuleNuisances(LinearNuisances):
         return super(RuleNuisances, found).given(released, n_samples)
 
     def effect(self, x: Array, released: Mapping[str, Array]) -> Array:
-        """What the released rule estimates (n,), row by row."""
+        """Estimates of the released rule (n,), row by row."""
         return Rows.POOLED.predict(released[self.rule], x, 0.0)
 
     def at(self, x: Array, released: Mapping[str, Array]) -> Predicted:

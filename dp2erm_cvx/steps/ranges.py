@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from dp2erm_cvx.mechanism import (
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import Known, PrivateRanges, Within, candidates
 from dp2erm_cvx.stability import uniform_weights
-from dp2erm_cvx.steps.step import Execution, Inputs, Planned, Step, StepResult
+from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult
 from dp2erm_cvx.universe import Universe
 
 #: Records of a block at every candidate, of two roundings.
@@ -41,47 +42,45 @@ class ColumnRanges(Step):
     public: PrivateRanges
     exact: bool = True
 
-    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Planned]) -> Planned:
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
         known = self.public.known(universe.n_features)
         sizes = [None if isinstance(one, tuple) else len(candidates(one)) for one in known]
         noise = calibrate_ranges(universe.n_samples, sizes, budget)
         bound = uniform_weights(universe.n_samples, factored=universe.domain.weighted)
-        return Planned(self, universe, noise, bound)
+        return replace(self, universe=universe, calibration=noise, bound=bound)
 
-    def theorem(self, own: Planned) -> str:
+    @property
+    def theorem(self) -> str:
         return "permute-and-flip on ranks (OpenDP)"
 
-    def error(self, own: Planned) -> float:
+    @property
+    def predicted_error(self) -> float:
         """Mean square of the error of a rank, as a share of the records, by the noise of one candidate."""
-        return float((own.calibration.scale / own.universe.n_samples) ** 2)
+        return float((self.calibration.scale / self.universe.n_samples) ** 2)
 
-    def run(
-        self, own: Planned, inputs: Inputs, released: Mapping[str, Array], execution: Execution
-    ) -> StepResult:
+    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
         """Release a range (k + 1, 2) for every covariate, then for the outcome; public ones as declared."""
-        known = self.public.known(own.universe.n_features)
+        known = self.public.known(self.universe.n_features)
         grids = [None if isinstance(one, tuple) else candidates(one) for one in known]
         blocks = inputs.dataset.blocks.map(partial(_counts, grids=grids))
         found = [
-            self._range(own, place, known[place], [block[place] for block in blocks], execution)
+            self._range(place, known[place], [block[place] for block in blocks], execution)
             for place in range(len(known))
         ]
         return StepResult(np.array(found))
 
-    def hand_on(
-        self, own: Planned, inputs: Inputs, found: StepResult, released: Mapping[str, Array]
-    ) -> Inputs:
+    def hand_on(self, inputs: Inputs, found: StepResult, released: Mapping[str, Array]) -> Inputs:
         """The records, normalized: whatever was released, they are in the public domain of the plan."""
-        domain = own.universe.domain
+        domain = self.universe.domain
         mapped = partial(_normalized, declared=self.public, released=found.released, domain=domain)
         return replace(inputs, records=inputs.dataset.records(mapped, domain))
 
     def _range(
-        self, own: Planned, place: int, known: Known, blocks: Sequence[Counts], execution: Execution
+        self, place: int, known: Known, blocks: Sequence[Counts], execution: Execution
     ) -> tuple[float, float]:
         if isinstance(known, tuple):
             return known
-        noise, grid, n = own.calibration, candidates(known), own.universe.n_samples
+        noise, grid, n = self.calibration, candidates(known), self.universe.n_samples
         level = noise.levels[place]
         assert level is not None
         inward = int(np.ceil(level * n))

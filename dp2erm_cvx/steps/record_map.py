@@ -16,6 +16,7 @@ from scipy.special import expit
 
 from dp2erm_cvx.blocks import VIEW
 from dp2erm_cvx.domain import Array, Domain, Records, cleaned
+from dp2erm_cvx.public import one_of, public_number
 from dp2erm_cvx.universe import Universe
 
 #: Rows are computed in floating point from covariates that were clipped from just below.
@@ -73,16 +74,16 @@ class RecordMap(abc.ABC):
         return records.mapped(make, outcomes, where.domain, where.n_columns)
 
     def at(self, released: Mapping[str, Array], n_samples: int) -> Self:
-        """The same map, with what follows from n and from what was ``released`` worked out."""
+        """The map, with what follows from n and from what was ``released`` worked out."""
         return self
 
     @property
     def factored(self) -> bool:
-        """Whether a record may count with a factor below 1, beside its sampling weight."""
+        """True if a record may count with a factor below 1, beside its sampling weight."""
         return False
 
     def factors(self, records: Records, released: Mapping[str, Array]) -> Array:
-        """What every mapped record counts (n,), in [0, 1]: of itself and ``released`` alone as well."""
+        """Weight of every mapped record (n,), in [0, 1], a function of itself and ``released`` alone."""
         return records.counts
 
 
@@ -212,7 +213,7 @@ class Arms(enum.StrEnum):
     MATCHED = "matched"
 
     def weights(self, rate: Any, noise_ratio: float = 0.0) -> tuple[Any, Any]:
-        """What an untreated and a treated record count in slopes, in [0, 1], at one rate or at many (n,)."""
+        """Weights of an untreated and a treated record in slopes, in [0, 1], at one rate or at many (n,)."""
         if self is Arms.MATCHED:
             other = 1.0 - rate
             untreated = rate * np.minimum(rate / np.maximum(other, 0.5), 1.0)
@@ -291,9 +292,11 @@ class OutcomeRows(RecordMap):
         return Universe(mapped, universe.n_samples, len(self.rows.names(columns)))
 
     def design(self, x: Array, a: NDArray[np.int64]) -> Array:
-        rows = self.rows.of(x if self.scale == 1.0 else self.scale * x, a)
+        # in place: a scaled copy of all covariates would be one more table in memory
+        rows, slopes = self.rows.of(x, a), ~self.rows.constants(x.shape[1])
+        np.multiply(rows, self.scale, out=rows, where=slopes)
         if self.arms is Arms.CONTROLS:  # the treated have an intercept alone
-            rows *= np.where(self.rows.constants(x.shape[1]), 1.0, 1.0 - a[:, None])
+            np.multiply(rows, 1.0 - a[:, None], out=rows, where=slopes)
         return rows
 
     def outcomes(self, records: Records, released: Mapping[str, Array]) -> Array:
@@ -315,7 +318,7 @@ class OutcomeRows(RecordMap):
 
 @dataclass(frozen=True)
 class WithConstant(RecordMap):
-    """The same records with a column of ones in front, whatever constant the domain declares."""
+    """The records with a column of ones in front, whatever constant the domain declares."""
 
     def universe(self, universe: Universe) -> Universe:
         domain = universe.domain
@@ -333,3 +336,93 @@ class WithConstant(RecordMap):
 def _mapped(design: Callable[[Array, NDArray[np.int64]], Array], domain: Domain, records: Records) -> Records:
     rows = design(records.covariates, records.a)
     return Records(rows, records.a, records.y, domain, records.sampling)
+
+
+class Balance(enum.StrEnum):
+    """How much a record of arm a counts, by ``P = P(A = a | x)``, so that both arms have the same mass.
+
+    ``MATCHING``: min(P, 1 - P)/P, of all such factors in [0, 1] those of the largest mass.
+    ``OVERLAP``: 1 - P. ``INVERSE``: min(1/P, F)/F with a cap F, less than both and noisier.
+    """
+
+    MATCHING = "matching"
+    OVERLAP = "overlap"
+    INVERSE = "inverse"
+
+
+@dataclass(frozen=True)
+class Factors:
+    """A factor in [0, 1] of every record, a function of it and of what was released (Theorem 13).
+
+    They multiply the losses as they are. A public multiple of a perturbed objective has the same minimizer,
+    so that factors of at most F, at F times the noise and gamma, are these. Dividing by their sum instead
+    would move every factor with one record.
+
+    Parameters
+    ----------
+    balance
+        A :class:`~dp2erm_cvx.steps.Balance`, or its name.
+    log_odds
+        log(e/(1 - e)) on (1, x): the step that released its coefficient, or a public one.
+    cap
+        F of at least 2, for inverse propensities.
+
+    Raises DeclarationError for an invalid argument.
+    """
+
+    balance: Balance | str
+    log_odds: Term
+    cap: float = 10.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "balance", one_of("balance", self.balance, Balance))
+        object.__setattr__(self, "cap", public_number("cap", self.cap, at_least=2.0))
+
+    def of(self, x: Array, a: ArrayLike, released: Mapping[str, Array]) -> Array:
+        """The factors (n,) of covariates x (n, k) and treatments a (n,), row by row. Private."""
+        margin = (2.0 * np.asarray(a) - 1.0) * self.log_odds.predict(x, a, released)
+        # one scalar function for all of them: that of a vector may round a row by where it stands
+        own, other = expit(margin), expit(-margin)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if self.balance is Balance.MATCHING:
+                found = np.where(margin > 0.0, other / own, 1.0)
+            elif self.balance is Balance.OVERLAP:
+                found = other
+            else:
+                found = np.minimum(1.0 / own, self.cap) / self.cap
+        return cleaned(np.where(np.isnan(margin), 0.0, found), 1.0)
+
+
+@dataclass(frozen=True)
+class RuleRows(OutcomeRows):
+    """What a rule is fitted to: the outcome less a center, and ``balance`` for what each record counts.
+
+    With a ``response_bound`` B inverse propensities are on the response in place of the loss:
+    ``clip_B((2a - 1) f (y - m))`` (Theorem 14). Its mean given x is the effect, for squared loss whatever the
+    law of the outcome.
+    """
+
+    balance: Factors | None = None
+    response_bound: float | None = None
+
+    @property
+    def factored(self) -> bool:
+        return self.balance is not None and self.response_bound is None
+
+    def factors(self, records: Records, released: Mapping[str, Array]) -> Array:
+        if self.balance is None or self.response_bound is not None:
+            return records.counts
+        return self.balance.of(records.covariates, records.a, released) * records.counts
+
+    def universe(self, universe: Universe) -> Universe:
+        found = super().universe(universe)
+        if self.response_bound is None:
+            return found
+        return replace(found, domain=replace(found.domain, outcome_bound=self.response_bound))
+
+    def outcomes(self, records: Records, released: Mapping[str, Array]) -> Array:
+        left = super().outcomes(records, released)
+        if self.balance is None or self.response_bound is None:
+            return left
+        inverse = self.balance.cap * self.balance.of(records.covariates, records.a, released)
+        return cleaned((2.0 * records.a - 1.0) * inverse * left, self.response_bound)

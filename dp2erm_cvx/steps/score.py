@@ -12,7 +12,6 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.blocks import tree_sum
 from dp2erm_cvx.calibration import GridSums, Noise, SumLaw, calibrate_sums
 from dp2erm_cvx.domain import Array, Domain, Records, cleaned
 from dp2erm_cvx.errors import DeclarationError
@@ -20,7 +19,7 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_number, public_size
 from dp2erm_cvx.steps.nuisances import LinearNuisances, Nuisances
 from dp2erm_cvx.steps.record_map import Arms, Rows
-from dp2erm_cvx.steps.step import Planned
+from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import IntegerSums
 from dp2erm_cvx.universe import Universe
 
@@ -45,7 +44,7 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True)
 class EffectScore(abc.ABC):
-    """What is summed about every record, with public clips; a concrete estimand comes on top.
+    """Base of scores, summed over records with public clips.
 
     Parameters
     ----------
@@ -142,7 +141,7 @@ class EffectScore(abc.ABC):
         return noise.totals(factors * self.score(parts) / self.widening, factors * self.share(parts))
 
     def given(self, records: Records, released: Released) -> Self:
-        """The same score, with what follows from n and from ``released`` alone worked out."""
+        """The score, with what follows from n and from ``released`` alone worked out."""
         return self.at(Universe(records.domain, records.n_samples, records.n_features), released)
 
     def at(self, universe: Universe, released: Released) -> Self:
@@ -156,13 +155,8 @@ class EffectScore(abc.ABC):
         return replace(found, center=found._center(universe.n_features, universe.domain, released))
 
     def scaled(self, rate: float, domain: Domain) -> Self:
-        """The same with bounds for a released ``rate`` of treatment."""
+        """The score with bounds for a released ``rate`` of treatment."""
         return self
-
-    @classmethod
-    def law_in(cls, domain: Domain) -> SumLaw:
-        """The sums that it releases, by what is declared of the records."""
-        return cls.law if domain.sampling is None else SumLaw.OVERLAP
 
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         """The noise of the sums where no record has a sampling weight."""
@@ -179,7 +173,7 @@ class EffectScore(abc.ABC):
 
     @property
     def part(self) -> float:
-        """What makes the share of a record at most one half."""
+        """Factor that makes the share of a record at most one half."""
         return 0.5 / self.largest_share
 
     @abc.abstractmethod
@@ -187,25 +181,8 @@ class EffectScore(abc.ABC):
         """The score (n,) less its center, row by row. Private."""
 
     def share(self, parts: Parts) -> Array:
-        """What every record counts (n,), beside its sampling weight, of the effect's population. Private."""
+        """Weight of every record (n,), beside its sampling weight, in the effect's population. Private."""
         return np.ones(len(parts.treated))
-
-    def of(self, records: Records, released: Released) -> Array:
-        """The score (n,) of all n records less its center. Private."""
-        own = self.given(records, released)
-        return np.concatenate(records.blocks.map(lambda block: own.score(own.parts(block, released))))
-
-    def effect(self, records: Records, released: Released) -> float:
-        """What the sums estimate, before any noise. Private."""
-        own = self.given(records, released)
-        found = tree_sum(records.blocks.map(partial(own._totals, released=released)))
-        assert own.center is not None
-        return float(found[0]) / float(found[1]) + own.center
-
-    def _totals(self, block: Records, released: Released) -> Array:
-        """What records count times their score, and what they count."""
-        parts, counts = self.parts(block, released), block.counts
-        return np.array([np.sum(counts * self.score(parts)), np.sum(counts * self.share(parts))])
 
     def _center(self, n_features: int, domain: Domain, released: Released) -> float:
         if self.center is not None:
@@ -237,12 +214,6 @@ class EffectScore(abc.ABC):
         return Parts(m_0, m_1, center, self.capped(found.e), treated, residual, found.effect)
 
 
-def score_of(step: Planned) -> EffectScore:
-    """The score whose mean a step releases."""
-    assert isinstance(step.declared, MeanScore)
-    return step.declared.score
-
-
 @dataclass(frozen=True, kw_only=True)
 class MeanScore(IntegerSums):
     """The sums of a ``score``, an effect's or a rule's value, and what its interval needs (Theorem 12)."""
@@ -254,18 +225,20 @@ class MeanScore(IntegerSums):
         """By the bounds of the score, whatever the nuisances turn out to be."""
         return self.score.calibrate(universe.n_samples, budget, self.noise)
 
-    def theorem(self, own: Planned) -> str:
-        return f"Theorem 12 ({own.calibration.noise.mechanism} noise, second moment included)"
+    @property
+    def theorem(self) -> str:
+        return f"Theorem 12 ({self.calibration.noise.mechanism} noise, second moment included)"
 
-    def error(self, own: Planned) -> float:
+    @property
+    def predicted_error(self) -> float:
         """Mean square of the noise of the mean."""
-        scale: float = own.calibration.scales[0] ** 2
-        return 2.0 * scale if own.calibration.noise is Noise.GAMMA else scale
+        scale: float = self.calibration.scales[0] ** 2
+        return 2.0 * scale if self.calibration.noise is Noise.GAMMA else scale
 
-    def exact_sums(self, own: Planned, records: Records, released: Released) -> tuple[int, ...]:
+    def exact_sums(self, records: Records, released: Released) -> tuple[int, ...]:
         """Those of the score."""
-        return self.score.sums(records, released, own.calibration)
+        return self.score.sums(records, released, self.calibration)
 
-    def knowing(self, earlier: Mapping[str, Planned]) -> MeanScore:
-        """The same, once the steps that the nuisances rest on are planned."""
+    def knowing(self, earlier: Mapping[str, Step]) -> MeanScore:
+        """The score, once the steps that the nuisances rest on are planned."""
         return replace(self, score=replace(self.score, nuisances=self.score.nuisances.planned(earlier)))

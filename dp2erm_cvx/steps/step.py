@@ -1,4 +1,4 @@
-"""A private step as it is declared, and as it is planned: from public quantities alone."""
+"""A private step, declared and then calibrated: from public quantities alone."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import abc
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.blocked import BlockedDataset
@@ -16,25 +17,123 @@ from dp2erm_cvx.calibration import (
     Calibration,
     GridNoise,
     IntegerNoise,
-    MarginCalibration,
     Noise,
     Perturbed,
-    RangeNoise,
+    calibrate_grid,
 )
-from dp2erm_cvx.calibration.profiles import LossLaw, relieved
+from dp2erm_cvx.calibration.profiles import LossLaw
 from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.mechanism import Draw, draw, draw_within, perturb_on_grid
 from dp2erm_cvx.privacy import Budget, LossConstants, RenyiCurve, StabilityBound
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.public import public_fraction
 from dp2erm_cvx.solve import Solution, Solver
-from dp2erm_cvx.steps.precision import Precision, curve_of, spent_by
 from dp2erm_cvx.universe import Universe
 
 if TYPE_CHECKING:
     from dp2erm_cvx.steps.record_map import OutcomeRows
     from dp2erm_cvx.steps.weights import WeightsPlan
+
+
+#: Error of the sampled noise, relative to its scale, before it is rounded to doubles.
+SAMPLING_ERROR = 2.0**-60
+_ROUND_UP = 1.0 + 1e-9
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Public bounds on the numerical error of one perturbed solve, and the noise that hides it.
+
+    ``sampling_error`` is asked of the noise sampler; ``radius`` of the certificate, which reaches it on every
+    dataset for noise no longer than ``noise_bound``; ``tolerance`` bounds ``||theta_hat - theta||_2``, the
+    error of the noise included. ``grid`` covers the tolerance at its own epsilon on either side.
+    """
+
+    sampling_error: float
+    noise_bound: float
+    radius: float
+    tolerance: float
+    grid: GridNoise
+
+
+def noise_bound(calibration: Calibration) -> float:
+    """A norm that the noise exceeds with probability less than ``exp(-1500)``.
+
+    ``P(Gamma(p) >= p + x) <= exp(-x + p log(1 + x/p))`` and ``P(chi_p >= sqrt(p) + x) <= exp(-x^2 / 2)``. The
+    norm of box noise in its box is Gamma(p) as well.
+    """
+    p = calibration.n_parameters
+    lengths = 2.0 * p + 2000.0 if calibration.noise.pure else math.sqrt(p) + 60.0
+    return calibration.unit * lengths
+
+
+def coefficient_bound(
+    calibration: Calibration, loss: LossConstants, n_samples: int, grid: GridNoise | None
+) -> float:
+    """A norm that a private coefficient exceeds with probability less than ``exp(-1500)`` for either noise.
+
+    The noise b moves the minimizer by at most ``||b|| / (n (mu + gamma))``; that on the grid is added to it.
+    """
+    if loss.theta_bound is None:
+        return math.inf
+    curvature = n_samples * (loss.strong_convexity + calibration.gamma)
+    norm = loss.theta_bound + noise_bound(calibration) / curvature
+    if grid is not None:
+        # the l1 norm of p discrete Laplace variables has the tail of Gamma(p), a step of the grid apart
+        p = grid.n_parameters
+        norm += grid.scale * (2.0 * p + 2000.0) + 2.0 * p * math.ldexp(1.0, grid.exponent)
+    return norm
+
+
+def covering(
+    calibration: Calibration,
+    loss: LossConstants,
+    n_samples: int,
+    radius: float | None,
+    hidden: float | None,
+) -> Precision | None:
+    """What covers, by ``hidden`` of epsilon, the arithmetic of a release that is certified to ``radius``.
+
+    The minimizer of a perturbed objective of curvature ``n (gamma + mu)`` moves by at most ``||b - b'||``
+    over that. None where one of both is: exact arithmetic is then assumed. Raises CalibrationError.
+    """
+    if hidden is None or radius is None:
+        return None
+    longest = error = sampled = 0.0
+    output = calibration.perturbed is Perturbed.OUTPUT
+    if not output:
+        longest, error = noise_bound(calibration), SAMPLING_ERROR * calibration.unit
+        curvature = n_samples * (calibration.gamma + loss.strong_convexity)
+        sampled = (error + 2.0**-52 * longest) / curvature
+    tolerance = (radius + sampled) * _ROUND_UP
+    if not math.isfinite(tolerance):
+        raise CalibrationError("the numerical error is out of floating-point range: rescale the outcome")
+    if output:  # one discrete draw covers the statistic and its error
+        grid = calibrate_grid(calibration.sensitivity + 2.0 * tolerance, 1, calibration.epsilon)
+    else:
+        p = calibration.n_parameters
+        grid = calibrate_grid(math.sqrt(p) * tolerance * _ROUND_UP, p, hidden)
+    return Precision(error, longest, radius, tolerance, grid)
+
+
+def sample(calibration: Calibration, precision: Precision | None, seed: int | str | None) -> Draw:
+    """Draw the linear term, within the sampling error of the ``precision`` or as if arithmetic were exact."""
+    if precision is None:
+        return Draw(draw(calibration, seed=seed), 0.0)
+    return draw_within(calibration, precision.sampling_error, seed=seed)
+
+
+def on_grid(values: Array, noise: GridNoise, seed: int | str | None) -> Array:
+    """``values`` (p,) on the grid with discrete Laplace noise; what is no finite number counts as 0.
+
+    A solver that failed may leave anything; its release is conditional, and still has to be made.
+    """
+    finite = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+    return perturb_on_grid(finite, noise, seed=seed)
+
 
 # keeps parts of a budget from adding up to more than the whole by a rounding
 _ROUND_DOWN = 1.0 - 1e-12
@@ -88,124 +187,13 @@ class StepResult:
     noise: Array | None = None
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A calibrated step of any kind. Everything here is public and known before any record is read.
-
-    ``universe`` is that of the records that it computes on, ``bound`` how far their weights move between
-    neighbors. ``precision`` covers the arithmetic, None where exact arithmetic is assumed; ``loss`` holds the
-    constants that the calibration used, None where the step minimizes nothing; ``radius`` is what a minimizer
-    is certified to on every dataset, None where that is not known.
-    """
-
-    declared: Step
-    universe: Universe
-    calibration: Any
-    bound: StabilityBound
-    precision: Precision | None = None
-    loss: LossConstants | None = None
-    radius: float | None = None
-    weights: WeightsPlan | None = None
-    reason: str | None = None
-
-    @property
-    def name(self) -> str:
-        """That of the step."""
-        return self.declared.name
-
-    @property
-    def weighted(self) -> bool:
-        """Whether it computes on the weights of the first stage."""
-        return self.declared.weighted
-
-    @property
-    def theorem(self) -> str:
-        """The privacy theorem in force."""
-        return self.declared.theorem(self)
-
-    @property
-    def guarantee(self) -> Budget:
-        """What the step spends, its arithmetic included."""
-        if isinstance(self.calibration, Calibration):
-            return spent_by(self.calibration, self.precision)
-        # discrete noise covers its own rounding, and Laplace noise spends no delta
-        pure = isinstance(self.calibration, GridNoise)
-        return Budget(self.calibration.epsilon, 0.0 if pure else self.calibration.delta)
-
-    @property
-    def perturbed(self) -> Perturbed:
-        """What the noise is added to: an objective, one over all of R^p (Theorem 7), or the statistic."""
-        return getattr(self.calibration, "perturbed", Perturbed.OUTPUT)
-
-    @property
-    def predicted_error(self) -> float:
-        """Predicted excess of its objective by noise and gamma, or the mean square of a number's noise."""
-        return self.declared.error(self)
-
-    @property
-    def curve(self) -> RenyiCurve | None:
-        """Renyi divergences of the step where a theorem states more than its epsilon and delta."""
-        return curve_of(self.calibration, self.precision)
-
-    @property
-    def integers(self) -> IntegerNoise | None:
-        """The noise on each of the exact integers that it releases, None where it releases none."""
-        if isinstance(self.calibration, GridSums):
-            return self.calibration.integers
-        return self.calibration if isinstance(self.calibration, IntegerNoise) else None
-
-    @property
-    def numbers(self) -> bool:
-        """Whether it releases noisy numbers of records instead of a minimizer."""
-        return isinstance(self.calibration, IntegerNoise | GridSums | RangeNoise)
-
-    @property
-    def regression(self) -> OutcomeRows | None:
-        """The map of the records that it regresses an outcome on, None where it is no such regression."""
-        return self.declared.regression
-
-    @property
-    def loss_law(self) -> LossLaw | None:
-        """Law of its privacy loss, where it may share one delta with others; None where no theorem says."""
-        return self.declared.loss_law(self)
-
-    def relieved(self, relief: float) -> Self:
-        """The same step with noise that is smaller by this, where its :attr:`loss_law` allows it."""
-        if self.loss is None or not isinstance(self.calibration, MarginCalibration):
-            return self
-        less = relieved(self.calibration, relief, self.loss.strong_convexity)
-        return self.perturbed_by(less, None if self.precision is None else self.precision.grid.epsilon)
-
-    def perturbed_by(self, calibration: Calibration, hidden: float | None) -> Self:
-        """The same program with other noise, certified and covered anew by ``hidden`` of epsilon."""
-        radius, precision = self.declared.certified(self, calibration, hidden)
-        return replace(self, calibration=calibration, radius=radius, precision=precision)
-
-    @property
-    def proven(self) -> bool:
-        """Whether a theorem certifies both the bound and the noise; the paper's literal baselines are not."""
-        return self.bound.private and getattr(self.calibration, "private", True)
-
-    @property
-    def counted(self) -> bool:
-        """Whether the guarantee covers floating-point arithmetic, where the step has any to count."""
-        return self.precision is not None or self.declared.exact
-
-    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
-        """Release the step, given what the earlier steps ``released``, by name.
-
-        Nothing about the records raises: a solution that is not certified comes back as it is, and says so.
-        """
-        return self.declared.run(self, inputs, released, execution)
-
-    def hand_on(self, inputs: Inputs, found: StepResult, released: Mapping[str, Array]) -> Inputs:
-        """What the steps after it are given, at all that is ``released`` by then."""
-        return self.declared.hand_on(self, inputs, found, released)
+#: What a step has in the place of what planning it works out.
+_UNPLANNED: Any = None
 
 
 @dataclass(frozen=True)
 class Step(abc.ABC):
-    """What a step releases and what it may spend, declared before any record is read.
+    """What a step releases and what it may spend, declared before any record is read; then, calibrated.
 
     Parameters
     ----------
@@ -218,13 +206,65 @@ class Step(abc.ABC):
     exact
         Whether noise on numbers is drawn without floating point.
 
-    Methods that take a :class:`Planned` step are those of a plan of this very step.
+    :meth:`plan` fills in the rest, all of it public:
+
+    universe, bound
+        That of the records that it computes on, and how far their weights move between neighbors.
+    calibration, loss
+        Its noise, and the constants that this used; None where the step minimizes nothing.
+    precision, radius
+        What covers the arithmetic, None where exact arithmetic is assumed; what a minimizer is certified to
+        on every dataset, None where that is not known.
+    weights, reason
+        Those that it computes at, and why this calibration was taken, where there was a choice.
     """
 
     name: str
     share: float | None = None
     noise: Noise | str = Noise.GAMMA
     exact: bool = False
+    _: KW_ONLY
+    universe: Universe = _UNPLANNED
+    calibration: Any = _UNPLANNED
+    bound: StabilityBound = _UNPLANNED
+    precision: Precision | None = None
+    loss: LossConstants | None = None
+    radius: float | None = None
+    weights: WeightsPlan | None = None
+    reason: str | None = None
+
+    @abc.abstractmethod
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
+        """The step, calibrated to its ``budget``, given the ``earlier`` planned steps, by name.
+
+        Raises CalibrationError where no theorem covers what is declared.
+        """
+
+    @abc.abstractmethod
+    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
+        """Release the step, given what the earlier steps ``released``, by name.
+
+        Nothing about the records raises: a solution that is not certified comes back as it is, and says so.
+        """
+
+    def hand_on(self, inputs: Inputs, found: StepResult, released: Mapping[str, Array]) -> Inputs:
+        """What the steps after it are given, at all that is ``released`` by then: mostly the same."""
+        return inputs
+
+    @property
+    @abc.abstractmethod
+    def theorem(self) -> str:
+        """The privacy theorem in force."""
+
+    @property
+    @abc.abstractmethod
+    def predicted_error(self) -> float:
+        """Predicted excess of its objective by noise and gamma, or the mean square of a number's noise."""
+
+    @property
+    def weighted(self) -> bool:
+        """Whether it computes on the weights of the first stage."""
+        return False
 
     @property
     def takes_rest(self) -> bool:
@@ -246,64 +286,80 @@ class Step(abc.ABC):
         """Why no theorem covers the arithmetic of the step, None where one does."""
         return None
 
-    @abc.abstractmethod
-    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Planned]) -> Planned:
-        """Calibrate the step to its ``budget``, given the ``earlier`` planned steps, by name.
-
-        Raises CalibrationError where no theorem covers what is declared.
-        """
-
-    @abc.abstractmethod
-    def run(
-        self, own: Planned, inputs: Inputs, released: Mapping[str, Array], execution: Execution
-    ) -> StepResult:
-        """See :meth:`Planned.run`."""
-
-    def hand_on(
-        self, own: Planned, inputs: Inputs, found: StepResult, released: Mapping[str, Array]
-    ) -> Inputs:
-        """See :meth:`Planned.hand_on`; mostly the same inputs."""
-        return inputs
-
-    @abc.abstractmethod
-    def theorem(self, own: Planned) -> str:
-        """See :attr:`Planned.theorem`."""
-
-    @abc.abstractmethod
-    def error(self, own: Planned) -> float:
-        """See :attr:`Planned.predicted_error`."""
-
-    def loss_law(self, own: Planned) -> LossLaw | None:
-        """See :attr:`Planned.loss_law`."""
-        return None
-
-    def assumptions(self, own: Planned) -> tuple[str, ...]:
-        """What the guarantee of the step rests on beyond its theorem."""
-        return ()
-
-    def programs(self, own: Planned) -> tuple[Program, ...]:
-        """The programs that it solves, whose constants it relies on."""
-        return ()
-
-    def certified_by_design(self, own: Planned) -> bool:
-        """Whether public bounds say what it is certified to on every dataset of the universe."""
-        return True
-
-    def certified(
-        self, own: Planned, calibration: Calibration, hidden: float | None
-    ) -> tuple[float | None, Precision | None]:
-        """What a minimizer is certified to, and what covers its arithmetic by ``hidden`` of epsilon."""
-        raise NotImplementedError  # of a step that solves none
+    @property
+    def guarantee(self) -> Budget:
+        """What the step spends, its arithmetic included."""
+        calibration = self.calibration
+        # discrete noise covers its own rounding, and Laplace noise spends no delta
+        delta = 0.0 if isinstance(calibration, GridNoise) else calibration.delta
+        if self.precision is None or self.perturbed is Perturbed.OUTPUT:
+            return Budget(calibration.epsilon, delta)
+        # twice the epsilon of the grid that covers its arithmetic
+        hidden = self.precision.grid.epsilon
+        return Budget(calibration.epsilon + 2 * hidden, delta * math.exp(hidden) if delta else 0.0)
 
     @property
-    def weighted(self) -> bool:
-        """See :attr:`Planned.weighted`."""
-        return False
+    def perturbed(self) -> Perturbed:
+        """What the noise is added to: an objective, one over all of R^p (Theorem 7), or the statistic."""
+        return getattr(self.calibration, "perturbed", Perturbed.OUTPUT)
+
+    @property
+    def curve(self) -> RenyiCurve | None:
+        """Renyi divergences of the step where a theorem states more than its epsilon and delta.
+
+        Of a release that differs from the computed one only where noise is longer than :func:`noise_bound`,
+        of probability below ``exp(-1800)``: whoever converts them pays for that event out of delta.
+        """
+        curve = self.calibration.curve() if isinstance(self.calibration, Calibration) else None
+        if curve is None or self.precision is None:
+            return curve
+        return curve.shifted(self.precision.grid.epsilon)
+
+    @property
+    def integers(self) -> IntegerNoise | None:
+        """The noise on each of the exact integers that it releases, None where it releases none."""
+        if isinstance(self.calibration, GridSums):
+            return self.calibration.integers
+        return self.calibration if isinstance(self.calibration, IntegerNoise) else None
 
     @property
     def regression(self) -> OutcomeRows | None:
-        """See :attr:`Planned.regression`."""
+        """The map of the records that it regresses an outcome on, None where it is no such regression."""
         return None
+
+    @property
+    def loss_law(self) -> LossLaw | None:
+        """Law of its privacy loss, where it may share one delta with others; None where no theorem says."""
+        return None
+
+    def relieved(self, relief: float) -> Self:
+        """The same step with noise that is smaller by this, where its :attr:`loss_law` allows it."""
+        return self
+
+    @property
+    def proven(self) -> bool:
+        """Whether a theorem certifies both the bound and the noise; the paper's literal baselines are not."""
+        return self.bound.private and getattr(self.calibration, "private", True)
+
+    @property
+    def counted(self) -> bool:
+        """Whether the guarantee covers floating-point arithmetic, where the step has any to count."""
+        return self.precision is not None or self.exact
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the guarantee of the step rests on beyond its theorem."""
+        return ()
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """The programs that it solves, whose constants it relies on."""
+        return ()
+
+    @property
+    def certified_by_design(self) -> bool:
+        """Whether public bounds say what it is certified to on every dataset of the universe."""
+        return True
 
 
 def reserve(budget: Budget, share: float) -> tuple[Budget, float]:
@@ -322,7 +378,7 @@ def reserve(budget: Budget, share: float) -> tuple[Budget, float]:
     return Budget(left, delta if delta >= sys.float_info.min / _ULP else 0.0), epsilon
 
 
-def exact_budget(budget: Budget, steps: Sequence[Planned]) -> Budget:
+def exact_budget(budget: Budget, steps: Sequence[Step]) -> Budget:
     """What a ``budget`` has for the exact mechanisms of ``steps`` together: each pays for its grid once."""
     hidden = math.fsum(step.precision.grid.epsilon for step in steps if step.precision is not None)
     left = (budget.epsilon - 2.0 * hidden) * _ROUND_DOWN

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from dp2erm_cvx.mechanism import perturb_integers
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.record_map import UNIT, Rows
-from dp2erm_cvx.steps.step import Execution, Inputs, Planned, Step, StepResult
+from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult
 from dp2erm_cvx.universe import Universe
 
 
@@ -46,46 +47,45 @@ class IntegerSums(Step):
         """The noise: of what one replacement moves all of them by."""
 
     @abc.abstractmethod
-    def exact_sums(self, own: Planned, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
+    def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """The integers before their noise. Private."""
 
-    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Planned]) -> Planned:
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
         return self.planned(universe, self.calibrate(universe, budget))
 
-    def planned(self, universe: Universe, noise: IntegerNoise | GridSums) -> Planned:
+    def planned(self, universe: Universe, noise: IntegerNoise | GridSums) -> Self:
         """The step with this noise; the bound is that of weights 1, or of what every record counts itself."""
         bound = uniform_weights(universe.n_samples, factored=universe.domain.weighted)
-        return Planned(self, universe, noise, bound)
+        return replace(self, universe=universe, calibration=noise, bound=bound)
 
-    def run(
-        self, own: Planned, inputs: Inputs, released: Mapping[str, Array], execution: Execution
-    ) -> StepResult:
+    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
         """Release the integers with their noise, in int64."""
-        assert own.integers is not None
-        sums, seed = self.exact_sums(own, inputs.records, released), execution.label(self.name)
-        found = perturb_integers(sums, own.integers, exact=self.exact, seed=seed)
+        assert self.integers is not None
+        sums, seed = self.exact_sums(inputs.records, released), execution.label(self.name)
+        found = perturb_integers(sums, self.integers, exact=self.exact, seed=seed)
         return StepResult(np.array(found, dtype=np.int64))
 
-    def mapped(self, own: Planned, records: Records, released: Mapping[str, Array]) -> Records:
+    def mapped(self, records: Records, released: Mapping[str, Array]) -> Records:
         """The records that later steps are given, at all that is ``released`` by then: mostly the same."""
         return records
 
-    def hand_on(
-        self, own: Planned, inputs: Inputs, found: StepResult, released: Mapping[str, Array]
-    ) -> Inputs:
-        return replace(inputs, records=self.mapped(own, inputs.records, released))
+    def hand_on(self, inputs: Inputs, found: StepResult, released: Mapping[str, Array]) -> Inputs:
+        return replace(inputs, records=self.mapped(inputs.records, released))
 
-    def theorem(self, own: Planned) -> str:
-        return f"{own.calibration.noise.mechanism} noise on integers"
+    @property
+    def theorem(self) -> str:
+        return f"{self.calibration.noise.mechanism} noise on integers"
 
-    def error(self, own: Planned) -> float:
+    @property
+    def predicted_error(self) -> float:
         """Mean square of the noise of one integer, in its own units."""
-        variance: float = own.calibration.variance
+        variance: float = self.calibration.variance
         return variance
 
-    def loss_law(self, own: Planned) -> LossLaw | None:
+    @property
+    def loss_law(self) -> LossLaw | None:
         """That of Gaussian noise, which rounding to integers only lowers."""
-        noise = own.integers
+        noise = self.integers
         if noise is None or noise.noise is not Noise.GAUSSIAN:
             return None
         return LossLaw(noise.sensitivity / noise.scale, folded=False)
@@ -106,22 +106,23 @@ class TreatmentRate(IntegerSums):
             return split_noise(self.noise, budget)
         return calibrate_integers(1, budget, self.noise)
 
-    def error(self, own: Planned) -> float:
+    @property
+    def predicted_error(self) -> float:
         """Mean square of the noise of the treated share."""
-        return super().error(own) / own.universe.n_samples**2
+        return super().predicted_error / self.universe.n_samples**2
 
-    def exact_sums(self, own: Planned, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
+    def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """The number of treated records, or what the records of both arms count, treated first, by group."""
         if not records.domain.weighted:
             return (sum(records.blocks.map(_treated)),)
         return tuple(int(one) for one in np.sum(records.blocks.map(_sums_by_arm), axis=0).ravel())
 
-    def stated(self, own: Planned, released: Array) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+    def stated(self, released: Array) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
         """What was released: of what, the name of every number, and the numbers."""
         if len(released) == 1:
             return "treated records", ("number",), (float(released[0]),)
         both = tuple(float(one) / UNIT for one in released)
-        domain = own.universe.domain
+        domain = self.universe.domain
         arms, book = ("treated", "untreated"), domain.codebook
         names: tuple[str, ...] = arms
         if book is not None and domain.groups:
@@ -148,7 +149,7 @@ class SideCounts(IntegerSums):
     def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise:
         return split_noise(self.noise, budget)
 
-    def exact_sums(self, own: Planned, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
+    def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """What the records of every side and arm count, in K-ths."""
         found = records.blocks.map(partial(_sums_by_side, rule=released[self.rule]))
         return [sum(column) for column in zip(*found, strict=True)]
@@ -162,10 +163,10 @@ SIDES = tuple(
 )
 
 
-def side_shares(own: Planned, released: Mapping[str, Array]) -> Array:
+def side_shares(counts: SideCounts, released: Mapping[str, Array]) -> Array:
     """The shares (2, 2) of all records, by side and arm, at least 0, from what was released."""
-    counts = np.maximum(np.asarray(released[own.name], dtype=np.float64), 0.0) * own.calibration.unit
-    found: Array = counts.reshape(2, 2) / own.universe.n_samples
+    sums = np.maximum(np.asarray(released[counts.name], dtype=np.float64), 0.0) * counts.calibration.unit
+    found: Array = sums.reshape(2, 2) / counts.universe.n_samples
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,8 +20,7 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.program.second_stage import recommendations
 from dp2erm_cvx.public import one_of
-from dp2erm_cvx.steps.precision import on_grid, sample
-from dp2erm_cvx.steps.step import Execution, Inputs, Planned, Step, StepResult, set_aside
+from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult, on_grid, sample, set_aside
 from dp2erm_cvx.steps.weights import WeightsPlan
 from dp2erm_cvx.universe import Universe
 
@@ -108,7 +108,7 @@ class Value(Step):
 
     @property
     def kind(self) -> ValueStatistic:
-        """What is released. Raises DeclarationError where it is nothing known."""
+        """The released statistic. Raises DeclarationError where it is unknown."""
         return one_of("value statistic", self.statistic, ValueStatistic)
 
     @property
@@ -120,7 +120,7 @@ class Value(Step):
         assert self.share is not None
         return set_aside("value_share", budget, self.share)
 
-    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Planned]) -> Planned:
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
         """Calibrate the noise of the statistic to the bound of the weights of theta."""
         theta, domain = earlier["theta"], universe.domain
         assert theta.weights is not None
@@ -134,7 +134,7 @@ class Value(Step):
         )
         return replace(self, exact=theta.counted).planned(universe, noise, theta.weights)
 
-    def planned(self, universe: Universe, noise: GridNoise, weights: WeightsPlan) -> Planned:
+    def planned(self, universe: Universe, noise: GridNoise, weights: WeightsPlan) -> Self:
         """The step with this noise: discrete Laplace noise on a grid where it is ``exact``.
 
         Raises DeclarationError where the noise is for another statistic.
@@ -143,24 +143,24 @@ class Value(Step):
             raise DeclarationError(
                 f"noise for {noise.n_parameters} numbers: {self.kind.value} are {self.kind.n_numbers}"
             )
-        return Planned(self, universe, noise, weights.bound, weights=weights)
+        return replace(self, universe=universe, calibration=noise, bound=weights.bound, weights=weights)
 
-    def theorem(self, own: Planned) -> str:
+    @property
+    def theorem(self) -> str:
         return "Laplace noise for the value"
 
-    def error(self, own: Planned) -> float:
+    @property
+    def predicted_error(self) -> float:
         """Mean square of the noise of one number."""
-        return 2.0 * float(own.calibration.scale**2)
+        return 2.0 * float(self.calibration.scale**2)
 
-    def run(
-        self, own: Planned, inputs: Inputs, released: Mapping[str, Array], execution: Execution
-    ) -> StepResult:
+    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
         """Release the 8 or 2 numbers of the statistic, of the rule that the released theta makes."""
         assert inputs.weights is not None
-        choose = partial(_chosen, second=self.second, theta=released["theta"], domain=own.universe.domain)
+        choose = partial(_chosen, second=self.second, theta=released["theta"], domain=self.universe.domain)
         chosen = np.concatenate(inputs.dataset.blocks.map(choose))
         numbers = self.statistic_of(inputs.records, inputs.weights.value, chosen)
-        return StepResult(self.noised(own, numbers, execution))
+        return StepResult(self.noised(numbers, execution))
 
     def statistic_of(self, records: Records, weights: ArrayLike, chosen: ArrayLike) -> Array:
         """The numbers without noise, from weights (n,) and choices (n,) in {0, 1}. Not private.
@@ -170,12 +170,12 @@ class Value(Step):
         compute = value_cells if self.kind is ValueStatistic.CELLS else value_contrasts
         return compute(records, weights, chosen)
 
-    def noised(self, own: Planned, numbers: Array, execution: Execution) -> Array:
+    def noised(self, numbers: Array, execution: Execution) -> Array:
         """The numbers with their noise."""
         if self.exact:
-            return on_grid(numbers, own.calibration, execution.label(self.name))
+            return on_grid(numbers, self.calibration, execution.label(self.name))
         seeds = [execution.label(f"{self.name} {k}") for k in range(len(numbers))]
-        law = _law(own.calibration)
+        law = _law(self.calibration)
         noise: Array = np.array([sample(law, None, seed).value[0] for seed in seeds])
         return numbers + noise
 

@@ -261,7 +261,7 @@ def test_rules_and_effects_take_it_in_every_step_that_solves():
         assert {laws[name] for name in laws.keys() - solved.keys()} == {Noise.GAMMA}
         assert plan.guarantee.epsilon == 1.0
     center = rule.step("center").calibration
-    scale = rule.step("center").declared.map.scale
+    scale = rule.step("center").map.scale
     assert center.box == (1.0, *(scale,) * 10)
     assert rule.step("propensity").calibration.box == (1.0,) * 11
     # records at the corners of their box, of which a norm bound takes nothing off this noise

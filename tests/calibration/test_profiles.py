@@ -36,7 +36,7 @@ from dp2erm_cvx.calibration.profiles import (
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import RuleStudy, make_plan
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
-from dp2erm_cvx.release.rule_release import RuleRelease
+from dp2erm_cvx.release.rule import RuleRelease
 from dp2erm_cvx.suprema import Saturation
 from dp2erm_cvx.universe import Universe
 from tests.helpers import BOUNDED_INFLUENCE

@@ -50,7 +50,7 @@ STANDARDIZED = {
     "samples of mean matching": (KernelMeanMatching, ("instance",), "kind 'quadratic'"),
     "a private coefficient": (
         ipw_private,
-        ("margin_data", "margin_model"),
+        ("data", "model"),
         "kind 'private'",
     ),
 }

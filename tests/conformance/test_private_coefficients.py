@@ -30,7 +30,7 @@ def loss(**changes):
 
 def half_the_noise_declared(self, records, gamma=0.0, noise=None, **counted):
     half = None if noise is None else noise / 2
-    return ipw_private.margin_data(self, records, gamma, half, **counted)
+    return ipw_private.data(self, records, gamma, half, **counted)
 
 
 def weights_that_know_the_noise(self, records, gamma=0.0, noise=None, **counted):
@@ -38,14 +38,14 @@ def weights_that_know_the_noise(self, records, gamma=0.0, noise=None, **counted)
         def output(self, v):
             return super().output(v + 0.01 * self.linear)
 
-    found = ipw_private.margin_model(self, records, gamma, noise, **counted)
+    found = ipw_private.model(self, records, gamma, noise, **counted)
     return Knows(
         MarginRows(found.Z), found.loss, found.ridge, found.penalty, linear=noise, weight=found.weight
     )
 
 
 def longer_beside_others(self, records, gamma=0.0, noise=None, **counted):
-    found = ipw_private.margin_model(self, records, gamma, noise, **counted)
+    found = ipw_private.model(self, records, gamma, noise, **counted)
     longer = records.n_samples * found.Z
     return MarginModel(
         MarginRows(longer), found.loss, found.ridge, found.penalty, linear=noise, weight=found.weight
@@ -69,7 +69,7 @@ PLANTED = {
     "no gamma": enters(lambda r, g, b: (r, 0.0, b)),
     "gamma not times n": enters(lambda r, g, b: (r, g / r.n_samples, b)),
     "half the noise in the declaration": (
-        {"margin_data": half_the_noise_declared},
+        {"data": half_the_noise_declared},
         coefficient_noise,
         "the declaration at gamma = 0 lacks",
     ),
@@ -79,7 +79,7 @@ PLANTED = {
         "another program than instance(records)",
     ),
     "weights that know the noise": (
-        {"margin_model": weights_that_know_the_noise},
+        {"model": weights_that_know_the_noise},
         coefficient_noise,
         "the weights at a given coefficient depend on",
     ),
@@ -90,7 +90,7 @@ PLANTED = {
         "ball is declared 1", saturation=lambda found: dataclasses.replace(found, ball=found.ball / 2)
     ),
     "twice the ridge": stated("strong_convexity (mu_R)", strong_convexity=lambda mu: 2 * mu),
-    "rows longer beside others": ({"margin_model": longer_beside_others}, constants, "is declared"),
+    "rows longer beside others": ({"model": longer_beside_others}, constants, "is declared"),
 }
 
 

@@ -173,15 +173,15 @@ def test_a_weighted_propensity_is_declared_as_it_is_solved():
     """Newton's method on the exact form, a conic solver on the declaration, and the formula in scipy."""
     plan, data = weighted(settings={"propensity": "logistic"}).prepared(*survey(3, 300))
     step = plan.step("propensity")
-    records = step.declared.map.records(SURVEY.records(data.X, data.a, data.y, data.sampling), {})
+    records = step.map.records(SURVEY.records(data.X, data.a, data.y, data.sampling), {})
     noise, rows = np.array([9.0, -6.0, 3.0]), (2 * records.a - 1)[:, None] * records.X
-    instance = step.declared.program.perturbed(records, step.calibration.gamma, noise)
+    instance = step.program.perturbed(records, step.calibration.gamma, noise)
 
     def objective(lam):
         loss = records.counts @ np.logaddexp(0.0, -rows @ lam)
         return loss + len(rows) * step.calibration.gamma / 2 * lam @ lam + noise @ lam
 
-    inside = {"type": "ineq", "fun": lambda lam: step.declared.program.radius**2 - lam @ lam}
+    inside = {"type": "ineq", "fun": lambda lam: step.program.radius**2 - lam @ lam}
     right = minimize(objective, np.zeros(3), constraints=inside, tol=1e-12).x
     for solver, polish in (("newton", True), ("clarabel", False)):
         found = solve(instance, solver=solver, polish=polish, tolerance=1e-5)

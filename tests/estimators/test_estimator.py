@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.base import clone
 
-from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM, Release
+from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
@@ -26,7 +25,7 @@ from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.mmd import MMD
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import BalanceFunctions, Records, WholeSpace
-from dp2erm_cvx.release import Standing, json_schema
+from dp2erm_cvx.release import Standing
 from dp2erm_cvx.solve import Newton
 
 DOMAIN = Domain(
@@ -75,32 +74,6 @@ def test_an_uncertified_solve_makes_the_guarantee_conditional() -> None:
     assert not release.private
 
 
-def test_the_release_survives_json_and_fits_its_schema() -> None:
-    release = fitted().release_
-    assert Release.from_json(release.to_json()) == release
-    assert set(json_schema()["required"]) <= set(json.loads(release.to_json()))
-
-
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        (lambda plain: plain.pop("theta"), "theta"),
-        (lambda plain: plain.update(theta=["x"]), "theta"),
-        (lambda plain: plain.update(weights=[1.0]), "weights"),
-        (lambda plain: plain.update(private=True), "private"),
-        (lambda plain: plain.update(schema_version=99), "schema_version"),
-        (lambda plain: plain["guarantee"].update(epsilon=math.nan), "NaN"),
-    ],
-)
-def test_a_release_that_was_tampered_with_is_refused(change, complaint) -> None:
-    plain = json.loads(fitted().release_.to_json())
-    change(plain)
-    with pytest.raises(DeclarationError, match=complaint):
-        Release.from_json(json.dumps(plain))
-    with pytest.raises(DeclarationError, match="release JSON"):
-        Release.from_json("not json")
-
-
 def test_nothing_private_leaves_through_json_repr_pickle_or_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         model = fitted()
@@ -120,15 +93,6 @@ def test_nothing_private_leaves_through_json_repr_pickle_or_log(caplog: pytest.L
     assert again.release_ == model.release_
     assert not hasattr(again, "private_workings_")
     np.testing.assert_array_equal(again.predict(data()[0]), model.predict(data()[0]))
-
-
-def test_scikit_learn_conventions() -> None:
-    model = PrivateTwoStageERM(DOMAIN, Budget(1.0), Uniform(), "arm_means", noise="gamma", seed=3)
-    copy = clone(model)
-    assert copy.get_params() == model.get_params()
-    copy.set_params(split=0.5)
-    assert copy.fit(*data()) is copy
-    assert copy.release_.mechanism.split == 0.5
 
 
 def test_predict_scales_and_clips_as_the_fit_does() -> None:

@@ -12,7 +12,7 @@ from dp2erm_cvx import Budget
 from dp2erm_cvx.calibration import RenyiCalibration, calibrate_renyi
 from dp2erm_cvx.errors import DeclarationError, LedgerError
 from dp2erm_cvx.ledger import Composition, Ledger, Spent
-from dp2erm_cvx.ledger.ledger import Cost, fits, spent
+from dp2erm_cvx.ledger.ledger import Receipt, fits, spent
 from dp2erm_cvx.privacy import RENYI_ORDERS, RenyiCurve
 from tests.calibration.gaussian_pairs import (
     composed_hockey_stick,
@@ -24,8 +24,12 @@ from tests.calibration.gaussian_pairs import (
 from tests.ledger.model import optimal_delta
 
 
-def release(epsilon: float, delta: float = 0.0) -> Cost:
-    return Cost(Budget(epsilon, delta))
+def charged(budget: Budget, curve: RenyiCurve | None = None) -> Receipt:
+    return Receipt("", "", budget, "", "", curve)
+
+
+def release(epsilon: float, delta: float = 0.0) -> Receipt:
+    return charged(Budget(epsilon, delta))
 
 
 @pytest.mark.parametrize(("epsilon", "count"), [(0.1, 100), (0.05, 400), (0.137, 60)])
@@ -81,7 +85,7 @@ def test_every_repetition_counts_however_releases_are_grouped() -> None:
 ONE = Budget(1.0, 1e-6)
 
 
-PURE = Cost(Budget(0.1))
+PURE = charged(Budget(0.1))
 
 
 @cache
@@ -89,11 +93,11 @@ def calibrated(budget: Budget = ONE) -> RenyiCalibration:
     return calibrate_renyi(objective_of(4.0, squared_loss(2, 1.0, 2.0), 2000), budget)
 
 
-def theorem_7(budget: Budget = ONE) -> Cost:
-    return Cost(budget, calibrated(budget).curve())
+def theorem_7(budget: Budget = ONE) -> Receipt:
+    return charged(budget, calibrated(budget).curve())
 
 
-def renyi(releases: list[Cost], total: Budget) -> Spent:
+def renyi(releases: list[Receipt], total: Budget) -> Spent:
     return spent(releases, total, Composition.RENYI)
 
 
@@ -148,7 +152,7 @@ def test_two_releases_lose_no_more_than_the_figure() -> None:
         n = len(first.w)
         gamma = 100.0 * V / n
         one = calibrate_renyi(objective_of(V, loss, n), Budget(1.0, delta), gamma=gamma)
-        cost = Cost(Budget(1.0, delta), one.curve())
+        cost = charged(Budget(1.0, delta), one.curve())
         figures = [renyi([cost] * count, Budget(9.0, delta)).epsilon for count in (1, 2)]
         for pair in ((first, second), (second, first)):
             assert hockey_stick(*pair, figures[0], gamma, one.scale) <= delta
@@ -160,7 +164,7 @@ def test_two_releases_lose_no_more_than_the_figure() -> None:
 
 @pytest.mark.parametrize(("epsilon", "count"), [(0.1, 100), (0.05, 400), (0.2, 100)])
 def test_pure_releases_join(epsilon: float, count: int) -> None:
-    figures = renyi([Cost(Budget(epsilon))] * count, Budget(epsilon * count, 1e-6))
+    figures = renyi([charged(Budget(epsilon))] * count, Budget(epsilon * count, 1e-6))
     assert figures.composition is Composition.RENYI
     assert figures.epsilon < 0.75 * epsilon * count
     assert optimal_delta(epsilon, count, figures.epsilon) <= 1e-6
@@ -171,7 +175,7 @@ def test_releases_without_a_curve_are_added_on_top() -> None:
     many = [PURE] * 100
     total = Budget(20.0, 1e-6)
     alone = renyi(many, total).epsilon
-    other = Cost(Budget(0.5, 4e-7))
+    other = charged(Budget(0.5, 4e-7))
     together = renyi([*many, other], total).epsilon
     left = renyi(many, Budget(20.0, 6e-7)).epsilon
     assert together == pytest.approx(left + 0.5, rel=1e-8)
@@ -181,9 +185,9 @@ def test_releases_without_a_curve_are_added_on_top() -> None:
     # planted: its delta is converted a second time
     assert 4e-7 + optimal_delta(0.1, 100, renyi(many, Budget(20.0, 9.9e-7)).epsilon * 0.93) > 1e-6
     # where nothing is left to convert, or nothing has a curve, basic composition is in force
-    used_up = [*[PURE] * 5, Cost(Budget(0.5, 1e-6))]
+    used_up = [*[PURE] * 5, charged(Budget(0.5, 1e-6))]
     assert renyi(used_up, total).composition is Composition.BASIC
-    assert not fits([*many, Cost(Budget(0.5, 1e-6))], Budget(9.0, 1e-6), Composition.RENYI)
+    assert not fits([*many, charged(Budget(0.5, 1e-6))], Budget(9.0, 1e-6), Composition.RENYI)
     assert renyi([other, other], total) == spent([other, other], total, Composition.BASIC)
     assert renyi([], total).epsilon == 0.0
 
@@ -191,7 +195,7 @@ def test_releases_without_a_curve_are_added_on_top() -> None:
 def test_curves_of_numerical_error_cost_more() -> None:
     exact = theorem_7()
     level = 0.0025
-    counted = Cost(ONE, exact.curve.shifted(level))
+    counted = charged(ONE, exact.curve.shifted(level))
     total = Budget(9.0, 1e-6)
     added = renyi([counted] * 4, total).epsilon - renyi([exact] * 4, total).epsilon
     assert 2 * 4 * level < added < 2 * 4 * level * 1.2
@@ -207,7 +211,7 @@ def test_what_is_left_fits_and_no_more() -> None:
     total = Budget(3.0, 1e-6)
     releases = [theorem_7()] * 2
     figures = renyi(releases, total)
-    assert fits([*releases, Cost(Budget(figures.left_epsilon))], total, Composition.RENYI)
+    assert fits([*releases, charged(Budget(figures.left_epsilon))], total, Composition.RENYI)
     assert not fits(releases, Budget(figures.epsilon * (1 - 1e-9), 1e-6), Composition.RENYI)
     counts = [count for count in range(1, 12) if fits([theorem_7()] * count, total, Composition.RENYI)]
     assert counts == [*range(1, 10)]  # of three by basic composition, at a delta of 3e-6
@@ -216,7 +220,7 @@ def test_what_is_left_fits_and_no_more() -> None:
 
 def test_the_figure_is_above_a_conversion_in_exact_sums() -> None:
     mpmath = pytest.importorskip("mpmath")
-    releases = [*[theorem_7()] * 3, *[PURE] * 7, Cost(Budget(0.3, 1e-7))]
+    releases = [*[theorem_7()] * 3, *[PURE] * 7, charged(Budget(0.3, 1e-7))]
     stated = renyi(releases, Budget(9.0, 1e-6)).epsilon
     with mpmath.workdps(50):
         mp = mpmath.mpf

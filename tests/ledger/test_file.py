@@ -12,7 +12,7 @@ import pytest
 from dp2erm_cvx import Budget
 from dp2erm_cvx.errors import DeclarationError, LedgerError
 from dp2erm_cvx.ledger import Composition, Ledger, store
-from dp2erm_cvx.ledger.decimals import decode, encode
+from dp2erm_cvx.ledger.ledger import decode, encode
 from dp2erm_cvx.privacy import RenyiCurve
 
 # the layout of version 1, and what that version wrote

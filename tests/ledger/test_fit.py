@@ -11,7 +11,7 @@ from dp2erm_cvx.calibration import renyi_epsilon
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, LedgerError
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.plan import Plan
-from dp2erm_cvx.steps import precision
+from dp2erm_cvx.steps import step
 from tests.ledger.model import DATA, model
 from tests.plan.changed import unproven
 
@@ -47,7 +47,7 @@ def test_the_charge_is_on_disk_before_noise_is_drawn(ledger: Ledger, monkeypatch
         raise KeyboardInterrupt
 
     for name in ("draw", "draw_within"):
-        monkeypatch.setattr(precision, name, drawn)
+        monkeypatch.setattr(step, name, drawn)
     with pytest.raises(KeyboardInterrupt):
         model(ledger).fit(*DATA)
     assert seen == [1]

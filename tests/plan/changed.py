@@ -6,19 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from dp2erm_cvx.plan import TwoStagePlan
-from dp2erm_cvx.steps import Planned
 
 
 def changed(plan: TwoStagePlan, name: str = "theta", **changes: Any) -> TwoStagePlan:
-    """The plan with fields of one step replaced: of what is planned of it, or of what is declared."""
-    steps = tuple(_changed(step, changes) if step.name == name else step for step in plan.steps)
+    """The plan with fields of one step replaced."""
+    steps = tuple(replace(step, **changes) if step.name == name else step for step in plan.steps)
     return replace(plan, steps=steps)
-
-
-def _changed(step: Planned, changes: dict[str, Any]) -> Planned:
-    planned = {name: value for name, value in changes.items() if hasattr(step, name)}
-    others = {name: value for name, value in changes.items() if name not in planned}
-    return replace(step, declared=replace(step.declared, **others), **planned)
 
 
 def unproven(plan: TwoStagePlan) -> TwoStagePlan:

@@ -15,7 +15,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import EffectStudy, effect_error, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.solve import uncertified_start
-from dp2erm_cvx.steps import Execution, Rows, Term, fit, score_of
+from dp2erm_cvx.steps import Execution, Rows, Term, fit
 from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0)
@@ -82,7 +82,7 @@ def test_the_log_odds_reach_as_far_as_is_declared(n):
     )
     step = plan.step("propensity")
     assert step.universe.domain.covariate_bound < 4.0
-    assert step.declared.program.radius * step.universe.domain.covariate_bound == pytest.approx(12.0)
+    assert step.program.radius * step.universe.domain.covariate_bound == pytest.approx(12.0)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_errors_of_a_regression_stay_where_the_cap_and_the_clips_cut(monkeypatch
     universe = Universe(Domain(1.0, 10.0, ranges=[(-1.0, 1.0)]), 10**9, 1)
     plan = make_plan(EffectStudy(universe, Budget(1.0), residual_scale=1.0, declared=declared))
     released = {"rate": np.array([5 * 10**8]), "center": np.zeros(3), "propensity": np.array([-0.2, 7.0])}
-    score = score_of(plan.score).at(plan.score.universe, released)
+    score = plan.score.score.at(plan.score.universe, released)
     spread, grid = score.nuisances.spreads[0], np.linspace(-2.7, 2.7, 81)
     z, residual, arm = (one.ravel() for one in np.meshgrid(grid, grid, [0, 1], indexing="ij"))
     e = expit(-0.2 + 7.0 * spread * z)
@@ -202,7 +202,7 @@ def test_errors_of_a_regression_stay_where_the_cap_and_the_clips_cut(monkeypatch
     records = universe.domain.records(spread * z[:, None], arm, residual)
 
     def mean(center):
-        own = score_of(plan.score).at(plan.score.universe, found := released | {"center": center})
+        own = plan.score.score.at(plan.score.universe, found := released | {"center": center})
         return np.average(own.score(own.parts(records, found)), weights=mass) + own.center
 
     effect = np.array([mean(-step) - mean(step) for step in 1e-3 * np.eye(3)]) / 2e-3

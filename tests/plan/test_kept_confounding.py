@@ -7,7 +7,7 @@ import pytest
 from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.predict import DIFFERENCE, kept_confounding
-from dp2erm_cvx.release.rule_release import RuleRelease
+from dp2erm_cvx.release.rule import RuleRelease
 
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=12.0)
 

@@ -111,7 +111,7 @@ def test_every_step_is_calibrated_as_the_theorem_says():
         assert step.calibration.scale == pytest.approx(2 * M * c / share)
         assert step.calibration.gamma == pytest.approx(2 * M**2 / (1000 * share))
     propensity = plan.step("propensity")
-    assert propensity.declared.program.radius * math.hypot(1.0, plan.study.norm_bound) == pytest.approx(3.3)
+    assert propensity.program.radius * math.hypot(1.0, plan.study.norm_bound) == pytest.approx(3.3)
     assert plan.rule.regression.factored
     assert plan.rule.bound.theorem.startswith("Theorem 13")
     assert not make_plan(study(MIDDLE)).rule.regression.factored

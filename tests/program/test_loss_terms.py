@@ -13,6 +13,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.atoms import atom
 from dp2erm_cvx.program.curves import LOGISTIC, Curve, Part
 from dp2erm_cvx.program.form import _refuse_misread
+from dp2erm_cvx.program.log_weights import LogWeight
 
 SLOPE = 0.7
 
@@ -125,3 +126,9 @@ def test_a_slope_has_to_be_a_size():
     for wrong in (0.0, -1.0, np.inf, np.nan):
         with pytest.raises(DeclarationError, match="full_slope"):
             saturating(wrong)
+
+
+@pytest.mark.parametrize("wrong", [lambda: LogWeight("cap"), lambda: LogWeight("atom"), lambda: atom("cube")])
+def test_an_unknown_operation_or_atom_is_refused(wrong):
+    with pytest.raises(DeclarationError, match="must be one of"):
+        wrong()

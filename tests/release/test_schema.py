@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -29,6 +30,8 @@ def test_what_was_read_is_written_again(text) -> None:
     assert set(json_schema()["required"]) <= set(json.loads(text))
     with pytest.raises(DeclarationError, match=r"declared\.goal: must be effect"):
         EffectRelease.from_json(text)
+    with pytest.raises(DeclarationError, match="release JSON"):
+        Release.from_json("not json")
 
 
 @pytest.mark.parametrize(
@@ -37,6 +40,11 @@ def test_what_was_read_is_written_again(text) -> None:
         (lambda plain: plain.update(schema_version=2), "version 2: such files do not hold all"),
         (lambda plain: plain.update(schema_version=3), "version 3: such files do not hold all"),
         (lambda plain: plain.update(schema_version=4.0), "schema_version: must be 4"),
+        (lambda plain: plain.pop("theta"), "theta"),
+        (lambda plain: plain.update(theta=["x"]), "theta"),
+        (lambda plain: plain.update(weights=[1.0]), "weights"),
+        (lambda plain: plain.update(private=True), "private does not agree"),
+        (lambda plain: plain["guarantee"].update(epsilon=math.nan), "NaN"),
         (lambda plain: plain.pop("declared"), "declared.goal: must be weighted"),
         (lambda plain: plain["declared"].pop("calibration"), "guarantee.delta"),
         (lambda plain: plain["declared"].update(goal="effect"), "declared.goal"),

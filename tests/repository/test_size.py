@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -15,16 +16,20 @@ SOURCES = {
     for folder in ("dp2erm_cvx", "problems")
     for path in sorted((ROOT / folder).rglob("*.py"))
 }
+#: Code, tables and formulas, which are no words of a page.
+_NO_WORDS = re.compile(r"^```.*?^```$|^\|[^\n]*|\$\$.*?\$\$|\$[^$]*\$", re.MULTILINE | re.DOTALL)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 220,
-    "lines": 50_628,
-    "classes": 408,
-    "names that other files use": 838,
-    "names that one other file uses": 337,
-    "lines of tests": 41_792,
+    "files": 212,
+    "lines": 50_199,
+    "classes": 401,
+    "names that other files use": 816,
+    "names that one other file uses": 325,
+    "lines of tests": 41_747,
+    "pages": 41,
+    "words of pages": 48_080,
 }
 
 
@@ -46,6 +51,7 @@ def measured() -> dict[str, int]:
                 )
     nodes = [node for tree in trees().values() for node in ast.walk(tree)]
     tests = (ROOT / "tests").rglob("*.py")
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     return {
         "files": len(SOURCES),
         "lines": sum(text.count("\n") for text in SOURCES.values()),
@@ -53,6 +59,10 @@ def measured() -> dict[str, int]:
         "names that other files use": sum(number > 0 for number in users.values()),
         "names that one other file uses": sum(number == 1 for number in users.values()),
         "lines of tests": sum(path.read_text(encoding="utf-8").count("\n") for path in tests),
+        "pages": len(pages),
+        "words of pages": sum(
+            len(_NO_WORDS.sub("", path.read_text(encoding="utf-8")).split()) for path in pages
+        ),
     }
 
 

@@ -111,7 +111,7 @@ def test_radii_are_those_of_the_single_judge_up_to_a_factor(case: tuple[str, dic
 @pytest.mark.parametrize("size", [1e-7, 1e-4, 1e-2])
 @pytest.mark.parametrize("case", [FAST[0], FAST[2], FAST[4], FAST[5], FAST[6]], ids=named)
 def test_the_radius_covers_the_error_of_a_wrong_point(case: tuple[str, dict[str, Any]], size: float) -> None:
-    from dp2erm_cvx.solve.batch.newton import judge
+    from dp2erm_cvx.solve.batch.row_batch import judge
 
     records = make_records(60, 3)
     chosen, made = replacements(records, 12), program(*case)

@@ -89,7 +89,7 @@ def test_what_is_not_certified_is_solved_alone_and_read(monkeypatch: pytest.Monk
     records = make_records(60, 3)
     chosen, made = replacements(records, 12), program("entropy_balancing", {"ridge": 0.02})
     (right,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))
-    monkeypatch.setattr("dp2erm_cvx.solve.batch.newton._MAX_SWEEPS", 1)
+    monkeypatch.setattr("dp2erm_cvx.solve.batch.row_batch._MAX_SWEEPS", 1)
     (found,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))
     assert np.any(found.by_single)
     assert np.all(found.certified)

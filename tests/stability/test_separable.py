@@ -166,7 +166,7 @@ def solved(program, X, a):
     """Weights of the exact minimizer, by Newton steps on plain formulas of the curve."""
     z = (2 * a - 1)[:, None] * X
     n, mu, v = len(a), program.mu, np.zeros(X.shape[1])
-    for _ in range(60):
+    for _ in range(30):
         s = z @ v
         gradient = z.T @ program.loss.slope(s) / n + mu * v
         H = (z * program.loss.curvature(s)[:, None]).T @ z / n + mu * np.eye(len(v))

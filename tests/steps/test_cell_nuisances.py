@@ -12,6 +12,7 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps import AverageScore, CellNuisances, CellSums, declared_partition
 from dp2erm_cvx.steps.cells import LEAST, grow, leaf_means
 from dp2erm_cvx.universe import Universe
+from tests.steps.scored import scores
 
 DOMAIN = Domain(covariate_bound=2.0, outcome_bound=2.0, ranges={"u": (-1.0, 1.0), "v": (-1.0, 1.0)})
 N = 40
@@ -24,7 +25,7 @@ NUISANCES = CellNuisances(0.5).planned({"cells": PLAN})
 
 def integers(seed, size=2.0**30):
     rng = np.random.default_rng(seed)
-    drawn = size * rng.standard_t(2, size=4 * PLAN.declared.partition.size)
+    drawn = size * rng.standard_t(2, size=4 * PLAN.partition.size)
     return {"cells": np.clip(drawn, -(2.0**62), 2.0**62).astype(np.int64)}
 
 
@@ -41,7 +42,7 @@ def test_one_record_changes_its_own_score_alone(seed, place, size):
     theirs[0][place], theirs[1][place], theirs[2][place] = 1e9, 1 - a[place], -1e9
     released = integers(seed, size)
     score = AverageScore(NUISANCES, 5.0, 1.0, 3.0)
-    one, other = (score.of(DOMAIN.records(*data), released) for data in ((X, a, y), theirs))
+    one, other = (scores(score, DOMAIN.records(*data), released) for data in ((X, a, y), theirs))
     kept = np.arange(N) != place
     assert np.array_equal(one[kept], other[kept])
     assert np.all(np.isfinite(one))

@@ -33,6 +33,7 @@ from dp2erm_cvx.steps import (
 )
 from dp2erm_cvx.steps.record_map import RAREST, treated_share
 from dp2erm_cvx.universe import Universe
+from tests.steps.scored import estimated
 
 PAIR = {"u": (-1.0, 1.0), "v": (0.0, 4.0)}
 WARDS = {"ward=N": (-1.0, 1.0), "ward=S": (-1.0, 1.0), "u": (-2.0, 2.0)}
@@ -70,7 +71,7 @@ def planned(kind, domain, noise=Noise.GAMMA):
     universe, budget = Universe(domain, 50, size(domain)), Budget(1.0, 1e-6)
     law = CovariateLaw.of(domain, size(domain))
     if kind == "mean":
-        step = CovariateMean(share=0.1, noise=noise, law=law, bound=0.7)
+        step = CovariateMean(share=0.1, noise=noise, law=law, norm=0.7)
         return step.planned(universe, step.calibrate(universe, budget))
     step = MeanSquare(share=0.1, noise=noise, law=law, norm=0.7)
     step = TreatmentRate(share=0.1, noise=noise) if kind == "rate" else step
@@ -79,7 +80,7 @@ def planned(kind, domain, noise=Noise.GAMMA):
 
 def exact(step, records, released=None):
     """The integers of a planned step before their noise."""
-    return np.array(step.declared.exact_sums(step, records, released or {}), dtype=float)
+    return np.array(step.exact_sums(records, released or {}), dtype=float)
 
 
 def movement(plan, noise):
@@ -103,7 +104,7 @@ def test_no_replacement_moves_a_sum_by_more_than_is_claimed(name, kind, noise):
 def test_a_box_without_zero_would_move_by_more(monkeypatch):
     """Planted: a record of weight 0 adds 0, which lies outside of such a box."""
     plan = planned("mean", DOMAINS["outside"])
-    low, high = plan.declared.law.box(plan.universe)
+    low, high = plan.law.box(plan.universe)
     assert max(low) <= 0.0 <= min(high)
     tight = np.array([0.5]), np.array([1.5])
     monkeypatch.setattr(CovariateLaw, "box", lambda self, universe: tight)
@@ -142,9 +143,9 @@ def used(plan, records, released):
             mapped = where.records(here, released)
             rows += [mapped.X, mapped.y, where.factors(here, released)]
         elif step.name == "propensity":
-            rows.append(step.declared.map.records(here, released).X)
+            rows.append(step.map.records(here, released).X)
         elif step.name == "score":
-            own = step.declared.score.given(here, released)
+            own = step.score.given(here, released)
             rows.append(own.score(own.parts(here, released)) / own.widening)
         else:
             before = {name: released[name] for name in list(released)[: list(released).index(step.name)]}
@@ -189,8 +190,8 @@ def test_a_neighbor_has_the_same_other_records_in_every_step(name, monkeypatch):
     # planted: the mean of the records in place of the released one
     honest = CovariateMean.mapped
 
-    def leaking(self, own, records, released):
-        return honest(self, own, records, released | {"mean": exact(own, records, released)})
+    def leaking(self, records, released):
+        return honest(self, records, released | {"mean": exact(self, records, released)})
 
     monkeypatch.setattr(CovariateMean, "mapped", leaking)
     assert not alike(name)
@@ -223,12 +224,12 @@ def outside(name, extreme, epsilon=4.0):
             factors, here = where.factors(here, released), where.records(here, released)
             excess = max(excess, np.max(factors) - 1.0, -np.min(factors))
         elif step.name == "propensity":
-            here = step.declared.map.records(here, released)
+            here = step.map.records(here, released)
         elif step.name == "score":
-            own = step.declared.score.given(here, released)
+            own = step.score.given(here, released)
             assert own.widening <= RAREST / 2
             score = own.score(own.parts(here, released)) / own.widening
-            excess = max(excess, np.max(np.abs(score)) / step.declared.score.bound - 1.0 - 1e-12)
+            excess = max(excess, np.max(np.abs(score)) / step.score.bound - 1.0 - 1e-12)
         else:
             inputs = step.hand_on(inputs, StepResult(released[step.name]), released)
         excess = max(excess, np.max(np.linalg.norm(here.X, axis=1)) - universe.domain.covariate_bound)
@@ -291,7 +292,7 @@ def test_balanced_arms_make_an_effect_that_varies_exact(treated):
         theta = np.linalg.lstsq(root[:, None] * mapped.X, root * mapped.y, rcond=None)[0]
         nuisances = LinearNuisances((Term(Rows.COMMON, "center"),), p)
         score = AverageScore(nuisances, 20.0, 50.0, 500.0)
-        return theta[2:], score.effect(records, {"center": theta})
+        return theta[2:], estimated(score, records, {"center": theta})
 
     common, found = effect(Arms.BALANCED)
     assert common == pytest.approx((1 - p) * slopes[1] + p * slopes[0], rel=1e-9)
@@ -349,8 +350,8 @@ def test_covariates_that_are_larger_than_guessed_keep_their_lengths(n):
     records = plan.study.start.domain.records(coins, np.zeros(n), np.zeros(n))
     step = plan.step("spread")
     released = {"spread": exact(step, records)}
-    scale = step.declared.size(step, released).scale
-    lengths = np.linalg.norm(step.declared.mapped(step, records, released).covariates, axis=1) / scale
+    scale = step.size(released).scale
+    lengths = np.linalg.norm(step.mapped(records, released).covariates, axis=1) / scale
     kept = 1.2 if n == 100 else plan.study.reach  # noise sets the limit
     assert lengths == pytest.approx(np.full(n, kept), rel=1e-9)
     assert (kept == pytest.approx(math.sqrt(k))) == (n == 20_000)
@@ -379,11 +380,11 @@ def test_slopes_are_what_they_would_be_without_ridge(n, epsilon, width):
 
     def slopes(gamma):
         quiet = np.zeros(step.calibration.n_parameters)
-        instance = step.declared.solved(step).instance(mapped, factors, gamma=gamma, noise=quiet)
+        instance = step.solved().instance(mapped, factors, gamma=gamma, noise=quiet)
         return where.unscaled(solve(instance, tolerance=1e-5).value, k)
 
     released["center"] = slopes(step.calibration.gamma)
-    nuisances = plan.score.declared.score.at(plan.score.universe, released).nuisances
+    nuisances = plan.score.score.at(plan.score.universe, released).nuisances
     (term,) = nuisances.terms
     true = slopes(1e-6 * step.calibration.gamma)[2:]
     left = float(released["center"][2:] @ true / (true @ true))

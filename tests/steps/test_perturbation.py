@@ -19,7 +19,7 @@ from dp2erm_cvx.problems.itr import itr_logistic
 from dp2erm_cvx.program import MarginRows, WholeSpace
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.solve import SCS, Clarabel, FirstCertified, Newton, ProjectedGradient, solve
-from dp2erm_cvx.steps import precision as module
+from dp2erm_cvx.steps import step as module
 from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(1.0, 2.0)

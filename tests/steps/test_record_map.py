@@ -22,6 +22,7 @@ from dp2erm_cvx.steps import (
     record_map,
 )
 from dp2erm_cvx.universe import Universe
+from tests.steps.scored import scores
 
 N, K = 23, 3
 DOMAIN = Domain(covariate_bound=1.3, outcome_bound=2.0, intercept=0.5)
@@ -143,7 +144,7 @@ def test_the_score_is_augmented_inverse_propensity_weighting():
     rng = np.random.default_rng(3)
     records = DOMAIN.records(*raw(1))
     released = {"center": rng.normal(size=2 + K), "propensity": 3 * rng.normal(size=1 + K)}
-    found, known = score().of(records, released), by_hand(records, released)
+    found, known = scores(score(), records, released), by_hand(records, released)
     assert np.allclose(found, known, rtol=1e-12, atol=1e-12)
     # a residual that is clipped before the prediction is subtracted is another number
     early = y_clipped_first(records, released)
@@ -166,20 +167,20 @@ def test_a_score_is_of_its_record_alone(seed, place, numbers):
     theirs = X.copy(), a.copy(), y.copy()
     theirs[0][place], theirs[1][place], theirs[2][place] = -1e9, 1 - a[place], 1e9
     released = {"center": np.array(numbers[:5]), "propensity": np.array(numbers[5:])}
-    one, other = (score().of(DOMAIN.records(*data), released) for data in ((X, a, y), theirs))
+    one, other = (scores(score(), DOMAIN.records(*data), released) for data in ((X, a, y), theirs))
     kept = np.arange(N) != place
     assert np.array_equal(one[kept], other[kept], equal_nan=True)
 
 
 def test_known_and_constant_propensities():
     records = DOMAIN.records(*raw(5))
-    known = score((), 0.5, None).of(records, {})
+    known = scores(score((), 0.5, None), records, {})
     assert np.allclose(known, 2 * np.clip(records.y, -1.5, 1.5) * (2 * records.a - 1) - 0.25)
     assert np.all(np.abs(known) <= 6.0)
     released = score((), "rate", None)
-    assert np.array_equal(released.of(records, {"rate": np.array([N / 2])}), known)
+    assert np.array_equal(scores(released, records, {"rate": np.array([N / 2])}), known)
     # the bound follows the released rate, and the cap leaves its inverse alone
-    few = released.of(records, {"rate": np.array([N / 10])})
+    few = scores(released, records, {"rate": np.array([N / 10])})
     weighted = np.where(records.a == 1, 10.0, -1 / 0.9) * np.clip(records.y, -1.5, 1.5)
     assert np.allclose(few, -0.25 + np.clip(weighted, -29.75, 29.75))
 

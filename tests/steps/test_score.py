@@ -24,6 +24,7 @@ from dp2erm_cvx.steps import (
 from dp2erm_cvx.steps.nuisances import LinearNuisances
 from dp2erm_cvx.steps.score import Parts
 from dp2erm_cvx.universe import Universe
+from tests.steps.scored import estimated
 
 
 @pytest.mark.parametrize(
@@ -96,14 +97,14 @@ def test_cells_and_counts_do_not_depend_on_the_blocks(sampled, monkeypatch):
     universe = Universe(domain, n, 2)
     cells = CellSums(share=0.5, partition=Partition(((0.0,), (-0.5, 0.5)))).plan(universe, Budget(1.0), {})
     rate = TreatmentRate(share=0.5).plan(universe, Budget(1.0), {})
-    known = [tuple(plan.declared.exact_sums(plan, records, {})) for plan in (cells, rate)]
+    known = [tuple(plan.exact_sums(records, {})) for plan in (cells, rate)]
     assert sum(known[0]) == sum(np.rint(2**20 * records.counts))
     whole = np.rint(2**20 * records.counts).astype(int)
     by_arm = (sum(whole[records.a == 1]), sum(whole[records.a == 0]))
     assert known[1] == (by_arm if sampled else (sum(records.a),))
     for rows in (20, 7, 1):
         monkeypatch.setattr(blocks, "BLOCK", rows)
-        assert [tuple(plan.declared.exact_sums(plan, records, {})) for plan in (cells, rate)] == known
+        assert [tuple(plan.exact_sums(records, {})) for plan in (cells, rate)] == known
 
 
 def two_arms(p, mu_0, mu_1, seed=4):
@@ -122,7 +123,7 @@ def test_the_bias_among_the_treated_is_that_of_the_slopes_of_the_untreated(p):
     slope, line = np.array([1.0, -0.5]), np.array([0.4, 0.7, 0.3, 0.9])
     records, _, delta, truth = two_arms(p, lambda x: 0.2 + x @ slope, lambda x: 2.0 + np.sin(3 * x[:, 0]))
     score = TreatedScore(LinearNuisances((Term(Rows.COMMON, "center"),), p), 90.0, 50.0, 500.0)
-    found = score.effect(records, {"center": line})
+    found = estimated(score, records, {"center": line})
     assert found - truth == pytest.approx(float((slope - line[2:]) @ delta), abs=1e-10)
 
 
@@ -136,7 +137,7 @@ def test_controls_alone_make_it_exact_where_effects_vary(p):
         mapped = where.records(records, {})
         theta = np.linalg.lstsq(mapped.X, mapped.y, rcond=None)[0]
         score = TreatedScore(LinearNuisances((Term(Rows.COMMON, "center"),), p), 90.0, 50.0, 500.0)
-        return theta, score.effect(records, {"center": theta})
+        return theta, estimated(score, records, {"center": theta})
 
     theta, found = effect(Arms.CONTROLS)
     assert theta[2:] == pytest.approx(slopes[0], abs=1e-10)
@@ -162,7 +163,7 @@ def test_the_bias_of_overlap_is_a_product_of_errors_at_the_released_weights():
     # 0.2 and 0.7 lie beyond a cap of 2.5, which would be no weights that a file states
     nuisances = LinearNuisances((Term(Rows.COMMON, "center"),), 0.5, Term(Rows.POOLED, "propensity"))
     score = OverlapScore(nuisances, 2.5, 50.0, 500.0)
-    found = score.effect(whole_law(e, mu_0, mu_1), released)
+    found = estimated(score, whole_law(e, mu_0, mu_1), released)
     own = 1 / (1 + np.exp(-0.3 - 1.1 * x))
     h, off = np.minimum(own, 1 - own), [mu_0(x) - 0.3 + 0.4 * x, mu_1(x) - 0.8 + 0.4 * x]
     truth = np.sum(h * (mu_1(x) - mu_0(x))) / np.sum(h)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from fractions import Fraction
 
 import numpy as np
@@ -126,7 +127,7 @@ def release_value(records, weights, chosen, noise, *, statistic="cells", exact, 
     step = Value(exact=exact, second=itr(), statistic=kind)
     plan = step.planned(universe, noise, planned)
     numbers = step.statistic_of(records, weights, chosen)
-    return state_value(plan, kind, step.noised(plan, numbers, Execution("newton", 1e-6, seed)))
+    return state_value(plan, plan.noised(numbers, Execution("newton", 1e-6, seed)))
 
 
 @pytest.mark.parametrize("statistic", ValueStatistic)
@@ -185,7 +186,7 @@ def test_a_release_states_its_noise(exact, statistic):
         return release_value(records, weights, chosen, noise, statistic=statistic, exact=exact, seed=seed)
 
     first = release()
-    plain = json.loads(json.dumps(first.to_dict()))
+    plain = json.loads(json.dumps(asdict(first)))
     assert (plain["epsilon"], plain["scale"]) == (0.5, noise.scale)
     assert (plain["statistic"], len(plain["released"])) == (statistic.value, statistic.n_numbers)
     if statistic is CONTRASTS:

@@ -78,7 +78,7 @@ class Terms:
         return descent, self.weight.of(tilt, total)
 
     def own(self, V: Array, rows: Array, log_base: Array) -> tuple[Array, Array]:
-        """The same, (m,) each, of one row (d,) at every point."""
+        """Contributions (m,) each, of one row (d,) at every point."""
         score = np.clip(dot(V, rows), -CLIP, CLIP)
         if self.loss is None or self.weight is None:
             pull, cap = np.exp(score + log_base), self._caps(V)

@@ -97,7 +97,7 @@ def test_a_weighted_score_moves_by_its_share_at_most(estimand, settings):
             for i in (0, 1)
         ]
         for step in counted:
-            sums = [step.declared.exact_sums(step, data, released) for data in pair]
+            sums = [step.exact_sums(data, released) for data in pair]
             moved = sum(abs(s - t) for s, t in zip(*sums, strict=True))
             worst[step.name] = max(worst[step.name], moved / step.integers.sensitivity)
     assert all(share <= 1.0 for share in worst.values())
@@ -181,9 +181,9 @@ def test_the_density_is_that_of_the_formulas():
             # inside of every set the coordinates are what is released; the last integers take none
             u = np.concatenate([[treated, squares], center, refit, lam])
             found = log_ratio(one, other, one.place(u))
-            scale = square.declared.size(square, integers).scale
+            scale = square.size(integers).scale
             shrunk.append(scale > 1.0)
-            stretch = plan.score.declared.score.nuisances.given(integers | {"center": center}, N).stretch
+            stretch = plan.score.score.nuisances.given(integers | {"center": center}, N).stretch
             theta = (center + refit) * np.array([1.0, 1.0, stretch.item()])
             right, sums = [], []
             for X, a, y in pair:
@@ -199,7 +199,7 @@ def test_the_density_is_that_of_the_formulas():
                     - abs(treated - a.sum()) / plan.step("rate").calibration.scale
                     - abs(squares - norms) / square.calibration.scale
                 )
-                bound = plan.score.declared.score.residual_bound
+                bound = plan.score.score.residual_bound
                 sums.append(score_integers(data, theta, lam, plan.score.calibration, bound, rate))
             scale = plan.score.calibration.integers.scale
             expected = right[0] - right[1] + np.abs(sums[0] - sums[1]).sum() / scale
@@ -352,11 +352,11 @@ def as_a(kind, one):
 
 
 def scored_by(kind):
-    return lambda plan: changed(plan, "score", score=as_a(kind, plan.score.declared.score))
+    return lambda plan: changed(plan, "score", score=as_a(kind, plan.score.score))
 
 
 def center_of_one_arm(plan):
-    return changed(plan, "center", program=as_a(DividedByTheArm, plan.step("center").declared.program))
+    return changed(plan, "center", program=as_a(DividedByTheArm, plan.step("center").program))
 
 
 def refit_for_free(plan):

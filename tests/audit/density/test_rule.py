@@ -107,7 +107,7 @@ def test_a_value_moves_by_its_share_at_most():
             )
             for i in (0, 1)
         ]
-        sums = [value.declared.exact_sums(value, data, released) for data in pair]
+        sums = [value.exact_sums(data, released) for data in pair]
         worst = max(worst, sum(abs(s - t) for s, t in zip(*sums, strict=True)))
     share = value.calibration.epsilon
     assert 0.98 * share < worst / value.calibration.integers.scale <= share
@@ -122,7 +122,7 @@ def test_four_counts_move_by_their_share_at_most():
     sums = {}
     for x, arm, counted in ends:
         rows = Records(np.full((1, 1), x), np.array([arm]), np.zeros(1), DOMAIN, np.array([counted]))
-        sums[x, arm, counted] = counts.declared.exact_sums(counts, rows, released)
+        sums[x, arm, counted] = counts.exact_sums(rows, released)
         assert sum(sums[x, arm, counted]) == UNIT * counted
     moved = [
         sum(abs(s - t) for s, t in zip(sums[one], sums[two], strict=True)) for one in ends for two in ends
@@ -137,7 +137,7 @@ def test_four_counts_move_by_their_share_at_most():
     for first in (-1.0, 1.0):
         data = DOMAIN.records(np.concatenate([[[first]], x[1:]]), a, y)
         own = {"rule": np.array([-np.mean(data.covariates) * 3.0, 1.0])}
-        pair.append(counts.declared.exact_sums(counts, data, own))
+        pair.append(counts.exact_sums(data, own))
     assert sum(abs(s - t) for s, t in zip(*pair, strict=True)) > 2 * UNIT
 
 

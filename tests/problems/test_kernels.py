@@ -1,0 +1,326 @@
+"""Quadratic programs against CVXPY and SciPy, what their theorems are handed, and transfer by matching."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy.optimize import minimize
+
+from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM, stability
+from dp2erm_cvx.cli import main
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, InfeasibleError
+from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.privacy import BoundFamily
+from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
+from dp2erm_cvx.problems.mmd import MMD, PooledMMD
+from dp2erm_cvx.program import Gaussian, Moments, kernel_stage
+from dp2erm_cvx.program.kernel_model import PublicSample
+from dp2erm_cvx.program.kernels import Laplace, Linear
+from dp2erm_cvx.registry import programs
+from dp2erm_cvx.solve import solve
+from dp2erm_cvx.universe import Universe
+from tests.command_line import run as command
+from tests.helpers import make_records
+
+PROGRAMS: dict[str, Any] = dict(programs())
+
+
+def _apart(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    distances: np.ndarray = np.linalg.norm(X[:, None] - Y[None, :], axis=2)
+    return distances
+
+
+def _energy(X: np.ndarray, p: np.ndarray, q: np.ndarray) -> float:
+    """Energy distance of the laws with masses p and q at the rows of X (Szekely & Rizzo 2013)."""
+    D = _apart(X, X)
+    return float(2 * p @ D @ q - p @ D @ p - q @ D @ q)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0, 0.2])
+def test_energy_balancing_minimizes_energy_distances(alpha):
+    records = make_records(40, 3)
+    X, n, ridge = records.covariates, 40, 0.07
+    instance = PROGRAMS["energy_balancing"](alpha=alpha, ridge=ridge).instance(records)
+    solution = solve(instance)
+    arms = [np.where(records.a == arm, 1.0, 0.0) for arm in (0, 1)]
+    uniform = np.full(n, 1 / n)
+
+    def objective(v):
+        p = [v * arm / n for arm in arms]
+        to_sample = _energy(X, p[0], uniform) + _energy(X, p[1], uniform)
+        return alpha * to_sample + (1 - alpha) * _energy(X, p[0], p[1]) + ridge / n * float(v @ v)
+
+    rng = np.random.default_rng(0)
+    start = sum(arm * n / np.sum(arm) for arm in arms)
+    offset = objective(start) - instance.model.value(start) / n**2
+    for _ in range(5):
+        v = sum(arm * n * (draw := arm * rng.exponential(size=n)) / np.sum(draw) for arm in arms)
+        # the kernel leaves out a constant, which no weights change
+        assert objective(v) - instance.model.value(v) / n**2 == pytest.approx(offset, abs=1e-12)
+    found = minimize(
+        objective,
+        start,
+        method="SLSQP",
+        bounds=[(0, None)] * n,
+        constraints=[{"type": "eq", "fun": lambda v, arm=arm: v @ arm - n} for arm in arms],
+        options={"ftol": 1e-13, "maxiter": 400},
+    )
+    assert objective(solution.point) <= found.fun + 1e-12
+    np.testing.assert_allclose(2 * solution.value, found.x, atol=2e-3)
+
+
+def _cvxpy(objective: Any, constraints: list[Any], w: cp.Variable) -> np.ndarray:
+    cp.Problem(cp.Minimize(objective), constraints).solve(
+        solver=cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12
+    )
+    return np.asarray(w.value)
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_kernel_mean_matching_brings_features_to_the_mean_of_the_target(public):
+    records = make_records(50, 3)
+    ridge, n, feature_bound = 0.04, 50, records.domain.features_bound
+    raw = np.random.default_rng(5).uniform(-1, 1, (12, 3))
+    settings = {"target": PublicSample(raw)} if public else {}
+    program = PROGRAMS["kernel_mean_matching"](kernel=Linear(0.6), ridge=ridge, **settings)
+    source = np.arange(n) if public else np.flatnonzero(records.a == 0)
+    goal = raw if public else records.covariates[records.a == 1]
+    assert np.max(np.linalg.norm(raw, axis=1)) < feature_bound
+    # the linear kernel has its own coordinates as features
+    phi = np.column_stack([np.full(n, math.sqrt(0.6)), records.covariates])[source]
+    mean = np.concatenate([[math.sqrt(0.6)], goal.mean(axis=0)])
+    w = cp.Variable(len(source), nonneg=True)
+    missed = cp.sum_squares(phi.T @ w - n * mean) + n * ridge * cp.sum_squares(w)
+    expected = np.zeros(n)
+    expected[source] = _cvxpy(missed, [cp.sum(w) == n], w)
+    np.testing.assert_allclose(solve(program.instance(records)).value, expected, atol=1e-6)
+
+
+def test_kernel_mean_matching_by_a_gaussian_kernel_against_scipy():
+    records = make_records(30, 2)
+    X, ridge, n = records.covariates, 0.1, 30
+    source, goal = np.flatnonzero(records.a == 0), X[records.a == 1]
+    K = np.exp(-(_apart(X[source], X[source]) ** 2) / (2 * 0.7**2)) + n * ridge * np.eye(len(source))
+    c = n * np.mean(np.exp(-(_apart(X[source], goal) ** 2) / (2 * 0.7**2)), axis=1)
+    found = minimize(
+        lambda w: float(w @ K @ w - 2 * c @ w),
+        np.full(len(source), n / len(source)),
+        jac=lambda w: 2 * (K @ w - c),
+        method="SLSQP",
+        bounds=[(0, None)] * len(source),
+        constraints={"type": "eq", "fun": lambda w: np.sum(w) - n, "jac": np.ones_like},
+        options={"ftol": 1e-15, "maxiter": 500},
+    )
+    assert found.success
+    program = PROGRAMS["kernel_mean_matching"](kernel=Gaussian(0.7), ridge=ridge)
+    weights = solve(program.instance(records)).value
+    np.testing.assert_allclose(weights[source], found.x, atol=1e-5)
+    assert not np.any(weights[records.a == 1])
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.3])
+def test_stable_balancing_is_the_quadratic_program_it_states(alpha):
+    records = make_records(50, 3)
+    balance, ridge, n, constant = Moments(2), 0.06, 50, 0.8
+    program = PROGRAMS["stable_balancing"](alpha=alpha, balance=balance, constant=constant, ridge=ridge)
+    g = np.column_stack([np.full(n, constant), balance(records.covariates)])
+    w, goal = cp.Variable(n, nonneg=True), g.sum(axis=0) / 2
+    arm = [g * (records.a == a)[:, None] for a in (0, 1)]
+    missed = [cp.sum_squares(rows.T @ w - goal) for rows in arm]
+    between = cp.sum_squares(arm[0].T @ w - arm[1].T @ w)
+    objective = alpha * (missed[0] + missed[1]) + (1 - alpha) * between + n * ridge * cp.sum_squares(w)
+    expected = _cvxpy(objective, [cp.sum(w) == n], w)
+    np.testing.assert_allclose(solve(program.instance(records)).value, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("tolerance", [0.2, 0.03, 0.001])
+@pytest.mark.parametrize("balance", [Moments(1), Moments(2)], ids=str)
+def test_hard_stable_balancing_is_the_quadratic_program_it_states(balance, tolerance):
+    records = make_records(80, 3)
+    g, w, n = balance(records.covariates), cp.Variable(80, nonneg=True), 80
+    constraints = []
+    for arm in (0, 1):
+        inside = np.where(records.a == arm, 1.0, 0.0)
+        # weighted means of the arm, whose weights sum to n/2
+        mean = cp.multiply(inside[:, None], g).T @ w / (n / 2)
+        constraints += [inside @ w == n / 2, cp.abs(mean - g.mean(axis=0)) <= tolerance]
+    expected = _cvxpy(cp.sum_squares(w), constraints, w)
+    program = PROGRAMS["stable_balancing_hard"](balance=balance, tolerance=tolerance)
+    solution = solve(program.instance(records))
+    np.testing.assert_allclose(solution.value, expected, atol=1e-6)
+
+
+DOMAIN = Domain(covariate_bound=1.5, outcome_bound=1.0, arm_floor=20)
+
+
+def test_a_signed_kernel_gets_the_signed_constants() -> None:
+    C, lam = 1.5**2, 100.0
+    expected = stability.pooled_kernel_balancing(100, stability.KernelConstants(C, lam, signed=True)).V
+    assert PooledMMD(kernel=Linear()).stability(Universe(DOMAIN, 100, 2)).V == expected
+    assert expected > stability.pooled_kernel_balancing(100, stability.KernelConstants(C, lam)).V
+    per_arm = MMD(kernel=Linear(), ridge=5.0).stability(Universe(DOMAIN, 100, 2)).V
+    assert per_arm == stability.kernel_balancing(100, stability.KernelConstants(C, 500.0, signed=True), 20).V
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(0.7), Laplace(0.7), Linear(0.5)])
+def test_kernels_are_positive_semidefinite_and_within_their_bound(kernel) -> None:
+    X = DOMAIN.features(np.random.default_rng(0).normal(size=(60, 4)) * 3)
+    gram = kernel.matrix(X)
+    assert np.linalg.eigvalsh(gram)[0] > -1e-12 * 60
+    assert np.max(np.abs(gram)) <= kernel.bound(DOMAIN.features_bound) * (1 + 1e-12)
+    assert kernel.signed or np.min(gram) >= 0
+
+
+def test_the_ridge_is_per_record() -> None:
+    values = [PooledMMD(ridge=1.0).stability(Universe(DOMAIN, n, 2)).V for n in (400, 4_000, 40_000)]
+    assert max(values) < 1.3 * min(values)
+
+
+def test_kernels_that_no_theorem_covers_are_refused() -> None:
+    with pytest.raises(CalibrationError, match="arm_floor"):
+        MMD().stability(Universe(Domain(covariate_bound=1.0, outcome_bound=1.0), 100, 2))
+    with pytest.raises(CalibrationError, match="cap"):
+        MMD(cap=1.5).stability(Universe(DOMAIN, 100, 2))
+    with pytest.raises(CalibrationError, match="replace-one"):
+        MMD(cap=50.0).stability(Universe(DOMAIN, 100, 2), BoundFamily.PAPER)
+    keep = Domain(1.5, 1.0, arm_floor=20, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
+    assert MMD(cap=50.0).stability(Universe(keep, 100, 2), BoundFamily.PAPER).relations == {keep.relation}
+    assert MMD().stability(Universe(keep, 100, 2)).V <= MMD().stability(Universe(DOMAIN, 100, 2)).V
+
+
+def test_a_cap_without_room_is_infeasible_and_an_empty_arm_is_not() -> None:
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(10, 2)), rng.normal(size=10)
+    lonely = np.array([1] + [0] * 9)
+    with pytest.raises(InfeasibleError, match="cap"):
+        MMD(cap=2.0).instance(DOMAIN.records(X, lonely, y))
+    weights = solve(MMD().instance(DOMAIN.records(X, np.zeros(10, dtype=int), y))).value
+    assert math.fsum(weights) == pytest.approx(10)
+
+
+def test_a_long_solve_is_told_from_n_alone() -> None:
+    few, many, most = (PooledMMD().cost(Universe(DOMAIN, n, 2)) for n in (2000, 4000, 20_000))
+    assert few is None
+    assert many is not None
+    assert "n = 4,000" in many
+    assert "takes 0.8 GB" in many
+    assert "32 seconds" in many
+    assert most is not None
+    assert "19.2 GB" in most
+    assert "67 minutes" in most
+    # no Gram matrix is formed where features are few
+    assert PooledMMD(kernel=Linear()).cost(Universe(DOMAIN, 20_000, 2)) is None
+    assert ipw_logistic().cost(Universe(DOMAIN, 20_000, 2)) is None
+    words = ["fit", "--program", "mmd_pooled", "--plan", "4000", "--covariate-bound", "1", "--epsilon", "1"]
+    words += ["--outcome-bound", "1", "--second-stage", "arm_means", "--covariates", "x1,x2"]
+    result = CliRunner().invoke(main, words)
+    assert result.stderr.count("note: mmd_pooled at n = ") == 1
+    assert result.exit_code == 0
+
+
+def test_a_fit_warns_of_a_long_solve(monkeypatch) -> None:
+    monkeypatch.setattr(kernel_stage, "_SECONDS", 1e-4)
+    rng = np.random.default_rng(0)
+    X, a = rng.uniform(-0.5, 0.5, (100, 2)), np.arange(100) % 2
+    model = PrivateTwoStageERM(Domain(1.0, 1.0), Budget(1.0), PooledMMD(ridge=5.0), "arm_means")
+    with pytest.warns(UserWarning, match="mmd_pooled at n = 100: a Gram matrix"):
+        model.fit(X, a, X[:, 0])
+
+
+Matching, regression = programs()["kernel_mean_matching"], programs()["regression"]
+WITH_CONSTANT = Domain(1.5, 2.0, intercept=1.0)
+
+
+def shifted(n, seed=0):
+    """A curved outcome; sources around -0.4, targets around 0.4."""
+    rng = np.random.default_rng(seed)
+    x = np.clip(np.concatenate([rng.normal(-0.4, 0.35, n), rng.normal(0.4, 0.25, n)]), -1, 1)
+    y = np.where(x > 0, 2.0 * x, -0.5 * x) + 0.1 * rng.normal(size=2 * n)
+    return x[:, None], y
+
+
+def error_in_target(theta, x, y):
+    return float(np.mean((y - theta[0] - theta[1] * x[:, 0]) ** 2))
+
+
+def fitted(first, X, a, y, **settings):
+    second = regression(theta_set=L2Ball(3.0))
+    model = PrivateTwoStageERM(WITH_CONSTANT, Budget(60.0), first, second, seed=1, **settings)
+    return model.fit(X, a, y).release_
+
+
+def test_matched_weights_predict_better_where_the_target_is():
+    X, y = shifted(1500)
+    sources, target = slice(0, 1500), slice(1500, None)
+    first = Matching(target=PublicSample(X[target][:200]), ridge=0.3, kernel=Gaussian(0.5))
+    none = np.zeros(1500, dtype=int)
+    matched = fitted(first, X[sources], none, y[sources], arithmetic="assumed")
+    plain = fitted("uniform", X[sources], none, y[sources], arithmetic="assumed")
+    errors = [error_in_target(np.array(r.theta), X[target], y[target]) for r in (matched, plain)]
+    assert errors[0] < 0.8 * errors[1]
+    # the rows of the target are not printed, their digest is
+    assert json.dumps(matched.first_stage["settings"]["target"]).count(",") == 2
+
+
+def test_a_counted_target_has_no_weight_and_needs_a_floor():
+    X, y = shifted(60)
+    a = np.repeat([0, 1], 60)
+    w = solve(Matching().instance(WITH_CONSTANT.records(X, a, y))).value
+    assert np.all(w[a == 1] == 0)
+    assert w[a == 0].sum() == pytest.approx(120)
+    with pytest.raises(CalibrationError, match="arm_floor"):
+        Matching().stability(Universe(WITH_CONSTANT, 120, 2))
+    floor = Domain(1.5, 2.0, intercept=1.0, arm_floor=50)
+    counted = Matching().stability(Universe(floor, 120, 2)).V
+    public = Matching(target=PublicSample([[0.0]])).stability(Universe(WITH_CONSTANT, 120, 2)).V
+    assert public < counted < 240
+
+
+def test_targets_that_do_not_fit_are_refused():
+    X, y = shifted(20)
+    data = WITH_CONSTANT.records(X, np.zeros(40), y)
+    with pytest.raises(DeclarationError, match="2 columns, the records 1"):
+        Matching(target=PublicSample([[0.0, 1.0]])).instance(data)
+    for wrong in ([], [[np.nan]], "text", [[1.0], [1.0, 2.0]]):
+        with pytest.raises(DeclarationError, match="public sample"):
+            PublicSample(wrong)
+    with pytest.raises(DeclarationError, match="target"):
+        Matching(target=[[0.0]])
+
+
+def test_the_command_takes_the_target_from_a_file(tmp_path):
+    X, y = shifted(200)
+    np.savetxt(
+        tmp_path / "data.csv",
+        np.column_stack([X[:200], np.zeros(200), y[:200]]),
+        delimiter=",",
+        header="x,a,y",
+        comments="",
+    )
+    np.savetxt(
+        tmp_path / "target.csv",
+        np.column_stack([np.ones(200), X[200:]]),
+        delimiter=",",
+        header="other,x",
+        comments="",
+    )
+    ran = command(
+        "fit", str(tmp_path / "data.csv"), "--treatment", "a", "--outcome", "y", "--covariates", "x",
+        "--covariate-bound", "1.5", "--outcome-bound", "2", "--epsilon", "5", "--json", "--yes",
+        "--program", "kernel_mean_matching", "--set", f"target={tmp_path / 'target.csv'}",
+        "--second-stage", "itr_huber", "--second-set", "threshold=0.5", "--yes",
+    )  # fmt: skip
+    assert ran.exit_code == 0, ran.stderr
+    release = json.loads(ran.stdout)
+    assert release["declared"]["first"]["settings"]["target"]["rows"] == 200
+    assert release["declared"]["second"]["settings"]["threshold"] == 0.5
+    nameless = command("bounds", "--program", "kernel_mean_matching", "--set", "target=x.csv", "--n", "50",
+                       "--covariate-bound", "1")  # fmt: skip
+    assert nameless.exit_code == 2
+    assert "--covariates" in nameless.stderr
