@@ -23,10 +23,10 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 212,
-    "lines": 50_199,
+    "lines": 50_196,
     "classes": 401,
-    "names that other files use": 816,
-    "names that one other file uses": 325,
+    "names that other files use": 814,
+    "names that one other file uses": 323,
     "lines of tests": 41_747,
     "pages": 41,
     "words of pages": 48_080,
