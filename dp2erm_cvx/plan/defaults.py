@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.settings import EffectSettings, RuleSettings
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps import (
@@ -202,19 +201,6 @@ def saturation(deviation: float, total: float) -> float:
     if share <= 0.1 * (1.0 + 1e-6):
         return 0.2
     return 1.0 if share >= 0.3 and total >= MANY else 0.45
-
-
-def check_groups(domain: Domain, estimand: str, declared: Mapping[str, Any]) -> None:
-    """Raise DeclarationError where the declared groups do not suit the estimand or the settings."""
-    fitted = declared.get("propensity") in ("logistic", "cells") or declared.get("cells")
-    if domain.groups and estimand != AverageScore.estimand:
-        raise DeclarationError(f"by: estimand = {shown(estimand)}: only 'ate' is released by group")
-    if domain.groups and fitted:
-        raise DeclarationError("by: the propensity is that of every group, or a public one")
-    book = domain.codebook
-    if book is not None and (book.where or book.eligible) and estimand == "risks":
-        name = "where" if book.where else "eligible"
-        raise DeclarationError(f"{name}: estimand = 'risks' counts all records; take 'ate' for a difference")
 
 
 def covariate_rule(

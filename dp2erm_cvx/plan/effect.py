@@ -15,7 +15,6 @@ from dp2erm_cvx.plan.defaults import (
     CAP,
     NORM,
     Request,
-    check_groups,
     default_scale,
     effect_error,
     effect_rule,
@@ -123,7 +122,7 @@ class EffectStudy(Pipeline[EffectPlan]):
             raise DeclarationError(f"estimand = {shown(self.estimand)}: must be one of {', '.join(SCORES)}")
         if self.estimand == RiskScores.estimand:
             self._check_risks()
-        check_groups(self.universe.domain, self.estimand, self.declared)
+        self._check_groups()
         public_fraction("numerical_share", self.numerical_share)
         if self.residual_scale is not None:
             put(self, "residual_scale", public_size("residual_scale", self.residual_scale))
@@ -364,6 +363,21 @@ class EffectStudy(Pipeline[EffectPlan]):
         assert self.two_values is not None
         less = 0.5 if self.estimand == RiskScores.estimand else 0.0
         return self.two_values.width * (inverse - less)
+
+    def _check_groups(self) -> None:
+        """Raise DeclarationError where the declared groups do not suit the estimand or the settings."""
+        domain, estimand, declared = self.universe.domain, self.estimand, self.declared
+        fitted = declared.get("propensity") in ("logistic", "cells") or declared.get("cells")
+        if domain.groups and estimand != AverageScore.estimand:
+            raise DeclarationError(f"by: estimand = {shown(estimand)}: only 'ate' is released by group")
+        if domain.groups and fitted:
+            raise DeclarationError("by: the propensity is that of every group, or a public one")
+        book = domain.codebook
+        if book is not None and (book.where or book.eligible) and estimand == "risks":
+            name = "where" if book.where else "eligible"
+            raise DeclarationError(
+                f"{name}: estimand = 'risks' counts all records; take 'ate' for a difference"
+            )
 
     def _check_risks(self) -> None:
         domain = self.universe.domain

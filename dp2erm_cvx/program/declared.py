@@ -1,4 +1,4 @@
-"""Programs declared as functions: the problem is written once in CVXPY, and the library derives the rest.
+"""Declarations, and second stages by them: a problem is written once in CVXPY, the rest is derived.
 
 A decorated function becomes a program class, with the decorator's keywords as its settings. A setting is a
 number, or a formula of the public numbers M and outcome_bound such as ``"M**2 / 10"``.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import abc
 import dataclasses
 import inspect
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -24,14 +23,11 @@ from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
 from dp2erm_cvx.program.curves import Curve
 from dp2erm_cvx.program.declaration import SIZES, printed, with_n
-from dp2erm_cvx.program.first_stage import BalancedStage
-from dp2erm_cvx.program.form import Form, read_curve, read_log_weight
-from dp2erm_cvx.program.log_weights import LogWeight
+from dp2erm_cvx.program.form import Form
 from dp2erm_cvx.program.margin_rows import MarginRows, RowBounds
 from dp2erm_cvx.program.rows import Ball, DeclaredRecords
 from dp2erm_cvx.program.second_stage import LinearStage
-from dp2erm_cvx.program.separable import PrivateFirstStage, SeparableFirstStage
-from dp2erm_cvx.program.stage import Kind, Program, Setting, setting
+from dp2erm_cvx.program.stage import Program, Setting, setting
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.universe import Universe
 
@@ -57,6 +53,8 @@ class DeclaredProgram(Program):
     function: ClassVar[Function]
     cone: ClassVar[str] = "exponential, second-order"
     formula = _Formula()
+    #: Arguments of the function before its settings.
+    first: ClassVar[int] = 2
 
     @abc.abstractmethod
     def refuse_misread(self) -> None:
@@ -66,8 +64,7 @@ class DeclaredProgram(Program):
     def of(cls, function: Function, settings: Mapping[str, Setting], own: Mapping[str, Any]) -> Any:
         """Program class of a declaration; one of an author's is read at once, and refused where it stands."""
         name, stated = function.__name__, {**settings, **own}
-        first = len(cls.margins) if issubclass(cls, SeparableProgram) else 2
-        wanted = list(inspect.signature(function).parameters)[first:]
+        wanted = list(inspect.signature(function).parameters)[cls.first :]
         if unknown := [k for k in (*own, *wanted) if k not in stated or (k in own and k not in wanted)]:
             raise DeclarationError(
                 f"{name}: {unknown[0]!r} must be a keyword of the decorator and an argument of the function"
@@ -76,7 +73,7 @@ class DeclaredProgram(Program):
         if not doc:
             raise DeclarationError(f"{name}: a declaration has a docstring, which says what it is")
         namespace = {"citation": doc.splitlines()[0], "__qualname__": function.__qualname__}
-        made = _made(name, function, (cls,), stated, namespace | {"__doc__": doc})
+        made = cls.made(name, function, (cls,), stated, namespace | {"__doc__": doc})
         if not function.__module__.startswith("dp2erm_cvx."):
             made().resolve(STANDARD).refuse_misread()
         return made
@@ -88,6 +85,23 @@ class DeclaredProgram(Program):
     def mapped_data(self) -> tuple[str, ...] | None:
         """Names of data that maps of the author's own make, one record at a time."""
         return ()
+
+    @staticmethod
+    def made(
+        name: str, function: Function, bases: tuple[Any, ...], stated: Mapping[str, Any], own: dict[str, Any]
+    ) -> Any:
+        """Program class with these settings beside those of its bases; formulas stay open until resolved."""
+        formulas = {k: v for k, v in stated.items() if isinstance(v, str)}
+        numbers = {k: None if k in formulas else v for k, v in stated.items()}
+        fields: list[Any] = [
+            (k, Any, v if isinstance(v, dataclasses.Field) else _kept_check(bases, k, v))
+            for k, v in numbers.items()
+        ]
+        namespace = {"name": name, "function": staticmethod(function), "formulas": formulas, **own}
+        namespace["__module__"] = function.__module__
+        cls: Any = dataclasses.make_dataclass(name, fields, bases=bases, namespace=namespace, frozen=True)
+        cls.__module__ = function.__module__
+        return cls
 
     @staticmethod
     def asked(function: Function, *arguments: Any, **settings: float) -> Any:
@@ -116,98 +130,6 @@ class DeclaredProgram(Program):
         """Settings by name."""
         program: Any = self
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(program)}
-
-
-@dataclasses.dataclass(frozen=True)
-class SeparableProgram(DeclaredProgram, SeparableFirstStage):
-    """Weights that are a declared function of one margin, at the minimizer of a declared loss of it."""
-
-    theorem = "Theorems 3, 22 and 23, derived from the declaration"
-
-    #: Margins that the function asks for, and what they are.
-    margins: ClassVar[Mapping[str, str]] = MappingProxyType({"s": "(2a - 1) <x, v>"})
-
-    @property
-    def loss(self) -> Curve:
-        """Phi."""
-        return self._parts[0]
-
-    @property
-    def log_weight(self) -> LogWeight:
-        """Log f."""
-        return self._parts[2]
-
-    def refuse_misread(self) -> None:
-        _ = self._parts  # read, compared with CVXPY and refused on the way
-
-    def declared_formula(self) -> str:
-        """The program in one line."""
-        _, loss, weight = _expressions(type(self).function, tuple(self.margins), self.own_settings())
-        margins = ", ".join(f"{name} = {text}" for name, text in self.margins.items())
-        minimized = f"sum {printed(loss)} + n mu/2 |v|^2, |v| <= R, {margins}"
-        return f"v = argmin {minimized};  w_i ~ exp({printed(weight)})"
-
-    @property
-    def _parts(self) -> tuple[Curve, float, LogWeight]:
-        """Phi, the coefficient of the other margin beside it, and log f."""
-        return _separable_parts(type(self).function, tuple(self.margins), self.own_settings())
-
-    def private(self, share: float = 0.3) -> Any:
-        """The scheme at these settings with a private coefficient (Theorem 9)."""
-        known = {name: value for name, value in self.by_name().items() if value is not None}
-        return _private_class(type(self))(**known, share=share)
-
-
-#: The largest margin that a set may allow for where a loss is exponential: it is exp(12) there.
-_LARGEST_MARGIN = 12.0
-
-
-@dataclasses.dataclass(frozen=True)
-class BalancedProgram(BalancedStage, SeparableProgram):
-    """The same at the margins of ``g = (constant, balance(x))`` in either arm: its own s, and t in the other.
-
-    ``s = <b_i, v>`` with ``b_i = e_a (x) g(x_i)``; t, of ``c_i = e_(1-a) (x) g(x_i)``, may enter the loss
-    linearly.
-    """
-
-    margins = MappingProxyType({"s": "<g(x), v_a>", "t": "<g(x), v_(1-a)>"})
-
-    def row_bound(self, domain: Domain) -> float:
-        """G: norm bound of g."""
-        return math.hypot(*self.bounds(domain)) * (1 + 1e-12)
-
-    def varying(self, domain: Domain) -> float:
-        return self.bounds(domain)[0] / self.row_bound(domain)
-
-    def linear_bound(self, domain: Domain) -> float:
-        return abs(self._parts[1]) * self.row_bound(domain)
-
-    def n_rows(self, universe: Universe) -> int:
-        """2 (1 + k) for k balance functions."""
-        return 2 * (1 + self.balance.size(universe.n_features))
-
-    def rows(self, records: Records) -> Array:
-        return self.in_arm(records, records.a, np.ones(2))
-
-    def linear_terms(self, records: Records) -> Array | None:
-        beside = self._parts[1]
-        return self.in_arm(records, 1 - records.a, np.full(2, beside)) if beside else None
-
-    def ball(self, domain: Domain) -> float:
-        """The radius, or that which no minimizer without noise exceeds; exponentials need a small one."""
-        r, G = super().ball(domain), self.row_bound(domain)
-        if math.isfinite(self.loss.largest_curvature(math.inf)):
-            return r
-        if self.kind is not Kind.PRIVATE and self.mu > 0:
-            # the mean gradient at 0 has at most these norms in both blocks
-            steep = math.hypot(float(self.loss.slope(np.zeros(1))[0]), self._parts[1]) * G
-            r = min(r, steep / self.mu * (1 + 1e-12))
-        if not G * r <= _LARGEST_MARGIN:
-            raise DeclarationError(
-                f"radius = {r:g}: weights of exp({G * r:.3g}) are out of reach; declare a radius "
-                f"of at most 12/G = {_LARGEST_MARGIN / G:.3g}"
-            )
-        return r
 
 
 @dataclasses.dataclass(frozen=True)
@@ -309,29 +231,6 @@ STANDARD = Domain(1.0, 1.0)
 
 
 @lru_cache(maxsize=256)
-def _separable_parts(
-    function: Function, margins: tuple[str, ...], settings: tuple[tuple[str, float], ...]
-) -> tuple[Curve, float, LogWeight]:
-    variables, loss, weight = _expressions(function, margins, settings)
-    curve, beside = read_curve(loss, *variables)
-    if curve.is_line:
-        raise DeclarationError(f"{printed(loss)} has no curvature: nothing keeps the coefficient stable")
-    return curve, beside, read_log_weight(weight, variables[0])
-
-
-def _expressions(
-    function: Function, margins: tuple[str, ...], settings: tuple[tuple[str, float], ...]
-) -> tuple[list[Any], Any, Any]:
-    """The margins, the loss and the log weight of a separable scheme."""
-    variables = [cp.Variable(name=name) for name in margins]
-    returned = DeclaredProgram.asked(function, *variables, **dict(settings))
-    if not isinstance(returned, tuple) or len(returned) != 2:
-        raise DeclarationError(f"{function.__name__} returns (loss, log weight) of the margin s")
-    loss, weight = (cp.Constant(part) if np.isscalar(part) else part for part in returned)
-    return variables, loss, weight
-
-
-@lru_cache(maxsize=256)
 def _read_loss(program: LossProgram, domain: Domain) -> tuple[DeclaredRecords, Form]:
     """The records as the function sees them, and what is read of its problem, per record.
 
@@ -356,23 +255,6 @@ def _read_loss(program: LossProgram, domain: Domain) -> tuple[DeclaredRecords, F
     return records, form
 
 
-def _made(
-    name: str, function: Function, bases: tuple[Any, ...], stated: Mapping[str, Any], own: dict[str, Any]
-) -> Any:
-    """Program class with these settings beside those of its bases; formulas stay open until resolved."""
-    formulas = {k: v for k, v in stated.items() if isinstance(v, str)}
-    numbers = {k: None if k in formulas else v for k, v in stated.items()}
-    fields: list[Any] = [
-        (k, Any, v if isinstance(v, dataclasses.Field) else _kept_check(bases, k, v))
-        for k, v in numbers.items()
-    ]
-    namespace = {"name": name, "function": staticmethod(function), "formulas": formulas, **own}
-    namespace["__module__"] = function.__module__
-    cls: Any = dataclasses.make_dataclass(name, fields, bases=bases, namespace=namespace, frozen=True)
-    cls.__module__ = function.__module__
-    return cls
-
-
 def _kept_check(bases: tuple[type[Any], ...], name: str, default: Any) -> Any:
     """Field of this name with another default, and the check of the field of the bases."""
     known = {field.name: field for base in bases for field in dataclasses.fields(base)}
@@ -380,26 +262,12 @@ def _kept_check(bases: tuple[type[Any], ...], name: str, default: Any) -> Any:
     return setting(default, check, **bounds)
 
 
-def private(
-    program: type[SeparableProgram],
-    *,
-    ridge: Setting,
-    radius: Setting,
-    share: float = 0.3,
-    name: str = "",
-    **settings: Any,
-) -> type[Any]:
-    """Variant of a separable scheme whose coefficient is private itself (Theorem 9), as a class.
+def second_stage(**settings: Setting) -> Callable[[Function], Any]:
+    """Decorator of ``function(theta, records, **settings) -> cp.Problem``, the sum of a loss over records.
 
-    ``ridge``, ``radius`` and other ``settings`` are its defaults, ``share`` that of the budget which buys the
-    coefficient. Its name is by default that of the scheme with ``_private`` behind it.
+    Weights, the ridge gamma and noise are the library's. The loss is a sum of curves of one margin per
+    record, with a factor, an offset and a tilt; the set of theta is a ball, an l1 ball or a box; ``records``
+    are a :class:`~dp2erm_cvx.program.rows.DeclaredRecords`. Constants, noise and certificates are derived
+    (Theorems 1, 2 and 15 to 19). Raises DeclarationError, in one line.
     """
-    kept = {k: v for k, v in program.formulas.items() if k not in ("ridge", "radius")}
-    stated = {**kept, "ridge": ridge, "radius": radius, "share": share, **settings}
-    name, bases = name or f"{program.name}_private", (PrivateFirstStage, program)
-    return _made(name, program.function, bases, stated, {"__doc__": program.__doc__, "__qualname__": name})  # type: ignore[no-any-return]
-
-
-@lru_cache(maxsize=64)
-def _private_class(program: type[SeparableProgram]) -> type[Any]:
-    return private(program, ridge=0.01, radius=2.0)
+    return lambda function: LossProgram.of(function, {}, settings)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dp2erm_cvx.calibration.sums import GridSums, sum_quantile
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, combined
 from dp2erm_cvx.release.interval import ScoreInterval, biased_quantile, misses
-from dp2erm_cvx.release.ratio import Fieller, RatioInterval, quadratic_norm
+from dp2erm_cvx.release.ratio import Fieller, quadratic_norm
 
 _ROUND_UP = 1.0 + 1e-12
 
@@ -67,7 +67,7 @@ class ArmRisks:
             bias=error.bias,
         )
 
-    def ratio(self, level: float = 0.95) -> RatioInterval | None:
+    def ratio(self, level: float = 0.95) -> ScoreInterval | None:
         """The risk ratio, treated over untreated; None where the untreated risk is within its error.
 
         Raises DeclarationError unless ``1/2 <= level < 1``.
@@ -79,9 +79,9 @@ class ArmRisks:
         risk_1, risk_0 = self._inside()
         # risks beyond 0 and 1 are cut for the estimate alone
         estimate = risk_1 / risk_0
-        return RatioInterval(estimate, min(ends[0], estimate), max(ends[1], estimate), float(level))
+        return ScoreInterval(estimate, min(ends[0], estimate), max(ends[1], estimate), float(level))
 
-    def odds_ratio(self, level: float = 0.95) -> RatioInterval | None:
+    def odds_ratio(self, level: float = 0.95) -> ScoreInterval | None:
         """The odds ratio: the ratio of risks over the ratio of their complements, half of the misses each.
 
         None where a denominator is within its error. Raises DeclarationError unless ``1/2 <= level < 1``.
@@ -94,7 +94,7 @@ class ArmRisks:
         risk_1, risk_0 = self._inside()
         estimate = risk_1 * (1.0 - risk_0) / ((1.0 - risk_1) * risk_0)
         low, high = ends[0] / others[1], ends[1] / others[0]
-        return RatioInterval(estimate, min(low, estimate), max(high, estimate), float(level))
+        return ScoreInterval(estimate, min(low, estimate), max(high, estimate), float(level))
 
     @property
     def _scales(self) -> tuple[float, float]:

@@ -25,8 +25,8 @@ from dp2erm_cvx.release.interval import (
     effect_interval,
     score_interval,
 )
+from dp2erm_cvx.release.ratio import part_interval
 from dp2erm_cvx.release.record import BaseRelease, Guarantee
-from dp2erm_cvx.release.treated import overlap_interval, treated_interval
 from dp2erm_cvx.steps import (
     CellNuisances,
     CellSums,
@@ -363,12 +363,11 @@ def estimated(
     ``errors`` are those of both risks, the treated first, or twice that of an effect.
     """
     noise = step.calibration
-    if noise.law is SumLaw.TREATED:
-        return treated_interval(noise, sums, center, level, widening, errors[0]), (), ()
-    if noise.law.counts:
-        found = overlap_interval(noise, sums, center, level, widening, errors[0])
+    if noise.law is SumLaw.TREATED or noise.law.counts:
+        found = part_interval(noise, sums, center, level, widening, errors[0])
         # that of a whole score, of which a part was summed
-        return replace(found, standard_deviation=found.standard_deviation / step.score.part), (), ()
+        part = step.score.part if noise.law.counts else 1.0
+        return replace(found, standard_deviation=found.standard_deviation / part), (), ()
     if noise.law is SumLaw.ARMS:
         middle = step.universe.domain.outcome_center
         # shifts are those of the difference

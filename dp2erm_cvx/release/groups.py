@@ -15,7 +15,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import EffectPlan
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, group_errors
 from dp2erm_cvx.release.interval import STRICT, EffectInterval, ScoreInterval, biased_quantile, misses
-from dp2erm_cvx.release.treated import overlap_interval, overlap_spread, roundings_of
+from dp2erm_cvx.release.ratio import part_interval, part_spread, roundings_of
 from dp2erm_cvx.steps import GroupScore, LinearNuisances
 
 #: Probability that the spread of residuals is more than what is read off the released squares.
@@ -100,7 +100,7 @@ class GroupMean:
 
     def interval(self, level: float) -> ScoreInterval:
         """The effect in the group: infinite where its size is within the noise."""
-        return overlap_interval(self.noise, self.released, self.center, level, self.widening, self.error)
+        return part_interval(self.noise, self.released, self.center, level, self.widening, self.error)
 
     def parts(self, share: float, psi: float, size: float) -> _Parts:
         """Of an estimate that is ``psi`` above the center, by a released ``size`` of the denominator.
@@ -109,7 +109,7 @@ class GroupMean:
         rounding adds; all in units of the outcome.
         """
         own = psi / self.widening
-        deviation = overlap_spread(self.noise, self.released, share)[0](own)
+        deviation = part_spread(self.noise, self.released, share)[0](own)
         factor, ends = self.widening / (0.5 * size), roundings_of(self.noise)
         scales = tuple(
             factor * times * one for times, one in zip((1.0, abs(own)), self.noise.scales, strict=False)

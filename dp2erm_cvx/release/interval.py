@@ -12,7 +12,6 @@ from dp2erm_cvx.calibration.sums import GridSums, bracketed, sum_quantile, sum_t
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.effect_error import NuisanceError
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.release.ratio import RatioInterval
 
 #: How records of releases are read back.
 STRICT: Any = {"extra": "forbid", "allow_inf_nan": False}
@@ -39,16 +38,18 @@ class ScoreInterval:
         the bias.
     bias
         What the half width allows for bias by released nuisances; 0 in the interval of a score's mean.
+
+    The last four are infinite where they are not known, as for a ratio of risks.
     """
 
     estimate: float
     low: float
     high: float
     level: float
-    standard_deviation: float
-    noise_half_width: float
-    sampling_half_width: float
-    bias: float = 0.0
+    standard_deviation: float = math.inf
+    noise_half_width: float = math.inf
+    sampling_half_width: float = math.inf
+    bias: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,11 @@ class EffectInterval:
         return None if self.low is None or self.high is None else 0.5 * (self.high - self.low)
 
     @classmethod
-    def of(cls, found: ScoreInterval | RatioInterval) -> EffectInterval:
+    def of(cls, found: ScoreInterval) -> EffectInterval:
         """Interval from ends that may be infinite."""
-        widths = ("noise_half_width", "sampling_half_width", "bias")
-        low, high = _finite(found.low), _finite(found.high)
-        return cls(low, high, found.level, *(_finite(getattr(found, name, math.inf)) for name in widths))
+        widths = found.noise_half_width, found.sampling_half_width, found.bias
+        low, high, *known = (_finite(end) for end in (found.low, found.high, *widths))
+        return cls(low, high, found.level, *known)
 
     def times(self, unit: float) -> EffectInterval:
         """The interval in other units of the outcome."""
@@ -112,6 +113,7 @@ def score_interval(
         standard_deviation=deviation,
         noise_half_width=(sum_quantile(noise.noise, tail, 0.0, scale) + rounding) * _ROUND_UP,
         sampling_half_width=sum_quantile(noise.noise, tail, sampling),
+        bias=0.0,
     )
 
 

@@ -19,7 +19,6 @@ from dp2erm_cvx.calibration import (
     IntegerNoise,
     Noise,
     Perturbed,
-    RangeNoise,
     calibrate_grid,
 )
 from dp2erm_cvx.calibration.profiles import LossLaw
@@ -322,11 +321,6 @@ class Step(abc.ABC):
         if isinstance(self.calibration, GridSums):
             return self.calibration.integers
         return self.calibration if isinstance(self.calibration, IntegerNoise) else None
-
-    @property
-    def numbers(self) -> bool:
-        """Whether it releases noisy numbers of records instead of a minimizer."""
-        return isinstance(self.calibration, IntegerNoise | GridSums | RangeNoise)
 
     @property
     def regression(self) -> OutcomeRows | None:

@@ -72,7 +72,10 @@ class WeightsPlan:
         assert self.program is not None
         if isinstance(self.program, PrivateFirstStage):
             return weights_at(self.program, inputs, released["propensity"], execution)
-        return released_weights(self.program.instance(inputs.records), execution)
+        found = _solved(
+            self.program.instance(inputs.records), execution.solver, tolerance=execution.tolerance
+        )
+        return to_grid(found)  # certified to the tolerance of the run or not
 
 
 def plan_weights(
@@ -173,11 +176,6 @@ def to_grid(solution: Solution) -> Solution:
     radius = (solution.certificate.output_radius + moved) * (1 + 1e-12)
     certificate = replace(solution.certificate, output_radius=radius, relative_radius=radius / len(value))
     return replace(solution, value=value, certificate=certificate)
-
-
-def released_weights(instance: Instance, execution: Execution) -> Solution:
-    """Weights of a release, on the grid, certified to the tolerance of the run or not."""
-    return to_grid(_solved(instance, execution.solver, tolerance=execution.tolerance))
 
 
 def released_minimizer(instance: Instance, execution: Execution, within: float | None) -> Solution:

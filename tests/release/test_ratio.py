@@ -14,8 +14,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.effect_error import NuisanceError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.release.arms import ArmRisks
-from dp2erm_cvx.release.ratio import Fieller
-from dp2erm_cvx.release.treated import overlap_interval, treated_interval
+from dp2erm_cvx.release.ratio import Fieller, part_interval
 
 #: e(x), P(Y = 1 | x, arm 0), P(Y = 1 | x, arm 1) for the two values of a covariate.
 COVARIATE = ((0.25, 0.15, 0.3), (0.5, 0.3, 0.35))
@@ -74,7 +73,7 @@ def treated_study(n, budget, kind, replicates, seed):
     truth = center + float(p @ score) / float(p @ a)
     covered = 0
     for released in noised(noise, cells @ columns, rng):
-        found = treated_interval(noise, [int(number) for number in released], center)
+        found = part_interval(noise, [int(number) for number in released], center)
         covered += found.low <= truth <= found.high
     return covered / replicates
 
@@ -152,9 +151,7 @@ def test_forgetting_the_noise_of_the_number_of_treated_is_caught(monkeypatch):
         k = np.rint(np.where(a == 1, 0.9, 0.0) / noise.step)
         cells, rng = counts(p, n, 300, seed=5)
         columns = np.stack([k, a, k * k, np.where(a == 1, k, -k)], axis=1)
-        found = [
-            treated_interval(noise, [int(v) for v in row]) for row in noised(noise, cells @ columns, rng)
-        ]
+        found = [part_interval(noise, [int(v) for v in row]) for row in noised(noise, cells @ columns, rng)]
         return np.mean([interval.low <= 0.9 <= interval.high for interval in found])
 
     assert covered() >= 0.91
@@ -172,7 +169,7 @@ def test_forgetting_the_noise_of_the_number_of_treated_is_caught(monkeypatch):
 @pytest.mark.parametrize("level", [0.3, 1.0])
 def test_wrong_levels_of_ratios_are_refused(level):
     with pytest.raises(DeclarationError, match="level"):
-        treated_interval(calibrate_sums(SumLaw.TREATED, 1.0, 100, Budget(1.0)), (0, 0, 0, 0), level=level)
+        part_interval(calibrate_sums(SumLaw.TREATED, 1.0, 100, Budget(1.0)), (0, 0, 0, 0), level=level)
 
 
 @pytest.mark.parametrize("kind", [Noise.GAMMA, Noise.GAUSSIAN])
@@ -193,10 +190,8 @@ def test_whatever_the_noise_has_made_of_the_sums_every_result_is_a_number_or_unb
                 if len(sums) == 5:
                     arms = ArmRisks(noise, sums)
                     found = [arms.difference(level), arms.ratio(level), arms.odds_ratio(level)]
-                elif len(sums) == 4:
-                    found = [treated_interval(noise, sums, 0.0, level)]
                 else:
-                    found = [overlap_interval(noise, sums, 0.0, level)]
+                    found = [part_interval(noise, sums, 0.0, level)]
                 for one in found:
                     if one is None:
                         continue

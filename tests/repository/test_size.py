@@ -22,12 +22,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 216,
-    "lines": 50_556,
-    "classes": 414,
-    "names that other files use": 863,
-    "names that one other file uses": 359,
-    "lines of tests": 41_951,
+    "files": 215,
+    "lines": 50_479,
+    "classes": 413,
+    "names that other files use": 858,
+    "names that one other file uses": 358,
+    "lines of tests": 41_946,
     "pages": 41,
     "words of pages": 48_080,
 }
