@@ -22,12 +22,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 215,
-    "lines": 50_481,
-    "classes": 414,
-    "names that other files use": 858,
-    "names that one other file uses": 358,
-    "lines of tests": 41_947,
+    "files": 212,
+    "lines": 50_194,
+    "classes": 400,
+    "names that other files use": 814,
+    "names that one other file uses": 323,
+    "lines of tests": 41_746,
     "pages": 41,
     "words of pages": 48_080,
 }
