@@ -1,12 +1,10 @@
-"""Independent tasks on the workers of joblib, in processes or on a Dask cluster, and the files they leave."""
+"""Independent tasks on the workers of joblib, in processes or on a Dask cluster."""
 
 from __future__ import annotations
 
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -96,12 +94,3 @@ def _end_with(parent: Connection) -> None:
             os._exit(1)
 
     Thread(target=watch, daemon=True).start()
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A file to write in the block, which then takes the place of ``path``: whole or not at all."""
-    # of this process alone: another may work in the same folder
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    yield part
-    part.replace(path)

@@ -14,6 +14,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
+from dp2erm_cvx.conformance import subject
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
 from dp2erm_cvx.program import (
@@ -187,40 +188,9 @@ def _short(value: object) -> str:
     return str(described).replace(" ", "")[:40]
 
 
-def solver_names(instance: Instance) -> list[str]:
-    """Every solver that applies: conic ones always, OSQP for QPs, first-order and Newton with a model."""
-    names = ["clarabel", "scs"]
-    compiled = Compiled(instance.program.declare, instance.data)
-    if compiled.problem.is_qp():
-        names.append("osqp")
-    if instance.model is not None:
-        names += ["newton", "projected_gradient"]
-    return names
-
-
 def edge_records() -> dict[str, Records]:
     """Datasets of the universe that break careless code."""
-    rng = np.random.default_rng(5)
-    X = rng.uniform(-1, 1, (12, P))
-    y = rng.normal(size=12)
-    half = np.arange(12) % 2
-    domain = make_domain(P)
-    constant = X.copy()
-    constant[:, 1] = 0.7
-    separable = X.copy()
-    separable[:, 0] = np.where(half == 1, 0.9, -0.9)
-    return {
-        "two records": domain.records(X[:2], [0, 1], y[:2]),
-        "two records of one arm": domain.records(X[:2], [1, 1], y[:2]),
-        "three records": domain.records(X[:3], [0, 1, 1], y[:3]),
-        "constant column": domain.records(constant, half, y),
-        "separable arms": domain.records(separable, half, y),
-        "no treated": domain.records(X, np.zeros(12), y),
-        "no control": domain.records(X, np.ones(12), y),
-        "duplicate rows": domain.records(np.repeat(X[:1], 12, axis=0), half, np.full(12, y[0])),
-        "zero covariates": domain.records(np.zeros((12, P)), half, y),
-        "outcome at its bound": domain.records(X, half, np.where(half == 1, 99.0, -99.0)),
-    }
+    return subject.edge_records(make_domain(P))
 
 
 def _weights(instance: Instance, solution: Solution) -> dict[str, Array]:

@@ -45,7 +45,7 @@ def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def facts(workers: int) -> dict:
     program = build(first_stages(), "ipw_logistic", ridge=0.1, radius=1.0)
     result = audit_stability(
-        program, data(), Domain(2.0, 1.0), search=SearchPlan(150, seed=4, workers=workers)
+        program, data(), Domain(2.0, 1.0), search=SearchPlan(110, seed=4, workers=workers)
     )
     return {name: value for name, value in result.to_dict().items() if name != "seconds"}
 

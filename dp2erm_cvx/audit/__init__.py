@@ -4,23 +4,25 @@ An audit looks for a violation. It reads the records or the noise it is given an
 on them, so its result is for the data holder, or for synthetic data. Finding nothing proves nothing.
 """
 
-from dp2erm_cvx.audit.additive import AdditiveAudit, Noised, Split, StageLoss, audit_additive, run_stages
-from dp2erm_cvx.audit.blackbox import Attack, BlackBoxAudit, Counted, audit_blackbox
-from dp2erm_cvx.audit.density import DensityAudit, HockeyStick, audit_density
-from dp2erm_cvx.audit.finding import Declared, Direction, SavedPair, WorstPair, epsilon_at
+from dp2erm_cvx.audit.additive import (
+    AdditiveAudit,
+    Noised,
+    Split,
+    StageLoss,
+    audit_additive,
+    replay_additive,
+    run_stages,
+    search_additive,
+)
+from dp2erm_cvx.audit.blackbox import BlackBoxAudit, Counted, audit_blackbox, replay_blackbox, search_blackbox
+from dp2erm_cvx.audit.density import DensityAudit, HockeyStick, audit_density, replay_pair, search_pairs
+from dp2erm_cvx.audit.finding import Declared, Finding, epsilon_at
 from dp2erm_cvx.audit.movement import Claim, Interval, Quantity, claims_of
 from dp2erm_cvx.audit.noise import NoiseAudit, RepeatAudit, audit_noise, audit_repeats
+from dp2erm_cvx.audit.runs import Attack
 from dp2erm_cvx.audit.search import Progress, SearchPlan
-from dp2erm_cvx.audit.searches import (
-    replay_additive,
-    replay_blackbox,
-    replay_pair,
-    search_additive,
-    search_blackbox,
-    search_pairs,
-)
-from dp2erm_cvx.audit.stability import Strategies, TightnessCell, audit_stability, tightness
-from dp2erm_cvx.audit.verdicts import StabilityAudit, Verdict, replay
+from dp2erm_cvx.audit.stability import Strategies, audit_stability, tightness
+from dp2erm_cvx.audit.verdicts import StabilityAudit, TightnessCell, Verdict, replay
 
 __all__ = [
     "AdditiveAudit",
@@ -30,7 +32,7 @@ __all__ = [
     "Counted",
     "Declared",
     "DensityAudit",
-    "Direction",
+    "Finding",
     "HockeyStick",
     "Interval",
     "NoiseAudit",
@@ -38,7 +40,6 @@ __all__ = [
     "Progress",
     "Quantity",
     "RepeatAudit",
-    "SavedPair",
     "SearchPlan",
     "Split",
     "StabilityAudit",
@@ -46,7 +47,6 @@ __all__ = [
     "Strategies",
     "TightnessCell",
     "Verdict",
-    "WorstPair",
     "audit_additive",
     "audit_blackbox",
     "audit_density",

@@ -1,19 +1,26 @@
-"""Exact losses of mechanisms that say what is random in them: rows split at random, values with noise."""
+"""Exact losses of mechanisms that say what is random in them: rows split at random, values with noise.
+
+Of one pair of neighbors, or of the worst that a search meets.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from dp2erm_cvx.audit.finding import Declared, epsilon_at
-from dp2erm_cvx.audit.runs import of_exception, of_output
+from dp2erm_cvx.audit.finding import Declared, Finding, epsilon_at
+from dp2erm_cvx.audit.pairs import next_pair
+from dp2erm_cvx.audit.runs import name_of, of_exception, of_output
+from dp2erm_cvx.audit.search import Gain, Search, SearchPlan, State
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.universe import Universe
 
 
 @dataclass(frozen=True)
@@ -251,7 +258,7 @@ class AdditiveAudit:
         return "; ".join([*parts, f"{len(self.losses)} noised values; not private"])
 
 
-def walk(
+def _walk(
     mechanism: Staged, datasets: tuple[Any, Any], declared: Declared, seed: int
 ) -> tuple[AdditiveAudit, list[list[np.ndarray]]]:
     """Run both datasets through all stages: the audit, and the groups of rows that were drawn.
@@ -315,4 +322,63 @@ def audit_additive(
 
     Raises DeclarationError for noise of another kind.
     """
-    return walk(mechanism, (first, second), declared, seed)[0]
+    return _walk(mechanism, (first, second), declared, seed)[0]
+
+
+#: Share of the looks that draw a new pair.
+_NEW = 0.35
+
+
+def search_additive(
+    mechanism: Staged, universe: Universe, declared: Declared, *, search: SearchPlan | None = None
+) -> Finding:
+    """The neighbors on which a mechanism of known noise is found to lose most.
+
+    Pairs are of the families of every audit, further ones in which whole groups of a split are alike, and
+    small changes of the best met so far. Each is judged by its exact loss (:func:`audit_additive`), on
+    splits that are part of the search; where that is infinite, or 0, by movement.
+
+    The dataset of ``mechanism`` is ``(X, a, y)`` in the units of the data: X (n, k), a (n,) of 0 and 1, y
+    (n,). ``universe`` holds the datasets that the guarantee is declared for; its domain says which of them
+    are neighbors. The evaluations of ``search`` are pairs, in one process and without a checkpoint; default:
+    3,000. Raises what :func:`audit_additive` raises, and DeclarationError where an arm floor leaves no pair.
+    """
+    search = SearchPlan(evaluations=3000) if search is None else search
+    domain = universe.domain
+
+    def look(state: State, number: int, room: int) -> Gain:
+        """A new pair, or a change of one of the best, often with its splits and released values."""
+        rng = np.random.default_rng([search.seed, state.spent])
+        seed, known, fresh = int(rng.integers(2**31)), state.elite("loss", rng), rng.random() < _NEW
+        pair = next_pair(universe, None if known is None or fresh else known[0], rng)
+        if known is not None and rng.random() < (0.7 if fresh else 0.8):
+            _, audit, groups = known
+            seed = audit.seed
+            if groups and rng.random() < (1.0 if fresh else 0.2):
+                # kinds of records by the groups that a walk drew
+                grouped = pair.by_groups(groups[int(rng.integers(len(groups)))], rng)
+                pair = grouped if grouped.admissible(domain) else pair
+        audit, groups = _walk(mechanism, pair.raw(domain), declared, seed)
+        height = audit.found, sum(stage.loss for stage in audit.losses)
+        return Gain(1, [({"loss": height}, (pair, audit, groups))])
+
+    state = Search(look, highest=lambda state: float(state.best["loss"][0][0][0]), keep=8).run(search)
+    worst, audit, _ = state.pairs("loss")[0]
+    facts = {"mechanism": name_of(mechanism), "audit": audit.to_dict(), "counts": {"screened": state.spent}}
+    return Finding.worst("additive", domain, worst.raw(domain), facts, audit)
+
+
+def replay_additive(path: str | Path, mechanism: Staged, declared: Declared | None = None) -> AdditiveAudit:
+    """Audit ``mechanism`` on a pair that a search saved, with the same splits and released values.
+
+    ``declared`` is that of the file unless it is given.
+    Raises DataError for files without a pair of this audit, and what :func:`audit_additive` raises.
+    """
+    pair = Finding.load(path, "additive")
+    try:
+        known: dict[str, Any] = pair.facts["audit"]
+        declared = Declared(**known["declared"]) if declared is None else declared
+        seed = int(known["seed"])
+    except (KeyError, TypeError) as wrong:
+        raise DataError(f"{path}: no finding of an audit of known noise ({wrong})") from None
+    return audit_additive(mechanism, *pair.raw(), declared, seed=seed)

@@ -1,89 +1,25 @@
-"""Runs of any mechanism on two neighbors against its guarantee: events, and bounds from their counts."""
+"""Runs of any mechanism on neighbors against its guarantee: events, and bounds from their counts."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
-from dp2erm_cvx.audit.finding import Declared, Direction
-from dp2erm_cvx.audit.runs import FAMILIES, Observation, Observations, Runner, Score, run_all, scores
+from dp2erm_cvx.audit.finding import DIRECTIONS, Columns, Declared, Finding
+from dp2erm_cvx.audit.pairs import next_pair
+from dp2erm_cvx.audit.runs import Attack, Observation, Observations, Score, name_of, run_all, scores
+from dp2erm_cvx.audit.search import Gain, Search, SearchPlan, State
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.mechanism import random_source
-from dp2erm_cvx.parallel import whole_workers
-from dp2erm_cvx.public import public_fraction, whole_number
-
-#: What each family is called in a report.
-_NAMES = {
-    "values": "marks and repeated values",
-    "tails": "tails of coordinates and norms",
-    "learned": "learned scores",
-    "bits": "the lowest bits of coordinates",
-}
-
-
-@dataclass(frozen=True)
-class Attack:
-    """Runs of a mechanism on each of two datasets, and the events that are looked for in its outputs.
-
-    Parameters
-    ----------
-    runs
-        On each dataset, at least 40.
-    confidence
-        Probability at least which the bound is right with, in (0, 1).
-    events
-        Families to look at: "values", "tails", "learned", "bits"; may be empty if there are ``statistics``.
-    statistics
-        Functions from an output to a number of your own, whose tails are looked at as well.
-    takes_rng
-        Whether the mechanism takes a ``numpy.random.Generator`` after the dataset.
-    seed
-        Seeds the generators of a mechanism that takes one; drawn and reported if None.
-    workers
-        Processes, -1 for all cores, or what ``joblib.parallel_config`` says. They do not change the result.
-
-    Raises DeclarationError for anything else.
-    """
-
-    runs: int = 2000
-    confidence: float = 0.99
-    events: Sequence[str] = FAMILIES
-    statistics: Mapping[str, Callable[[Any], float]] = field(default_factory=dict)
-    takes_rng: bool = False
-    seed: int | None = None
-    workers: int = 1
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "runs", whole_number("runs", self.runs, at_least=40))
-        object.__setattr__(self, "confidence", public_fraction("confidence", self.confidence))
-        object.__setattr__(self, "events", _families(self.events, own=bool(self.statistics)))
-        object.__setattr__(self, "statistics", dict(self.statistics))
-        if self.seed is not None:
-            object.__setattr__(self, "seed", whole_number("seed", self.seed, at_least=0))
-        object.__setattr__(self, "workers", whole_workers(self.workers))
-
-    @property
-    def names(self) -> list[str]:
-        """What is looked at, in words."""
-        own = [f"{len(self.statistics)} own statistics"] if self.statistics else []
-        return [_NAMES[family] for family in self.events] + own
-
-
-def _families(events: Sequence[str], *, own: bool) -> tuple[str, ...]:
-    chosen = (events,) if isinstance(events, str) else tuple(events)
-    for family in chosen:
-        if family not in FAMILIES:
-            raise DeclarationError(f"events: {family!r} is unknown: choose from {', '.join(FAMILIES)}")
-    if not chosen and not own:
-        raise DeclarationError("events: choose at least one family, or give statistics")
-    return tuple(family for family in FAMILIES if family in chosen)
+from dp2erm_cvx.universe import Universe
 
 
 @dataclass(frozen=True)
@@ -96,7 +32,7 @@ class Counted:
     Phi^-1(high), or 0.
     """
 
-    direction: Direction
+    direction: str
     event: str
     hits: int
     other_hits: int
@@ -216,32 +152,31 @@ def audit_blackbox(
     Raises DeclarationError for an invalid argument, for an output of another type, and where every run
     raised.
     """
-    declared = Declared(epsilon, delta, mu)
-    attack = Attack() if attack is None else attack
+    declared, attack = Declared(epsilon, delta, mu), attack or Attack()
     seed = random_source().getrandbits(53) if attack.seed is None else attack.seed
-    runner = Runner(mechanism, (first, second), attack.takes_rng, seed, attack.statistics)
-    one, other = run_all(runner, attack.runs, attack.workers)
+    one, other = run_all(mechanism, (first, second), attack, attack.runs, seed)
     raised = _raised(one), _raised(other)
     if raised == (attack.runs, attack.runs):
         raise DeclarationError(f"mechanism: every run {one[0].key!s}")
     learned, picked = attack.runs // 4, attack.runs // 2
     risk, runs = (1.0 - attack.confidence) / 4, attack.runs - picked
-    choice = Choice(one[learned:picked], other[learned:picked], bound_of(declared, picked - learned, risk))
+    choice = _Choice(one[learned:picked], other[learned:picked], _bound_of(declared, picked - learned, risk))
     if "values" in attack.events:
         choice.offer_values()
     for score in scores(one[:learned], other[:learned], attack.events):
         choice.offer_tails(score)
     bounds = {"epsilon_low": CountBound(runs, risk, declared.delta), "mu_low": CountBound(runs, risk, None)}
 
-    def counted(way: Direction, event: Event, mine: Observations, theirs: Observations) -> Counted:
-        hits, others = event.count(mine), event.count(theirs)
+    def counted(way: int, mine: Observations, theirs: Observations) -> Counted:
+        name, test = choice.best[way][1]
+        hits, others = int(np.sum(test(mine))), int(np.sum(test(theirs)))
         low, high = float(bounds["mu_low"].low[hits]), float(bounds["mu_low"].high[others])
         lows = {name: bound.of(hits, others) for name, bound in bounds.items()}
-        return Counted(way, event.description, hits, others, runs, low, high, **lows)
+        return Counted(DIRECTIONS[way], name, hits, others, runs, low, high, **lows)
 
     both = (
-        counted(Direction.FIRST, choice.events[0], one[picked:], other[picked:]),
-        counted(Direction.SECOND, choice.events[1], other[picked:], one[picked:]),
+        counted(0, one[picked:], other[picked:]),
+        counted(1, other[picked:], one[picked:]),
     )
     return BlackBoxAudit(
         epsilon=declared.epsilon,
@@ -317,49 +252,30 @@ class CountBound:
         return self.of(self.runs, 0)
 
 
-def bound_of(declared: Declared, runs: int, risk: float) -> CountBound:
+def _bound_of(declared: Declared, runs: int, risk: float) -> CountBound:
     """On the number that is declared."""
     return CountBound(runs, risk, declared.delta if declared.mu is None else None)
 
 
-@dataclass(frozen=True)
-class Event:
-    """A set of outputs: ``description`` in words, and ``test`` giving which observations are in it."""
-
-    description: str
-    test: Callable[[Observations], NDArray[np.bool_]]
-
-    def count(self, observations: Observations) -> int:
-        """How many of the observations are in it."""
-        return int(np.sum(self.test(observations)))
-
+#: A set of outputs: in words, and a test of which observations are in it.
+_Event = tuple[str, Callable[[Observations], NDArray[np.bool_]]]
 
 #: No output is in it, and nothing follows from counting it.
-NOTHING = Event("no event", lambda observations: np.zeros(len(observations), dtype=bool))
+_NOTHING: _Event = ("no event", lambda observations: np.zeros(len(observations), dtype=bool))
 
 
-class Choice:
+class _Choice:
     """The events with the largest lower bound in the picking runs: one per direction.
 
-    ``events[0]`` is for P = first over Q = second, ``events[1]`` for the opposite. Once chosen, they must be
-    counted in other runs than those.
+    ``best[0]`` is for P = first over Q = second, ``best[1]`` for the opposite: the bound that chose an event
+    and the event, which must be counted in other runs than those.
     """
 
     def __init__(self, first: Observations, second: Observations, bound: CountBound) -> None:
         self.looked_at = 0
         self._pick = (first, second)
         self._bound = bound
-        self._best: list[tuple[float, Event]] = [(0.0, NOTHING), (0.0, NOTHING)]
-
-    @property
-    def events(self) -> tuple[Event, Event]:
-        """One per direction."""
-        return self._best[0][1], self._best[1][1]
-
-    @property
-    def height(self) -> float:
-        """The larger bound that chose one, which the same runs gave: it orders pairs and proves nothing."""
-        return max(self._best[0][0], self._best[1][0])
+        self.best: list[tuple[float, _Event]] = [(0.0, _NOTHING), (0.0, _NOTHING)]
 
     def offer_tails(self, score: Score) -> None:
         """Both tails of ``score``, from every threshold that separates picking runs."""
@@ -372,11 +288,11 @@ class Choice:
         below = [np.searchsorted(part, cuts, side="right").astype(np.float64) for part in values]
         above = [len(part) - count for part, count in zip(values, below, strict=True)]
 
-        def over(i: int) -> Event:
-            return Event(f"{score.name} > {cuts[i]:.9g}", lambda them: score(them) > cuts[i])
+        def over(i: int) -> _Event:
+            return f"{score.name} > {cuts[i]:.9g}", lambda them: score(them) > cuts[i]
 
-        def up_to(i: int) -> Event:
-            return Event(f"{score.name} <= {cuts[i]:.9g}", lambda them: score(them) <= cuts[i])
+        def up_to(i: int) -> _Event:
+            return f"{score.name} <= {cuts[i]:.9g}", lambda them: score(them) <= cuts[i]
 
         self._offer(above[0], above[1], over)
         self._offer(below[0], below[1], up_to)
@@ -399,21 +315,133 @@ class Choice:
         if not keys:
             return
 
-        def make(i: int) -> Event:
+        def make(i: int) -> _Event:
             key = keys[i]
-            return Event(describe(key), lambda them: np.array([key in read(one) for one in them], dtype=bool))
+            return describe(key), lambda them: np.array([key in read(one) for one in them], dtype=bool)
 
         mine, theirs = (np.array([count[key] for key in keys], dtype=np.float64) for count in counts)
         self._offer(mine, theirs, make)
 
-    def _offer(self, mine: Array, theirs: Array, make: Callable[[int], Event]) -> None:
+    def _offer(self, mine: Array, theirs: Array, make: Callable[[int], _Event]) -> None:
         self.looked_at += len(mine)
         for way, lows in enumerate((self._bound(mine, theirs), self._bound(theirs, mine))):
             top = int(np.argmax(lows))
-            if lows[top] > self._best[way][0]:
-                self._best[way] = (float(lows[top]), make(top))
+            if lows[top] > self.best[way][0]:
+                self.best[way] = (float(lows[top]), make(top))
 
 
 def _numbers(observation: Observation) -> frozenset[Hashable]:
     values = map(float.hex, observation.numbers.tolist())
     return frozenset(zip(observation.names, values, strict=True))
+
+
+#: Runs on each dataset of a pair that is screened, and of one that is looked at again.
+_SHORT, _LONG = 40, 200
+#: Shares of the looks that change one of the best pairs, and that go along a path.
+_CHANGED, _PATHS = 0.3, 0.2
+#: Risk of the bounds of a few runs: pairs are only put into an order by them.
+_RISK = 0.25
+
+
+def search_blackbox(
+    mechanism: Callable[..., Any],
+    universe: Universe,
+    declared: Declared,
+    *,
+    attack: Attack | None = None,
+    search: SearchPlan | None = None,
+) -> Finding:
+    """Look for neighbors on which runs of ``mechanism`` differ most, and audit the worst of them.
+
+    A few runs on each of two datasets put pairs into an order. Some are new ones of structured families:
+    clusters, ends, antipodes, nearly empty arms, one record far from all others. Others are small changes of
+    the best met so far, and the steepest places on paths between datasets far apart. The best are looked at
+    with more runs, and one is audited by runs that had no part in the choice: its bound is right with its
+    stated confidence however the pair was found.
+
+    Parameters
+    ----------
+    mechanism
+        ``mechanism((X, a, y))``, or ``mechanism((X, a, y), rng)`` where the attack says so: X (n, k) and y
+        (n,) in the units of the data, a (n,) of 0 and 1. What it returns is as for :func:`audit_blackbox`.
+    universe
+        The datasets that the guarantee is declared for; its domain says which of them are neighbors.
+    declared
+        The guarantee, as epsilon with delta, or as mu.
+    attack
+        How the worst pair is audited; default: ``Attack()``.
+    search
+        Its evaluations are screened pairs; default: 60. Its workers are those of the attack.
+
+    Raises what :func:`audit_blackbox` raises, and DeclarationError where an arm floor leaves no pair.
+    """
+    search, attack, domain = search or SearchPlan(evaluations=60), attack or Attack(), universe.domain
+
+    def distance(one: Columns, other: Columns, runs: int, rng: np.random.Generator) -> float:
+        mine, theirs = run_all(mechanism, (one, other), attack, runs, int(rng.integers(2**53)))
+        choice, gap = _Choice(mine, theirs, _bound_of(declared, runs, _RISK)), 0.0
+        choice.offer_values()
+        # learned scores would separate the very runs that they learned from
+        for score in scores(mine, theirs, ("tails",)):
+            choice.offer_tails(score)
+            gap = max(gap, _separation(score(mine), score(theirs)))
+        # bounds of so few runs are 0 for small shifts, which ranks see, and ranks miss what is rare
+        return max(height for height, _ in choice.best) + gap
+
+    def look(state: State, number: int, room: int) -> Gain:
+        """A new pair, a change of one of the best, or where a path is steepest."""
+        rng = np.random.default_rng([search.seed, state.spent])
+        chance, looks = rng.random(), 0
+        known = state.elite("distance", rng) if chance < _CHANGED else None
+        pair = next_pair(universe, known, rng)
+        if chance > 1 - _PATHS:
+            steep, looks = pair.steepest(universe, lambda one, other: distance(one, other, _SHORT, rng), rng)
+            pair = pair if steep is None else steep
+        first, second = pair.raw(domain)
+        return Gain(looks + 1, [({"distance": distance(first, second, _SHORT, rng)}, pair)])
+
+    state = Search(look).run(search)
+    # the best of those kept, by more runs: the highest of many short looks is partly luck
+    heights, pairs = [], [pair.raw(domain) for pair in state.pairs("distance")]
+    for rank, (first, second) in enumerate(pairs):
+        heights.append(distance(first, second, _LONG, np.random.default_rng([search.seed, rank, 1])))
+    first, second = pairs[int(np.argmax(heights))]
+    audit = audit_blackbox(mechanism, first, second, **asdict(declared), attack=attack)
+    facts = {
+        "mechanism": name_of(mechanism),
+        "violated": audit.exceeds,
+        "attack": {name: getattr(attack, name) for name in ("runs", "confidence", "events", "takes_rng")},
+        "audit": asdict(audit),
+        "search_seed": search.seed,
+        "counts": {"screened": state.spent},
+    }
+    return Finding.worst("blackbox", domain, (first, second), facts, audit)
+
+
+def _separation(one: Array, other: Array) -> float:
+    """Distance of two samples by ranks, and by medians where the ranks are apart; 0 without values."""
+    one, other = np.sort(one[~np.isnan(one)]), np.sort(other[~np.isnan(other)])
+    if not (one.size and other.size):
+        return 0.0
+    below = np.searchsorted(other, one, side="left") + np.searchsorted(other, one, side="right")
+    ranks = abs(below.mean() / len(other) - 1.0)
+    spread = max(float(np.subtract(*np.quantile(part, [0.75, 0.25]))) for part in (one, other))
+    gap = abs(float(np.median(one) - np.median(other)))
+    return float(2 * ranks + (np.log1p(min(gap / spread, 1e9)) if spread > 0 else 10.0 * (gap > 0)))
+
+
+def replay_blackbox(
+    path: str | Path, mechanism: Callable[..., Any], *, attack: Attack | None = None
+) -> BlackBoxAudit:
+    """Audit ``mechanism`` on a pair that a search saved, by new runs that choose an event of their own.
+
+    ``attack`` overrides the saved one. Raises DataError for files without a pair of a black-box audit, and
+    what :func:`audit_blackbox` raises.
+    """
+    pair = Finding.load(path, "blackbox")
+    try:
+        saved, known = Attack(**pair.facts["attack"]), pair.facts["audit"]
+        declared = {"epsilon": known["epsilon"], "delta": known["delta"], "mu": known.get("mu")}
+    except (KeyError, TypeError) as wrong:
+        raise DataError(f"{path}: no finding of a black-box audit ({wrong})") from None
+    return audit_blackbox(mechanism, *pair.raw(), attack=saved if attack is None else attack, **declared)

@@ -1,33 +1,36 @@
-"""The exact-density audit of a complete release on a pair of neighbors."""
+"""The exact-density audit of a complete release: on a pair of neighbors, or on the worst that is met."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
 from dp2erm_cvx.audit.blackbox import upper
-from dp2erm_cvx.audit.finding import Direction, differing_rows
-from dp2erm_cvx.audit.release_laws import Outputs, ReleaseLaw, laws, log_ratio
+from dp2erm_cvx.audit.finding import DIRECTIONS, Finding
+from dp2erm_cvx.audit.pairs import KindPair, next_pair
+from dp2erm_cvx.audit.release_laws import (
+    Audited,
+    Outputs,
+    Raw,
+    ReleaseLaw,
+    audited_facts,
+    audited_laws,
+    log_ratio,
+)
+from dp2erm_cvx.audit.search import Gain, Search, SearchPlan, State
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import DataError
-from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, dataset_of
-from dp2erm_cvx.plan import Pipeline, Plan, make_plan
-from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError
+from dp2erm_cvx.estimators.fitting import PrivateEstimator
+from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.public import whole_number
-from dp2erm_cvx.steps import Execution
-from dp2erm_cvx.universe import Universe
-
-Raw = tuple[ArrayLike, ArrayLike, ArrayLike]
-#: What can be audited: what plans a release, or the plan itself.
-Audited = PrivateEstimator | Pipeline[Any] | Plan
 
 #: Probability with which all confidence bounds of one audit hold.
 CONFIDENCE = 0.99
@@ -57,24 +60,20 @@ class HockeyStick:
 class DensityAudit:
     """The largest privacy loss met on one neighboring pair. It depends on the records: not private.
 
-    ``loss`` is the largest log ratio of the exact output densities that was met, in the ``direction``
-    given. ``outputs`` says where, by step: theta (p,), a coefficient, or the integers of a score;
-    ``multipliers`` are the subgradients of n R and Theta there. It is the loss of all steps together, which
-    Theorems 9 and 10 bound, and of a minimizer with its multiplier, which Theorems 1, 2 and 15 bound.
-    ``theta_loss`` is the same of theta alone, where it determines all of that: -inf where no such point was
-    met, and after an earlier step. ``numerical_error`` bounds the error of both from the certificates of the
-    weights and from rounding.
+    ``loss`` is the largest log ratio of the exact output densities that was met, in this ``direction``:
+    that of all steps together, which Theorems 9 and 10 bound, and of a minimizer with its multiplier, which
+    Theorems 1, 2 and 15 bound. ``outputs`` says where, by step; ``multipliers`` are the subgradients of n R
+    and Theta there. ``theta_loss`` is the loss of theta alone, where it determines all of that: -inf where no
+    such point was met, and after an earlier step. ``numerical_error`` bounds the error of both.
 
     ``epsilon`` and ``delta`` are those of the calibrations, or what the plan guarantees where that is less:
     of the ideal output, without what a release adds for its arithmetic. Gamma and Laplace noise: the losses
     are to be compared with ``epsilon``. Gaussian noise in any stage: they are the largest of the draws only,
-    and ``hockey_stick`` is to be compared with ``delta``. ``noise`` is that of the last step. ``searched``
-    says how the loss was looked for. A supremum that was searched for is a lower bound: the audit can refute
-    a guarantee, never establish it.
+    and ``hockey_stick`` is to be compared with ``delta``. ``noise`` is that of the last step.
     """
 
     loss: float
-    direction: Direction
+    direction: str
     outputs: Mapping[str, tuple[float, ...]]
     multipliers: Mapping[str, tuple[float, ...]]
     theta_loss: float
@@ -127,9 +126,8 @@ def audit_density(
     ``starts`` random starts of each kind. Any Gaussian noise: delta(epsilon) is estimated from ``draws``
     outputs in each direction. ``seed`` makes the audit repeatable and has nothing to do with a release.
 
-    What is audited is the output as the theorems have it, against the (epsilon, delta) of the plan's
-    calibrations. That is before a projection, before Gaussian noise is rounded to integers, and before noise
-    that covers the arithmetic, which has a part of its own.
+    What is audited is the output as the theorems have it: before a projection, before Gaussian noise is
+    rounded to integers, and before noise that covers the arithmetic, which has a part of its own.
 
     Parameters
     ----------
@@ -149,7 +147,7 @@ def audit_density(
     plan, (one, other) = audited_laws(model, (first, second))
     epsilon, delta = _stated(plan)
     rng = np.random.default_rng(seed)
-    both = ((Direction.FIRST, one, other), (Direction.SECOND, other, one))
+    both = ((DIRECTIONS[0], one, other), (DIRECTIONS[1], other, one))
     stick = None
     if one.pure:
         points = one.starts(other, starts, rng) + other.starts(one, starts, rng)
@@ -161,7 +159,7 @@ def audit_density(
         ]
         searched = f"{len(points)} starts and {ASCENTS} ascents a direction"
     else:
-        samples = [(way, sampled_losses(a, b, draws, rng)) for way, a, b in both]
+        samples = [(way, _sampled(a, b, draws, rng)) for way, a, b in both]
         peaks, within = (
             [(way, _highest(sample, inside)) for way, sample in samples] for inside in (False, True)
         )
@@ -170,7 +168,7 @@ def audit_density(
     # either search may find what the other missed
     direction, peak = max([*peaks, *within], key=lambda item: item[1].certain)
     theta_peak = max(
-        (item for _, item in within if item.regular), key=lambda item: item.certain, default=NOWHERE
+        (item for _, item in within if item.regular), key=lambda item: item.certain, default=_NOWHERE
     )
     outputs = peak.outputs
     return DensityAudit(
@@ -189,20 +187,6 @@ def audit_density(
     )
 
 
-def audited_laws(model: Audited, pair: tuple[Raw, Raw]) -> tuple[Plan, tuple[ReleaseLaw, ReleaseLaw]]:
-    """The plan, and the laws of what it releases from either dataset. Raises as :func:`audit_density`."""
-    if isinstance(model, PrivateEstimator):
-        plan, one = model.prepared(*pair[0])
-        datasets, execution = (one, model.prepared(*pair[1])[1]), model.execution()
-    else:
-        plan = model if isinstance(model, Plan) else make_plan(model)
-        domain = plan.study.universe.domain
-        datasets = dataset_of(domain, *pair[0]), dataset_of(domain, *pair[1])
-        execution = Execution("first_certified", TOLERANCE)
-    _check_neighbors(*datasets, plan.study.universe)
-    return plan, laws(plan, datasets, execution)
-
-
 def _stated(plan: Plan) -> tuple[float, float]:
     """What the calibrations promise together: of the ideal output, without a share for the arithmetic."""
     parts, whole = [step.calibration for step in plan.steps], plan.guarantee
@@ -210,29 +194,8 @@ def _stated(plan: Plan) -> tuple[float, float]:
     return min(epsilon, whole.epsilon), min(delta, whole.delta)
 
 
-def _check_neighbors(first: Dataset, second: Dataset, universe: Universe) -> None:
-    for data in (first, second):
-        if data.X.shape != (universe.n_samples, universe.n_features):
-            raise DataError(
-                f"datasets of shapes {first.X.shape} and {second.X.shape} are not neighbors in a plan for "
-                f"{universe.n_samples} records of {universe.n_features} covariates"
-            )
-    # with the sampling weights, which a record brings along
-    weights = [np.zeros(len(data.a)) if data.sampling is None else data.sampling for data in (first, second)]
-    one, other = (
-        (np.column_stack([data.X, weight]), data.a, data.y)
-        for data, weight in zip((first, second), weights, strict=True)
-    )
-    changed = int(differing_rows(one, other).sum())
-    if changed > 1:
-        raise DataError(f"{changed} records differ row by row: neighbors differ in one")
-    relation = universe.domain.relation
-    if relation is not Neighboring.REPLACE_ONE and np.any(first.a != second.a):
-        raise DataError(f"a treatment differs, which {relation.value!r} does not protect")
-
-
 @dataclass(frozen=True)
-class Peak:
+class _Peak:
     """The largest ratio that was met beyond its ``error``, and where: nowhere without ``outputs``."""
 
     ratio: float
@@ -250,7 +213,7 @@ class Peak:
         return _regular(self.outputs)
 
 
-NOWHERE = Peak(-np.inf, 0.0, {})
+_NOWHERE = _Peak(-np.inf, 0.0, {})
 
 
 def _regular(outputs: Outputs) -> bool:
@@ -258,9 +221,9 @@ def _regular(outputs: Outputs) -> bool:
     return len(places) == 1 and places[0].regular
 
 
-def _largest_ratio(one: ReleaseLaw, other: ReleaseLaw, starts: list[Array], *, inside: bool) -> Peak:
+def _largest_ratio(one: ReleaseLaw, other: ReleaseLaw, starts: list[Array], *, inside: bool) -> _Peak:
     """Largest log ratio of ``one`` over ``other`` met; ``inside`` keeps to where theta determines v."""
-    best = NOWHERE
+    best = _NOWHERE
 
     def height(u: Array) -> float:
         nonlocal best
@@ -270,7 +233,7 @@ def _largest_ratio(one: ReleaseLaw, other: ReleaseLaw, starts: list[Array], *, i
         ratio = log_ratio(one, other, outputs)
         if ratio > best.certain:
             # far out, a ratio can be larger by nothing but its rounding
-            peak = Peak(ratio, one.error(outputs) + other.error(outputs), outputs)
+            peak = _Peak(ratio, one.error(outputs) + other.error(outputs), outputs)
             best = peak if peak.certain > best.certain else best
         return ratio
 
@@ -298,17 +261,17 @@ def _climb(height: Callable[[Array], float], start: Array, units: Array) -> None
     minimize(depth, start, method="Nelder-Mead", options=limits)
 
 
-def sampled_losses(one: ReleaseLaw, other: ReleaseLaw, draws: int, rng: np.random.Generator) -> list[Peak]:
+def _sampled(one: ReleaseLaw, other: ReleaseLaw, draws: int, rng: np.random.Generator) -> list[_Peak]:
     """Outputs of ``one``, and the log of its density over that of ``other`` there."""
     drawn = [one.draw(rng) for _ in range(draws)]
-    return [Peak(log_ratio(one, other, at), one.error(at) + other.error(at), at) for at in drawn]
+    return [_Peak(log_ratio(one, other, at), one.error(at) + other.error(at), at) for at in drawn]
 
 
-def _highest(sample: list[Peak], inside: bool) -> Peak:
-    return max((p for p in sample if p.regular or not inside), key=lambda p: p.ratio, default=NOWHERE)
+def _highest(sample: list[_Peak], inside: bool) -> _Peak:
+    return max((p for p in sample if p.regular or not inside), key=lambda p: p.ratio, default=_NOWHERE)
 
 
-def _hockey_stick(sample: list[Peak], epsilon: float) -> HockeyStick:
+def _hockey_stick(sample: list[_Peak], epsilon: float) -> HockeyStick:
     """Confidence bounds from one sample: a direction has half of the risk, a bound a quarter of that."""
     confidence = 1.0 - (1.0 - CONFIDENCE) / 2
     risk = (1.0 - confidence) / 4
@@ -348,3 +311,138 @@ def _bernstein(values: Array, risk: float, side: int) -> float:
     log = math.log(2.0 / risk)
     spread = math.sqrt(2.0 * float(np.var(values, ddof=1)) * log / n) + 7.0 * log / (3.0 * (n - 1))
     return float(np.mean(values)) + side * spread
+
+
+#: Pairs that are looked at before one is audited, and the share of looks at new ones.
+_SCREENED, _FRESH = 8, 0.4
+#: Points or outputs that a look at a pair takes; outputs of an audit while searching.
+_LOOK, _SEARCH_DRAWS = 60, 300
+
+
+def search_pairs(
+    model: PrivateEstimator,
+    n_samples: int,
+    n_features: int,
+    *,
+    search: SearchPlan | None = None,
+    starts: int = 16,
+    draws: int = 4000,
+) -> Finding:
+    """Look for the neighbors of ``n_samples`` records on which ``model`` loses most, in its own domain.
+
+    Every look screens a few pairs, by the log density ratio where an ascent would start from, and audits the
+    best of them. They come from structured families or are small changes of the best pairs met so far. The
+    worst pair is then audited with ``starts`` and ``draws``.
+
+    Parameters
+    ----------
+    model
+        An estimator of a rule or an effect, with all covariates.
+    n_features
+        Raw covariates, without an intercept.
+    search
+        Its evaluations are audited pairs; default: 100.
+
+    Raises what :func:`audit_density` raises, except that a pair without a certified solution is only counted;
+    CertificateError if every pair was; DeclarationError for a domain with sampling weights, which are not
+    drawn; DataError for a checkpoint of another search.
+    """
+    search, plan = search or SearchPlan(evaluations=100), model.plan(n_samples, n_features)
+    seed, universe = search.seed, plan.study.universe
+    if universe.domain.sampling is not None:
+        raise DeclarationError(
+            "sampling_weights: pairs are drawn without any; audit_density takes a pair that has its own"
+        )
+    quick = {"seed": seed, "starts": 1, "draws": _SEARCH_DRAWS}
+
+    def audited(pair: KindPair, settings: dict[str, int]) -> DensityAudit:
+        first, second = pair.raw(model.domain)
+        return audit_density(model, first, second, **settings)
+
+    def look(state: State, number: int, room: int) -> Gain:
+        """Screen a few pairs, new ones or changes of one of the best, and audit the highest."""
+        rng = np.random.default_rng([seed, number])
+        known = None if rng.random() < _FRESH else state.elite("loss", rng)
+        pairs = [next_pair(universe, known, rng) for _ in range(_SCREENED)]
+        heights = np.array([_screened(plan, pair.raw(model.domain), rng) for pair in pairs])
+        counts = {"screened": len(pairs), "failed": int(np.isnan(heights).sum())}
+        pair = pairs[int(np.argmax(np.nan_to_num(heights, nan=-math.inf)))]
+        try:
+            return Gain(1, [({"loss": _height(audited(pair, quick))}, pair)], counts)
+        except CertificateError:
+            return Gain(1, counts={**counts, "failed": counts["failed"] + 1})
+
+    def highest(state: State) -> float:
+        return float(max((high for high, _ in state.best.get("loss", ())), default=0.0))
+
+    call = [audited_facts(model)[0], n_samples, n_features, seed]
+    state = Search(look, highest=highest, wave=4, call=call, read=KindPair.of_plain).run(search)
+    # the best pairs with all starts, and the very best as the search audited it, too
+    best, asked = state.pairs("loss"), {"seed": seed, "starts": starts, "draws": draws}
+    audits = [(audited(pair, asked), asked, pair) for pair in best[:3]]
+    if not audits:
+        raise CertificateError(f"none of {state.spent} pairs had certified solutions: nothing was audited")
+    if audits[0][0].hockey_stick is None:  # with other starts the same pair may have been higher
+        audits.append((audited(best[0], quick), quick, best[0]))
+    audit, settings, worst = max(audits, key=lambda item: _height(item[0]))
+    facts, weights = audited_facts(model)
+    facts = {
+        "model": facts,
+        "settings": settings,
+        "audit": asdict(audit),
+        "counts": {"audited": state.spent, **{name: int(count) for name, count in state.counts.items()}},
+    }
+    return Finding.worst("density", model.domain, worst.raw(model.domain), facts, audit, weights)
+
+
+def _screened(plan: Plan, pair: tuple[Raw, Raw], rng: np.random.Generator) -> float:
+    """The largest log ratio where a search would start, or a high one among a few outputs.
+
+    NaN where a solution was not certified.
+    """
+    try:
+        _, (one, other) = audited_laws(plan, pair)
+        ways = ((one, other), (other, one))
+        if not one.pure:
+            losses = [[peak.ratio for peak in _sampled(*way, _LOOK, rng)] for way in ways]
+            return max(float(np.quantile(sample, 0.95)) for sample in losses)
+        points = one.starts(other, 1, rng) + other.starts(one, 1, rng)
+        points = points[:: 1 + len(points) // _LOOK]
+        met = [(a, b, a.place(point)) for a, b in ways for point in points]
+        ratios = [log_ratio(a, b, at) - a.error(at) - b.error(at) for a, b, at in met]
+    except CertificateError:
+        return math.nan
+    return max(ratio for ratio in ratios if not math.isnan(ratio))
+
+
+def _height(audit: DensityAudit) -> float:
+    stick = audit.hockey_stick
+    if stick is None:
+        return (audit.loss - audit.numerical_error) / audit.epsilon
+    # where no output lost more than epsilon, the loss still tells pairs apart
+    return stick.estimate / audit.delta + 1e-6 * min(audit.loss / audit.epsilon, 1e3)
+
+
+def replay_pair(path: str | Path, model: PrivateEstimator) -> tuple[DensityAudit, float | None]:
+    """Audit a saved pair once more: the audit, and the loss that was saved with it.
+
+    The settings are those of the saved audit. Another ``solver`` of the model checks the weights that the
+    densities rest on. A pair that a stability audit saved is audited with the usual settings, and its loss is
+    None. Raises DataError where the files are missing or damaged, DeclarationError where ``model`` is not the
+    one they were saved for.
+    """
+    pair, (mine, weights) = Finding.load(path), audited_facts(model)
+    settings, loss = {}, None
+    if pair.kind == "density":
+        try:
+            theirs, settings = dict(pair.facts["model"]), dict(pair.facts["settings"])
+            loss = float(pair.facts["audit"]["loss"])
+        except (KeyError, TypeError, ValueError) as wrong:
+            raise DataError(f"{path}: not a saved pair ({type(wrong).__name__})") from None
+    else:
+        mine = {"first_stage": weights, "domain": model.domain.to_dict()}
+        theirs = {"first_stage": pair.first_stage, "domain": pair.domain.to_dict()}
+    for name, value in json.loads(json.dumps(mine, default=float)).items():
+        if json.loads(json.dumps(theirs.get(name), default=float)) != value:
+            raise DeclarationError(f"{path}: was saved for another model: {name} differs")
+    return audit_density(model, *pair.raw(), **settings), loss

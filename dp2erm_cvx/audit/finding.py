@@ -1,13 +1,12 @@
-"""What an audit reports: a declared guarantee, the pair it was held against, and both in files."""
+"""What audits report: a declared guarantee, and the pair of neighbors it was held against, in files."""
 
 from __future__ import annotations
 
-import enum
 import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +18,8 @@ from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_number
 
-
-class Direction(enum.StrEnum):
-    """Which dataset's density is divided by which."""
-
-    FIRST = "first over second"
-    SECOND = "second over first"
+#: Which dataset's density is divided by which.
+DIRECTIONS = ("first over second", "second over first")
 
 
 @dataclass(frozen=True)
@@ -100,32 +95,60 @@ _DATASETS = ("first", "second")
 
 
 @dataclass(frozen=True, eq=False)
-class SavedPair:
-    """Two neighbors and what one audit saw on them.
+class Finding:
+    """Two neighbors and what one audit saw on them, which files hold for a replay.
 
     Parameters
     ----------
     first, second
-        Datasets that differ in at most one row: in the units of the data, or, where ``mapped``, records
-        inside of the ``domain`` as programs see them.
+        Datasets (X, a, y) that differ in at most one row: in the units of the data, or, where ``mapped``,
+        records inside of the ``domain`` as programs see them.
+    kind
+        Which audit saw the pair, such as "density" or "stability".
+    facts
+        What it saw, in plain JSON types of its own; of a search also ``counts`` of pairs, and the ``records``
+        in words.
+    audit
+        The audit itself; None where the pair was read from files.
     first_stage
         The program whose weights were audited, by ``name`` and ``settings``.
-    audit
-        Which audit saved the pair, such as "density" or "stability".
-    finding
-        What it saw, in plain JSON types of its own.
     private
-        False where the finding may depend on private records.
+        False where the facts may depend on private records, or show what a mechanism can lose.
     """
 
     first: Columns = field(repr=False)
     second: Columns = field(repr=False)
-    mapped: bool
     domain: Domain
-    first_stage: dict[str, Any]
-    audit: str
-    finding: dict[str, Any]
-    private: bool
+    kind: str
+    facts: dict[str, Any] = field(repr=False)
+    audit: Any = None
+    mapped: bool = False
+    first_stage: dict[str, Any] = field(default_factory=dict, repr=False)
+    private: bool = False
+
+    @classmethod
+    def worst(
+        cls,
+        kind: str,
+        domain: Domain,
+        pair: tuple[Columns, Columns],
+        facts: dict[str, Any],
+        audit: Any,
+        first_stage: dict[str, Any] | None = None,
+    ) -> Finding:
+        """The worst pair of a search, whose first record changes: its facts say all records in words."""
+        facts = {**facts, "records": _in_words(*pair)}
+        return cls(*pair, domain, kind, facts, audit, first_stage=first_stage or {})
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether the pair refutes what is declared, as far as its audit can tell."""
+        return bool(self.audit.exceeds)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many pairs a search looked at, and how."""
+        return dict(self.facts.get("counts", {}))
 
     @property
     def changed(self) -> int:
@@ -149,7 +172,7 @@ class SavedPair:
 
     def save(self, path: str | Path) -> tuple[Path, Path]:
         """Write the datasets to ``path``.npz and everything else to ``path``.json; the two paths."""
-        arrays, facts = paths_of(path)
+        arrays, facts = _paths_of(path)
         datasets = zip(_DATASETS, (self.first, self.second), strict=True)
         columns = {
             f"{name}_{which}": part
@@ -162,39 +185,61 @@ class SavedPair:
             "mapped": self.mapped,
             "domain": self.domain.to_dict(),
             "first_stage": self.first_stage,
-            "audit": self.audit,
-            "finding": self.finding,
+            "audit": self.kind,
+            "finding": self.facts,
             "private": self.private,
         }
         facts.write_text(json.dumps(stated, indent=2, default=float) + "\n", encoding="utf-8")
         return arrays, facts
 
     @classmethod
-    def load(cls, path: str | Path, audit: str | None = None) -> SavedPair:
-        """Read what :meth:`save` wrote. Raises DataError for files that hold no pair of neighbors.
+    def load(cls, path: str | Path, kind: str | None = None) -> Finding:
+        """Read what :meth:`save` wrote, without the ``audit``.
 
-        Or, where an ``audit`` is named, the pair of another one.
+        Raises DataError for files that hold no pair of neighbors, or that of another audit than ``kind``.
         """
-        arrays, facts = paths_of(path)
+        arrays, facts = _paths_of(path)
         try:
             stated = json.loads(facts.read_text(encoding="utf-8"))
             if stated.pop("format") != _FORMAT:
                 raise DataError(f"{path}: a pair in another format: save it again with this version")
             with np.load(arrays, allow_pickle=False) as held:
                 first, second = (tuple(held[f"{name}_{which}"] for name in "Xay") for which in _DATASETS)
-            stated["domain"] = Domain.from_dict(stated["domain"])
-            pair = cls(first, second, **stated)
+            domain, known = Domain.from_dict(stated.pop("domain")), stated.pop("audit")
+            pair = cls(first, second, domain, known, stated.pop("finding"), **stated)
             _check(pair)
-            if audit is not None and pair.audit != audit:
-                raise DataError(f"{path}: the pair of a {pair.audit} audit, not of {audit}")
         except DataError:
             raise
         except (OSError, ValueError, KeyError, TypeError, AttributeError, DeclarationError) as wrong:
             raise DataError(f"{path}: not a saved pair ({type(wrong).__name__})") from None
+        if kind is not None and known != kind:
+            raise DataError(f"{path}: the pair of a {known} audit, not of {kind}")
         return pair
 
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {how}" for how, count in self.counts.items() if count)
+        return f"{self.kind}: the worst of the pairs ({counts}): {self.audit}"
 
-def paths_of(path: str | Path) -> tuple[Path, Path]:
+
+#: Kinds of records that are written out in words.
+_KINDS = 20
+
+
+def _in_words(first: Columns, second: Columns) -> list[dict[str, Any]]:
+    """A pair whose first record changes: that record before and after, and how often each other comes."""
+    (X, a, y), (X2, a2, y2) = first, second
+    rows, counts = np.unique(np.column_stack([X, a, y])[1:], axis=0, return_counts=True)
+    changed = [np.concatenate([X[0], [a[0], y[0]]]), np.concatenate([X2[0], [a2[0], y2[0]]])]
+    listed = [("first only", 1, changed[0]), ("second only", 1, changed[1])]
+    if len(rows) + 2 <= _KINDS:  # where all records differ, the arrays alone hold them
+        listed += [("both", int(count), row) for row, count in zip(rows, counts, strict=True)]
+    return [
+        {"in": where, "times": times, "x": row[:-2].tolist(), "a": int(row[-2]), "y": float(row[-1])}
+        for where, times, row in listed
+    ]
+
+
+def _paths_of(path: str | Path) -> tuple[Path, Path]:
     """The two files of a pair, whether ``path`` names one of them or neither."""
     path = Path(path)
     stem = path.stem if path.suffix in (".npz", ".json") else path.name
@@ -215,7 +260,7 @@ def unscaled(domain: Domain, X: Array, a: NDArray[np.int64], y: Array) -> Column
     return X, a, y + domain.treatment_cost * a + domain.outcome_center
 
 
-def _check(pair: SavedPair) -> None:
+def _check(pair: Finding) -> None:
     """Raise ValueError where the datasets are no neighbors, or mapped records leave the domain."""
     for X, a, y in (pair.first, pair.second):
         if X.ndim != 2 or a.shape != y.shape or a.shape != X.shape[:1] or X.shape != pair.first[0].shape:
@@ -237,69 +282,3 @@ def _inside(domain: Domain, X: Array, a: NDArray[np.int64], y: Array) -> bool:
         and (np.abs(y) <= domain.outcome_bound).all()
         and min(a.sum(), len(a) - a.sum()) >= (domain.arm_floor or 0)
     )
-
-
-class _Judged(Protocol):
-    """The audit of one pair."""
-
-    @property
-    def exceeds(self) -> bool:
-        """Whether the pair refutes what is declared."""
-
-
-_A = TypeVar("_A", bound=_Judged, covariant=True)
-
-#: Kinds of records that are written out in words.
-_KINDS = 20
-
-
-@dataclass(frozen=True, eq=False)
-class WorstPair(Generic[_A]):
-    """The worst pair of a search, (X, a, y) each in the units of the data, and its ``audit``.
-
-    ``counts`` says how many pairs were looked at and how; ``facts`` is what a file says besides, in plain
-    JSON types, of an audit of this ``kind``. The pair is synthetic, yet it shows what a mechanism can lose.
-    A search without a violation is no proof: another pair may show one.
-    """
-
-    name: str
-    kind: str
-    domain: Domain
-    first: Columns
-    second: Columns
-    audit: _A
-    counts: dict[str, int]
-    facts: dict[str, Any] = field(repr=False)
-    first_stage: dict[str, Any] = field(default_factory=dict, repr=False)
-    private: bool = field(default=False, init=False)
-
-    @property
-    def exceeds(self) -> bool:
-        """Whether the pair refutes what is declared, as far as its audit can tell."""
-        return self.audit.exceeds
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        """The pair in words: the record before and after, and how often each of the others comes."""
-        (X, a, y), (X2, a2, y2) = self.first, self.second
-        rows, counts = np.unique(np.column_stack([X, a, y])[1:], axis=0, return_counts=True)
-        changed = [np.concatenate([X[0], [a[0], y[0]]]), np.concatenate([X2[0], [a2[0], y2[0]]])]
-        listed = [("first only", 1, changed[0]), ("second only", 1, changed[1])]
-        if len(rows) + 2 <= _KINDS:  # where all records differ, the arrays alone hold them
-            listed += [("both", int(count), row) for row, count in zip(rows, counts, strict=True)]
-        return [
-            {"in": where, "times": times, "x": row[:-2].tolist(), "a": int(row[-2]), "y": float(row[-1])}
-            for where, times, row in listed
-        ]
-
-    def save(self, path: str | Path) -> tuple[Path, Path]:
-        """Write the pair to ``path``.npz and the finding to ``path``.json, for a replay; the two paths."""
-        finding = {**self.facts, "counts": self.counts, "records": self.records}
-        pair = SavedPair(
-            self.first, self.second, False, self.domain, self.first_stage, self.kind, finding, self.private
-        )
-        return pair.save(path)
-
-    def __str__(self) -> str:
-        counts = ", ".join(f"{count} {how}" for how, count in self.counts.items() if count)
-        return f"{self.name}: the worst of the pairs ({counts}): {self.audit}"

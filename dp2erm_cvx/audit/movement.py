@@ -77,7 +77,8 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
         found.extend(claims_from(name, bound))
         return bound
 
-    sharp = collect("stated" if is_authored(resolved) else "sharp", lambda: resolved.stability(universe))
+    authored = resolved.own_data() is None  # neither this package's nor derived
+    sharp = collect("stated" if authored else "sharp", lambda: resolved.stability(universe))
     alone = None
     if type(resolved).printed_bound is not FirstStage.printed_bound:
         # as it stands, without an exception for a flipped treatment, under which it can be false
@@ -90,11 +91,6 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
     largest = min((known.w_max for known in (sharp, alone) if known is not None), default=math.inf)
     collect("universal", lambda: stability.universal_corollary(n, max(1.0, largest)))
     return tuple(dict.fromkeys(found)), refused
-
-
-def is_authored(program: FirstStage) -> bool:
-    """Whether what the program states is its author's word: neither this package's nor derived."""
-    return program.own_data() is None
 
 
 def claims_from(name: str, bound: StabilityBound) -> list[Claim]:
@@ -216,12 +212,6 @@ class Movement(Reading):
         }
 
 
-def variations_apart(first: dict[Quantity, Interval], second: dict[Quantity, Interval]) -> float:
-    """How far V lies apart, over what both intervals allow: at most 1 where both hold the exact one."""
-    a, b = first[Quantity.V], second[Quantity.V]
-    return abs((a.low + a.high) - (b.low + b.high)) / max((a.high - a.low) + (b.high - b.low), 1e-300)
-
-
 def movements(w: Array, v: Array, changed: int, w_radius: float, v_radius: float) -> dict[Quantity, Interval]:
     """Every movement between computed weights ``w``, ``v`` (n,), as intervals that hold the exact ones.
 
@@ -242,50 +232,35 @@ def _around(value: float, error: float) -> Interval:
     return Interval(max(value - error, 0.0), value + error)
 
 
-def of_groups(w: Array, v: Array, count: Array) -> dict[Quantity, Array]:
-    """The movements (b,) of b pairs of groups: ``w``, ``v`` weights per record and ``count`` (b, m).
-
-    The last group is the changed record. Not certified: for searching.
-    """
-    gap = np.abs(w - v)
-    moved = np.sum(count * gap, axis=1)
-    present = count > 0
-    squares = np.sum(count * gap**2, axis=1)
-    differ = np.sum(count * (gap > 1e-7), axis=1)
-    product = np.max(w * v * present, axis=1)
-    return {
-        Quantity.V: moved + 2 * np.minimum(w[:, -1], v[:, -1]),
-        Quantity.L1: moved,
-        Quantity.L2: np.sqrt(squares),
-        Quantity.L0: differ,
-        Quantity.W1: moved + 2 * np.max(np.minimum(w, v) * present, axis=1),
-        Quantity.W2: np.sqrt((squares + 2 * product) * (1 + differ)),
-        Quantity.LARGEST: np.max(np.maximum(w, v) * present, axis=1),
-    }
-
-
 @dataclass(frozen=True)
 class NeighborPair:
-    """Two neighbors that differ in record ``changed``, and where they come from."""
+    """Two neighbors that differ in record ``changed``, where they come from, and how their weights move.
+
+    ``movements`` are certified, from ``solved``: the weights (n,) of both with their radii in the 1-norm.
+    """
 
     first: Records = field(repr=False)
     second: Records = field(repr=False)
     changed: int = field(repr=False)
     origin: str
-
-
-@dataclass(frozen=True)
-class Resolved:
-    """A pair with its certified movements: of weights (n,), each within its radius in the 1-norm."""
-
-    pair: NeighborPair
-    movements: dict[Quantity, Interval]
-    solved: tuple[tuple[Array, float], tuple[Array, float]] = field(repr=False)
+    movements: dict[Quantity, Interval] = field(default_factory=dict)
+    solved: tuple[tuple[Array, float], ...] = field(default=(), repr=False)
 
     @property
     def radius(self) -> float:
         """What both certificates allow the weights to be off by together, in the 1-norm."""
-        return self.solved[0][1] + self.solved[1][1]
+        return sum(radius for _, radius in self.solved)
+
+    def apart(self, other: dict[Quantity, Interval]) -> float:
+        """How far V lies from another, over what both intervals allow: at most 1 where both hold it."""
+        a, b = self.movements[Quantity.V], other[Quantity.V]
+        return abs((a.low + a.high) - (b.low + b.high)) / max((a.high - a.low) + (b.high - b.low), 1e-300)
+
+    def moved(self, *solved: tuple[Array, float]) -> NeighborPair:
+        """The same pair with its weights."""
+        (w, w_radius), (v, v_radius) = solved
+        found = movements(w, v, self.changed, w_radius, v_radius)
+        return dataclasses.replace(self, movements=found, solved=solved)
 
 
 @dataclass(frozen=True)
@@ -319,7 +294,7 @@ class SolverCheck:
 
 def resolve(
     program: FirstStage, pairs: list[NeighborPair], solver: str | Solver | None = None
-) -> list[Resolved]:
+) -> list[NeighborPair]:
     """Certified movements of every pair whose datasets have weights; a dataset they share is solved once.
 
     ``solver`` is that of the program by default. Raises SolverError where the solver returns no point.
@@ -327,7 +302,7 @@ def resolve(
     chosen = program.usual_solver if solver is None else solver
     ends = {id(end): end for pair in pairs for end in (pair.first, pair.second)}
     solved: dict[int, tuple[Array, float]] = {}
-    found = solved_together(program, list(ends.values())) if solver is None else None
+    found = _solved_together(program, list(ends.values())) if solver is None else None
     if found is not None:
         many = zip(ends, *found, strict=True)
         solved = {key: (w, float(radius)) for key, w, radius in many if np.isfinite(radius)}
@@ -341,12 +316,11 @@ def resolve(
     for pair in pairs:
         w, v = (solved.get(id(end)) for end in (pair.first, pair.second))
         if w is not None and v is not None:
-            moved = movements(w[0], v[0], pair.changed, w[1], v[1])
-            resolved.append(Resolved(pair, moved, (w, v)))
+            resolved.append(pair.moved(w, v))
     return resolved
 
 
-def solved_together(program: FirstStage, datasets: list[Records]) -> tuple[Array, Array] | None:
+def _solved_together(program: FirstStage, datasets: list[Records]) -> tuple[Array, Array] | None:
     """Weights (k, n) that one Newton method finds for many datasets, and bounds (k,) of their errors in l1.
 
     None for a program that has no such method. A bound is ``inf`` where the usual tolerance is not proved.
@@ -363,17 +337,17 @@ def solved_together(program: FirstStage, datasets: list[Records]) -> tuple[Array
     return weights, np.where(radius <= TOLERANCE * weights.shape[1], radius, np.inf)
 
 
-def check(program: FirstStage, resolved: list[Resolved], solver: str, *, base: bool = True) -> SolverCheck:
+def check(program: FirstStage, pairs: list[NeighborPair], solver: str, *, base: bool = True) -> SolverCheck:
     """Solve the datasets of every pair through the declared CVXPY problem, without any polishing.
 
     A dataset that pairs share is solved once; ``base=False`` leaves out the first of each pair.
     """
     total = SolverCheck(solver)
     ends = {}
-    for item in resolved:
+    for pair in pairs:
         for place in (0, 1) if base else (1,):
-            records = (item.pair.first, item.pair.second)[place]
-            ends[id(records)] = (records, item.solved[place])
+            records = (pair.first, pair.second)[place]
+            ends[id(records)] = (records, pair.solved[place])
     for records, (weights, radius) in ends.values():
         try:
             other = solve(program.instance(records), solver=solver, polish=False, throw=False)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.audit.movement import Interval, Movement, NeighborPair, Quantity, Resolved, movements
+from dp2erm_cvx.audit.movement import Interval, Movement, NeighborPair, Quantity
 from dp2erm_cvx.audit.search import evolve
 from dp2erm_cvx.blocks import tree_sum
 from dp2erm_cvx.domain import Array, Records
@@ -68,37 +68,47 @@ class Groups:
         )
         return first, second
 
+    @classmethod
+    def joined(cls, parts: list[Groups]) -> Groups:
+        """All pairs of all parts."""
+        columns = zip(*((part.points, part.arm, part.count) for part in parts), strict=True)
+        return cls(*map(np.concatenate, columns))
 
-def joined(parts: list[Groups]) -> Groups:
-    """All pairs of all parts."""
-    columns = zip(*((part.points, part.arm, part.count) for part in parts), strict=True)
-    return Groups(*map(np.concatenate, columns))
+    @classmethod
+    def admitted(cls, universe: Universe, points: Array, arm: NDArray[np.int64], share: Array) -> Groups:
+        """The pairs of the universe nearest to a proposal: points clipped, shares (b, CLUSTERS) rounded.
 
+        Where an arm floor is declared, records are moved between the clusters of the two arms to meet it; a
+        pair that cannot meet it is marked.
+        """
+        if not universe.flips:
+            arm = np.column_stack([arm[:, :-1], arm[:, -2]])
+        n, floor = universe.n_samples, universe.domain.arm_floor or 0
+        share = np.maximum(share, 0.0)
+        treated = arm[:, :CLUSTERS] == 1
+        ends = arm[:, CLUSTERS:]
+        low = np.maximum(floor - ends.min(axis=1), 0)
+        high = np.minimum(n - floor - ends.max(axis=1), n - 1)
+        total = share.sum(axis=1)
+        part = np.where(treated, share, 0.0).sum(axis=1)
+        wished = np.rint(part / np.maximum(total, 1e-300) * (n - 1))
+        size = np.clip(wished, low, np.maximum(low, high))
+        count = np.zeros_like(share)
+        for side, amount in ((treated, size), (~treated, n - 1 - size)):
+            count += _whole(np.where(side, share, 0.0), amount)
+        valid = (count.sum(axis=1) == n - 1) & (low <= high)
+        count[~valid] = np.nan
+        return cls(universe.domain.inside(points), arm, count)
 
-def admitted(universe: Universe, points: Array, arm: NDArray[np.int64], share: Array) -> Groups:
-    """The pairs of the universe nearest to what is proposed: points clipped, shares (b, CLUSTERS) rounded.
-
-    Where an arm floor is declared, records are moved between the clusters of the two arms to meet it; a pair
-    that cannot meet it is marked.
-    """
-    if not universe.flips:
-        arm = np.column_stack([arm[:, :-1], arm[:, -2]])
-    n, floor = universe.n_samples, universe.domain.arm_floor or 0
-    share = np.maximum(share, 0.0)
-    treated = arm[:, :CLUSTERS] == 1
-    ends = arm[:, CLUSTERS:]
-    low = np.maximum(floor - ends.min(axis=1), 0)
-    high = np.minimum(n - floor - ends.max(axis=1), n - 1)
-    total = share.sum(axis=1)
-    part = np.where(treated, share, 0.0).sum(axis=1)
-    wished = np.rint(part / np.maximum(total, 1e-300) * (n - 1))
-    size = np.clip(wished, low, np.maximum(low, high))
-    count = np.zeros_like(share)
-    for side, amount in ((treated, size), (~treated, n - 1 - size)):
-        count += _whole(np.where(side, share, 0.0), amount)
-    valid = (count.sum(axis=1) == n - 1) & (low <= high)
-    count[~valid] = np.nan
-    return Groups(universe.domain.inside(points), arm, count)
+    @classmethod
+    def starts(cls, universe: Universe, number: int, rng: np.random.Generator) -> Groups:
+        """``number`` pairs drawn from all families in turn."""
+        makers = _FAMILIES
+        raw = [makers[index % len(makers)](rng, universe.n_features) for index in range(number)]
+        if (universe.domain.arm_floor or 0) > 1:
+            raw = [_with_both_arms(*each) for each in raw]
+        points, arm, share = map(np.stack, zip(*raw, strict=True))
+        return cls.admitted(universe, points * universe.domain.features_bound, arm, share)
 
 
 def _whole(share: Array, amount: Array) -> Array:
@@ -215,26 +225,8 @@ def _with_both_arms(points: Array, arm: NDArray[np.int64], share: Array) -> _Raw
     return points, arm, share
 
 
-#: Families of starts by name.
-FAMILIES: dict[str, Callable[[np.random.Generator, int], _Raw]] = {
-    "anywhere": _anywhere,
-    "collinear": _collinear,
-    "one-sided": _one_sided,
-    "separable": _separable,
-    "nearly empty arm": _nearly_empty,
-    "jump along the coefficient": _jump,
-    "across": _across,
-}
-
-
-def structured_starts(universe: Universe, number: int, rng: np.random.Generator) -> Groups:
-    """``number`` pairs drawn from all families in turn."""
-    makers = list(FAMILIES.values())
-    raw = [makers[index % len(makers)](rng, universe.n_features) for index in range(number)]
-    if (universe.domain.arm_floor or 0) > 1:
-        raw = [_with_both_arms(*each) for each in raw]
-    points, arm, share = map(np.stack, zip(*raw, strict=True))
-    return admitted(universe, points * universe.domain.features_bound, arm, share)
+#: Families of starts, in turns.
+_FAMILIES = (_anywhere, _collinear, _one_sided, _separable, _nearly_empty, _jump, _across)
 
 
 #: Records that the direction of largest spread is taken from.
@@ -314,17 +306,16 @@ class Base:
                 found.append((change, read))
         return found
 
-    def resolved(self, changes: list[Replacement]) -> list[Resolved]:
+    def resolved(self, changes: list[Replacement]) -> list[NeighborPair]:
         """The same with the datasets and their weights: for a few."""
         inside, replacements = self._replacements(changes)
         found = []
         for part in self.neighborhood.solve(replacements):
             for k in np.flatnonzero(np.isfinite(part.radius)):
-                change, radius = inside[part.first + int(k)], float(part.radius[k])
-                pair, weights = self.pair(change), part.values[0][k]
-                moved = movements(self.weights, weights, change.index, self.radius, radius)
+                pair = self.pair(inside[part.first + int(k)])
                 assert pair is not None
-                found.append(Resolved(pair, moved, ((self.weights, self.radius), (weights, radius))))
+                end = part.values[0][k], float(part.radius[k])
+                found.append(pair.moved((self.weights, self.radius), end))
         return found
 
     def _replacements(self, changes: list[Replacement]) -> tuple[list[Replacement], Replacements]:
@@ -345,24 +336,44 @@ class Base:
         floor = self.universe.domain.arm_floor or 0
         return min(treated, self.records.n_samples - treated) >= floor
 
+    def propose(self, strategy: str, chunk: int, size: int, rng: np.random.Generator) -> list[Replacement]:
+        """``size`` replacements of one strategy; ``chunk`` counts how often it was asked before.
+
+        "each" takes the records in turn and sends each to the far end of a coefficient with the other
+        treatment; "ascent" proposes only where to begin. Points are vertices of the ball, antipodes, corners
+        or random. The records that points are made of are read in one pass.
+        """
+        drawn = [_drawn(self, strategy, chunk * size + k, rng) for k in range(size)]
+        rows = self.records.at(np.array([source for _, source, _ in drawn], dtype=np.int64)).covariates
+        return [
+            Replacement(j, point(row), arm, strategy)
+            for ((j, arm), _, point), row in zip(drawn, rows, strict=True)
+        ]
+
+    def ascend(
+        self, start: Replacement, step: float, solves: int, rng: np.random.Generator
+    ) -> tuple[Replacement, int]:
+        """Where an evolution strategy on the covariates of the changed record ends, and the solves it took.
+
+        ``step`` is its first one, in radii of the ball.
+        """
+        domain = self.universe.domain
+
+        def placed(u: Array) -> list[Replacement]:
+            points = (domain.inside(domain.features_bound * point) for point in u)
+            return [dataclasses.replace(start, covariates=point, origin="ascent") for point in points]
+
+        def height(u: Array) -> Array:
+            changes = placed(u)
+            reached = {id(change): movement[Quantity.V].low for change, movement in self.moved(changes)}
+            return np.array([reached.get(id(change), np.nan) for change in changes])
+
+        best, _, spent = evolve(height, start.covariates / domain.features_bound, step, solves, rng)
+        return placed(best[None])[0], spent
+
 
 def _sums_by_arm(records: Records) -> Array:
     return np.array([records.covariates[records.a == arm].sum(axis=0) for arm in (0, 1)])
-
-
-def propose(base: Base, strategy: str, chunk: int, size: int, rng: np.random.Generator) -> list[Replacement]:
-    """``size`` replacements of one strategy; ``chunk`` counts how often it was asked before.
-
-    "each" takes the records in turn and sends each to the far end of a coefficient with the other treatment;
-    "ascent" proposes only where to begin. Points are vertices of the ball, antipodes, corners or random. The
-    records that points are made of are read in one pass.
-    """
-    drawn = [_drawn(base, strategy, chunk * size + k, rng) for k in range(size)]
-    rows = base.records.at(np.array([source for _, source, _ in drawn], dtype=np.int64)).covariates
-    return [
-        Replacement(j, point(row), arm, strategy)
-        for ((j, arm), _, point), row in zip(drawn, rows, strict=True)
-    ]
 
 
 #: Which record becomes of which arm, the record whose covariates are asked for, and the point they make.
@@ -398,25 +409,3 @@ def _drawn(base: Base, strategy: str, number: int, rng: np.random.Generator) -> 
     elif rng.random() < 0.3:
         return (j, arm), j, lambda row: -row * r / np.linalg.norm(row) if np.any(row) else point
     return (j, arm), j, lambda row: point
-
-
-def ascend(
-    base: Base, start: Replacement, step: float, solves: int, rng: np.random.Generator
-) -> tuple[Replacement, int]:
-    """Where an evolution strategy on the covariates of the changed record ends, and the solves it took.
-
-    ``step`` is its first one, in radii of the ball.
-    """
-    domain = base.universe.domain
-
-    def placed(u: Array) -> list[Replacement]:
-        points = (domain.inside(domain.features_bound * point) for point in u)
-        return [dataclasses.replace(start, covariates=point, origin="ascent") for point in points]
-
-    def height(u: Array) -> Array:
-        changes = placed(u)
-        reached = {id(change): movement[Quantity.V].low for change, movement in base.moved(changes)}
-        return np.array([reached.get(id(change), np.nan) for change in changes])
-
-    best, _, spent = evolve(height, start.covariates / domain.features_bound, step, solves, rng)
-    return placed(best[None])[0], spent

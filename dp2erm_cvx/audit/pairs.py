@@ -54,6 +54,52 @@ class KindPair:
         n = len(self.others) + 1
         return all(floor <= treated + int(self.a[kind]) <= n - floor for kind in (0, 1))
 
+    def steepest(
+        self, universe: Universe, distance: Callable[[Columns, Columns], float], rng: np.random.Generator
+    ) -> tuple[KindPair | None, int]:
+        """Where datasets of two kinds of records change fastest with their numbers; the distances it took.
+
+        Two neighbors on the way from one kind to the other move an output at least as much, on average, as
+        its ends do: a threshold that no random pair meets lies between two datasets that random draws meet.
+        Of two halves the search goes on in that whose ends are farther apart.
+        """
+        X, n, domain = self.X[[0, 1, 0, 1]], universe.n_samples, universe.domain
+        if rng.random() < 0.5:  # only the arm and the outcome tell them apart
+            X[[1, 3]] = X[[0, 2]] = X[0] * (rng.random() < 0.5)
+        kinds = replace(self, X=X, a=self.a[[0, 1, 0, 1]], y=self.y[[0, 1, 0, 1]])
+
+        def neighbors(count: int) -> KindPair:
+            """The dataset with ``count`` records of the second kind, and the one with one more."""
+            return replace(kinds, others=np.where(np.arange(n - 1) < count, 3, 2))
+
+        def dataset(count: int) -> Columns:
+            return neighbors(min(count, n - 1)).raw(domain)[count > n - 1]
+
+        counts = [count for count in range(n) if neighbors(count).admissible(domain)]
+        if not counts:
+            return None, 0
+        low, high, taken = counts[0], counts[-1] + 1, 0
+        while high - low > 1:
+            middle = (low + high) // 2
+            center = dataset(middle)
+            left, right = distance(dataset(low), center), distance(center, dataset(high))
+            low, high = (low, middle) if left > right else (middle, high)
+            taken += 2
+        return neighbors(low), taken
+
+    def by_groups(self, groups: list[np.ndarray], rng: np.random.Generator) -> KindPair:
+        """Records alike within the group of the changed one, but for a few, and alike within all others."""
+        kinds, others = np.arange(2, len(self.a)), self.others.copy()
+        inside, few, outside, rare = rng.choice(kinds, 4)
+        share = float(rng.choice([0.1, 0.5]))
+        for rows in groups:
+            mine, places = 0 in rows, rows[rows > 0] - 1
+            others[places] = inside if mine else outside
+            chosen = places[rng.random(len(places)) < share]
+            if mine or rng.random() < 0.3:
+                others[chosen] = few if mine else rare
+        return replace(self, others=others)
+
 
 def draw_pair(universe: Universe, rng: np.random.Generator) -> KindPair:
     """A pair of a family chosen at random. Raises DeclarationError where the arm floor leaves none.
@@ -179,54 +225,3 @@ def _changed(universe: Universe, pair: KindPair, rng: np.random.Generator) -> Ki
 
 def _unit(rows: Array) -> Array:
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300))
-
-
-def steepest_pair(
-    universe: Universe,
-    pair: KindPair,
-    distance: Callable[[Columns, Columns], float],
-    rng: np.random.Generator,
-) -> tuple[KindPair | None, int]:
-    """Where datasets of two kinds of records change fastest with their numbers; how many distances it took.
-
-    Two neighbors on the way from one kind to the other move an output at least as much, on average, as its
-    ends do: a threshold that no random pair meets lies between two datasets that random draws do meet. Of two
-    halves the search goes on in that whose ends are farther apart.
-    """
-    X, n, domain = pair.X[[0, 1, 0, 1]], universe.n_samples, universe.domain
-    if rng.random() < 0.5:  # only the arm and the outcome tell them apart
-        X[[1, 3]] = X[[0, 2]] = X[0] * (rng.random() < 0.5)
-    kinds = replace(pair, X=X, a=pair.a[[0, 1, 0, 1]], y=pair.y[[0, 1, 0, 1]])
-
-    def neighbors(count: int) -> KindPair:
-        """The dataset with ``count`` records of the second kind, and the one with one more."""
-        return replace(kinds, others=np.where(np.arange(n - 1) < count, 3, 2))
-
-    def dataset(count: int) -> Columns:
-        return neighbors(min(count, n - 1)).raw(domain)[count > n - 1]
-
-    counts = [count for count in range(n) if neighbors(count).admissible(domain)]
-    if not counts:
-        return None, 0
-    low, high, taken = counts[0], counts[-1] + 1, 0
-    while high - low > 1:
-        middle = (low + high) // 2
-        center = dataset(middle)
-        left, right = distance(dataset(low), center), distance(center, dataset(high))
-        low, high = (low, middle) if left > right else (middle, high)
-        taken += 2
-    return neighbors(low), taken
-
-
-def by_groups(pair: KindPair, groups: list[np.ndarray], rng: np.random.Generator) -> KindPair:
-    """Records alike within the group of the changed one, but for a few, and alike within all others."""
-    kinds, others = np.arange(2, len(pair.a)), pair.others.copy()
-    inside, few, outside, rare = rng.choice(kinds, 4)
-    share = float(rng.choice([0.1, 0.5]))
-    for rows in groups:
-        mine, places = 0 in rows, rows[rows > 0] - 1
-        others[places] = inside if mine else outside
-        chosen = places[rng.random(len(places)) < share]
-        if mine or rng.random() < 0.3:
-            others[chosen] = few if mine else rare
-    return replace(pair, others=others)

@@ -1,25 +1,35 @@
-"""The law of everything that a plan releases from a dataset: one step after the other."""
+"""The law of all that a plan or an estimator releases from a dataset: one step after the other."""
 
 from __future__ import annotations
 
 import math
 from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from dp2erm_cvx import registry
+from dp2erm_cvx.audit.finding import differing_rows
 from dp2erm_cvx.audit.laws import Law, ObjectiveLaw, Place, ShiftLaw
 from dp2erm_cvx.calibration import Calibration, Noise, Perturbed
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.errors import CertificateError, DeclarationError, InfeasibleError, SolverError
-from dp2erm_cvx.plan import Plan
-from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage
+from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError, InfeasibleError, SolverError
+from dp2erm_cvx.estimators import PrivateTwoStageERM
+from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, dataset_of
+from dp2erm_cvx.plan import Pipeline, Plan, make_plan
+from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, Program
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.public import public_number
+from dp2erm_cvx.release.effect import EffectRelease
+from dp2erm_cvx.release.verify import public_center
 from dp2erm_cvx.steps import CovariateMean, Execution, Fit, IntegerSums, MeanSquare, Step, solve_weights
+from dp2erm_cvx.universe import Universe
 
 #: What every step released, by name: with its multiplier, and as later steps see it.
 Outputs = Mapping[str, Place]
@@ -113,7 +123,7 @@ def log_ratio(one: ReleaseLaw, other: ReleaseLaw, outputs: Outputs) -> float:
     return one.log_density(outputs) - other.log_density(outputs)
 
 
-def laws(plan: Plan, datasets: Sequence[Dataset], execution: Execution) -> tuple[ReleaseLaw, ReleaseLaw]:
+def _laws(plan: Plan, datasets: Sequence[Dataset], execution: Execution) -> tuple[ReleaseLaw, ReleaseLaw]:
     """The laws of what ``plan`` releases from two datasets.
 
     Raises CertificateError where weights are not certified, DeclarationError where a step has no density that
@@ -265,3 +275,70 @@ def _model(instance: Instance) -> MarginModel:
             "with an elastic net"
         )
     return instance.model
+
+
+Raw = tuple[ArrayLike, ArrayLike, ArrayLike]
+#: What can be audited: what plans a release, or the plan itself.
+Audited = PrivateEstimator | Pipeline[Any] | Plan
+
+
+def audited_laws(model: Audited, pair: tuple[Raw, Raw]) -> tuple[Plan, tuple[ReleaseLaw, ReleaseLaw]]:
+    """The plan, and the laws of what it releases from either dataset. Raises as :func:`audit_density`."""
+    if isinstance(model, PrivateEstimator):
+        plan, one = model.prepared(*pair[0])
+        datasets, execution = (one, model.prepared(*pair[1])[1]), model.execution()
+    else:
+        plan = model if isinstance(model, Plan) else make_plan(model)
+        domain = plan.study.universe.domain
+        datasets = dataset_of(domain, *pair[0]), dataset_of(domain, *pair[1])
+        execution = Execution("first_certified", TOLERANCE)
+    _check_neighbors(*datasets, plan.study.universe)
+    return plan, _laws(plan, datasets, execution)
+
+
+def _check_neighbors(first: Dataset, second: Dataset, universe: Universe) -> None:
+    for data in (first, second):
+        if data.X.shape != (universe.n_samples, universe.n_features):
+            raise DataError(
+                f"datasets of shapes {first.X.shape} and {second.X.shape} are not neighbors in a plan for "
+                f"{universe.n_samples} records of {universe.n_features} covariates"
+            )
+    # with the sampling weights, which a record brings along
+    weights = [np.zeros(len(data.a)) if data.sampling is None else data.sampling for data in (first, second)]
+    one, other = (
+        (np.column_stack([data.X, weight]), data.a, data.y)
+        for data, weight in zip((first, second), weights, strict=True)
+    )
+    changed = int(differing_rows(one, other).sum())
+    if changed > 1:
+        raise DataError(f"{changed} records differ row by row: neighbors differ in one")
+    relation = universe.domain.relation
+    if relation is not Neighboring.REPLACE_ONE and np.any(first.a != second.a):
+        raise DataError(f"a treatment differs, which {relation.value!r} does not protect")
+
+
+#: Parameters of an estimator that do not change the law of what it releases.
+_HOW = frozenset({"solver", "seed", "level", "ledger", "dataset"})
+
+
+def audited_facts(model: PrivateEstimator) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a density audit depends on, and the first stage, in plain JSON types.
+
+    Weights are 1 where there is none.
+    """
+    facts = model.get_params(deep=False)
+    first: Program = registry.build(registry.first_stages(), "uniform")
+    if isinstance(model, PrivateTwoStageERM):
+        first = model.resolved_first_stage()
+        facts |= {"first_stage": first, "second_stage": model.resolved_second_stage()}
+    return {name: _plain(value) for name, value in facts.items() if name not in _HOW}, dict(_plain(first))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Program):
+        return {"name": value.name, "settings": value.settings()}
+    if isinstance(value, Domain):
+        return value.to_dict()
+    if isinstance(value, EffectRelease):
+        value = public_center(value)
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value

@@ -12,25 +12,18 @@ from dp2erm_cvx.audit.movement import (
     Claim,
     NeighborPair,
     Quantity,
-    Resolved,
     SolverCheck,
     check,
     resolve,
-    variations_apart,
 )
 from dp2erm_cvx.audit.neighbors import (
     CLUSTERS,
     Base,
     Groups,
     Replacement,
-    admitted,
-    ascend,
-    joined,
-    propose,
-    structured_starts,
 )
-from dp2erm_cvx.audit.scouts import Scout, known_scout, scout_for
-from dp2erm_cvx.audit.search import Gain, Search, SearchPlan, State, Task, evolve, explore
+from dp2erm_cvx.audit.scouts import Scout
+from dp2erm_cvx.audit.search import Gain, Search, SearchPlan, State, evolve
 from dp2erm_cvx.audit.verdicts import Verdict
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DataError
@@ -121,14 +114,13 @@ class Rounds:
         universe = self.universe
         # so many covariates as are given data, but a base dataset needs no more than three
         self.small = Universe(universe.domain, universe.n_samples, min(universe.n_features, 3))
-        self.scout = self._scout() if BASE in self.names else None
+        self.scout: Scout | None = None
+        if BASE in self.names:
+            # a scout that is off wastes a search, but what is reported is solved in full
+            rng = np.random.default_rng([self.seed, 1])
+            sample = Groups.starts(self.small, _SAMPLE, rng) if self.compare else None
+            self.scout = Scout.of(self.program, self.small, sample)
         self._base: tuple[int, Base] | None = None
-
-    def _scout(self) -> Scout:
-        if not self.compare:  # a scout that is off wastes a search, but what is reported is solved in full
-            return known_scout(self.program, self.small) or Scout(self.program, self.small)
-        sample = structured_starts(self.small, _SAMPLE, np.random.default_rng([self.seed, 1]))
-        return scout_for(self.program, self.small, sample)
 
     def __getstate__(self) -> dict[str, Any]:
         # a worker draws its own: the weights of a dataset are cheaper than sending them
@@ -144,9 +136,7 @@ class Rounds:
             "search": [*self.names, self.seed, self.solver],
             "data": self.digest,
         }
-        return explore(
-            Search(self.look, self._most, self._highest, KEPT, 1e-9, 4, call, KeptPair.of_plain), plan
-        )
+        return Search(self.look, self._most, self._highest, KEPT, 1e-9, 4, call, KeptPair.of_plain).run(plan)
 
     def _highest(self, state: State) -> float:
         return max((pair.ratio(self.claims) for best in state.best.values() for _, pair in best), default=0.0)
@@ -161,23 +151,24 @@ class Rounds:
         if self.names[number % len(self.names)] != BASE:
             return CHUNK
         assert self.scout is not None
-        return effort_of(self.scout).most
+        starts, refined, evaluations = COSTLY if self.scout.exact else CHEAP
+        return starts + (refined + 1) * evaluations
 
-    def look(self, task: Task) -> Gain:
+    def look(self, state: State, number: int, room: int) -> Gain:
         """One strategy."""
-        number, turn = divmod(task.number, len(self.names))
-        rng = np.random.default_rng([self.seed, 2, task.number])
+        rng = np.random.default_rng([self.seed, 2, number])
+        number, turn = divmod(number, len(self.names))
         if self.names[turn] == BASE:
-            return self._search_base(number, task, rng)
-        return self._search_data(self.names[turn], number, task, rng)
+            return self._search_base(number, state, room, rng)
+        return self._search_data(self.names[turn], number, state, min(CHUNK, room), rng)
 
-    def _search_base(self, number: int, task: Task, rng: np.random.Generator) -> Gain:
+    def _search_base(self, number: int, state: State, room: int, rng: np.random.Generator) -> Gain:
         assert self.scout is not None
         quantity = self._aim(number)
-        known = [pair.what for _, pair in task.best.get(quantity, ()) if isinstance(pair.what, Groups)]
-        elite = joined(known) if known else None
+        known = [pair.what for pair in state.pairs(quantity) if isinstance(pair.what, Groups)]
+        elite = Groups.joined(known) if known else None
         with np.errstate(all="ignore"):
-            ends, spent = climb(self.scout, quantity, elite, task.room, rng)
+            ends, spent = _climb(self.scout, quantity, elite, room, rng)
             moved = self.scout.movements(ends)
         gain = Gain(spent, counts={"scouted": spent})
         for index in range(len(ends)):
@@ -194,33 +185,30 @@ class Rounds:
             return Quantity.V
         return claimed[(number // 4 if Quantity.V in claimed else number) % len(claimed)]
 
-    def _search_data(self, name: str, number: int, task: Task, rng: np.random.Generator) -> Gain:
+    def _search_data(self, name: str, number: int, state: State, room: int, rng: np.random.Generator) -> Gain:
         index = 0 if self._given else number // STAY
         base = self.base(index)
-        elite = [pair.what for _, pair in task.best.get(Quantity.V, ()) if pair.base == index]
+        elite = [pair.what for pair in state.pairs(Quantity.V) if pair.base == index]
         known = [change for change in elite if isinstance(change, Replacement)] if name == "ascent" else []
-        tried, room, step = 0, min(CHUNK, task.room), 0.1
+        tried, step = 0, 0.1
         start: Replacement | None = None
         moved = []
         if known and number % 4:  # mostly on from one of the best
             start = known[min(int(rng.geometric(0.5)), len(known)) - 1]
         else:
             tried, step = min(SCREENED if name == "ascent" else CHUNK, room), 0.3
-            changes = propose(base, name, number if self._given else number % STAY, tried, rng)
+            changes = base.propose(name, number if self._given else number % STAY, tried, rng)
             moved = base.moved(changes)
             start = max(moved, key=lambda item: item[1][Quantity.V].low)[0] if moved else None
         if name == "ascent" and start is not None and tried < room:
-            end, solves = ascend(base, start, step, room - tried - 1, rng)
+            end, solves = base.ascend(start, step, room - tried - 1, rng)
             moved += base.moved([end])  # once more, on its own
             tried += solves + 1
         # the last ones, because a batch has its first judged by itself
         some = moved[len(moved) - min(len(moved), -(-tried // CHECKED)) :]
         alone = base.resolved([change for change, _ in some])
         again = check(self.program, alone, self.solver, base=number == 0 and name == self.names[0])
-        apart = [
-            variations_apart(movement, item.movements)
-            for (_, movement), item in zip(some, alone, strict=False)
-        ]
+        apart = [pair.apart(movement) for (_, movement), pair in zip(some, alone, strict=False)]
         counts = {"resolved": tried, "datasets": again.datasets, "unsolved": again.unsolved}
         largest = {"disagreement": max([again.disagreement, *apart]), "radius": again.radius}
         gain = Gain(tried, counts=counts, largest=largest)
@@ -255,70 +243,51 @@ class Rounds:
         inside = all(min(r.a.sum(), r.n_samples - r.a.sum()) >= floor for r in (first, second))
         return NeighborPair(first, second, first.n_samples - 1, kept.origin) if inside else None
 
+    def reported(self, state: State) -> tuple[tuple[Verdict, ...], tuple[NeighborPair, ...], SolverCheck]:
+        """A verdict per claim, and the pairs they rest on with the ten worst, all solved again.
 
-def reported(rounds: Rounds, state: State) -> tuple[tuple[Verdict, ...], tuple[Resolved, ...], SolverCheck]:
-    """A verdict per claim, the pairs they rest on and the ten worst, all solved again by the other solver.
-
-    Raises DataError where the search met no neighbor inside of the universe.
-    """
-    claims = rounds.claims
-    everything = [pair for best in state.best.values() for _, pair in best]
-    everything.sort(key=lambda pair: -pair.ratio(claims))
-    tops = [best[0][1] for claim in claims if (best := state.best.get(claim.quantity))]
-    # two datasets each: of many records only those that verdicts rest on
-    kept, chosen = KEPT if rounds.few else 0, list[KeptPair]()
-    for candidate in [*tops, *everything]:
-        if candidate not in chosen and (len(chosen) < kept or candidate in tops):
-            chosen.append(candidate)
-    pairs = [pair for candidate in chosen if (pair := rounds.pair(candidate)) is not None]
-    if not pairs:
-        raise DataError("the search met no neighbors inside of the universe: give it a larger budget")
-    resolved = resolve(rounds.program, pairs)
-    verdicts = []
-    for claim in claims:
-        worst = max(resolved, key=lambda item: item.movements[claim.quantity].low)
-        verdicts.append(Verdict(claim, worst.movements[claim.quantity], worst, state.spent))
-    checked = rounds.checked(state)
-    if rounds.few:  # else the solver is that which has just solved them
-        checked = checked.plus(check(rounds.program, resolved, rounds.solver))
-    return tuple(verdicts), tuple(resolved), checked
-
-
-@dataclass(frozen=True)
-class Effort:
-    """Starts of a round, how many of the best are refined, and pairs tried in each refinement."""
-
-    starts: int
-    refined: int
-    evaluations: int
-
-    @property
-    def most(self) -> int:
-        """Pairs that a round tries at most."""
-        return self.starts + (self.refined + 1) * self.evaluations
+        Raises DataError where the search met no neighbor inside of the universe.
+        """
+        claims = self.claims
+        everything = [pair for best in state.best.values() for _, pair in best]
+        everything.sort(key=lambda pair: -pair.ratio(claims))
+        tops = [best[0][1] for claim in claims if (best := state.best.get(claim.quantity))]
+        # two datasets each: of many records only those that verdicts rest on
+        kept, chosen = KEPT if self.few else 0, list[KeptPair]()
+        for candidate in [*tops, *everything]:
+            if candidate not in chosen and (len(chosen) < kept or candidate in tops):
+                chosen.append(candidate)
+        pairs = [pair for candidate in chosen if (pair := self.pair(candidate)) is not None]
+        if not pairs:
+            raise DataError("the search met no neighbors inside of the universe: give it a larger budget")
+        resolved = resolve(self.program, pairs)
+        verdicts = []
+        for claim in claims:
+            worst = max(resolved, key=lambda item: item.movements[claim.quantity].low)
+            verdicts.append(Verdict(claim, worst.movements[claim.quantity], worst, state.spent))
+        checked = self.checked(state)
+        if self.few:  # else the solver is that which has just solved them
+            checked = checked.plus(check(self.program, resolved, self.solver))
+        return tuple(verdicts), tuple(resolved), checked
 
 
-#: Where movements are cheap, and where each takes two full solves.
-CHEAP, COSTLY = Effort(280, 3, 1500), Effort(35, 1, 150)
+#: Starts of a round, how many of the best are refined, and pairs tried in each refinement: where movements
+#: are cheap, and where each takes two full solves.
+CHEAP, COSTLY = (280, 3, 1500), (35, 1, 150)
 
 
-def effort_of(scout: Scout) -> Effort:
-    """What a round may take."""
-    return COSTLY if scout.exact else CHEAP
-
-
-def climb(
+def _climb(
     scout: Scout, quantity: Quantity, elite: Groups | None, budget: int, rng: np.random.Generator
 ) -> tuple[Groups, int]:
     """The pairs at the ends of the ascents of one round, and how many pairs were tried, at most ``budget``.
 
     ``elite`` are pairs of earlier rounds, one of which is refined again with small steps.
     """
-    effort = effort_of(scout)
-    starts = structured_starts(scout.universe, min(effort.starts, budget), rng)
+    number, refined, evaluations = COSTLY if scout.exact else CHEAP
+    starts = Groups.starts(scout.universe, min(number, budget), rng)
     spent = len(starts)
     values = np.nan_to_num(scout.movements(starts)[quantity], nan=-np.inf, posinf=-np.inf)
-    highest = np.argsort(-values, kind="stable")[: effort.refined]
+    highest = np.argsort(-values, kind="stable")[:refined]
     chosen = [starts.take(np.array([index])) for index in highest]
     steps = [0.3] * len(chosen)
     if elite is not None and len(elite):
@@ -327,10 +296,10 @@ def climb(
         steps.append(0.1)
     ends = []
     for start, step in zip(chosen, steps, strict=True):
-        end, tried = _refined(scout, quantity, start, step, min(effort.evaluations, budget - spent), rng)
+        end, tried = _refined(scout, quantity, start, step, min(evaluations, budget - spent), rng)
         spent += tried
         ends.append(end)
-    return joined([starts.take(np.array([int(np.argmax(values))])), *ends]), spent
+    return Groups.joined([starts.take(np.array([int(np.argmax(values))])), *ends]), spent
 
 
 def _refined(
@@ -346,7 +315,7 @@ def _refined(
         points[:, rows] = u[:, : len(rows) * d].reshape(len(u), len(rows), d) * universe.domain.features_bound
         share = np.zeros((len(u), CLUSTERS))
         share[:, active] = np.exp(np.clip(u[:, len(rows) * d :], -30.0, 30.0))
-        return admitted(universe, points, np.repeat(start.arm, len(u), axis=0), share)
+        return Groups.admitted(universe, points, np.repeat(start.arm, len(u), axis=0), share)
 
     points = start.points[0, rows].ravel() / universe.domain.features_bound
     first = np.concatenate([points, np.log(np.maximum(start.count[0, active], 0.3))])
@@ -362,4 +331,4 @@ def _mutated(universe: Universe, pair: Groups, rng: np.random.Generator) -> Grou
     if rng.random() < 0.5:
         place = int(rng.integers(CLUSTERS + 2))
         arm[0, place] = 1 - arm[0, place]
-    return admitted(universe, pair.points, arm, pair.count)
+    return Groups.admitted(universe, pair.points, arm, pair.count)

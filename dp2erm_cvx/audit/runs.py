@@ -1,4 +1,4 @@
-"""What runs of any mechanism give, and every number computed of it whose tails are events."""
+"""Runs of any mechanism: how many, what they give, and every number of it whose tails are events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from sklearn.linear_model import LogisticRegression
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.parallel import run_tasks
+from dp2erm_cvx.parallel import run_tasks, whole_workers
+from dp2erm_cvx.public import public_fraction, whole_number
 
 _LARGEST_EXACT = 2**53
 _DEEPEST = 8
@@ -128,49 +129,118 @@ def lowest_bits(values: Array) -> Array:
     return np.where(whole == 0, 1100.0, exponent - 53 + lowest)
 
 
-#: Runs of each dataset that one worker does at a time: fixed, so that no result depends on the workers.
-CHUNK = 50
+#: Marks and repeated values, tails, learned scores, and the grid of floating point.
+FAMILIES = ("values", "tails", "learned", "bits")
+
+#: What each family is called in a report.
+_NAMES = {
+    "values": "marks and repeated values",
+    "tails": "tails of coordinates and norms",
+    "learned": "learned scores",
+    "bits": "the lowest bits of coordinates",
+}
 
 
 @dataclass(frozen=True)
-class Runner:
-    """A mechanism and what it is run on.
+class Attack:
+    """Runs of a mechanism on each of two datasets, and the events that are looked for in its outputs.
 
-    ``mechanism(dataset)``, or ``mechanism(dataset, rng)`` where it ``takes_rng``: each run has a
-    ``numpy.random.Generator`` of its own. ``statistics`` are numbers that the caller wants looked at.
+    Parameters
+    ----------
+    runs
+        On each dataset, at least 40.
+    confidence
+        Probability at least which the bound is right with, in (0, 1).
+    events
+        Families to look at: "values", "tails", "learned", "bits"; may be empty if there are ``statistics``.
+    statistics
+        Functions from an output to a number of your own, whose tails are looked at as well.
+    takes_rng
+        Whether the mechanism takes a ``numpy.random.Generator`` after the dataset.
+    seed
+        Seeds the generators of a mechanism that takes one; drawn and reported if None.
+    workers
+        Processes, -1 for all cores, or what ``joblib.parallel_config`` says. They do not change the result.
+
+    Raises DeclarationError for anything else.
     """
 
-    mechanism: Callable[..., Any]
-    datasets: tuple[Any, Any]
-    takes_rng: bool
-    seed: int
-    statistics: Mapping[str, Callable[[Any], float]]
+    runs: int = 2000
+    confidence: float = 0.99
+    events: Sequence[str] = FAMILIES
+    statistics: Mapping[str, Callable[[Any], float]] = field(default_factory=dict)
+    takes_rng: bool = False
+    seed: int | None = None
+    workers: int = 1
 
-    def run(self, start: int, stop: int) -> list[tuple[Observation, Observation]]:
-        """Runs ``start`` to ``stop`` on the first and the second dataset, in turns."""
-        return [(self._once(0, run), self._once(1, run)) for run in range(start, stop)]
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "runs", whole_number("runs", self.runs, at_least=40))
+        object.__setattr__(self, "confidence", public_fraction("confidence", self.confidence))
+        object.__setattr__(self, "events", _families(self.events, own=bool(self.statistics)))
+        object.__setattr__(self, "statistics", dict(self.statistics))
+        if self.seed is not None:
+            object.__setattr__(self, "seed", whole_number("seed", self.seed, at_least=0))
+        object.__setattr__(self, "workers", whole_workers(self.workers))
 
-    def _once(self, which: int, run: int) -> Observation:
-        dataset = self.datasets[which]
-        settings = (np.random.default_rng([self.seed, which, run]),) if self.takes_rng else ()
-        try:
-            output = self.mechanism(dataset, *settings)
-        except Exception as raised:
-            return of_exception(raised)
-        own = {name: float(statistic(output)) for name, statistic in self.statistics.items()}
-        return dataclasses.replace(of_output(output), own=own)
+    @property
+    def names(self) -> list[str]:
+        """What is looked at, in words."""
+        own = [f"{len(self.statistics)} own statistics"] if self.statistics else []
+        return [_NAMES[family] for family in self.events] + own
 
 
-def run_all(runner: Runner, runs: int, workers: int) -> tuple[list[Observation], list[Observation]]:
-    """``runs`` observations of each dataset; more than one worker goes through joblib and its backend."""
-    chunks = [(start, min(start + CHUNK, runs)) for start in range(0, runs, CHUNK)]
-    parts = run_tasks(runner.run, chunks, workers=workers)
-    pairs = [pair for part in parts for pair in part]
+def _families(events: Sequence[str], *, own: bool) -> tuple[str, ...]:
+    chosen = (events,) if isinstance(events, str) else tuple(events)
+    for family in chosen:
+        if family not in FAMILIES:
+            raise DeclarationError(f"events: {family!r} is unknown: choose from {', '.join(FAMILIES)}")
+    if not chosen and not own:
+        raise DeclarationError("events: choose at least one family, or give statistics")
+    return tuple(family for family in FAMILIES if family in chosen)
+
+
+#: Runs of each dataset that one worker does at a time: fixed, so that no result depends on the workers.
+_CHUNK = 50
+
+
+def run_all(
+    mechanism: Callable[..., Any], datasets: tuple[Any, Any], attack: Attack, runs: int, seed: int
+) -> tuple[list[Observation], list[Observation]]:
+    """``runs`` observations of each dataset, each run with a generator of its own."""
+    chunks = [(start, min(start + _CHUNK, runs)) for start in range(0, runs, _CHUNK)]
+    # what processes are sent: the workers of an attack are none of theirs
+    once = partial(_run, mechanism, datasets, attack.takes_rng, seed, attack.statistics)
+    pairs = [pair for part in run_tasks(once, chunks, workers=attack.workers) for pair in part]
     return [one for one, _ in pairs], [other for _, other in pairs]
 
 
-#: Marks and repeated values, tails, learned scores, and the grid of floating point.
-FAMILIES = ("values", "tails", "learned", "bits")
+def _run(
+    mechanism: Callable[..., Any],
+    datasets: tuple[Any, Any],
+    takes_rng: bool,
+    seed: int,
+    statistics: Mapping[str, Callable[[Any], float]],
+    start: int,
+    stop: int,
+) -> list[tuple[Observation, ...]]:
+    """Runs ``start`` to ``stop`` on the first and the second dataset, in turns."""
+
+    def once(which: int, run: int) -> Observation:
+        settings = (np.random.default_rng([seed, which, run]),) if takes_rng else ()
+        try:
+            output = mechanism(datasets[which], *settings)
+        except Exception as raised:
+            return of_exception(raised)
+        own = {name: float(statistic(output)) for name, statistic in statistics.items()}
+        return dataclasses.replace(of_output(output), own=own)
+
+    return [(once(0, run), once(1, run)) for run in range(start, stop)]
+
+
+def name_of(mechanism: Callable[..., Any]) -> str:
+    """What a mechanism is called in a file."""
+    return str(getattr(mechanism, "__name__", type(mechanism).__name__))
+
 
 #: Kinds of output with fewer learning runs have no scores of their own, and at most so many kinds have.
 _FEWEST, _MOST_KINDS = 10, 6

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.audit.movement import NeighborPair, Quantity, of_groups, resolve, solved_together
+from dp2erm_cvx.audit.movement import NeighborPair, Quantity, resolve
 from dp2erm_cvx.audit.neighbors import Groups, records_at
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import Dp2ermError
@@ -45,6 +45,18 @@ class Scout:
     universe: Universe
     weights: Weights | None = None
 
+    @classmethod
+    def of(cls, program: FirstStage, universe: Universe, sample: Groups | None = None) -> Scout:
+        """The fast scout of a resolved program; full solves without one, or if it is off on ``sample``."""
+        full, weights = cls(program, universe), _known(program, universe)
+        scout = cls(program, universe, weights)
+        if weights is None or sample is None:
+            return scout
+        with np.errstate(all="ignore"):
+            fast, slow = scout.movements(sample)[Quantity.V], full.movements(sample)[Quantity.V]
+        agree = np.isclose(fast, slow, rtol=1e-6, atol=1e-6, equal_nan=True)
+        return scout if agree.all() else full
+
     @property
     def exact(self) -> bool:
         """Whether every movement takes two full solves."""
@@ -67,15 +79,11 @@ class Scout:
     def _in_full(self, pairs: Groups) -> dict[Quantity, Array]:
         changed = self.universe.n_samples - 1
         whole = [NeighborPair(*pairs.expand(k, self.universe), changed, "") for k in range(len(pairs))]
-        many = solved_together(self.program, [end for pair in whole for end in (pair.first, pair.second)])
-        if many is not None and np.all(np.isfinite(many[1])):
-            w, v = many[0][0::2], many[0][1::2]
-            return of_groups(w, v, np.ones_like(w))
         found = {quantity: np.full(len(pairs), np.nan) for quantity in Quantity}
-        place = {id(pair): index for index, pair in enumerate(whole)}
-        for item in resolve(self.program, whole):
-            for quantity, interval in item.movements.items():
-                found[quantity][place[id(item.pair)]] = 0.5 * (interval.low + interval.high)
+        place = {id(pair.first): index for index, pair in enumerate(whole)}
+        for pair in resolve(self.program, whole):
+            for quantity, interval in pair.movements.items():
+                found[quantity][place[id(pair.first)]] = 0.5 * (interval.low + interval.high)
         return found
 
 
@@ -83,25 +91,35 @@ def _by_rows(weights: Weights, pairs: Groups) -> dict[Quantity, Array]:
     ends = zip(pairs.dataset(False), pairs.dataset(True), strict=True)
     x, arm, count = (np.concatenate(parts) for parts in ends)
     both = weights(x, arm, count)
-    return of_groups(both[: len(pairs)], both[len(pairs) :], count[: len(pairs)])
+    return _of_groups(both[: len(pairs)], both[len(pairs) :], count[: len(pairs)])
 
 
-def scout_for(program: FirstStage, universe: Universe, sample: Groups) -> Scout:
-    """The fast scout of a program, where there is one that agrees with its full solves on ``sample``."""
-    solved = Scout(program, universe)
-    scout = known_scout(program, universe)
-    if scout is None:
-        return solved
-    with np.errstate(all="ignore"):
-        fast, full = scout.movements(sample), solved.movements(sample)
-    agree = np.isclose(fast[Quantity.V], full[Quantity.V], rtol=1e-6, atol=1e-6, equal_nan=True)
-    return scout if agree.all() else solved
+def _of_groups(w: Array, v: Array, count: Array) -> dict[Quantity, Array]:
+    """The movements (b,) of b pairs of groups: ``w``, ``v`` weights per record and ``count`` (b, m).
+
+    The last group is the changed record. Not certified: for searching.
+    """
+    gap = np.abs(w - v)
+    moved = np.sum(count * gap, axis=1)
+    present = count > 0
+    squares = np.sum(count * gap**2, axis=1)
+    differ = np.sum(count * (gap > 1e-7), axis=1)
+    product = np.max(w * v * present, axis=1)
+    return {
+        Quantity.V: moved + 2 * np.minimum(w[:, -1], v[:, -1]),
+        Quantity.L1: moved,
+        Quantity.L2: np.sqrt(squares),
+        Quantity.L0: differ,
+        Quantity.W1: moved + 2 * np.max(np.minimum(w, v) * present, axis=1),
+        Quantity.W2: np.sqrt((squares + 2 * product) * (1 + differ)),
+        Quantity.LARGEST: np.max(np.maximum(w, v) * present, axis=1),
+    }
 
 
-def known_scout(program: FirstStage, universe: Universe) -> Scout | None:
-    """The fast scout of a resolved program, if there is one for the model that it is solved by."""
+def _known(program: FirstStage, universe: Universe) -> Weights | None:
+    """Fast weights of a resolved program, if there are any for the model that it is solved by."""
     if isinstance(program, ClosedFormWeights):
-        return Scout(program, universe, partial(_closed_form, program, universe))
+        return partial(_closed_form, program, universe)
     two = records_at(universe, np.zeros((2, universe.n_features)), np.array([0, 1]))
     try:
         model = program.model(two)
@@ -110,7 +128,7 @@ def known_scout(program: FirstStage, universe: Universe) -> Scout | None:
     family, weights = _FAST.get(type(model), (None, None))
     if family is None or weights is None or not isinstance(program, family):
         return None
-    return Scout(program, universe, partial(weights, program, universe, model))
+    return partial(weights, program, universe, model)
 
 
 def _closed_form(program: ClosedFormWeights, universe: Universe, x: Array, arm: Arms, count: Array) -> Array:

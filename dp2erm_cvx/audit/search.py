@@ -1,10 +1,11 @@
-"""One search for all audits: what it may spend, what repeats it, who does the work, and what is kept."""
+"""One search for all audits: limits, workers, what is kept; and searches over vectors of public sets."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.parallel import replacing, run_tasks, whole_workers
+from dp2erm_cvx.parallel import run_tasks, whole_workers
 from dp2erm_cvx.public import public_number, whole_number
 
 
@@ -85,23 +86,6 @@ class SearchPlan:
 
 #: A number, or several that are compared one after the other.
 Height = Any
-#: What is kept of a pair by the name of what it is high in: how high, largest first, and the pair.
-Best = Mapping[str, Sequence[tuple[Height, Any]]]
-
-
-@dataclass(frozen=True)
-class Task:
-    """Look ``number``, after ``spent`` evaluations, of at most ``room``, perhaps from the pairs ``best``."""
-
-    number: int
-    spent: int
-    room: int
-    best: Best
-
-    def elite(self, name: str, rng: np.random.Generator) -> Any:
-        """One of the best pairs by ``name``, better ones more often; None before the first."""
-        best = self.best.get(name, ())
-        return best[min(int(rng.geometric(0.5)), len(best)) - 1][1] if best else None
 
 
 @dataclass
@@ -116,13 +100,26 @@ class Gain:
 
 @dataclass
 class State:
-    """Where a search stands after ``rounds`` looks: each draws from a generator of its own."""
+    """Where a search stands after ``rounds`` looks: each draws from a generator of its own.
+
+    ``best`` holds what is kept of a pair by the name of what it is high in: how high, largest first, and the
+    pair.
+    """
 
     rounds: int = 0
     spent: int = 0
     counts: dict[str, float] = field(default_factory=dict)
     largest: dict[str, float] = field(default_factory=dict)
     best: dict[str, list[tuple[Height, Any]]] = field(default_factory=dict)
+
+    def pairs(self, name: str) -> list[Any]:
+        """The best pairs by ``name``, largest first."""
+        return [pair for _, pair in self.best.get(name, ())]
+
+    def elite(self, name: str, rng: np.random.Generator) -> Any:
+        """One of the best pairs by ``name``, better ones more often; None before the first."""
+        best = self.pairs(name)
+        return best[min(int(rng.geometric(0.5)), len(best)) - 1] if best else None
 
     def add(self, gain: Gain, keep: int, apart: float) -> None:
         """Count a look, and keep ``keep`` pairs of every name, their heights no less than ``apart``."""
@@ -148,7 +145,8 @@ class Search:
     Parameters
     ----------
     look
-        Tries new pairs, or changes of the best. It depends on its task and on nothing else.
+        ``look(state, number, room)`` tries new pairs, or changes of the best before its wave, with at most
+        ``room`` evaluations. It depends on its arguments and on nothing else.
     most
         Evaluations that look ``number`` takes at most.
     highest
@@ -162,7 +160,7 @@ class Search:
         a search without checkpoints.
     """
 
-    look: Callable[[Task], Gain]
+    look: Callable[[State, int, int], Gain]
     most: Callable[[int], int] = lambda number: 1
     highest: Callable[[State], float] = lambda state: 0.0
     keep: int = 6
@@ -171,76 +169,71 @@ class Search:
     call: object = None
     read: Callable[[Any], Any] | None = None
 
+    def run(self, plan: SearchPlan) -> State:
+        """Search in waves of looks until a limit is reached; the first look is always taken.
 
-def explore(search: Search, plan: SearchPlan) -> State:
-    """Search in waves of looks until a limit is reached; the first look is always taken.
+        A checkpoint is written wherever the search could go on after a stop.
+        Raises DataError for a checkpoint of another search.
+        """
+        path = None if plan.checkpoint is None or self.read is None else Path(plan.checkpoint)
+        state = State() if path is None or not path.exists() else self._loaded(path)
+        limits = plan.evaluations or math.inf, plan.seconds or math.inf
+        began, whole = time.time(), True
+        while (state.spent < limits[0] and time.time() < began + limits[1]) or state.rounds == 0:
+            left = max(limits[0] - state.spent, 0)
+            # looks are added up one by one: what a wave starts from must not change meanwhile
+            before = State(
+                state.rounds, state.spent, best={name: [*kept] for name, kept in state.best.items()}
+            )
+            tasks = []
+            for number in range(state.rounds, state.rounds + self.wave):
+                room, left = int(min(self.most(number), left)), left - self.most(number)
+                whole = whole and left >= 0
+                if room > 0:
+                    tasks.append((before, number, room, began + limits[1] if number else math.inf))
+            run = partial(_look, self.look)
+            together = run_tasks(run, tasks, workers=plan.workers)
+            for gain in together if self.wave > 1 else (run(*task) for task in tasks):
+                whole = whole and gain is not None
+                state.add(gain or Gain(0), self.keep, self.apart)
+                if plan.progress is not None:
+                    share = max(state.spent / limits[0], (time.time() - began) / limits[1])
+                    plan.progress(Progress(min(share, 1.0), state.spent, self.highest(state)))
+            # nothing is gone on from a wave that was cut short, so that a stop does not change the result
+            if path is not None and whole:
+                self._save(path, state)
+        return state
 
-    A checkpoint is written wherever the search could go on after a stop.
-    Raises DataError for a checkpoint of another search.
-    """
-    path = None if plan.checkpoint is None or search.read is None else Path(plan.checkpoint)
-    state = State() if path is None or not path.exists() else _loaded(path, search)
-    limits = plan.evaluations or math.inf, plan.seconds or math.inf
-    began, whole = time.time(), True
-    while (state.spent < limits[0] and time.time() < began + limits[1]) or state.rounds == 0:
-        left = max(limits[0] - state.spent, 0)
-        tasks = []
-        for number in range(state.rounds, state.rounds + search.wave):
-            room, left = int(min(search.most(number), left)), left - search.most(number)
-            whole = whole and left >= 0
-            if room > 0:
-                deadline = began + limits[1] if number else math.inf
-                tasks.append((Task(number, state.spent, room, dict(state.best)), deadline))
-        run = partial(_look, search.look)
-        together = run_tasks(run, tasks, workers=plan.workers)
-        for gain in together if search.wave > 1 else (run(*task) for task in tasks):
-            whole = whole and gain is not None
-            state.add(gain or Gain(0), search.keep, search.apart)
-            if plan.progress is not None:
-                share = max(state.spent / limits[0], (time.time() - began) / limits[1])
-                plan.progress(Progress(min(share, 1.0), state.spent, search.highest(state)))
-        # nothing is gone on from a wave that was cut short, so that a stop does not change the result
-        if path is not None and whole:
-            _save(path, search, state)
-    return state
-
-
-def _look(look: Callable[[Task], Gain], task: Task, deadline: float) -> Gain | None:
-    """None after the deadline (seconds since the epoch, on any machine)."""
-    return look(task) if time.time() < deadline else None
-
-
-def _save(path: Path, search: Search, state: State) -> None:
-    best = {name: [(high, pair.plain()) for high, pair in kept] for name, kept in state.best.items()}
-    with replacing(path) as part:
-        content = {"call": search.call, **vars(state), "best": best}
+    def _save(self, path: Path, state: State) -> None:
+        best = {name: [(high, pair.plain()) for high, pair in kept] for name, kept in state.best.items()}
+        content = {"call": self.call, **vars(state), "best": best}
+        # whole or not at all, and a file of this process alone: another may work in the same folder
+        part = path.with_name(f"{path.name}.{os.getpid()}.part")
         part.write_text(json.dumps(content, default=float), encoding="utf-8")
+        part.replace(path)
+
+    def _loaded(self, path: Path) -> State:
+        assert self.read is not None
+        try:
+            plain = json.loads(path.read_text(encoding="utf-8"))
+            if plain.pop("call") != json.loads(json.dumps(self.call, default=float)):
+                raise DataError(f"{path}: the state of another audit")
+            best = {
+                name: [(height, self.read(pair)) for height, pair in kept]
+                for name, kept in plain.pop("best").items()
+            }
+            return State(**plain, best=best)
+        except DataError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"{path}: not the state of an audit ({type(error).__name__})") from None
 
 
-def _loaded(path: Path, search: Search) -> State:
-    assert search.read is not None
-    try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-        if plain.pop("call") != json.loads(json.dumps(search.call, default=float)):
-            raise DataError(f"{path}: the state of another audit")
-        best = {
-            name: [(height, search.read(pair)) for height, pair in kept]
-            for name, kept in plain.pop("best").items()
-        }
-        return State(**plain, best=best)
-    except DataError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{path}: not the state of an audit ({type(error).__name__})") from None
-
-
-_T = TypeVar("_T")
-
-
-def remembered(function: Callable[[Array], _T]) -> Callable[[Array], _T]:
-    """The same function of a vector, for a search that asks for one again and again."""
-    known = lru_cache(maxsize=64)(lambda key: function(np.frombuffer(key)))
-    return lambda vector: known(vector.tobytes())
+def _look(
+    look: Callable[[State, int, int], Gain], before: State, number: int, room: int, deadline: float
+) -> Gain | None:
+    """None after the deadline (seconds since the epoch, on any machine)."""
+    return look(before, number, room) if time.time() < deadline else None
 
 
 def evolve(
@@ -305,3 +298,130 @@ def evolve(
         covariance = 0.5 * (covariance + covariance.T)
         step *= math.exp(min(1.0, c_step / damping * (length / expected - 1)))
     return best, largest, spent
+
+
+@dataclass(frozen=True)
+class Region:
+    """A public set in ``R^dimension``: every point is searched for through its ``project``.
+
+    ``project`` maps any vector (d,) to a point of the set, e.g. by clipping; ``scale`` is the size of
+    the set per coordinate; ``vertices`` are points (d,) tried first.
+    """
+
+    dimension: int
+    project: Callable[[Array], Array]
+    scale: float | Array = 1.0
+    vertices: tuple[Array, ...] = ()
+
+    def draw(self, rng: np.random.Generator) -> Array:
+        """A vertex, or a random point that the projection often puts on the boundary."""
+        if self.vertices and rng.random() < 0.4:
+            return self.project(self.vertices[rng.integers(len(self.vertices))])
+        return self.project(self.scale * rng.normal(size=self.dimension) * 10.0 ** rng.uniform(-1.0, 0.7))
+
+    def near(self, point: Array, rng: np.random.Generator) -> Array:
+        """A point moved on some coordinates, by steps of all sizes."""
+        moved = self.scale * rng.normal(size=self.dimension) * 10.0 ** rng.uniform(-4.0, 0.3)
+        return self.project(point + moved * (rng.random(self.dimension) < (0.3, 1.0)[rng.integers(2)]))
+
+
+def ball(dimension: int, radius: float) -> Region:
+    """The Euclidean ball of ``radius`` > 0 around 0, with the ends of its axes."""
+    scale = radius / math.sqrt(dimension)
+    return Region(dimension, lambda point: _clipped(point, radius), scale, tuple(_axes(dimension, radius)))
+
+
+def record_domain(p: int, M: float, outcome_bound: float | None = None) -> Region:
+    """Records ``(x_1, ..., x_p, a)`` or, with an outcome bound, ``(x_1, ..., x_p, a, y)``.
+
+    ``||x|| <= M``, a in {0, 1}, ``|y| <= outcome_bound``.
+    """
+    size = outcome_bound or 0.0
+
+    def project(record: Array) -> Array:
+        point = np.clip(record, -size, size)
+        point[:p], point[p] = _clipped(record[:p], M), record[p] > 0.5
+        return point
+
+    ends: list[list[float]] = [[]] if outcome_bound is None else [[-size], [size]]
+    corners = [np.concatenate([x, [a], y]) for x in _axes(p, M) for a in (0.0, 1.0) for y in ends]
+    spread = [*np.full(p, M / math.sqrt(p)), 1.0] + ([] if outcome_bound is None else [size])
+    return Region(len(spread), project, np.array(spread), tuple(corners))
+
+
+def _clipped(point: Array, radius: float) -> Array:
+    size = math.sqrt(point @ point)
+    return point if size <= radius else point * (radius / size * (1.0 - 1e-15))
+
+
+def _axes(dimension: int, radius: float) -> list[Array]:
+    return [sign * radius * row for row in np.eye(dimension) for sign in (1.0, -1.0)]
+
+
+@dataclass(frozen=True)
+class Reached:
+    """The largest value of what one ``constant`` bounds that was met, and the ``points`` where.
+
+    ``slack`` is the relative error of the value; where 0 is declared, rounding may exceed it by 1e-7.
+    """
+
+    constant: str
+    declared: float
+    value: float
+    points: tuple[Array, ...]
+    slack: float = 1e-9
+
+    @property
+    def ratio(self) -> float:
+        """Value over declared."""
+        if self.declared > 0.0:
+            return self.value / self.declared
+        return math.inf if self.value > 1e-7 else 0.0
+
+    @property
+    def violated(self) -> bool:
+        """Whether the declared constant is refuted, beyond rounding."""
+        return self.ratio > 1.0 + self.slack
+
+
+def largest(
+    constant: str,
+    declared: float,
+    value: Callable[..., float],
+    regions: Sequence[Region],
+    *,
+    evaluations: int = 2000,
+    seed: int = 0,
+) -> Reached:
+    """The largest ``value(*points)`` met, one point per region, against a declared bound on it.
+
+    Vertices, random points, then local ascent from the best.
+    Raises DeclarationError where the declared bound or a value is not a number.
+    """
+    rng = np.random.default_rng(seed)
+    kept: list[tuple[float, tuple[Array, ...]]] = []
+    for step in range(evaluations):
+        if step < evaluations // 3 or rng.random() < 0.05:
+            points = tuple(region.draw(rng) for region in regions)
+        else:
+            start = kept[int(rng.integers(len(kept)))][1]
+            chosen = rng.random(len(regions)) < (0.5, 1.0)[rng.integers(2)]
+            points = tuple(
+                region.near(point, rng) if move else point
+                for region, point, move in zip(regions, start, chosen, strict=True)
+            )
+        reached = float(value(*points))
+        if math.isnan(reached) or not declared >= 0.0:
+            raise DeclarationError(f"{constant}: its bound or its value is not a number somewhere")
+        if len(kept) < 5 or reached > kept[-1][0]:
+            kept = sorted([*kept, (reached, points)], key=lambda pair: -pair[0])[:5]
+    return Reached(constant, declared, *kept[0])
+
+
+_T = TypeVar("_T")
+
+
+def remembered(function: Callable[[Array], _T]) -> Callable[[Array], _T]:
+    """The same function of a vector, for a search that asks for one again and again."""
+    known = lru_cache(maxsize=64)(lambda key: function(np.frombuffer(key)))
+    return lambda vector: known(vector.tobytes())

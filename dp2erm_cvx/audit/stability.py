@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.audit.movement import Claim, Interval, Quantity, checked_claims, claims_of, resolve
+from dp2erm_cvx.audit.movement import Claim, Quantity, checked_claims, claims_of, resolve
 from dp2erm_cvx.audit.neighbors import STRATEGIES
-from dp2erm_cvx.audit.rounds import BASE, Rounds, Source, reported
+from dp2erm_cvx.audit.rounds import BASE, Rounds, Source
 from dp2erm_cvx.audit.search import Progress, SearchPlan
-from dp2erm_cvx.audit.verdicts import StabilityAudit
+from dp2erm_cvx.audit.verdicts import StabilityAudit, TightnessCell
 from dp2erm_cvx.blocked import BlockedDataset, RecordBlocks, told_bytes
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain, Records
@@ -87,7 +87,7 @@ def audit_stability(
         program, universe, claims, names, source, pool, search.seed, solver, few, digest=digest(example)
     )
     state = rounds.explored(search)
-    verdicts, worst, checked = reported(rounds, state)
+    verdicts, worst, checked = rounds.reported(state)
     return StabilityAudit(
         program=program,
         universe=universe,
@@ -241,32 +241,6 @@ def _hashed(records: Records) -> bytes:
 
 #: Multiples of the declared n and of the declared ridge.
 SIZES, RIDGES = (0.25, 0.5, 1.0, 2.0, 4.0), (0.01, 0.1, 1.0, 10.0)
-
-
-@dataclass(frozen=True)
-class TightnessCell:
-    """The largest V that a short search met with ``n_samples`` records and a ``ridge``.
-
-    ``bounds`` are the finite bounds on V by name, those on W1 >= V among them. ``ridge`` is None where the
-    program has none; ``movement`` is None where there is no bound or no search, which ``refusal`` explains,
-    or where the search met no neighbors.
-    """
-
-    n_samples: int
-    ridge: float | None
-    bounds: dict[str, float]
-    movement: Interval | None
-    refusal: str | None = None
-
-    @property
-    def violations(self) -> tuple[str, ...]:
-        """The bounds that the certified movement exceeds, whatever the numerical error is."""
-        low = 0.0 if self.movement is None else self.movement.low
-        return tuple(name for name, bound in self.bounds.items() if low > bound)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {**dataclasses.asdict(self), "violations": list(self.violations)}
 
 
 def tightness(

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.audit.finding import SavedPair
+from dp2erm_cvx.audit.finding import Finding
 from dp2erm_cvx.audit.movement import (
     Claim,
     Interval,
     NeighborPair,
     Quantity,
-    Resolved,
     SolverCheck,
     resolve,
 )
@@ -35,7 +35,7 @@ class Verdict:
 
     claim: Claim
     movement: Interval
-    worst: Resolved = field(repr=False)
+    worst: NeighborPair = field(repr=False)
     neighbors: int
     saved: Interval | None = None
 
@@ -66,7 +66,7 @@ class Verdict:
         """What came out for the claim."""
         if self.violated:
             limit = f"{self.movement} > {self.claim.bound:.6g}"
-            return f"violated by this pair ({self.worst.pair.origin}): movement in {limit}"
+            return f"violated by this pair ({self.worst.origin}): movement in {limit}"
         share = f"{100 * self.ratio:.3g} % of the bound: no proof"
         return f"not violated in {self.neighbors} re-solves; the largest movement is {share}"
 
@@ -81,10 +81,36 @@ class Verdict:
             "violated": self.violated,
             # a bound of 0 has no ratio, and JSON no infinity
             "ratio": self.ratio if math.isfinite(self.ratio) else None,
-            "origin": self.worst.pair.origin,
+            "origin": self.worst.origin,
             "numerical_error": self.numerical_error,
             "verdict": str(self),
         }
+
+
+@dataclass(frozen=True)
+class TightnessCell:
+    """The largest V that a short search met with ``n_samples`` records and a ``ridge``.
+
+    ``bounds`` are the finite bounds on V by name, those on W1 >= V among them. ``ridge`` is None where the
+    program has none; ``movement`` is None where there is no bound or no search, which ``refusal`` explains,
+    or where the search met no neighbors.
+    """
+
+    n_samples: int
+    ridge: float | None
+    bounds: dict[str, float]
+    movement: Interval | None
+    refusal: str | None = None
+
+    @property
+    def violations(self) -> tuple[str, ...]:
+        """The bounds that the certified movement exceeds, whatever the numerical error is."""
+        low = 0.0 if self.movement is None else self.movement.low
+        return tuple(name for name, bound in self.bounds.items() if low > bound)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {**dataclasses.asdict(self), "violations": list(self.violations)}
 
 
 @dataclass(frozen=True)
@@ -94,13 +120,13 @@ class StabilityAudit:
     ``scouted`` neighbors were solved for on their distinct records, ``resolved`` ones in full and with a
     certificate; only the latter are reported. ``check`` compares with another solver. ``private`` is False
     where data were given: movements then depend on them. ``refused`` gives, by family, why it states no
-    bound.
+    bound. A report shows it under its ``title``, with short searches of :func:`tightness` beside it.
     """
 
     program: FirstStage
     universe: Universe
     verdicts: tuple[Verdict, ...]
-    worst: tuple[Resolved, ...] = field(repr=False)
+    worst: tuple[NeighborPair, ...] = field(repr=False)
     refused: dict[str, str]
     searched: tuple[str, ...]
     scouted: int
@@ -110,6 +136,13 @@ class StabilityAudit:
     seed: int
     check: SolverCheck
     private: bool
+    title: str = ""
+    tightness: tuple[TightnessCell, ...] = ()
+
+    @property
+    def violated(self) -> bool:
+        """Whether a bound was violated, by the audit itself or in a cell of its tightness."""
+        return bool(self.violations) or any(cell.violations for cell in self.tightness)
 
     @property
     def violations(self) -> tuple[Verdict, ...]:
@@ -155,11 +188,14 @@ class StabilityAudit:
             if not self.violations:
                 raise DeclarationError("no bound was violated: name the verdict whose pair is to be saved")
             verdict = self.violations[0]
-        pair, movement = verdict.worst.pair, verdict.worst.movements[verdict.claim.quantity]
-        finding = {"claim": asdict(verdict.claim), "movement": asdict(movement), "origin": pair.origin}
+        pair, movement = verdict.worst, verdict.worst.movements[verdict.claim.quantity]
+        facts = {"claim": asdict(verdict.claim), "movement": asdict(movement), "origin": pair.origin}
         first, second = ((end.X, end.a, end.y) for end in (pair.first, pair.second))
-        weights, domain = {"name": self.program.name, "settings": self.program.settings()}, pair.first.domain
-        return SavedPair(first, second, True, domain, weights, "stability", finding, self.private).save(path)
+        weights = {"name": self.program.name, "settings": self.program.settings()}
+        saved = Finding(
+            first, second, pair.first.domain, "stability", facts, None, True, weights, self.private
+        )
+        return saved.save(path)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; no record."""
@@ -206,15 +242,15 @@ def replay(
     of neighbors, DeclarationError for a program other than the saved one, SolverError where the solver
     returns no point.
     """
-    pair = SavedPair.load(path)
+    pair = Finding.load(path)
     first, second = pair.records()
     try:
         name, settings = str(pair.first_stage["name"]), dict(pair.first_stage["settings"])
-        claim, saved, origin = None, None, f"{pair.audit} audit"
-        if pair.audit == "stability":
-            stated = pair.finding["claim"]
+        claim, saved, origin = None, None, f"{pair.kind} audit"
+        if pair.kind == "stability":
+            stated = pair.facts["claim"]
             claim = Claim(**{**stated, "quantity": Quantity(stated["quantity"])})
-            saved, origin = Interval(**pair.finding["movement"]), str(pair.finding["origin"])
+            saved, origin = Interval(**pair.facts["movement"]), str(pair.facts["origin"])
     except (KeyError, ValueError, TypeError) as wrong:
         raise DataError(f"{path}: not a saved pair ({type(wrong).__name__})") from None
     if program is None:
@@ -227,5 +263,5 @@ def replay(
     if claim is None:
         bound = program.stability(Universe(pair.domain, first.n_samples, first.covariates.shape[1]))
         claim = Claim("sharp", Quantity.V, bound.V, bound.theorem)
-    (resolved,) = resolve(program, [NeighborPair(first, second, pair.changed, origin)], solver)
-    return Verdict(claim, resolved.movements[claim.quantity], resolved, 1, saved)
+    (moved,) = resolve(program, [NeighborPair(first, second, pair.changed, origin)], solver)
+    return Verdict(claim, moved.movements[claim.quantity], moved, 1, saved)

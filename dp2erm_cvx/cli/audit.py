@@ -28,9 +28,8 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import public_number, whole_number
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.audit.search import Progress, SearchPlan
+    from dp2erm_cvx.audit import Progress, SearchPlan, StabilityAudit
     from dp2erm_cvx.domain import Domain
-    from dp2erm_cvx.report import AuditSection
     from dp2erm_cvx.universe import Universe
 
 #: Exit code where a bound was violated.
@@ -84,34 +83,34 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
     paths = _paths(options, *used)
     if program is None:
         raise DeclarationError("--program is missing: name the first stage")
-    section = _searched(data, program, options)
+    audit = _searched(data, program, options)
     if options["save"] is not None:
-        worst = max(section.audit.verdicts, key=lambda verdict: verdict.ratio)
-        section.audit.save_counterexample(options["save"], worst)
+        worst = max(audit.verdicts, key=lambda verdict: verdict.ratio)
+        audit.save_counterexample(options["save"], worst)
     if data is not None:
         click.echo(f"NOT PRIVATE: these numbers depend on the records of {data}", err=True)
     from dp2erm_cvx.report import audit_facts, audit_page
 
     *pages, facts = paths
-    write_text(facts, json.dumps(audit_facts([section], command), indent=2) + "\n")
+    write_text(facts, json.dumps(audit_facts([audit], command), indent=2) + "\n")
     for page in pages:
-        write_text(page, audit_page([section], command=command))
-    return _shown(section, plant, f"Report: {', '.join(map(str, paths))}", options["as_json"])
+        write_text(page, audit_page([audit], command=command))
+    return _shown(audit, plant, f"Report: {', '.join(map(str, paths))}", options["as_json"])
 
 
-def _shown(section: AuditSection, plant: float | None, written: str, as_json: bool) -> int:
+def _shown(audit: StabilityAudit, plant: float | None, written: str, as_json: bool) -> int:
     """Print what was found and where it is; the exit code."""
-    caught = plant is None or section.audit.catches(plant)
+    caught = plant is None or audit.catches(plant)
     if as_json:
         planted = {} if plant is None else {"planted": {"factor": plant, "caught": caught}}
-        print_json(section.audit.to_dict() | planted)
+        print_json(audit.to_dict() | planted)
     else:
-        _table(section)
+        _table(audit)
         if plant is not None:
             found = "refuted" if caught else "NOT refuted: search for longer"
             click.echo(f"planted: V / {plant:g}: {found}")
         click.echo(written)
-    return VIOLATED if section.violated or not caught else 0
+    return VIOLATED if audit.violated or not caught else 0
 
 
 def _planted(options: dict[str, Any]) -> float | None:
@@ -123,7 +122,7 @@ def _planted(options: dict[str, Any]) -> float | None:
     return public_number("--plant", options["plant"], above=1)
 
 
-def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSection:
+def _searched(data: str | None, name: str, options: dict[str, Any]) -> StabilityAudit:
     writable(options["checkpoint"], data, options["domain"])
     _refuse_unused(data, options)
     for path in _saved_files(options):
@@ -134,7 +133,6 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSect
         from dp2erm_cvx.blocked import BlockedDataset
         from dp2erm_cvx.cli.reading import Coded, read_cells, read_domain
         from dp2erm_cvx.cli.stages import first_stage
-        from dp2erm_cvx.report import AuditSection
         from dp2erm_cvx.universe import Universe
 
         domain = read_domain(options, {} if data else {"outcome_bound": 1.0})
@@ -168,7 +166,7 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSect
         )
         short = dataclasses.replace(search.share(1 / 20), progress=cell_done)
         cells = () if options["no_tightness"] else tightness(first, small, search=short)
-    return AuditSection(result.program.name, result, cells)
+    return dataclasses.replace(result, title=result.program.name, tightness=cells)
 
 
 def _in_blocks(search: SearchPlan, options: dict[str, Any]) -> SearchPlan:
@@ -239,9 +237,9 @@ def _universe(domain: Domain, options: dict[str, Any]) -> Universe:
     )
 
 
-def _table(section: AuditSection) -> None:
+def _table(result: StabilityAudit) -> None:
     """A table of all bounds, and what the search did."""
-    screen, result = console(), section.audit
+    screen = console()
     size = f"{result.universe.n_samples} records, {result.universe.n_features} covariates"
     screen.print(f"Stability audit of {result.program.name}: {size}", style="bold")
     table = grid("bound", "of", "bound at", "largest movement", "share", left=2)
@@ -250,7 +248,7 @@ def _table(section: AuditSection) -> None:
         share = f"{verdict.ratio:.1%}" + (" VIOLATED" if verdict.violated else "")
         table.add_row(claim.name, str(claim.quantity), f"{claim.bound:.6g}", str(verdict.movement), share)
     screen.print(table)
-    for cell in section.tightness:
+    for cell in result.tightness:
         if cell.violations and cell.movement is not None:
             place = f"n = {cell.n_samples}" + ("" if cell.ridge is None else f", ridge {cell.ridge:g}")
             screen.print(f"{place}: V in {cell.movement}: VIOLATED: {', '.join(cell.violations)}")

@@ -1,6 +1,7 @@
-"""Declared constants searched for violations: of rows and kernels, and of the loss that sets noise.
+"""Constants that a program states, searched for violations: of rows, kernels, and the loss that sets noise.
 
-The latter are those of Theorems 1, 2 and 9, and what certificates rest on. What is derived is not searched.
+The latter are those of Theorems 1, 2, 9, 15 and 19, and what certificates rest on. What is derived from a
+declaration is not searched. A search refutes a constant and never proves one.
 """
 
 from __future__ import annotations
@@ -8,19 +9,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
-from dp2erm_cvx.audit.search import remembered
-from dp2erm_cvx.conformance.search import (
-    Finding,
-    Region,
-    ball,
-    check_kernel,
-    check_second_stage,
-    largest,
-    record_domain,
-)
+from dp2erm_cvx.audit.search import Reached, Region, ball, largest, record_domain, remembered
 from dp2erm_cvx.conformance.solutions import points_of
 from dp2erm_cvx.conformance.subject import (
     N_FEATURES,
@@ -39,6 +32,7 @@ from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import ConvexSet
+from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.program import (
     PrivateFirstStage,
     Program,
@@ -56,7 +50,7 @@ def constants(subject: Subject) -> Judgment:
 
     In universes of other scales as well, because a formula may be right at one of them only.
     """
-    domain, findings = check_domain(), list[Finding]()
+    domain, findings = check_domain(), list[Reached]()
     try:
         program = subject.program.resolve(domain)
         if wrong := _wrong(program, subject, domain):
@@ -81,9 +75,9 @@ def constants(subject: Subject) -> Judgment:
     return passed(f"found of declared: {text}")
 
 
-def _searched(program: Program, domain: Domain, evaluations: int, seed: int) -> list[Finding]:
+def _searched(program: Program, domain: Domain, evaluations: int, seed: int) -> list[Reached]:
     """Of what is derived there is nothing to search."""
-    findings = list[Finding]()
+    findings = list[Reached]()
     if isinstance(program, DeclaredProgram) and program.own_data() is not None:
         return findings
     if isinstance(program, SecondStage | PrivateFirstStage):
@@ -103,11 +97,11 @@ def _searched(program: Program, domain: Domain, evaluations: int, seed: int) -> 
     return findings
 
 
-def _refuted(findings: list[Finding]) -> str:
+def _refuted(findings: list[Reached]) -> str:
     worst = max((one for one in findings if one.violated), key=lambda one: one.ratio, default=None)
     if worst is None:
         return ""
-    return f"{worst.constant} is declared {worst.declared:.4g}, found {worst.found:.4g}"
+    return f"{worst.constant} is declared {worst.declared:.4g}, found {worst.value:.4g}"
 
 
 def _wrong(program: Program, subject: Subject, domain: Domain) -> str:
@@ -167,7 +161,7 @@ def _rows(program: SeparableFirstStage, domain: Domain) -> tuple[_Row, Callable[
 
 def _row_sizes(
     program: SeparableFirstStage, domain: Domain, evaluations: int, seed: int
-) -> Iterator[Finding]:
+) -> Iterator[Reached]:
     """Bounds on rows, which every derived constant starts from."""
     row, weight_row = _rows(program, domain)
     region = record_domain(N_FEATURES, domain.features_bound)
@@ -177,6 +171,94 @@ def _row_sizes(
         ("linear_bound", program.linear_bound(domain), lambda d: norm(row(d)[1])),
     ):
         yield largest(constant, bound, value, (region,), evaluations=evaluations, seed=seed)
+
+
+def check_kernel(
+    covariates: Region,
+    kernel: Callable[[Array, Array], float],
+    kernel_bound: float,
+    *,
+    signed: bool = False,
+    evaluations: int = 2000,
+    seed: int = 0,
+) -> list[Reached]:
+    """Search for violations of the constants of Theorems 5 and 6: ``0 <= K <= C``, or ``|K| <= C`` if signed.
+
+    ``sign`` (declared as 0) is the largest of ``-K`` unless signed; ``positive_definiteness`` (declared as 0)
+    minus the smallest eigenvalue of Gram matrices of four points over the largest one.
+    """
+
+    def indefinite(*points: Array) -> float:
+        gram = np.array([[kernel(x, z) for z in points] for x in points])
+        asymmetry = float(np.max(np.abs(gram - gram.T)))
+        value = np.linalg.eigvalsh((gram + gram.T) / 2.0)
+        return max(asymmetry, -float(value[0])) / max(float(np.max(np.abs(value))), 1e-300)
+
+    search = partial(largest, evaluations=evaluations, seed=seed)
+    reached = [search("kernel_bound", kernel_bound, lambda x, z: abs(kernel(x, z)), (covariates,) * 2)]
+    if not signed:
+        reached.append(search("sign", 0.0, lambda x, z: -kernel(x, z) / kernel_bound, (covariates,) * 2))
+    return [*reached, search("positive_definiteness", 0.0, indefinite, (covariates,) * 4)]
+
+
+def check_loss(
+    records: Region,
+    parameters: Region,
+    gradient: Callable[[Array, Array], Array],
+    trace: Callable[[Array, Array], float],
+    declared: LossConstants,
+    *,
+    evaluations: int = 2000,
+    seed: int = 0,
+) -> Iterator[Reached]:
+    """Search for violations of the loss constants that Theorems 1, 2, 15 and 19 consume.
+
+    ``gradient(theta, record)`` is (p,), ``trace`` that of the Hessian, over ``parameters``, which is Theta.
+    Searched are ``gradient_radius`` (half the distance of two gradients at one theta), ``hessian_trace``,
+    and, where declared, ``gradient_bound``, ``theta_bound``, the slope of a ``box`` in its norm, and of a
+    ``saturation`` the sums of slope and curvature that Theorem 15, and in a ball Theorem 19, bound.
+    """
+    search = partial(largest, evaluations=evaluations, seed=seed)
+    one, two = (parameters, records), (parameters, records, records)
+
+    def apart(theta: Array, record: Array, other: Array) -> float:
+        return norm(gradient(theta, record) - gradient(theta, other))
+
+    yield search("gradient_radius", declared.gradient_radius, lambda *at: 0.5 * apart(*at), two)
+    yield search("hessian_trace", declared.hessian_trace, trace, one)
+    if declared.gradient_bound is not None:
+        bound = declared.gradient_bound
+        yield search("gradient_bound", bound, lambda theta, record: norm(gradient(theta, record)), one)
+    if declared.box is not None:
+        widths = np.array(declared.box.widths)
+
+        def slope(theta: Array, record: Array) -> float:
+            return float(np.max(np.abs(gradient(theta, record)) / widths))
+
+        yield search("box", declared.box.slope, slope, one)
+    saturation = declared.saturation
+    if saturation is not None:
+        full, steep = saturation.slope * saturation.row_norm, saturation.curvature * saturation.row_norm**2
+        anywhere = dataclasses.replace(saturation, ball=math.inf)
+        # a u + h of a record alone: where full slope is the worst, between, and curvature alone
+        steepness = saturation.steepness
+        sums = {a: anywhere.largest(a, 1.0) - a for a in (steepness, 0.5 * steepness, 0.0)}
+
+        def beyond(theta: Array, record: Array) -> float:
+            used, bent = norm(gradient(theta, record)) / full, trace(theta, record) / steep
+            return max((a * used + bent) / most for a, most in sums.items())
+
+        yield search("saturation", 1.0, beyond, one)
+        if math.isfinite(saturation.ball):
+            share = 0.1
+            a = saturation.steepest(1.0, share) / full
+
+            def together(theta: Array, record: Array, other: Array) -> float:
+                return a * apart(theta, record, other) + share * trace(theta, record) / steep
+
+            yield search("ball", 1.0, together, two)
+    if declared.theta_bound is not None:
+        yield search("theta_bound", declared.theta_bound, norm, (parameters,))
 
 
 #: Records of the datasets whose weight is all on the one that is searched for, and the share of the points.
@@ -196,7 +278,7 @@ def _one_record(domain: Domain, record: Array) -> Records:
 _Perturbed = SecondStage | PrivateFirstStage
 
 
-def loss_constants(program: _Perturbed, domain: Domain, evaluations: int, seed: int) -> list[Finding]:
+def loss_constants(program: _Perturbed, domain: Domain, evaluations: int, seed: int) -> list[Reached]:
     """Of a resolved program, for a record alone and for one among others.
 
     In a second stage these have no weight. Raises CalibrationError where the gradient is unbounded.
@@ -209,7 +291,7 @@ def loss_constants(program: _Perturbed, domain: Domain, evaluations: int, seed: 
         declared = dataclasses.replace(program.loss_constants(universe), theta_bound=None)
     region = record_domain(N_FEATURES, domain.features_bound, domain.outcome_bound if own else None)
     parameters = _parameters(program, domain, declared.n_parameters, region.vertices[0])
-    findings: list[Finding] = []
+    findings = list[Reached]()
     for n, share in _SIZES:
         model = _of_record(program, domain, n)
 
@@ -222,15 +304,15 @@ def loss_constants(program: _Perturbed, domain: Domain, evaluations: int, seed: 
             ridge = len(theta) * model(record).ridge * (1 + 1e-15)
             return (float(np.trace(model(record).hessian(theta))) - ridge) / n
 
-        findings += check_second_stage(
+        findings += check_loss(
             region,
             parameters,
             gradient,
+            trace,
             # the norm of a sum of gradients is no record's own, a difference of two sums is
             declared
             if own or n == 1
             else dataclasses.replace(declared, gradient_bound=None, saturation=None, box=None),
-            hessian_trace=trace,
             evaluations=max(int(share * evaluations), 20),
             seed=seed,
         )
@@ -238,7 +320,7 @@ def loss_constants(program: _Perturbed, domain: Domain, evaluations: int, seed: 
     for constant, bound, value in _row_bounds(program, domain):
         findings.append(largest(constant, bound, value, (region,), evaluations=few, seed=seed))
     # of every constant the finding that is the largest part of what is declared
-    worst: dict[str, Finding] = {}
+    worst: dict[str, Reached] = {}
     for finding in findings:
         if finding.ratio > worst.setdefault(finding.constant, finding).ratio:
             worst[finding.constant] = finding

@@ -18,6 +18,7 @@ from dp2erm_cvx.conformance.solutions import DeclaredValue, apart, points_of
 from dp2erm_cvx.conformance.subject import (
     KEPT,
     SIZE,
+    Check,
     CheckStatus,
     Judgment,
     Subject,
@@ -38,6 +39,7 @@ from dp2erm_cvx.program import (
     Instance,
     Kind,
     PrivateFirstStage,
+    Program,
     SecondStage,
     SeparableFirstStage,
 )
@@ -399,3 +401,12 @@ def _different_value(
     if b is None:
         return "the declaration is another objective than with Theta, whose constants calibrate it"
     return f"the declaration at gamma = {gamma:g} lacks n gamma/2 |{variable}|^2 + <noise, {variable}>"
+
+
+#: What is examined here, with the programs that it concerns.
+CHECKS: dict[str, tuple[Check, type[Program]]] = {
+    "own record": (own_record, Program),
+    "weights, gamma, noise": (perturbation, SecondStage),
+    "gamma, noise": (coefficient_noise, PrivateFirstStage),
+    "without Theta": (unconstrained, SecondStage),
+}

@@ -7,24 +7,14 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dp2erm_cvx.audit.search import SearchPlan
-from dp2erm_cvx.conformance.bounds import bound_of_theorem, compared_movement, movement, short_audit
+from dp2erm_cvx.conformance import objective, solutions, statement
 from dp2erm_cvx.conformance.constants import constants
-from dp2erm_cvx.conformance.objective import coefficient_noise, own_record, perturbation, unconstrained
-from dp2erm_cvx.conformance.solutions import (
-    UNSOLVED,
-    agreement,
-    balance,
-    certified_in_advance,
-    feasibility,
-    model_and_declaration,
-    strong_convexity,
-)
-from dp2erm_cvx.conformance.statement import declaration, fixed_set, kind, public_numbers, statement
 from dp2erm_cvx.conformance.subject import (
     SEARCH,
     Check,
@@ -43,25 +33,10 @@ from dp2erm_cvx.program import Box, FirstStage, Kind, L1Ball, PrivateFirstStage,
 
 #: Every check with the programs that it concerns: all, first stages, private ones among them, or second.
 CHECKS: dict[str, tuple[Check, type[Program]]] = {
-    "kind": (kind, FirstStage),
-    "statement": (statement, Program),
-    "declaration": (declaration, Program),
-    "solver agreement": (agreement, Program),
-    "feasibility": (feasibility, Program),
-    "strong convexity": (strong_convexity, Program),
-    "balance": (balance, FirstStage),
-    "declaration and model": (model_and_declaration, Program),
-    "fixed feasible set": (fixed_set, Program),
-    "public numbers": (public_numbers, Program),
-    "weights, gamma, noise": (perturbation, SecondStage),
-    "own record": (own_record, Program),
-    "without Theta": (unconstrained, SecondStage),
+    **statement.CHECKS,
+    **solutions.CHECKS,
+    **objective.CHECKS,
     "constants": (constants, Program),
-    "stated bound": (bound_of_theorem, FirstStage),
-    "movement": (movement, FirstStage),
-    "audit": (short_audit, FirstStage),
-    "certified by design": (certified_in_advance, Program),
-    "gamma, noise": (coefficient_noise, PrivateFirstStage),
 }
 #: The check that is run once, beside the first example.
 BESIDE = "other settings"
@@ -261,9 +236,11 @@ def other_settings(subject: Subject) -> Judgment:
     A bound may be right at the examples and wrong elsewhere: a probability of 1/2 is its own complement.
     """
     program = subject.program
-    cheap: dict[str, Check] = {"own record": own_record, "constants": constants}
+    cheap = {name: CHECKS[name][0] for name in ("own record", "constants")}
     if isinstance(program, FirstStage):
-        cheap = {"stated bound": bound_of_theorem, **cheap, "movement": _few_movements}
+        # settings that nobody asked for may be hard to solve
+        moved = partial(statement.movement, unsolved=noted)
+        cheap = {"stated bound": CHECKS["stated bound"][0], **cheap, "movement": moved}
     few = dataclasses.replace(subject.search, evaluations=min(subject.evaluations, 60))
     variations, distinct = list(_variations(program)), list[tuple[str, str, Program]]()
     for one in variations:
@@ -296,13 +273,6 @@ def other_settings(subject: Subject) -> Judgment:
     if alone:
         return noted(f"{text}. {', '.join(alone)}: only their defaults were checked")
     return passed(text)
-
-
-def _few_movements(subject: Subject) -> Judgment:
-    try:
-        return compared_movement(subject)
-    except UNSOLVED as error:
-        return noted(str(error))  # settings that nobody asked for may be hard to solve
 
 
 def _same(one: Any, other: Any) -> bool:

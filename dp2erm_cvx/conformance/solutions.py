@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dp2erm_cvx.conformance.subject import (
+    Check,
     Judgment,
     Subject,
     check_domain,
@@ -28,7 +29,7 @@ from dp2erm_cvx.errors import (
     SolverError,
 )
 from dp2erm_cvx.model.composite import Composite
-from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
+from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, Program, SecondStage
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.solve import Solution, solve
 
@@ -44,7 +45,7 @@ def agreement(subject: Subject) -> Judgment:
     """Every solver, polished or not; two solutions are no farther apart than their radii allow."""
     instance = subject.bind(standard_records())
     found: list[tuple[str, Solution]] = []
-    for name in _solvers_for(instance):
+    for name in solver_names(instance):
         for polish in (False, True):
             try:
                 solution = solve(instance, solver=name, polish=polish, throw=False)
@@ -146,7 +147,7 @@ def certified(subject: Subject, records: Records) -> Solution:
     return solve(subject.bind(records), solver="first_certified")
 
 
-def _solvers_for(instance: Instance) -> list[str]:
+def solver_names(instance: Instance) -> list[str]:
     """Every solver that applies: conic ones always, OSQP for QPs, first-order and Newton with a model."""
     names = ["clarabel", "scs"]
     if Compiled(instance.program.declare, instance.data).problem.is_qp():
@@ -284,3 +285,14 @@ def apart(found: Array, expected: Array, *sizes: Array) -> bool:
     """Whether two vectors differ by more than rounding of numbers of these sizes."""
     scale = 1e-12 + max(float(np.max(np.abs(one), initial=0.0)) for one in (expected, *sizes))
     return not bool(np.max(np.abs(found - expected), initial=0.0) <= _APART * scale)
+
+
+#: What is examined here, with the programs that it concerns.
+CHECKS: dict[str, tuple[Check, type[Program]]] = {
+    "solver agreement": (agreement, Program),
+    "feasibility": (feasibility, Program),
+    "strong convexity": (strong_convexity, Program),
+    "declaration and model": (model_and_declaration, Program),
+    "balance": (balance, FirstStage),
+    "certified by design": (certified_in_advance, Program),
+}

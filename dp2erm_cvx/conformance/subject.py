@@ -155,13 +155,16 @@ def standard_records(n_samples: int = 60, seed: int = 0) -> Records:
     return check_domain(n_samples).records(X, a, y)
 
 
-def edge_records() -> dict[str, Records]:
-    """Datasets of the universe that break careless code, by name; not all of them keep the arm floor."""
+def edge_records(domain: Domain | None = None) -> dict[str, Records]:
+    """Datasets of the domain that break careless code, by name; not all of them keep the arm floor.
+
+    Default: the domain of the checks.
+    """
     rng = np.random.default_rng(5)
     X = rng.uniform(-1, 1, (12, N_FEATURES))
     y = rng.normal(size=12)
     half = np.arange(12) % 2
-    domain = check_domain(12)
+    domain = check_domain(12) if domain is None else domain
     constant, separable = X.copy(), X.copy()
     constant[:, 1] = 0.7
     separable[:, 0] = np.where(half == 1, 0.9, -0.9)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +21,12 @@ if TYPE_CHECKING:
     from dp2erm_cvx.universe import Universe
 
 
-def _headline(sections: Sequence[AuditSection]) -> str:
+def _headline(audits: Sequence[StabilityAudit]) -> str:
     """What all audits and the short searches beside them come to, in one line."""
-    audits = [section.audit for section in sections]
     wrong = [verdict for audit in audits for verdict in audit.violations]
     tried = sum(audit.scouted + audit.resolved for audit in audits)
     bounds = sum(len(audit.verdicts) for audit in audits)
-    elsewhere = [cell for section in sections for cell in section.tightness if cell.violations]
+    elsewhere = [cell for audit in audits for cell in audit.tightness if cell.violations]
     if wrong or elsewhere:
         known = [verdict.claim.name for verdict in wrong]
         known += [name for cell in elsewhere for name in cell.violations]
@@ -65,85 +63,60 @@ def neighbor_in_words(pair: NeighborPair, universe: Universe) -> str:
 _PACKAGES = ("numpy", "scipy", "cvxpy", "clarabel", "scs", "osqp")
 
 
-@dataclass(frozen=True)
-class AuditSection:
-    """One audit of a report, with its title and the shorter ones at other numbers of records and ridges."""
-
-    title: str
-    audit: StabilityAudit
-    tightness: tuple[TightnessCell, ...] = ()
-
-    @property
-    def violated(self) -> bool:
-        """Whether a bound was violated, by the audit itself or in a cell of its tightness."""
-        return bool(self.audit.violations) or any(cell.violations for cell in self.tightness)
-
-
-def audit_facts(sections: Sequence[AuditSection], command: str | None = None) -> dict[str, Any]:
+def audit_facts(audits: Sequence[StabilityAudit], command: str | None = None) -> dict[str, Any]:
     """The report in plain JSON types: ``headline``, ``command``, ``versions``, ``private`` and ``audits``."""
     return {
-        "headline": _headline(sections),
+        "headline": _headline(audits),
         "command": command,
-        "versions": versions(),
-        "private": all(section.audit.private for section in sections),
+        "versions": _versions(),
+        "private": all(audit.private for audit in audits),
         "proof": False,
         "audits": [
             {
-                "title": section.title,
-                **section.audit.to_dict(),
-                "tightness": [cell.to_dict() for cell in section.tightness],
+                "title": audit.title,
+                **audit.to_dict(),
+                "tightness": [cell.to_dict() for cell in audit.tightness],
             }
-            for section in sections
+            for audit in audits
         ],
     }
 
 
 def audit_page(
-    sections: Sequence[AuditSection], *, command: str | None = None, title: str = "Stability audit"
+    audits: Sequence[StabilityAudit], *, command: str | None = None, title: str = "Stability audit"
 ) -> str:
     """A page of HTML that needs no other file and no network.
 
     ``command`` is what repeats it. Raises DeclarationError where jinja2 or matplotlib is missing, or there is
-    no section.
+    no audit.
     """
-    if not sections:
-        raise DeclarationError("sections: nothing to report")
+    if not audits:
+        raise DeclarationError("audits: nothing to report")
     check_installed()
     from markupsafe import Markup
 
-    from dp2erm_cvx.audit.movement import is_authored
-
-    drawn = [
-        (
-            section,
-            Markup(shares_figure(section.audit.verdicts)),
-            Markup(_tightness(section)) if section.tightness else None,
-        )
-        for section in sections
-    ]
+    drawn = []
+    for audit in audits:
+        n, ridge = audit.universe.n_samples, getattr(audit.program, "ridge", None) or None
+        tight = Markup(tightness_figure(audit.tightness, n, ridge)) if audit.tightness else None
+        drawn.append((audit, Markup(shares_figure(audit.verdicts)), tight))
     return rendered(
         "audit.html.j2",
         neighbor_in_words=neighbor_in_words,
-        is_authored=is_authored,
         title=title,
-        headline=_headline(sections),
-        fine=not any(section.violated for section in sections),
-        private=all(section.audit.private for section in sections),
-        sections=drawn,
+        headline=_headline(audits),
+        fine=not any(audit.violated for audit in audits),
+        private=all(audit.private for audit in audits),
+        audits=drawn,
         command=command,
-        versions=versions(),
+        versions=_versions(),
     )
 
 
-def versions() -> dict[str, str]:
+def _versions() -> dict[str, str]:
     """Of Python and of the packages that the numbers depend on."""
     return {
         "Python": platform.python_version(),
         "dp2erm-cvx": __version__,
         **{name: version(name) for name in _PACKAGES},
     }
-
-
-def _tightness(section: AuditSection) -> str:
-    ridge = getattr(section.audit.program, "ridge", None) or None
-    return tightness_figure(section.tightness, section.audit.universe.n_samples, ridge)

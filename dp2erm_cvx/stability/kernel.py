@@ -56,6 +56,42 @@ class KernelConstants:
         lower = -self.kernel_bound if self.signed else 0.0
         return f"kernel values in [{lower:g}, {self.kernel_bound:g}]"
 
+    def in_units(self) -> KernelConstants:
+        """The constants in units where the kernel bound is 1, as all below are for.
+
+        A smaller ridge only enlarges the bound; the floor keeps it out of underflow, where V is 2n anyway. So
+        does leaving out a tiny alpha, which divides below.
+        """
+        ridge = min(max(self.ridge / self.kernel_bound, 1e-100), 1e100)
+        return KernelConstants(1.0, ridge, self.alpha if self.alpha > 1e-100 else 0.0, self.signed)
+
+    @property
+    def record_change(self) -> float:
+        """Bound on ``||phi - phi'||``."""
+        return 2.0 if self.signed else math.sqrt(2.0)
+
+    def displacement(self, records: int) -> float:
+        """k: a signed law of total mass 0 on as many records moves the mean feature by k times its norm."""
+        return math.sqrt(records if self.signed else records / 2.0)
+
+    def arm_weight(self, size: Array, n: int) -> Array:
+        """t_c, a bound on each p_i in an arm of ``size`` records of n; it falls with the size."""
+        y = self.alpha * size / n
+        excess = np.where(y <= 0.5, 2.0 - y, 1.0 + 0.25 / np.maximum(y, 0.5))
+        return np.asarray(np.minimum(1.0, 1.0 / size + (4.0 if self.signed else excess) / self.ridge))
+
+    def spread(self, size: Array) -> Array:
+        """Q_c, a bound on the distance of an arm's law from its mean; it grows with the size."""
+        return centered_norm((4.0 if self.signed else 2.0) / self.ridge, size)
+
+    def law_movement(self, g: Array, q: Array, k: float) -> Array:
+        """Largest d with ``alpha X^2 - g X + ridge (d^2 - q d) <= 0`` for some X in [0, k d]."""
+        linear = (q + g * k / self.ridge) / (1.0 + self.alpha * k**2 / self.ridge)
+        if self.alpha == 0.0:
+            return np.asarray(linear)
+        free = (q + np.sqrt(q**2 + g**2 / (self.alpha * self.ridge))) / 2.0
+        return np.where(k * free >= g / (2.0 * self.alpha), free, linear)
+
 
 def kernel_balancing(
     n: int,
@@ -73,12 +109,12 @@ def kernel_balancing(
     without a floor and for a cap that can bind, and DeclarationError for an invalid number.
     """
     n = sample_size(n, at_least=4)
-    unit = UnitKernel(n, constants)
+    unit = constants.in_units()
     floor = declared_floor(n, arm_floor, at_least=2)
     k = unit.displacement(n - floor)
 
     cells = size_cells(floor, n - floor)
-    t, q = unit.arm_weight(cells.low), unit.spread(cells.high)
+    t, q = unit.arm_weight(cells.low, n), unit.spread(cells.high)
     w_max = outward(n / 2.0 * float(np.max(t)))
     _refuse_binding_cap(weight_cap, w_max)
     change = math.sqrt(2.0) * unit.alpha / n
@@ -87,7 +123,7 @@ def kernel_balancing(
 
     flips = treatment_may_flip(relation)
     if flips and floor + 1 <= n - floor:
-        largest = max(largest, np.max(_flips(unit, size_cells(floor + 1, n - floor), k)))
+        largest = max(largest, np.max(_flips(n, unit, size_cells(floor + 1, n - floor), k)))
     return StabilityBound(
         V=min(2.0 * n, outward(n / 2.0 * float(largest))),
         theorem="Theorem 5 (MMD per arm)",
@@ -112,7 +148,7 @@ def pooled_kernel_balancing(
     :func:`kernel_balancing`.
     """
     n = sample_size(n)
-    unit = UnitKernel(n, constants)
+    unit = constants.in_units()
     a = 1.0 - unit.alpha
     # extremes of <phi_i, G> over laws on the simplex, in units of C
     excess, omega = (2.0 + unit.alpha,) * 2 if unit.signed else (1.0 + a, 2.0 - unit.alpha / 2.0)
@@ -131,49 +167,11 @@ def pooled_kernel_balancing(
     )
 
 
-class UnitKernel:
-    """The constants in units where the kernel bound is 1, shared by the bounds for kernel programs."""
-
-    def __init__(self, n: int, constants: KernelConstants) -> None:
-        self.n, self.signed = n, constants.signed
-        # a smaller ridge only enlarges the bound; the floor keeps it out of underflow, where V is 2n anyway
-        self.ridge = min(max(constants.ridge / constants.kernel_bound, 1e-100), 1e100)
-        # so does leaving out a tiny alpha, which divides below
-        self.alpha = constants.alpha if constants.alpha > 1e-100 else 0.0
-
-    @property
-    def record_change(self) -> float:
-        """Bound on ``||phi - phi'||``."""
-        return 2.0 if self.signed else math.sqrt(2.0)
-
-    def displacement(self, records: int) -> float:
-        """k: a signed law of total mass 0 on as many records moves the mean feature by k times its norm."""
-        return math.sqrt(records if self.signed else records / 2.0)
-
-    def arm_weight(self, size: Array) -> Array:
-        """t_c, a bound on each p_i in an arm of ``size`` records; it falls with the size."""
-        y = self.alpha * size / self.n
-        excess = np.where(y <= 0.5, 2.0 - y, 1.0 + 0.25 / np.maximum(y, 0.5))
-        return np.asarray(np.minimum(1.0, 1.0 / size + (4.0 if self.signed else excess) / self.ridge))
-
-    def spread(self, size: Array) -> Array:
-        """Q_c, a bound on the distance of an arm's law from its mean; it grows with the size."""
-        return centered_norm((4.0 if self.signed else 2.0) / self.ridge, size)
-
-    def law_movement(self, g: Array, q: Array, k: float) -> Array:
-        """Largest d with ``alpha X^2 - g X + ridge (d^2 - q d) <= 0`` for some X in [0, k d]."""
-        linear = (q + g * k / self.ridge) / (1.0 + self.alpha * k**2 / self.ridge)
-        if self.alpha == 0.0:
-            return np.asarray(linear)
-        free = (q + np.sqrt(q**2 + g**2 / (self.alpha * self.ridge))) / 2.0
-        return np.where(k * free >= g / (2.0 * self.alpha), free, linear)
-
-
-def _flips(unit: UnitKernel, cells: Cells, k: float) -> Array:
+def _flips(n: int, unit: KernelConstants, cells: Cells, k: float) -> Array:
     """The bound in units of n/2 where the record leaves an arm of ``cells`` records for the other one."""
-    n, a = unit.n, 1.0 - unit.alpha
-    t, q = unit.arm_weight(cells.low), unit.spread(cells.high)
-    t_other, q_other = unit.arm_weight(n + 1 - cells.high), unit.spread(n + 1 - cells.low)
+    a = 1.0 - unit.alpha
+    t, q = unit.arm_weight(cells.low, n), unit.spread(cells.high)
+    t_other, q_other = unit.arm_weight(n + 1 - cells.high, n), unit.spread(n + 1 - cells.low)
     moved = np.hypot(t + a * t_other, t_other + a * t)
     pull = unit.record_change * (moved + math.sqrt(2.0) * unit.alpha / n)
     d = unit.law_movement(pull, np.hypot(t * q, t_other * q_other), k)
@@ -232,7 +230,7 @@ def kernel_mean_matching(
     CalibrationError without a floor, DeclarationError otherwise.
     """
     n = sample_size(n, at_least=2 if public_target else 4)
-    unit = UnitKernel(n, constants)
+    unit = constants.in_units()
     assumptions = [constants.assumption]
     fewest, most, change = n, n, 0.0
     flips = treatment_may_flip(relation)

@@ -23,7 +23,7 @@ from dp2erm_cvx.audit import (
     search_additive,
 )
 from dp2erm_cvx.audit.additive import run_stages
-from dp2erm_cvx.audit.finding import SavedPair, differing_rows
+from dp2erm_cvx.audit.finding import Finding, differing_rows
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.universe import Universe
@@ -313,9 +313,9 @@ def test_every_published_method_has_a_pair():
 
 @pytest.mark.parametrize("name", WRONG_SENSITIVITY)
 def test_a_method_as_stated_loses_what_the_page_says_and_no_more(name):
-    pair, found = SavedPair.load(PAIRS / name), replayed(name)
+    pair, found = Finding.load(PAIRS / name), replayed(name)
     assert differing_rows(*pair.raw()).sum() == 1
-    assert found.found == pytest.approx(pair.finding["audit"]["found"], rel=1e-6)
+    assert found.found == pytest.approx(pair.facts["audit"]["found"], rel=1e-6)
     assert not found.exceeds
     assert not found.uncovered
     # Gaussian noise: the same share of what is declared

@@ -7,7 +7,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Universe
 from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, audit_stability, replay, replay_pair, search_pairs
-from dp2erm_cvx.audit.finding import SavedPair
+from dp2erm_cvx.audit.finding import Finding
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.registry import build, first_stages
 
@@ -53,7 +53,7 @@ def test_a_density_audit_repeats_the_pair_of_a_stability_audit(of_stability):
 
 
 def test_records_come_back_in_either_unit(of_stability):
-    pair = SavedPair.load(of_stability)
+    pair = Finding.load(of_stability)
     for raw, records in zip(pair.raw(), pair.records(), strict=True):
         mapped = DOMAIN.records(*raw)
         np.testing.assert_allclose(mapped.X, records.X, atol=1e-12)

@@ -12,8 +12,8 @@ import pytest
 from dp2erm_cvx import stability
 from dp2erm_cvx.audit import Quantity, audit_stability
 from dp2erm_cvx.conformance import CheckStatus
-from dp2erm_cvx.conformance.bounds import short_audit
 from dp2erm_cvx.conformance.run import CheckOutcome, ConformanceReport, other_settings
+from dp2erm_cvx.conformance.statement import short_audit
 from dp2erm_cvx.conformance.subject import failed, noted, passed
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
@@ -22,8 +22,7 @@ from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import ClosedFormWeights, StabilityBound
 from tests.command_line import run as command
-from tests.conformance.own_file import BEFORE, changed
-from tests.conformance.planted import FEW, derived, judged, refuted
+from tests.conformance.planted import BEFORE, FEW, changed, derived, judged, refuted
 
 
 def outcome(name, judge):
@@ -57,11 +56,7 @@ def test_a_theorem_of_another_name_is_to_be_read(tmp_path, monkeypatch):
         ('({}, {"ridge": 0.05, "radius": 0.5})', "({},)"),
     )
     Path("mine.py").write_text(text, encoding="utf-8")
-    words = ("check-program", "mine.py", "--solves", "20")
-    ran = command(*words)
-    assert "all checks passed" not in ran.stdout
-    assert "1 note to read: stated bound" in ran.stdout
-    (only,) = json.loads(command(*words, "--json").stdout)
+    (only,) = json.loads(command("check-program", "mine.py", "--solves", "20", "--json").stdout)
     assert only["conclusion"] == "no check failed; 1 note to read: stated bound"
 
 
@@ -109,11 +104,11 @@ def test_settings_that_nothing_tries_are_named():
 
 
 def test_numbers_are_halved_and_doubled_and_an_infinite_one_replaced():
-    found = judged(other_settings, overlap())
+    found = judged(other_settings, overlap(), FEW)
     assert found.status is CheckStatus.PASSED
     assert "radius = 1.5" in found.detail
-    assert judged(other_settings, Uniform()).status is CheckStatus.PASSED  # there are none
-    found = judged(other_settings, derived(overlap)(ridge=2.0, radius=3.0))
+    assert judged(other_settings, Uniform(), FEW).status is CheckStatus.PASSED  # there are none
+    found = judged(other_settings, derived(overlap)(ridge=2.0, radius=3.0), FEW)
     assert found.detail.startswith("ridge = 1, 4; radius = 1.5, 6: nothing found")
 
 
@@ -177,7 +172,7 @@ def test_an_audit_reports_v_and_not_the_largest_weight():
         return worst[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dp2erm_cvx.conformance.bounds.audit_stability", audited)
+        patch.setattr("dp2erm_cvx.conformance.statement.audit_stability", audited)
         found = judged(short_audit, ipw_logistic(), FEW).detail
     shares = {one.claim.quantity: one.ratio for one in worst[0].verdicts}
     assert shares[Quantity.LARGEST] > 1.1 * shares[Quantity.V]

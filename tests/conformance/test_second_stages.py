@@ -20,7 +20,7 @@ from dp2erm_cvx.problems.regression import saturating_regression
 from dp2erm_cvx.program import MarginRows
 from dp2erm_cvx.program.margin_rows import RowBounds
 from dp2erm_cvx.program.second_stage import recommendations
-from tests.conformance.planted import FEW, derived, judged, refuted, restated
+from tests.conformance.planted import LEAST, derived, judged, refuted, restated
 from tests.helpers import BOUNDED_INFLUENCE
 
 
@@ -217,12 +217,6 @@ def test_what_is_planted_is_found(case):
     refuted(check, derived(base, **members)(), why)
 
 
-@pytest.mark.parametrize("base", [ArmMeans, itr_logistic])
-@pytest.mark.parametrize("check", [constants, own_record, perturbation])
-def test_right_ones_pass(base, check):
-    assert judged(check, base()).status is CheckStatus.PASSED
-
-
 @pytest.mark.parametrize("own", [{"effect": centered_effect}, {"choices": at_the_median}])
 def test_recommendations_are_a_records_own_whatever_the_author_reads(own):
     rule, domain = derived(itr_logistic, **own)(), check_domain()
@@ -294,14 +288,14 @@ def _neighbors_treated_at_the_median(seed):
 
 
 def test_neighbors_of_a_rule_that_reads_the_batch_differ_by_the_noised_numbers_alone():
-    one, other = (json.loads(model.release_.to_json()) for model in _neighbors_treated_at_the_median(3))
+    model, neighbor = _neighbors_treated_at_the_median(3)
+    one, other = (json.loads(fitted.release_.to_json()) for fitted in (model, neighbor))
     first, second = (np.array(found["value"].pop("released")) for found in (one, other))
     for found in (one, other):
         found.pop("theta")
         for derived_ in ("against_all", "against_none", "half_widths"):
             found["value"].pop(derived_)
     assert one == other
-    model = next(_neighbors_treated_at_the_median(3))
     claim = model.plan(400, 1).value.calibration.l1_sensitivity
     assert 0.0 < np.sum(np.abs(first - second)) <= claim
 
@@ -309,5 +303,5 @@ def test_neighbors_of_a_rule_that_reads_the_batch_differ_by_the_noised_numbers_a
 def test_a_regularizer_that_no_example_has_is_tried():
     twice = restated(itr_logistic, "loss_constants", strong_convexity=lambda mu: 2 * mu)
     program = derived(itr_logistic, loss_constants=twice)()
-    assert judged(constants, program, FEW).status is CheckStatus.PASSED  # mu_R is 0 without one
+    assert judged(constants, program, LEAST).status is CheckStatus.PASSED  # mu_R is 0 without one
     refuted(other_settings, program, "regularizer = ElasticNet(l1=0.3, l2=0.7): constants: strong_convexity")

@@ -6,7 +6,7 @@ import pytest
 
 from dp2erm_cvx.conformance import CheckStatus, checks_of
 from dp2erm_cvx.conformance.statement import fixed_set, public_numbers
-from tests.conformance.own_file import BEFORE, changed, outcomes_of, program_of
+from tests.conformance.planted import BEFORE, changed, outcomes_of, program_of
 
 _KERNEL = "    @property\n    def kernel(self"
 

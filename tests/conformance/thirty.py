@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.conformance.own_file import BEFORE
+from tests.conformance.planted import BEFORE
 
 _KERNEL = "    @property\n    def kernel(self"
 _IMPORTS = "from dataclasses import dataclass"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dp2erm_cvx.conformance.solutions import solver_names
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.sets import UserRegularizer
 from dp2erm_cvx.program import ClosedFormWeights, LinearStage, Moments, SecondStage
@@ -33,7 +34,6 @@ from tests.every_program import (
     label,
     lies_between,
     lift,
-    solver_names,
     standard_records,
 )
 from tests.helpers import bind, make_domain, make_records, output_distance

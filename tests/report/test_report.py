@@ -14,7 +14,7 @@ from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, audit_stability, tight
 from dp2erm_cvx.audit.movement import NeighborPair
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import kernel_stage
-from dp2erm_cvx.report import AuditSection, audit, audit_facts, audit_page
+from dp2erm_cvx.report import audit, audit_facts, audit_page
 from dp2erm_cvx.report import page as pages
 from dp2erm_cvx.universe import Universe
 from tests.audit.stability.reference import reference_program
@@ -28,7 +28,7 @@ WRONG = "<script>alert(1)</script> & $half$"
 def held():
     result = audit_stability(IPW, None, Universe(UNIT, 60, 2), search=SearchPlan(200))
     cells = tightness(IPW, Universe(UNIT, 60, 2), sizes=[30, 60], ridges=[0.05], search=SearchPlan(60))
-    return AuditSection("IPW of 60", result, cells)
+    return dataclasses.replace(result, title="IPW of 60", tightness=cells)
 
 
 class Mine(type(IPW)):
@@ -38,7 +38,7 @@ class Mine(type(IPW)):
 def test_the_bound_of_an_author_is_called_stated_and_that_of_the_library_is_not(held):
     settings = {field.name: getattr(IPW, field.name) for field in dataclasses.fields(IPW)}
     own = audit_stability(Mine(**settings), None, Universe(UNIT, 30, 2), search=SearchPlan(200))
-    page = audit_page([AuditSection("mine", own)])
+    page = audit_page([own])
     assert "stated by the author of the program: nothing here proves it" in page
     assert "“stated”" in page or "<strong>stated, V" in page
     assert "sharp" not in page
@@ -52,7 +52,7 @@ def violated():
     data = ([[0.5], [-0.5], [0.2], [0.9]], [0, 1, 1, 0], [0.0] * 4)
     bounds = [Claim(WRONG, Quantity.V, 1.0), Claim("nothing moves", Quantity.L1, 0.0)]
     result = audit_stability(IPW, data, UNIT, bounds=bounds, search=SearchPlan(200))
-    return AuditSection("four records", result)
+    return dataclasses.replace(result, title="four records")
 
 
 class Loads(HTMLParser):
@@ -89,9 +89,9 @@ def test_the_page_says_what_was_found_and_how_to_repeat_it(held):
     assert "a search, not a proof" in text
     assert "dp2erm audit --seed 0" in text
     assert "none were read" in text
-    for verdict in held.audit.verdicts:
+    for verdict in held.verdicts:
         assert f"{verdict.claim.name}, {verdict.claim.quantity}" in text
-    assert text.count(": no proof") == len(held.audit.verdicts)
+    assert text.count(": no proof") == len(held.verdicts)
     assert page.count("<svg") == 2
     assert page == audit_page([held], command="dp2erm audit --seed 0")
 
@@ -115,7 +115,7 @@ def test_the_facts_are_those_of_the_audits(held, violated):
     assert facts["proof"] is False
     assert facts["versions"].keys() >= {"Python", "dp2erm-cvx", "cvxpy", "clarabel"}
     first, second = facts["audits"]
-    assert first["verdicts"] == held.audit.to_dict()["verdicts"]
+    assert first["verdicts"] == held.to_dict()["verdicts"]
     assert [cell["n_samples"] for cell in first["tightness"]] == [30, 60, 60]
     assert second["tightness"] == []
     assert all(verdict["violated"] for verdict in second["verdicts"])

@@ -22,14 +22,14 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 215,
-    "lines": 50_479,
-    "classes": 412,
-    "names that other files use": 854,
-    "names that one other file uses": 351,
-    "lines of tests": 41_941,
+    "files": 212,
+    "lines": 50_178,
+    "classes": 398,
+    "names that other files use": 807,
+    "names that one other file uses": 316,
+    "lines of tests": 41_738,
     "pages": 41,
-    "words of pages": 48_078,
+    "words of pages": 48_065,
 }
 
 

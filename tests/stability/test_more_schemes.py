@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain, stability
-from dp2erm_cvx.audit.search import remembered
-from dp2erm_cvx.conformance.search import ball, largest, record_domain
+from dp2erm_cvx.audit.search import ball, largest, record_domain, remembered
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring

@@ -15,7 +15,6 @@ from dp2erm_cvx.stability import (
     KernelConstants,
     entropy_balancing,
     entropy_balancing_paper_scaling,
-    kernel,
     kernel_balancing,
     logistic,
     logistic_propensity,
@@ -83,7 +82,7 @@ def flips_of_a_kernel() -> Planted:
 def uniform_weight() -> Planted:
     moved, ridge = per_arm(0)
     right = arms(ridge)
-    with mock.patch.object(kernel.UnitKernel, "arm_weight", lambda _, size: 1.0 / size):
+    with mock.patch.object(KernelConstants, "arm_weight", lambda _, size, n: 1.0 / size):
         return moved, right, arms(ridge).V
 
 

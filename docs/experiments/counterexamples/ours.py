@@ -9,8 +9,8 @@ import numpy as np
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, registry
 from dp2erm_cvx.audit import SearchPlan, audit_density, search_pairs
-from dp2erm_cvx.audit.density import audited_laws
 from dp2erm_cvx.audit.laws import ShiftLaw
+from dp2erm_cvx.audit.release_laws import audited_laws
 from dp2erm_cvx.program import Box, L2Ball
 
 DOMAIN = Domain(1.0, 1.0)

@@ -10,7 +10,8 @@ from joblib import parallel_config
 from scipy import stats
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
-from dp2erm_cvx.audit.blackbox import Attack, CountBound, audit_blackbox, lower, upper
+from dp2erm_cvx.audit import Attack
+from dp2erm_cvx.audit.blackbox import CountBound, audit_blackbox, lower, upper
 from dp2erm_cvx.audit.runs import lowest_bits, of_exception, of_output
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.problems.arm_means import PlugInATE
@@ -45,8 +46,8 @@ def geometric(x, rng, epsilon=1.0):
 # the bound
 
 
-@pytest.mark.parametrize("runs", [1, 7, 400])
-@pytest.mark.parametrize("risk", [1e-6, 0.0025, 0.3])
+@pytest.mark.parametrize("runs", [1, 400])
+@pytest.mark.parametrize("risk", [1e-6, 0.3])
 def test_bounds_of_a_probability_are_those_of_clopper_and_pearson(runs, risk):
     hits = np.unique(np.linspace(0, runs, 5).astype(int))
     for k, low, high in zip(hits, lower(hits, runs, risk), upper(hits, runs, risk), strict=True):
@@ -60,36 +61,32 @@ def test_bounds_of_a_probability_are_those_of_clopper_and_pearson(runs, risk):
         assert stats.binom.cdf(k, runs, high) <= risk or k == runs
 
 
-@pytest.mark.parametrize("delta", [0.0, 0.1])
+#: By what leaks all that is allowed: the number, delta (None for mu), and its chances on both datasets.
+LEAKS = {
+    **{
+        f"epsilon {epsilon}, delta {delta}": (epsilon, delta, math.exp(epsilon) * q + delta, q)
+        for epsilon, delta in ((0.0, 0.1), (1.0, 0.0), (1.0, 0.1), (4.0, 0.0))
+        for q in [(1 - delta) / (1 + math.exp(epsilon))]
+    },
+    **{
+        f"mu {mu}, level {level}": (mu, None, stats.norm.cdf(stats.norm.ppf(level) + mu), level)
+        for mu, level in ((0.0, 0.3), (0.7, 0.02), (0.7, 0.3), (3.0, 0.02))
+    },
+}
+
+
 @pytest.mark.parametrize("risk", [0.0025, 0.25])
-@pytest.mark.parametrize("epsilon", [0.0, 1.0, 4.0])
-def test_the_bound_is_wrong_as_rarely_as_it_says(epsilon, risk, delta):
-    """The exact probability, for the mechanism whose event leaks all of (epsilon, delta)."""
+@pytest.mark.parametrize("name", LEAKS)
+def test_the_bound_is_wrong_as_rarely_as_it_says(name, risk):
+    """The exact probability, for an event, or a test of N(0, 1) against N(mu, 1), that leaks all it may."""
+    declared, delta, p, q = LEAKS[name]
     runs = 150
-    q = (1 - delta) / (1 + math.exp(epsilon))
-    p = math.exp(epsilon) * q + delta
     bound = CountBound(runs, risk, delta)
     k, other = (grid.ravel() for grid in np.meshgrid(np.arange(runs + 1), np.arange(runs + 1)))
     chance = stats.binom.pmf(k, runs, p) * stats.binom.pmf(other, runs, q)
-    wrong = float(chance[bound(k, other) > epsilon * (1 + 1e-9) + 1e-12].sum())
+    wrong = float(chance[bound(k, other) > declared * (1 + 1e-9) + 1e-12].sum())
     assert wrong <= 2 * risk
-    if epsilon == 1.0 and risk == 0.25:
-        assert wrong > 0.02  # not by being far too low
-
-
-@pytest.mark.parametrize("level", [0.02, 0.3])
-@pytest.mark.parametrize("risk", [0.0025, 0.25])
-@pytest.mark.parametrize("mu", [0.0, 0.7, 3.0])
-def test_the_bound_on_mu_is_wrong_as_rarely_as_it_says(mu, risk, level):
-    """The exact probability, for a test of N(0, 1) against N(mu, 1), which is all that mu allows."""
-    runs = 150
-    p = stats.norm.cdf(stats.norm.ppf(level) + mu)
-    bound = CountBound(runs, risk, None)
-    k, other = (grid.ravel() for grid in np.meshgrid(np.arange(runs + 1), np.arange(runs + 1)))
-    chance = stats.binom.pmf(k, runs, p) * stats.binom.pmf(other, runs, level)
-    wrong = float(chance[bound(k, other) > mu * (1 + 1e-9) + 1e-12].sum())
-    assert wrong <= 2 * risk
-    if mu == 0.7 and risk == 0.25:
+    if declared in (0.7, 1.0) and risk == 0.25:
         assert wrong > 0.02  # not by being far too low
 
 
@@ -133,34 +130,25 @@ def test_gaussian_noise_keeps_its_mu_and_half_of_it_does_not():
         audit_blackbox(gaussian(1.0), 0, 1, epsilon=1.0, mu=1.0, attack=attack)
 
 
-def test_a_mechanism_that_keeps_its_mu_is_not_flagged():
-    found = [
-        audit_blackbox(
-            gaussian(1.0), 0, 1, mu=1.0, attack=Attack(240, takes_rng=True, seed=seed, events=CONTINUOUS)
-        )
-        for seed in range(4)
-    ]
-    assert not any(one.exceeds for one in found)
-    assert np.mean([one.mu_low for one in found]) > 0.2
-
-
 # known mechanisms
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "events"),
+    ("mechanism", "events", "declared"),
     [
-        (laplace(1.0), CONTINUOUS),
-        (response, ("values", "tails", "learned", "bits")),
-        (geometric, ("values", "tails")),
+        (laplace(1.0), CONTINUOUS, {"epsilon": 1.0}),
+        (response, ("values", "tails", "learned", "bits"), {"epsilon": 1.0}),
+        (geometric, ("values", "tails"), {"epsilon": 1.0}),
+        (gaussian(1.0), CONTINUOUS, {"mu": 1.0}),
     ],
-    ids=["laplace", "response", "geometric"],
+    ids=["laplace", "response", "geometric", "gaussian"],
 )
-def test_a_mechanism_that_keeps_its_word_is_not_flagged(mechanism, events):
-    found = [audit(mechanism, seed=seed, runs=240, events=events) for seed in range(5)]
+def test_a_mechanism_that_keeps_its_word_is_not_flagged(mechanism, events, declared):
+    attacks = [Attack(240, takes_rng=True, seed=seed, events=events) for seed in range(4)]
+    found = [audit_blackbox(mechanism, 0, 1, **declared, attack=attack) for attack in attacks]
     assert not any(one.exceeds for one in found)
     # and yet it sees that something leaks
-    assert np.mean([one.epsilon_low for one in found]) > 0.05
+    assert np.mean([one.low for one in found]) > 0.05
 
 
 @pytest.mark.slow
@@ -177,25 +165,19 @@ def test_false_alarms_are_as_rare_as_they_should_be(mechanism, confidence):
     assert alarms <= stats.binom.ppf(0.999, repetitions, 1 - confidence)
 
 
-def test_half_the_noise_is_found():
+def test_less_noise_than_is_declared_is_found():
     found = audit(laplace(0.5), events=CONTINUOUS)
     assert found.exceeds
     assert found.epsilon_low <= 2.0
     assert "VIOLATED" in str(found)
     assert not found.private
-
-
-def test_epsilon_0_is_a_guarantee():
+    # epsilon = 0 is a guarantee, too
     assert not audit(lambda x, rng: rng.normal(), epsilon=0.0).exceeds
     assert audit(laplace(0.5), epsilon=0.0).exceeds
-
-
-def test_delta_is_taken_off():
-    def sometimes(x, rng):
-        return x if rng.random() < 0.2 else 0.5
-
-    assert audit(sometimes, epsilon=1.0, delta=0.05).exceeds
-    assert not audit(sometimes, epsilon=1.0, delta=0.2).exceeds
+    # and delta is taken off
+    for delta in (0.05, 0.2):
+        rarely = audit(lambda x, rng: x if rng.random() < 0.2 else 0.5, epsilon=1.0, delta=delta)
+        assert rarely.exceeds == (delta < 0.2)
 
 
 def test_noise_of_naive_floating_point_leaks_through_the_lowest_bits():
@@ -307,13 +289,12 @@ def test_a_refusal_leaks_and_is_counted():
     assert found.raised[0] == 0
     assert 400 < found.raised[1] < 600
 
-
-def test_what_a_refusal_says_leaks():
-    def refuse(x, rng):
-        raise ValueError(f"record {int(x and rng.random() < 0.5)}")
+    def always(x, rng):
+        raise ValueError("record 0")
 
     with pytest.raises(DeclarationError, match="every run raised ValueError: record 0"):
-        audit(refuse)
+        audit(always)
+    # what a refusal says leaks
     first, second = (of_exception(ValueError(text)) for text in ("one", "two"))
     assert len(first.marks - second.marks) == 1
 
@@ -461,13 +442,6 @@ def test_planted_bugs_are_caught_in_complete_releases(name, runs):
     assert not audited(sound, kind, 200).exceeds
     wrong = bug(**sound.get_params(deep=False))
     assert audited(wrong, kind, runs).exceeds
-
-
-@pytest.mark.slow
-def test_missing_gamma_is_caught_at_small_epsilon():
-    model = release("arm_means", 0.2, HardlyAnyGamma)
-    assert audited(model, lone, 6000).exceeds
-    assert not audited(release("arm_means", 0.2), lone, 6000).exceeds
 
 
 def test_assumed_arithmetic_leaks_where_counted_arithmetic_does_not():

@@ -9,7 +9,7 @@ import pytest
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Attack, Declared, SearchPlan, replay_blackbox, search_blackbox
 from dp2erm_cvx.audit.blackbox import CountBound
-from dp2erm_cvx.audit.finding import SavedPair, differing_rows
+from dp2erm_cvx.audit.finding import Finding, differing_rows
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.universe import Universe
 
@@ -116,7 +116,7 @@ def test_a_saved_pair_is_told_in_words_and_audited_again(tmp_path):
     assert finding["mechanism"] == "half_the_noise"
     assert finding["audit"]["epsilon_low"] == found.audit.epsilon_low
     assert [kind["in"] for kind in finding["records"][:2]] == ["first only", "second only"]
-    pair = SavedPair.load(tmp_path / "pair")
+    pair = Finding.load(tmp_path / "pair")
     if len(finding["records"]) > 2:
         assert sum(kind["times"] for kind in finding["records"][2:]) == 39
     np.testing.assert_array_equal(pair.raw()[1][2], found.second[2])
@@ -153,15 +153,15 @@ COUNTEREXAMPLES = Path(__file__).parents[3] / "docs/experiments/counterexamples"
 
 @pytest.mark.parametrize("path", sorted(COUNTEREXAMPLES.glob("*.json")), ids=lambda path: path.stem)
 def test_counterexamples_of_the_docs_say_what_they_count(path):
-    pair = SavedPair.load(path)
+    pair = Finding.load(path)
     assert differing_rows(pair.first, pair.second).sum() == 1
-    audit = pair.finding["audit"]
+    audit = pair.facts["audit"]
     assert audit["epsilon_low"] > audit["epsilon"]
     runs = audit["counted"][0]["runs"]
     bound = CountBound(runs, (1 - audit["confidence"]) / 4, audit["delta"])
     found = [bound.of(way["hits"], way["other_hits"]) for way in audit["counted"]]
     assert max(found) == pytest.approx(audit["epsilon_low"], rel=1e-12)
-    file, name = pair.finding["mechanism"].split(":")
+    file, name = pair.facts["mechanism"].split(":")
     assert f"def {name}(" in (COUNTEREXAMPLES / file).read_text()
     page = (COUNTEREXAMPLES.parent / "audited_methods.md").read_text()
     assert f"**{audit['epsilon_low']:.2f}**" in page

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dp2erm_cvx.audit import density
+from dp2erm_cvx.audit import density, release_laws
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def short_ascents(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of the ascents, of a quarter of the evaluations each, but in slow tests."""
+    """One ascent of a tenth of the evaluations, and few starts of later steps, but in slow tests."""
     if "slow" not in request.keywords:
-        monkeypatch.setattr(density, "_EVALUATIONS", density._EVALUATIONS // 4)
-        monkeypatch.setattr(density, "ASCENTS", density.ASCENTS // 2)
+        monkeypatch.setattr(density, "_EVALUATIONS", 10)
+        monkeypatch.setattr(density, "ASCENTS", 1)
+        monkeypatch.setattr(release_laws, "_FOLLOWING", 2)

@@ -21,7 +21,6 @@ from tests.audit.bugs import (
 )
 from tests.audit.pairs import aligned, heavy, lone
 
-pytestmark = pytest.mark.usefixtures("short_ascents")
 N = 12
 DOMAIN = Domain(1.0, 1.0)
 PURE, APPROXIMATE = Budget(1.0), Budget(1.0, 0.05)

@@ -10,8 +10,8 @@ from scipy import special
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import audit_density
-from dp2erm_cvx.audit.density import audited_laws
 from dp2erm_cvx.audit.laws import Place
+from dp2erm_cvx.audit.release_laws import audited_laws
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
@@ -25,7 +25,6 @@ from tests.audit.pairs import aligned, heavy, lone, neighbors
 from tests.helpers import BOUNDED_INFLUENCE
 from tests.plan.changed import changed
 
-pytestmark = pytest.mark.usefixtures("short_ascents")
 N = 6
 DOMAIN = Domain(1.0, 1.0)
 RADIUS, T, S = 0.8, 0.5, 0.3

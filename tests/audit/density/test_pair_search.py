@@ -16,7 +16,6 @@ from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.universe import Universe
 from tests.audit.bugs import HalfTheNoise, HardlyAnyGamma
 
-pytestmark = pytest.mark.usefixtures("short_ascents")
 MEAN = PlugInATE(WholeSpace())
 
 

@@ -8,9 +8,8 @@ import pandas as pd
 import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateRule
-from dp2erm_cvx.audit import audit_density, density, release_laws
-from dp2erm_cvx.audit.density import audited_laws
-from dp2erm_cvx.audit.release_laws import log_ratio
+from dp2erm_cvx.audit import audit_density
+from dp2erm_cvx.audit.release_laws import audited_laws, log_ratio
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DataError
@@ -25,13 +24,6 @@ from tests.plan.changed import changed
 N = 8
 DOMAIN = Domain(covariate_bound=1.0, outcome_bound=1.0)
 SAMPLED = dataclasses.replace(DOMAIN, codebook=Codebook(sampling_weights=SamplingWeights("wt", 4.0)))
-
-
-@pytest.fixture(autouse=True)
-def few_evaluations(monkeypatch):
-    monkeypatch.setattr(release_laws, "_FOLLOWING", 2)
-    monkeypatch.setattr(density, "ASCENTS", 1)
-    monkeypatch.setattr(density, "_EVALUATIONS", 20)
 
 
 def planned(center=0.4, propensity=None, balance="matching", epsilon=1.0, domain=DOMAIN, **others):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
 
@@ -9,23 +10,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from joblib import parallel_config
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Quantity, SearchPlan, Strategies, audit_stability, scouts
 from dp2erm_cvx.audit import stability as module
 from dp2erm_cvx.audit.movement import movements
 from dp2erm_cvx.audit.neighbors import (
-    FAMILIES,
     STRATEGIES,
     Base,
+    Groups,
     Replacement,
-    admitted,
-    ascend,
-    propose,
     records_at,
-    structured_starts,
 )
-from dp2erm_cvx.audit.search import evolve
+from dp2erm_cvx.audit.search import Gain, Search, evolve
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import Gaussian, Moments
 from dp2erm_cvx.program.kernel_model import PublicSample
@@ -83,7 +81,7 @@ def test_intervals_hold_the_exact_movement(seed, n, error):
 def test_starts_lie_in_the_universe(n, floor, relation):
     domain = Domain(1.3, 1.0, arm_floor=floor, intercept=0.3, relation=Neighboring(relation))
     universe = Universe(domain, n, 3)
-    starts = structured_starts(universe, 70 * len(FAMILIES) // 7, np.random.default_rng(1))
+    starts = Groups.starts(universe, 70, np.random.default_rng(1))
     valid = np.flatnonzero(np.isfinite(starts.count).all(axis=1))
     assert len(valid) > 30
     flips = 0
@@ -103,7 +101,7 @@ def test_what_cannot_meet_the_floor_is_marked():
     universe = Universe(Domain(1.0, 1.0, arm_floor=3), 10, 2)
     points, share = np.zeros((2, 6, 2)), np.tile([1.0, 1.0, 0.0, 0.0], (2, 1))
     arm = np.array([[1, 1, 0, 0, 0, 1], [1, 0, 0, 0, 0, 1]])
-    count = admitted(universe, points, arm, share).count
+    count = Groups.admitted(universe, points, arm, share).count
     assert np.isnan(count[0]).all()
     assert count[1].sum() == 9
 
@@ -123,6 +121,37 @@ def test_evolution_strategy_finds_a_narrow_ridge_within_its_budget():
     assert nothing == -math.inf
 
 
+@dataclasses.dataclass(frozen=True)
+class Height:
+    """What is kept of a pair is its height."""
+
+    value: float
+
+    def plain(self):
+        return self.value
+
+
+def higher(state, number, room):
+    """A look goes on from the best before its wave: another best leads elsewhere."""
+    value = max((height for height, _ in state.best.get("height", ())), default=0.0) + 1 + number / 100
+    return Gain(room, [({"height": value}, Height(value))])
+
+
+def explored(evaluations, **how):
+    search = Search(higher, most=lambda number: 2, wave=4, call="heights", read=Height)
+    return search.run(SearchPlan(evaluations, **how))
+
+
+def test_a_wave_starts_from_the_same_pairs_whoever_looks_and_wherever_a_search_was_cut(tmp_path):
+    whole = explored(29)
+    with parallel_config(backend="threading"):
+        assert explored(29, workers=3) == whole
+    # in the midst of a wave, which is no place to go on from
+    for cut in (11, 21):
+        assert explored(cut, checkpoint=tmp_path / "state.json").spent == cut
+    assert explored(29, checkpoint=tmp_path / "state.json") == whole
+
+
 def a_base(program, domain, n=30, d=3, seed=0):
     rng = np.random.default_rng(seed)
     universe = Universe(domain, n, d)
@@ -134,7 +163,7 @@ def a_base(program, domain, n=30, d=3, seed=0):
 def test_ascent_climbs_and_keeps_to_its_budget():
     base = a_base(reference_program("ipw_logistic", ridge=0.05), Domain(1.0, 1.0))
     start = Replacement(4, np.array([0.1, 0.1, -0.1]), 1, "random")
-    end, spent = ascend(base, start, 0.3, 50, np.random.default_rng(0))
+    end, spent = base.ascend(start, 0.3, 50, np.random.default_rng(0))
     (_, before), (_, after) = base.moved([start, end])
     assert spent <= 50
     assert after[Quantity.V].low > 1.05 * before[Quantity.V].low
@@ -145,7 +174,7 @@ def test_ascent_climbs_and_keeps_to_its_budget():
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_proposals_are_neighbors(name):
     base = a_base(reference_program("entropy_balancing", ridge=0.5), Domain(1.0, 1.0, arm_floor=5))
-    changes = propose(base, name, 1, 40, np.random.default_rng(0))
+    changes = base.propose(name, 1, 40, np.random.default_rng(0))
     pairs = [pair for change in changes if (pair := base.pair(change)) is not None]
     assert len(pairs) > 10
     for pair in pairs:
@@ -191,8 +220,8 @@ PLAIN, FLOOR = Domain(1.0, 1.0), Domain(1.5, 1.0, arm_floor=8, intercept=0.5)
 def test_movements_on_distinct_rows_are_those_of_all_records(program, domain):
     universe = Universe(domain, 23, 2)
     program = program.resolve(domain)
-    pairs = structured_starts(universe, 25, np.random.default_rng(4))
-    quickly = scouts.known_scout(program, universe)
+    pairs = Groups.starts(universe, 25, np.random.default_rng(4))
+    quickly = scouts.Scout.of(program, universe)
     full = scouts.Scout(program, universe)
     with np.errstate(all="ignore"):
         quick, slow = quickly.movements(pairs), full.movements(pairs)
@@ -203,19 +232,19 @@ def test_movements_on_distinct_rows_are_those_of_all_records(program, domain):
 
 def test_a_program_that_is_not_known_is_solved_in_full():
     universe = Universe(PLAIN, 10, 2)
-    sample = structured_starts(universe, 5, np.random.default_rng(0))
+    sample = Groups.starts(universe, 5, np.random.default_rng(0))
     known = reference_program("ipw_logistic", ridge=0.1)
-    assert not scouts.scout_for(known, universe, sample).exact
+    assert not scouts.Scout.of(known, universe, sample).exact
     measured = reference_program("entropy_balancing", ridge=1.0, base_measure=(1.0,) * 10).resolve(PLAIN)
-    assert scouts.scout_for(measured, universe, sample).exact
+    assert scouts.Scout.of(measured, universe, sample).exact
 
 
 def test_a_scout_that_disagrees_with_the_solves_is_dropped(monkeypatch):
     universe = Universe(PLAIN, 10, 2)
-    sample = structured_starts(universe, 5, np.random.default_rng(0))
+    sample = Groups.starts(universe, 5, np.random.default_rng(0))
     family, right = scouts._FAST[MarginModel]
     monkeypatch.setitem(scouts._FAST, MarginModel, (family, lambda *given: 1.01 * right(*given)))
-    assert scouts.scout_for(reference_program("ipw_logistic", ridge=0.1), universe, sample).exact
+    assert scouts.Scout.of(reference_program("ipw_logistic", ridge=0.1), universe, sample).exact
 
 
 IPW = programs()["ipw_logistic"](ridge=0.05)
@@ -239,12 +268,12 @@ def base_of(program, records):
 def test_movements_are_those_of_held_weights(name, settings):
     records = make_records(120, 3)
     base = base_of(programs()[name](**settings).resolve(records.domain), records)
-    changes = propose(base, "extreme", 0, 25, np.random.default_rng(1))
+    changes = base.propose("extreme", 0, 25, np.random.default_rng(1))
     moved, held = base.moved(changes), base.resolved(changes)
     assert [change for change, _ in moved] == changes
     assert len(held) == 25
     for (change, read), item in zip(moved, held, strict=True):
-        assert item.pair.changed == change.index
+        assert item.changed == change.index
         for quantity, interval in item.movements.items():
             assert read[quantity].low <= interval.high
             assert interval.low <= read[quantity].high
