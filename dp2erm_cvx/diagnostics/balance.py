@@ -159,7 +159,8 @@ def adjusted(plan: Plan, found: PlanResult) -> tuple[BalanceTable, Array, NDArra
     inside = np.sum(np.reshape(records.counts, (records.n_samples, -1)), axis=1) > 0.0
     table, columns, weights = data.X, data.columns, np.ones(records.n_samples)
     propensity, notes = weights, []
-    score, rule = plan.step("score"), plan.step("rule")
+    score: Any = plan.step("score")
+    rule = plan.step("rule")
     if found.inputs.weights is not None:
         weights = found.weights.value
     elif score is not None:
