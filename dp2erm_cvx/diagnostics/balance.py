@@ -160,7 +160,6 @@ def adjusted(plan: Plan, found: PlanResult) -> tuple[BalanceTable, Array, NDArra
     table, columns, weights = data.X, data.columns, np.ones(records.n_samples)
     propensity, notes = weights, []
     score: Any = plan.step("score")
-    rule = plan.step("rule")
     if found.inputs.weights is not None:
         weights = found.weights.value
     elif score is not None:
@@ -170,7 +169,7 @@ def adjusted(plan: Plan, found: PlanResult) -> tuple[BalanceTable, Array, NDArra
         alone = parts._replace(m_0=none, m_1=none, center=0.0, residual=none + 1e-9 * own.bound)
         weights = np.abs(own.score(alone))
         table, columns = np.column_stack([table, parts.m_0]), (*columns, "predicted outcome")
-    elif (balance := getattr(rule.regression if rule else None, "balance", None)) is not None:
+    elif (balance := getattr(getattr(plan.step("rule"), "regression", None), "balance", None)) is not None:
         weights = balance.of(records.covariates, records.a, released)
         propensity = expit(balance.log_odds.predict(records.covariates, records.a, released))
     arms = records.a[inside]
