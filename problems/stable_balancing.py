@@ -15,7 +15,6 @@ from dp2erm_cvx.program import setting
 from dp2erm_cvx.program.first_stage import BalancedStage
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.kernels import BalanceKernel
-from dp2erm_cvx.program.stage import resolved
 from dp2erm_cvx.public import public_size
 
 
@@ -45,4 +44,4 @@ class StableBalancing(BalancedStage, KernelFirstStage):
 
     @property
     def kernel(self) -> BalanceKernel:
-        return BalanceKernel(self.balance, resolved("constant", self.constant))
+        return BalanceKernel(self.balance, self.number("constant"))

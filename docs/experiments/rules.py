@@ -31,7 +31,7 @@ from dp2erm_cvx.privacy import Budget, Neighboring
 from dp2erm_cvx.program import FirstStage, L1Ball, L2Ball, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.solve import Solution, solve
-from dp2erm_cvx.steps import Execution, Fit, Rows
+from dp2erm_cvx.steps import Execution, Rows
 from dp2erm_cvx.universe import Universe
 
 Scheme = dict[str, Any]
@@ -234,9 +234,7 @@ def _thetas(
     rule: PlannedRule, records: Records, w: Array, draws: int, rng: np.random.Generator
 ) -> tuple[Array, bool]:
     plan, second = rule.plan, rule.plan.study.second
-    calibration, theta = plan.theta.calibration, plan.theta.declared
-    assert isinstance(theta, Fit)
-    program = theta.solved(plan.theta)
+    calibration, program = plan.theta.calibration, plan.theta.solved()
     if calibration.perturbed is Perturbed.OUTPUT:
         exact = _newton(second.unconstrained().instance(records, w, gamma=0.0))
         thetas, certified = exact.value + simulate_noise(calibration, draws, rng), exact.certified

@@ -44,8 +44,8 @@ class PrivateEffect(PrivateEstimator):
     budget, solver, seed, arithmetic, numerical_share, ledger, dataset
         As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`.
     noise
-        "gamma" (pure), "gaussian" (needs delta > 0), "box" (pure, needs ranges), or "auto": the shorter of
-        gamma and box noise.
+        "gamma" (pure), "gaussian" (needs delta > 0; pure noise in steps where that errs less), "box"
+        (pure, needs ranges), or "auto": the shorter of gamma and box noise.
     estimand
         "ate", the average effect; "att", that among the treated; "overlap", that where either treatment is
         likely; "risks", those of an event, an outcome that is 0 or 1, under both treatments, with their

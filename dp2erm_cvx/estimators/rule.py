@@ -32,8 +32,8 @@ class PrivateRule(PrivateEstimator):
     domain, budget, solver, seed, arithmetic, numerical_share, ledger, dataset
         As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`.
     noise
-        "gamma" (pure), "gaussian" (needs delta > 0), "box" (pure, needs ranges), or "auto": the shorter of
-        gamma and box noise.
+        "gamma" (pure), "gaussian" (needs delta > 0; pure noise in steps where that errs less), "box"
+        (pure, needs ranges), or "auto": the shorter of gamma and box noise.
     outcome_scale
         Public guess of the standard deviation of the outcome, in its units. Without one losses follow the
         outcome bound, for more noise where that is generous.

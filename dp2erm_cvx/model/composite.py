@@ -14,7 +14,6 @@ import numpy as np
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sets import ConvexSet, Simplices, WholeSpace
 from dp2erm_cvx.model.sums import UNIT, sum_error
-from dp2erm_cvx.public import public_number
 
 T = TypeVar("T")
 
@@ -239,11 +238,6 @@ class Sizes:
         norm = min((self.minimizer_norm + fixed / m) / (1 - growing / m), self.set_norm * (1 + 1e-9))
         radius = (fixed + growing * norm) / m * _SLACK
         return radius if math.isfinite(radius) else None
-
-
-def checked_perturbation(gamma: float, noise_bound: float) -> tuple[float, float]:
-    """Check the perturbation that a certified radius is asked for. Raises DeclarationError."""
-    return public_number("gamma", gamma, at_least=0), public_number("noise_bound", noise_bound, at_least=0)
 
 
 #: Error of weights in closed form, and of the last exponentials of any others, relative to n.

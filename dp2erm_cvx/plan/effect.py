@@ -11,14 +11,7 @@ from typing import Any
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
-from dp2erm_cvx.plan.defaults import (
-    CAP,
-    NORM,
-    Request,
-    default_scale,
-    effect_error,
-    effect_rule,
-)
+from dp2erm_cvx.plan.defaults import CAP, NORM, Request, default_scale, effect_error, effect_rule
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, STEADY, Pipeline, chosen_noise, shares_in_turn
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.settings import EffectSettings
@@ -87,8 +80,8 @@ class EffectStudy(Pipeline[EffectPlan]):
         Settings that replace those of the public rule, by the names of
         :class:`~dp2erm_cvx.plan.EffectSettings`.
     noise
-        "gamma" (pure), "gaussian", "box" (pure, needs ranges; Laplace noise on numbers), or "auto": gamma or
-        box noise, the shorter for regressions on (1, x).
+        "gamma" (pure), "gaussian" (pure noise in steps where that errs less), "box" (pure, needs ranges;
+        Laplace noise on numbers), or "auto": gamma or box noise, the shorter for regressions on (1, x).
     ranges
         What is public about the raw records, where their ranges are released first; ``universe`` is then that
         of the normalized records, and whatever else is declared is in their units.

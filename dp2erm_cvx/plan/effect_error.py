@@ -15,6 +15,7 @@ from dp2erm_cvx.calibration.sums import bracketed
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.steps import (
     AverageScore,
+    CovariateMean,
     EffectScore,
     GroupScore,
     LinearNuisances,
@@ -184,8 +185,8 @@ def _arm_errors(
     off, apart, log_noise, reach, leak = distance, distance, 0.0, 0.0, None
     step = plan.step("propensity")
     if step is not None:
-        spread = math.sqrt(float(np.mean(np.square(nuisances.spreads))))
-        ridge, log_noise = propensity_error(step, spread, rate * (1.0 - rate) * within)
+        square = np.mean(np.square(nuisances.spreads), keepdims=True)
+        ridge, log_noise = propensity_error(step, square, rate * (1.0 - rate) * within)
         off = ridge * distance
         if study.estimand == AverageScore.estimand and not by_arm:
             seen, reach, log_noise, leak = overlap_error(plan, released, residual)
@@ -205,7 +206,7 @@ def _arm_errors(
     sampling = [residual * math.sqrt(float(np.sum(own)) / float(np.sum(counts)) ** 2)]
     if by_arm:
         sampling = (weights * np.array(residuals) * np.sqrt(own) / counts).tolist()
-    heavier = math.sqrt(HEAVIER / (n * within)) * apart
+    heavier = math.sqrt(HEAVIER / (n * within)) * max(apart, reach)
     leaks = by_intercepts if by_arm else np.array([float(np.sum(by_intercepts))])
     wanted = study.kind.wanted(rate if group is None else group[0])
     varying = last.leaning(rate, wanted) * study.heterogeneity * residual
@@ -355,16 +356,18 @@ def _released_terms(nuisances: LinearNuisances) -> list[Term]:
     return [term for term in nuisances.terms if isinstance(term.source, str)]
 
 
-def propensity_error(step: Step, spread: float, variance: float) -> tuple[float, float]:
+def propensity_error(step: Step, squares: Array, variance: float) -> tuple[float, float]:
     """The part of a log odds that gamma shrinks away, and the noise of one, per standard deviation.
 
-    ``variance`` is that of treatments given the covariates, the curvature of the regression.
+    ``squares`` are the variances of uncorrelated combinations of the covariates, ``variance`` is that of
+    treatments given the covariates, the curvature of the regression.
     """
-    calibration = step.calibration
+    calibration, universe = step.calibration, step.universe
     assert isinstance(calibration, Calibration)
-    total = variance * spread**2 * step.universe.mass + calibration.gamma
-    noise = math.sqrt(float(calibration.variances[-1])) * spread / (step.universe.n_samples * total)
-    return calibration.gamma / total, noise
+    total = variance * squares * universe.mass + calibration.gamma
+    noise = float(calibration.variances[-1]) * np.mean(squares / (universe.n_samples * total) ** 2)
+    ridge = calibration.gamma / (variance * float(np.mean(squares)) * universe.mass + calibration.gamma)
+    return ridge, math.sqrt(float(noise))
 
 
 def overlap_error(
@@ -374,24 +377,27 @@ def overlap_error(
 
     First the distance of the arms along the log odds, ``E Z (e/e~ P_1 - (1 - e)/(1 - e~) P_0)``: Z standard
     normal, e~ capped, P_a the chance that no clip cuts a normal ``residual`` of arm a. Intercepts count
-    ``E e/e~ P_1 - 1`` and ``1 - E (1 - e)/(1 - e~) P_0``. The slope of e~ is the released one less its noise,
-    and ``mass E Z (e - e~) = gamma slope``. Second the distance at which noise of slopes alone would add what
-    intercepts and slopes along Z do, third the noise of a log odds, fourth what the ridge on either intercept
-    (2,) adds.
+    ``E e/e~ P_1 - 1`` and ``1 - E (1 - e)/(1 - e~) P_0``. The slope of e~ is the released one less its noise
+    (levels of a column exclude each other: what is added to all of them moves no propensity), and
+    ``mass E Z (e - e~) = gamma slope``. Second the distance at which errors of slopes alone would add what
+    those of intercepts and slopes along Z do, third the noise of a log odds, fourth what the ridge on either
+    intercept (2,) adds.
     """
-    found, step = _confounded(plan, released), plan.step("propensity")
+    found, step, mean = _confounded(plan, released), plan.step("propensity"), plan.step("mean")
     assert found is not None
     assert step is not None
+    law = mean.around(released) if isinstance(mean, CovariateMean) else plan.study.law
     score, nuisances = found
     assert nuisances.log_odds is not None
     assert not isinstance(nuisances.rate, str)
     fit, term = nuisances.regressions[-1], _released_terms(nuisances)[-1]
     within = plan.study.assumed.within(nuisances.rate)
     variance, spreads = nuisances.rate * (1.0 - nuisances.rate) * within, np.array(nuisances.spreads)
-    spread = math.sqrt(float(np.mean(spreads**2)))
+    spread, covariance = math.sqrt(float(np.mean(spreads**2))), spreads[:, None] * law.correlations * spreads
+    squares = np.maximum(np.linalg.eigvalsh(covariance), 0.0)
     middle, *slopes = np.asarray(released[str(nuisances.log_odds.source)]).tolist()
-    ridge, noise = propensity_error(step, spread, variance)
-    slope = math.sqrt(max(float(np.sum((np.array(slopes) * spreads) ** 2 - noise**2)), 0.0))
+    ridge, noise = propensity_error(step, squares, variance)
+    slope = math.sqrt(max(float(slopes @ covariance @ slopes) - len(slopes) * noise**2, 0.0))
     fitted, lost = special.expit(middle + slope * _NODES), variance * ridge / (1.0 - ridge) * slope
 
     def reaches(true: float) -> bool:
@@ -399,7 +405,7 @@ def overlap_error(
 
     e = special.expit(middle + bracketed(reaches, STRETCH * slope, slope) * _NODES)
     curved = [min(variance, float(_WEIGHTS @ (z * e * (1.0 - e)))) for z in (_NODES**2, np.ones_like(e))]
-    noises = [propensity_error(step, spread, one)[1] for one in [curved[0], *curved[1:] * (len(slopes) - 1)]]
+    along, across = (propensity_error(step, squares, one)[1] for one in curved)
     curvature, capped = fit.curvature(residual, nuisances.rate), score.capped(fitted)
     size, effect, hessian = fit.scale * spread, np.zeros(3), fit.gamma * np.eye(3)
     for arm, (own, inverse) in enumerate(((1.0 - e, 1.0 - capped), (e, capped))):
@@ -410,7 +416,8 @@ def overlap_error(
         hessian += curvature[arm] * (row * (_WEIGHTS * own)) @ row.T / float(_WEIGHTS @ own)
     errors, total = np.linalg.solve(hessian, effect), float(np.sum(curvature)) * within * size**2 + fit.gamma
     constants = np.asarray(released[str(term.source)])[term.rows.constants(len(slopes))]
-    reach, noise = float(np.linalg.norm(errors)) * total / size, math.sqrt(float(np.mean(np.square(noises))))
+    reach = float(np.linalg.norm(errors)) * total / size
+    noise = math.sqrt((along**2 + (len(slopes) - 1) * across**2) / len(slopes))
     return abs(float(effect[2])) / size, reach, noise, fit.gamma * errors[:2] * constants
 
 

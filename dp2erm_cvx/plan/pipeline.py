@@ -120,26 +120,13 @@ class Pipeline(abc.ABC, Generic[P_co]):
         rows: OutcomeRows,
         numerical_share: float | None,
         share: float | None = None,
-        either: bool = True,
     ) -> Fit:
         """A regression on mapped ``rows``."""
         return Fit(
-            name,
-            share,
-            self.noise,
-            program=program,
-            map=rows,
-            numerical_share=numerical_share,
-            either=either,
+            name, share, self.noise, program=program, map=rows, numerical_share=numerical_share, either=True
         )
 
-    def logistic(
-        self,
-        universe: Universe,
-        settings: CausalSettings,
-        numerical_share: float | None,
-        either: bool = True,
-    ) -> Fit:
+    def logistic(self, universe: Universe, settings: CausalSettings, numerical_share: float | None) -> Fit:
         """The logistic regression of the treatment on (1, x) in a ball, at weights 1, in a ``universe``."""
         bound = WithConstant().universe(universe).domain.covariate_bound
         radius = settings.radius / bound
@@ -152,10 +139,9 @@ class Pipeline(abc.ABC, Generic[P_co]):
             self.noise,
             program=program,
             map=WithConstant(),
-            # Gaussian noise needs no split here
-            split=settings.split if either or Noise(self.noise).pure else None,
+            split=settings.split,
             numerical_share=numerical_share,
-            either=either,
+            either=True,
         )
 
 

@@ -22,7 +22,7 @@ from dp2erm_cvx.plan.pipeline import P_co, Pipeline
 from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.solve import Solution
-from dp2erm_cvx.steps import Execution, Inputs, MeanScore, Step, StepResult
+from dp2erm_cvx.steps import Execution, Fit, Inputs, MeanScore, Step, StepResult
 from dp2erm_cvx.steps.step import exact_budget
 
 _ROUND_UP = 1.0 + 1e-12
@@ -228,7 +228,22 @@ def _uncountable(study: Pipeline[Any]) -> str | None:
 
 
 def _planned(study: Pipeline[P_co], numerical_share: float | None) -> P_co:
+    """Every step by the law that errs less; all Gaussian, at one delta, where no step errs more by that."""
     steps = list(study.steps(numerical_share))
+    found = _calibrated(study, steps)
+    alike = [
+        replace(step, either=False, split=None) if isinstance(step, Fit) and step.either else step
+        for step in steps
+    ]
+    if alike == steps or any(Noise(step.noise).pure for step in steps):
+        return found
+    shared = _calibrated(study, alike)
+    pairs = zip(shared.steps, found.steps, strict=True)
+    better = all(one.predicted_error <= other.predicted_error for one, other in pairs)
+    return shared if shared.joint and better else found
+
+
+def _calibrated(study: Pipeline[P_co], steps: Sequence[Step]) -> P_co:
     budgets = _divided(study.budget, steps)
     planned: dict[str, Step] = {}
     universe = study.start

@@ -156,8 +156,8 @@ class RuleStudy(Pipeline[RulePlan]):
         Settings that replace those of the public rule, by the names of
         :class:`~dp2erm_cvx.plan.RuleSettings`; a randomized trial declares its ``propensity``.
     noise
-        "gamma" (pure), "gaussian", "box" (pure, needs ranges; Laplace noise on numbers), or "auto": gamma or
-        box noise, the shorter for regressions on (1, x).
+        "gamma" (pure), "gaussian" (pure noise in steps where that errs less), "box" (pure, needs ranges;
+        Laplace noise on numbers), or "auto": gamma or box noise, the shorter for regressions on (1, x).
     arithmetic, numerical_share
         Whether that share of each step covers its numerical error.
 
@@ -246,8 +246,6 @@ class RuleStudy(Pipeline[RulePlan]):
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
         """Perhaps mean and norm of covariates, perhaps a center, perhaps a propensity, then the rule."""
         settings, bound = self.settings, self.norm_bound
-        # steps that are all Gaussian share one delta; beside Laplace noise each takes the law that errs less
-        either = settings.spread_share is not None or settings.value_share is not None
         center: tuple[Term, ...] = ()
         shares, exact = (settings.mean_share, settings.spread_share), numerical_share is not None
         steps = list(self.placing(*shares, bound, bound, exact=exact))
@@ -255,10 +253,10 @@ class RuleStudy(Pipeline[RulePlan]):
             program = self.saturating("saturating_regression", settings.center_slope)
             rows = OutcomeRows(Rows.POOLED, scale=settings.center_norm / bound)
             share = settings.center_share
-            steps.append(self.regression("center", program, rows, numerical_share, share, either))
+            steps.append(self.regression("center", program, rows, numerical_share, share))
             center = (Term(Rows.POOLED, "center"),)
         if settings.propensity == "logistic":
-            steps.append(self.logistic(self.handed(steps), settings, numerical_share, either))
+            steps.append(self.logistic(self.handed(steps), settings, numerical_share))
         yield from shares_in_turn(steps)
         factors = self._factors(settings)
         scale = settings.norm / bound
@@ -267,7 +265,7 @@ class RuleStudy(Pipeline[RulePlan]):
         if response is None:
             loss = self.saturating("itr_saturating", settings.slope)
         rule = RuleRows(Rows.POOLED, center, scale, balance=factors, response_bound=response)
-        yield self.regression("rule", loss, rule, numerical_share, either=either)
+        yield self.regression("rule", loss, rule, numerical_share)
         if settings.value_share is not None:
             yield from self._value(settings, settings.value_share, numerical_share)
 

@@ -19,7 +19,7 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.errors import DeclarationError, ProgramError
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
 from dp2erm_cvx.program.curves import Curve
 from dp2erm_cvx.program.declaration import SIZES, printed, with_n
@@ -121,10 +121,7 @@ class DeclaredProgram(Program):
     def own_settings(self) -> tuple[tuple[str, float], ...]:
         """Settings that the function itself asks for, as numbers. Raises ProgramError where one is open."""
         wanted = inspect.signature(type(self).function).parameters
-        known = {name: value for name, value in self.by_name().items() if name in wanted}
-        if missing := [name for name, value in known.items() if value is None]:
-            raise ProgramError(f"{missing[0]} is left to the domain: call resolve(domain) first")
-        return tuple(known.items())
+        return tuple((name, self.number(name)) for name in self.by_name() if name in wanted)
 
     def by_name(self) -> dict[str, Any]:
         """Settings by name."""

@@ -20,7 +20,7 @@ from dp2erm_cvx.model.sums import UNIT, exact_sum
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments, MomentTargets
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, declared_choice, resolved, setting
+from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, declared_choice, setting
 from dp2erm_cvx.public import public_size
 from dp2erm_cvx.universe import Universe
 
@@ -30,8 +30,6 @@ class FirstStage(Program):
 
     #: The form of the program, which decides what can be proved about it.
     kind: ClassVar[Kind] = Kind.DIRECT
-    #: Of a program with one.
-    ridge: float | None
     #: Why no bound can be, in words for the user; empty where one is.
     unbounded: ClassVar[str] = ""
     #: What audits and batches solve it by: a program without a smooth form needs a conic solver.
@@ -42,7 +40,7 @@ class FirstStage(Program):
     @property
     def mu(self) -> float:
         """The ridge of a program with one. Raises ProgramError where it is still left to the domain."""
-        return resolved("ridge", self.ridge)
+        return self.number("ridge")
 
     @abc.abstractmethod
     def data(self, records: Records) -> dict[str, Value]:

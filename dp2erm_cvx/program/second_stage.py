@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.model.composite import Penalty, checked_perturbation
+from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import Box, ConvexSet, ElasticNet, L1Ball, L2Ball, UserRegularizer, WholeSpace
 from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
 from dp2erm_cvx.privacy import LossConstants, RowBox
@@ -24,7 +24,7 @@ from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
 from dp2erm_cvx.program.stage import Instance, Program, declared_choice, setting
-from dp2erm_cvx.public import chosen_columns
+from dp2erm_cvx.public import chosen_columns, public_number
 from dp2erm_cvx.suprema import Saturation
 from dp2erm_cvx.universe import Universe
 
@@ -184,7 +184,8 @@ class SecondStage(Program):
         below about a millionth of its curvature. Raises DeclarationError, and ProgramError for a user's
         regularizer that no gap can be measured for.
         """
-        extra, noise = checked_perturbation(gamma, noise_bound)
+        extra = public_number("gamma", gamma, at_least=0)
+        noise = public_number("noise_bound", noise_bound, at_least=0)
         n, found = universe.n_samples, self.loss_constants(universe)
         if isinstance(self.regularizer, UserRegularizer):
             self.regularizer.refuse_unchecked(found.n_parameters)

@@ -16,7 +16,7 @@ import numpy as np
 from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.model.composite import Penalty, checked_perturbation
+from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import ConvexSet, L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
 from dp2erm_cvx.privacy import LossConstants, RowBox, StabilityBound
@@ -32,10 +32,9 @@ from dp2erm_cvx.program.stage import (
     ReplacedRows,
     RowNeighbors,
     Setting,
-    resolved,
     setting,
 )
-from dp2erm_cvx.public import public_fraction, public_size
+from dp2erm_cvx.public import public_fraction, public_number, public_size
 from dp2erm_cvx.stability import MarginMovement, margin_movement, record_diameter, separable
 from dp2erm_cvx.suprema import Saturation, log_weight_diameter, minimizer_norm
 from dp2erm_cvx.universe import Universe
@@ -126,7 +125,7 @@ class SeparableFirstStage(FirstStage):
 
     def ball(self, domain: Domain) -> float:
         """The radius that is solved with: one that never binds may take the place of an infinite one."""
-        return resolved("radius", self.radius)
+        return self.number("radius")
 
     def declare(self, leaf: Leaves) -> Declaration:
         Z = leaf("Z")
@@ -344,7 +343,8 @@ class PrivateFirstStage(SeparableFirstStage):
 
         For every noise with ``||b|| <= noise_bound``. None where no such bound is known.
         """
-        extra, noise = checked_perturbation(gamma, noise_bound)
+        extra = public_number("gamma", gamma, at_least=0)
+        noise = public_number("noise_bound", noise_bound, at_least=0)
         terms = self.resolve(universe.domain).margin_sum(universe, extra, noise)
         return None if terms is None else terms.radius()
 

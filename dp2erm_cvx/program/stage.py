@@ -38,13 +38,6 @@ def setting(default: Any, check: Callable[..., Any] = public_number, **bounds: A
     return dataclasses.field(default=default, metadata={"check": (check, bounds)})
 
 
-def resolved(name: str, value: float | None) -> float:
-    """A setting whose default depends on the domain. Raises ProgramError if it is still open."""
-    if value is None:
-        raise ProgramError(f"{name} is left to the domain: call resolve(domain) first")
-    return value
-
-
 def declared_choice(
     name: str, value: object, *, kinds: tuple[type, ...] = (), words: tuple[str, ...] = ()
 ) -> object:
@@ -157,9 +150,16 @@ class Program(abc.ABC):
         """The program with every default that depends on the public domain filled in."""
         left = [name for name in self.formulas if getattr(self, name) is None]
         known = self.public_numbers(domain) if left else {}
-        numbers = {name: evaluated(name, self.formulas[name], known) for name in left}
+        numbers = {name: _evaluated(name, self.formulas[name], known) for name in left}
         program: Any = self
         return dataclasses.replace(program, **numbers) if numbers else self
+
+    def number(self, name: str) -> float:
+        """A setting whose default depends on the domain. Raises ProgramError where it is still open."""
+        value: float | None = getattr(self, name)
+        if value is None:
+            raise ProgramError(f"{name} is left to the domain: call resolve(domain) first")
+        return value
 
     def public_numbers(self, domain: Domain) -> dict[str, float]:
         """Numbers that formulas of settings may ask for."""
@@ -252,7 +252,7 @@ _OPERATORS: dict[type, Callable[[float, float], float]] = {
 }
 
 
-def evaluated(name: str, formula: Setting, known: Mapping[str, float]) -> float:
+def _evaluated(name: str, formula: Setting, known: Mapping[str, float]) -> float:
     """Number of a setting: itself, or its formula in ``known`` numbers. Raises DeclarationError."""
     if not isinstance(formula, str):
         return formula

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dp2erm_cvx.calibration.sums import GridSums, sum_quantile
+from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, combined
-from dp2erm_cvx.release.interval import ScoreInterval, biased_quantile, misses
+from dp2erm_cvx.release.interval import ScoreInterval, linear_interval, misses
 from dp2erm_cvx.release.ratio import Fieller, quadratic_norm
 
 _ROUND_UP = 1.0 + 1e-12
@@ -49,23 +49,11 @@ class ArmRisks:
 
         Raises DeclarationError unless ``1/2 <= level < 1``.
         """
-        error, law = combined(*self.errors), self.noise.noise
-        share, tail = misses(level)
-        deviation, rounding = self._norm(share)(1.0, 0.0), sum(self._roundings)
-        estimate = self.risks[0] - self.risks[1]
-        sampling = math.hypot(deviation / math.sqrt(self.noise.n_samples), error.sampling)
-        total = math.hypot(sampling, error.noise)
-        half = (biased_quantile(law, tail, error.bias, total, *self._scales) + rounding) * _ROUND_UP
-        return ScoreInterval(
-            estimate=estimate,
-            low=estimate - half,
-            high=estimate + half,
-            level=float(level),
-            standard_deviation=deviation,
-            noise_half_width=(sum_quantile(law, tail, error.noise, *self._scales) + rounding) * _ROUND_UP,
-            sampling_half_width=sum_quantile(law, tail, sampling),
-            bias=error.bias,
-        )
+        error, (share, tail) = combined(*self.errors), misses(level)
+        deviation = self._norm(share)(1.0, 0.0) / math.sqrt(self.noise.n_samples)
+        errors = error.noise, math.hypot(deviation, error.sampling), error.bias
+        public = self.risks[0] - self.risks[1], level, tail
+        return linear_interval(self.noise, public, (deviation, self._scales, sum(self._roundings)), errors)
 
     def ratio(self, level: float = 0.95) -> ScoreInterval | None:
         """The risk ratio, treated over untreated; None where the untreated risk is within its error.

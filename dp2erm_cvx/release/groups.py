@@ -14,15 +14,19 @@ from dp2erm_cvx.calibration.sums import sum_quantile
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import EffectPlan
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, group_errors
-from dp2erm_cvx.release.interval import STRICT, EffectInterval, ScoreInterval, biased_quantile, misses
+from dp2erm_cvx.release.interval import (
+    STRICT,
+    EffectInterval,
+    ScoreInterval,
+    ScoreParts,
+    linear_interval,
+    misses,
+)
 from dp2erm_cvx.release.ratio import part_interval, part_spread, roundings_of
 from dp2erm_cvx.steps import GroupScore, LinearNuisances
 
 #: Probability that the spread of residuals is more than what is read off the released squares.
 FEW = 0.005
-
-#: Standard deviation of sampling, scales of noise, rounding.
-_Parts = tuple[float, tuple[float, ...], float]
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ class GroupMean:
         """The effect in the group: infinite where its size is within the noise."""
         return part_interval(self.noise, self.released, self.center, level, self.widening, self.error)
 
-    def parts(self, share: float, psi: float, size: float) -> _Parts:
+    def parts(self, share: float, psi: float, size: float) -> ScoreParts:
         """Of an estimate that is ``psi`` above the center, by a released ``size`` of the denominator.
 
         The standard deviation of sampling but with probability ``share``, the scales of both noises, and what
@@ -133,8 +137,8 @@ def group_contrast(group: GroupMean, reference: GroupMean, level: float) -> Scor
         infinite = infinite or math.isinf(half)
         spread, own, rounded = one.parts(0.5 * share, found.estimate - one.center, one.size)
         error = one.error
-        total = math.hypot(spread, error.sampling, error.noise)
-        linear = biased_quantile(one.noise.noise, tail, error.bias, total, *own) + rounded
+        errors = error.noise, math.hypot(spread, error.sampling), error.bias
+        linear = linear_interval(one.noise, (0.0, level, tail), (spread, own, rounded), errors).high
         more = 1.0 if math.isinf(half) else max(1.0, half / linear)
         deviation, rounding = math.hypot(deviation, more * spread), rounding + rounded
         scales += tuple(more * scale for scale in own)
@@ -142,7 +146,8 @@ def group_contrast(group: GroupMean, reference: GroupMean, level: float) -> Scor
     noise = group.error.noise + reference.error.noise
     sampling = math.hypot(deviation, group.error.sampling + reference.error.sampling)
     estimate, bias = estimates[0] - estimates[1], group.error.bias + reference.error.bias
-    found = _linear(group, (estimate, level, tail), (deviation, scales, rounding), (noise, sampling, bias))
+    score = deviation, scales, rounding
+    found = linear_interval(group.noise, (estimate, level, tail), score, (noise, sampling, bias))
     return replace(found, low=-math.inf, high=math.inf) if infinite else found
 
 
@@ -168,34 +173,12 @@ def group_average(groups: Sequence[GroupMean], level: float) -> ScoreInterval:
     )
     center = sum(part * one.center for part, one in zip(parts, groups, strict=True))
     public = center + psi, level, tail
-    found = _linear(
-        groups[0], public, (deviation, scales, rounding), (noise, math.hypot(deviation, more), bias)
+    found = linear_interval(
+        groups[0].noise, public, (deviation, scales, rounding), (noise, math.hypot(deviation, more), bias)
     )
     noises = [2.0 * one.noise.scales[1] for one in groups]
     within = total <= 2.0 * sum_quantile(groups[0].noise.noise, tail, 0.0, *noises)
     return replace(found, low=-math.inf, high=math.inf) if within else found
-
-
-def _linear(
-    group: GroupMean,
-    public: tuple[float, float, float],
-    score: _Parts,
-    error: tuple[float, float, float],
-) -> ScoreInterval:
-    """An interval around an estimate: ``error`` is noise of the nuisances, all sampling, and bias."""
-    (estimate, level, tail), (deviation, scales, rounding), (noise, sampling, bias) = public, score, error
-    law = group.noise.noise
-    half = biased_quantile(law, tail, bias, math.hypot(sampling, noise), *scales) + rounding
-    return ScoreInterval(
-        estimate=estimate,
-        low=estimate - half,
-        high=estimate + half,
-        level=float(level),
-        standard_deviation=deviation * math.sqrt(group.noise.n_samples),
-        noise_half_width=sum_quantile(law, tail, noise, *scales) + rounding,
-        sampling_half_width=sum_quantile(law, tail, sampling),
-        bias=bias,
-    )
 
 
 def group_means(plan: EffectPlan, released: Mapping[str, Array], *, predicted: bool) -> list[GroupMean]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dp2erm_cvx.calibration.base import Noise
@@ -15,6 +15,8 @@ from dp2erm_cvx.public import public_number
 
 #: How records of releases are read back.
 STRICT: Any = {"extra": "forbid", "allow_inf_nan": False}
+#: Deviation of sampling, the scales of all noise, and what rounding adds; in units of the outcome.
+ScoreParts = tuple[float, tuple[float, ...], float]
 #: Share of the permitted misses that bounds of moments get; the rest is for the two tails of the estimate.
 _MOMENTS_SHARE = 0.1
 _ROUND_UP = 1.0 + 1e-12
@@ -125,18 +127,28 @@ def effect_interval(
     ``found`` is that of the score's mean. Its half width q solves ``P(N + L > q - b) + P(N + L > q + b) =
     2 tail``, b the bias that is allowed for and N normal with the deviation of sampling and nuisances.
     """
-    _, tail = misses(found.level)
-    sampling = math.hypot(found.standard_deviation / math.sqrt(noise.n_samples), error.sampling)
-    deviation, scale = math.hypot(sampling, error.noise), widening * noise.scales[0]
+    own, scales = found.standard_deviation / math.sqrt(noise.n_samples), (widening * noise.scales[0],)
     rounding = widening * (0.5 * noise.step + noise.integers.coupling * noise.units[0])
-    half = biased_quantile(noise.noise, tail, error.bias, deviation, scale) + rounding
-    return replace(
-        found,
-        low=found.estimate - half,
-        high=found.estimate + half,
-        noise_half_width=sum_quantile(noise.noise, tail, error.noise, scale) + rounding,
+    errors = error.noise, math.hypot(own, error.sampling), error.bias
+    public = found.estimate, found.level, misses(found.level)[1]
+    return linear_interval(noise, public, (own, scales, rounding), errors)
+
+
+def linear_interval(
+    noise: GridSums, public: tuple[float, float, float], score: ScoreParts, error: tuple[float, float, float]
+) -> ScoreInterval:
+    """That of an estimate, its level and tail: ``error`` is noise of nuisances, all sampling, and bias."""
+    (estimate, level, tail), (deviation, scales, rounding), (moved, sampling, bias) = public, score, error
+    half = biased_quantile(noise.noise, tail, bias, math.hypot(sampling, moved), *scales) + rounding
+    return ScoreInterval(
+        estimate=estimate,
+        low=estimate - half,
+        high=estimate + half,
+        level=float(level),
+        standard_deviation=deviation * math.sqrt(noise.n_samples),
+        noise_half_width=sum_quantile(noise.noise, tail, moved, *scales) + rounding,
         sampling_half_width=sum_quantile(noise.noise, tail, sampling),
-        bias=error.bias,
+        bias=bias,
     )
 
 

@@ -29,22 +29,25 @@ MISSING = 0.05
 
 @dataclass(frozen=True)
 class CovariateLaw:
-    """What is guessed in public of the scaled covariates: normal, independent of each other.
+    """What is guessed in public of the scaled covariates: normal, independent but for levels of one column.
 
     Attributes
     ----------
     spreads, offsets
         Standard deviations (k,), and how far the means lie off 0.
-    switches
-        Which of them (k,) are 0 or 1 before they are centered.
+    shares
+        Shares of ones (k,) of switches, which are 0 or 1 before they are centered; 0 for the others.
     zeros
         What scales to 0 (k,), as a share of ones of a switch; 0 for the others.
+    columns
+        The number of the raw column of which each (k,) is a level; numbers of their own for all others.
     """
 
     spreads: tuple[float, ...]
     offsets: tuple[float, ...]
-    switches: tuple[bool, ...]
+    shares: tuple[float, ...]
     zeros: tuple[float, ...]
+    columns: tuple[int, ...]
 
     @classmethod
     def of(cls, domain: Domain, n_features: int) -> CovariateLaw:
@@ -55,7 +58,8 @@ class CovariateLaw:
         ranges all lie at two thirds of the norm bound.
         """
         spreads, offsets = np.full(n_features, 1.0 / 3.0), np.zeros(n_features)
-        switches, zeros = np.zeros(n_features, dtype=bool), np.zeros(n_features)
+        shares, zeros = np.zeros(n_features), np.zeros(n_features)
+        columns = np.arange(n_features)
         if domain.ranges is None:
             spreads[:] = domain.features_bound / (1.5 * math.sqrt(n_features))
         book, declared = domain.codebook, domain.center if isinstance(domain.center, Mapping) else {}
@@ -65,13 +69,26 @@ class CovariateLaw:
             if level is None:
                 continue
             levels = book.levels.get(column, ())
+            if levels:
+                columns[index] = n_features + list(book.levels).index(column)
             # levels that are not declared are one more
             expected = MISSING if column in book.missing else 1.0 / (len(levels) + (OTHER not in levels))
             share = min(max(declared.get(name, expected), 0.01), 0.99)
-            spreads[index], switches[index] = math.sqrt(share * (1.0 - share)), True
+            spreads[index], shares[index] = math.sqrt(share * (1.0 - share)), share
             zeros[index] = declared.get(name, 0.0)
             offsets[index] = share - zeros[index]
-        return cls(*(tuple(column.tolist()) for column in (spreads, offsets, switches, zeros)))
+        return cls(*(tuple(column.tolist()) for column in (spreads, offsets, shares, zeros, columns)))
+
+    @property
+    def correlations(self) -> Array:
+        """Those (k, k) that follow from shares of ones of at most one in all levels of a column."""
+        same = np.equal.outer(self.columns, self.columns)
+        share = np.array(self.shares)
+        share = np.minimum(share / np.maximum(same @ share, 1.0), 1.0 - 1e-9)
+        odds = np.sqrt(share / (1.0 - share))
+        found: Array = np.where(same, -np.outer(odds, odds), 0.0)
+        np.fill_diagonal(found, 1.0)
+        return found
 
     def box(self, universe: Universe) -> tuple[Array, Array]:
         """The least and the largest value (k,) of every scaled covariate; a switch is at least 0, at most 1.
@@ -79,8 +96,8 @@ class CovariateLaw:
         Both hold 0, which a record that does not count adds.
         """
         low, high = _box(universe)
-        low = np.where(self.switches, -np.array(self.zeros), low)
-        high = np.where(self.switches, 1.0 - np.array(self.zeros), high)
+        low = np.where(self.shares, -np.array(self.zeros), low)
+        high = np.where(self.shares, 1.0 - np.array(self.zeros), high)
         return np.minimum(low, 0.0), np.maximum(high, 0.0)
 
     @property
@@ -135,19 +152,11 @@ class CovariateMean(IntegerSums):
         )
         return replace(universe, domain=domain)
 
-    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
-        """With a delta by Gaussian or by Laplace noise, whichever is predicted to err less."""
-        laws = dict.fromkeys([Noise(self.noise).on_numbers, Noise.GAMMA])
-        plans = (self.planned(universe, self._noise(universe, budget, law)) for law in laws)
-        return min(plans, key=lambda plan: plan.predicted_error)
-
     def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise:
-        return self._noise(universe, budget, Noise(self.noise))
-
-    def _noise(self, universe: Universe, budget: Budget, law: Noise) -> IntegerNoise:
         """By the box of the covariates and their norm, whichever is smaller."""
         low, high = self.law.box(universe)
         k, norm = universe.n_features, 2.0 * universe.domain.features_bound
+        law = Noise(self.noise).on_numbers
         pure = law is Noise.GAMMA
         box = float(np.sum(high - low) if pure else np.linalg.norm(high - low))
         reach = min(box, norm * math.sqrt(k) if pure else norm)
@@ -175,9 +184,10 @@ class CovariateMean(IntegerSums):
         """The law of covariates around the released mean: switches spread by their share of ones."""
         law, noise = self.law, math.sqrt(self.predicted_error)
         middle = np.array(law.zeros) + self.mean(released)
-        share = np.clip(middle, min(noise, 0.5), max(1.0 - noise, 0.5))
-        spreads = np.where(law.switches, np.sqrt(share * (1.0 - share)), law.spreads)
-        return replace(law, spreads=tuple(spreads.tolist()), offsets=(noise,) * len(spreads))
+        share = np.where(law.shares, np.clip(middle, min(noise, 0.5), max(1.0 - noise, 0.5)), 0.0)
+        spreads = np.where(law.shares, np.sqrt(share * (1.0 - share)), law.spreads)
+        offsets = (noise,) * len(spreads)
+        return replace(law, spreads=tuple(spreads.tolist()), offsets=offsets, shares=tuple(share.tolist()))
 
     def mapped(self, records: Records, released: Mapping[str, Array]) -> Records:
         """The records less the mean, shrunk into the ball of the later universe."""

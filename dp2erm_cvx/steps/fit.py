@@ -71,8 +71,8 @@ class Fit(Step):
     numerical_share
         Of the step's budget: covers the arithmetic; None where exact arithmetic is assumed.
     either
-        Whether gamma noise takes the place of Gaussian noise where it is predicted to err less. Steps that
-        are all Gaussian share one delta instead.
+        Whether gamma noise, at the declared ``split``, takes the place of Gaussian noise, at its own, where
+        it is predicted to err less.
     """
 
     program: SecondStage | PrivateFirstStage
@@ -126,9 +126,11 @@ class Fit(Step):
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
         """Calibrate the noise on the mapped domain, whatever the earlier steps release (Theorem 10)."""
         where = universe if self.map is None else self.map.universe(universe)
-        laws = [self.noise] if not self.either or Noise(self.noise).pure else [self.noise, Noise.GAMMA]
-        plans = [self._planned(where, budget, law, earlier) for law in laws]
-        return min(plans, key=lambda plan: plan.predicted_error)  # delta is no reason for more noise
+        if not self.either or Noise(self.noise).pure:
+            return self._planned(where, budget, self.noise, earlier)
+        laws = ((self.noise, None), (Noise.GAMMA, self.split))  # delta is no reason for more noise
+        plans = [replace(self, split=split)._planned(where, budget, law, earlier) for law, split in laws]
+        return min(plans, key=lambda plan: plan.predicted_error)
 
     def _planned(
         self, where: Universe, budget: Budget, law: Noise | str, earlier: Mapping[str, Step]

@@ -307,8 +307,8 @@ class Step(abc.ABC):
     def curve(self) -> RenyiCurve | None:
         """Renyi divergences of the step where a theorem states more than its epsilon and delta.
 
-        Of a release that differs from the computed one only where noise is longer than :func:`noise_bound`,
-        of probability below ``exp(-1800)``: whoever converts them pays for that event out of delta.
+        Of a release that differs from the computed one only where noise is longer than its counted error
+        covers, of probability below ``exp(-1800)``: a conversion pays for that event out of delta.
         """
         curve = self.calibration.curve() if isinstance(self.calibration, Calibration) else None
         if curve is None or self.precision is None:

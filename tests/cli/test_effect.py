@@ -95,9 +95,8 @@ def test_the_text_says_what_the_interval_is_and_is_not(folder, more):
 
 
 def test_a_weak_guarantee_is_a_caveat_wherever_the_release_is_told(folder):
-    cells = ["--prognostic", "x1", "--cells", "x1:2"]  # whose noise is Gaussian throughout
-    words = ["--noise", "gaussian", "--delta", "0.006", *cells, "--output", "weak.json"]
-    shown = " ".join(run(*replaced("--epsilon", "11", EFFECT), *words).stdout.split())
+    words = ["--noise", "gaussian", "--delta", "0.006", "--output", "weak.json"]
+    shown = " ".join(run("fit", *replaced("--epsilon", "11", EFFECT)[1:], *words).stdout.split())
     assert "epsilon = 11, above 10, hardly limits what is learned of a record" in shown
     assert "delta = 0.006, above 1/n = 0.005, would allow to publish a whole record" in shown
     stated = json.loads(Path("weak.json").read_text())

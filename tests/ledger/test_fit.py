@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from sklearn.base import clone
 
-from dp2erm_cvx import Budget, PrivateTwoStageERM
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM
 from dp2erm_cvx.calibration import renyi_epsilon
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, LedgerError
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.plan import Plan
-from dp2erm_cvx.steps import step
+from dp2erm_cvx.steps import Inputs, MeanScore, step
 from tests.ledger.model import DATA, model
 from tests.plan.changed import unproven
 
@@ -51,6 +51,22 @@ def test_the_charge_is_on_disk_before_noise_is_drawn(ledger: Ledger, monkeypatch
     with pytest.raises(KeyboardInterrupt):
         model(ledger).fit(*DATA)
     assert seen == [1]
+
+
+def test_a_refusal_after_a_first_release_gives_nothing_back(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a later step refuses may depend on released numbers: it is an output, and paid for."""
+    own = PrivateEffect(Domain(2.0, 1.0), Budget(0.4), residual_scale=0.5, ledger=ledger, dataset="trial")
+
+    def refusing(self: MeanScore, inputs: Inputs, released: dict, execution: object) -> None:
+        assert "rate" in released
+        raise CalibrationError("at these numbers")
+
+    monkeypatch.setattr(MeanScore, "run", refusing)
+    with pytest.raises(CalibrationError, match="at these numbers"):
+        own.fit(*DATA)
+    assert [receipt.budget for receipt in ledger.account("trial").receipts] == [Budget(0.4)]
 
 
 def test_a_refused_fit_neither_clips_nor_draws(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

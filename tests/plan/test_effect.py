@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import EffectStudy, effect_error, make_plan
+from dp2erm_cvx.plan.pipeline import STEADY
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.solve import uncertified_start
-from dp2erm_cvx.steps import Execution, Rows, Term, fit
+from dp2erm_cvx.steps import CovariateLaw, Execution, Rows, Term, fit
+from dp2erm_cvx.steps.record_map import RAREST
 from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0)
@@ -159,6 +162,37 @@ def test_a_delta_is_no_reason_for_more_noise(n, p, epsilon):
     assert not gaussian if p < 10 else "center" in gaussian
 
 
+def test_a_delta_is_no_reason_for_more_noise_of_sums():
+    """Gaussian noise of cells and of their score is two and three times as long at a delta of 1e-6."""
+    where, cells = Universe(replace(DOMAIN, ranges=[(-1.0, 1.0)] * 2), 4000, 2), {"cells": {"0": 4, "1": 4}}
+    pure, other = (
+        make_plan(study(where, 1.0, delta, noise=noise, declared=cells)).steps
+        for noise, delta in (("gamma", 0.0), ("gaussian", 1e-6))
+    )
+    assert [step.calibration for step in other] == [step.calibration for step in pure]
+
+
+@pytest.mark.parametrize("estimand", ["ate", "att", "risks"])
+@pytest.mark.parametrize("released", [-1e12, 0.0, 3.0, 200.0, 1e12])
+def test_no_bound_follows_a_released_rate_that_is_noise(released, estimand):
+    """Where n eps of the rate is below 20, scores reach at most four outcome bounds."""
+    bound = 0.5 if estimand == "risks" else 4.0
+    domain = replace(DOMAIN, outcome_bound=bound, outcome_center=0.5)
+    for epsilon, steady in ((0.25, False), (8.0, True)):
+        plan = make_plan(
+            study(Universe(domain, 400, 2), epsilon, estimand=estimand, residual_scale=bound / 4)
+        )
+        assert (400 * epsilon * plan.study.settings.rate_share >= STEADY) is steady
+        numbers = {"rate": [released], "mean": np.zeros(2), "spread": [2.0**20], "propensity": np.zeros(3)}
+        numbers["center"] = np.zeros(plan.step("center").calibration.n_parameters)
+        found = plan.score.score.at(plan.score.universe, numbers)
+        most = max(4.0 * bound, plan.score.score.bound) * (1 + 1e-12)
+        assert found.widening * found.bound <= most or steady
+        # a steady rate that is rare is followed, up to the public cap of its inverse
+        assert found.widening <= RAREST
+        assert found.widening * found.bound > most or not steady or released != 3.0 or estimand == "att"
+
+
 def test_a_public_center_has_public_coefficients():
     plan = make_plan(study(public_center=Term(Rows.POOLED, (0.1, 0.2, 0.3))))
     assert plan.step("center").regression.after == (Term(Rows.POOLED, (0.1, 0.2, 0.3)),)
@@ -214,3 +248,26 @@ def test_errors_of_a_regression_stay_where_the_cap_and_the_clips_cut(monkeypatch
     slopes = np.linalg.solve((rows * curved) @ rows.T, effect * [1.0, 1.0, fit.scale])
     within = plan.study.assumed.within(0.5) * np.sum(fit.curvature(1.0, 0.5)) * fit.scale * spread
     assert reach == pytest.approx(np.linalg.norm(slopes) * within, rel=0.05)
+
+
+@pytest.mark.parametrize("mean", [0.06, None])
+def test_what_noise_adds_to_all_levels_of_a_column_is_no_poor_overlap(mean, monkeypatch):
+    """They add up to 1: the propensities stay, and so does what is counted for their overlap."""
+    book = Codebook(levels={"ward": ["N", "S", "other"]})
+    ranges = book.ranges({"age": (-1.0, 1.0)})
+    universe = Universe(Domain(2.0, 4.0, ranges=ranges, codebook=book), 4000, 4)
+    declared = {"propensity": "logistic", "mean_share": mean}
+    plan = make_plan(study(universe, declared=declared))
+    total, shares = 4000 * 2.0**20, [0.5, 0.3, 0.2] if mean else [1 / 3] * 3
+    released = {"rate": np.full(2, total / 2), "spread": np.array([0.3 * total]), "center": np.zeros(6)}
+    released["mean"] = total * np.array([0.0, *shares])
+
+    def found(added):
+        own = np.array([0.1, 1.0, 0.2, -0.3, 0.4]) + added * np.array([0.0, 0.0, 1.0, 1.0, 1.0])
+        return effect_error.overlap_error(plan, released | {"propensity": own}, 0.5)[:3]
+
+    assert found(0.0)[0] > 0.0
+    assert found(3.0) == pytest.approx(found(0.0), rel=1e-6)
+    # planted: levels as independent covariates
+    monkeypatch.setattr(CovariateLaw, "correlations", np.eye(4))
+    assert found(3.0)[0] > 1.5 * found(0.0)[0]

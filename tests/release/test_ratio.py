@@ -134,9 +134,8 @@ def test_ends_with_a_denominator_within_its_noise():
 
 
 def test_roundings_widen():
-    low, high = fieller(scales=(0.0, 0.0), slope=0.0, deviation=lambda rho: 0.0, roundings=(0.04, 0.1)).ends(
-        0.02
-    )
+    quiet = fieller(scales=(0.0, 0.0), slope=0.0, deviation=lambda rho: 0.0, roundings=(0.04, 0.1))
+    low, high = quiet.ends(0.02)
     # |0.2 - 0.4 rho| <= 0.04 + 0.1 rho
     assert (low, high) == pytest.approx((0.16 / 0.5, 0.24 / 0.3))
 
@@ -202,13 +201,7 @@ def test_whatever_the_noise_has_made_of_the_sums_every_result_is_a_number_or_unb
 def test_an_odds_ratio_without_a_complement_is_not_stated():
     """All of the treated have the outcome, at the least level: nothing is left of their complement."""
     noise = calibrate_sums(SumLaw.ARMS, 1.0, 1000, Budget(100.0), other_bound=0.5)
-    mean = [
-        0.75,
-        0.0,
-        0.5625,
-        0.5625,
-        0.5625,
-    ]  # risks of 1.25 and 0.5, as noise and wrong models may have them
+    mean = [0.75, 0.0, *[0.5625] * 3]  # risks of 1.25 and 0.5, as noise and wrong models may have them
     sums = [round(value / unit) for value, unit in zip(mean, noise.units, strict=True)]
     arms = ArmRisks(noise, sums)
     assert arms.odds_ratio(0.5) is None

@@ -23,9 +23,9 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 212,
-    "lines": 50_194,
+    "lines": 50_183,
     "classes": 400,
-    "names that other files use": 814,
+    "names that other files use": 811,
     "names that one other file uses": 323,
     "lines of tests": 41_746,
     "pages": 41,

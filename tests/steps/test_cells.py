@@ -91,9 +91,11 @@ def test_the_loss_of_the_worst_pair_is_the_budget(epsilon):
 
 
 def test_gaussian_noise_is_for_the_euclidean_movement():
-    plan = planned(1.0, 1e-6, "gaussian")
+    """It is the shorter one at a delta that nobody should spend; else noise is that without a delta."""
+    plan = planned(1.0, 0.05, "gaussian")
     assert plan.calibration.sensitivity**2 > 2 * UNIT**2 > (plan.calibration.sensitivity - 1) ** 2
-    assert plan.guarantee == Budget(1.0, 1e-6)
+    assert plan.guarantee == Budget(1.0, 0.05)
+    assert planned(1.0, 1e-6, "gaussian").calibration == planned(1.0).calibration
     with pytest.raises(CalibrationError, match="delta"):
         planned(noise="gaussian")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -20,7 +21,10 @@ from dp2erm_cvx.steps import (
     AverageScore,
     CovariateLaw,
     CovariateMean,
+    Execution,
+    Fit,
     Inputs,
+    IntegerSums,
     LinearNuisances,
     MeanSquare,
     OutcomeRows,
@@ -70,12 +74,12 @@ def grid(domain):
 def planned(kind, domain, noise=Noise.GAMMA):
     universe, budget = Universe(domain, 50, size(domain)), Budget(1.0, 1e-6)
     law = CovariateLaw.of(domain, size(domain))
-    if kind == "mean":
-        step = CovariateMean(share=0.1, noise=noise, law=law, norm=0.7)
-        return step.planned(universe, step.calibrate(universe, budget))
-    step = MeanSquare(share=0.1, noise=noise, law=law, norm=0.7)
-    step = TreatmentRate(share=0.1, noise=noise) if kind == "rate" else step
-    return step.plan(universe, budget, {})
+    steps = {
+        "rate": TreatmentRate(share=0.1, noise=noise),
+        "mean": CovariateMean(share=0.1, noise=noise, law=law, norm=0.7),
+        "spread": MeanSquare(share=0.1, noise=noise, law=law, norm=0.7),
+    }
+    return steps[kind].planned(universe, steps[kind].calibrate(universe, budget))
 
 
 def exact(step, records, released=None):
@@ -195,6 +199,62 @@ def test_a_neighbor_has_the_same_other_records_in_every_step(name, monkeypatch):
 
     monkeypatch.setattr(CovariateMean, "mapped", leaking)
     assert not alike(name)
+
+
+def test_levels_of_a_column_exclude_each_other():
+    """Correlations of 0/1 columns at shares of .5, .3 and .1, where a tenth is of no declared level."""
+    law = CovariateLaw((1.0,) * 4, (0.0,) * 4, (0.0, 0.5, 0.3, 0.1), (0.0,) * 4, (0, 4, 4, 4))
+    rows = np.vstack([np.repeat(np.eye(3), (5, 3, 1), axis=0), np.zeros(3)])
+    assert law.correlations[1:, 1:] == pytest.approx(np.corrcoef(rows.T), abs=1e-12)
+    assert np.array_equal(law.correlations[0], [1.0, 0.0, 0.0, 0.0])
+    # released shares may add up to more than 1
+    above = replace(law, shares=(0.0, 0.7, 0.6, 0.4)).correlations
+    assert np.min(np.linalg.eigvalsh(above)) >= -1e-9
+
+
+def joint_loss(steps, domain, released):
+    """The most that one replacement loses in rate, mean and spread together, at these released numbers."""
+    found = []
+    for one in grid(domain):
+        records, own = one, []
+        for step in steps:
+            own.append(exact(step, records, released) / step.calibration.scale)
+            records = step.mapped(records, released)
+        found.append(np.concatenate(own))
+    return max(float(np.max(np.sum(np.abs(np.array(found) - own), axis=1))) for own in found)
+
+
+@pytest.mark.parametrize("name", ["box", "levels"])
+def test_what_comes_before_a_regression_loses_its_shares_together(name):
+    """At every mean that may be released; attained where one record falls on it, and another far from it."""
+    (plan, released), k = numbers(name), size(DOMAINS[name])
+    steps, domain = plan.steps[:3], plan.study.start.domain
+    means = [np.array(ends) * 400 * 2.0**20 for ends in itertools.product((-1.0, 1.0), repeat=k)]
+    paid = sum(step.guarantee.epsilon for step in steps)
+    assert 0.9 * paid < max(joint_loss(steps, domain, released | {"mean": one}) for one in means) <= paid
+    # planted: a share that follows what is released later, as the mean square here: twice where that is large
+    noise = steps[1].calibration
+    wrong = (steps[0], replace(steps[1], calibration=replace(noise, scale=0.5 * noise.scale)), steps[2])
+    assert max(joint_loss(wrong, domain, released | {"mean": one}) for one in means) > 1.3 * paid
+
+
+def test_no_step_rests_on_what_is_released_later(monkeypatch):
+    plan, seen = numbers("levels")[0], {}
+    data = Dataset.from_arrays(*drawn(DOMAINS["levels"])[:3])
+    for kind, run in ((Fit, Fit.run), (IntegerSums, IntegerSums.run)):
+
+        def watched(self, inputs, released, execution, run=run):
+            seen[self.name] = list(released)
+            return run(self, inputs, released, execution)
+
+        monkeypatch.setattr(kind, "run", watched)
+    plan.run(data, Execution("newton", 1e-6, 1))
+    names = [step.name for step in plan.steps]
+    assert seen == {name: names[:place] for place, name in enumerate(names)}
+    # planted: arm weights of a center that are those of a rate which is released after it
+    rate, mean, spread, center, *others = plan.steps
+    with pytest.raises(KeyError, match="rate"):
+        replace(plan, steps=(mean, spread, center, rate, *others)).run(data, Execution("newton", 1e-6, 1))
 
 
 HUGE = 1e15
