@@ -223,9 +223,10 @@ def test_equal_datasets_lose_nothing():
 
 def test_what_is_no_neighbor_is_refused():
     (X, a, y), other = neighbors(np.random.default_rng(3))
-    far = other[0], other[1], other[2] + 0.5
-    with pytest.raises(DataError, match="neighbors differ in one"):
-        audit_density(release(), (X, a, y), far)
+    two = other[0], other[1], np.where(np.arange(N) == 1, -other[2], other[2])
+    for changed, count in ((two, 2), ((other[0], other[1], other[2] + 0.5), N)):
+        with pytest.raises(DataError, match=f"^{count} records differ row by row: neighbors differ in one"):
+            audit_density(release(), (X, a, y), changed)
     with pytest.raises(DataError, match="are not neighbors"):
         audit_density(release(), (X, a, y), (X[1:], a[1:], y[1:]))
     kept = dataclasses.replace(DOMAIN, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)

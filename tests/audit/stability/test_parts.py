@@ -123,8 +123,6 @@ def test_evolution_strategy_finds_a_narrow_ridge_within_its_budget():
 
 @dataclasses.dataclass(frozen=True)
 class Height:
-    """What is kept of a pair is its height."""
-
     value: float
 
     def plain(self):
