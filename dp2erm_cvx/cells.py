@@ -97,7 +97,7 @@ class CellRule:
         known: dict[str, str] = {}
         for level, texts in self.synonyms.items():
             for text in (level, *texts):
-                if known.setdefault(_folded(text), level) != level:
+                if known.setdefault(folded(text), level) != level:
                     raise DeclarationError(f"synonyms: {shown(text)} stands for two labels")
         return known
 
@@ -106,7 +106,7 @@ class CellRule:
         if self.synonyms:
             known = self._known()
             distinct, place = distinct_labels(values, name)
-            return np.array([known.get(_folded(one), one) for one in distinct], dtype=object)[place]
+            return np.array([known.get(folded(one), one) for one in distinct], dtype=object)[place]
         if self.since is not None or self.censored:
             distinct, place = distinct_labels(values, name)
             numbers = np.array([self._number(one) for one in distinct], dtype=np.float64)[place]
@@ -264,7 +264,8 @@ class Eligible:
         )
 
 
-def _folded(text: str) -> str:
+def folded(text: str) -> str:
+    """A label without what does not count in it: case and blanks."""
     return "".join(text.split()).casefold()
 
 

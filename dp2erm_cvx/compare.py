@@ -23,7 +23,7 @@ from dp2erm_cvx.errors import (
     ProgramError,
     SolverError,
 )
-from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, Neighboring, StabilityBound
+from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
 from dp2erm_cvx.solve import SOLVERS, Solution, Solver, solve
 from dp2erm_cvx.universe import Universe
@@ -128,9 +128,8 @@ SIZES = (100, 1_000_000)
 
 @dataclass(frozen=True, eq=False)
 class BoundCurve:
-    """V (m,) of one family of bounds for one program at ``x`` (m,), nan where it refuses."""
+    """V (m,) of one family of bounds of a program at ``x`` (m,), nan where it refuses."""
 
-    program: str
     family: str
     x: Array
     V: Array
@@ -148,7 +147,7 @@ def against_n(program: FirstStage, universe: Universe, points: int = 25) -> list
     def sized(n: int) -> Universe:
         return Universe(dataclasses.replace(domain, arm_floor=_floor(share, n)), n, universe.n_features)
 
-    return _collected(((float(n), program, sized(int(n))) for n in sizes), program.name)
+    return _collected((float(n), program, sized(int(n))) for n in sizes)
 
 
 def against_ridge(program: FirstStage, universe: Universe, points: int = 25) -> list[BoundCurve]:
@@ -159,47 +158,15 @@ def against_ridge(program: FirstStage, universe: Universe, points: int = 25) -> 
         return []
     grid = ridge * np.geomspace(1e-2, 1e2, points)
     return _collected(
-        ((float(value), dataclasses.replace(program, ridge=float(value)), universe) for value in grid),
-        program.name,
+        (float(value), dataclasses.replace(program, ridge=float(value)), universe) for value in grid
     )
-
-
-def growth(points: int = 25) -> list[BoundCurve]:
-    """IPW, entropy balancing and MMD at a fixed ridge per record: the sharp V beside the printed one.
-
-    M = 1; at least a quarter of the records in each arm. IPW has ridge 0.1 and radius 1; entropy balancing
-    has the paper's scaling, ridge 1 and radius 1; MMD has ridge 1, which is lambda_MMD = n, and no weight
-    above 5. The paper's statement on MMD holds only where treatments are kept; the sharp one is drawn for any
-    neighbor.
-    """
-    first = registry.first_stages()
-    domain = Domain(1.0, 1.0, arm_floor=100)
-    kept = dataclasses.replace(domain, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
-    mmd = registry.build(first, "mmd", cap=5.0)
-    entropy = registry.build(
-        first, "entropy_balancing", scaling="paper", arm_mass="proportional", ridge=1.0, radius=1.0
-    )
-    ipw = registry.build(first, "ipw_logistic", ridge=0.1, radius=1.0)
-    chosen = [
-        ("IPW", ipw, domain, domain),
-        ("entropy balancing", entropy, domain, domain),
-        ("MMD", mmd, domain, kept),
-    ]
-    found = []
-    for name, program, here, there in chosen:
-        for family, known in ((SHARP, here), (PRINTED, there)):
-            (curve,) = (
-                one for one in against_n(program, Universe(known, 400, 1), points) if one.family == family
-            )
-            found.append(dataclasses.replace(curve, program=name))
-    return found
 
 
 def _floor(share: float | None, n: int) -> int | None:
     return None if share is None else max(1, math.floor(share * n))
 
 
-def _collected(settings: Iterable[tuple[float, FirstStage, Universe]], name: str) -> list[BoundCurve]:
+def _collected(settings: Iterable[tuple[float, FirstStage, Universe]]) -> list[BoundCurve]:
     points: list[float] = []
     values: dict[str, dict[float, float]] = {}
     for x, program, universe in settings:
@@ -211,19 +178,9 @@ def _collected(settings: Iterable[tuple[float, FirstStage, Universe]], name: str
         raise DeclarationError("no family has a bound for these settings: there is nothing to draw")
     grid = np.array(points)
     return [
-        BoundCurve(name, family, grid, np.array([known.get(x, math.nan) for x in points]))
+        BoundCurve(family, grid, np.array([known.get(x, math.nan) for x in points]))
         for family, known in values.items()
     ]
-
-
-def curve_table(curves: Iterable[BoundCurve]) -> Iterator[tuple[str, float, float, float]]:
-    """(label, V at the smallest n, V at the largest n, slope over the last decade in log-log)."""
-    for curve in curves:
-        ends = np.flatnonzero(np.isfinite(curve.V))
-        last = curve.x[ends[-1]]
-        start = ends[np.argmin(np.abs(np.log(curve.x[ends] * 10 / last)))]
-        slope = math.log(curve.V[ends[-1]] / curve.V[start]) / math.log(last / curve.x[start])
-        yield f"{curve.program}, {curve.family}", float(curve.V[ends[0]]), float(curve.V[ends[-1]]), slope
 
 
 #: Solvers that are compared where none are named.

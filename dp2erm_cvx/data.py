@@ -10,34 +10,33 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.blocks import Blocks, whole
 from dp2erm_cvx.codebook import Codebook
-from dp2erm_cvx.csv_layout import PLAIN, CsvLayout
 from dp2erm_cvx.curves import Curves
+from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.files import PLAIN, CsvLayout, read_table
+from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.tables import (
     Table,
     as_array,
     as_cells,
     numbers_or_nan,
     quoted,
-    read_csv,
     read_frame,
-    read_parquet,
     repeated,
     to_numbers,
     to_table,
 )
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 R = TypeVar("R")
+#: What is declared about records.
+Public = Domain | PrivateRanges
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -205,31 +204,22 @@ class Dataset:
         return cls(covariates, arms, outcomes, tuple(names), *told, np.where(silent, 0.0, counts.T).T)
 
     @classmethod
-    def from_pandas(
-        cls, frame: pd.DataFrame, *, treatment: str, outcome: str, covariates: Sequence[str] | None = None
-    ) -> Dataset:
-        """Build a dataset from a data frame; without ``covariates``, every other column is one."""
-        return cls.from_table(read_frame(frame), treatment, outcome, covariates)
-
-    @classmethod
-    def from_csv(
+    def read(
         cls,
-        path: str | Path,
+        source: Any,
         *,
         treatment: str,
         outcome: str,
         covariates: Sequence[str] | None = None,
         layout: CsvLayout = PLAIN,
     ) -> Dataset:
-        """Read a CSV file with one header line; ``true`` and ``false`` count as 1 and 0."""
-        return cls.from_table(read_csv(path, layout), treatment, outcome, covariates)
+        """Read a file, see :func:`~dp2erm_cvx.files.read_table`, or a data frame.
 
-    @classmethod
-    def from_parquet(
-        cls, path: str | Path, *, treatment: str, outcome: str, covariates: Sequence[str] | None = None
-    ) -> Dataset:
-        """Read a Parquet file; needs the extra ``data``."""
-        return cls.from_table(read_parquet(path), treatment, outcome, covariates)
+        Without ``covariates``, every other column is one.
+        """
+        file = isinstance(source, str | Path)
+        table = read_table(str(source), layout) if file else read_frame(source)
+        return cls.from_table(table, treatment, outcome, covariates)
 
     @classmethod
     def from_table(
@@ -258,25 +248,6 @@ def all_names(width: int, columns: Sequence[str] | None) -> tuple[str, ...]:
         next(name for k in range(len(names) + 1) if (name := one + k * "_") not in names) for one in "ay"
     )
     return (*names, *others)
-
-
-class Public(Protocol):
-    """What is declared about records: a domain, or what stands for one."""
-
-    @property
-    def codebook(self) -> Codebook | None:
-        """What the columns of a raw table mean."""
-
-    @property
-    def columns(self) -> tuple[str, ...] | None:
-        """Names of the covariates, where they are declared."""
-
-    @property
-    def outcome_middle(self) -> float:
-        """What stands for an outcome that is missing."""
-
-    def middles(self, n_features: int) -> tuple[float, ...]:
-        """What stands for covariates that are missing."""
 
 
 @dataclass(frozen=True)

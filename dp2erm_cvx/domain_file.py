@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dp2erm_cvx.codebook import Codebook, norm_within
-from dp2erm_cvx.csv_layout import CsvLayout
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
+from dp2erm_cvx.files import CsvLayout
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.text import WrittenNumber

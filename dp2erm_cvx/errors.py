@@ -30,11 +30,11 @@ def shown(value: object) -> str:
 
 
 def known_names(name: object, known: Iterable[str]) -> str:
-    """Hint about an unknown name: the nearest known one, or all of them."""
+    """Hint about an unknown name: the nearest known one, or else the first ones of them."""
     names = list(known)
     near = difflib.get_close_matches(str(name), names, 1)
-    told = f"known: {', '.join(names) or 'none'}"
-    return f"did you mean {near[0]}? {told}" if near else told
+    listed = ", ".join(names[:12]) + (", ..." if names[12:] else "")
+    return f"did you mean {near[0]}?" if near else f"known: {listed or 'none'}"
 
 
 class DeclarationError(Dp2ermError, ValueError):

@@ -15,6 +15,12 @@ more tables::
     share = 0.6
     residual_scale = 4.0
 
+    [[effect]]                    # of another outcome: what is not declared is that of the domain
+    name = "stay"
+    outcome_column = "days"
+    outcome_center = 10.0
+    outcome_bound = 10.0
+
 The questions are composed: planned together, charged together or not at all, and answered in their order.
 """
 
@@ -30,14 +36,21 @@ from pathlib import Path
 from typing import Any
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.csv_layout import CsvLayout
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.domain_file import domain_of, read_tables
-from dp2erm_cvx.errors import CalibrationError, DeclarationError, known_names, shown
+from dp2erm_cvx.errors import (
+    CalibrationError,
+    DeclarationError,
+    Dp2ermError,
+    ProgramError,
+    known_names,
+    shown,
+)
 from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
+from dp2erm_cvx.files import CsvLayout
 from dp2erm_cvx.ledger import Ledger, Receipt
-from dp2erm_cvx.model.sets import ConvexSet
+from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import Moments
@@ -54,18 +67,24 @@ QUESTIONS: dict[str, type[PrivateEstimator]] = {
 }
 #: Arguments of estimators that the study states, or that no public file may.
 _OWN = frozenset({"self", "domain", "budget", "ledger", "dataset", "seed", "public_center"})
+#: What a question may declare of an outcome of its own.
+_OUTCOME = ("outcome_column", "outcome_center", "outcome_bound", "binary_outcome", "treatment_cost")
 #: What keeps the parts of a budget from adding up to more than the whole by a rounding.
 _ROUND_DOWN = 1.0 - 1e-12
 
 
 @dataclass(frozen=True)
 class Question:
-    """One question: its ``kind``, a key of ``QUESTIONS``, its ``share`` of the budget, and its settings."""
+    """One question: its ``kind``, a key of ``QUESTIONS``, its ``share`` of the budget, and its settings.
+
+    ``domain`` is that of the study, with the outcome that the question is about.
+    """
 
     name: str
     kind: str
     share: float
     settings: Mapping[str, Any]
+    domain: Domain
 
 
 @dataclass(frozen=True)
@@ -91,7 +110,7 @@ class StudyFile:
             kind = QUESTIONS[question.kind]
             try:
                 settings = {**execution, **question.settings, "seed": own}
-                models[question.name] = kind(self.domain, self._part(question.share), **settings)
+                models[question.name] = kind(question.domain, self._part(question.share), **settings)
             except TypeError as error:  # a required setting of a program, say
                 raise DeclarationError(f"{question.name}: {error}") from None
         return models
@@ -102,7 +121,7 @@ class StudyFile:
         for name, model in models.items():
             try:
                 plans[name] = model.plan(n, n_features)
-            except (CalibrationError, DeclarationError) as error:
+            except Dp2ermError as error:
                 raise type(error)(f"{name}: {error}") from None
         return plans
 
@@ -158,7 +177,7 @@ def read_study(path: str | Path, changes: Sequence[str] = ()) -> StudyFile:
     declared = read_tables(path)
     try:
         return _study(declared, changes, Path(path).parent)
-    except DeclarationError as error:
+    except (DeclarationError, ProgramError) as error:
         raise DeclarationError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
 
 
@@ -224,7 +243,7 @@ def _study(declared: dict[str, Any], changes: Sequence[str], folder: Path) -> St
         domain_of(declared),
         layout,
         _budget(spent),
-        _shared(questions),
+        _shared(questions, declared),
         None if account is None else _account(_table("ledger", account), folder),
         hashlib.sha256(json.dumps(plain, default=str).encode()).hexdigest(),
     )
@@ -248,7 +267,7 @@ def _questions(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"name": name, "kind": kind, **own}
 
 
-def _shared(questions: Sequence[dict[str, Any]]) -> tuple[Question, ...]:
+def _shared(questions: Sequence[dict[str, Any]], declared: Mapping[str, Any]) -> tuple[Question, ...]:
     """The questions with shares of the budget: what is not declared is divided evenly."""
     stated = [question.get("share") for question in questions]
     shares = [None if one is None else public_number("share", one, above=0.0) for one in stated]
@@ -256,19 +275,33 @@ def _shared(questions: Sequence[dict[str, Any]]) -> tuple[Question, ...]:
     if left < -1e-12 or (open_shares and left <= 1e-12):
         wanted = f"share: {1.0 - left:g} of the budget is asked for"
         raise DeclarationError(f"{wanted}: at most 1 for all together, and something for each")
-    return tuple(
-        Question(
-            table["name"], table["kind"], left / open_shares if share is None else share, _settings(table)
-        )
-        for table, share in zip(questions, shares, strict=True)
-    )
+    found = []
+    for table, share in zip(questions, shares, strict=True):
+        own = left / open_shares if share is None else share
+        found.append(Question(table["name"], table["kind"], own, _settings(table), _own(table, declared)))
+    return tuple(found)
+
+
+def _own(table: Mapping[str, Any], declared: Mapping[str, Any]) -> Domain:
+    """The domain of a question, with the outcome that it declares. Raises DeclarationError naming it."""
+    own = {name: table[name] for name in _OUTCOME if name in table}
+    if "outcome_column" in own and "outcome_bound" not in own:
+        raise DeclarationError(f"{table['name']}: outcome_column: declare its outcome_bound beside it")
+    if "outcome_column" in own:  # its center and cost are in other units
+        declared = {name: value for name, value in declared.items() if name not in _OUTCOME}
+    try:
+        return domain_of({**declared, **own})
+    except DeclarationError as error:
+        raise DeclarationError(f"{table['name']}: {error}" if own else str(error)) from None
 
 
 def _settings(table: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of the estimator of a question, its programs built. Raises DeclarationError naming it."""
     kind, name = QUESTIONS[table["kind"]], table["name"]
-    own = {key: value for key, value in table.items() if key not in ("name", "kind", "share")}
-    settings = _known(name, own, [one for one in inspect.signature(kind).parameters if one not in _OWN])
+    own = {key: value for key, value in table.items() if key not in ("name", "kind", "share", *_OUTCOME)}
+    settings = _known(
+        name, own, [*_OUTCOME, *(one for one in inspect.signature(kind).parameters if one not in _OWN)]
+    )
     if "settings" in settings:
         plain = _table("settings", settings["settings"])
         settings["settings"] = {key: None if value == "none" else value for key, value in plain.items()}
@@ -281,19 +314,23 @@ def _settings(table: Mapping[str, Any]) -> dict[str, Any]:
             stage = dict(settings[place])
             if not isinstance(stage.get("name"), str):
                 raise DeclarationError(f"{name}: {place}: needs a name, such as name = 'overlap'")
-            written = {key: _setting(key, value) for key, value in stage.items() if key != "name"}
-            settings[place] = registry.build(programs[place], stage["name"], **written)
+            settings[place] = registry.build(programs[place], stage.pop("name"), **stage_settings(stage))
     return settings
 
 
-def _setting(key: str, value: Any) -> Any:
-    """A setting of a program, from the text or the list that a file writes."""
-    if isinstance(value, str) and key == "balance":
-        return Moments.from_text(value)
-    if isinstance(value, str) and key in ("kernel", "theta_set"):
-        kind = Kernel if key == "kernel" else ConvexSet
-        return kind.from_text(value, key)
-    return tuple(value) if isinstance(value, list) else value
+def stage_settings(written: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a program, from the texts, numbers and lists that a file or a command line writes."""
+    families: dict[str, Any] = {"kernel": Kernel, "theta_set": ConvexSet}
+    found: dict[str, Any] = {}
+    for key, value in written.items():
+        if key == "balance" and isinstance(value, str | int):
+            value = Moments.from_text(str(value))
+        elif key in families and isinstance(value, str):
+            value = families[key].from_text(value, key)
+        found[key] = tuple(value) if isinstance(value, list) else value
+    if penalty := {norm: found.pop(norm) for norm in ("l1", "l2") if norm in found}:
+        found["regularizer"] = ElasticNet(**penalty)
+    return found
 
 
 def _budget(table: Mapping[str, Any]) -> Budget:

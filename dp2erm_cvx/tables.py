@@ -1,6 +1,6 @@
-"""Columns of numbers out of files and data frames, with the place of whatever is not a number.
+"""Columns of cells: what numbers and labels they hold, with the place of whatever is not a number.
 
-Row 1 is the first record; for a CSV file the line is named as well.
+Row 1 is the first record.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.csv_layout import PLAIN, CsvLayout, damage, records_of_lines
-from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.errors import DataError
 
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 #: Rows that are looked at together.
@@ -176,7 +174,7 @@ def _number_in(cell: Any) -> float:
     if type(cell) is float:
         return cell
     if isinstance(cell, str) and not isinstance(cell, _Word):
-        cell = _cell(cell)
+        cell = cell_of(cell)
     # numpy would make numbers of durations and of arrays with one entry
     if isinstance(cell, str | bytes | complex | np.datetime64 | np.timedelta64) or _nested(cell):
         return math.nan
@@ -290,97 +288,6 @@ class _Word(str):
     __slots__ = ()
 
 
-def read_table(path: str, layout: CsvLayout = PLAIN, *, ragged: bool = False) -> Table:
-    """Read a Parquet file where the name ends in .parquet or .pq, else CSV. Raises as those readers do."""
-    if path.lower().endswith((".parquet", ".pq")):
-        return read_parquet(path)
-    return read_csv(path, layout, ragged=ragged)
-
-
-def read_csv(path: str | Path, layout: CsvLayout = PLAIN, *, ragged: bool = False) -> Table:
-    """Rows of a CSV file with a header, kept as text; blank lines are skipped.
-
-    ``ragged``: no record is refused, and none moves another. A record is one line, which ends at a line feed;
-    what is no text of the encoding becomes a mark in its cell; a line that cannot be parsed, or has more or
-    fewer cells than the header, is a record of empty cells. Only where the layout declares ``line_breaks``
-    may a quoted cell go on in the next line. Raises DataError for what is no such file, and where ``ragged``
-    is false for a row that is none.
-    """
-    source = str(path)
-    try:
-        lines, notes = records_of_lines(source, Path(path).read_bytes(), layout, ragged=ragged)
-    except DataError:
-        raise
-    except OSError as error:
-        raise DataError(f"{source}: cannot be read: {error.strerror or error}") from None
-    except UnicodeError:
-        raise DataError(
-            f"{source}: is not {layout.encoding.upper()} text: declare its encoding, such as latin-1"
-        ) from None
-    except ValueError:
-        raise DataError(f"{source!r}: is no name of a file") from None
-    if not lines:
-        raise DataError(f"{source}: is empty: a header line is needed")
-    names = tuple(name.strip() for name in lines[0][1])
-    records = lines[1:]
-    for row, (line, cells) in enumerate(records):
-        if len(cells) != len(names) and not ragged:
-            raise DataError(
-                f"row {row + 1} (line {line}) of {source} has {len(cells)} cells, the header {len(names)}"
-            )
-    other = sum(len(cells) != len(names) for _, cells in records)
-    notes = (
-        *notes,
-        *damage("another number of cells than the header", other, "each counts as an empty record"),
-    )
-
-    places = {name: where for where, name in enumerate(names)}
-
-    def column(name: str) -> NDArray[np.object_]:
-        where = places[name]
-        own = (cells[where] if len(cells) == len(names) else "" for _, cells in records)
-        return np.array([_cell(text, layout.decimal) for text in own], dtype=object)
-
-    return Table(source, names, column, lambda row: f"row {row + 1} (line {records[row][0]})", notes)
-
-
-def parquet_names(path: str | Path) -> tuple[tuple[str, ...], list[int]]:
-    """Names of the columns of a Parquet file, and the rows of its row groups. Raises as its reader does."""
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError:
-        raise DeclarationError("reading Parquet needs pyarrow: pip install 'dp2erm-cvx[data]'") from None
-    source = str(path)
-    try:
-        known = parquet.read_metadata(source)
-        groups = [int(known.row_group(k).num_rows) for k in range(known.num_row_groups)]
-        return tuple(known.schema.to_arrow_schema().names), groups
-    except OSError as error:
-        raise DataError(f"{source}: cannot be read: {error.strerror or 'is it a Parquet file?'}") from None
-    except pa.ArrowException:
-        raise DataError(f"{source}: is not a Parquet file") from None
-
-
-def read_parquet(path: str | Path) -> Table:
-    """Columns of a Parquet file, read when asked for."""
-    source, names = str(path), parquet_names(path)[0]
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    def column(name: str) -> Any:
-        try:
-            with parquet.ParquetFile(source) as file:
-                if is_nested(file.schema_arrow.field(name).type):
-                    return np.full(file.metadata.num_rows, None, dtype=object)
-                return arrow_cells(file.read([name]).column(name))
-        except (OSError, KeyError, pa.ArrowException) as error:
-            why = next(iter(str(error).splitlines()), type(error).__name__)
-            raise DataError(f"{source}: column {name!r} cannot be read: {why}") from None
-
-    return Table(source, names, column)
-
-
 def is_nested(kind: Any) -> bool:
     """Whether cells of a type of Arrow hold several values: they count as missing, and need not be read."""
     import pyarrow as pa
@@ -416,7 +323,7 @@ def arrow_cells(column: Any) -> NDArray[Any]:
     return _one_by_one(whole, lambda cell: cell.as_py())
 
 
-def _cell(text: str, decimal: str = ".") -> float | _Word:
+def cell_of(text: str, decimal: str = ".") -> float | _Word:
     """A cell of a CSV file as a number where it is one, else as it stands."""
     stripped = text.strip()
     if stripped.lower() in _BOOLEANS:

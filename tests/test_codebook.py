@@ -266,7 +266,7 @@ def test_an_outcome_missing_at_random_shrinks_the_effect_by_its_share_only_where
         ),
         (
             {"lvels": {}},
-            r"unknown name 'lvels'; did you mean levels\? known: arm_floor, binary_outcome, cells",
+            r"unknown name 'lvels'; did you mean levels\?$",
         ),
         ({"codebook": {}}, "unknown name 'codebook'"),
     ],

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp2erm_cvx.csv_layout import PLAIN, CsvLayout, guessed_layout
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.tables import read_csv
+from dp2erm_cvx.files import PLAIN, CsvLayout, guessed_layout, read_csv
 
 LINES = [b"x,note,a", b'1,"a, b",0', b"2,c,1", b"3,,0", b'4,"say ""no""",1']
 ENCODINGS = (

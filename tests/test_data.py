@@ -24,7 +24,7 @@ def csv_file(folder: Path, text: str | bytes) -> Path:
 
 def read(folder: Path, text: str | bytes, **names: object) -> Dataset:
     arguments = {"treatment": "a", "outcome": "y", **names}
-    return Dataset.from_csv(csv_file(folder, text), **arguments)  # type: ignore[arg-type]
+    return Dataset.read(csv_file(folder, text), **arguments)  # type: ignore[arg-type]
 
 
 def test_csv_holds_what_the_file_says(tmp_path: Path) -> None:
@@ -59,10 +59,10 @@ def test_every_reader_gives_the_same_dataset(tmp_path: Path) -> None:
     )
     frame.to_parquet(tmp_path / "data.parquet")
     for data in (
-        Dataset.from_pandas(frame, treatment="a", outcome="y"),
-        Dataset.from_pandas(frame.astype(object), treatment="a", outcome="y"),
-        Dataset.from_pandas(frame.convert_dtypes(), treatment="a", outcome="y"),
-        Dataset.from_parquet(tmp_path / "data.parquet", treatment="a", outcome="y"),
+        Dataset.read(frame, treatment="a", outcome="y"),
+        Dataset.read(frame.astype(object), treatment="a", outcome="y"),
+        Dataset.read(frame.convert_dtypes(), treatment="a", outcome="y"),
+        Dataset.read(tmp_path / "data.parquet", treatment="a", outcome="y"),
         Dataset.from_arrays(frame[["age", "dose"]], frame["a"], frame["y"]),
         Dataset.from_arrays(
             [[30, Decimal("1.5")], [41, -20], [52, 0]], [0, 1.0, 1], [2, 3.25, -1], ["age", "dose"]
@@ -133,12 +133,12 @@ def test_a_bad_csv_is_named_in_one_line(tmp_path: Path, text: str | bytes, messa
 
 
 def test_missing_files_and_folders(tmp_path: Path) -> None:
-    for read_from in (Dataset.from_csv, Dataset.from_parquet):
-        for path in (tmp_path / "absent", tmp_path):
-            with pytest.raises(DataError, match="cannot be read"):
-                read_from(path, treatment="a", outcome="y")
+    for path in (tmp_path / "absent", tmp_path / "absent.parquet", tmp_path):
+        with pytest.raises(DataError, match="cannot be read"):
+            Dataset.read(path, treatment="a", outcome="y")
+    csv_file(tmp_path, GOOD).rename(tmp_path / "text.parquet")
     with pytest.raises(DataError, match="is not a Parquet file"):
-        Dataset.from_parquet(csv_file(tmp_path, GOOD), treatment="a", outcome="y")
+        Dataset.read(tmp_path / "text.parquet", treatment="a", outcome="y")
 
 
 def test_wrong_names(tmp_path: Path) -> None:
@@ -202,21 +202,21 @@ def test_bad_frames() -> None:
         (frame.drop(columns="a"), "no column 'a'; it has: x, y"),
     ):
         with pytest.raises(DataError, match=message):
-            Dataset.from_pandas(bad, treatment="a", outcome="y")
+            Dataset.read(bad, treatment="a", outcome="y")
     with pytest.raises(DataError, match="list is not a data frame"):
-        Dataset.from_pandas([1, 2], treatment="a", outcome="y")  # type: ignore[arg-type]
+        Dataset.read([1, 2], treatment="a", outcome="y")  # type: ignore[arg-type]
 
 
 def test_missing_values_in_parquet_are_named(tmp_path: Path) -> None:
     frame = pd.DataFrame({"x.1": [1, 2], "a": [True, None], "y": [1.0, 2.0]})
     frame.to_parquet(tmp_path / "data.parquet")
     with pytest.raises(DataError, match="row 2, column 'a': the value is missing"):
-        Dataset.from_parquet(tmp_path / "data.parquet", treatment="a", outcome="y")
+        Dataset.read(tmp_path / "data.parquet", treatment="a", outcome="y")
     frame.assign(a=[0, 1]).to_parquet(tmp_path / "data.parquet")
-    assert Dataset.from_parquet(tmp_path / "data.parquet", treatment="a", outcome="y").columns == ("x.1",)
+    assert Dataset.read(tmp_path / "data.parquet", treatment="a", outcome="y").columns == ("x.1",)
 
 
 def test_a_missing_extra_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(DeclarationError, match=r"pip install 'dp2erm-cvx\[data\]'$"):
-        Dataset.from_parquet(tmp_path / "data.parquet", treatment="a", outcome="y")
+        Dataset.read(tmp_path / "data.parquet", treatment="a", outcome="y")

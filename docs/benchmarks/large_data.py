@@ -38,7 +38,7 @@ if __name__ == "__main__":
     path, domain, workers = sys.argv[1], sys.argv[2], int(sys.argv[3])
     with LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster:
         with Client(cluster) as client:
-            data = BlockedDataset.from_parquet(path, treatment="a", outcome="y")
+            data = BlockedDataset.read(path, treatment="a", outcome="y")
             model = PrivateEffect(load_domain(domain), Budget(1.0), residual_scale=0.5, seed=1)
             all, own, theirs, began = busy(), used(), sum(client.run(used).values()), time.time()
             found = {"estimate": model.fit(data).effect_, "seconds": time.time() - began}

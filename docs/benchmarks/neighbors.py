@@ -71,8 +71,8 @@ def audits(quick: bool) -> list[dict[str, Any]]:
         path = Path(folder) / "records.parquet"
         write_records(path, n)
         sources = {
-            "in memory": Dataset.from_parquet(path, treatment="a", outcome="y"),
-            "in blocks": BlockedDataset.from_parquet(path, treatment="a", outcome="y"),
+            "in memory": Dataset.read(path, treatment="a", outcome="y"),
+            "in blocks": BlockedDataset.read(path, treatment="a", outcome="y"),
         }
         for name in ("ipw_logistic", "entropy_balancing"):
             program = registry.build(registry.first_stages(), name, ridge=0.1 * COVARIATES)

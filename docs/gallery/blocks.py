@@ -31,7 +31,7 @@ ax = figure.subplots()
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "records.parquet"
     table.to_parquet(path, row_group_size=10_000)
-    blocks = BlockedDataset.from_parquet(path, treatment="a", outcome="y")
+    blocks = BlockedDataset.read(path, treatment="a", outcome="y")
     for seed in range(5):
         memory, file = model(seed).fit(table.iloc[:, :4], a, table["y"]), model(seed).fit(blocks)
         for shift, one, color, label in ((-0.1, memory, BLUE, "in memory"), (0.1, file, ORANGE, "in blocks")):

@@ -1,4 +1,4 @@
-"""Datasets larger than memory: blocks of Parquet files or of Dask collections."""
+"""Datasets larger than memory: blocks of Parquet and CSV files or of Dask collections."""
 
 from __future__ import annotations
 
@@ -13,13 +13,21 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.blocked.pieces import DaskBlocks, Pieces, array_pieces, frame_pieces, parquet_pieces
+from dp2erm_cvx.blocked.pieces import (
+    DaskBlocks,
+    Pieces,
+    array_pieces,
+    csv_pieces,
+    frame_pieces,
+    parquet_pieces,
+)
 from dp2erm_cvx.blocks import VIEW, Beside, Blocks, cut
 from dp2erm_cvx.curves import Curves
 from dp2erm_cvx.data import Dataset, Public, all_names
 from dp2erm_cvx.domain import Array, Domain, Make, NumbersOf, Records
 from dp2erm_cvx.domain.records import records_from_arrays, replaced_record
 from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
+from dp2erm_cvx.files import PLAIN, CsvLayout, is_text
 from dp2erm_cvx.tables import Table
 
 T = TypeVar("T")
@@ -50,10 +58,10 @@ def _restricted_block(data: Dataset, *, columns: list[int], curves: Curves | Non
 class BlockedDataset:
     """Raw records in blocks, read again in every pass: never are all of them in memory.
 
-    Made by :meth:`from_parquet`, :meth:`from_dask` or :meth:`from_dask_arrays`, and passed to an estimator in
-    place of X, a and y::
+    Made by :meth:`read`, :meth:`from_dask` or :meth:`from_dask_arrays`, and given
+    to an estimator in place of X, a and y::
 
-        data = BlockedDataset.from_parquet("records/", treatment="a", outcome="y")
+        data = BlockedDataset.read("records/", treatment="a", outcome="y")
         PrivateEffect(domain, Budget(1.0)).fit(data)
 
     What is released is what a fit in memory releases, whatever the blocks and the workers: each record
@@ -91,24 +99,36 @@ class BlockedDataset:
         return self.coded_by is not None
 
     @classmethod
-    def from_parquet(
-        cls, path: str | Path, *, treatment: str, outcome: str, covariates: Sequence[str] | None = None
+    def read(
+        cls,
+        path: str | Path,
+        *,
+        treatment: str,
+        outcome: str,
+        covariates: Sequence[str] | None = None,
+        layout: CsvLayout = PLAIN,
     ) -> BlockedDataset:
-        """Blocks of a Parquet file, of all in a folder, or of those that ``folder/*.parquet`` names.
+        """Blocks of a CSV or Parquet file, or of all Parquet files in a folder or of ``folder/*.parquet``.
 
         Parameters
         ----------
         path
             Files follow each other by their names. Workers of a cluster have to reach them by these names. A
-            row group has to fit into the memory of a worker.
+            row group has to fit into the memory of a worker. Every pass parses the text of CSV anew, so that
+            Parquet is faster.
         treatment, outcome
             Names of their columns.
         covariates
             Names of the others; None for all of them.
+        layout
+            How a CSV file is written. Each line is one record, and one that is none has empty cells.
 
-        Raises DataError where a file cannot be read, DeclarationError where pyarrow or dask is not installed.
+        Raises DataError where a file cannot be read, DeclarationError where pyarrow or dask is not installed,
+        and for CSV that is packed or in UTF-16, or whose cells go on in the next line.
         """
-        return cls._of(parquet_pieces(path), treatment, outcome, covariates)
+        text = is_text(str(path))
+        pieces = csv_pieces(path, layout) if text else parquet_pieces(path)
+        return cls._of(pieces, treatment, outcome, covariates)
 
     @classmethod
     def from_dask(
@@ -116,7 +136,7 @@ class BlockedDataset:
     ) -> BlockedDataset:
         """Blocks of a Dask data frame, whose partitions are counted and then made anew in every pass.
 
-        Arguments are those of :meth:`from_parquet`. Raises DeclarationError for what is no Dask data frame.
+        Arguments are those of :meth:`read`. Raises DeclarationError for what is no Dask data frame.
         """
         return cls._of(frame_pieces(frame), treatment, outcome, covariates)
 

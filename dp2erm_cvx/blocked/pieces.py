@@ -25,17 +25,8 @@ from numpy.typing import NDArray
 from dp2erm_cvx import blocks
 from dp2erm_cvx.blocks import Beside, Blocks, cut
 from dp2erm_cvx.errors import DataError, DeclarationError, WorkerError
-from dp2erm_cvx.tables import (
-    Table,
-    arrow_cells,
-    as_cells,
-    boxed,
-    is_nested,
-    listed,
-    parquet_names,
-    quoted,
-    read_frame,
-)
+from dp2erm_cvx.files import CsvLayout, csv_parts, parquet_names
+from dp2erm_cvx.tables import Table, arrow_cells, as_cells, boxed, is_nested, listed, quoted, read_frame
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -271,6 +262,19 @@ def _row_group(path: str, group: int, columns: Sequence[str]) -> Cells:
     return cells
 
 
+#: Bytes of a CSV file that are parsed together: their cells take about 20 times as many.
+TEXT = 2**24
+
+
+def csv_pieces(path: str | Path, layout: CsvLayout) -> Pieces:
+    """The lines of a CSV file, parsed anew in every pass. Raises as :func:`~dp2erm_cvx.files.csv_parts`."""
+    names, parts = csv_parts(path, layout, TEXT)
+    rows, readers = tuple(part[0] for part in parts), [part[1] for part in parts]
+    if not sum(rows):
+        raise DataError(f"{path}: holds no records")
+    return _collected(str(path), names, rows, [], lambda piece: readers[piece])
+
+
 def _parquet_files(path: str | Path) -> list[str]:
     """The Parquet files that a name stands for, sorted. Raises DataError where there are none."""
     if os.path.isdir(path):  # which no name is too long for
@@ -290,7 +294,7 @@ def frame_pieces(frame: Any) -> Pieces:
         raise DeclarationError(f"{quoted(type(frame).__name__)} is not a Dask data frame")
     rows = tuple(int(number) for number in frame.map_partitions(len).compute())
     names = tuple(str(name) for name in frame.columns)
-    return _collected("the Dask data frame", names, rows, [frame.to_delayed()], read_frame)
+    return _collected("the Dask data frame", names, rows, [frame.to_delayed()], lambda piece: read_frame)
 
 
 def array_pieces(X: Any, a: Any, y: Any, names: Callable[[int], Sequence[str]]) -> Pieces:
@@ -316,7 +320,8 @@ def array_pieces(X: Any, a: Any, y: Any, names: Callable[[int], Sequence[str]]) 
     X = X.rechunk({1: -1})
     rows = tuple(int(length) for length in X.chunks[0])
     parts = [one.to_delayed().ravel() for one in (X, a.rechunk((rows,)), y.rechunk((rows,)))]
-    return _collected("the Dask arrays", columns, rows, parts, partial(_side_by_side, columns))
+    table = partial(_side_by_side, columns)
+    return _collected("the Dask arrays", columns, rows, parts, lambda piece: table)
 
 
 def _counted(array: Any) -> Any:
@@ -340,13 +345,13 @@ def _collected(
     names: tuple[str, ...],
     rows: tuple[int, ...],
     parts: Sequence[Sequence[Any]],
-    table: Callable[..., Table],
+    table: Callable[[int], Callable[..., Table]],
 ) -> Pieces:
-    """Pieces of Dask collections that stand beside each other; ``table`` makes a table of one of each."""
+    """Pieces of collections that stand beside each other; ``table`` of a piece makes one of its parts."""
     dask = _dask()
 
     def task(piece: int, columns: tuple[str, ...]) -> Any:
-        read = dask.delayed(partial(_cells_of, source, table, rows[piece], columns))
+        read = dask.delayed(partial(_cells_of, source, table(piece), rows[piece], columns))
         return read(*(part[piece] for part in parts))
 
     return Pieces(source, names, rows, task)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +80,7 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
         return _replayed(options["replay"], options["solver"], options["as_json"])
     command = shlex.join(["dp2erm", *context.meta[WORDS]])
     used = [data, options["domain"], options["checkpoint"], *_saved_files(options)]
-    output = Output(options["output_dir"], "audit", *used, page=not options["no_page"])
+    paths = _paths(options, *used)
     if program is None:
         raise DeclarationError("--program is missing: name the first stage")
     audit = _searched(data, program, options)
@@ -90,8 +89,13 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
         audit.save_counterexample(options["save"], worst)
     if data is not None:
         click.echo(f"NOT PRIVATE: these numbers depend on the records of {data}", err=True)
-    written = output.write([audit], command)
-    return _shown(audit, plant, written, options["as_json"])
+    from dp2erm_cvx.report import audit_facts, audit_page
+
+    *pages, facts = paths
+    write_text(facts, json.dumps(audit_facts([audit], command), indent=2) + "\n")
+    for page in pages:
+        write_text(page, audit_page([audit], command=command))
+    return _shown(audit, plant, f"Report: {', '.join(map(str, paths))}", options["as_json"])
 
 
 def _shown(audit: StabilityAudit, plant: float | None, written: str, as_json: bool) -> int:
@@ -127,14 +131,16 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
         from dp2erm_cvx.audit import Strategies, audit_stability, tightness
         from dp2erm_cvx.audit.stability import LARGEST_DECLARED
         from dp2erm_cvx.blocked import BlockedDataset
-        from dp2erm_cvx.cli.reading import read_domain, read_records
+        from dp2erm_cvx.cli.reading import Coded, read_cells, read_domain
         from dp2erm_cvx.cli.stages import first_stage
         from dp2erm_cvx.universe import Universe
 
         domain = read_domain(options, {} if data else {"outcome_bound": 1.0})
         first = first_stage(name, options)
         search = _search(options)
-        records = None if data is None else read_records(data, options, domain, None)
+        records = None
+        if data is not None:
+            records = Coded(read_cells(data, options, domain, None), options).by(domain)
         blocked = isinstance(records, BlockedDataset)
         if blocked:
             search = _in_blocks(search, options)
@@ -179,37 +185,26 @@ def _refuse_unused(data: str | None, options: dict[str, Any]) -> None:
         raise DeclarationError("--n and --n-features are for audits without data: leave them out")
 
 
-class Output:
-    """The files ``NAME.html`` and ``NAME.json`` in a folder, which is made before anything is searched.
+def _paths(options: dict[str, Any], *others: str | None) -> list[Path]:
+    """The files audit.html and audit.json in a folder, which is made before anything is searched.
 
     ``others`` are files that the command reads or writes besides. Raises DeclarationError where a report
     would overwrite one of them, cannot be written, or has a page that needs a package that is missing.
     """
+    folder, page = Path(options["output_dir"]), not options["no_page"]
+    if page:
+        from dp2erm_cvx.report import check_installed
 
-    def __init__(self, folder: str, name: str, *others: str | None, page: bool) -> None:
-        if page:
-            from dp2erm_cvx.report import check_installed
-
-            check_installed()
-        try:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-        except (OSError, ValueError) as error:
-            told = getattr(error, "strerror", None) or error
-            raise DeclarationError(f"{folder}: cannot be made: {told}") from None
-        endings = ("html", "json") if page else ("json",)
-        self.paths = [Path(folder) / f"{name}.{ending}" for ending in endings]
-        for path in self.paths:
-            writable(str(path), *others)
-
-    def write(self, audits: Sequence[StabilityAudit], command: str, title: str = "Stability audit") -> str:
-        """Write the files; says where they are."""
-        from dp2erm_cvx.report import audit_facts, audit_page
-
-        *pages, facts = self.paths
-        write_text(facts, json.dumps(audit_facts(audits, command), indent=2) + "\n")
-        for path in pages:
-            write_text(path, audit_page(audits, command=command, title=title))
-        return "Report: " + ", ".join(map(str, self.paths))
+        check_installed()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        told = getattr(error, "strerror", None) or error
+        raise DeclarationError(f"{folder}: cannot be made: {told}") from None
+    paths = [folder / "audit.html"] * page + [folder / "audit.json"]
+    for path in paths:
+        writable(str(path), *others)
+    return paths
 
 
 def _search(options: dict[str, Any]) -> SearchPlan:

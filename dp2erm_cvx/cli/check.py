@@ -16,10 +16,10 @@ from dp2erm_cvx.display import grid, heading
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.csv_layout import CsvLayout
-    from dp2erm_cvx.diagnostics.columns import ColumnReport, RecordCounts
+    from dp2erm_cvx.diagnostics.columns import ColumnReport
     from dp2erm_cvx.display import Block
     from dp2erm_cvx.domain import Array, Domain
+    from dp2erm_cvx.files import CsvLayout
     from dp2erm_cvx.private_ranges import PrivateRanges
     from dp2erm_cvx.sampling import SamplingWeights
     from dp2erm_cvx.tables import Table
@@ -49,9 +49,8 @@ def check_command(data: str, draft: str | None, **options: Any) -> None:
     with progress("reading the data"):
         from dp2erm_cvx.cli.reading import read_layout, read_public
         from dp2erm_cvx.codebook import Codebook, Treatment
-        from dp2erm_cvx.csv_layout import PLAIN, guessed_layout
         from dp2erm_cvx.diagnostics.columns import column_report
-        from dp2erm_cvx.tables import read_table
+        from dp2erm_cvx.files import PLAIN, guessed_layout, read_table
 
         declared = options["domain"] is not None or bool(options["ranges"])
         public = read_public(options) if declared else None
@@ -78,27 +77,20 @@ def _records(table: Table, public: Domain | PrivateRanges, options: dict[str, An
     from dp2erm_cvx.cli.reading import NO_RANGES, coded_data
     from dp2erm_cvx.diagnostics.columns import record_counts
     from dp2erm_cvx.domain import Domain
-    from dp2erm_cvx.tables import numbers_or_nan
 
     if public.codebook is None:
         yield "The treatment and the outcome are not declared: see [treatment] and outcome_column."
         return
     data, book = coded_data(table, public, options), public.codebook
-    cells = book.read(table.cells)
-    known = book.treatment.arms(cells(str(book.treatment.column))) >= 0
-    absent = np.isnan(numbers_or_nan(cells(str(book.outcome)), str(book.outcome)))
-    yield record_line(record_counts(table, public=public, columns=data.columns))
+    counts = record_counts(table, public=public, columns=data.columns)
+    yield counts.line
     yield from sampling_lines(data.sampling, book.sampling_weights)
-    lost, silent = int(np.sum(~known)), int(np.sum(absent & known))
-    gone = [f"{lost:,} records without treatment"] if lost else []
-    found = {}
-    if book.outcome in book.missing:
-        less = f"makes an effect smaller by about {np.mean(absent & known):.1%} of it"
-        found[f"without outcome: each counts as one public outcome, which {less}"] = absent & known
-    elif silent:
-        gone.append(f"{silent:,} without outcome" if gone else f"{silent:,} records without outcome")
-    if gone:
-        yield f"{' and '.join(gone)} do not count in an effect or a rule."
+    gone, found = {"treatment": counts.missing, "outcome": counts.absent}, {}
+    if counts.absent and book.outcome in book.missing:
+        less = f"makes an effect smaller by about {gone.pop('outcome') / data.n_samples:.1%} of it"
+        yield f"{counts.absent:,} without outcome: each counts as one public outcome, which {less}."
+    if told := [f"{count:,} records without {what}" for what, count in gone.items() if count]:
+        yield f"{' and '.join(told)} do not count in an effect or a rule."
     if isinstance(public, Domain):
         if public.ranges is None:
             yield f"Warning: {NO_RANGES}."
@@ -208,24 +200,6 @@ def column_blocks(report: Sequence[ColumnReport]) -> Iterator[Block]:
     for one in report:
         for note in one.notes:
             yield f"{one.name}: {note}"
-
-
-def record_line(counts: RecordCounts) -> str:
-    """The records by arm."""
-    lost, silent = counts.missing, counts.silent
-    told = f"{counts.treated + counts.controls + lost + silent:,} records: {counts.treated:,} treated, "
-    told += f"{counts.controls:,} controls" + (f", {lost:,} without a treatment" if lost else "")
-    return f"{told}, {silent:,} not eligible." if silent else f"{told}."
-
-
-def announcement(counts: RecordCounts) -> str:
-    """What becomes of the records, in one line before a release is paid for; marked as not private."""
-    told = [f"{NOT_PRIVATE}, for the data holder only: {record_line(counts)}"]
-    if cells := [f"{name} {count:,}" for name, count in counts.unreadable.items() if count]:
-        told.append(f"Cells that hold nothing declared: {', '.join(cells)}.")
-    if counts.clipped:
-        told.append(f"Outcomes that are clipped: {counts.clipped:,}.")
-    return " ".join(told)
 
 
 def sampling_lines(weights: Array | None, declared: SamplingWeights | None) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -40,9 +39,7 @@ if TYPE_CHECKING:
     short_help="Every stability bound of a first stage, side by side.",
     epilog=example("dp2erm bounds --program ipw_logistic --n 400 --ridge 0.1 --radius 1 --covariate-bound 1"),
 )
-@click.option(
-    "--program", help="First stage, or FILE.py; without one --plot compares IPW, entropy balancing and MMD."
-)
+@click.option("--program", required=True, help="First stage, or FILE.py.")
 @click.option("--n", "n_samples", type=Number(), default=400, help="Number of records.")
 @setting_options
 @domain_options
@@ -58,7 +55,7 @@ if TYPE_CHECKING:
 )
 @click.option("--plot", metavar="FILE.png", help="Draw V against n and against the ridge (.png, .svg, .pdf).")
 @json_option
-def bounds_command(program: str | None, as_json: bool, plot: str | None, **options: Any) -> None:
+def bounds_command(program: str, as_json: bool, plot: str | None, **options: Any) -> None:
     """Print what each family of bounds says about one first stage. No data are read.
 
     W1 and W2 are the movements that the paper bounds, V is the coupled variation. Scale and gamma are the
@@ -66,13 +63,10 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
     bound alone, the corrected Gaussian exponent for the paper's other rows.
     """
     writable(plot)
-    if program is None:
-        _growth(plot, as_json)
-        return
     with progress("bounding"):
         from dp2erm_cvx.calibration.base import Noise
         from dp2erm_cvx.cli.reading import read_domain
-        from dp2erm_cvx.cli.stages import count_features, first_stage, second_stage_by_name
+        from dp2erm_cvx.cli.stages import count_features, first_stage, second_stage_of
         from dp2erm_cvx.compare import UNIT_LOSS, bound_rows
         from dp2erm_cvx.privacy import Budget
         from dp2erm_cvx.universe import Universe
@@ -86,7 +80,7 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
         first, loss = first_stage(program, options), UNIT_LOSS
         universe = Universe(domain, n, 1)  # no bound depends on the number of covariates, only a loss does
         if named:
-            second = second_stage_by_name(named, domain)
+            second = second_stage_of(named, {"second_settings": ()}, (), domain).resolve(domain)
             named = second.name
             universe = Universe(domain, n, count_features(domain, second, first, options["n_features"]))
             loss = second.constants(universe)
@@ -126,45 +120,14 @@ def _show(rows: Sequence[BoundRow]) -> None:
         screen.print(part)
 
 
-def _growth(plot: str | None, as_json: bool) -> None:
-    if plot is None:
-        raise DeclarationError("--program is missing: name a first stage, or give --plot alone")
-
-    with progress("bounding"):
-        from dp2erm_cvx.compare import SIZES, curve_table, growth
-        from dp2erm_cvx.plotting import Panel, bound_plot
-
-        curves = growth()
-        title = "How far one record moves the weights, at a fixed ridge per record"
-        bound_plot([Panel(title, "number of records n", curves)], plot)
-        rows = list(curve_table(curves))
-    if as_json:
-        click.echo(
-            json.dumps([dict(zip(("curve", "first", "last", "slope"), row, strict=True)) for row in rows])
-        )
-        return
-    low, high = SIZES
-    shown = grid("bound on V", f"n = {low:,}", f"n = {high:,}", "growth")
-    for label, first, last, slope in rows:
-        shown.add_row(label, _number(first), _number(last), f"n^{abs(slope):.2f}")
-    screen = console()
-    screen.print(shown)
-    screen.print(
-        "M = 1, at least a quarter of the records in each arm, ridge n times a constant: IPW ridge 0.1, "
-        "radius 1; entropy balancing in the paper's scaling, ridge 1, radius 1; MMD ridge 1, weights up to "
-        "5. The paper's statement on MMD is drawn for neighbors that keep their treatment: else it is false."
-    )
-    screen.print(f"drawn in {plot}")
-
-
 def _draw(first: FirstStage, universe: Universe, path: str) -> None:
     from dp2erm_cvx.compare import against_n, against_ridge
-    from dp2erm_cvx.plotting import Panel, bound_plot
+    from dp2erm_cvx.plotting import bound_plot
 
-    panels = [Panel(f"{first.name}, settings fixed", "number of records n", against_n(first, universe))]
+    panels = [(f"{first.name}, settings fixed", "number of records n", against_n(first, universe))]
     ridged: list[BoundCurve] = against_ridge(first, universe)
     if ridged:
-        panels.append(Panel(f"{first.name}, n = {universe.n_samples:,}", "ridge", ridged))
+        panels.append((f"{first.name}, n = {universe.n_samples:,}", "ridge", ridged))
     bound_plot(panels, path)
 
 

@@ -48,6 +48,7 @@ outcome_scale = 8.0          # kg: how far changes lie apart for all, a guess
 _BOUND = "covariate_bound = 2.5        # norm of the scaled covariates; beyond they are shrunk\n"
 _COST = "treatment_cost = 3           # kg: who gains more than this is flagged\n"
 _CHOSEN = ("age", "wt71")
+_FILES = ("study.toml", "rule.toml", "nhefs.csv")
 
 
 @click.command("demo", short_help="A study of real data: declared, planned, released, verified, audited.")
@@ -57,7 +58,9 @@ _CHOSEN = ("age", "wt71")
 )
 @click.option("--seed", type=Number(), help="For tests only: nothing released is then private.")
 @click.option(
-    "--export", metavar="FOLDER", help="Write the files of the quickstart instead: made up, for its commands."
+    "--export",
+    metavar="FOLDER",
+    help="Write the data and the studies alone, for other commands.",
 )
 @click.pass_context
 def demo_command(
@@ -68,7 +71,10 @@ def demo_command(
     NHEFS: 1,566 smokers, 403 of whom gave up; the outcome is their change of weight in about ten years.
     """
     if export is not None:
-        _export(Path(export))
+        if taken := [name for name in _FILES if (Path(export) / name).exists()]:
+            raise DeclarationError(f"{Path(export) / taken[0]}: exists: choose another folder")
+        _files(Path(export))
+        click.echo("\n".join(str(Path(export) / name) for name in _FILES))
         return
     from dp2erm_cvx.report import missing
 
@@ -142,8 +148,7 @@ def _files(folder: Path) -> dict[str, str]:
     chosen = "".join(ranges[name] for name in _CHOSEN)
     rule = _RECORDS.format(beside=_COST, ranges=chosen) + _RULE
     source = resources.files("dp2erm_cvx.datasets") / "nhefs.csv"
-    texts = {"study.toml": effect, "rule.toml": rule, "nhefs.csv": source.read_text(encoding="utf-8")}
-    for name, text in texts.items():
+    for name, text in zip(_FILES, (effect, rule, source.read_text(encoding="utf-8")), strict=True):
         write_text(folder / name, text)
     names = {"study": "study.toml", "rule": "rule.toml", "data": "nhefs.csv"}
     names |= {"average": "average.json", "forged": "forged.json", "folder": ""}
@@ -163,43 +168,3 @@ def _without_privacy() -> str:
         f"Doubly robust {robust:.2f} kg, from all ten covariates of the clipped records; the plain "
         f"difference of means {difference(data).value:.2f} kg, but those who gave up were also older."
     )
-
-
-#: The domain of the quickstart.
-_DOMAIN = """\
-covariate_bound = 1.5
-outcome_bound = 4.0
-outcome_center = 0.0
-
-[ranges]
-dose = [-3.0, 3.0]
-severity = [-3.0, 3.0]
-"""
-_OLD, _NEW = 300, 10
-
-
-def _export(folder: Path) -> None:
-    """``data.csv``, ``new.csv`` and ``domain.toml``, of which none may exist: made up, always the same."""
-    import numpy as np
-
-    rng = np.random.default_rng(0)
-    x = np.clip(rng.standard_normal((_OLD + _NEW, 2)), -3.0, 3.0)
-    a = (rng.uniform(size=len(x)) < 1.0 / (1.0 + np.exp(-x[:, 1]))).astype(int)
-    y = a + 0.5 * x[:, 0] - x[:, 1] + rng.standard_normal(len(x))
-    rows = [f"{dose:.3f},{severity:.3f}" for dose, severity in x]
-    data = [f"{row},{arm},{outcome:.3f}" for row, arm, outcome in zip(rows, a, y, strict=True)]
-    texts = {
-        "data.csv": ["dose,severity,a,y", *data[:_OLD]],
-        "new.csv": ["dose,severity", *rows[_OLD:]],
-        "domain.toml": _DOMAIN.splitlines(),
-    }
-    for name in texts:
-        if (folder / name).exists():
-            raise DeclarationError(f"{folder / name}: exists: choose another folder")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        raise unwritable(folder, error) from None
-    for name, lines in texts.items():
-        write_text(folder / name, "\n".join(lines) + "\n")
-        click.echo(folder / name)

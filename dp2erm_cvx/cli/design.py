@@ -84,14 +84,13 @@ def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignQue
     name, goal, declared, budget = None, options["goal"] or GOALS[0], {}, None
     if QUESTIONS.keys() & read_tables(path).keys():
         study = read_study(path)
-        domain = study.domain
         asked = {one.name: one for one in study.questions if one.kind in GOALS}
         name = options["question"] or next(iter(asked), None)
         if options["goal"] is not None:
             raise DeclarationError(f"--goal: {path} asks questions: choose one by --question")
         if name not in asked:
             raise DeclarationError(f"--question {name}: {known_names(str(name), sorted(asked))}")
-        goal, declared = asked[name].kind, dict(asked[name].settings)
+        goal, declared, domain = asked[name].kind, dict(asked[name].settings), asked[name].domain
         budget = study.models()[name].budget
     else:
         domain = load_domain(path)

@@ -251,13 +251,14 @@ csv_options = apply(
     click.option("--encoding", metavar="NAME", help="Of a CSV file, such as latin-1 [utf-8]."),
     click.option("--decimal", metavar="CHARACTER", help="Decimal sign of a CSV file: . or , [.]."),
 )
-column_options = apply(
+#: The columns of a data file, how it is written, then the domain.
+data_options = apply(
     click.option("--treatment", metavar="COLUMN", help="Column of the treatment [that of the domain file]."),
     click.option("--outcome", metavar="COLUMN", help="Column of the outcome [that of the domain file]."),
     click.option("--covariates", metavar="A,B,...", help="Default: those of the domain, else all others."),
+    csv_options,
+    domain_options,
 )
-#: The columns of a data file, how it is written, then the domain.
-data_options = apply(column_options, csv_options, domain_options)
 setting_options = apply(
     click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Setting; repeatable."),
     *(click.option("--" + name.replace("_", "-"), type=Number()) for name in SETTING_FLAGS),
@@ -271,15 +272,7 @@ second_stage_options = apply(
         "second_settings",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Other setting of the second stage, such as threshold=2; repeatable.",
+        help="Setting of the second stage, such as theta_set=l1:2 (or l2:2, box:5), l1 or l2 (the weights of "
+        "norms in the regularizer), features=A,B and features_bound of itr; repeatable.",
     ),
-    click.option(
-        "--theta-set", metavar="KIND:SIZE", help="l1:2, l2:2 or box:5 [default: that of the second stage]."
-    ),
-    click.option("--l1", type=Number(), help="Weight of the l1 norm in the regularizer [0]."),
-    click.option("--l2", type=Number(), help="Weight of half the squared l2 norm in the regularizer [0]."),
-    click.option(
-        "--features", metavar="A,B,...", help="itr: the public choice of covariates for the rule [all]."
-    ),
-    click.option("--features-bound", type=Number(), help="itr: norm that these features are shrunk to."),
 )

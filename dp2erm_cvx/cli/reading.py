@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import glob
-import importlib
+import importlib.util
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import add
 from typing import TYPE_CHECKING, Any
@@ -16,18 +16,18 @@ import click
 
 from dp2erm_cvx.cli.options import DOMAIN_FIELDS, REQUIRED, apply, names
 from dp2erm_cvx.cli.screen import advance, stages
-from dp2erm_cvx.csv_layout import PLAIN
 from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.files import PLAIN
 from dp2erm_cvx.text import number_or_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
     from dp2erm_cvx.blocked import BlockedDataset
-    from dp2erm_cvx.csv_layout import CsvLayout
     from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.diagnostics.columns import RecordCounts
     from dp2erm_cvx.domain import Domain
+    from dp2erm_cvx.files import CsvLayout
     from dp2erm_cvx.private_ranges import PrivateRanges
     from dp2erm_cvx.tables import Table
 
@@ -41,7 +41,7 @@ NO_RANGES = (
 
 def raw_table(path: str, options: Mapping[str, Any], domain: Domain | PrivateRanges) -> Table:
     """The cells of the data file; what names no treatment or outcome is refused before it is read."""
-    from dp2erm_cvx.tables import read_table
+    from dp2erm_cvx.files import read_table
 
     data_columns(domain)
     return read_table(path, read_layout(options), ragged=True)
@@ -245,31 +245,19 @@ block_options = apply(
         "--blocks",
         type=click.Choice(["auto", "always", "never"]),
         default="auto",
-        help="Read Parquet in blocks; auto: above 1 GB, a folder, or a pattern.",
+        help="Read in blocks; auto: CSV above 100 MB, Parquet above 1 GB, a folder, or a pattern.",
     ),
     click.option("--scheduler", metavar="ADDRESS", help="Dask cluster for blocks, in place of threads."),
 )
 
 
-def read_records(
-    path: str,
-    options: dict[str, Any],
-    domain: Domain | PrivateRanges,
-    bar: Progress | None,
-    count: Callable[[RecordCounts], None] | None = None,
-) -> Dataset | BlockedDataset:
-    """The data file by its codebook, in memory or in blocks; the bar, if any, tells of passes over them.
-
-    ``count`` gets the counts of the records, of blocks by one pass more. Raises DeclarationError where blocks
-    are asked for, and the file is no Parquet file.
-    """
-    return coded_records(read_cells(path, options, domain, bar), options, domain, count)
-
-
 def read_cells(
     path: str, options: dict[str, Any], domain: Domain | PrivateRanges, bar: Progress | None
 ) -> Table | BlockedDataset:
-    """The data file as it stands. Raises as :func:`read_records` does."""
+    """The data file as it stands, in memory or in blocks; the bar, if any, tells of passes over them.
+
+    Raises DeclarationError where blocks are asked for, and the file has none.
+    """
     if not _in_blocks(path, options["blocks"]):
         table = raw_table(path, options, domain)
         if bar is not None:
@@ -281,44 +269,56 @@ def read_cells(
     if bar is not None:
         _shown(bar)
     treatment, outcome = data_columns(domain)
-    return BlockedDataset.from_parquet(
-        path, treatment=treatment, outcome=outcome, covariates=names(options["covariates"])
-    )
+    chosen, layout = names(options["covariates"]), read_layout(options)
+    return BlockedDataset.read(path, treatment=treatment, outcome=outcome, covariates=chosen, layout=layout)
 
 
-def coded_records(
-    cells: Table | BlockedDataset,
-    options: dict[str, Any],
-    domain: Domain | PrivateRanges,
-    count: Callable[[RecordCounts], None] | None = None,
-) -> Dataset | BlockedDataset:
-    """The records that the codebook of a domain makes of cells; ``count`` gets their counts."""
-    from dp2erm_cvx.diagnostics.columns import record_counts
-    from dp2erm_cvx.tables import Table
+@dataclass(frozen=True)
+class Coded:
+    """Cells as they stand, and the records that codebooks have made of them, each of them once."""
 
-    if isinstance(cells, Table):
-        found = coded_data(cells, domain, options)
+    cells: Table | BlockedDataset
+    options: Mapping[str, Any]
+    made: list[tuple[Domain | PrivateRanges, Dataset | BlockedDataset]] = field(default_factory=list)
+
+    def by(
+        self, domain: Domain | PrivateRanges, count: Callable[[RecordCounts], None] | None = None
+    ) -> Dataset | BlockedDataset:
+        """The records by the codebook of a domain; ``count`` gets their counts when they are made."""
+        from dp2erm_cvx.blocked import BlockedDataset
+        from dp2erm_cvx.blocks import Blocks, whole
+        from dp2erm_cvx.diagnostics.columns import record_counts
+
+        for known, records in self.made:
+            if known == domain:
+                return records
+        cells = self.cells
+        if isinstance(cells, BlockedDataset):
+            treatment, outcome = data_columns(domain)
+            found: Any = replace(cells, treatment=treatment, outcome=outcome).coded(domain)
+            tables: Blocks[Table] = found.tables
+        else:
+            found, tables = coded_data(cells, domain, self.options), whole(cells, 0)
+        self.made.append((domain, found))
         if count is not None:
-            count(record_counts(cells, public=domain, columns=found.columns))
-        return found
-    coded = cells.coded(domain)
-    if count is not None:
-        count(reduce(add, coded.tables.map(partial(record_counts, public=domain, columns=coded.columns))))
-    return coded
+            count(reduce(add, tables.map(partial(record_counts, public=domain, columns=found.columns))))
+        return self.made[-1][1]
 
 
 def _in_blocks(path: str, asked: str) -> bool:
-    files = path.lower().endswith((".parquet", ".pq")) or os.path.isdir(path)
-    if not files:
-        if asked == "always":
-            raise DeclarationError("--blocks always: only Parquet files are read in blocks")
-        return False
-    if asked != "auto":
-        return asked == "always"
-    if os.path.isdir(path) or glob.has_magic(path):
-        return True
-    from dp2erm_cvx.tables import parquet_names
+    from dp2erm_cvx.files import is_text, parquet_names
 
+    text = is_text(path)
+    large = not text and (os.path.isdir(path) or glob.has_magic(path))
+    if not (text or large or path.lower().endswith((".parquet", ".pq"))):
+        if asked == "always":
+            raise DeclarationError("--blocks always: only Parquet and CSV files are read in blocks")
+        return False
+    if asked != "auto" or large:
+        return asked != "never"
+    if text:  # whose cells take 20 times as much room
+        size = os.path.getsize(path) if os.path.exists(path) else 0
+        return size > 1e8 * LARGE and importlib.util.find_spec("dask") is not None
     columns, groups = parquet_names(path)
     return 8e-9 * sum(groups) * len(columns) > LARGE
 

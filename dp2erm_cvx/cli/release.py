@@ -14,21 +14,21 @@ import click
 from dp2erm_cvx.cli.options import (
     Command,
     Number,
-    data_options,
     example,
     names,
     second_stage_options,
     setting_options,
 )
-from dp2erm_cvx.cli.reading import block_options, coded_records, data_columns, read_cells, read_records
+from dp2erm_cvx.cli.reading import Coded, block_options, data_columns, read_cells
 from dp2erm_cvx.cli.releasing import (
     Ordered,
     announce,
-    budget_options,
     check_files,
     data_argument,
+    fit_to,
     planned,
     printing_options,
+    record_options,
     release_options,
     show_plan,
 )
@@ -36,50 +36,46 @@ from dp2erm_cvx.cli.screen import check_new, console, print_json, progress, rese
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.blocked import BlockedDataset
     from dp2erm_cvx.diagnostics.columns import RecordCounts
     from dp2erm_cvx.domain import Domain
-    from dp2erm_cvx.estimators import PrivateTwoStageERM
     from dp2erm_cvx.ledger import Receipt
     from dp2erm_cvx.private_ranges import PrivateRanges
     from dp2erm_cvx.release.record import BaseRelease
     from dp2erm_cvx.study_file import StudyFile
-    from dp2erm_cvx.tables import Table
-
-
-def _unstaged(domain: Any, columns: tuple[str, ...]) -> dict[str, Any]:
-    return {}
 
 
 def _release(
     kind: str,
     data: str | None,
     options: dict[str, Any],
-    staged: Callable[[Any, tuple[str, ...]], dict[str, Any]] = _unstaged,
+    staged: Callable[[Any, tuple[str, ...]], dict[str, Any]] = lambda *_: {},
 ) -> None:
     """Release what the estimator of this name makes of the data, or show its plan.
 
     Everything that is declared is judged before the data are read. ``staged`` are further arguments for a
     domain and the covariates that are declared.
     """
-    drawn = options.get("love_plot")
-    check_files(data, options, drawn)
-    if drawn:
+    figures = [options[name] for name in ("love_plot", "overlap_plot") if options[name]]
+    check_files(data, options, *figures)
+    for figure in figures:
         from dp2erm_cvx.plotting.figure import check_figure
 
-        check_figure(drawn)
+        check_figure(figure)
     with progress("reading the data", total=2) as bar:
         from dp2erm_cvx import estimators
         from dp2erm_cvx.cli.reading import read_domain, read_ranges
         from dp2erm_cvx.data import Dataset
+        from dp2erm_cvx.privacy import Budget
 
-        ordered, made = Ordered.from_options(options), getattr(estimators, kind)
+        ordered = Ordered(Budget(options["epsilon"], options["delta"]), options)
+        made = getattr(estimators, kind)
         domain: Domain | PrivateRanges
         domain = read_domain(options) if options.get("private_ranges") is None else read_ranges(options)
         columns, dataset = domain.columns or names(options["covariates"]), None
-        if columns is None and options.get("features") and data and options["planned"] is None:
+        featured = any(one.startswith("features=") for one in options.get("second_settings", ()))
+        if columns is None and featured and data and options["planned"] is None:
             # names of the data themselves, where features are chosen from them
-            dataset = read_records(data, options, domain, bar, ordered.counts.append)
+            dataset = Coded(read_cells(data, options, domain, bar), options).by(domain, ordered.counts.append)
             columns = dataset.columns
         arguments = ordered.arguments(made) | staged(domain, columns or ())
         model = made(domain, ordered.budget, **arguments)
@@ -87,12 +83,14 @@ def _release(
         if planned(model, options) or data is None:
             return
         if dataset is None:
-            dataset = read_records(data, options, model.public(), bar, ordered.counts.append)
-        if (options.get("balance") or drawn) and not isinstance(dataset, Dataset):
-            raise DeclarationError("--balance and --love-plot need all records in memory: add --blocks never")
-        ordered.fit(model, dataset, lambda: _draw(model, drawn))
-    if kind == "PrivateTwoStageERM":
-        _for_the_data_holder(model, options)
+            public = model.public()
+            dataset = Coded(read_cells(data, options, public, bar), options).by(public, ordered.counts.append)
+        seen: list[Any] = []
+        if options["balance"] or figures:
+            if not isinstance(dataset, Dataset):
+                raise DeclarationError("--balance and plots need all records in memory: add --blocks never")
+            model.look = lambda *run: seen.extend(run)
+        ordered.fit(model, dataset, lambda: _for_the_data_holder(model, seen, options))
     ordered.show(model, model.release_)
 
 
@@ -106,9 +104,7 @@ def _release(
         "    --prognostic age,bmi --residual-scale 4 --epsilon 1 --output effect.json",
     ),
 )
-@data_argument
-@data_options
-@block_options
+@record_options
 @click.option(
     "--cells",
     multiple=True,
@@ -122,7 +118,6 @@ def _release(
     metavar="SHARE",
     help="Release the ranges that the domain does not declare, for this share of epsilon: 0.1 or more.",
 )
-@budget_options
 @release_options
 def effect_command(data: str | None, **options: Any) -> None:
     """Release the average effect of the treatment in DATA, doubly robust, with an interval.
@@ -144,10 +139,7 @@ def effect_command(data: str | None, **options: Any) -> None:
         "dp2erm predict rule.json patients.csv",
     ),
 )
-@data_argument
-@data_options
-@block_options
-@budget_options
+@record_options
 @release_options
 def rule_command(data: str | None, **options: Any) -> None:
     """Release a linear rule that says whom to treat, fitted to DATA.
@@ -170,9 +162,7 @@ def rule_command(data: str | None, **options: Any) -> None:
         "    --covariate-bound 1.4 --outcome-bound 10 --second-stage arm_means --epsilon 1",
     ),
 )
-@data_argument
-@data_options
-@block_options
+@record_options
 @click.option(
     "--program",
     default="entropy_balancing",
@@ -180,9 +170,6 @@ def rule_command(data: str | None, **options: Any) -> None:
 )
 @setting_options
 @second_stage_options
-@budget_options
-@click.option("--balance", is_flag=True, help="Show covariate balance on stderr: not private.")
-@click.option("--love-plot", metavar="FILE.png", help="Draw covariate balance: not private.")
 @release_options
 def fit_command(data: str | None, **options: Any) -> None:
     """Release a private treatment rule or effect from DATA.
@@ -201,25 +188,29 @@ def fit_command(data: str | None, **options: Any) -> None:
     _release("PrivateTwoStageERM", data, options, staged)
 
 
-def _draw(model: PrivateTwoStageERM, path: str | None) -> None:
-    if path is not None:
-        from dp2erm_cvx.plotting import love_plot
+def _for_the_data_holder(model: Any, seen: list[Any], options: dict[str, Any]) -> None:
+    """What a run says of the records: its plan and what it found; and of solutions without a certificate."""
+    if (workings := getattr(model, "private_workings_", None)) is not None:
+        for solution in (workings.weights, workings.theta):
+            told = solution is workings.weights and solution.substituted  # by the fit itself
+            if not solution.certified and not told:
+                click.echo(f"warning: {solution.advice()}", err=True)
+    if not seen:
+        return
+    from dp2erm_cvx.diagnostics import adjusted
+    from dp2erm_cvx.plotting import love_plot, overlap_plot
 
-        love_plot(model.private_workings_.balance(), path)
-
-
-def _for_the_data_holder(model: PrivateTwoStageERM, options: dict[str, Any]) -> None:
-    workings = model.private_workings_
-    for solution in (workings.weights, workings.theta):
-        told = solution is workings.weights and solution.substituted  # by the fit itself
-        if not solution.certified and not told:
-            click.echo(f"warning: {solution.advice()}", err=True)
+    table, propensity, arms = adjusted(*seen)
     if options["balance"]:
         screen = console(stderr=True)
-        for block in workings.balance().blocks():
+        for block in table.blocks():
             screen.print(block)
     if options["love_plot"]:
+        love_plot(table, options["love_plot"])
         click.echo(f"NOT PRIVATE: love plot written to {options['love_plot']}", err=True)
+    if options["overlap_plot"]:
+        overlap_plot(propensity, arms, options["overlap_plot"])
+        click.echo(f"NOT PRIVATE: overlap plot written to {options['overlap_plot']}", err=True)
 
 
 @click.command(
@@ -276,10 +267,11 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
         counts: list[RecordCounts] = []
         reading = {**options, "domain": study, "covariates": None}
         cells = read_cells(data, reading, declared.domain, bar)
-        records = coded_records(cells, reading, declared.domain, counts.append)
-        plans = declared.plans(models, records.n_samples, len(records.columns))
+        coded = Coded(cells, reading)
+        records = [coded.by(model.domain, counts.append) for model in models.values()]
+        plans = declared.plans(models, records[0].n_samples, len(records[0].columns))
         announce(counts, yes=options["yes"])
-        releases = _released(declared, models, plans, cells, files, options)
+        releases = _released(declared, models, plans, coded, files, options)
     if options["as_json"]:
         print_json({name: release.to_dict() for name, release in releases.items()})
         return
@@ -300,14 +292,12 @@ def _released(
     study: StudyFile,
     models: dict[str, Any],
     plans: dict[str, Any],
-    cells: Table | BlockedDataset,
+    coded: Coded,
     files: dict[str, str],
     options: dict[str, Any],
 ) -> dict[str, BaseRelease]:
     """The releases, each in its file. Files are opened before the charge, which no failure takes back."""
-    from dp2erm_cvx.tables import Table
-
-    treatment, outcome = data_columns(study.domain)
+    treatment, *outcomes = dict.fromkeys(name for one in models.values() for name in data_columns(one.domain))
     releases: dict[str, BaseRelease] = {}
     receipt: Receipt | None = None
     try:
@@ -321,16 +311,13 @@ def _released(
             for name, file in files.items()
         }
         if options["seed"] is None:
-            receipt = study.charge(plans, f"{treatment} on {outcome}")
+            receipt = study.charge(plans, f"{treatment} on {', '.join(outcomes)}")
         elif study.account is not None:
             click.echo("note: seeded, hence not private: nothing is charged to the ledger", err=True)
         try:
             for name, model in models.items():
-                # every question makes records of its own: whom they count follows from its where and by
-                if isinstance(cells, Table):
-                    model.fit(cells, cells.cells(treatment), cells.cells(outcome))
-                else:
-                    model.fit(cells)
+                # whom records count, and their outcome, follows from the question
+                fit_to(model, coded.by(model.public()))
                 releases[name] = replace(model.release_, study=study.digest)
                 file = opened[name]
                 assert file is not None

@@ -136,10 +136,10 @@ def predict_command(
     the outcome, net of the public treatment cost; treatment is recommended where it is positive.
     """
     from dp2erm_cvx.cli.reading import read_layout
+    from dp2erm_cvx.files import read_table
     from dp2erm_cvx.release import Release
     from dp2erm_cvx.release.reading import read_release_file
     from dp2erm_cvx.release.rule import RuleRelease, effects, rule_of
-    from dp2erm_cvx.tables import read_table
 
     writable(output, release, data, second_stage)
     if second_stage is not None and known_name(second_stage, "second") == second_stage:

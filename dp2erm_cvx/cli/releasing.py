@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import Number, apply, declared_settings, names
+from dp2erm_cvx.cli.options import Number, apply, data_options, declared_settings, names
+from dp2erm_cvx.cli.reading import NO_RANGES, block_options
 from dp2erm_cvx.cli.screen import check_new, console, print_json, reserved, unwritable
 from dp2erm_cvx.cli.stages import known_solver
 from dp2erm_cvx.display import grid
@@ -25,30 +26,17 @@ if TYPE_CHECKING:
     from dp2erm_cvx.release.record import BaseRelease
 
 
-#: What a release spends.
-budget_options = apply(
-    click.option("--epsilon", type=Number(), required=True, help="Privacy budget of this release."),
-    click.option(
-        "--delta", type=Number(), default=0.0, show_default=False, help="Needed by Gaussian noise [0]."
-    ),
-)
 #: How a release is made and printed.
 printing_options = apply(
     click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else on stdout."),
     click.option("--force", is_flag=True, help="Overwrite files that exist."),
     click.option(
-        "--yes", is_flag=True, help="Release where an arm is empty or most cells of a column are unreadable."
+        "--yes",
+        is_flag=True,
+        help="Release all the same where an arm is empty, most cells of a column are unreadable, a tenth of "
+        "the outcomes is clipped, or a label is spelled otherwise than declared.",
     ),
     click.option("--seed", type=Number(), help="For tests only: the release is then NOT PRIVATE."),
-)
-#: Where one release goes, and the account that it is charged to.
-release_options = apply(
-    click.option("--output", metavar="FILE", help="Write the release as JSON."),
-    click.option(
-        "--ledger", metavar="FILE", help="Charge this ledger before noise is drawn; see dp2erm ledger."
-    ),
-    click.option("--dataset", metavar="NAME", help="Name of the data set in the ledger."),
-    printing_options,
 )
 #: The data file of a command that can be planned without it.
 data_argument = apply(
@@ -60,6 +48,24 @@ data_argument = apply(
         metavar="N",
         help="Print what a release of N records would spend and how far off it would be; DATA is not read.",
     ),
+)
+#: The data file of one release, and how it is read.
+record_options = apply(data_argument, data_options, block_options)
+#: What one release spends, where it goes, its account, and what the data holder may look at.
+release_options = apply(
+    click.option("--epsilon", type=Number(), required=True, help="Privacy budget of this release."),
+    click.option(
+        "--delta", type=Number(), default=0.0, show_default=False, help="Needed by Gaussian noise [0]."
+    ),
+    click.option("--output", metavar="FILE", help="Write the release as JSON."),
+    click.option(
+        "--ledger", metavar="FILE", help="Charge this ledger before noise is drawn; see dp2erm ledger."
+    ),
+    click.option("--dataset", metavar="NAME", help="Name of the data set in the ledger."),
+    click.option("--balance", is_flag=True, help="Show covariate balance on stderr: not private."),
+    click.option("--love-plot", metavar="FILE.png", help="Draw covariate balance: not private."),
+    click.option("--overlap-plot", metavar="FILE.png", help="Draw propensities by arm: not private."),
+    printing_options,
 )
 
 
@@ -84,29 +90,24 @@ def check_files(data: str | None, options: dict[str, Any], *others: str | None) 
 def announce(counted: Sequence[RecordCounts], *, yes: bool) -> None:
     """Tell the data holder what becomes of the records, before anything is charged.
 
-    Raises DataError where an arm is empty, a column mostly unreadable, or a tenth of outcomes clipped, unless
-    ``yes``.
+    Raises DataError where an arm is empty, a column mostly unreadable, a tenth of outcomes clipped, or a
+    label spelled otherwise than declared, unless ``yes``.
     """
-    from dp2erm_cvx.cli.check import announcement
-    from dp2erm_cvx.diagnostics.columns import misspelled
+    for counts in counted:
+        if counts.wrong and not yes:
+            told = "; ".join([*counts.wrong, "nothing was charged; --yes releases all the same"])
+            raise DataError(f"{told}. {counts}")
+        click.echo(str(counts), err=True)
 
-    (counts,) = counted
-    eligible = counts.treated + counts.controls
-    total = eligible + counts.missing + counts.silent
-    arms = {"treated": counts.treated, "a control": counts.controls}
-    wrong = [f"no record is {arm}" for arm, count in arms.items() if not count]
-    wrong += [
-        f"{name}: {count:,} of {total:,} cells hold nothing declared"
-        for name, count in counts.unreadable.items()
-        if 2 * count > total
-    ]
-    if 10 * counts.clipped > eligible > 0:
-        wrong.append(f"{counts.clipped:,} of {eligible:,} outcomes are clipped: declare a wider bound")
-    if wrong and not yes:
-        near = [misspelled(label, text) for label, text in counts.spelled.items()]
-        told = "; ".join([*wrong, *near, "nothing was charged; --yes releases all the same"])
-        raise DataError(f"{told}. {announcement(counts)}")
-    click.echo(announcement(counts), err=True)
+
+def fit_to(model: Any, records: Dataset | BlockedDataset) -> None:
+    """Fit a model to records that a codebook has made already."""
+    from dp2erm_cvx.data import Dataset, NamedColumns
+
+    if isinstance(records, Dataset):
+        model.fit(NamedColumns(records.X, records.columns, records.sampling), records.a, records.y)
+    else:
+        model.fit(records)
 
 
 @dataclass(frozen=True)
@@ -116,13 +117,6 @@ class Ordered:
     budget: Budget
     options: dict[str, Any]
     counts: list[RecordCounts] = field(default_factory=list)
-
-    @classmethod
-    def from_options(cls, options: dict[str, Any]) -> Ordered:
-        """Raises DeclarationError for a budget that is none."""
-        from dp2erm_cvx.privacy import Budget
-
-        return cls(Budget(options["epsilon"], options["delta"]), options)
 
     @property
     def charged(self) -> bool:
@@ -147,17 +141,11 @@ class Ordered:
         The output is opened before anything is spent. Whatever fails afterwards, the release goes to stdout
         and the charge to stderr.
         """
-        from dp2erm_cvx.data import Dataset, NamedColumns
-
         output, release = self.options["output"], None
         model.before_charge, model.output = lambda: announce(self.counts, yes=self.options["yes"]), output
         try:
             with reserved(output, force=self.options["force"]) as file:
-                if isinstance(dataset, Dataset):
-                    table = NamedColumns(dataset.X, dataset.columns, dataset.sampling)
-                    model.fit(table, dataset.a, dataset.y)
-                else:
-                    model.fit(dataset)
+                fit_to(model, dataset)
                 release = model.release_
                 if file is not None:
                     file.write(release.to_json() + "\n")
@@ -185,8 +173,6 @@ class Ordered:
 
     def show(self, model: PrivateEstimator, release: BaseRelease) -> None:
         """Notes on stderr, then the release as JSON or in words."""
-        from dp2erm_cvx.cli.reading import NO_RANGES
-
         if self.charged:
             self._tell_charge(model)
         elif self.options["ledger"] is not None:

@@ -7,10 +7,10 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -25,8 +25,6 @@ try:
     import fcntl
 except ImportError:  # no POSIX: two processes that write one file at once are then on their own
     fcntl = None  # type: ignore[assignment]
-
-Item = TypeVar("Item")
 
 NOT_PRIVATE = "NOT PRIVATE"
 
@@ -77,13 +75,6 @@ def advance(bar: Progress, description: str | None = None) -> None:
     """One step further, with what comes next."""
     for task in bar.task_ids:
         bar.update(task, advance=1, description=description)
-
-
-def counted(items: Iterable[Item], bar: Progress, description: str | None = None) -> Iterator[Item]:
-    """The items, with one step of the bar for each."""
-    for item in items:
-        yield item
-        advance(bar, description)
 
 
 def stages(bar: Progress) -> Callable[[str, int, int], None]:

@@ -15,7 +15,6 @@ import click
 from dp2erm_cvx.cli.options import SETTING_FLAGS, names, read_setting
 from dp2erm_cvx.cli.reading import read_domain, read_layout
 from dp2erm_cvx.errors import DeclarationError, ProgramError, shown
-from dp2erm_cvx.text import number_or_text
 
 if TYPE_CHECKING:
     from dp2erm_cvx.domain import Domain
@@ -63,17 +62,11 @@ def read_settings(options: dict[str, Any]) -> dict[str, Any]:
         if "balance" in found:
             raise DeclarationError("setting 'balance' is given twice: give --degree only")
         found["balance"] = found.pop("degree")
-    if "balance" in found or "kernel" in found:
-        from dp2erm_cvx.program import Moments
-        from dp2erm_cvx.program.kernels import Kernel
-
-        if "balance" in found:
-            found["balance"] = Moments.from_text(str(found["balance"]))
-        if "kernel" in found:
-            found["kernel"] = Kernel.from_text(str(found["kernel"]), "kernel")
     if "target" in found:
         found["target"] = public_sample(str(found["target"]), options)
-    return found
+    from dp2erm_cvx.study_file import stage_settings
+
+    return stage_settings(found)
 
 
 def public_sample(path: str, options: dict[str, Any]) -> PublicSample:
@@ -81,8 +74,8 @@ def public_sample(path: str, options: dict[str, Any]) -> PublicSample:
     import numpy as np
 
     from dp2erm_cvx.data import coded_covariates
+    from dp2erm_cvx.files import read_table
     from dp2erm_cvx.program.kernel_model import PublicSample
-    from dp2erm_cvx.tables import read_table
 
     declared = options.get("domain") is not None or options.get("ranges")
     domain = read_domain(options) if declared else None
@@ -106,46 +99,25 @@ def first_stage(text: str, options: dict[str, Any]) -> FirstStage:
 def second_stage_of(
     text: str, options: dict[str, Any], columns: tuple[str, ...], domain: Domain
 ) -> SecondStage:
-    """The second stage of that name, or in that file, with Theta, R and features given as flags."""
+    """The second stage of that name, or in that file, with the settings of ``--second-set``."""
     from dp2erm_cvx import registry
-    from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
+    from dp2erm_cvx.study_file import stage_settings
 
     name = known_name(text, "second")
     settings: dict[str, Any] = {}
-    if options["theta_set"] is not None:
-        settings["theta_set"] = ConvexSet.from_text(options["theta_set"], "--theta-set")
-    penalty = {kind: options[kind] for kind in ("l1", "l2") if options[kind] is not None}
-    if penalty:
-        settings["regularizer"] = ElasticNet(**penalty)
-    features = names(options["features"])
-    if features is not None:
-        features = domain.codebook.expanded(features) if domain.codebook else features
-        settings["features"] = tuple(_feature(feature, columns, domain) for feature in features)
-    if options["features_bound"] is not None:
-        settings["features_bound"] = options["features_bound"]
-    for text in options["second_settings"]:
-        setting, value = read_setting(text)
-        if setting in settings or setting in ("theta_set", "regularizer", "features"):
-            raise DeclarationError(f"--second-set {setting}: it has an option of its own, or is given twice")
+    for one in options["second_settings"]:
+        setting, value = read_setting(one)
+        if setting in settings:
+            raise DeclarationError(f"--second-set {setting}: is given twice: give it once")
         settings[setting] = value
-    return registry.build(registry.second_stages(), name, **settings)
-
-
-def second_stage_by_name(text: str, domain: Domain) -> SecondStage:
-    """The second stage of that name, or in that file, with its default settings for the domain."""
-    from dp2erm_cvx import registry
-
-    name = known_name(text, "second")
-    return registry.build(registry.second_stages(), name).resolve(domain)
-
-
-def _feature(text: str, columns: tuple[str, ...], domain: Domain) -> str | int:
-    # without named ranges the domain knows columns by number only
-    if domain.columns is None and text in columns:
-        return columns.index(text)
-    number = number_or_text(text)
-    known = text in columns or not isinstance(number, int)
-    return text if known else int(number)
+    if "features" in settings:
+        stated = settings["features"]
+        features = stated if isinstance(stated, tuple) else (stated,)
+        features = domain.codebook.expanded(features) if domain.codebook else features
+        # without named ranges the domain knows columns by number only
+        numbered = {} if domain.columns else {column: place for place, column in enumerate(columns)}
+        settings["features"] = tuple(numbered.get(feature, feature) for feature in features)
+    return registry.build(registry.second_stages(), name, **stage_settings(settings))
 
 
 _FILE = re.compile(r"(?P<path>.*\.py)(:(?P<chosen>\w*))?", re.DOTALL)

@@ -51,7 +51,7 @@ def load_nhefs() -> Dataset:
     less 1971-75).
     """
     with resources.as_file(resources.files(__package__) / "nhefs.csv") as path:
-        return Dataset.from_csv(path, treatment="qsmk", outcome="wt82_71", covariates=list(NHEFS_RANGES))
+        return Dataset.read(path, treatment="qsmk", outcome="wt82_71", covariates=list(NHEFS_RANGES))
 
 
 def nhefs_domain(

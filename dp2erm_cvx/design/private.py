@@ -159,20 +159,14 @@ class PrivateTuning:
 
     def to_dict(self) -> dict[str, Any]:
         """What may be published, as plain JSON values."""
-        guarantee = asdict(self.guarantee) | {
-            "relation": self.guarantee.relation.value,
-            "standing": self.guarantee.standing.value,
-            "assumptions": list(self.guarantee.assumptions),
-        }
+        named = ("best", "n_fitted", "n_scored")
+        tables = ("guarantee", "selection", *(["receipt"] if self.receipt else []))
         return {
             "private": self.private,
-            "best": self.best,
-            "guarantee": guarantee,
+            **{name: getattr(self, name) for name in named},
+            "receipt": None,
+            **{name: asdict(getattr(self, name)) for name in tables},
             "candidates": [asdict(one) for one in self.candidates],
-            "selection": asdict(self.selection),
-            "n_fitted": self.n_fitted,
-            "n_scored": self.n_scored,
-            "receipt": None if self.receipt is None else asdict(self.receipt),
             "release": json.loads(self.release.to_json()),
         }
 

@@ -126,11 +126,6 @@ class TuningRow:
     reason: str
     scores: tuple[float | None, ...]
 
-    @property
-    def refused(self) -> bool:
-        """True if no calibration covers this candidate at n."""
-        return self.V is None
-
 
 @dataclass(frozen=True)
 class TuningResult:
@@ -172,9 +167,7 @@ class TuningResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain JSON values."""
-        plain = asdict(self)
-        plain["rows"] = [{**row, "scores": list(row["scores"])} for row in plain["rows"]]
-        return plain
+        return asdict(self)
 
     def __str__(self) -> str:
         head = f"{'candidate':<24} {'score':>10} {'std.err.':>9} {'behind':>16} {'ESS/n':>6} {'V':>9} failed"
@@ -191,12 +184,6 @@ class TuningResult:
                 f"{row.effective_share:>6.2f} {row.V:>9.4g} {row.failures}"
             )
         return "\n".join(lines)
-
-
-def best_of(rows: list[TuningRow]) -> str | None:
-    """The name of the best candidate by the rule of :class:`TuningResult`; None where none has a score."""
-    scored = [(row.failures, -row.mean, row.name) for row in rows if row.mean is not None]
-    return min(scored)[2] if scored else None
 
 
 #: Score, effective sample size and whether the fit is certified, or why there is none.
@@ -271,15 +258,23 @@ def tune(
             if isinstance(plans[name], float):
                 trials[name].append(_tried(model, dataset, sample, score, probability))
     rows = [_row(name, named[name], plans[name], trials[name], n_samples) for name in named]
-    best = best_of(rows)
-    if best is None:
+    scored = [(row.failures, -row.mean, row.name) for row in rows if row.mean is not None]
+    if not scored:
         reasons = "; ".join(f"{row.name}: {row.reason}" for row in rows)
         raise CalibrationError(f"no candidate could be scored: {reasons}")
     scored_by = "value of the rule by inverse propensity"
     if score is not None:
         scored_by = str(getattr(score, "__name__", type(score).__name__))
     return TuningResult(
-        best, tuple(rows), public.source, scored_by, n_samples, dataset.n_samples, replicates, holdout, seed
+        min(scored)[2],
+        tuple(rows),
+        public.source,
+        scored_by,
+        n_samples,
+        dataset.n_samples,
+        replicates,
+        holdout,
+        seed,
     )
 
 

@@ -5,6 +5,12 @@ It is for the data holder only and is never part of a release. A choice made aft
 covered by the guarantee.
 """
 
-from dp2erm_cvx.diagnostics.balance import ArmSummary, BalanceTable, balance_table, effective_sample_size
+from dp2erm_cvx.diagnostics.balance import (
+    ArmSummary,
+    BalanceTable,
+    adjusted,
+    balance_table,
+    effective_sample_size,
+)
 
-__all__ = ["ArmSummary", "BalanceTable", "balance_table", "effective_sample_size"]
+__all__ = ["ArmSummary", "BalanceTable", "adjusted", "balance_table", "effective_sample_size"]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
+from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.display import as_text, grid, heading
 from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.tables import as_array
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
+    from dp2erm_cvx.plan import Plan
+    from dp2erm_cvx.plan.plan import PlanResult
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -106,18 +110,18 @@ def balance_table(
         Shapes differ, there are no records, or an entry is out of range; the message names it, counting
         rows from 0.
     """
-    table, arm, weight = _numbers(X, "X"), _numbers(a, "a"), _nonnegative(weights)
-    shapes = [one.shape for one in (table, arm, weight)]
+    table = numbers_where(X, "X", np.isfinite, "finite")
+    members, weight = arm_masks(a), _weights(weights)
+    shapes = [one.shape for one in (table, members[0], weight)]
     if table.ndim != 2 or shapes[1:] != [shapes[0][:1]] * 2:
         raise DataError(f"X, a and weights have shapes {shapes}: must be (n, p), (n,) and (n,)")
     if not len(table):
         raise DataError("X, a and weights hold no records")
-    _refuse(~np.isfinite(table), table, "X", "finite")
     names = tuple(columns) if columns is not None else tuple(f"x{k + 1}" for k in range(table.shape[1]))
     if len(names) != table.shape[1]:
         raise DataError(f"columns: {len(names)} names for the {table.shape[1]} columns of X")
 
-    members, weight = arm_masks(arm), _scaled(weight)
+    weight = _scaled(weight)
     variances = [_variance(table[one]) for one in members]
     spread = np.sqrt((variances[0] + variances[1]) / 2)
     scale = np.where(spread > 0, spread, np.nan)
@@ -140,53 +144,80 @@ def balance_table(
     )
 
 
+def adjusted(plan: Plan, found: PlanResult) -> tuple[BalanceTable, Array, NDArray[np.int64]]:
+    """Balance before and after what a release adjusts by; propensities (m,) and arms (m,). Not private.
+
+    Of the m records that count, for the data holder only. Weights are those of residuals in the score of an
+    effect, of records in a rule, or of the first stage. What the released outcome regression predicts without
+    treatment is a row of its own. Where every propensity is the same, those of a logistic regression without
+    privacy are returned. ``plan`` and ``found`` are what ``look`` of an estimator gets, of records in memory.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    records, data, released = found.inputs.records, found.inputs.dataset, found.released
+    assert isinstance(data, Dataset)
+    inside = np.sum(np.reshape(records.counts, (records.n_samples, -1)), axis=1) > 0.0
+    table, columns, weights = data.X, data.columns, np.ones(records.n_samples)
+    propensity, notes = weights, []
+    score: Any = plan.step("score")
+    if found.inputs.weights is not None:
+        weights = found.weights.value
+    elif score is not None:
+        own = score.score.at(score.universe, released)
+        parts = own.parts(records, released)
+        none, propensity = 0.0 * parts.e, parts.e
+        alone = parts._replace(m_0=none, m_1=none, center=0.0, residual=none + 1e-9 * own.bound)
+        weights = np.abs(own.score(alone))
+        table, columns = np.column_stack([table, parts.m_0]), (*columns, "predicted outcome")
+    elif (balance := getattr(getattr(plan.step("rule"), "regression", None), "balance", None)) is not None:
+        weights = balance.of(records.covariates, records.a, released)
+        propensity = expit(balance.log_odds.predict(records.covariates, records.a, released))
+    arms = records.a[inside]
+    if np.ptp(propensity[inside]) == 0.0 and np.ptp(arms) > 0:
+        if found.inputs.weights is None:
+            notes.append("the same propensity for all, hence no weights: a regression of the outcome adjusts")
+        own_model = LogisticRegression(max_iter=1000).fit(records.covariates[inside], arms)
+        propensity = own_model.predict_proba(records.covariates)[:, 1]
+    made = balance_table(table[inside], arms, weights[inside], columns)
+    return replace(made, notes=(*made.notes, *notes)), propensity[inside], arms
+
+
 def effective_sample_size(weights: ArrayLike) -> float:
     """(sum w)^2 / sum w^2 (Kish 1965) of (n,) nonnegative weights; 0 where no weight is positive.
 
     Raises DataError where a weight is negative or not finite.
     """
-    unit = _scaled(_nonnegative(weights))
+    unit = _scaled(_weights(weights))
     return float(np.sum(unit) ** 2 / np.sum(unit**2)) if unit.any() else 0.0
+
+
+def numbers_where(values: Any, name: str, holds: Callable[[Array], Mask], must: str) -> Array:
+    """The values as float64 of any shape; DataError at the first for which something does not hold."""
+    array = as_array(values, name)
+    # numpy would turn dates into counts and complex numbers into their real parts
+    try:
+        with np.errstate(over="ignore"):
+            found = array.astype(np.float64 if array.dtype.kind in "buifO" else "V")
+    except (TypeError, ValueError, OverflowError):
+        found = np.empty(0, "V")
+    if found.dtype != np.float64:
+        raise DataError(f"{name}: must hold numbers")
+    for place in np.argwhere(~holds(found)):
+        told = ", ".join(map(str, place))
+        raise DataError(f"{name}[{told}] = {found[tuple(place)]}: must be {must}")
+    return found
 
 
 def arm_masks(a: ArrayLike) -> tuple[Mask, Mask]:
     """(n,) masks of the controls and of the treated; DataError at the first a that is neither 0 nor 1."""
-    arm = _numbers(a, "a")
-    _refuse((arm != 0) & (arm != 1), arm, "a", "0 or 1")
+    arm = numbers_where(a, "a", lambda one: (one == 0) | (one == 1), "0 or 1")
     return arm == 0, arm == 1
 
 
-def probabilities(values: ArrayLike, name: str) -> Array:
-    """The values as float64; DataError at the first outside [0, 1]."""
-    found = _numbers(values, name)
-    _refuse(~((found >= 0) & (found <= 1)), found, name, "in [0, 1]")
-    return found
-
-
-def _numbers(values: Any, name: str) -> Array:
-    """The values as float64 of any shape; DataError where they are no numbers."""
-    array = as_array(values, name)
-    # numpy would turn dates into counts and complex numbers into their real parts
-    if array.dtype.kind not in "buifO":
-        raise DataError(f"{name}: must hold numbers")
-    try:
-        with np.errstate(over="ignore"):
-            return array.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise DataError(f"{name}: must hold numbers") from None
-
-
-def _nonnegative(weights: Any) -> Array:
-    weight = _numbers(weights, "weights")
-    _refuse(~(np.isfinite(weight) & (weight >= 0)), weight, "weights", "finite and at least 0")
-    return weight
-
-
-def _refuse(wrong: Mask, values: Array, name: str, must: str) -> None:
-    places = np.argwhere(wrong)
-    if len(places):
-        place = tuple(int(k) for k in places[0])
-        raise DataError(f"{name}[{', '.join(map(str, place))}] = {values[place]}: must be {must}")
+def _weights(values: ArrayLike) -> Array:
+    return numbers_where(
+        values, "weights", lambda one: np.isfinite(one) & (one >= 0), "finite and at least 0"
+    )
 
 
 def _scaled(weight: Array) -> Array:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.cells import folded
 from dp2erm_cvx.codebook import OTHER, Codebook
 from dp2erm_cvx.tables import Table, as_cells, labels, numbers_or_nan, quoted
 
@@ -45,31 +46,71 @@ class ColumnReport:
 class RecordCounts:
     """What becomes of records by what is declared, in counts: for the data holder alone.
 
-    ``missing`` have no treatment. ``unreadable`` are the cells by column that hold nothing declared: no
-    label of the treatment, no level, no number. ``clipped`` outcomes are beyond their bound. ``spelled`` are
-    labels of the table by the declared ones that they are but for case. ``silent`` are of an arm, but not
+    ``missing`` have no treatment, and ``absent`` of both arms no outcome. ``unreadable`` are the cells by
+    column that hold nothing declared: no label of the treatment, no level, no number. ``clipped`` values of
+    the ``outcome`` are beyond their bound. ``spelled`` are labels of the table by the declared ones that they
+    are but for case and blanks, and ``levels`` the cells by declared level. ``silent`` are of an arm, but not
     eligible, or outside of the declared groups: the arms are counted without them.
     """
 
+    outcome: str
     treated: int
     controls: int
     missing: int
     clipped: int
     unreadable: Mapping[str, int]
     spelled: Mapping[str, str]
-    silent: int = 0
+    levels: Mapping[str, int]
+    silent: int
+    absent: int
 
     def __add__(self, other: RecordCounts) -> RecordCounts:
         """Those of the records of both."""
-        return RecordCounts(
-            self.treated + other.treated,
-            self.controls + other.controls,
-            self.missing + other.missing,
-            self.clipped + other.clipped,
-            {name: count + other.unreadable.get(name, 0) for name, count in self.unreadable.items()},
-            {**self.spelled, **other.spelled},
-            self.silent + other.silent,
-        )
+        found = {}
+        for one in fields(self):
+            own, more = getattr(self, one.name), getattr(other, one.name)
+            if isinstance(own, int):
+                found[one.name] = own + more
+            elif one.name in ("unreadable", "levels"):
+                found[one.name] = {name: count + more[name] for name, count in own.items()}
+            else:
+                found[one.name] = own if isinstance(own, str) else {**own, **more}
+        return RecordCounts(**found)
+
+    @property
+    def line(self) -> str:
+        """The records by arm."""
+        lost, silent = self.missing, self.silent
+        told = f"{self.treated + self.controls + lost + silent:,} records: {self.treated:,} treated, "
+        told += f"{self.controls:,} controls" + (f", {lost:,} without a treatment" if lost else "")
+        return f"{told}, {silent:,} not eligible." if silent else f"{told}."
+
+    def __str__(self) -> str:
+        told = [f"NOT PRIVATE, for the data holder only: {self.line}"]
+        if cells := [f"{name} {count:,}" for name, count in self.unreadable.items() if count]:
+            told.append(f"Cells that hold nothing declared: {', '.join(cells)}.")
+        if unseen := [level for level, count in self.levels.items() if not count]:
+            told.append(f"Declared levels that no record has: {', '.join(unseen)}.")
+        if self.clipped:
+            told.append(f"Values of {self.outcome} that are clipped: {self.clipped:,}.")
+        return " ".join(told)
+
+    @property
+    def wrong(self) -> list[str]:
+        """What a release of these records should not be paid for, each in a few words."""
+        eligible = self.treated + self.controls
+        total = eligible + self.missing + self.silent
+        arms = {"treated": self.treated, "a control": self.controls}
+        found = [f"no record is {arm}" for arm, count in arms.items() if not count]
+        found += [
+            f"{name}: {count:,} of {total:,} cells hold nothing declared"
+            for name, count in self.unreadable.items()
+            if 2 * count > total
+        ]
+        if 10 * self.clipped > eligible > 0:
+            clipped = f"{self.clipped:,} of {eligible:,} values of {self.outcome} are clipped"
+            found.append(f"{clipped}: declare a wider bound")
+        return found + [_misspelled(*pair) for pair in self.spelled.items()]
 
 
 def record_counts(table: Table, *, public: Any, columns: Sequence[str]) -> RecordCounts:
@@ -88,11 +129,14 @@ def record_counts(table: Table, *, public: Any, columns: Sequence[str]) -> Recor
         outside = np.sum(book.counts(table.cells, np.ones(len(arms))).reshape(len(arms), -1), axis=1) == 0.0
     unreadable = {treatment: int(np.sum(arms < 0)), outcome: _unreadable(table, outcome, numbers, book)}
     spelled = _spelled(told, (str(book.treatment.treated), str(book.treatment.control)))
+    levels: dict[str, int] = {}
     for name in book.columns(columns):
         if name in book.levels:
-            told, known = labels(table.cells(name), name), {str(level) for level in book.levels[name]}
+            told, known = labels(table.cells(name), name), [str(level) for level in book.levels[name]]
             unreadable[name] = 0 if OTHER in known else sum(one not in known for one in told)
             spelled |= _spelled(told, known)
+            seen = Counter(told)
+            levels |= {f"{name}={level or 'missing'}": seen[level] for level in known if level != OTHER}
         else:
             unreadable[name] = _unreadable(table, name, numbers_or_nan(table.cells(name), name), book)
     clipped = 0
@@ -101,7 +145,10 @@ def record_counts(table: Table, *, public: Any, columns: Sequence[str]) -> Recor
         clipped = int(np.sum((np.abs(net) > bound) & (arms >= 0) & ~outside))
     treated, controls = (int(np.sum((arms == arm) & ~outside)) for arm in (1, 0))
     lost, silent = int(np.sum(arms < 0)), int(np.sum((arms >= 0) & outside))
-    return RecordCounts(treated, controls, lost, clipped, unreadable, spelled, silent)
+    absent = int(np.sum(np.isnan(numbers) & (arms >= 0)))
+    return RecordCounts(
+        outcome, treated, controls, lost, clipped, unreadable, spelled, levels, silent, absent
+    )
 
 
 def _unreadable(table: Table, name: str, numbers: NDArray[np.float64], book: Codebook) -> int:
@@ -112,14 +159,11 @@ def _unreadable(table: Table, name: str, numbers: NDArray[np.float64], book: Cod
     return sum(one != "" for one in labels(as_cells(table.cells(name), name)[absent], name))
 
 
-def _spelled(told: Iterable[str], known: Iterable[str]) -> dict[str, str]:
-    """What a table holds by the declared label that it is but for case, where it is not that label."""
-    declared = {one.casefold(): one for one in known if one}
-    return {
-        declared[one.casefold()]: one
-        for one in sorted(set(told))
-        if one.casefold() in declared and one != declared[one.casefold()]
-    }
+def _spelled(told: Collection[str], known: Collection[str]) -> dict[str, str]:
+    """What a table holds by the declared label that it is but for case and blanks, where it is not that."""
+    declared = {folded(one): one for one in known if one}
+    labels = {one: declared.get(folded(one), one) for one in sorted(set(told) - set(known))}
+    return {label: one for one, label in labels.items() if label != one}
 
 
 def column_report(table: Table, book: Codebook | None = None, ranges: object = None) -> list[ColumnReport]:
@@ -157,7 +201,7 @@ def key(name: str) -> str:
     return name if re.fullmatch(r"[\w-]+", name, re.ASCII) else json.dumps(name, ensure_ascii=False)
 
 
-def misspelled(declared: str, found: str) -> str:
+def _misspelled(declared: str, found: str) -> str:
     """That a table spells a declared label otherwise."""
     return f"{quoted(declared)} is declared: did you mean {quoted(found)}?"
 
@@ -204,6 +248,6 @@ def _column(table: Table, name: str, book: Codebook, ranges: Mapping[str, Any]) 
             "not adjusted for where it is missing; to count complete records alone, declare "
             f"eligible = ['{key(name)} >= {ranges[name][0]:g}']"
         )
-    near = _spelled(odd, map(str, known)) if declared in ("levels", "treatment") else {}
-    notes += [misspelled(label, text) for label, text in near.items()]
+    near = _spelled(odd, [str(one) for one in known]) if declared in ("levels", "treatment") else {}
+    notes += [_misspelled(label, text) for label, text in near.items()]
     return ColumnReport(name, declared, kind, told.count(""), odd.total(), outside, tuple(notes))

@@ -143,6 +143,8 @@ class PrivateEstimator(ConfiguredEstimator):
     dataset: str | None = None
     #: Asked before every charge, once all that is declared has been judged: what it raises costs nothing.
     before_charge: Callable[[], None] | None = field(default=None, init=False)
+    #: Gets the plan and what its run found, where it is set: private, for the data holder alone.
+    look: Callable[[Plan, PlanResult], None] | None = field(default=None, init=False)
     #: The file that the release goes to, where that is known: the note of the charge names it.
     output: str | None = field(default=None, init=False)
 
@@ -270,6 +272,8 @@ class PrivateEstimator(ConfiguredEstimator):
         execution = in_blocks(plan, data, self.execution())
         self.receipt_ = self._charge(plan, what, data)
         found = plan.run(data, execution)
+        if self.look is not None:
+            self.look(plan, found)
         return found, state_guarantee(plan, found, execution)
 
     def _charge(self, plan: Plan, what: str, data: Dataset | BlockedDataset) -> Receipt | None:
@@ -315,7 +319,9 @@ class PrivateEstimator(ConfiguredEstimator):
     def __getstate__(self) -> dict[str, Any]:
         # a pickle travels: it carries the release, not the private workings
         kept = super().__getstate__().items()
-        return {name: value for name, value in kept if name not in ("private_workings_", "before_charge")}
+        return {
+            name: value for name, value in kept if name not in ("private_workings_", "before_charge", "look")
+        }
 
 
 def _steps(names: tuple[str, ...]) -> str:

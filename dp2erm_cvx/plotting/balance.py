@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx.diagnostics import BalanceTable
-from dp2erm_cvx.diagnostics.balance import arm_masks, probabilities
+from dp2erm_cvx.diagnostics.balance import arm_masks, numbers_where
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.plotting.figure import BLUE, ORANGE, new_figure, save
 
@@ -91,7 +91,8 @@ def overlap_plot(
     Raises DataError for other shapes, an entry out of range or an empty arm; DeclarationError where
     matplotlib is missing or the file cannot be written.
     """
-    score, members = probabilities(propensity, "propensity"), arm_masks(a)
+    members = arm_masks(a)
+    score = numbers_where(propensity, "propensity", lambda one: (one >= 0) & (one <= 1), "in [0, 1]")
     if score.ndim != 1 or score.shape != members[0].shape:
         raise DataError(f"propensity and a have shapes {score.shape} and {members[0].shape}: must be (n,)")
     low, high = limits

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
@@ -29,35 +28,22 @@ _STYLES: dict[str, dict[str, Any]] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Panel:
-    """Curves over one quantity."""
-
-    title: str
-    x_label: str
-    curves: Sequence[BoundCurve]
-
-
-def bound_plot(panels: Sequence[Panel], path: str | Path) -> Figure:
+def bound_plot(panels: Sequence[tuple[str, str, Sequence[BoundCurve]]], path: str | Path) -> Figure:
     """Bounds on the coupled variation V in log-log, one panel beside the other, saved as .png, .svg or .pdf.
 
-    One color per program where there are several, else one per family.
-    Raises DeclarationError where matplotlib is missing or the file cannot be written.
+    A panel is its title, what its curves are over, and the curves, a color each. Raises DeclarationError
+    where matplotlib is missing or the file cannot be written.
     """
     figure = new_figure(1.0 + 5.6 * len(panels), 4.4)
-    for ax, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        programs = list(dict.fromkeys(curve.program for curve in panel.curves))
-        for k, curve in enumerate(panel.curves):
-            several = len(programs) > 1
-            color = _COLORS[(programs.index(curve.program) if several else k) % len(_COLORS)]
-            label = f"{curve.program}, {curve.family}" if several else curve.family
-            ax.plot(curve.x, curve.V, color=color, label=label, **_STYLES.get(curve.family, {}))
-        ax.set(
-            xscale="log", yscale="log", xlabel=panel.x_label, ylabel="bound V on the movement of the weights"
-        )
-        ax.set_title(panel.title, loc="left", fontsize="medium")
-        ax.grid(color="0.9", linewidth=0.6)
-        ax.spines[["top", "right"]].set_visible(False)
+    for ax, (title, x_label, curves) in zip(
+        figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True
+    ):
+        for k, curve in enumerate(curves):
+            color, style = _COLORS[k % len(_COLORS)], _STYLES.get(curve.family, {})
+            ax.plot(curve.x, curve.V, color=color, label=curve.family, **style)
+        ax.set(xscale="log", yscale="log", xlabel=x_label, ylabel="bound V on the movement of the weights")
+        ax.set_title(title, loc="left", fontsize="medium")
+        _plain(ax)
         ax.legend(frameon=False, fontsize="small")
     save(figure, path)
     return figure
@@ -66,7 +52,6 @@ def bound_plot(panels: Sequence[Panel], path: str | Path) -> Figure:
 _HELD, _VIOLATED, _FOUND, _GRID = BLUE, ORANGE, COLORS[0], "#ebebeb"
 #: Shares beyond are drawn here.
 _FARTHEST = 1e6
-_BOUNDS = (_HELD, _VIOLATED, "#3f9152", "#9467bd", "#c0504d")
 #: What the page that a figure stands in decides, for light and dark readers.
 _STYLED = {
     "#000000": "currentColor",
@@ -120,7 +105,7 @@ def tightness_figure(cells: Sequence[TightnessCell], n_samples: int, ridge: floa
     for ax, (label, points) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         names = list(dict.fromkeys(name for _, cell in points for name in cell.bounds))
         for color, name in zip(
-            _BOUNDS, sorted(names, key=lambda name: name not in ("sharp", "stated")), strict=False
+            _COLORS, sorted(names, key=lambda name: name not in ("sharp", "stated")), strict=False
         ):
             line = [(x, cell.bounds[name]) for x, cell in points if name in cell.bounds]
             ax.plot(*zip(*line, strict=True), color=color, linewidth=1.8, label=f"bound: {name}")

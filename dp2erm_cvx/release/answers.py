@@ -13,7 +13,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.interval import EffectInterval
 from dp2erm_cvx.release.record import Standing
-from dp2erm_cvx.release.story import interval_text, signed, unit_of
+from dp2erm_cvx.release.story import ESTIMANDS, interval_text, signed, unit_of
 from dp2erm_cvx.release.verify import at_level
 from dp2erm_cvx.release.words import compared
 
@@ -120,7 +120,7 @@ def _cells(listed: Sequence[Answer]) -> tuple[list[str], list[list[str]]]:
     for one in listed:
         half = one.interval.half_width
         records = "" if one.records is None else f"{max(one.records, 0.0):,.0f}"
-        told = f"{one.treatment} on {one.outcome}"
+        told = f"{one.treatment} on {one.outcome}{ESTIMANDS[one.estimand][2]}"
         estimate = "unknown" if half is None else f"{signed(one.estimate, half)} {one.unit}".strip()
         if (standing := one.cost["standing"]) != Standing.PRIVATE.value:
             estimate += f" ({standing.upper()})"

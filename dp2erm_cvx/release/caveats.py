@@ -24,8 +24,8 @@ CAPPED = 0.05
 #: Predicted share of flipped decisions from which a rule says little.
 LITTLE = 0.25
 
-#: Read before the result; what the result rests on; what it is; what it is not.
-Level = Literal["warns", "assumes", "notes", "excludes"]
+#: Read before the result; what the result rests on; what it is; what it is not; how far all that goes.
+Level = Literal["warns", "assumes", "notes", "excludes", "details"]
 
 
 @dataclass(frozen=True)
@@ -215,21 +215,21 @@ CAVEATS = (
                      "propensity."),
     Caveat("linear", "assumes", _EFFECT, _modeled,
            lambda r: f"To first order it rests on {_linear(r)}, and on no unmeasured confounder."),
-    Caveat("means", "assumes", _EFFECT, lambda r: _modeled(r) and not _step(r, "mean"),
+    Caveat("means", "details", _EFFECT, lambda r: _modeled(r) and not _step(r, "mean"),
            lambda r: "Means of covariates are taken to lie within a quarter of a standard deviation of the "
                      "middle of their ranges."),
-    Caveat("spreads", "assumes", _EFFECT, lambda r: _modeled(r) and not _step(r, "spread"),
+    Caveat("spreads", "details", _EFFECT, lambda r: _modeled(r) and not _step(r, "spread"),
            lambda r: "Standard deviations of covariates are taken to be a sixth of their ranges, within "
                      "1.5 times."),
-    Caveat("confounding", "assumes", _EFFECT, _modeled,
+    Caveat("confounding", "details", _EFFECT, _modeled,
            lambda r: "No combination of covariates is taken to lie more than "
                      f"{r.settings['confounding']:g} standard deviations apart between the arms "
                      f"(confounding), or to have less than {r.settings['collinearity']:.3g} times the "
                      "variance of independent ones (collinearity)."),
-    Caveat("heterogeneity", "assumes", _EFFECT, _varies,
+    Caveat("heterogeneity", "details", _EFFECT, _varies,
            lambda r: "Effects are taken to vary with covariates by a standard deviation of at most "
                      f"{r.settings['heterogeneity']:.3g} of that of residuals (heterogeneity)."),
-    Caveat("declared", "notes", _EFFECT, _modeled,
+    Caveat("declared", "details", _EFFECT, _modeled,
            lambda r: "All of these are declared, or at their defaults."),
     Caveat("groups", "assumes", _EFFECT, lambda r: _modeled(r) and r.groups,
            lambda r: "All groups share the regression: its slopes are to hold in each, arms are to lie no "

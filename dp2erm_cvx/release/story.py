@@ -178,7 +178,7 @@ def _effect(release: EffectRelease) -> Story:
     return _story(
         release,
         f", {people}",
-        robust=tuple(sensitivity(release)),
+        robust=(*sentences(release, "details"), *sensitivity(release)),
         title=f"{title} by {release.by}" if release.by else title,
         headline=(
             f"{_subject(release, among)}: {signed(release.estimate, half)}{unit}{_net(release)} "

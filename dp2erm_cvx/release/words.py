@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from decimal import ROUND_CEILING, Context
 from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.calibration import EXACT_ARITHMETIC, Perturbed
@@ -160,8 +161,12 @@ def promised(release: BaseRelease) -> Iterator[str]:
 
 def stated_law(guarantee: Guarantee) -> str:
     """Both numbers of it."""
-    delta = f", delta = {guarantee.delta:.12g}" if guarantee.delta else ""
-    return f"epsilon = {guarantee.epsilon:.12g}{delta}"
+    # the decimals of it to ten digits, never below: a part of a budget is a little less than its share
+    up = Context(prec=10, rounding=ROUND_CEILING)
+    epsilon, delta = (
+        f"{float(up.create_decimal(repr(one))):.10g}" for one in (guarantee.epsilon, guarantee.delta)
+    )
+    return f"epsilon = {epsilon}" + (f", delta = {delta}" if guarantee.delta else "")
 
 
 def largest_factor(guarantee: Guarantee) -> str:

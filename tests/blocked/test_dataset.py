@@ -92,7 +92,7 @@ def test_cells_of_all_kinds_become_the_same_records(tmp_path, monkeypatch, keep,
     monkeypatch.setattr(pieces, "KEEP", keep)
     path = written(tmp_path, raw())
     with dask.config.set(scheduler=scheduler, num_workers=3):
-        data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y")
+        data = BlockedDataset.read(path, treatment="arm", outcome="y")
         same(read(data, book()), in_memory(path, book()))
 
 
@@ -100,7 +100,7 @@ def test_cells_of_all_kinds_become_the_same_records(tmp_path, monkeypatch, keep,
 def test_blocks_in_memory_are_not_read_again(tmp_path, monkeypatch, keep, left):
     monkeypatch.setattr(pieces, "KEEP", keep)
     path = written(tmp_path, raw())
-    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y")
+    data = BlockedDataset.read(path, treatment="arm", outcome="y")
     made = data.coded(book()).records(Made(book()), book())
     path.unlink()
     assert len(dask.compute(*made.blocks.source.tasks[:left])) == left
@@ -131,7 +131,7 @@ def test_arrays_that_come_back_misaligned_are_aligned_first():
 @pytest.mark.parametrize("n", [2, 63, 64, 65, 129])
 def test_tables_of_any_length(tmp_path, n):
     path = written(tmp_path, raw(n))
-    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y")
+    data = BlockedDataset.read(path, treatment="arm", outcome="y")
     assert data.n_samples == n
     same(read(data, book()), in_memory(path, book()))
 
@@ -145,12 +145,12 @@ def test_files_in_a_folder_follow_each_other(tmp_path):
         )
     whole = in_memory(written(tmp_path, raw()), book())
     for name in (folder, f"{folder}/part*.parquet"):
-        same(read(BlockedDataset.from_parquet(name, treatment="arm", outcome="y"), book()), whole)
+        same(read(BlockedDataset.read(name, treatment="arm", outcome="y"), book()), whole)
     parquet.write_table(table.select(["age", "y"]), folder / "part9.parquet")
     with pytest.raises(DataError, match="other columns"):
-        BlockedDataset.from_parquet(folder, treatment="arm", outcome="y")
+        BlockedDataset.read(folder, treatment="arm", outcome="y")
     with pytest.raises(DataError, match="no Parquet files"):
-        BlockedDataset.from_parquet(tmp_path / "*.pq", treatment="arm", outcome="y")
+        BlockedDataset.read(tmp_path / "*.pq", treatment="arm", outcome="y")
 
 
 def test_a_dask_frame_in_partitions_of_any_length(tmp_path):
@@ -226,7 +226,7 @@ def test_what_are_no_dask_arrays_of_records_are_refused():
 
 
 def test_what_needs_all_records_is_refused_with_their_size(tmp_path):
-    data = BlockedDataset.from_parquet(written(tmp_path, raw()), treatment="arm", outcome="y")
+    data = BlockedDataset.read(written(tmp_path, raw()), treatment="arm", outcome="y")
     records = data.coded(book()).records(Made(book()), book())
     for name in "Xay":
         with pytest.raises(ProgramError, match=r"0\.036 MB of 500 records"):
@@ -237,6 +237,6 @@ def test_what_no_codebook_reads_is_refused_by_its_place(tmp_path):
     path = written(
         tmp_path, {"x": np.where(np.arange(200) == 150, np.nan, 1.0), "a": [0, 1] * 100, "y": [1.0] * 200}
     )
-    data = BlockedDataset.from_parquet(path, treatment="a", outcome="y")
+    data = BlockedDataset.read(path, treatment="a", outcome="y")
     with pytest.raises(DataError, match="row 151, column 'x'"):
         data.blocks.map(str)

@@ -80,7 +80,7 @@ def both(model: Any, path: Path) -> tuple[Any, Any]:
 
 
 def blocked(path: Path) -> BlockedDataset:
-    return BlockedDataset.from_parquet(path, treatment="arm", outcome="y")
+    return BlockedDataset.read(path, treatment="arm", outcome="y")
 
 
 def dask_arrays(path: Path) -> BlockedDataset:
@@ -234,7 +234,7 @@ def test_a_first_pass_leaves_the_configuration_of_distributed(path):
     code = f"""
 import dask
 from dp2erm_cvx.blocked import BlockedDataset
-data = BlockedDataset.from_parquet({str(path)!r}, treatment="arm", outcome="y", covariates=["bmi"])
+data = BlockedDataset.read({str(path)!r}, treatment="arm", outcome="y", covariates=["bmi"])
 data.tables.map(repr)
 data.tables.map(repr)
 assert dask.config.get("distributed.comm.timeouts.connect")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
 import pytest
 
+from dp2erm_cvx.blocked import pieces
 from dp2erm_cvx.cli import reading
 from tests.command_line import EFFECT, FIT, run, write_files
 
@@ -19,6 +21,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_files()
     parquet.write_table(csv.read_csv("data.csv"), "data.parquet", row_group_size=33)
+    Path("packed.csv").write_bytes(gzip.compress(b"x1,a,y"))
     Path("many").mkdir()
     for k in range(2):
         parquet.write_table(csv.read_csv("data.csv").slice(100 * k, 100), f"many/{k}.parquet")
@@ -31,9 +34,11 @@ def with_data(words: list[str], name: str, *more: str) -> list[str]:
 @pytest.mark.parametrize(
     "words", [EFFECT, ["rule", *FIT[1:]], [*FIT, "--second-stage", "arm_means", "--program", "ipw_private"]]
 )
-def test_blocks_release_what_memory_does(words):
+def test_blocks_release_what_memory_does(words, monkeypatch):
+    monkeypatch.setattr(pieces, "TEXT", 1000)
     known = json.loads(run(*with_data(words, "data.csv")).stdout)
-    for name, more in (("data.parquet", ["--blocks", "always"]), ("many", []), ("many/*.parquet", [])):
+    files = [("data.csv", ["--blocks", "always"]), ("data.parquet", ["--blocks", "always"])]
+    for name, more in (*files, ("many", []), ("many/*.parquet", [])):
         result = run(*with_data(words, name, *more))
         assert json.loads(result.stdout) == known, result.output
 
@@ -67,7 +72,8 @@ def test_large_files_are_read_in_blocks_without_being_asked_to(monkeypatch):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (with_data(EFFECT, "data.csv", "--blocks", "always"), "only Parquet files"),
+        (with_data(EFFECT, "data.csv.gz", "--blocks", "always"), "only Parquet and CSV files"),
+        (with_data(EFFECT, "packed.csv", "--blocks", "always"), "only plain lines are read in blocks"),
         (with_data(FIT, "data.parquet", "--blocks", "always", "--balance"), "need all records in memory"),
         (with_data(FIT, "many", "--program", "stable_balancing"), "needs all records in memory at once"),
         (with_data(FIT, "many", "--solver", "clarabel"), "needs all records in memory at once"),

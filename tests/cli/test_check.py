@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from dp2erm_cvx import EffectRelease, PrivateEffect, load_domain
-from dp2erm_cvx.csv_layout import CsvLayout, guessed_layout
 from dp2erm_cvx.diagnostics.columns import column_report
+from dp2erm_cvx.files import CsvLayout, guessed_layout, read_csv
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.tables import read_csv, read_frame
+from dp2erm_cvx.tables import read_frame
 from tests.command_line import run
 
 HEADER = ("Patient", "Datum", "Alter", "Schwere", "Region", "Raucher", "Arm", "Punkte")
@@ -177,7 +177,8 @@ def test_other_commands_read_the_same_table(folder):
     fill()
     common = ["registry.csv", "--domain", "domain.toml", "--epsilon", "2", "--seed", "1"]
     assert run("rule", *common, "--output", "rule.json").exit_code == 0
-    fitted = run("fit", *common, "--features", "Region,Alter", "--program", "uniform", "--output", "fit.json")
+    chosen = ["--second-set", "features=Region,Alter", "--program", "uniform", "--output", "fit.json"]
+    fitted = run("fit", *common, *chosen)
     assert fitted.exit_code == 0, fitted.output
     names = json.loads(Path("fit.json").read_text())["parameters"]
     assert [name for name in names if "=" in name] == [f"Region={level}" for level in LEVELS]
@@ -335,7 +336,7 @@ def test_labels_that_do_not_fit_stop_a_release_before_the_charge(folder, command
 
 def test_counts_are_told_before_the_charge_and_are_no_part_of_the_release(folder):
     write_wards(drug=np.repeat(["Vasopressor", "none", "none", ""], 100))
-    words, blocks = ["--domain", "wards.toml", "--epsilon", "1", "--json"], ["--blocks", "always"]
+    words, blocks = ["--domain", "wards.toml", "--epsilon", "1", "--json", "--yes"], ["--blocks", "always"]
     told = [run("effect", name, *words, *more)
             for name, *more in (["wards.csv"], ["wards.parquet", *blocks])]  # fmt: skip
     wrong = int((pd.read_csv("wards.csv")["ward"] == "north").sum())
@@ -344,14 +345,20 @@ def test_counts_are_told_before_the_charge_and_are_no_part_of_the_release(folder
         assert result.exit_code == 0, result.output
         assert result.stderr.splitlines()[0].startswith(
             "NOT PRIVATE, for the data holder only: 400 records: 100 treated, 200 controls, "
-            f"100 without a treatment. Cells that hold nothing declared: drug 100, ward {wrong}. Outcomes "
+            f"100 without a treatment. Cells that hold nothing declared: drug 100, ward {wrong}. "
+            "Declared levels that no record has: ward=North. Values of pressure that are clipped: "
         )
         assert "100 treated" not in result.stdout
     assert told[0].stderr == told[1].stderr
 
 
 def test_a_column_that_is_mostly_unreadable_stops_a_release(folder):
-    write_wards(drug=np.repeat(["Vasopressor", "none"], 200), age=["?"] * 201 + ["50"] * 199)
+    fine = {"drug": np.repeat(["Vasopressor", "none"], 200), "ward": ["North", "South"] * 200}
+    write_wards(**fine | {"ward": ["South", " NORTH"] * 200})  # a blank and the case alone
+    near = run("effect", "wards.csv", "--domain", "wards.toml", "--epsilon", "1")
+    assert (near.exit_code, near.stdout) == (2, "")
+    assert near.stderr.startswith("error: 'North' is declared: did you mean 'NORTH'?; nothing was charged")
+    write_wards(**fine, age=["?"] * 201 + ["50"] * 199)
     effect = ["effect", "wards.csv", "--domain", "wards.toml", "--epsilon", "1"]
     stopped = run(*effect)
     assert stopped.exit_code == 2
@@ -359,7 +366,7 @@ def test_a_column_that_is_mostly_unreadable_stops_a_release(folder):
     declared = LABELS.replace("[levels]", "[missing]\nage = 50\n[levels]")
     Path("wards.toml").write_text(declared)
     assert run(*effect).exit_code == 2  # a text is no missing number
-    write_wards(drug=np.repeat(["Vasopressor", "none"], 200), age=[""] * 201 + ["50"] * 199)
+    write_wards(**fine, age=[""] * 201 + ["50"] * 199)
     assert run(*effect).exit_code == 2
     Path("wards.toml").write_text(declared)
     assert run(*effect).exit_code == 0

@@ -58,7 +58,7 @@ def test_covariates_choose_among_the_ranges(folder):
 
 def test_names_are_kept_without_a_domain_file(folder):
     words = [*FIT[:6], "--covariates", "x2,x3", "--covariate-bound", "1.5", "--outcome-bound", "8"]
-    result = run(*words, "--epsilon", "1", "--features", "x3", "--json", "--output", "r.json")
+    result = run(*words, "--epsilon", "1", "--second-set", "features=x3", "--json", "--output", "r.json")
     release = Release.from_json(result.stdout)
     assert release.columns == ("x2", "x3")
     assert release.parameters == ("x3",)
@@ -67,18 +67,8 @@ def test_names_are_kept_without_a_domain_file(folder):
 
 def test_settings_reach_the_programs(folder):
     words = ["--program", "ipw_logistic", "--ridge", "2", "--set", "trim=4", "--set", "radius=inf"]
-    words += [
-        "--theta-set",
-        "l2:3",
-        "--l1",
-        "0.1",
-        "--l2",
-        "0.2",
-        "--features",
-        "x2",
-        "--features-bound",
-        "0.5",
-    ]
+    for setting in ("theta_set=l2:3", "l1=0.1", "l2=0.2", "features=x2", "features_bound=0.5"):
+        words += ["--second-set", setting]
     plain = json.loads(
         run(*FIT, *words, "--noise", "gaussian", "--delta", "1e-6", "--split", "0.5", "--json").stdout
     )

@@ -39,7 +39,7 @@ GOOD = {
     "design": "domain.toml --n 50 --epsilon 1 --replicates 1",
 }
 #: Numbers that some options do take: no limit.
-_ENDLESS = ("--radius", "--trim", "--seconds", "--features-bound")
+_ENDLESS = ("--radius", "--trim", "--seconds")
 _NUMBERS = ("nan", "-inf", "1e400", "many", "", "1,5")
 #: What no text option takes, whatever it is.
 _TEXTS = {
@@ -57,9 +57,11 @@ _TEXTS = {
     "--expected": ("rain", ""),
     "--program": ("nobody", "", "own.py:Nobody", "no.py"),
     "--second-stage": ("nobody", "uniform", "", "own.py:Nobody", "no.py"),
-    "--second-set": ("threshold", "nobody=1", "features=x1"),
-    "--theta-set": ("ball:1", "l1:", "l1:-1", "box:many", "l1:1:2"),
-    "--features": ("nobody", ",", "x1,x1"),
+    "--second-set": (
+        *("threshold", "nobody=1", "l1=-1", "features_bound=nan"),
+        *(f"theta_set={text}" for text in ("ball:1", "l1:", "l1:-1", "box:many", "l1:1:2")),
+        *(f"features={text}" for text in ("nobody", ",", "x1,x1")),
+    ),
     "--arm-mass": ("half", "0"),
     "--range": ("x1", "x1=1:0", "x1=nan:1", "=0:1", "x1=0:inf", "x1=0:1:2"),
     "--treatment": ("nobody", "", "y"),

@@ -133,7 +133,7 @@ def case(rng: Generator) -> Outcome:
         path.write_bytes(text(rng))
     if happens(rng, 0.3):
         return fit_case(rng, path)
-    read = Dataset.from_parquet if is_parquet else Dataset.from_csv
+    read = Dataset.read
     chosen = pick(rng, (None, None, ["x1"], ["x1", "x2"], ["x1", "x1"], [], "x1", ["a"], ["\ud800"]))
     dataset = read(path, treatment=pick(rng, ("a",) * 9 + ("nope",)), outcome="y", covariates=chosen)
     if not (np.all(np.isfinite(dataset.X)) and np.all(np.isfinite(dataset.y)) and dataset.n_samples >= 2):

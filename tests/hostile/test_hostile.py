@@ -76,7 +76,7 @@ def test_any_bytes_as_csv(tmp_path, data: bytes) -> None:
     (tmp_path / "any.csv").write_bytes(data)
 
     def case() -> Outcome:
-        Dataset.from_csv(tmp_path / "any.csv", treatment="a", outcome="y")
+        Dataset.read(tmp_path / "any.csv", treatment="a", outcome="y")
         return Outcome("records")
 
     fine(judge(case))
@@ -147,7 +147,7 @@ def test_any_words(tmp_path, monkeypatch, words: list[str]) -> None:
 def test_a_header_of_many_columns_is_read_at_once(tmp_path) -> None:
     names = [f"x{k}" for k in range(50_000)]
     (tmp_path / "wide.csv").write_text(",".join([*names, "a", "y"]) + "\n" + ",".join("1" * 50_002) + "\n")
-    found = judge(lambda: Outcome(str(Dataset.from_csv(tmp_path / "wide.csv", treatment="a", outcome="y"))))
+    found = judge(lambda: Outcome(str(Dataset.read(tmp_path / "wide.csv", treatment="a", outcome="y"))))
     assert found.name == "DataError"  # one record is too few, and that is all
 
 

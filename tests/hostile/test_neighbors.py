@@ -18,7 +18,8 @@ import pytest
 from dp2erm_cvx.blocked.pieces import frame_pieces, parquet_pieces
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain_file import declared_layout, load_domain
-from dp2erm_cvx.tables import labels, numbers_or_nan, read_frame, read_parquet, read_table
+from dp2erm_cvx.files import read_parquet, read_table
+from dp2erm_cvx.tables import labels, numbers_or_nan, read_frame
 from tests.command_line import run
 
 pa = pytest.importorskip("pyarrow")

@@ -18,8 +18,8 @@ ORDER = (
     "suprema",
     "privacy",
     "parallel",
-    "csv_layout",
     "tables",
+    "files",
     "sampling",
     "cells",
     "codebook",
@@ -59,7 +59,8 @@ ORDER = (
 #: Some import even less.
 ONLY = {
     "parallel": {"errors", "public", "privacy"},
-    "tables": {"errors", "csv_layout"},
+    "tables": {"errors"},
+    "files": {"errors", "public", "tables"},
     "display": {"errors"},
     "sampling": {"errors", "public", "tables"},
     "cells": {"errors", "public", "tables"},
@@ -67,8 +68,8 @@ ONLY = {
     "blocks": set(),
     "domain": {"errors", "public", "privacy", "sampling", "codebook", "blocks"},
     "curves": {"errors", "public", "domain"},
-    "data": {"errors", "csv_layout", "tables", "codebook", "blocks", "curves"},
-    "blocked": {"errors", "parallel", "public", "tables", "blocks", "domain", "curves", "data"},
+    "data": {"errors", "files", "tables", "codebook", "blocks", "curves", "domain", "private_ranges"},
+    "blocked": {"errors", "parallel", "public", "tables", "files", "blocks", "domain", "curves", "data"},
     "model": {"errors", "text", "public", "blocks", "domain"},
     "program": {
         *(
@@ -88,7 +89,7 @@ ONLY = {
     "calibration": {"errors", "public", "suprema", "privacy"},
     "mechanism": {"errors", "public", "privacy", "calibration"},
     "ledger": {"errors", "public", "privacy", "calibration", "release"},
-    "diagnostics": {"errors", "tables", "codebook", "display"},
+    "diagnostics": {"errors", "tables", "cells", "codebook", "data", "display", "plan"},
     "plotting": {"errors", "tables", "diagnostics", "release", "audit", "compare"},
     "problems": {"errors", "public", "privacy", "domain", "universe", "stability", "model", "program"},
 }

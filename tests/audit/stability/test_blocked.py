@@ -62,7 +62,7 @@ def path(raw, tmp_path_factory):
 
 
 def dataset(path):
-    return BlockedDataset.from_parquet(path, treatment="a", outcome="y")
+    return BlockedDataset.read(path, treatment="a", outcome="y")
 
 
 def audited(program, data, **more):

@@ -1,0 +1,418 @@
+"""Tables out of files: CSV by its lines, Parquet, a sheet of a workbook, Stata and SAS."""
+
+from __future__ import annotations
+
+import codecs
+import glob
+import gzip
+import importlib
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.errors import DataError, DeclarationError, shown
+from dp2erm_cvx.public import declared_by_name
+from dp2erm_cvx.tables import Table, arrow_cells, cell_of, is_nested, listed, read_frame
+
+#: Endings of the files that are no text.
+BINARY = (".parquet", ".pq", ".xlsx", ".dta", ".sas7bdat", ".xpt")
+
+
+@dataclass(frozen=True)
+class CsvLayout:
+    """How a CSV file is written: what separates cells, its encoding, and the decimal sign of numbers.
+
+    A record is one line, which ends at a line feed and nowhere else, so that no cell reaches into the next
+    record. ``line_breaks`` declares that quoted cells may go on in the next line, and that every quote is
+    closed. Raises DeclarationError naming what no file can have.
+    """
+
+    separator: str = ","
+    encoding: str = "utf-8"
+    decimal: str = "."
+    line_breaks: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.separator, str) or len(self.separator) != 1 or self.separator in '"\r\n':
+            raise DeclarationError(f"csv: separator = {self.separator!r}: must be one character")
+        try:
+            "a".encode(self.encoding)  # raises for codecs that are no encodings of text as well
+        except (LookupError, TypeError, ValueError):
+            raise DeclarationError(
+                f"csv: encoding = {self.encoding!r}: is not known; such as utf-8 or latin-1"
+            ) from None
+        if self.decimal not in (".", ",") or self.decimal == self.separator:
+            raise DeclarationError(f"csv: decimal = {self.decimal!r}: must be . or , and not the separator")
+        if not isinstance(self.line_breaks, bool):
+            raise DeclarationError(f"csv: line_breaks = {shown(self.line_breaks)}: must be true or false")
+
+    def lines(self, raw: bytes, *, ragged: bool, first: bool = True) -> list[str]:
+        """The lines of the ``first`` part of a file or of another, each decoded by itself, without ends.
+
+        What is no text is marked by U+FFFD where the file may be ``ragged``, and refused by UnicodeError
+        otherwise. Where a line feed is not one byte, as in UTF-16, the file is decoded as a whole.
+        """
+        encoding = self.encoding
+        if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig"):  # a mark elsewhere is part of a cell
+            raw, encoding = raw.removeprefix(codecs.BOM_UTF8 if first else b""), "utf-8"
+        if "\n".encode(encoding) != b"\n":
+            whole = raw.decode(encoding, "replace" if ragged else "strict")
+            return [line.rstrip("\r") for line in whole.split("\n")]
+        return [_decoded(line.rstrip(b"\r"), encoding, ragged) for line in raw.split(b"\n")]
+
+    @classmethod
+    def from_dict(cls, declared: object) -> CsvLayout:
+        """Layout from a table ``[csv]``. Raises DeclarationError."""
+        if not isinstance(declared, Mapping):
+            raise DeclarationError(f"csv = {shown(declared)}: must be a table [csv]")
+        return declared_by_name(cls, "csv", declared)
+
+
+#: Commas, UTF-8 and decimal points.
+PLAIN = CsvLayout()
+
+
+def is_text(path: str) -> bool:
+    """True if a name is that of a CSV file which is not packed."""
+    pattern = glob.has_magic(path) and not os.path.exists(path)
+    return not (path.lower().endswith((*BINARY, ".gz")) or os.path.isdir(path) or pattern)
+
+
+def guessed_layout(path: str) -> CsvLayout:
+    """How the file seems to be written, by all that is in it. Not private: for the data holder.
+
+    A release takes nothing from here: how its file is written is declared. Raises DataError.
+    """
+    if path.lower().endswith(BINARY):
+        return CsvLayout()
+    try:
+        raw = _unpacked(path, Path(path).read_bytes())
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        text, encoding = raw.decode("utf-8"), "utf-8"
+    except UnicodeDecodeError:
+        text, encoding = raw.decode("latin-1"), "latin-1"
+    separator = max(",;\t|", key=text.partition("\n")[0].count)
+    cell = rf"(?<![^{re.escape(separator)}\n])-?\d+{{}}\d+(?![^{re.escape(separator)}\r\n])"
+    commas, points = (len(re.findall(cell.format(sign), text)) for sign in (",", r"\."))
+    decimal = "," if separator != "," and commas > points else "."
+    return CsvLayout(separator, encoding, decimal, _breaks(text, separator))
+
+
+def _breaks(text: str, separator: str) -> bool:
+    """True if cells go on in the next line: all quotes are closed, and all rows are as long as the header."""
+    lines = [line.rstrip("\r") for line in text.split("\n")]
+    if all(cells for _, cells in _rows("", lines, separator, False)):
+        return False
+    try:
+        rows = [cells for _, cells in _rows("", lines, separator, True)]
+    except DataError:
+        return False
+    return [] not in rows and len({len(cells) for cells in rows}) == 1
+
+
+def _unpacked(source: str, raw: bytes) -> bytes:
+    """The bytes of a file that gzip packed, as its first two say; of any other the same."""
+    try:
+        return gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw
+    except (OSError, EOFError, zlib.error):
+        raise DataError(f"{source}: is damaged: gzip cannot unpack it") from None
+
+
+def _records_of_lines(
+    source: str, raw: bytes, layout: CsvLayout, *, ragged: bool
+) -> tuple[list[tuple[int, list[str]]], tuple[str, ...]]:
+    """The cells of every record, with the number of its first line, and what the data holder should know.
+
+    No record has a say in how another one is read. One that cannot be parsed has no cells; it is refused
+    where ``ragged`` is false, and quoted cells then go on in the next line, declared or not. What gzip packed
+    is unpacked. Raises DataError where it cannot be, where the header is none, or where such a quote is never
+    closed; UnicodeError where the file has no text of the encoding.
+    """
+    lines = layout.lines(_unpacked(source, raw), ragged=ragged)
+    header = next(filter(None, lines), "")
+    if "\r" in header:
+        raise DataError(
+            f"{source}: the header holds a carriage return: records end at line feeds, so write the file "
+            "anew with line feeds"
+        )
+    if ragged and "\ufffd" in header:
+        told = f"the header is not {layout.encoding.upper()} text: declare its encoding, such as latin-1"
+        raise DataError(f"{source}: {told}")
+    rows = list(_rows(source, lines, layout.separator, layout.line_breaks or not ragged))
+    torn = [number for number, cells in rows if not cells]
+    if torn and torn[0] == rows[0][0]:
+        raise DataError(f"{source}: line {torn[0]} is no header: its quotes do not match")
+    if torn and not ragged:
+        raise DataError(f"{source}: is not a CSV file: line {torn[0]}: its quotes do not match")
+    marked = sum("\ufffd" in line for line in lines)
+    advice = "if cells hold line breaks, declare [csv] line_breaks = true"
+    if layout.line_breaks:
+        advice = "a quote within a quoted cell has to be doubled"
+    notes = [
+        *_damage(f"bytes that are no {layout.encoding.upper()} text", marked, "see [csv] encoding"),
+        *_damage("quotes that do not match", len(torn), advice),
+    ]
+    return rows, tuple(notes)
+
+
+def _damage(what: str, count: int, advice: str) -> Iterator[str]:
+    """A note on lines that could not be read as they stand, if there are any."""
+    if count:
+        yield f"Lines with {what}: {count:,}; {advice}."
+
+
+def _decoded(line: bytes, encoding: str, ragged: bool) -> str:
+    """A line as text, never empty where it holds anything: it would count as blank."""
+    try:
+        text = line.decode(encoding, "replace" if ragged else "strict")
+    except UnicodeError:
+        if not ragged:
+            raise
+        text = line.decode("ascii", "replace")  # of a codec that marks nothing
+    return text or ("\ufffd" if line else "")
+
+
+def _rows(source: str, lines: list[str], separator: str, breaks: bool) -> Iterator[tuple[int, list[str]]]:
+    """The cells of every record and the number of its first line; none where its quotes do not match.
+
+    The module csv would end a record at a carriage return, and refuse all of them for a long cell of one.
+    """
+    cells: list[str] = []
+    cell: list[str] = []  # pieces of a quoted one that is not closed yet
+    first = quotes = 0
+    for number, line in enumerate(lines, 1):
+        if not cell:
+            if '"' not in line:
+                if line:
+                    yield number, line.split(separator)
+                continue
+            first = number
+        glue = "\n"
+        for piece in line.split(separator):
+            if cell:
+                cell += [glue, piece]
+                quotes += piece.count('"')
+            else:
+                cell, quotes = [piece], piece.count('"') if piece.startswith('"') else 0
+            if quotes % 2 == 0:
+                cells.append("".join(cell))
+                cell = []
+            glue = separator
+        if not (cell and breaks):
+            yield first, [] if cell else _unquoted(cells)
+            cells, cell = [], []
+    if cell:
+        raise DataError(f"{source}: is not a CSV file: line {first}: a quote is never closed")
+
+
+def _unquoted(cells: list[str]) -> list[str]:
+    """The texts of the cells of one record; none where a quote stands within a cell that is not doubled."""
+    found = []
+    for cell in cells:
+        if cell.startswith('"'):
+            inner = cell[1:-1]
+            if not cell.endswith('"') or '"' in inner.replace('""', ""):
+                return []
+            cell = inner.replace('""', '"')
+        found.append(cell)
+    return found
+
+
+def read_table(path: str, layout: CsvLayout = PLAIN, *, ragged: bool = False) -> Table:
+    """Read a file by the ending of its name: Parquet, one sheet of .xlsx, Stata, SAS, else CSV.
+
+    Codes of value labels, and dates of Stata in days since 1960, stay numbers. Raises DeclarationError where
+    the reader is not installed, DataError where the file is none of its kind.
+    """
+    ending = Path(path).suffix.lower()
+    if ending not in BINARY:
+        return read_csv(path, layout, ragged=ragged)
+    if ending in (".parquet", ".pq"):
+        return read_parquet(path)
+    needed = "openpyxl" if ending == ".xlsx" else "pandas"
+    try:
+        module: Any = importlib.import_module(needed)
+    except ImportError:
+        raise DeclarationError(f"{ending} needs {needed}: pip install 'dp2erm-cvx[data]'") from None
+    try:
+        if ending == ".xlsx":
+            return _sheet(path, module.load_workbook(path, read_only=True, data_only=True))
+        frame = (
+            module.read_stata(path, convert_dates=False, convert_categoricals=False)
+            if ending == ".dta"
+            else module.read_sas(path)
+        )
+        return replace(read_frame(frame), source=path)
+    except DataError:
+        raise
+    except Exception as error:  # whatever a reader of such files raises
+        why = getattr(error, "strerror", None) or f"is it a {ending} file?"
+        raise DataError(f"{path}: cannot be read: {why}") from None
+
+
+def _sheet(path: str, book: Any) -> Table:
+    """The only sheet of a workbook: a record is a row below the first, which names the columns."""
+    if len(book.sheetnames) != 1:
+        raise DataError(f"{path}: has the sheets {listed(book.sheetnames)}: save one of them by itself")
+    (sheet,) = book.worksheets
+    sheet.reset_dimensions()  # which some programs write, and not as they are
+    head, *rows = list(sheet.iter_rows(values_only=True)) or [()]
+    places = {str(name).strip(): place for place, name in enumerate(head) if name is not None}
+    if len(places) < sum(name is not None for name in head):
+        raise DataError(f"{path}: two columns have one name: rename one")
+
+    def column(name: str) -> NDArray[np.object_]:
+        place = places[name]
+        return np.array([row[place] if place < len(row) else None for row in rows], dtype=object)
+
+    return Table(path, tuple(places), column)
+
+
+def read_csv(path: str | Path, layout: CsvLayout = PLAIN, *, ragged: bool = False) -> Table:
+    """Rows of a CSV file with a header, kept as text; blank lines are skipped.
+
+    ``ragged``: no record is refused, and none moves another. A record is one line, which ends at a line feed;
+    what is no text of the encoding becomes a mark in its cell; a line that cannot be parsed, or has more or
+    fewer cells than the header, is a record of empty cells. Only where the layout declares ``line_breaks``
+    may a quoted cell go on in the next line. Raises DataError for what is no such file, and where ``ragged``
+    is false for a row that is none.
+    """
+    source = str(path)
+    try:
+        lines, notes = _records_of_lines(source, Path(path).read_bytes(), layout, ragged=ragged)
+    except DataError:
+        raise
+    except OSError as error:
+        raise DataError(f"{source}: cannot be read: {error.strerror or error}") from None
+    except UnicodeError:
+        raise DataError(
+            f"{source}: is not {layout.encoding.upper()} text: declare its encoding, such as latin-1"
+        ) from None
+    except ValueError:
+        raise DataError(f"{source!r}: is no name of a file") from None
+    if not lines:
+        raise DataError(f"{source}: is empty: a header line is needed")
+    names = tuple(name.strip() for name in lines[0][1])
+    records = lines[1:]
+    for row, (line, cells) in enumerate(records):
+        if len(cells) != len(names) and not ragged:
+            raise DataError(
+                f"row {row + 1} (line {line}) of {source} has {len(cells)} cells, the header {len(names)}"
+            )
+    other = sum(len(cells) != len(names) for _, cells in records)
+    notes = (
+        *notes,
+        *_damage("another number of cells than the header", other, "each counts as an empty record"),
+    )
+
+    rows = [cells for _, cells in records]
+    made = _columns(source, names, rows, layout.decimal)
+    return replace(made, place=lambda row: f"row {row + 1} (line {records[row][0]})", notes=notes)
+
+
+def _columns(source: str, names: tuple[str, ...], rows: Sequence[Sequence[str]], decimal: str) -> Table:
+    """The columns of rows of texts; a row of another length is one of empty cells."""
+    places = {name: where for where, name in enumerate(names)}
+
+    def column(name: str) -> NDArray[Any]:
+        where = places[name]
+        own = [cell_of(cells[where] if len(cells) == len(names) else "", decimal) for cells in rows]
+        # numbers alone take an eighth of the room, and are read as the same
+        return np.array(own, dtype=np.float64 if all(type(one) is float for one in own) else object)
+
+    return Table(source, names, column)
+
+
+def csv_parts(
+    path: str | Path, layout: CsvLayout, size: int
+) -> tuple[tuple[str, ...], list[tuple[int, Callable[[], Table]]]]:
+    """Names of the columns, and of parts of about ``size`` bytes how many records they have, and a reader.
+
+    A part has the lines that begin in it, as :func:`read_csv` reads ragged ones: a line feed ends a record
+    wherever it stands. Raises DeclarationError where that is not so: cells with line breaks, UTF-16, gzip.
+    """
+    source = str(path)
+    try:
+        with open(path, "rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            if packed or layout.line_breaks or "\n".encode(layout.encoding) != b"\n":
+                raise DeclarationError(
+                    f"{source}: only plain lines are read in blocks: unpack it, write it in UTF-8 without "
+                    "line breaks in cells, or read it into memory (--blocks never)"
+                )
+            file.seek(0)
+            head = next((line for line in file if any(layout.lines(line, ragged=True))), b"")
+            begin, end = file.tell(), file.seek(0, 2)
+    except OSError as error:
+        raise DataError(f"{source}: cannot be read: {error.strerror or error}") from None
+    if not head:
+        raise DataError(f"{source}: is empty: a header line is needed")
+    names = tuple(name.strip() for name in _records_of_lines(source, head, layout, ragged=True)[0][0][1])
+    parts: list[tuple[int, Callable[[], Table]]] = []
+    for first in range(begin, end, size):
+        last = min(first + size, end)
+        records = sum(bool(line.rstrip(b"\r")) for line in _lines(path, first, last).split(b"\n"))
+        parts.append((records, partial(_part, path, first, last, layout, names)))
+    return names, parts
+
+
+def _part(path: str | Path, begin: int, end: int, layout: CsvLayout, names: tuple[str, ...]) -> Table:
+    lines = layout.lines(_lines(path, begin, end), ragged=True, first=False)
+    rows = [cells for _, cells in _rows(str(path), lines, layout.separator, False)]
+    return _columns(str(path), names, rows, layout.decimal)
+
+
+def _lines(path: str | Path, begin: int, end: int) -> bytes:
+    """The lines that begin at these bytes, of which none is the first."""
+    with open(path, "rb") as file:
+        file.seek(begin - 1)
+        file.readline()  # to the end of the line before, which may be at once
+        raw = file.read(max(end - file.tell(), 0))
+        return raw if not raw or raw.endswith(b"\n") else raw + file.readline()
+
+
+def parquet_names(path: str | Path) -> tuple[tuple[str, ...], list[int]]:
+    """Names of the columns of a Parquet file, and the rows of its row groups. Raises as its reader does."""
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError:
+        raise DeclarationError("reading Parquet needs pyarrow: pip install 'dp2erm-cvx[data]'") from None
+    source = str(path)
+    try:
+        known = parquet.read_metadata(source)
+        groups = [int(known.row_group(k).num_rows) for k in range(known.num_row_groups)]
+        return tuple(known.schema.to_arrow_schema().names), groups
+    except OSError as error:
+        raise DataError(f"{source}: cannot be read: {error.strerror or 'is it a Parquet file?'}") from None
+    except pa.ArrowException:
+        raise DataError(f"{source}: is not a Parquet file") from None
+
+
+def read_parquet(path: str | Path) -> Table:
+    """Columns of a Parquet file, read when asked for."""
+    source, names = str(path), parquet_names(path)[0]
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    def column(name: str) -> Any:
+        try:
+            with parquet.ParquetFile(source) as file:
+                if is_nested(file.schema_arrow.field(name).type):
+                    return np.full(file.metadata.num_rows, None, dtype=object)
+                return arrow_cells(file.read([name]).column(name))
+        except (OSError, KeyError, pa.ArrowException) as error:
+            why = next(iter(str(error).splitlines()), type(error).__name__)
+            raise DataError(f"{source}: column {name!r} cannot be read: {why}") from None
+
+    return Table(source, names, column)
