@@ -60,8 +60,8 @@ class PrivateEffect(PrivateEstimator):
         All others count 0, in the nuisances as well. The noise is that of one effect.
     by
         A declared column with levels: the effect in each of them, with contrasts to the first. From common
-        regressions; the noise of each is 5/4 of that of one effect, over the share of its records. For
-        ``estimand="ate"``.
+        regressions, which should adjust for the column itself; the noise of each is 5/4 of that of one
+        effect, over the share of its records. For ``estimand="ate"``.
     residual_scale
         Public guess of the standard deviation of the outcome given the covariates, in units of the outcome.
         Without one, losses and clips follow the outcome bound, for about twice the noise. Of an event of
@@ -202,8 +202,9 @@ class PrivateEffect(PrivateEstimator):
         """What to declare where outcomes (n,) have two values: a bounded regression is biased for them."""
         public, values = self.public(), np.unique(np.asarray(outcomes, dtype=np.float64))
         values = values[np.isfinite(values)]
-        declared = not isinstance(public, Domain) or public.binary_outcome or self.estimand == "risks"
-        if declared or public.treatment_cost or len(values) != 2:
+        if len(values) != 2 or self.estimand == "risks":
+            return ""
+        if not isinstance(public, Domain) or public.binary_outcome or public.treatment_cost:
             return ""
         middle, half = 0.5 * values[0] + 0.5 * values[1], 0.5 * values[1] - 0.5 * values[0]
         return (
