@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -88,14 +88,15 @@ def check_files(data: str | None, options: dict[str, Any], *others: str | None) 
         raise DeclarationError(f"seed = {seed!r}: must be a whole number")
 
 
-def announce(counted: Sequence[RecordCounts], models: Iterable[Any], *, yes: bool) -> None:
+def announce(counted: Sequence[RecordCounts], models: Collection[Any], *, yes: bool) -> None:
     """Tell the data holder what becomes of the records, before anything is charged.
 
     Raises DataError where an arm is empty, a column mostly unreadable, a tenth of outcomes clipped, a
     label spelled otherwise than declared, or one of the ``models`` advises otherwise, unless ``yes``.
     """
     for counts in counted:
-        wrong = [*counts.wrong, *filter(None, dict.fromkeys(model.advice(counts.values) for model in models))]
+        asked = [model for model in models if str(model.public().codebook.outcome) == counts.outcome]
+        wrong = [*counts.wrong, *filter(None, dict.fromkeys(model.advice(counts.values) for model in asked))]
         if wrong and not yes:
             told = "; ".join([*wrong, "nothing was charged; --yes releases all the same"])
             raise DataError(f"{told}. {counts}")

@@ -375,7 +375,8 @@ def test_a_column_that_is_mostly_unreadable_stops_a_release(folder):
 @pytest.mark.parametrize("words", [["wards.csv"], ["wards.parquet", "--blocks", "always"]])
 def test_an_event_that_is_not_declared_stops_an_effect(folder, words):
     rng, drug = np.random.default_rng(3), np.repeat(["Vasopressor", "none"], 200)
-    write_wards(drug=drug, ward=["North", "South"] * 200, pressure=rng.permutation([0, 1] * 200))
+    days = rng.uniform(0, 20, 400).round(1)
+    write_wards(drug=drug, ward=["North", "South"] * 200, pressure=rng.permutation([0, 1] * 200), days=days)
     study = LABELS.replace("outcome_center = 90", "outcome_center = 0.5").replace("bound = 50", "bound = 0.5")
     Path("wards.toml").write_text(study)
     command = [*words, "--domain", "wards.toml", "--epsilon", "1"]
@@ -387,7 +388,12 @@ def test_an_event_that_is_not_declared_stops_an_effect(folder, words):
     assert run("effect", *command, "--estimand", "risks").exit_code == 0
     assert run("effect", *command, "--yes").exit_code == 0
     assert run("rule", *command).exit_code == 0  # a rule has no use for it
-    Path("wards.toml").write_text("binary_outcome = true\n" + study)
+    both = "[budget]\nepsilon = 2\n[[effect]]\nname = 'event'\n[[effect]]\nname = 'days'\n"
+    both += "outcome_column = 'days'\noutcome_center = 10.0\noutcome_bound = 10.0\n"
+    Path("wards.toml").write_text(study + both)
+    assert "the outcome is 0 or 1" in run("run", "wards.toml", *words).stderr
+    Path("wards.toml").write_text("binary_outcome = true\n" + study + both)
+    assert run("run", "wards.toml", *words).exit_code == 0  # the other outcome is of more values
     assert run("effect", *command).exit_code == 0
 
 
