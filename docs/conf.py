@@ -47,7 +47,10 @@ nitpick_ignore_regex = [
     ("py:class", r"ArrayLike|Axes|Figure|Measurement|NDArray|Path|(np|pd)\..*"),
     # type variables; literals whose values the text gives; the bound of a field
     ("py:(class|obj)", r"(dp2erm_cvx\..*\.)?(D|Declared|M|Member|P_co|Pair|R|S|Stage|T|Value|_A|_T)"),
-    ("py:class", r"ArmMass|Block|Scaling|Statistic|dp2erm_cvx.tables.Table|TypeAliasForwardRef"),
+    (
+        "py:class",
+        r"ArmMass|Block|CausalSettings|Scaling|Statistic|dp2erm_cvx.tables.Table|TypeAliasForwardRef",
+    ),
     ("py:class", r"0\.5"),
 ]
 

@@ -116,6 +116,7 @@ _HEAD = """\
 outcome_column = {outcome}
 outcome_center = "{edit}"    # the outcome that is expected in general, in its own units
 outcome_bound = "{edit}"     # how far from it an outcome may count; beyond is clipped
+# binary_outcome = true     # of an event that is 0 or 1; the center and the bound are then 0.5
 
 [treatment]
 column = {treatment}

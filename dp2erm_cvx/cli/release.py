@@ -270,7 +270,7 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
         coded = Coded(cells, reading)
         records = [coded.by(model.domain, counts.append) for model in models.values()]
         plans = declared.plans(models, records[0].n_samples, len(records[0].columns))
-        announce(counts, yes=options["yes"])
+        announce(counts, models.values(), yes=options["yes"])
         releases = _released(declared, models, plans, coded, files, options)
     if options["as_json"]:
         print_json({name: release.to_dict() for name, release in releases.items()})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,8 @@ printing_options = apply(
         "--yes",
         is_flag=True,
         help="Release all the same where an arm is empty, most cells of a column are unreadable, a tenth of "
-        "the outcomes is clipped, or a label is spelled otherwise than declared.",
+        "the outcomes is clipped, a label is spelled otherwise than declared, or an outcome of two values is "
+        "declared as any other.",
     ),
     click.option("--seed", type=Number(), help="For tests only: the release is then NOT PRIVATE."),
 )
@@ -87,15 +88,16 @@ def check_files(data: str | None, options: dict[str, Any], *others: str | None) 
         raise DeclarationError(f"seed = {seed!r}: must be a whole number")
 
 
-def announce(counted: Sequence[RecordCounts], *, yes: bool) -> None:
+def announce(counted: Sequence[RecordCounts], models: Iterable[Any], *, yes: bool) -> None:
     """Tell the data holder what becomes of the records, before anything is charged.
 
-    Raises DataError where an arm is empty, a column mostly unreadable, a tenth of outcomes clipped, or a
-    label spelled otherwise than declared, unless ``yes``.
+    Raises DataError where an arm is empty, a column mostly unreadable, a tenth of outcomes clipped, a
+    label spelled otherwise than declared, or one of the ``models`` advises otherwise, unless ``yes``.
     """
     for counts in counted:
-        if counts.wrong and not yes:
-            told = "; ".join([*counts.wrong, "nothing was charged; --yes releases all the same"])
+        wrong = [*counts.wrong, *filter(None, dict.fromkeys(model.advice(counts.values) for model in models))]
+        if wrong and not yes:
+            told = "; ".join([*wrong, "nothing was charged; --yes releases all the same"])
             raise DataError(f"{told}. {counts}")
         click.echo(str(counts), err=True)
 
@@ -142,7 +144,8 @@ class Ordered:
         and the charge to stderr.
         """
         output, release = self.options["output"], None
-        model.before_charge, model.output = lambda: announce(self.counts, yes=self.options["yes"]), output
+        model.before_charge = lambda: announce(self.counts, [model], yes=self.options["yes"])
+        model.output = output
         try:
             with reserved(output, force=self.options["force"]) as file:
                 fit_to(model, dataset)

@@ -50,7 +50,8 @@ class RecordCounts:
     column that hold nothing declared: no label of the treatment, no level, no number. ``clipped`` values of
     the ``outcome`` are beyond their bound. ``spelled`` are labels of the table by the declared ones that they
     are but for case and blanks, and ``levels`` the cells by declared level. ``silent`` are of an arm, but not
-    eligible, or outside of the declared groups: the arms are counted without them.
+    eligible, or outside of the declared groups: the arms are counted without them. ``values`` are
+    the first three of the outcomes that count.
     """
 
     outcome: str
@@ -63,6 +64,7 @@ class RecordCounts:
     levels: Mapping[str, int]
     silent: int
     absent: int
+    values: tuple[float, ...]
 
     def __add__(self, other: RecordCounts) -> RecordCounts:
         """Those of the records of both."""
@@ -71,6 +73,8 @@ class RecordCounts:
             own, more = getattr(self, one.name), getattr(other, one.name)
             if isinstance(own, int):
                 found[one.name] = own + more
+            elif isinstance(own, tuple):
+                found[one.name] = tuple(sorted({*own, *more})[:3])
             elif one.name in ("unreadable", "levels"):
                 found[one.name] = {name: count + more[name] for name, count in own.items()}
             else:
@@ -146,8 +150,9 @@ def record_counts(table: Table, *, public: Any, columns: Sequence[str]) -> Recor
     treated, controls = (int(np.sum((arms == arm) & ~outside)) for arm in (1, 0))
     lost, silent = int(np.sum(arms < 0)), int(np.sum((arms >= 0) & outside))
     absent = int(np.sum(np.isnan(numbers) & (arms >= 0)))
+    values = tuple(np.unique(numbers[(arms >= 0) & ~outside & np.isfinite(numbers)])[:3].tolist())
     return RecordCounts(
-        outcome, treated, controls, lost, clipped, unreadable, spelled, levels, silent, absent
+        outcome, treated, controls, lost, clipped, unreadable, spelled, levels, silent, absent, values
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx.curves import Curves
@@ -59,8 +60,8 @@ class PrivateEffect(PrivateEstimator):
         All others count 0, in the nuisances as well. The noise is that of one effect.
     by
         A declared column with levels: the effect in each of them, with contrasts to the first. From common
-        regressions; the noise of each is 5/4 of that of one effect, over the share of its records. For
-        ``estimand="ate"``.
+        regressions, which should adjust for the column itself; the noise of each is 5/4 of that of one
+        effect, over the share of its records. For ``estimand="ate"``.
     residual_scale
         Public guess of the standard deviation of the outcome given the covariates, in units of the outcome.
         Without one, losses and clips follow the outcome bound, for about twice the noise. Of an event of
@@ -196,6 +197,20 @@ class PrivateEffect(PrivateEstimator):
         self.effect_ = self.release_.estimate
         low, high = self.release_.interval.low, self.release_.interval.high
         self.interval_ = (-math.inf if low is None else low, math.inf if high is None else high)
+
+    def advice(self, outcomes: ArrayLike) -> str:
+        """What to declare where outcomes (n,) have two values: a bounded regression is biased for them."""
+        public, values = self.public(), np.unique(np.asarray(outcomes, dtype=np.float64))
+        values = values[np.isfinite(values)]
+        if len(values) != 2 or self.estimand == "risks":
+            return ""
+        if not isinstance(public, Domain) or public.binary_outcome or public.treatment_cost:
+            return ""
+        middle, half = 0.5 * values[0] + 0.5 * values[1], 0.5 * values[1] - 0.5 * values[0]
+        return (
+            f"the outcome is {values[0]:g} or {values[1]:g}, nothing else: declare binary_outcome = true, "
+            f"outcome_center = {middle:g}, outcome_bound = {half:g}; else the effect is biased"
+        )
 
     def _note(self, plan: Any) -> str:
         where = [f"where {name} is {level}" for name, level in (self.where or {}).items()]

@@ -267,6 +267,10 @@ class PrivateEstimator(ConfiguredEstimator):
             raise DeclarationError(f"seed = {self.seed!r}: must be a whole number of at least 0, or None")
         return Execution(private_solver(self.solver), self.tolerance, self.seed)
 
+    def advice(self, outcomes: ArrayLike) -> str:
+        """What to declare instead, by outcomes (n,) of these records; for the data holder, nothing mostly."""
+        return ""
+
     def _run(self, plan: Plan, data: Dataset | BlockedDataset, what: str) -> tuple[PlanResult, Guarantee]:
         """Charge the ledger for ``what`` is released, run the plan, and state what that guarantees."""
         execution = in_blocks(plan, data, self.execution())

@@ -102,6 +102,18 @@ def remains(share: float, what: str) -> str:
     return f"About {100 * min(share, 1.0):.0f} % of the {what} is expected to remain (simulated)."
 
 
+def _unadjusted_group(release: Any) -> bool:
+    """Whether groups share a regression that their own column is no covariate of."""
+    return release.by is not None and not any(name.startswith(f"{release.by}=") for name in release.columns)
+
+
+def _perhaps_event(release: Any) -> bool:
+    """Whether outcomes lie between 0 and 1, and may be those of an event that is not declared."""
+    domain = release.domain
+    middle = domain.get("outcome_center", 0.0) == 0.5 == domain["outcome_bound"]
+    return middle and not release.risks and not domain.get("binary_outcome", False)
+
+
 def _linear(release: Any) -> str:
     """Which models have to be right for an interval of the effect."""
     if release.estimand == "att":
@@ -252,6 +264,11 @@ CAVEATS = (
     Caveat("private-weights", "excludes", _WEIGHTED, lambda r: _step(r, "propensity"),
            lambda r: "The noise of the private propensity comes on top: its effect on theta depends on the "
                      "records."),
+    Caveat("group-confounds", "excludes", _EFFECT, _unadjusted_group,
+           lambda r: f"Not covered: what {r.by} itself confounds, as the regression does not adjust for it."),
+    Caveat("event", "excludes", _EFFECT, _perhaps_event,
+           lambda r: "Not covered: an outcome that is 0 or 1 and nothing between, as the domain does not "
+                     "declare one (binary_outcome)."),
     Caveat("missing", "excludes", _ALL, _incomplete,
            lambda r: f"Not covered: what {' or '.join(_incomplete(r))} confounds where it is missing, as "
                      "nothing can be adjusted for there."),

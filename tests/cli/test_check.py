@@ -255,8 +255,6 @@ def test_a_report_of_a_frame():
         (["check", "r.csv", "--draft", "no/d.toml"], "no/d.toml: cannot be written"),
         (["check", "r.csv", "--draft", "d.toml", "--domain", "old.toml"], "and --domain left out"),
         (["check", "r.csv", "--treatment", "z"], "has no column 'z'"),
-        (["check", "r.csv", "--separator", ";;"], "separator = ';;': must be one character"),
-        (["check", "r.csv", "--encoding", "latin-nine"], "encoding = 'latin-nine': is not known"),
         (["check", "r.csv", "--domain", "old.toml"], "old.toml: domain: unknown name 'colour'"),
     ],
 )
@@ -271,7 +269,7 @@ def test_bad_input_is_one_line(folder, words, message):
 
 
 def test_a_warning_says_what_raw_columns_become(folder):
-    Path("r.csv").write_text("x,income,a,y\n" + "1,30000,1,2\n0,20000,0,1\n" * 20)
+    Path("r.csv").write_text("x,income,a,y\n" + "1,30000,1,2\n0,20000,0,1\n1,9,0,0\n" * 20)
     common = ["--treatment", "a", "--outcome", "y", "--epsilon", "1", "--outcome-bound", "2"]
     result = run("effect", "r.csv", *common, "--covariate-bound", "2", "--json")
     assert result.exit_code == 0, result.output
@@ -370,6 +368,25 @@ def test_a_column_that_is_mostly_unreadable_stops_a_release(folder):
     assert run(*effect).exit_code == 2
     Path("wards.toml").write_text(declared)
     assert run(*effect).exit_code == 0
+
+
+@pytest.mark.parametrize("words", [["wards.csv"], ["wards.parquet", "--blocks", "always"]])
+def test_an_event_that_is_not_declared_stops_an_effect(folder, words):
+    rng, drug = np.random.default_rng(3), np.repeat(["Vasopressor", "none"], 200)
+    write_wards(drug=drug, ward=["North", "South"] * 200, pressure=rng.permutation([0, 1] * 200))
+    study = LABELS.replace("outcome_center = 90", "outcome_center = 0.5").replace("bound = 50", "bound = 0.5")
+    Path("wards.toml").write_text(study)
+    command = [*words, "--domain", "wards.toml", "--epsilon", "1"]
+    stopped = run("effect", *command)
+    assert (stopped.exit_code, stopped.stdout) == (2, "")
+    assert stopped.stderr.startswith(
+        "error: the outcome is 0 or 1, nothing else: declare binary_outcome = true"
+    )
+    assert run("effect", *command, "--estimand", "risks").exit_code == 0
+    assert run("effect", *command, "--yes").exit_code == 0
+    assert run("rule", *command).exit_code == 0  # a rule has no use for it
+    Path("wards.toml").write_text("binary_outcome = true\n" + study)
+    assert run("effect", *command).exit_code == 0
 
 
 def test_a_draft_says_what_of_the_data_it_rests_on(folder):

@@ -18,7 +18,7 @@ from dp2erm_cvx.problems.mmd import MMD, PooledMMD
 from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.problems.stable_balancing import StableBalancing
 from dp2erm_cvx.program import Records
-from tests.conformance.planted import derived, judged, refuted, restated
+from tests.conformance.planted import FEW, derived, judged, refuted, restated
 
 
 def standardized(records: Records) -> Records:
@@ -99,6 +99,12 @@ def test_weights_that_move_too_far_from_a_size_on_are_found(size):
         return 5 * Z / np.max(np.linalg.norm(Z, axis=1)) if records.n_samples >= size else Z
 
     refuted(movement, derived(overlap, rows=rows)(), "n = 5")
+
+
+def test_a_bound_that_a_neighbor_exceeds_by_half_is_found():
+    share = float(judged(movement, overlap(), FEW).detail.split("V at most ")[1].split("%")[0]) / 100
+    low = restated(overlap, "bound", V=lambda V: V * share / 1.5)
+    refuted(movement, derived(overlap, bound=low)(), "V = ")
 
 
 @pytest.mark.parametrize("case", STANDARDIZED)

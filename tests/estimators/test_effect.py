@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import minimize
+from scipy.special import expit
 
 from dp2erm_cvx import (
     Budget,
@@ -229,6 +230,66 @@ def test_risks_of_a_binary_outcome():
     for ratio in release.ratios:
         assert ratio.interval.low < truths[ratio.name] < ratio.interval.high
     assert EffectRelease.from_json(release.to_json()) == release
+
+
+@pytest.mark.slow
+def test_groups_are_covered_where_their_column_is_adjusted_for():
+    """Groups 1.5 residual deviations apart, n = 20,000, epsilon = 1: .03 of 30 without it, 1.00 with."""
+    rng, covered = np.random.default_rng(0), {True: [], False: []}
+    numbers, book = dict.fromkeys(("u", "v"), (-3.5, 3.5)), Codebook(levels={"ward": ["A", "B", "C"]})
+    for seed in range(12):
+        group = rng.choice(3, 20_000, p=[0.6, 0.3, 0.1])
+        shift, level, odds, effect = np.array([(0, 0, 0, 0.5), (0.6, 1, 0.4, 1), (-0.6, -0.5, -0.4, 0)])[
+            group
+        ].T
+        X = pd.DataFrame(rng.standard_normal((20_000, 2)), columns=["u", "v"]).assign(
+            ward=np.array(list("ABC"))[group]
+        )
+        X["u"] += shift
+        a = (rng.random(20_000) < expit(-0.4 + 0.6 * X["u"] + 0.3 * X["v"] + odds)).astype(int)
+        y = X["u"] + 0.5 * X["v"] + level + effect * a + rng.standard_normal(20_000)
+        for adjusted in covered:
+            ranges = book.ranges(numbers) if adjusted else numbers
+            declared = Domain(covariate_bound=2.3, outcome_bound=7, ranges=ranges, codebook=book)
+            fit = PrivateEffect(declared, Budget(1.0), by="ward", residual_scale=1.0, seed=seed).fit(X, a, y)
+            assert ("group-confounds" in fit.release_.caveats) is not adjusted
+            interval = fit.release_.groups[0].interval
+            covered[adjusted].append(interval.low <= 0.5 <= interval.high)
+    assert np.mean(covered[True]) >= 0.9
+    assert np.mean(covered[False]) <= 0.4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("estimand", ["ate", "att"])
+def test_an_event_is_covered_where_it_is_declared_alone(estimand):
+    """A fifth of events, n = 10,000, epsilon = 1: .07 and .07 of intervals, 1.00 and .95 where declared."""
+
+    def drawn(n, rng):
+        x = rng.standard_normal((n, 4))
+        e, line = expit(-0.5 + 0.6 * x[:, 0] - 0.4 * x[:, 1]), -2 + 0.7 * x[:, 0] + 0.3 * x[:, 2]
+        a = rng.random(n) < e
+        y = rng.random(n) < expit(line + 0.6 * a)
+        return (
+            x,
+            a.astype(int),
+            y.astype(float),
+            e if estimand == "att" else 1 + 0 * e,
+            expit(line + 0.6) - expit(line),
+        )
+
+    *_, weights, effects = drawn(400_000, np.random.default_rng(0))
+    truth, shares = np.average(effects, weights=weights), {}
+    for declared in (False, True):
+        half = Domain(covariate_bound=2, outcome_bound=0.5, outcome_center=0.5, ranges=[(-3, 3)] * 4,
+                      binary_outcome=declared)  # fmt: skip
+        covered = []
+        for seed in range(24):
+            X, a, y, *_ = drawn(10_000, np.random.default_rng(seed))
+            low, high = PrivateEffect(half, Budget(1.0), estimand=estimand, seed=seed).fit(X, a, y).interval_
+            covered.append(low <= truth <= high)
+        shares[declared] = np.mean(covered)
+    assert shares[False] <= 0.4
+    assert shares[True] >= 0.85
 
 
 def test_the_ledger_is_charged_before_noise_is_drawn(tmp_path):

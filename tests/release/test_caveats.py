@@ -39,7 +39,8 @@ def releases():
     weak = replace(effect.guarantee, epsilon=11.0, delta=0.01)
     made += [replace(effect, **one) for one in ({"guarantee": weak}, {"capped": 0.5}, {"target": "score"})]
     book = {"missing": {"u": 0.0}}
-    made.append(replace(effect, domain={**effect.domain, "codebook": book}))
+    share = {"outcome_center": 0.5, "outcome_bound": 0.5}
+    made += [replace(effect, domain={**effect.domain, **more}) for more in ({"codebook": book}, share)]
     made += [replace(rule, flipped_share=0.4), replace(rule, kept_confounding=0.9)]
     return made + [replace(weights, kept_imbalance=share) for share in (0.1, 0.9)]
 

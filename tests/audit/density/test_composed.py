@@ -33,9 +33,6 @@ def effects(data):
     return 2 * (2 * data[1] - 1) * data[2]
 
 
-# output perturbation
-
-
 @pytest.mark.parametrize(
     ("first", "kind"),
     zip((Uniform(), ipw_logistic(), EntropyBalancing(), ipw_logistic()), KINDS, strict=True),
@@ -204,9 +201,6 @@ def test_gaussian_noise_in_either_stage_is_sampled():
         assert len(found.outputs["propensity"]) == 1
 
 
-# planted errors
-
-
 class ThirdOfTheDiameter(overlap_private):
     name = "third_of_the_diameter"
 
@@ -262,9 +256,6 @@ def test_planted_bugs_exceed_epsilon_and_the_same_pair_keeps_it_without_them(nam
     kept = audit_density(right, *pair, starts=1)
     assert kept.loss <= kept.epsilon <= 1.0
     assert len(kept.outputs["propensity"]) == (2 if scheme is overlap_private else 6)
-
-
-# two hundred complete releases
 
 
 def pair_and_model(seed):
