@@ -46,14 +46,13 @@ def test_blocks_release_what_memory_does(words, monkeypatch):
 def test_blocks_are_audited():
     words = ["audit", "data.csv", *EFFECT[2:8], "--program", "ipw_logistic", "--ridge", "0.1"]
     words += ["--solves", "100", "--no-tightness"]
-    name = "many"
-    result = run(*with_data(words, name))
+    result = run(*with_data(words, "many"))
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found["check"]["solver"] == "newton"
     assert not any(verdict["violated"] for verdict in found["verdicts"])
     assert "read in blocks" in Path("output/audit.html").read_text(encoding="utf-8")
-    refused = run(*with_data(words, name, "--save", "pair"))
+    refused = run(*with_data(words, "many", "--save", "pair"))
     assert "two whole datasets" in refused.stderr
 
 

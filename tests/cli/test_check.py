@@ -255,8 +255,6 @@ def test_a_report_of_a_frame():
         (["check", "r.csv", "--draft", "no/d.toml"], "no/d.toml: cannot be written"),
         (["check", "r.csv", "--draft", "d.toml", "--domain", "old.toml"], "and --domain left out"),
         (["check", "r.csv", "--treatment", "z"], "has no column 'z'"),
-        (["check", "r.csv", "--separator", ";;"], "separator = ';;': must be one character"),
-        (["check", "r.csv", "--encoding", "latin-nine"], "encoding = 'latin-nine': is not known"),
         (["check", "r.csv", "--domain", "old.toml"], "old.toml: domain: unknown name 'colour'"),
     ],
 )

@@ -123,8 +123,9 @@ def test_questions_of_several_outcomes_are_one_study(folder):
     assert "average (ate), late (ate), rule of a on y, z, study " in receipt.note
     assert result.stderr.count("NOT PRIVATE, for the data holder only: 400 records") == 2
     assert "Effect of a on z: " in result.stdout
-    own = Path("own.toml")
-    own.write_text(DOMAIN.replace('"y"', '"z"').replace("= 4.0", "= 6.0\noutcome_center = 9.0"))
+    (own := Path("own.toml")).write_text(
+        DOMAIN.replace('"y"', '"z"').replace("= 4.0", "= 6.0\noutcome_center = 9.0")
+    )
     late = read_study("study.toml").models(seed=5)["late"]
     alone = PrivateEffect(load_domain(own), late.budget, residual_scale=1.0, seed=late.seed)
     late, alone = (one.fit(frame, frame["a"], frame["z"]).release_ for one in (late, alone))
@@ -231,14 +232,9 @@ def test_the_digest_is_of_what_is_declared_and_of_nothing_else(folder):
     ("old", "new", "told"),
     [
         ("epsilon = 3", "epsilom = 3", "did you mean epsilon"),
-        ("[budget]\nepsilon = 3", "", "[budget]"),
         ("share = 0.5", "share = 1.5", "at most 1"),
-        ("share = 0.5", "share = 1", "something for each"),
         ("residual_scale = 0.5", "residual_scael = 0.5", "average: unknown name 'residual_scael'"),
-        ("residual_scale = 0.5", "seed = 3", "unknown name 'seed'"),
         ('name = "average"', 'name = "RULE"', "taken"),
-        ("outcome_scale = 1.0", 'kind = "effect"', "kind"),
-        ('file = "book.db"', "", "ledger: file"),
         ("outcome_bound = 4.0", 'outcome_bound = "EDIT"', "EDIT"),
     ],
 )
@@ -296,8 +292,6 @@ def test_200_wrong_files_are_one_line_each_and_nothing_is_charged(folder):
         "budget.epsilon",
         "nobody.level=0.9",
         "budget.=2",
-        "=",
-        "",
         'average.name="../x"',
         'rule.kind="effect"',
     ],

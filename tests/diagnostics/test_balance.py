@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from dp2erm_cvx import diagnostics
-from dp2erm_cvx.diagnostics import BalanceTable, balance_table, effective_sample_size
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRule, diagnostics
+from dp2erm_cvx.diagnostics import BalanceTable, adjusted, balance_table, effective_sample_size
 from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.plotting import love_plot
 
@@ -141,6 +142,20 @@ def test_everything_says_that_it_is_not_private() -> None:
     assert len(classes) == 2
     assert all(one.private is False for one in classes)
     assert all("private" not in [field.name for field in dataclasses.fields(one)] for one in classes)
+
+
+def test_what_is_released_balances_what_confounds() -> None:
+    rng = np.random.default_rng(0)
+    confounded = rng.uniform(-1, 1, (2000, 2))
+    chance = 1 / (1 + np.exp(-2 * confounded[:, 0]))
+    arms, seen = rng.binomial(1, chance), list[Any]()
+    for kind in (PrivateEffect, PrivateRule):
+        model = kind(Domain(1.5, 4.0), Budget(500.0), settings={"propensity": "logistic"}, seed=1)
+        model.look = lambda *run: seen.extend(run)
+        model.fit(confounded, arms, arms + confounded[:, 0])
+        table, propensity, _ = adjusted(*seen[-2:])
+        assert abs(table.smd_before[0]) > 0.8 > 0.2 > abs(table.smd_after[0])
+        assert np.corrcoef(propensity, chance)[0, 1] > 0.99
 
 
 def plotted() -> BalanceTable:

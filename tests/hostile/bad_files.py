@@ -95,19 +95,14 @@ WRONG: dict[str, tuple[bytes, ...]] = {
     "study.toml": tuple(
         _QUESTIONS.replace(old, new).encode()
         for old, new in (
-            ("[[rule]]", "[[rule]]\nsettings = 3"),
             ("[[rule]]", "[[rule]]\nnoise = 'laplace'"),
             ("[[rule]]", "[[weights]]\nfirst_stage = 3"),
             ("[[rule]]", "[[weights]]\nfirst_stage = { ridge = 1 }"),
             ("[[rule]]", "[[weights]]\nfirst_stage = { name = 'nobody' }"),
             ("[[rule]]", "[[weights]]\nfirst_stage = { name = 'overlap', ridge = -1 }"),
             ("[[rule]]", "[[weights]]\nsecond_stage = 'nobody'"),
-            ("share = 0.5", "estimand = 3"),
-            ("share = 0.5", "level = 95"),
             ("share = 0.5", "where = 'x1'"),
             ("share = 0.5", "prognostic = ['nobody']"),
-            ("share = 0.5", "by = 'nobody'"),
-            ("share = 0.5", "solver = 'gurobi'"),
             ("share = 0.5", "settings = { cap = 1 }"),
             ('dataset = "trial"', 'dataset = "nobody"'),
         )
