@@ -12,8 +12,10 @@ from baselines import chaudhuri_logistic, ipw_composition, universal
 
 from dp2erm_cvx import Budget, Domain
 from dp2erm_cvx.calibration import predicted_error, privacy_loss
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.mmd import MMD, PooledMMD
@@ -44,6 +46,15 @@ def test_printed_composition_has_the_printed_numbers():
     assert (calibration.epsilon, baseline.propensity.calibration.epsilon) == (1.0, 1.0)
     gaussian = printed_ipw(noise="gaussian")
     assert (gaussian.theta.calibration.delta, gaussian.propensity.calibration.delta) == (5e-4, 0.0)
+
+
+@pytest.mark.parametrize("noise", ["gamma", "gaussian"])
+def test_printed_forms_are_marked_in_every_part(noise):
+    dual = EntropyBalancing(ridge=1.0, radius=3.0)
+    for baseline in (printed_ipw(noise=noise), universal(study(dual, noise=noise), printed=True)):
+        assert not baseline.bound.private
+        assert not baseline.theta.calibration.private
+        assert baseline.theta.reason
 
 
 def test_the_noise_of_the_printed_composition_is_covered_by_theorem_9():
@@ -135,3 +146,27 @@ def test_universal_baseline_takes_the_cap_of_mmd_and_the_radius_as_printed():
 
     weights = entropy_weights(1.0, 1.0, 1e-4, 3.0)(np.array([[0, 1.0], [1, -1.0]]), np.array([399.0, 1.0]))
     assert weights[1] > 3.0
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "names"),
+    [
+        (lambda: printed_ipw(radius=1e4), CalibrationError, "overflows"),
+        (lambda: printed_ipw(radius=math.inf), DeclarationError, "radius"),
+        (lambda: printed_ipw(ridge=0.0), DeclarationError, "ridge"),
+        (lambda: universal(study(ipw_private())), DeclarationError, "composition"),
+        (lambda: universal(study(EntropyBalancing()), printed=True), CalibrationError, "mean 1"),
+        (lambda: universal(study(EntropyBalancingHard())), CalibrationError, "depends on the data"),
+        (lambda: universal(study(EntropyBalancing(ridge=0.0))), CalibrationError, "ridge"),
+        (lambda: universal(study(MMD(cap=2.5))), CalibrationError, "half the weight"),
+        (
+            lambda: make_plan(study(ipw_private(share=0.5, radius=math.inf, trim=math.inf))),
+            CalibrationError,
+            "radius or trim",
+        ),
+    ],
+)
+def test_refusals(call, error, names):
+    with pytest.raises(error, match=names) as caught:
+        call()
+    assert "\n" not in str(caught.value)

@@ -1,8 +1,17 @@
 """The confounded scenario: weights of 1 are wrong there, and a private propensity gains from records."""
 
+import confounded
 import numpy as np
 import pytest
-from confounded import CONFOUNDED
+from common import means
+from confounded import CONFOUNDED, FULL, VARIANTS, keys, rows
+
+from tests.experiments.tables import table_of
+
+
+def ran(variant="quick", **fields):
+    design = FULL | VARIANTS[variant] | fields
+    return design, table_of(rows, design, keys(design))
 
 
 def test_the_scenario_is_what_it_says():
@@ -28,3 +37,39 @@ def test_the_population_of_effects_is_that_of_rules():
     for mine, other in ((data.y, again.dataset.y), (data.a * data.y, again.dataset.a * again.dataset.y)):
         assert [np.mean(mine), np.std(mine)] == pytest.approx([np.mean(other), np.std(other)], abs=0.02)
     assert np.mean(np.abs(data.y - one.domain.outcome_center) > one.domain.outcome_bound) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "skewness"), [("skewed alike", (2.0, 2.0)), ("skewed oppositely", (-2.0, 2.0))]
+)
+def test_noise_is_skewed_as_stated(name, skewness):
+    drawn = VARIANTS["robustness"]["populations"][name].draw(200_000, np.random.default_rng(3))
+    a = drawn.dataset.a
+    noise = drawn.dataset.y - drawn.main_effect - (a - 0.5) * drawn.contrast
+    for arm, expected in enumerate(skewness):
+        own = noise[a == arm]
+        assert abs(own.mean()) < 0.02
+        assert own.std() == pytest.approx(1.0, abs=0.02)
+        assert np.mean(own**3) == pytest.approx(expected, abs=0.25)
+
+
+@pytest.mark.slow
+def test_weighting_pays_under_privacy_with_enough_records():
+    names = ("w = 1", "IPW, ridge 0.003, trim 6")
+    schemes = {name: FULL["schemes"][name] for name in names}
+    _, table = ran(
+        n_samples=[16_000], replicates=4, draws=3, centers={"at 3": confounded.AT_3}, schemes=schemes
+    )
+    found = means(table, ["scheme", "family"], ["accuracy"]).set_index(["scheme", "family"])
+    weighted, plain = found.loc[names[1], "composition-sharp"], found.loc[names[0], "sharp"]
+    assert weighted["accuracy"] - weighted["accuracy_half"] > plain["accuracy"] + plain["accuracy_half"]
+
+
+@pytest.mark.slow
+def test_the_default_pipeline_needs_a_tenth_of_the_records():
+    design, table = ran("pipeline", n_samples=[1000], replicates=6, n_test=2000, epsilons=[1.0])
+    found = means(table, ["center", "scheme"], ["accuracy"]).set_index(["center", "scheme"])["accuracy"]
+    for center in design["centers"]:
+        assert found[center, "pipeline"] > 0.82
+        assert found[center, "pipeline, center"] > 0.82
+        assert found[center, "pipeline, rule alone"] < 0.75

@@ -1,10 +1,13 @@
 """The study of effects: its references, what its intervals are judged by, and its table."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
+import real_data
 from common import hajek
-from effects import drawn, effect_errors, population
+from effects import drawn, effect_errors, population, published_row
 from populations import POPULATIONS
 
 from dp2erm_cvx.compare import augmented, difference
@@ -62,6 +65,17 @@ def test_settings_of_a_challenge_share_a_line():
     assert line["deviation"] == pytest.approx(np.sqrt(0.5))
     half = 1.96 * np.std([2.25, 6.25, 2.25, 6.25], ddof=1) / (4 * line["rmse"])
     assert line["rmse_half"] == pytest.approx(half, rel=1e-4)
+
+
+def test_methods_without_an_effect_among_the_treated_have_no_row():
+    data = replace(drawn(population("varying"), 200, np.random.default_rng(0)), treated_only=True)
+    rng = np.random.default_rng(1)
+    assert published_row(data, {"method": "private_propensity"}, 1.0, rng) is None
+    assert published_row(data, {"method": "subsample_aggregate"}, 1.0, rng)["status"] == "done"
+    with pytest.raises(KeyError):
+        population("none")
+    with pytest.raises(DeclarationError):
+        real_data.load("none")
 
 
 def test_the_effect_among_the_treated_stands_where_it_is_known():

@@ -60,6 +60,22 @@ def test_columns_are_mapped_by_public_rules(tmp_path):
     assert np.all(sum(column[f"pldel={level}"] for level in range(1, 6)) == 1.0)
 
 
+def test_files_that_are_not_it_are_refused(tmp_path):
+    path = tmp_path / "stand-in.csv.gz"
+    written(path)
+    with pytest.raises(DataError, match="sha256"):
+        read_twins(path)
+    for change in (lambda c: c.pop("gestat"), lambda c: c.update(dmage=np.full(700, "?"))):
+        digest = written(path, change=change)
+        with pytest.raises(DataError, match="not the Twins table"):
+            read_twins(path, sha256=digest)
+    path.write_bytes(b"no gzip")
+    with pytest.raises(DataError, match="not the Twins table"):
+        read_twins(path, sha256=None)
+    with pytest.raises(DataError, match="cannot be read"):
+        read_twins(tmp_path / "none.gz")
+
+
 @pytest.mark.parametrize("propensity", ["pred", "prog", "irrelevant"])
 @pytest.mark.parametrize("omega", [0.0, 0.5])
 def test_outcomes_are_as_declared(propensity, omega):
