@@ -113,7 +113,11 @@ def _digest(program: type[Any]) -> str | None:
 
 
 def _ranges(release: Any, domain: Domain, share: float) -> PrivateRanges:
-    """Public declaration of the raw records, from the ranges that are stated."""
+    """Public declaration of the raw records, from the ranges that are stated. Raises DeclarationError."""
+    if len(release.ranges) != len(release.columns) + 1:
+        raise DeclarationError(
+            f"ranges: {len(release.ranges)} for {len(release.columns)} columns and an outcome"
+        )
     known = [
         (None if one.within is None else Within(*one.within)) if one.released else (one.low, one.high)
         for one in release.ranges
