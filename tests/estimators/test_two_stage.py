@@ -80,7 +80,7 @@ def test_a_solver_without_a_point_is_told(monkeypatch):
     def fails(*args, **kwargs):
         raise SolverError("no point")
 
-    monkeypatch.setattr(importlib.import_module("dp2erm_cvx.solve.solve"), "_through_cvxpy", fails)
+    monkeypatch.setattr(importlib.import_module("dp2erm_cvx.solve.solve"), "solved_by_cvxpy", fails)
     with pytest.raises(SolverError, match="no point"):
         fitted("entropy_balancing", solver=Clarabel())
 

@@ -87,7 +87,7 @@ def test_settings_are_plain_json(name, settings):
 @every_case
 def test_solvers_agree_within_their_certificates(name, settings, monkeypatch):
     # a point of a conic solver is judged as it is and after polishing, and found once
-    monkeypatch.setattr(SOLVES, "_through_cvxpy", cache(SOLVES._through_cvxpy))
+    monkeypatch.setattr(SOLVES, "solved_by_cvxpy", cache(SOLVES.solved_by_cvxpy))
     records = standard_records()
     instance = bind(build(name, settings), records)
     found = []

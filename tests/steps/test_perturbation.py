@@ -152,7 +152,7 @@ def test_a_solver_without_a_point_makes_the_release_conditional(monkeypatch, sol
     def fails(*args, **kwargs):
         raise SolverError("no point")
 
-    monkeypatch.setattr(importlib.import_module("dp2erm_cvx.solve.solve"), "_through_cvxpy", fails)
+    monkeypatch.setattr(importlib.import_module("dp2erm_cvx.solve.solve"), "solved_by_cvxpy", fails)
     for settings in ({}, {"first_stage": "ipw_private"}, {"arithmetic": "assumed"}):
         release = fitted(solver=solver, **settings).release_
         assert release.guarantee.standing is Standing.CONDITIONAL

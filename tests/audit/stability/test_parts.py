@@ -296,7 +296,7 @@ def few(monkeypatch):
 
 def test_many_records_are_audited_without_the_declared_problem(few, monkeypatch):
     records = make_records(120, 3)
-    monkeypatch.setattr(sys.modules["dp2erm_cvx.solve.solve"], "_through_cvxpy", None)
+    monkeypatch.setattr(sys.modules["dp2erm_cvx.solve.solve"], "solved_by_cvxpy", None)
     names = Strategies().chosen(True, few=False)
     assert "ascent" not in names
     assert "ascent" in Strategies().chosen(True)
