@@ -27,7 +27,6 @@ from dp2erm_cvx.program.margin_rows import RowBounds
 class ArmMeans(SecondStage):
     """Two parameters: the weighted mean outcome without and with treatment, minus the public center."""
 
-    constant_rule = True
     loss: ClassVar[Curve] = SQUARE
 
     name = "arm_means"

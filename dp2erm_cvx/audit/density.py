@@ -138,8 +138,8 @@ def audit_density(
 
     Not private: the records must be synthetic, or the audit must stay with the data holder. Raises DataError
     unless the datasets are neighbors, and CertificateError where a solution is not certified. Raises
-    DeclarationError where a step has no density that is known here: the value of a rule, private ranges, and
-    a program that is neither weighted least squares nor a sum of margin losses with an elastic net.
+    DeclarationError where a step has no density that is known here: private ranges, and a program
+    that is neither weighted least squares nor a sum of margin losses with an elastic net.
     """
     starts = whole_number("starts", starts, at_least=1)
     draws = whole_number("draws", draws, at_least=100)

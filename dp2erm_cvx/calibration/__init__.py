@@ -25,7 +25,6 @@ from dp2erm_cvx.calibration.numbers import (
     calibrate_integers,
     calibrate_output,
     calibrate_ranges,
-    calibrate_value,
 )
 from dp2erm_cvx.calibration.objective import (
     calibrate,
@@ -73,7 +72,6 @@ __all__ = [
     "calibrate_renyi",
     "calibrate_saturating",
     "calibrate_sums",
-    "calibrate_value",
     "calibrator",
     "margin_delta",
     "margin_divergence",

@@ -1,4 +1,4 @@
-"""Noise on what is released itself: whole numbers, numbers on a grid, values, means, private quantiles."""
+"""Noise on what is released itself: whole numbers, numbers on a grid, means, private quantiles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dp2erm_cvx.calibration.base import (
     refuse_uncovered,
 )
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound
+from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import one_of, public_number, whole_number
 
 #: Released integers lie in [-LARGEST_INTEGER, LARGEST_INTEGER] before their noise: half of what 64 bits hold.
@@ -122,9 +122,6 @@ EXACT_ARITHMETIC = "exact arithmetic assumed"
 _FINER = 64.0
 _SMALLEST, _LARGEST = 1e-280, 1e280
 
-#: The noise of a released number leaves its half width with at most this probability.
-NOISE_MISS = 1 / 20
-
 
 class Arithmetic(enum.StrEnum):
     """True if a guarantee counts its floating-point error.
@@ -176,72 +173,6 @@ def calibrate_grid(l1_sensitivity: float, n_parameters: int, epsilon: float) -> 
             "budget"
         )
     return GridNoise(shift, exponent, scale, level, p)
-
-
-def noise_half_width(noise: GridNoise) -> float:
-    """Bound on the distance of a released number to its noiseless value, except with probability NOISE_MISS.
-
-    ``P(|noise| > k g) <= exp(-k g / scale)`` on a grid of step g: one step rounds ``scale log 20`` up, half a
-    step is the rounding of the number and another half its floating-point error.
-    """
-    return noise.scale * math.log(1.0 / NOISE_MISS) + math.ldexp(2.0, noise.exponent)
-
-
-#: Bound on the l1 error of the computed numbers, relative to their largest contribution: every term, every
-#: sum and every division is rounded once, by 2^-53 relative at most; the fourth unit covers what compensated
-#: sums lose.
-SUM_ERROR = 4.0 * 2.0**-53
-
-
-class ValueStatistic(enum.StrEnum):
-    """Statistic released about the value of a rule, see the page "The value of the learned rule".
-
-    ``CELLS``: weighted outcomes and masses of the four cells (choice, treatment), whatever the arms weigh.
-    ``CONTRASTS``: the two differences at once, with about half of the noise; biased unless each arm weighs
-    one half.
-    """
-
-    CELLS = "cells"
-    CONTRASTS = "contrasts"
-
-    @property
-    def n_numbers(self) -> int:
-        """How many numbers are released."""
-        return 8 if self is ValueStatistic.CELLS else 2
-
-    @property
-    def radius(self) -> float:
-        """Largest l1 norm of the contribution of one record of weight 1, in units of M'."""
-        return 1.5 if self is ValueStatistic.CELLS else 2.0
-
-
-def calibrate_value(
-    bound: StabilityBound,
-    outcome_bound: float,
-    n_samples: int,
-    epsilon: float,
-    *,
-    statistic: ValueStatistic | str = ValueStatistic.CELLS,
-    relation: Neighboring = Neighboring.REPLACE_ONE,
-) -> GridNoise:
-    """Calibrate the noise of ``T = (1/n) sum w_i t_i`` for a rule that is already public.
-
-    ``||t_i||_1 <= r M'``, r the ``radius`` of the statistic and M' the ``outcome_bound``, hence ``||T -
-    T'||_1 <= r M' V / n`` (the argument of Theorem 1 (i); proof on the page "The value of the learned rule").
-    Twice the error with which T is computed is added, and the noise covers rounding to a grid. All numbers
-    together are (epsilon, 0)-private. Raises CalibrationError where the bound does not cover what is
-    declared, DeclarationError for an invalid argument.
-    """
-    kind = one_of("value statistic", statistic, ValueStatistic)
-    largest = public_number("outcome_bound", outcome_bound, above=0.0)
-    n = whole_number("n_samples", n_samples, at_least=2)
-    budget = Budget(epsilon)
-    refuse_uncovered(bound, relation, budget, Noise.GAMMA)
-    setting = f"n_samples = {n}, V = {bound.V:g}, outcome_bound = {largest:g}"
-    in_range("largest weighted sum", kind.radius * largest * n, setting)
-    movement = in_range("value sensitivity", kind.radius * largest * (bound.V / n) * (1.0 + MARGIN), setting)
-    shift = movement + 2.0 * SUM_ERROR * (kind.radius * largest)
-    return calibrate_grid(shift * (1.0 + MARGIN), kind.n_numbers, budget.epsilon)
 
 
 def calibrate_output(objective: Objective, budget: Budget) -> Calibration:

@@ -130,8 +130,6 @@ def _refuse(model: PrivateTwoStageERM) -> None:
         raise DeclarationError("a seeded model is not private: leave the seed out")
     if model.ledger is not None or model.dataset is not None:
         raise DeclarationError("OpenDP counts what is spent: leave ledger and dataset out")
-    if model.value_share is not None:
-        raise DeclarationError("the measurement returns theta alone: leave value_share out")
     if model.domain.relation is not Neighboring.REPLACE_ONE:
         raise DeclarationError(
             f"OpenDP's distance of datasets counts any replaced record; the domain declares "

@@ -178,10 +178,6 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
         How noise is calibrated: "sharp", "paper", "paper-corrected", "renyi", "output" or "auto".
     split
         Share of the epsilon of theta that pays for its noise; without one it is chosen in public.
-    value_share
-        Share of epsilon for the value of the rule against treating all and treating none.
-    value_statistic
-        What is released about the value: "cells" or "contrasts".
     tolerance
         Relative radius that the weights must be certified to, from 1e-8 to 1e-6; counted in the bound on V,
         public, and looser than what the solvers reach, so that whether it is met does not depend on the data.
@@ -212,8 +208,6 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
     calibration: str = Study.calibration
     split: float | None = Study.split
     tolerance: float = TOLERANCE
-    value_share: float | None = Study.value_share
-    value_statistic: str = "cells"
 
     def _study(self, n_samples: int, n_features: int) -> Study:
         """The declaration, for datasets of this size. Raises DeclarationError where something is invalid."""

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from dp2erm_cvx.calibration import Calibrator, Noise, calibrator
-from dp2erm_cvx.calibration.numbers import Arithmetic, ValueStatistic
+from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.privacy import Budget, StabilityBound
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
-from dp2erm_cvx.public import one_of
 from dp2erm_cvx.registry import refuse_taken_name
 from dp2erm_cvx.sampling import refuse_sampling
-from dp2erm_cvx.steps import Fit, Step, Value
+from dp2erm_cvx.steps import Fit, Step
 from dp2erm_cvx.universe import Universe
 
 
@@ -37,13 +36,6 @@ class TwoStagePlan(Plan):
         return next(step for step in self.steps if step.name == "theta" and isinstance(step, Fit))
 
     @property
-    def value(self) -> Value | None:
-        """The value of the rule, None where none is released."""
-        found = self.step("value")
-        assert found is None or isinstance(found, Value)
-        return found
-
-    @property
     def bound(self) -> StabilityBound:
         """How far the weights of the first stage move between neighbors."""
         return self.theta.bound
@@ -54,7 +46,7 @@ class TwoStagePlan(Plan):
         found = self.theta.theorem
         if self.propensity is not None:
             found = f"Theorem 9 (composition) of {self.propensity.theorem} and {found}"
-        return found if self.value is None else f"{found}, then {self.value.theorem}"
+        return found
 
 
 @dataclass(frozen=True)
@@ -77,8 +69,6 @@ class Study(Pipeline[TwoStagePlan]):
         Relative radius that weights are certified to on every dataset, which V counts; 0: exact weights.
     arithmetic, numerical_share
         Whether that share of epsilon covers the numerical error of what is released.
-    value_share, value_statistic
-        Share of epsilon that pays for the value of the rule, None for none, and what is released about it.
 
     Raises DeclarationError for an invalid argument.
     """
@@ -93,8 +83,6 @@ class Study(Pipeline[TwoStagePlan]):
     tolerance: float = 0.0
     arithmetic: Arithmetic | str = Arithmetic.ASSUMED
     numerical_share: float = NUMERICAL_SHARE
-    value_share: float | None = None
-    value_statistic: ValueStatistic | str = ValueStatistic.CELLS
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -107,7 +95,6 @@ class Study(Pipeline[TwoStagePlan]):
             raise DeclarationError(
                 f"split = {shown(self.split)}: calibration = {chosen.name!r} chooses its own"
             )
-        put(self, "value_statistic", one_of("value statistic", self.value_statistic, ValueStatistic))
         for name in ("first", "second"):
             put(self, name, getattr(self, name).resolve(self.universe.domain))
             refuse_taken_name(getattr(self, name))
@@ -133,8 +120,6 @@ class Study(Pipeline[TwoStagePlan]):
             split=self.split,
             **common,
         )
-        if self.value_share is not None:
-            yield Value(share=self.value_share, second=self.second, statistic=self.value_statistic)
 
     def planned(self, steps: Sequence[Step]) -> TwoStagePlan:
         return TwoStagePlan(self, tuple(steps))

@@ -61,8 +61,6 @@ class SecondStage(Program):
     theorem: ClassVar[str] = "Theorems 1, 2 and 15 to 19, constants derived from the loss and its rows"
     # they define the margins; Theta is fixed
     moving: ClassVar[frozenset[str]] = frozenset({"Z", "offset"})
-    #: Whether every record gets the same recommendation, whatever its covariates.
-    constant_rule: ClassVar[bool] = False
     #: The kind of set that :meth:`default_set` returns; its size comes in as a Parameter.
     default_kind: ClassVar[ConvexSet]
 

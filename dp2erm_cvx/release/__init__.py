@@ -9,7 +9,6 @@ from dp2erm_cvx.release.record import (
     StepStatement,
     json_schema,
 )
-from dp2erm_cvx.release.value import ValueRelease
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -18,6 +17,5 @@ __all__ = [
     "Release",
     "Standing",
     "StepStatement",
-    "ValueRelease",
     "json_schema",
 ]

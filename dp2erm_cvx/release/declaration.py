@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.calibration import Calibration, GridNoise, IntegerNoise, Noise, RangeNoise
+from dp2erm_cvx.calibration import Calibration, IntegerNoise, RangeNoise
 from dp2erm_cvx.calibration.base import gradient_size
 from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.domain import Array, Domain
@@ -28,7 +28,6 @@ from dp2erm_cvx.program import Moments
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standing, StepStatement
-from dp2erm_cvx.release.value import ValueRelease, state_value
 from dp2erm_cvx.sampling import OWN_RECORD
 from dp2erm_cvx.solve import by_design, private_solver
 from dp2erm_cvx.steps import Execution, Precision, Rows, Step, Term
@@ -186,15 +185,8 @@ def make_release(
         steps=state_steps(plan),
         domain=domain.to_dict(),
         declared=declaration_of(plan),
-        value=_value(plan, released),
         kept_imbalance=kept_imbalance(plan),
     )
-
-
-def _value(plan: TwoStagePlan, released: Mapping[str, Array]) -> ValueRelease | None:
-    if plan.value is None:
-        return None
-    return state_value(plan.value, released[plan.value.name])
 
 
 def state_guarantee(plan: Plan, result: PlanResult, execution: Execution) -> Guarantee:
@@ -274,9 +266,7 @@ def _stated(step: Step) -> StepStatement:
     )
 
 
-def _law(
-    calibration: Calibration | GridNoise | IntegerNoise | GridSums | RangeNoise,
-) -> dict[str, Any]:
+def _law(calibration: Calibration | IntegerNoise | GridSums | RangeNoise) -> dict[str, Any]:
     if isinstance(calibration, GridSums):
         unit = calibration.units[0]
         noise = {"scale": calibration.scales[0], "sensitivity": unit * calibration.integers.sensitivity}
@@ -285,9 +275,6 @@ def _law(
         unit = calibration.unit if isinstance(calibration, IntegerNoise) else 1.0
         noise = {"scale": unit * calibration.scale, "sensitivity": unit * calibration.sensitivity}
         return {"noise": calibration.noise, "gamma": 0.0, **noise}
-    if isinstance(calibration, GridNoise):
-        sensitivity = calibration.l1_sensitivity
-        return {"noise": Noise.GAMMA, "scale": calibration.scale, "gamma": 0.0, "sensitivity": sensitivity}
     names = ("noise", "scale", "gamma", "split", "sensitivity", "box")
     return {name: getattr(calibration, name) for name in names}
 

@@ -160,8 +160,6 @@ def _check_alone(release: BaseRelease) -> None:
     names = [step.step for step in release.steps]
     if "theta" not in names or len(set(names)) < len(names):
         raise DeclarationError("release JSON: steps: one of them releases theta, and none stands twice")
-    if (release.value is None) != ("value" not in names):
-        raise DeclarationError("release JSON: value: stands with a step of that name, or not at all")
     theta = release.mechanism
     for name in ("sensitivity", "hessian_trace", "strong_convexity", "reason"):
         if getattr(theta, name) is None:

@@ -14,7 +14,6 @@ from dp2erm_cvx.calibration import Noise, Perturbed
 from dp2erm_cvx.display import WIDTH, as_frame, as_html, as_text
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.release.value import ValueRelease, beside
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -256,9 +255,9 @@ class Release(BaseRelease):
     """A release to publish. Weights, duals, residuals and noise are not in it.
 
     ``theta`` (p,) has one name per coordinate in ``parameters``; it is in units of the outcome per unit
-    of the scaled covariates; ``value`` is that of its rule, if a share of the budget was declared for it.
-    ``kept_imbalance`` is the share of a difference between the arms that its weights are predicted to leave,
-    by :func:`~dp2erm_cvx.plan.predict.kept_imbalance`; None where that is not known.
+    of the scaled covariates. ``kept_imbalance`` is the share of a difference between the arms that its
+    weights are predicted to leave, by :func:`~dp2erm_cvx.plan.predict.kept_imbalance`; None where that is
+    not known.
     """
 
     goal: ClassVar[str] = "weighted"
@@ -266,7 +265,6 @@ class Release(BaseRelease):
 
     theta: tuple[float, ...]
     parameters: tuple[str, ...]
-    value: ValueRelease | None = None
     kept_imbalance: float | None = None
 
     @property
@@ -298,10 +296,9 @@ class Release(BaseRelease):
 
     def rows(self) -> list[Mapping[str, Any]]:
         """One per coordinate of theta, and one for the effect where that is one for everybody."""
-        from dp2erm_cvx.release.rule import released_rows
+        from dp2erm_cvx.release.rule import beside, released_rows
 
-        told = self.cost() | ({} if self.value is None else self.value.named())
-        return [{**row, **told} for row in beside(released_rows(self), self.own_units)]
+        return [{**row, **self.cost()} for row in beside(released_rows(self), self.own_units)]
 
 
 def json_schema(kind: type[BaseRelease] = Release) -> dict[str, Any]:

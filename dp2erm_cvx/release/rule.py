@@ -27,7 +27,6 @@ from dp2erm_cvx.release.declaration import declaration_of, rebuilt, state_steps
 from dp2erm_cvx.release.effect import Nuisance, state_coefficient
 from dp2erm_cvx.release.interval import STRICT, EffectInterval, effect_interval, score_interval
 from dp2erm_cvx.release.record import BaseRelease, Guarantee, Release, StepStatement
-from dp2erm_cvx.release.value import beside
 from dp2erm_cvx.steps import Rows, SideCounts, placed
 from dp2erm_cvx.steps.sums import side_shares
 from dp2erm_cvx.tables import Table, read_frame
@@ -227,6 +226,21 @@ class RuleRelease(BaseRelease):
         pairs = zip(self.parameters, self.theta, strict=True)
         rows = [{"parameter": name, "value": value, **told} for name, value in pairs]
         return beside(rows, self.own_units)
+
+
+def beside(rows: Sequence[Mapping[str, Any]], known: OwnUnits | None) -> list[Mapping[str, Any]]:
+    """The rows of a data frame, those of parameters with their own units; None where they have none.
+
+    Where theta has no constant, that of its own units comes last, unless it is 0.
+    """
+    if known is None:
+        return [{**row, "own_units": None, "per": ""} for row in rows]
+    numbers, found = known.numbers(), list(rows)
+    if len(rows) < len(numbers):
+        numbers = [*numbers[1:], *(numbers[:1] if known.constant else [])]
+    if len(rows) < len(numbers):
+        found.append({**rows[-1], "parameter": "constant", "value": None, "noise_half_width": None})
+    return [{**row, "own_units": value, "per": per} for row, (value, per) in zip(found, numbers, strict=True)]
 
 
 def make_rule(

@@ -366,7 +366,7 @@ def _weighted(release: Release) -> Story:
             ("bias: confounders that are missing, weights that do not balance, shrinkage", "NOT counted"),
         ),
         use=tuple(use),
-        details=tuple(release.value.blocks() if release.value is not None else ()),
+        details=(),
         spent=(spent_by_step(release), calibrated(release)),
         spans=tuple(spans),
         caption=f"In {unit_of(release)}. No interval: sampling is not in it.",

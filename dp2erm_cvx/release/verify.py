@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from dp2erm_cvx import __version__
-from dp2erm_cvx.calibration import GridNoise
 from dp2erm_cvx.display import heading
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, shown
@@ -53,9 +52,8 @@ def released_numbers(release: BaseRelease, plan: Plan) -> dict[str, Array]:
             numbers["ranges"] = np.array([(one.low, one.high) for one in release.ranges])
         return numbers
     numbers["theta" if isinstance(release, Release) else "rule"] = np.array(release.theta)  # type: ignore[attr-defined]
-    stated = release.value if isinstance(release, Release) else release
-    if plan.step("value") is not None:
-        numbers["value"] = np.array(stated.released)  # type: ignore[union-attr]
+    if isinstance(release, RuleRelease) and plan.step("value") is not None:
+        numbers["value"] = np.array(release.released)
     return numbers
 
 
@@ -205,12 +203,10 @@ def verify(release: BaseRelease, domain: Domain | None = None, study: str | None
 
 
 def _lacking(plan: Plan, release: BaseRelease) -> Iterator[str]:
-    """What is stated so that no result can be computed from it: other steps, no value, no level."""
+    """What is stated so that no result can be computed from it: other steps, no level."""
     planned, stated = [step.name for step in plan.steps], [step.step for step in release.steps]
     if planned != stated:
         yield f"steps: {', '.join(stated)} stated, {', '.join(planned)} follow"
-    if isinstance(release, Release) and release.value is None and "value" in planned:
-        yield "value: nothing stated, and the plan has one"
     if isinstance(release, Release | RuleRelease) and len(release.theta) != len(release.parameters):
         yield f"parameters: {len(release.parameters)} names for {len(release.theta)} numbers in theta"
     if isinstance(release, EffectRelease | RuleRelease):
@@ -337,8 +333,6 @@ def _released(release: BaseRelease) -> Iterator[tuple[str, str, Sequence[float]]
         seen.add(part.step)
     if isinstance(release, Release | RuleRelease):
         yield "theta", "theta" if isinstance(release, Release) else "rule", release.theta
-    if isinstance(release, Release) and release.value is not None:
-        yield "value.released", "value", release.value.released
 
 
 def _inside(allowed: ConvexSet, numbers: Array) -> bool:
@@ -350,6 +344,4 @@ def _grid(step: Step) -> float | None:
     if step.integers is not None:
         return step.integers.unit
     grid = None if step.precision is None else step.precision.grid
-    if isinstance(step.calibration, GridNoise):
-        grid = step.calibration if step.counted else None
     return None if grid is None else math.ldexp(1.0, min(grid.exponent, 1000))

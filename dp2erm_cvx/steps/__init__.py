@@ -40,7 +40,6 @@ from dp2erm_cvx.steps.record_map import (
 from dp2erm_cvx.steps.score import EffectScore, MeanScore
 from dp2erm_cvx.steps.step import Execution, Inputs, Precision, Step, StepResult
 from dp2erm_cvx.steps.sums import IntegerSums, SideCounts, TreatmentRate
-from dp2erm_cvx.steps.value import Value
 from dp2erm_cvx.steps.weights import WeightsPlan, refuse_unsolvable, solve_theta, solve_weights
 
 __all__ = [
@@ -81,7 +80,6 @@ __all__ = [
     "TreatedScore",
     "TreatmentRate",
     "TwoValues",
-    "Value",
     "ValueScore",
     "WeightsPlan",
     "WithConstant",

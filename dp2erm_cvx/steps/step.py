@@ -289,9 +289,7 @@ class Step(abc.ABC):
     @property
     def guarantee(self) -> Budget:
         """What the step spends, its arithmetic included."""
-        calibration = self.calibration
-        # discrete noise covers its own rounding, and Laplace noise spends no delta
-        delta = 0.0 if isinstance(calibration, GridNoise) else calibration.delta
+        calibration, delta = self.calibration, self.calibration.delta
         if self.precision is None or self.perturbed is Perturbed.OUTPUT:
             return Budget(calibration.epsilon, delta)
         # twice the epsilon of the grid that covers its arithmetic
@@ -392,12 +390,3 @@ def divide(budget: Budget, share: float, noise: Noise | str) -> tuple[Budget, Bu
     first = Budget(share * epsilon, share * spends_delta * _ROUND_DOWN)
     rest = budget.delta - first.delta
     return first, Budget((1.0 - share) * epsilon, rest * _ROUND_DOWN)
-
-
-def set_aside(name: str, budget: Budget, share: float) -> tuple[Budget, Budget]:
-    """A pure ``share`` of epsilon, called ``name``, and what is left: all of delta.
-
-    Raises DeclarationError unless the share is between 0 and 1.
-    """
-    epsilon = public_fraction(name, share) * budget.epsilon * _ROUND_DOWN
-    return Budget(epsilon), Budget((budget.epsilon - epsilon) * _ROUND_DOWN, budget.delta)

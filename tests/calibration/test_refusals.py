@@ -14,6 +14,7 @@ from dp2erm_cvx.calibration import (
     PaperUtility,
     SumLaw,
     calibrate,
+    calibrate_grid,
     calibrate_integers,
     calibrate_output,
     calibrate_paper,
@@ -27,7 +28,6 @@ from dp2erm_cvx.calibration import (
     saturating_epsilon,
     utility_bound,
 )
-from dp2erm_cvx.calibration.numbers import calibrate_value
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
 from dp2erm_cvx.suprema import Saturation
@@ -61,10 +61,6 @@ def calibrated(name, bound=None, n=400, budget=None, loss=None, **options):
     return ways[name](objective, budget or Budget(1.0, 1e-4), **options)
 
 
-def valued(bound=None, outcome_bound=3.0, n=100, epsilon=1.0, **options):
-    return calibrate_value(bound or bound_of(4.0), outcome_bound, n, epsilon, **options)
-
-
 def summed(law=SumLaw.SCORE, bound=1.0, n=100, budget=None, *more, **options):
     return calibrate_sums(law, bound, n, budget or Budget(1.0, 1e-6), *more, **options)
 
@@ -84,9 +80,6 @@ def test_what_a_bound_does_not_cover(name, change, message):
     with pytest.raises(CalibrationError, match=message) as caught:
         calibrated(name, **change)
     assert "\n" not in str(caught.value)
-    if name != "paper":
-        with pytest.raises(CalibrationError, match=message):
-            valued(**change)
     with pytest.raises(DeclarationError, match="n_samples"):
         calibrated(name, n=1)
 
@@ -170,14 +163,12 @@ def test_what_a_calibration_refuses(error, name, change, message):
 SHARP, CURVED = calibrated("sharp"), calibrated("sharp", noise="gaussian")
 CALLS = [
     *(
-        (CalibrationError, lambda b=b: valued(outcome_bound=b), "rescale the outcome")
-        for b in (1e300, 1e-300, 1e-285)
+        (CalibrationError, lambda s=s: calibrate_grid(s, 3, 1.0), "rescale the outcome")
+        for s in (1e300, 1e-300)
     ),
-    *((DeclarationError, lambda b=b: valued(outcome_bound=b), "outcome_bound") for b in (0.0, math.nan)),
-    *((DeclarationError, lambda n=n: valued(n=n), "n_samples") for n in (1, 10.5)),
-    *((DeclarationError, lambda e=e: valued(epsilon=e), "epsilon") for e in (0.0, math.nan, "much")),
-    (CalibrationError, lambda: valued(epsilon=1e-200), "epsilon"),
-    (DeclarationError, lambda: valued(statistic="median"), "cells, contrasts"),
+    *((DeclarationError, lambda s=s: calibrate_grid(s, 3, 1.0), "l1_sensitivity") for s in (0.0, math.nan)),
+    *((DeclarationError, lambda e=e: calibrate_grid(1.0, 3, e), "epsilon") for e in (0.0, math.nan, "much")),
+    (CalibrationError, lambda: calibrate_grid(1e-100, 3, 1e200), "epsilon"),
     (CalibrationError, lambda: summed(n=10**10), "beyond 64-bit"),
     (CalibrationError, lambda: summed(SumLaw.TREATED, n=10**9), "beyond 64-bit"),
     (CalibrationError, lambda: summed(budget=Budget(1e-9)), "out of the range of 64-bit"),

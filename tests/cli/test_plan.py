@@ -56,7 +56,7 @@ def test_an_effect_is_planned_with_its_half_width(folder):
     assert wider["predicted"]["half_width"] > told["predicted"]["half_width"]
 
 
-@pytest.mark.parametrize("words", [["--value-share", "0.2"], ["--split", "0.7"], ["--arithmetic", "assumed"]])
+@pytest.mark.parametrize("words", [["--split", "0.7"], ["--arithmetic", "assumed"]])
 def test_a_plan_is_of_the_release_that_follows(folder, words):
     released = run(*FIT, *words, "--json")
     assert released.exit_code == 0, released.output

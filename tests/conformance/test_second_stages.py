@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.conformance.constants import constants
 from dp2erm_cvx.conformance.objective import own_record, perturbation
 from dp2erm_cvx.conformance.run import other_settings
 from dp2erm_cvx.conformance.subject import CheckStatus, check_domain
 from dp2erm_cvx.privacy import RowBox
 from dp2erm_cvx.problems.arm_means import ArmMeans
-from dp2erm_cvx.problems.itr import itr, itr_logistic
+from dp2erm_cvx.problems.itr import itr_logistic
 from dp2erm_cvx.problems.regression import saturating_regression
 from dp2erm_cvx.program import MarginRows
 from dp2erm_cvx.program.margin_rows import RowBounds
@@ -268,36 +266,6 @@ def test_whatever_choices_return_is_0_or_1_or_an_error(case):
             recommendations(rule, np.zeros(4), check_domain(), X)
         return
     assert recommendations(rule, np.zeros(4), check_domain(), X).tolist() == [counted] * 4
-
-
-def _neighbors_treated_at_the_median(seed):
-    """What two fits to neighbors release, of choices that would all flip if they saw the batch."""
-    n, rng = 400, np.random.default_rng(1)
-    X, a, y = np.zeros((n, 1)), rng.integers(0, 2, n), np.full(n, 0.9)
-    X[: n // 2] = 1e-3
-    moved = X.copy()
-    moved[0] = -1.0
-    flips = lambda self, theta, domain, X: (np.ravel(X) >= np.median(X)).astype(int)  # noqa: E731
-    rule = derived(itr, choices=flips)()
-    other = np.r_[-0.9, y[1:]]
-    for records, outcomes in ((X, y), (moved, other)):
-        model = PrivateTwoStageERM(
-            Domain(1.0, 1.0), Budget(2.0), "uniform", rule, value_share=0.5, seed=seed, arithmetic="assumed"
-        )
-        yield model.fit(records, a, outcomes)
-
-
-def test_neighbors_of_a_rule_that_reads_the_batch_differ_by_the_noised_numbers_alone():
-    model, neighbor = _neighbors_treated_at_the_median(3)
-    one, other = (json.loads(fitted.release_.to_json()) for fitted in (model, neighbor))
-    first, second = (np.array(found["value"].pop("released")) for found in (one, other))
-    for found in (one, other):
-        found.pop("theta")
-        for derived_ in ("against_all", "against_none", "half_widths"):
-            found["value"].pop(derived_)
-    assert one == other
-    claim = model.plan(400, 1).value.calibration.l1_sensitivity
-    assert 0.0 < np.sum(np.abs(first - second)) <= claim
 
 
 def test_a_regularizer_that_no_example_has_is_tried():

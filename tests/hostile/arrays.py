@@ -266,12 +266,9 @@ def case(rng: Generator) -> Outcome:
         tolerance=setting(rng, (1e-6, 1e-6, 1e-6, 1e-6, 1e-7), wild=0.03),
         arithmetic=pick(rng, ("auto",) * 8 + ("counted", "assumed", "nope")),
         numerical_share=setting(rng, (0.005, 0.005, 0.5, 1e-6), wild=0.03),
-        value_share=setting(rng, (None, None, None, 0.3, 0.9), wild=0.03),
-        value_statistic=pick(rng, ("cells",) * 8 + ("contrasts", "contrasts", "nope")),
     )
     if happens(rng, 0.15):
         model.second_stage = with_choices(rng, model.second_stage)
-        model.value_share = model.value_share or pick(rng, (None, 0.3))
     try:
         model.fit(*data)
     except Dp2ermError as error:

@@ -48,7 +48,6 @@ _TEXTS = {
     "--arithmetic": ("exact", ""),
     "--solver": ("gurobi", ""),
     "--calibration": ("best",),
-    "--value-statistic": ("mean",),
     "--estimand": ("late", "", "ATE "),
     "--prognostic": ("nobody", ",", "x1,x1"),
     "--output-dir": ("data.csv", "no/where", "x" * 5000),

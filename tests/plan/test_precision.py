@@ -182,12 +182,11 @@ def test_without_the_extra_counting_is_refused_and_auto_assumes(monkeypatch) -> 
     assert plan.theta.calibration.epsilon == 1.0
 
 
-def test_the_curve_of_a_release_counts_its_value_and_its_propensity() -> None:
+def test_the_curve_of_a_release_counts_its_propensity() -> None:
     budget = Budget(2.0, 1e-3)
     plain = planned(EntropyBalancing(), itr(), budget=budget, calibration="renyi")
-    valued = planned(EntropyBalancing(), itr(), budget=budget, calibration="renyi", value_share=0.5)
     composed = planned(ipw_private(), itr(), budget=budget, calibration="renyi")
-    for plan, pure in ((plain, 0.0), (valued, 1.0), (composed, 0.3 * 2.0)):
+    for plan, pure in ((plain, 0.0), (composed, 0.3 * 2.0)):
         alone = plan.theta.calibration.curve().shifted(plan.theta.precision.grid.epsilon)
         for order in (1.125, 1.5, 2.0):
             added = plan.curve.at(order) - alone.at(order)

@@ -34,7 +34,7 @@ MODELS = {
     "trial": PrivateEffect(DOMAIN, PURE, seed=1, settings={"propensity": 0.5}),
     "cells": PrivateEffect(DOMAIN, MORE, seed=1, settings={"cells": {"u": [0.0], "v": []}}),
     "rule and value": PrivateRule(DOMAIN, PURE, seed=1, settings={"propensity": 0.5, "value_share": 0.2}),
-    "balancing": PrivateTwoStageERM(DOMAIN, PURE, seed=1, value_share=0.2),
+    "balancing": PrivateTwoStageERM(DOMAIN, PURE, seed=1),
     "average effect": PrivateEffect(DOMAIN, PURE, residual_scale=0.3, seed=1),
     "Gaussian noise": PrivateEffect(DOMAIN, APPROXIMATE, noise="gaussian", seed=1),
     "box noise": PrivateEffect(DOMAIN, PURE, noise="box", seed=1),
@@ -61,7 +61,7 @@ FAST = ("trial", "cells", "balancing")
 #: Noise was added to them: any number on its public grid may have been released. What follows is refuted,
 #: unless nothing does, as from the slope of a regression.
 RELEASED = (
-    *("released*", "nuisances.0", "nuisances.*.coefficient*", "theta*", "value.released*"),
+    *("released*", "nuisances.0", "nuisances.*.coefficient*", "theta*"),
     *("ranges.*.low", "ranges.*.high"),
 )
 #: Declarations are what all else is computed from. A reader compares them with the domain that is expected.
@@ -81,7 +81,7 @@ TELLING = {
     ),
     "cells": ("nuisances.0.coefficient.0", "settings.cells.u.0", "domain.outcome_bound"),
     "rule and value": ("released.0", "theta.0", "settings.slope", "n_samples"),
-    "balancing": ("value.released.0", "domain.covariate_bound", "domain.outcome_bound"),
+    "balancing": ("theta.0", "domain.covariate_bound", "domain.outcome_bound"),
 }
 
 

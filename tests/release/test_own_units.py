@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp2erm_cvx import Budget, Domain, PrivateRule, PrivateTwoStageERM, Release
-from dp2erm_cvx.display import as_text
 from dp2erm_cvx.domain_file import domain_of
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.problems.itr import itr
@@ -183,17 +182,6 @@ def test_no_range_makes_a_release_fail(pair) -> None:
     release = PrivateTwoStageERM(domain, Budget(2.0), "uniform", "itr", seed=1).fit(X, a, y).release_
     assert Release.from_json(release.to_json()) == release
     assert "itr" in release.summary()
-
-
-@pytest.mark.parametrize("second", ["itr", "itr_huber"])
-def test_the_value_of_a_rule_is_shown_like_any_release(second) -> None:
-    domain = Domain(1.2, 2.0, ranges=RANGES)
-    model = PrivateTwoStageERM(domain, Budget(2.0), "uniform", second, value_share=0.2, seed=1)
-    release = model.fit(*data(3)).release_
-    value = release.value
-    assert as_text(value.blocks()) in release.summary()
-    assert "treating none" in release._repr_html_()
-    assert set(release.to_frame()["value against treating all"]) == {value.against_all}
 
 
 def test_a_plug_in_that_is_not_installed_keeps_no_release_from_being_read(stages) -> None:

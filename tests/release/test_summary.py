@@ -36,7 +36,6 @@ def effect():
         ("plug_in_ate", {"calibration": "output"}),
         ("arm_means", {"noise": "gaussian", "calibration": "renyi"}),
         ("itr_huber", {}),
-        ("itr", {"value_share": 0.2}),
     ],
 )
 def test_a_release_shows_what_its_plan_predicts(second, more):

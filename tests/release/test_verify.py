@@ -24,7 +24,7 @@ RELEASES = {
     "rule": lambda: PrivateRule(DOMAIN, PURE, outcome_scale=0.6, expected=["confounding"]),
     "rule, gaussian": lambda: PrivateRule(DOMAIN, APPROXIMATE, expected=["confounding"], noise="gaussian"),
     "rule and value": lambda: PrivateRule(DOMAIN, PURE, settings={"propensity": 0.5, "value_share": 0.2}),
-    "entropy balancing": lambda: PrivateTwoStageERM(DOMAIN, PURE, value_share=0.2),
+    "entropy balancing": lambda: PrivateTwoStageERM(DOMAIN, PURE),
     "mmd, gaussian": lambda: PrivateTwoStageERM(DOMAIN, APPROXIMATE, "mmd", "itr_huber", noise="gaussian"),
     "private propensity": lambda: PrivateTwoStageERM(DOMAIN, PURE, "ipw_private", "itr_logistic"),
     "arm means, auto": lambda: PrivateTwoStageERM(

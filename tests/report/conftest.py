@@ -32,7 +32,6 @@ def releases():
         }
     )
     many, budget = data(60), Budget(2.0)
-    weights = {"value_share": 0.2, "first_stage": "uniform"}
     return {
         "effect": PrivateEffect(domain, budget).fit(X, a, y).release_,
         "att": PrivateEffect(domain, Budget(0.01), estimand="att").fit(X, a, y).release_,
@@ -44,7 +43,7 @@ def releases():
         .fit(X, a, y)
         .release_,
         "means": PrivateTwoStageERM(domain, budget, "uniform", "arm_means").fit(X, a, y).release_,
-        "itr": PrivateTwoStageERM(domain, budget, second_stage="itr", **weights).fit(X, a, y).release_,
+        "itr": PrivateTwoStageERM(domain, budget, "uniform", "itr").fit(X, a, y).release_,
         "huber": PrivateTwoStageERM(domain, budget, "uniform", "itr_huber", seed=1).fit(X, a, y).release_,
         "many effect": PrivateEffect(hostile, budget).fit(*many).release_,
         "many rule": PrivateRule(hostile, budget, outcome_scale=1.0).fit(*many).release_,

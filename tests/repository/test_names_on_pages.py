@@ -77,13 +77,11 @@ def test_what_a_page_names_exists(path: Path) -> None:
 def test_names_that_do_not_exist_are_missed() -> None:
     assert missing_attributes("Any release has `release.theta` and `release.guarantee.epsilon`.") == ["theta"]
     assert missing_attributes("`release_.value` of a `PrivateRule`.") == ["value"]
-    assert missing_attributes("`PrivateTwoStageERM`: `release_.value`.\n`release.nothing`") == ["nothing"]
+    assert missing_attributes("`PrivateTwoStageERM`: `release_.theta`.\n`release.nothing`") == ["nothing"]
     assert missing_attributes("```python\nprint(release.gains)\n```\n") == ["gains"]
     assert missing_attributes("PrivateRule\n```python\nprint(release.gains)\n```\n") == []
-    assert missing_flags("`dp2erm rule data.csv --value-share 0.2`, `dp2erm fit --value-share 0.2`") == [
-        "--value-share"
-    ]
-    assert missing_flags("`--value-share`, `--nothing`; `dp2erm ledger show --json`") == ["--nothing"]
+    assert missing_flags("`dp2erm rule data.csv --split 0.5`, `dp2erm fit --split 0.5`") == ["--split"]
+    assert missing_flags("`--split`, `--nothing`; `dp2erm ledger show --json`") == ["--nothing"]
 
 
 def inline_displays(text: str) -> list[str]:

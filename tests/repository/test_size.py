@@ -22,14 +22,14 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 212,
-    "lines": 50_224,
-    "classes": 398,
-    "names that other files use": 807,
-    "names that one other file uses": 316,
-    "lines of tests": 41_822,
+    "files": 210,
+    "lines": 49_780,
+    "classes": 395,
+    "names that other files use": 800,
+    "names that one other file uses": 315,
+    "lines of tests": 41_199,
     "pages": 41,
-    "words of pages": 48_182,
+    "words of pages": 47_322,
 }
 
 

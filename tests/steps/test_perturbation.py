@@ -2,14 +2,13 @@
 
 import dataclasses
 import importlib
-import json
 import math
 
 import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release
-from dp2erm_cvx.errors import CalibrationError, DeclarationError, SolverError
+from dp2erm_cvx.errors import DeclarationError, SolverError
 from dp2erm_cvx.mechanism import Draw
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.arm_means import PlugInATE
@@ -218,42 +217,14 @@ def test_no_certificate_is_needed_where_the_bound_covers_all_weights() -> None:
 
 def test_seeded_runs_repeat_every_draw() -> None:
     for settings in (
-        {"value_share": 0.3},
-        {"value_share": 0.3, "first_stage": "ipw_private"},
+        {},
+        {"first_stage": "ipw_private"},
         {"second_stage": "plug_in_ate", "calibration": "output"},
     ):
         first, second = (fitted(seed=3, **settings).release_ for _ in range(2))
         assert first == second
         assert not first.private
         assert fitted(seed=4, **settings).release_.theta != first.theta
-
-
-def test_the_value_is_released_from_its_share() -> None:
-    release = fitted(value_share=0.25).release_
-    assert release.private
-    assert release.value.epsilon == pytest.approx(0.25)
-    assert release.mechanism.numerical.epsilon * 2 == pytest.approx(0.005 * 0.75)
-    assert "value" in release.guarantee.theorem
-    assert release.guarantee.epsilon == 1.0
-    plain = json.loads(release.to_json())
-    assert min(plain["value"]["half_widths"]) > 0
-    assert fitted().release_.value is None
-    # the noise of the contrasts has the stated scale
-    gaps = []
-    for seed in range(30):
-        seeded = fitted(value_share=0.25, value_statistic="contrasts", seed=seed)
-        follows = np.where(seeded.predict(data()[0]) == data()[1], 1.0, -1.0)
-        w, y = seeded.private_workings_.weights.value, seeded.private_workings_.records.y
-        treats = seeded.predict(data()[0]) == 1
-        exact = 2 * np.array([np.sum((w * follows * y)[~treats]), np.sum((w * follows * y)[treats])]) / 150
-        gaps += list(exact - (seeded.release_.value.against_all, seeded.release_.value.against_none))
-    assert np.mean(np.abs(gaps)) == pytest.approx(seeded.release_.value.scale, rel=0.4)
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0, math.nan, "half"])
-def test_an_invalid_value_share_is_refused(share) -> None:
-    with pytest.raises(DeclarationError, match="value_share"):
-        fitted(value_share=share)
 
 
 def test_every_released_vector_of_a_counted_fit_meets_its_own_grid_noise(monkeypatch) -> None:
@@ -281,36 +252,6 @@ def test_every_released_vector_of_a_counted_fit_meets_its_own_grid_noise(monkeyp
     minimizer = solve(instance, throw=False).value
     assert np.max(np.abs(workings.weights.value - minimizer)) > 1e-3
     assert model.release_.private
-
-
-def test_the_value_is_that_of_the_released_rule_not_of_the_minimizer() -> None:
-    # a tiny share for the arithmetic: what is released is far from the minimizer, and chooses otherwise
-    X, a, _ = data()
-    differing = 0
-    for seed in range(8):
-        model = fitted(numerical_share=1e-10, value_share=0.9, value_statistic="contrasts", seed=seed)
-        workings = model.private_workings_
-        unreleased = workings.records.X @ workings.theta.value > 0
-        chosen = model.predict(X) == 1
-        differing += int(np.sum(unreleased != chosen) > 10)
-        follows = np.where(chosen == a, 1.0, -1.0) * workings.records.y * workings.weights.value
-        exact = 2 * np.array([np.sum(follows[~chosen]), np.sum(follows[chosen])]) / 150
-        noise = seeded_value_noise(model, seed)
-        value, step = model.release_.value, 2.0 ** model.plan(150, 3).value.calibration.exponent
-        assert np.allclose([value.against_all, value.against_none], exact + noise, atol=step)
-    assert differing >= 3
-
-
-def seeded_value_noise(model, seed):
-    """The repeatable draw of a seeded fit, at values of 0."""
-    noise = model.plan(150, 3).value.calibration
-    return module.perturb_on_grid(np.zeros(2), noise, seed=f"value {seed}")
-
-
-def test_a_constant_rule_has_no_value_to_release() -> None:
-    for second in ("arm_means", "plug_in_ate"):
-        with pytest.raises(CalibrationError, match="treats everyone or no one"):
-            fitted(second_stage=second, value_share=0.2)
 
 
 def test_theorem_8_goes_by_the_bound_on_the_response() -> None:

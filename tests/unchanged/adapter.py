@@ -135,7 +135,6 @@ def _flat(plan: TwoStagePlan) -> dict[str, float | str | bool | None]:
     solved = plan.theta.perturbed is not Perturbed.OUTPUT
     private = None if plan.propensity is None else plan.propensity.calibration
     covered = None if plan.propensity is None else plan.propensity.precision
-    value = None if plan.value is None else plan.value.calibration
     return {
         "theorem": plan.theorem,
         "V": plan.bound.V,
@@ -161,8 +160,6 @@ def _flat(plan: TwoStagePlan) -> dict[str, float | str | bool | None]:
         "propensity_delta": None if private is None else private.delta,
         "propensity_tolerance": None if covered is None else covered.tolerance,
         "propensity_grid_scale": None if covered is None else covered.grid.scale,
-        "value_scale": None if value is None else value.scale,
-        "value_epsilon": None if value is None else value.epsilon,
         "radius": plan.theta.radius,
         "proven": plan.proven,
         "counted": plan.counted,
@@ -177,7 +174,7 @@ ESTIMATORS = {"effect": PrivateEffect, "rule": PrivateRule, "weights": PrivateTw
 STATED = (
     *("estimate", "interval", "standard_deviation", "released", "risks", "ratios", "groups", "counted"),
     *("capped", "target", "outcome_unit", "ranges", "theta", "noise_effect", "flipped_share", "gains"),
-    *("kept_confounding", "kept_imbalance", "covariate_mean", "covariate_norm", "covariate_scale", "value"),
+    *("kept_confounding", "kept_imbalance", "covariate_mean", "covariate_norm", "covariate_scale"),
     *("own_units", "nuisances", "guarantee", "steps"),
 )
 

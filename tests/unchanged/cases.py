@@ -157,11 +157,6 @@ ASSUMED: list[dict[str, Any]] = [
     {"method": "auto", "arithmetic": "counted"},
     {"method": "auto", "noise": "gaussian"},
 ]
-VALUE: list[dict[str, Any]] = [
-    {"method": "sharp", "value_share": 0.2},
-    {"method": "sharp", "arithmetic": "counted", "value_share": 0.2, "value_statistic": "contrasts"},
-    {"method": "paper", "value_share": 0.2},
-]
 FINE: list[dict[str, Any]] = [
     {"method": "sharp", "split": 0.3},
     {"method": "output", "split": 0.3},
@@ -176,7 +171,6 @@ FINE: list[dict[str, Any]] = [
     *({"method": method, "epsilon": 10.0} for method in ("sharp", "paper", "renyi", "output", "auto")),
     *({"method": method, "delta": 0.0} for method in ("sharp", "renyi", "output", "auto")),
     {"method": "sharp", "noise": "gaussian", "delta": 0.0},
-    {"method": "renyi", "value_share": 0.5},
     {"method": "paper", "arithmetic": "counted"},
     {"method": "sharp", "epsilon": 600.0, "arithmetic": "counted"},
     {"method": "sharp", "epsilon": 600.0, "arithmetic": "auto"},
@@ -213,10 +207,10 @@ def plans() -> Iterator[tuple[Stage, Stage, str, int, dict[str, Any]]]:
     default = [stages(name)[0] for name in adapter.second_stage_names()]
     rule, effect = stages("itr")[0], stages("plug_in_ate")[0]
     product = itertools.product
-    yield from product([scaled], seconds, ["floor"], [400], [*QUICK, *COUNTED, *VALUE])
+    yield from product([scaled], seconds, ["floor"], [400], [*QUICK, *COUNTED])
     yield from product([scaled], default, ["floor"], [400], ASSUMED)
     yield from product([uniform], seconds, ["intercept"], [400], QUICK)
-    yield from product([private], default, ["intercept"], [400], [*QUICK, *COUNTED, *ASSUMED, *VALUE])
+    yield from product([private], default, ["intercept"], [400], [*QUICK, *COUNTED, *ASSUMED])
     yield from product(firsts, [rule, effect], ["floor"], [50], [QUICK[1], QUICK[2], QUICK[5], QUICK[7]])
     yield from product([propensity], [rule, effect], ["plain"], [400], FINE)
     yield from product([private], [rule], ["plain"], [400], FINE)

@@ -135,9 +135,6 @@ def _weights() -> Iterator[Declared]:
     for first, calibration in product(firsts[:2], ("paper", "paper-corrected", "renyi", "output", "auto")):
         own = {"first_stage": first, "second_stage": "arm_means", "calibration": calibration}
         yield Declared("weights", "norm", 2.0, 1e-5, {**own, "arithmetic": "assumed"})
-    for first, statistic in product(firsts[:2], ("cells", "contrasts")):
-        own = {"first_stage": first, "value_share": 0.2, "value_statistic": statistic}
-        yield Declared("weights", "cost", 2.0, 0.0, own)
     yield Declared("weights", "keep", 2.0, 0.0, {"first_stage": "ipw_logistic", "noise": "box"})
     yield Declared("weights", "levels", 2.0, 0.0, {"first_stage": "uniform", "second_stage": "regression"})
 
