@@ -50,11 +50,11 @@ def check_command(data: str, draft: str | None, **options: Any) -> None:
         from dp2erm_cvx.cli.reading import read_layout, read_public
         from dp2erm_cvx.codebook import Codebook, Treatment
         from dp2erm_cvx.diagnostics.columns import column_report
-        from dp2erm_cvx.files import PLAIN, guessed_layout, read_table
+        from dp2erm_cvx.files import guessed_layout, read_table
 
         declared = options["domain"] is not None or bool(options["ranges"])
         public = read_public(options) if declared else None
-        layout = read_layout(options, PLAIN if declared else guessed_layout(data))
+        layout = read_layout(options, None if declared else guessed_layout(data))
         table = read_table(data, layout, ragged=True)
         for name in filter(None, (options["treatment"], options["outcome"])):
             table.cells(name)

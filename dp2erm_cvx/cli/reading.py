@@ -17,7 +17,6 @@ import click
 from dp2erm_cvx.cli.options import DOMAIN_FIELDS, REQUIRED, apply, names
 from dp2erm_cvx.cli.screen import advance, stages
 from dp2erm_cvx.errors import DeclarationError, shown
-from dp2erm_cvx.files import PLAIN
 from dp2erm_cvx.text import number_or_text
 
 if TYPE_CHECKING:
@@ -78,12 +77,13 @@ def read_public(options: dict[str, Any]) -> Domain | PrivateRanges:
     return read_domain(options)
 
 
-def read_layout(options: Mapping[str, Any], layout: CsvLayout = PLAIN) -> CsvLayout:
+def read_layout(options: Mapping[str, Any], layout: CsvLayout | None = None) -> CsvLayout:
     """How CSV files are written: the flags, put over the table ``[csv]`` of the domain file."""
     from dp2erm_cvx.domain_file import declared_layout
+    from dp2erm_cvx.files import PLAIN
 
     path = options.get("domain")
-    layout = layout if path is None else declared_layout(path)
+    layout = declared_layout(path) if path is not None else layout or PLAIN
     given = {name: options.get(name) for name in ("separator", "encoding", "decimal")}
     return replace(layout, **{name: value for name, value in given.items() if value is not None})
 

@@ -29,7 +29,7 @@ LIMITS = {
     "names that one other file uses": 315,
     "lines of tests": 41_199,
     "pages": 41,
-    "words of pages": 47_322,
+    "words of pages": 47_333,
 }
 
 

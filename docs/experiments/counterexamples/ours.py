@@ -71,7 +71,7 @@ def flipped():
 
 def mus(epsilon, releases=50):
     """Of every step that adds Gaussian noise to sums: the largest mu met, and that of its sensitivity."""
-    plan, laws = audited_laws(effect(epsilon, 1e-5, cells={0: [0.0]}), flipped())
+    plan, laws = audited_laws(effect(epsilon, 0.1, cells={0: [0.0]}), flipped())
     steps, rng, met = {step.name: step for step in plan.steps}, np.random.default_rng(0), {}
     for _ in range(releases):
         released = {}
