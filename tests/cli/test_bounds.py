@@ -125,7 +125,8 @@ def test_curves_agree_with_the_bounds():
 def test_the_same_command_draws_the_same_picture(tmp_path):
     drawn = []
     for name in ("a.svg", "b.svg"):
-        result = run(*IPW, "--plot", tmp_path / name)
+        words = ("--program", "uniform", "--covariate-bound", "1")
+        result = run("bounds", *words, "--plot", tmp_path / name)
         assert result.exit_code == 0, result.output
         drawn.append((tmp_path / name).read_bytes())
     assert drawn[0] == drawn[1]

@@ -27,7 +27,7 @@ LIMITS = {
     "classes": 395,
     "names that other files use": 800,
     "names that one other file uses": 315,
-    "lines of tests": 41_199,
+    "lines of tests": 41_200,
     "pages": 41,
     "words of pages": 47_333,
 }
