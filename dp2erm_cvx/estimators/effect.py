@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx.curves import Curves
@@ -198,10 +197,9 @@ class PrivateEffect(PrivateEstimator):
         low, high = self.release_.interval.low, self.release_.interval.high
         self.interval_ = (-math.inf if low is None else low, math.inf if high is None else high)
 
-    def advice(self, outcomes: ArrayLike) -> str:
-        """What to declare where outcomes (n,) have two values: a bounded regression is biased for them."""
-        public, values = self.public(), np.unique(np.asarray(outcomes, dtype=np.float64))
-        values = values[np.isfinite(values)]
+    def advice(self, values: Sequence[float]) -> str:
+        """What to declare where outcomes have two values alone: a bounded regression is biased for them."""
+        public = self.public()
         if len(values) != 2 or self.estimand == "risks":
             return ""
         if not isinstance(public, Domain) or public.binary_outcome or public.treatment_cost:

@@ -267,8 +267,8 @@ class PrivateEstimator(ConfiguredEstimator):
             raise DeclarationError(f"seed = {self.seed!r}: must be a whole number of at least 0, or None")
         return Execution(private_solver(self.solver), self.tolerance, self.seed)
 
-    def advice(self, outcomes: ArrayLike) -> str:
-        """What to declare instead, by outcomes (n,) of these records; for the data holder, nothing mostly."""
+    def advice(self, values: Sequence[float]) -> str:
+        """What to declare instead where outcomes have these values alone; mostly nothing."""
         return ""
 
     def _run(self, plan: Plan, data: Dataset | BlockedDataset, what: str) -> tuple[PlanResult, Guarantee]:

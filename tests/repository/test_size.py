@@ -23,7 +23,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 210,
-    "lines": 49_780,
+    "lines": 49_778,
     "classes": 395,
     "names that other files use": 800,
     "names that one other file uses": 315,
