@@ -156,7 +156,7 @@ def _unbounded(loss: Curve, reach: float) -> str:
     )
 
 
-#: Records of the neighbors whose public numbers are compared; what is off by 1/n shows at few.
+#: Few and many records of neighbors whose public numbers are compared; what is off by 1/n shows at few.
 _NUMBERS_AT = (12, 2000)
 
 
@@ -217,7 +217,8 @@ def public_numbers(subject: Subject) -> Judgment:
     """
     kind = subject.program.kind if isinstance(subject.program, FirstStage) else None
     compared: set[str] = set()
-    for n in _NUMBERS_AT:
+    few, many = _NUMBERS_AT
+    for n in (few, min(many, max(subject.larger, default=few))):
         found: dict[str, float] = {}
         for records in (one for pair in neighbors(6 if n < 100 else 2, n, subject.seed) for one in pair):
             try:
