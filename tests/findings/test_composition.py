@@ -85,7 +85,6 @@ EQUAL_BALANCE = {1.0: 0.1, 2.0: 0.025, 4.0: 0.0125}
 def test_composition_beats_the_direct_calibration_at_equal_balance(epsilon):
     composed = study(ipw_private(share=0.3, trim=4.0), epsilon, 40)
     direct = study(ipw_logistic(ridge=EQUAL_BALANCE[epsilon] * SQUARED, trim=4.0), epsilon, 40)
-    print("V, |SMD|, effect, sd:", np.round(composed, 3), np.round(direct, 3))
     assert composed[0] == pytest.approx(7.70, abs=0.01)
     assert composed[1] <= direct[1] + 0.004
     assert direct[0] > 2.0 * composed[0]
@@ -95,7 +94,6 @@ def test_composition_beats_the_direct_calibration_at_equal_balance(epsilon):
 def test_at_a_small_budget_the_noise_of_the_propensity_eats_the_gain():
     composed = study(ipw_private(share=0.3, trim=4.0), 1.0, 40)
     direct = study(ipw_logistic(ridge=EQUAL_BALANCE[1.0] * SQUARED, trim=4.0), 1.0, 40)
-    print("V, |SMD|, effect, sd:", np.round(composed, 3), np.round(direct, 3))
     assert composed[1] == pytest.approx(direct[1], abs=0.02)
     assert composed[3] == pytest.approx(direct[3], rel=0.2)
 
@@ -104,7 +102,6 @@ def test_at_a_small_budget_the_noise_of_the_propensity_eats_the_gain():
 def test_the_plug_in_with_laplace_noise_costs_less_noise_and_some_bias(epsilon):
     means = study(ipw_private(share=0.3, trim=4.0), epsilon, 40)
     plug_in = study(ipw_private(share=0.3, trim=4.0), epsilon, 40, "plug-in")
-    print("V, |SMD|, effect, sd:", np.round(means, 3), np.round(plug_in, 3))
     assert plug_in[3] < 0.8 * means[3]
     assert plug_in[3] == pytest.approx(0.5 / epsilon, rel=0.2)
 

@@ -151,20 +151,6 @@ def test_a_mechanism_that_keeps_its_word_is_not_flagged(mechanism, events, decla
     assert np.mean([one.low for one in found]) > 0.05
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("confidence", [0.99, 0.6])
-@pytest.mark.parametrize(
-    "mechanism", [laplace(1.0), response, geometric], ids=["laplace", "response", "geometric"]
-)
-def test_false_alarms_are_as_rare_as_they_should_be(mechanism, confidence):
-    repetitions = 300
-    alarms = sum(
-        audit(mechanism, seed=seed, runs=200, events=CONTINUOUS, confidence=confidence).exceeds
-        for seed in range(repetitions)
-    )
-    assert alarms <= stats.binom.ppf(0.999, repetitions, 1 - confidence)
-
-
 def test_less_noise_than_is_declared_is_found():
     found = audit(laplace(0.5), events=CONTINUOUS)
     assert found.exceeds
