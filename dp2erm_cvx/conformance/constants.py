@@ -39,8 +39,8 @@ from dp2erm_cvx.program import (
     SecondStage,
     SeparableFirstStage,
 )
-from dp2erm_cvx.program.declared import DeclaredProgram
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.stage import DeclaredProgram
 
 _Row = Callable[[Array], tuple[Array, Array]]
 

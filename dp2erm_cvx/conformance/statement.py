@@ -48,8 +48,8 @@ from dp2erm_cvx.program import (
 )
 from dp2erm_cvx.program.curves import Curve
 from dp2erm_cvx.program.declaration import Compiled
-from dp2erm_cvx.program.declared import DeclaredProgram
 from dp2erm_cvx.program.separable import SeparableFirstStage
+from dp2erm_cvx.program.stage import DeclaredProgram
 from dp2erm_cvx.program.weights import WeightsProgram
 from dp2erm_cvx.universe import Universe
 

@@ -12,7 +12,7 @@ from dp2erm_cvx import Domain
 from dp2erm_cvx.audit.search import Region, ball, largest, record_domain
 from dp2erm_cvx.conformance.constants import check_kernel, check_loss
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.problems.arm_means import ArmMeans, PlugInATE
+from dp2erm_cvx.problems.arm_means import arm_means, plug_in_ate
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.program import Gaussian
 from dp2erm_cvx.program.kernels import Laplace, Linear
@@ -86,7 +86,7 @@ def test_a_function_that_is_no_kernel_is_caught(value):
     assert violations(reached) == ["positive_definiteness"]
 
 
-@pytest.mark.parametrize("program", [itr(), ArmMeans(), PlugInATE()], ids=lambda p: p.name)
+@pytest.mark.parametrize("program", [itr(), arm_means(), plug_in_ate()], ids=lambda p: p.name)
 def test_second_stage_constants(program):
     domain = Domain(1.5, 2.0)
     constants = program.constants(Universe(domain, 100, 2))

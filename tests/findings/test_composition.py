@@ -12,7 +12,7 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, TwoStageERM
 from dp2erm_cvx.calibration import Objective, calibrate_paper
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
 from dp2erm_cvx.privacy import LossConstants
-from dp2erm_cvx.problems.arm_means import ArmMeans, PlugInATE
+from dp2erm_cvx.problems.arm_means import arm_means, plug_in_ate
 from dp2erm_cvx.problems.ipw_known import KnownCoefficient
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.uniform import Uniform
@@ -52,8 +52,8 @@ def test_its_second_stage_noise_is_enough_all_the_same():
 
 
 ESTIMANDS = {
-    "means": {"second_stage": ArmMeans(theta_set=Box(7.5))},
-    "plug-in": {"second_stage": PlugInATE(), "calibration": "output"},
+    "means": {"second_stage": arm_means(theta_set=Box(7.5))},
+    "plug-in": {"second_stage": plug_in_ate(), "calibration": "output"},
 }
 
 
@@ -119,6 +119,6 @@ def test_the_balance_of_a_non_private_propensity_is_not_affordable_directly():
 )
 def test_without_noise(first, imbalance, effect):
     data, domain = load_nhefs(), nhefs_domain(covariate_bound=math.hypot(2.5, 1.0), intercept=1.0)
-    model = TwoStageERM(domain, first, ArmMeans(theta_set=Box(7.5))).fit(data.X, data.a, data.y)
+    model = TwoStageERM(domain, first, arm_means(theta_set=Box(7.5))).fit(data.X, data.a, data.y)
     assert np.mean(np.abs(model.workings_.balance().smd_after)) == pytest.approx(imbalance, abs=0.001)
     assert model.theta_[1] - model.theta_[0] == pytest.approx(effect, abs=0.01)

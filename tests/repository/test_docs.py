@@ -240,7 +240,7 @@ def test_added_programs_are_solved_and_certified(monkeypatch):
     records = Domain(1.5, 1.0).records(X, a, y)
     first = module.StratifiedTrial(0.3, 0.6).instance(records)
     weights = solve(first).value
-    second = module.SubgroupMeans().instance(records, weights, gamma=0.01, noise=rng.normal(size=4))
+    second = module.subgroup_means().instance(records, weights, gamma=0.01, noise=rng.normal(size=4))
     for instance in (first, second):
         values = [solve(instance, solver=name).value for name in ("newton", "clarabel", "scs", "osqp")]
         for value in values[1:]:

@@ -14,7 +14,7 @@ from dp2erm_cvx.audit import Attack
 from dp2erm_cvx.audit.blackbox import CountBound, audit_blackbox, lower, upper
 from dp2erm_cvx.audit.runs import lowest_bits, of_exception, of_output
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.problems.arm_means import PlugInATE
+from dp2erm_cvx.problems.arm_means import plug_in_ate
 from dp2erm_cvx.program import WholeSpace
 from tests.audit.bugs import HalfTheNoise, HardlyAnyGamma
 from tests.audit.pairs import aligned, lone
@@ -402,7 +402,7 @@ def release(second, epsilon, cls=PrivateTwoStageERM, arithmetic="assumed", **set
     return cls(Domain(1.0, 1.0), Budget(epsilon), "uniform", second, arithmetic=arithmetic, **settings)
 
 
-MEAN = PlugInATE(WholeSpace())
+MEAN = plug_in_ate(WholeSpace())
 RELEASES = {
     "half the noise, output": (release(MEAN, 2.0, calibration="output"), HalfTheNoise, aligned),
     "hardly any gamma, arm means": (release("arm_means", 1.0), HardlyAnyGamma, lone),
