@@ -392,7 +392,9 @@ class PrivateFirstStage(SeparableFirstStage):
         w_max = self.log_weight.largest_weight(universe.n_samples, margin)
         if math.isinf(margin) and w_max >= universe.n_samples:
             raise CalibrationError(f"{self.name}: declare a finite radius or trim, or no weight is bounded")
-        return stability.given_coefficient(universe.n_samples, w_max)
+        return stability.fixed_up_to_scale(
+            universe.n_samples, w_max, "the coefficient is a private output of the first stage"
+        )
 
     def _size(self, universe: Universe) -> int:
         k = self.n_rows(universe)
