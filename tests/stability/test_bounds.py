@@ -45,13 +45,6 @@ def coupled_variation(w, v, j=-1):
     return np.abs(w - v).sum() + 2 * min(w[j], v[j])
 
 
-def test_uniform_weights():
-    bound = uniform_weights(400)
-    assert (bound.V, bound.w_max) == (2.0, 1.0)
-    assert bound.relations == frozenset(Neighboring)
-    assert bound.private
-
-
 @pytest.mark.parametrize(
     ("n", "propensity", "trim"),
     [(2, 0.5, math.inf), (10, 0.2, math.inf), (400, 0.97, math.inf), (50, 0.05, 4.0)],
@@ -247,7 +240,6 @@ def test_more_ridge_less_radius_and_a_lower_trim_never_cost_stability(n, ridge, 
 C, D, E, K = CalibrationError, DeclarationError, EntropyConstants, KernelConstants
 REFUSED = [
     (lambda: uniform_weights(1), D, "n = 1"),
-    (lambda: uniform_weights(2.5), D, "n = 2.5"),
     (lambda: uniform_weights(True), D, "n = True"),
     (lambda: randomized_trial(10, 0.0), D, "propensity"),
     (lambda: randomized_trial(10, 1.0), D, "propensity"),
