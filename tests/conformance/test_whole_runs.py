@@ -97,7 +97,7 @@ def test_weights_that_depend_on_the_arm_are_expressible(tmp_path):
     """Odds weights for the effect on the treated: 1 for them, the odds exp(x'lam) for the controls."""
     text = changed(
         "exponential",
-        ("log_weight = POSITIVE_PART", "log_weight = LogWeight()"),
+        ("cp.maximum(-s, 0)", "s"),
         ("    def row_bound(self", _ODDS),
     )
     cls = program_of(tmp_path / "mine.py", text)
