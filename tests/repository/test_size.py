@@ -27,7 +27,7 @@ LIMITS = {
     "classes": 391,
     "names that other files use": 795,
     "names that one other file uses": 311,
-    "lines of tests": 41_197,
+    "lines of tests": 41_196,
     "pages": 41,
     "words of pages": 47_261,
 }
