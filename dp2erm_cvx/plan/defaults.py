@@ -68,6 +68,7 @@ def effect_rule(
     confounding: Confounding | None = None,
     kind: type[EffectScore] = AverageScore,
     two_values: TwoValues | None = None,
+    smaller: float = RATE,
 ) -> EffectSettings:
     """The default settings, from public quantities alone: those of the least predicted mean squared error.
 
@@ -85,6 +86,8 @@ def effect_rule(
         The score of what is estimated.
     two_values
         Of the outcome, where it has no others: no residual is longer than they lie apart.
+    smaller
+        Rate of the smaller arm, where the propensity is public; else a guess.
     """
     domain, p, known = universe.domain, universe.n_features, confounding is None
     bound, total = domain.outcome_bound, universe.mass * universe.n_samples * budget.epsilon
@@ -105,6 +108,7 @@ def effect_rule(
     request = Request(
         kind, counted, p, budget.epsilon, deviation, slope, law, norm, residual, declared, two_values, groups
     )
+    request = replace(request, rate=smaller)
     tried = (0.0,) if known else kind.propensities
     if 0.0 in tried and total < FEW * p:
         tried = (0.0,)
@@ -229,7 +233,7 @@ class Request:
 
     ``kind`` is the score of what is estimated, ``n_samples`` are what all records count together,
     ``deviation``, ``slope`` and ``residual_bound`` are in units of the outcome, ``law`` and ``norm_bound``
-    are of scaled covariates. The effect is that in each of ``groups``.
+    are of scaled covariates. The effect is that in each of ``groups``, and ``rate`` that of the smaller arm.
     """
 
     kind: type[EffectScore]
@@ -244,6 +248,7 @@ class Request:
     confounding: Confounding
     two_values: TwoValues | None = None
     groups: int = 1
+    rate: float = RATE
 
     def regression(self, center: float) -> RidgeFit:
         """That of the outcome from the share ``center`` of the budget, at the arm weights of least error."""
@@ -302,13 +307,13 @@ def effect_error(request: Request, left: float, center: float, propensity: float
     leaves, and what common slopes leave of effects that vary by the typical half of what is declared.
     ``left`` is the share of the budget for center, propensity and score.
     """
-    kind = request.kind
+    kind, rate = request.kind, request.rate
     n, p, sigma, declared = request.n_samples, request.n_features, request.deviation, request.confounding
     values, by_arm, spread = request.two_values, kind.rows is Rows.ARMS, float(request.spread[0])
     steepness = 1.0 if values is None else values.steepness(request.level)
     regression = request.regression(center)
-    parts = np.array([[RATE], [1.0 - RATE]]) if by_arm else np.ones((1, 1))
-    kept, noise = shrinkage([regression], request.spread, sigma, RATE, declared)
+    parts = np.array([[rate], [1.0 - rate]]) if by_arm else np.ones((1, 1))
+    kept, noise = shrinkage([regression], request.spread, sigma, rate, declared)
     away = declared.distance
     if propensity:
         norm, paid = 1.0 + request.norm_bound**2, propensity * request.epsilon
@@ -318,15 +323,15 @@ def effect_error(request: Request, left: float, center: float, propensity: float
         away = OPTIMISM * math.hypot(ridge / curvature * away, log_noise)
     # ``reach`` is that at a rate of one half for scores that divide by it
     widest = kind.reach[bool(propensity)] / kind.reach[0]
-    scale = 2.0 * widest * kind.price * request.residual_bound / RATE
+    scale = 2.0 * widest * kind.price * request.residual_bound / rate
     scale *= request.groups / (n * (left - center - propensity) * request.epsilon)
     stretch = np.minimum(1.0 / (1.0 - kept), STRETCH)
     still, noise = 1.0 - stretch * (1.0 - kept), noise * stretch * steepness
     # errors of the regression stay in the residuals that are weighted
     residuals = sigma**2 + float(np.mean(p * noise**2 + (still * sigma) ** 2))
-    sampling = (request.groups * residuals / (RATE * (1.0 - RATE)) + away**2 * sigma**2) / n
+    sampling = (request.groups * residuals / (rate * (1.0 - rate)) + away**2 * sigma**2) / n
     # an interval pays for the noise of the second moment as well, at 2B times that of the mean
-    sampling += MARGIN * widest * request.residual_bound / RATE * scale / n
+    sampling += MARGIN * widest * request.residual_bound / rate * scale / n
     error = sampling + 2.0 * (1.0 + by_arm) * scale**2 + float(np.sum((parts * noise * away) ** 2))
-    error += (regression.leaning(RATE, kind.wanted(RATE)) * declared.typical * sigma * away) ** 2
+    error += (regression.leaning(rate, kind.wanted(rate)) * declared.typical * sigma * away) ** 2
     return error + float(np.sum(parts * np.maximum(LEFT * kept, still) * away * sigma)) ** 2

@@ -11,7 +11,7 @@ from typing import Any
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
-from dp2erm_cvx.plan.defaults import CAP, NORM, Request, default_scale, effect_error, effect_rule
+from dp2erm_cvx.plan.defaults import CAP, NORM, RATE, Request, default_scale, effect_error, effect_rule
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, STEADY, Pipeline, chosen_noise, shares_in_turn
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.settings import EffectSettings
@@ -183,6 +183,7 @@ class EffectStudy(Pipeline[EffectPlan]):
             Confounding(0.0) if settings.known is not None else self.assumed,
             None if values is None else replace(values, slope=settings.slope),
             max(len(universe.domain.groups), 1),
+            RATE if settings.known is None else min(settings.known, 1.0 - settings.known),
         )
 
     @property
@@ -217,18 +218,20 @@ class EffectStudy(Pipeline[EffectPlan]):
             if self.ranges is not None:
                 raise DeclarationError("cells: need public ranges, which cuts are in")
             declared = {"rows": None, "propensity": "cells"} | declared
-        cap = public_number("cap", declared.get("cap", CAP), at_least=2.0)
         left = Budget(self._kept * self.budget.epsilon, self.budget.delta)
         released = self.ranges is not None and not self.ranges.public_outcome
         # a released range reaches to about three standard deviations of the outcome
         scale = self.scale if released else self.residual_scale
         known = declared.get("propensity")
-        public = known is not None and not isinstance(known, str)
-        kind = self.kind
-        assumed = None if public else self.assumed
-        found = effect_rule(self.universe, left, scale, assumed, kind, self.two_values)
+        kind, assumed, rate, inverse = self.kind, self.assumed, RATE, 2.0
+        if known is not None and not isinstance(known, str):  # of everybody, and no factor is beyond it
+            rate = public_fraction("propensity", known)
+            rate = min(rate, 1.0 - rate)
+            assumed, inverse = None, 1.0 / rate
+        found = effect_rule(self.universe, left, scale, assumed, kind, self.two_values, rate)
+        cap = public_number("cap", declared.get("cap", max(CAP, 2.0 * inverse)), at_least=2.0)
         found = replace(found, cap=cap)
-        reach = _reach(kind, known, cap, found) * found.residual_bound
+        reach = _reach(kind, known, cap, found, scale) * found.residual_bound
         if self.two_values is not None and issubclass(kind, AverageScore | RiskScores):
             reach = self._event_reach(declared.get("propensity", found.propensity))
         found = replace(found, score_bound=reach)
@@ -400,11 +403,17 @@ class EffectStudy(Pipeline[EffectPlan]):
             public_number("public_center", value)
 
 
-def _reach(kind: type[EffectScore], known: Any, cap: float, found: EffectSettings) -> float:
+def _reach(
+    kind: type[EffectScore], known: Any, cap: float, found: EffectSettings, scale: float | None
+) -> float:
     """B over M_r with the declared propensity ``known``, that of the settings ``found`` where none is."""
     if known == "logistic" or (known == "cells" and kind is TreatedScore):
         return kind.reach[1]
-    if known is None or isinstance(known, str) or kind is not TreatedScore:
+    if known is None or isinstance(known, str) or kind is OverlapScore:
         return found.score_bound / found.residual_bound
-    rate = public_number("propensity", known)  # residuals of the untreated are weighted by its odds
-    return max(rate, 1.0 - rate) / max(1.0 - rate, 1.0 / cap)
+    rate = public_number("propensity", known)
+    if kind is TreatedScore:  # residuals of the untreated are weighted by its odds
+        return max(rate, 1.0 - rate) / max(1.0 - rate, 1.0 / cap)
+    inverse = 1.0 / min(rate, 1.0 - rate)
+    # without a declared scale M_r is twice what residuals are expected to reach
+    return max(2.0, 0.5 * inverse) if scale is None else inverse

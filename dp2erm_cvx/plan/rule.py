@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import erfcx
+from scipy.special import erfcx, expit
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Calibration, Noise
@@ -41,6 +41,7 @@ from dp2erm_cvx.steps import (
     Term,
     ValueScore,
 )
+from dp2erm_cvx.steps.record_map import RAREST
 from dp2erm_cvx.universe import Universe
 
 #: Public guess of what factors below 1 add up to, in n: their sum is private.
@@ -305,16 +306,25 @@ class RuleStudy(Pipeline[RulePlan]):
             self.residual_scale,
             Confounding(0.0 if public else 1.0),
         )
-        bound = settings.score_bound
-        if isinstance(rate, float):
-            bound *= 0.5 / min(rate, 1.0 - rate)
-        score = ValueScore(nuisances, settings.cap, settings.residual_bound, bound)
+        cap, widening = settings.cap, 1.0
+        if public:  # released rates widen the score by themselves
+            inverse = 1.0 / self._least(settings.propensity)
+            cap = max(cap, min(2.0 * inverse, RAREST))
+            widening = 0.5 * min(inverse, cap)
+        score = ValueScore(nuisances, cap, settings.residual_bound, widening * settings.score_bound)
         if counts and counts * total < STEADY:  # no bound may follow noise far
             score = replace(score, widest=max(4.0 * domain.outcome_bound / settings.score_bound, 1.0))
         steps: list[Step] = [SideCounts(share=counts, exact=exact)] if counts else []
         steps.append(self.regression("arms", program, rows, numerical_share, center))
         steps.append(MeanScore(name="value", share=left - center, exact=exact, score=score))
         yield from shares_in_turn(steps, share)
+
+    def _least(self, stated: Any) -> float:
+        """The least probability of either arm, whatever the covariates, by a public propensity."""
+        if isinstance(stated, float):
+            return min(stated, 1.0 - stated)
+        constant, *slopes = stated
+        return float(expit(-abs(constant) - math.hypot(*slopes) * self.norm_bound))
 
     def _factors(self, settings: RuleSettings) -> Factors | None:
         stated = settings.propensity

@@ -13,6 +13,7 @@ from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.estimators import PrivateEffect, PrivateRule
 from dp2erm_cvx.plan import EffectStudy, effect_error, make_plan
 from dp2erm_cvx.plan.pipeline import STEADY
 from dp2erm_cvx.privacy import Budget
@@ -271,3 +272,49 @@ def test_what_noise_adds_to_all_levels_of_a_column_is_no_poor_overlap(mean, monk
     # planted: levels as independent covariates
     monkeypatch.setattr(CovariateLaw, "correlations", np.eye(4))
     assert found(3.0)[0] > 1.5 * found(0.0)[0]
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.07, 0.2, 0.5, 0.9])
+@pytest.mark.parametrize("scale", [None, 0.5])
+def test_a_trial_of_unequal_arms_has_a_score_that_reaches_its_weighted_residuals(rate, scale):
+    """Clipped at the bounds of equal arms, errors of the released regression would stay in the effect."""
+    inverse = 1.0 / min(rate, 1.0 - rate)
+    settings = study(residual_scale=scale, declared={"propensity": rate}).settings
+    assert settings.cap >= inverse
+    assert settings.residual_bound >= 3.0 * (scale or 0.0)
+    reached = settings.residual_bound if scale else DOMAIN.outcome_bound  # three guessed deviations
+    assert settings.score_bound >= reached * inverse * (1 - 1e-12)
+    if rate == 0.5:
+        assert settings.score_bound == 2.0 * settings.residual_bound
+    treated = study(residual_scale=scale, estimand="att", declared={"propensity": rate}).settings
+    assert treated.score_bound >= treated.residual_bound * max(rate / (1.0 - rate), 1.0) * (1 - 1e-12)
+
+
+def trial(rate, seed, n=4000):
+    rng = np.random.default_rng(seed)
+    X, a = rng.uniform(-1, 1, (n, 2)), (rng.random(n) < rate).astype(int)
+    return X, a, X[:, 0] + a * (0.5 + 0.3 * X[:, 1]) + 0.5 * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.8])
+def test_trials_of_unequal_arms_are_covered(rate):
+    """The share of covered effects was .2 at one tenth, where residuals were cut as in equal arms."""
+    covered = gains = 0
+    for seed in range(8):
+        X, a, y = trial(rate, seed)
+        domain, declared = Domain(2.0**0.5, 5.0, ranges=[(-1, 1)] * 2), {"propensity": rate}
+        low, high = (
+            PrivateEffect(domain, Budget(1.0), residual_scale=0.6, settings=declared, seed=seed)
+            .fit(X, a, y)
+            .interval_
+        )
+        covered += low < 0.5 < high
+        odds = (math.log(rate / (1 - rate)), 0.0, 0.0)
+        worth = {"propensity": odds if seed % 2 else rate, "value_share": 0.3}
+        rule = PrivateRule(domain, Budget(1.0), outcome_scale=0.9, settings=worth, seed=seed).fit(X, a, y)
+        everybody = next(one for one in rule.release_.gains if one.over == "treating nobody").interval
+        x = np.random.default_rng(9).uniform(-1, 1, (20_000, 2))
+        truth = np.mean((0.5 + 0.3 * x[:, 1]) * rule.predict(x))
+        gains += everybody.low < truth < everybody.high
+    assert covered >= 7
+    assert gains >= 7
