@@ -119,15 +119,20 @@ def _perhaps_event(release: Any) -> bool:
     return middle and not release.risks and not domain.get("binary_outcome", False)
 
 
+#: What clips of residuals leave unbiased.
+_SYMMETRIC = ", up to residuals that are about as long on either side"
+
+
 def _linear(release: Any) -> str:
     """Which models have to be right for an interval of the effect."""
+    events = release.risks or release.domain.get("binary_outcome")
     if release.estimand == "att":
-        return "outcomes of the untreated that are linear in the covariates"
+        return f"outcomes of the untreated that are linear in the covariates{'' if events else _SYMMETRIC}"
     if release.settings["propensity"] == "logistic" and release.estimand == "overlap":
         return "log odds of treatment that are linear in the covariates, or outcomes that are"
-    if release.risks or release.domain.get("binary_outcome"):
+    if events:
         return "an outcome of two values, whose probabilities are nearly linear in the covariates"
-    return "outcomes that are linear in the covariates"
+    return f"outcomes that are linear in the covariates{_SYMMETRIC}"
 
 
 def _assumed(release: Any) -> str:
@@ -279,6 +284,8 @@ CAVEATS = (
     Caveat("event", "excludes", _EFFECT, _perhaps_event,
            lambda r: "Not covered: an outcome that is 0 or 1 and nothing between, as the domain does not "
                      "declare one (binary_outcome)."),
+    Caveat("tails", "excludes", _EFFECT, lambda r: any(one.released for one in r.ranges[:-1]),
+           lambda r: "Not covered: what covariates with long tails confound beyond their released ranges."),
     Caveat("missing", "excludes", _ALL, _incomplete,
            lambda r: f"Not covered: what {' or '.join(_incomplete(r))} confounds where it is missing, as "
                      "nothing can be adjusted for there."),

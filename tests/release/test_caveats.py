@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRule, PrivateTwoStageERM
+from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRanges, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release.caveats import CAVEATS, caveats_of, sentences
 from dp2erm_cvx.report import release_page
@@ -35,13 +35,14 @@ def releases():
     ]
     models += [PrivateTwoStageERM(DOMAIN, Budget(e), "uniform", "arm_means") for e in (0.001, 90.0)]
     made = [by.fit(X[["u"]].assign(sex=sex), a, y).release_, *(one.fit(X, a, y).release_ for one in models)]
+    ranged = PrivateEffect(PrivateRanges(0.5), Budget(90.0), seed=1).fit(X, a, y).release_
     effect, rule, weights = made[1], made[-4], made[-3]
     weak = replace(effect.guarantee, epsilon=11.0, delta=0.01)
     made += [replace(effect, **one) for one in ({"guarantee": weak}, {"capped": 0.5}, {"target": "score"})]
     book = {"missing": {"u": 0.0}, "unit": {"column": "id", "number": 400}}
     share = {"outcome_center": 0.5, "outcome_bound": 0.5}
     made += [replace(effect, domain={**effect.domain, **more}) for more in ({"codebook": book}, share)]
-    made += [replace(rule, flipped_share=0.4), replace(rule, kept_confounding=0.9)]
+    made += [ranged, replace(rule, flipped_share=0.4), replace(rule, kept_confounding=0.9)]
     return made + [replace(weights, kept_imbalance=share) for share in (0.1, 0.9)]
 
 
