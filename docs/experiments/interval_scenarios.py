@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.special import expit, ndtr
 from scipy.stats import norm
 
-from dp2erm_cvx import Codebook, Domain
+from dp2erm_cvx import Codebook, Domain, PrivateRanges
 
 EFFECT = 0.5
 
@@ -55,6 +56,8 @@ class Cell:
     declared: dict = field(default_factory=dict)
     right: bool = True
     shown: bool = False
+    private: float = 0.0  # of epsilon, for ranges that are not declared
+    of: str = ""  # what is estimated, where it is no average effect
 
     def covariates(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Of n records, (n, p)."""
@@ -106,8 +109,11 @@ class Cell:
         """Expected outcomes untreated and treated, (n,) each."""
         mean, _, slopes, odds, varying, _ = lines
         line = (X - mean) @ slopes
+        if self.binary and self.curve:  # lines between 0 and 1: three records in ten thousand are cut
+            share = self.level * (1 + np.clip(0.4 * line, -0.9, 0.9))
+            return share, share + 0.4 * self.level
         if self.binary:
-            return expit(line - 0.5), expit(line + (X - mean) @ varying)
+            return expit(line + self.level - 0.5), expit(line + self.level + (X - mean) @ varying)
         line = line + self.level + self.curve * (((X - mean) @ odds / self.odds) ** 2 - 1)
         return line + EFFECT, line + 2 * EFFECT + (X - mean) @ varying
 
@@ -117,6 +123,26 @@ class Cell:
         untreated, treated = self.means(big, lines)
         return float(np.mean(treated - untreated)) if self.binary else EFFECT
 
+    def truths(self, lines: tuple, model: Any) -> dict[str, float]:
+        """What is estimated by a fitted ``model``, by the names of its answers: at 100,000 people."""
+        big = self.covariates(100_000, np.random.default_rng(6))
+        untreated, treated = self.means(big, lines)
+        effect, u, t = treated - untreated, untreated.mean(), treated.mean()
+        if self.of == "value":
+            treats = model.predict(pd.DataFrame(big, columns=[f"x{k}" for k in range(self.p)]))
+            return {
+                "treating nobody": np.mean(effect * treats),
+                "treating everybody": np.mean(effect * (treats - 1)),
+            }
+        if self.of == "risks":
+            return {"": t - u, "risk ratio": t / u, "odds ratio": t / (1 - t) * (1 - u) / u}
+        weights = expit(lines[5] + (big - lines[0]) @ lines[3])
+        if self.of == "overlap":  # of the released propensity
+            slopes = next(one for one in model.release_.nuisances if one.step == "propensity").coefficient
+            weights = expit(slopes[0] + self.domain(lines).features(big) @ np.array(slopes[1:]))
+            weights = np.minimum(weights, 1 - weights)
+        return {"": weights @ effect / weights.sum()}
+
     def draw(self, seed: list[int], lines: tuple) -> tuple:
         """Covariates, treatments and outcomes."""
         rng = np.random.default_rng(seed)
@@ -125,6 +151,8 @@ class Cell:
         y = np.where(a == 1, *self.means(X, lines)[::-1])
         if self.binary:
             y = (rng.random(self.n) < y).astype(float)
+        elif self.residuals == "costs":  # in proportion to the mean, as of money and days
+            y = np.maximum(y + 5, 0.2) * rng.gamma(1.5, 1 / 1.5, self.n) - 5
         elif self.residuals == "t3":
             y = y + rng.standard_t(3, self.n) / math.sqrt(3)
         elif self.residuals == "skew":
@@ -133,8 +161,10 @@ class Cell:
             y = y + rng.standard_normal(self.n)
         return pd.DataFrame({f"x{k}": X[:, k] for k in range(self.p)}), a, y
 
-    def domain(self, lines: tuple) -> Domain:
+    def domain(self, lines: tuple) -> Domain | PrivateRanges:
         """What is declared of the records."""
+        if self.private:
+            return PrivateRanges(self.private, dict.fromkeys(f"x{k}" for k in range(self.p)))
         mean, sd = lines[:2]
         low, high = {"uniform": (-math.sqrt(3), math.sqrt(3)), "lognormal": (0, math.exp(1.8))}.get(
             self.law, (-3, 3)

@@ -11,58 +11,77 @@ import inspect
 import math
 import tomllib
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from interval_scenarios import Cell, Registry
 from joblib import Parallel, delayed
 
-from dp2erm_cvx import Budget, PrivateEffect
+from dp2erm_cvx import Budget, PrivateEffect, PrivateRule
 
 HERE = Path(__file__).parent
 #: What tells rows of one version apart.
 KEY = ["scenario", "n", "epsilon"]
 
 
-def estimator(cell: Cell, lines: tuple, seed: int | None = None) -> PrivateEffect:
+def estimator(cell: Cell, lines: tuple, seed: int | None = None) -> PrivateEffect | PrivateRule:
     """What is fitted; a version of the library that does not know a declaration goes without it."""
+    domain, budget = cell.domain(lines), Budget(cell.epsilon, cell.delta)
+    if cell.of == "value":
+        return PrivateRule(domain, budget, settings={"value_share": 0.3, **cell.declared}, seed=seed)
     known = inspect.signature(PrivateEffect).parameters
     declared = {name: value for name, value in cell.declared.items() if name in known}
-    budget = Budget(cell.epsilon, cell.delta)
-    return PrivateEffect(cell.domain(lines), budget, residual_scale=cell.scale or None, seed=seed, **declared)
+    if cell.of:
+        declared["estimand"] = cell.of
+    return PrivateEffect(domain, budget, residual_scale=cell.scale or None, seed=seed, **declared)
 
 
-def fitted(cell: Cell, lines: tuple, replicate: int) -> tuple[float, ...]:
-    """Estimate, ends of the interval, the half width that noise leaves, and the bias that it allows for."""
+def fitted(cell: Cell, lines: tuple, replicate: int) -> dict[str, tuple[float, ...]]:
+    """By answer: estimate, ends, half width that noise leaves, bias allowed for, and truth."""
     data = cell.draw([1, replicate, zlib.crc32(f"{cell.name}{cell.n}".encode())], lines)
-    release = estimator(cell, lines, seed=replicate).fit(*data).release_
-    ends = release.interval
-    return release.estimate, ends.low, ends.high, ends.noise_half_width, getattr(ends, "bias", 0) or 0
+    model = estimator(cell, lines, seed=replicate).fit(*data)
+    release = model.release_
+    answers = {"": release} | {one.name: one for one in getattr(release, "ratios", ())}
+    answers = {one.over: one for one in release.gains} if cell.of == "value" else answers
+    truths = cell.truths(lines, model) if cell.of else {"": math.nan}
+    rows = {}
+    for name, truth in truths.items():
+        answer = answers[name]
+        ends = answer.interval
+        ends_or_none = [math.nan if end is None else end for end in (ends.low, ends.high)]
+        noise, allowed = (getattr(ends, part, 0) or 0 for part in ("noise_half_width", "bias"))
+        rows[name] = (answer.estimate, *ends_or_none, noise, allowed, truth)
+    return rows
 
 
 def predicted(cell: Cell, lines: tuple) -> float:
     """The root of the predicted squared error at the settings in force; nan where there is none."""
     study = estimator(cell, lines).plan(cell.n, cell.p).study
-    known = study.estimand == "ate" and hasattr(study, "predicted_error")
+    known = getattr(study, "estimand", "") == "ate" and hasattr(study, "predicted_error") and not cell.private
     return math.sqrt(study.predicted_error) if known else math.nan
 
 
-def measured(cell: Cell, replicates: int, workers: int) -> dict[str, float]:
+def measured(cell: Cell, replicates: int, workers: int) -> Iterator[dict[str, Any]]:
     """What the replicates of a cell say, in units of the outcome; ``reach`` is the .95 quantile of errors."""
     lines = cell.lines()
-    truth = cell.truth(lines)
     rows = Parallel(n_jobs=workers)(delayed(fitted)(cell, lines, one) for one in range(replicates))
-    estimate, low, high, noise, allowed = np.array(rows, dtype=float).T
-    if getattr(cell, "fixed", False):  # the spread over noise alone, against the part of noise
-        truth = float(estimate.mean())
-        low, high = estimate - noise, estimate + noise
-    error = np.abs(estimate - truth)
-    found = {"covers": np.mean((low <= truth) & (truth <= high)), "bias": np.mean(estimate - truth)}
-    found |= {"rmse": np.sqrt(np.mean(error**2)), "half": np.median((high - low) / 2)}
-    found |= {"reach": np.quantile(error, 0.95), "allowed": np.median(allowed)}
-    found |= {"predicted": predicted(cell, lines), "replicates": replicates}
-    return {name: round(float(value), 5) for name, value in found.items()}
+    for name in rows[0]:
+        estimate, low, high, noise, allowed, truth = np.array([row[name] for row in rows], dtype=float).T
+        if not cell.of:
+            truth = cell.truth(lines)
+        if getattr(cell, "fixed", False):  # the spread over noise alone, against the part of noise
+            truth = float(estimate.mean())
+            low, high = estimate - noise, estimate + noise
+        error = np.abs(estimate - truth)
+        found = {"covers": np.mean(~((truth < low) | (truth > high))), "bias": np.mean(estimate - truth)}
+        found |= {"rmse": np.sqrt(np.mean(error**2)), "half": np.nanmedian((high - low) / 2)}
+        found |= {"reach": np.quantile(error, 0.95), "allowed": np.median(allowed)}
+        found |= {"predicted": predicted(cell, lines), "replicates": replicates}
+        answer = f"{cell.name}: {name}" if name else cell.name
+        yield {"scenario": answer} | {name: round(float(value), 5) for name, value in found.items()}
 
 
 def run(version: str, word: str, quick: bool, workers: int) -> pd.DataFrame:
@@ -73,19 +92,22 @@ def run(version: str, word: str, quick: bool, workers: int) -> pd.DataFrame:
     for kind, cells in declared.items():
         for given in cells:
             cell = (Registry if kind in ("registries", "noise") else Cell)(**given)
-            key = {"version": version, "scenario": cell.name, "n": cell.n, "epsilon": float(cell.epsilon)}
+            key = {"version": version, "n": cell.n, "epsilon": float(cell.epsilon)}
             same = np.logical_and.reduce([rows[name] == value for name, value in key.items()])
+            same &= rows.scenario.str.split(": ").str[0] == cell.name
             if same.any() and not (word and word in cell.name):
                 continue
-            found = measured(cell, 3 if quick else 40 if cell.n >= 10_000 else 100, workers)
-            row = key | {"kind": kind, "p": cell.p, "right": cell.right, "shown": cell.shown} | found
-            print(" ".join(map(str, row.values())), flush=True)
-            rows = pd.concat([rows[~same], pd.DataFrame([row])]) if len(rows) else pd.DataFrame([row])
+            rows, known = rows[~same], {"kind": kind, "p": cell.p, "right": cell.right, "shown": cell.shown}
+            for found in measured(cell, 3 if quick else 40 if cell.n >= 10_000 else 100, workers):
+                row = key | known | found
+                print(" ".join(map(str, row.values())), flush=True)
+                rows = pd.concat([rows, pd.DataFrame([row])]) if len(rows) else pd.DataFrame([row])
             rows.to_csv(place, index=False)
     order = [(one["name"], one["n"], one["epsilon"]) for cells in declared.values() for one in cells]
-    return rows.assign(
-        place=[order.index(one) if one in order else -1 for one in zip(*(rows[k] for k in KEY), strict=True)]
-    )
+    names = [
+        (name.split(": ")[0], n, epsilon) for name, n, epsilon in zip(*(rows[k] for k in KEY), strict=True)
+    ]
+    return rows.assign(place=[order.index(one) if one in order else -1 for one in names])
 
 
 def tables(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -104,11 +126,14 @@ def tables(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     }
     shown = pd.DataFrame(heads).reset_index().replace("nan", "")
     shown["n"] = shown["n"].map("{:,}".format)
+    alone = [*KEY, "now", "RMSE now", "half width", "over reach", "samples"]
     kind, short = now.kind.to_numpy(), now.shown.to_numpy(bool)
     return {
         "counterexamples": shown[short].iloc[:, :-3],
         "all": shown[np.isin(kind, ("cells", "registries"))],
         "curved": shown[kind == "curved"].iloc[:, :-2],
+        "estimands": shown[kind == "estimands"][alone],
+        "undeclared": shown[kind == "undeclared"][alone],
         "noise": shown[kind == "noise"][["scenario", "now", "half width", "over reach"]],
     }
 
