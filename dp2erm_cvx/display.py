@@ -35,8 +35,8 @@ def heading(title: str) -> Text:
     return Text(title, style="bold")
 
 
-def grid(*headers: str, left: int = 1, wrap: bool = True) -> Table:
-    """A plain table; the first ``left`` columns are text, the others are numbers."""
+def grid(*headers: str, left: int = 1, wrap: bool = True, rows: Iterable[Sequence[str]] = ()) -> Table:
+    """A plain table of ``rows``; the first ``left`` columns are text, the others are numbers."""
     from rich import box
     from rich.table import Table
 
@@ -44,6 +44,8 @@ def grid(*headers: str, left: int = 1, wrap: bool = True) -> Table:
     for place, header in enumerate(headers):
         side: Literal["left", "right"] = "left" if place < left else "right"
         table.add_column(header, justify=side, overflow="fold", no_wrap=not wrap)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
@@ -54,6 +56,17 @@ def pairs(rows: Sequence[tuple[str, str]]) -> Table:
     table = Table.grid(padding=(0, 2))
     for row in rows:
         table.add_row(*row)
+    return table
+
+
+def box(lines: Iterable[str]) -> Table:
+    """Lines in bold within a frame."""
+    from rich import box as boxes
+    from rich.table import Table
+
+    table = Table(box=boxes.HORIZONTALS, show_header=False, style="bold")
+    for line in lines:
+        table.add_row(line)
     return table
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp2erm_cvx.diagnostics.columns import TableCells
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.files import PLAIN, CsvLayout, guessed_layout, read_csv
 
@@ -55,7 +56,7 @@ def test_what_is_no_text_is_a_mark_in_its_own_cell(tmp_path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"x,note\n1,S\xfcd\n2,S\xc3\xbcd\n")
     assert cells(path, ragged=True) == [[1.0, "S\ufffdd"], [2.0, "Süd"]]
-    (note,) = read_csv(path, ragged=True).notes
+    (note,) = TableCells.of(read_csv(path, ragged=True)).notes()
     assert note == "Lines with bytes that are no UTF-8 text: 1; see [csv] encoding."
     with pytest.raises(DataError, match="not UTF-8 text: declare its encoding"):
         read_csv(path)
@@ -74,11 +75,11 @@ def test_cells_of_several_lines_are_declared(tmp_path) -> None:
     assert cells(path, CsvLayout(line_breaks=True), ragged=True) == [[1.0, "two\n\nlines"], [2.0, "one"]]
     table = read_csv(path, ragged=True)
     np.testing.assert_array_equal(table.cells("x"), np.array(["", "", 2.0], dtype=object))
-    assert "declare [csv] line_breaks = true" in table.notes[0]
+    assert "declare [csv] line_breaks = true" in TableCells.of(table).notes()[0]
     path.write_text(f'x,note\n1,"{"long" * 50_000}"\n2,"a"b\n3,""""\n')  # no cell refuses the others
     table = read_csv(path, CsvLayout(line_breaks=True), ragged=True)
     assert list(table.cells("x")) == [1.0, "", 3.0]
-    assert "has to be doubled" in table.notes[0]
+    assert "has to be doubled" in TableCells.of(table).notes()[0]
     path.write_text('x,note\n1,"open\n2,one\n')
     assert guessed_layout(str(path)) == CsvLayout()
     with pytest.raises(DataError, match="not a CSV file"):

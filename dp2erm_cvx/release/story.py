@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp2erm_cvx.display import grid, heading, pairs
+from dp2erm_cvx.display import box, grid, heading, pairs
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.plan.predict import NoiseRange
-from dp2erm_cvx.release.caveats import sensitivity, sentences
+from dp2erm_cvx.release.caveats import is_risk, sensitivity, sentences
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.interval import EffectInterval
 from dp2erm_cvx.release.record import BaseRelease, Release
 from dp2erm_cvx.release.rule import RuleRelease, released_range
+from dp2erm_cvx.release.units import decisions
 from dp2erm_cvx.release.words import (
     calibrated,
     clips,
@@ -106,7 +107,8 @@ def screen(release: BaseRelease) -> Iterator[Block]:
     story = story_of(release)
     yield heading(story.title if release.private else f"{story.title}: {release.guarantee.standing.upper()}")
     yield story.headline
-    yield from (heading(line) for line in story.alerts)
+    if story.alerts:
+        yield box(story.alerts)
     if story.rows:
         yield _coefficients(story)
     for part in (
@@ -134,7 +136,8 @@ def _story(release: BaseRelease, people: str, **own: Any) -> Story:
             *sampled(release, interval=interval),
         ),
         alerts=tuple(sentences(release, "warns")),
-        caveats=tuple(sentences(release, "notes", "assumes", "excludes")),
+        caveats=tuple(sentences(release, "assumes", "excludes")),
+        robust=(*sentences(release, "notes", "details"), *(sensitivity(release) if interval else ())),
         guarantee=tuple(guaranteed(release)),
         **own,
     )
@@ -152,6 +155,8 @@ def _net(release: BaseRelease) -> str:
 def unit_of(release: BaseRelease) -> str:
     """What the outcome is measured in, as it was declared."""
     book = release.domain.get("codebook") or {}
+    if isinstance(release, EffectRelease) and is_risk(release):
+        return ""
     return str(book.get("units", {}).get(book.get("outcome"), "units of the outcome"))
 
 
@@ -159,7 +164,9 @@ def _effect(release: EffectRelease) -> Story:
     title, people, among = ESTIMANDS[release.estimand]
     interval = release.interval
     half = interval.half_width
-    unit = "" if release.risks else f" {unit_of(release)}"
+    if release.estimand != "risks" and is_risk(release):
+        among += ESTIMANDS["risks"][2]
+    unit = f" {unit_of(release)}".rstrip()
     level = f"{100 * interval.level:g} %"
     parts = [("privacy noise", interval.noise_half_width), ("sampling", interval.sampling_half_width)]
     spans = [Span(f"{level} interval", release.estimate, interval.low, interval.high)]
@@ -178,7 +185,6 @@ def _effect(release: EffectRelease) -> Story:
     return _story(
         release,
         f", {people}",
-        robust=(*sentences(release, "details"), *sensitivity(release)),
         title=f"{title} by {release.by}" if release.by else title,
         headline=(
             f"{_subject(release, among)}: {signed(release.estimate, half)}{unit}{_net(release)} "
@@ -190,11 +196,12 @@ def _effect(release: EffectRelease) -> Story:
             ("bias: confounding that noise and shrinkage leave of the adjustment", bias),
             ("bias: confounders that are missing, wrong models, clipped records", "NOT counted"),
         ),
+        use=_of_groups(release),
         details=(*_risks(release), *_groups(release), *_ranges(release)),
         spent=(spent_by_step(release),),
         declared=(clips(release), fixed),
         spans=tuple(spans),
-        caption=f"In {unit_of(release)}. The bars below are parts of the interval.",
+        caption=f"In {unit_of(release) or 'risk'}. The bars below are parts of the interval.",
     )
 
 
@@ -234,7 +241,7 @@ def _groups(release: EffectRelease) -> Iterator[Block]:
     """The effects in groups, if any, and their contrasts to the first."""
     if not release.groups:
         return
-    level, first = release.interval.level, release.groups[0].group or "missing"
+    first = release.groups[0].group or "missing"
     table = grid(str(release.by), "records", "treated", "effect", "interval", "all together", f"less {first}")
     for group in release.groups:
         half, apart = group.interval.half_width, group.contrast
@@ -246,10 +253,17 @@ def _groups(release: EffectRelease) -> Iterator[Block]:
             group.group or "missing", f"{max(group.counted, 0.0):,.0f}", treated, effect, *ends, less
         )
     yield table
-    yield (
-        "Records and treated shares are about those of the group, noise included. Intervals are at "
-        f"{100 * level:g} %: for the group by itself, for all groups together (Bonferroni), and for its "
-        f"effect less that of {first}. The estimate above is of the records of all groups."
+
+
+def _of_groups(release: EffectRelease) -> tuple[str, ...]:
+    """How to read the table of groups, if there is one."""
+    if not release.groups:
+        return ()
+    first, level = release.groups[0].group or "missing", f"{100 * release.interval.level:g} %"
+    return (
+        f"Records and treated shares of groups include noise. Intervals are at {level}: for the group alone, "
+        f"for all groups together (Bonferroni), and for its effect less that of {first}. The estimate above is "
+        "of the records of all groups.",
     )
 
 
@@ -258,11 +272,11 @@ def _ranges(release: EffectRelease) -> Iterator[Block]:
     step = release.step("ranges")
     if step is None:
         return
-    table = grid("range", "from", "to", "")
-    for column in release.ranges:
-        how = "released" if column.released else "public"
-        table.add_row(column.column, f"{column.low:.4g}", f"{column.high:.4g}", how)
-    yield table
+    rows = [
+        (one.column, f"{one.low:.4g}", f"{one.high:.4g}", "released" if one.released else "public")
+        for one in release.ranges
+    ]
+    yield grid("range", "from", "to", "", rows=rows)
     yield (
         f"Ranges were released for epsilon = {step.epsilon:.4g}, and records are clipped to them: a bias "
         "that the interval does not see."
@@ -279,20 +293,23 @@ def _rule(release: RuleRelease) -> Story:
     guessed = f"an outcome of standard deviation {float(settings['outcome_scale']):.4g}"
     if float(settings["mass"]) < 1.0:
         guessed += f" and weights that add up to {float(settings['mass']):g} n"
-    use = [
+    use: list[Block] = [
         "Treat where intercept + <theta, x> > 0, the estimated effect of treatment in units of the "
         f"outcome{_net(release)}. Covariates x are {scaled}, and shrunk to a norm of at most "
         f"{release.covariate_scale * release.norm:.4g}."
     ]
     if release.own_units is not None:
         use.append(release.own_units.told())
+    if (strata := decisions(release)) is not None:
+        about = (
+            "Whom it treats, of people spread evenly over the declared ranges and levels; no data were read:"
+        )
+        use += [about, grid(*strata[0], rows=strata[1])]
     details: list[Block] = []
     if release.gains:
-        table = grid("value of the rule over", "gain", "95 % interval")
-        for gain in release.gains:
-            low, high = gain.interval.low, gain.interval.high
-            table.add_row(gain.over, f"{gain.estimate:+.3g}", f"{low:+.3g} to {high:+.3g}")
-        details.append(table)
+        ends = [(one, one.interval.low, one.interval.high) for one in release.gains]
+        rows = [(one.over, f"{one.estimate:+.3g}", f"{low:+.3g} to {high:+.3g}") for one, low, high in ends]
+        details.append(grid("value of the rule over", "gain", "95 % interval", rows=rows))
     how = _WEIGHTS.get(str(settings["balance"]))
     alike = settings["propensity"] is None or how is None or settings.get("response_bound") is not None
     likely = f", each counted by {how}, e its probability of treatment: where either is likely"
@@ -392,22 +409,22 @@ def _noise(moved: NoiseRange) -> str:
 
 
 def _coefficients(story: Story) -> Block:
-    """Every coefficient as it was released, what noise may have moved, and in its own units."""
+    """Every coefficient as it was released, with 95 % of its noise, and in its own units."""
     noisy, own = (
         any(row.get(name) is not None for row in story.rows) for name in ("noise_half_width", "own_units")
     )
-    table = grid("parameter", "theta", *(["95 % of the noise"] if noisy else []))
-    if own:
-        table.add_column("own units", justify="right")
-        table.add_column("", overflow="fold")
-    for row in story.rows:
-        cells = [row["parameter"], "" if row["value"] is None else f"{row['value']:+.4g}"]
-        if noisy:
-            cells.append("" if row["noise_half_width"] is None else f"±{row['noise_half_width']:.3g}")
-        if own:
-            cells += ["" if row["own_units"] is None else f"{row['own_units']:+.4g}", row["per"]]
-        table.add_row(*cells)
-    return table
+    within = " ± 95 % of the noise" if noisy else ""
+    rows = [
+        (row["parameter"], _noisy(row["value"], row["noise_half_width"]))
+        + ((f"{_noisy(row['own_units'], row['own_noise'])} {row['per']}".strip(),) if own else ())
+        for row in story.rows
+    ]
+    return grid("parameter", f"theta{within}", *([f"own units{within}"] if own else []), left=3, rows=rows)
+
+
+def _noisy(value: float | None, noise: float | None) -> str:
+    """A coefficient beside its noise."""
+    return "" if value is None else f"{value:+.4g}" + ("" if noise is None else f" ±{noise:.2g}")
 
 
 def interval_text(interval: EffectInterval) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from dp2erm_cvx import EffectRelease, PrivateEffect, load_domain
-from dp2erm_cvx.diagnostics.columns import column_report
+from dp2erm_cvx.diagnostics.columns import TableCells
 from dp2erm_cvx.files import CsvLayout, guessed_layout, read_csv
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.tables import read_frame
@@ -233,17 +233,18 @@ def test_a_file_is_guessed_for_its_holder_alone(folder):
     Path("a.csv").write_text("x;y\n1.234,5;ja\n1.5;nein\n2,5;\n")
     table = read_csv("a.csv", CsvLayout(";", "utf-8", ","))
     # a point separates thousands there
-    assert [one.holds for one in column_report(table)] == ["numbers and text", "2 texts"]
+    assert [one["holds"] for one in TableCells.of(table).report()] == ["numbers and text", "2 texts"]
     told = run("check", "b.csv", "--separator", "\t", "--range", "x=0:1", "--outcome-bound", "1").stdout
     assert "Lines with bytes that are no UTF-8 text: 1; see [csv] encoding." in told
 
 
 def test_a_report_of_a_frame():
     frame = pd.DataFrame({"age": [20, 99, None], "text": ["a", "b", "b"], "on": [True, False, True]})
-    age, text, on = column_report(read_frame(frame), None, {"age": (18, 90)})
-    assert (age.declared, age.holds, age.missing, age.outside) == ("number", "numbers", 1, 1)
-    assert text.notes == ('if a codebook lists its levels, declare under [levels]: text = ["a", "b"]',)
-    assert on.holds == "0 and 1"
+    age, text, on = TableCells.of(read_frame(frame), None, {"age": (18, 90)}).report()
+    names = ("declared", "holds", "missing", "outside")
+    assert [age[name] for name in names] == ["number", "numbers", 1, 1]
+    assert text["notes"] == ['if a codebook lists its levels, declare under [levels]: text = ["a", "b"]']
+    assert on["holds"] == "0 and 1"
 
 
 @pytest.mark.parametrize(
