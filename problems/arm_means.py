@@ -9,73 +9,28 @@ the arm masses are, which a ridge in the first stage may leave unequal. ``plug_i
 each arm has weight n/2.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import ClassVar
+from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike
+import cvxpy as cp
 
-from dp2erm_cvx.model.sets import ConvexSet
-from dp2erm_cvx.program import Array, Box, Curve, Domain, MarginRows, Records, SecondStage, Universe
-from dp2erm_cvx.program.curves import SQUARE
-from dp2erm_cvx.program.margin_rows import RowBounds
+from dp2erm_cvx.program import second_stage
 
 
-@dataclass(frozen=True)
-class ArmMeans(SecondStage):
-    """Two parameters: the weighted mean outcome without and with treatment, minus the public center."""
+@second_stage(coordinates=("mean_control", "mean_treated"))
+def arm_means(theta: cp.Variable, records: Any) -> cp.Problem:
+    """Hajek-type weighted difference of means.
 
-    loss: ClassVar[Curve] = SQUARE
-
-    name = "arm_means"
-    formula = (
-        "theta = argmin sum w_i (y_i - theta_{a_i})^2 + n gamma/2 |theta|^2 + b'theta;  ATE = theta_1-theta_0"
-    )
-    cone = "QP (SOCP over an l2 ball)"
-    citation = "Hajek-type weighted difference of means"
-    defaults: ClassVar[Mapping[str, str]] = MappingProxyType({"theta_set": "box M'"})
-    default_kind = Box(1.0)
-
-    def default_set(self, domain: Domain) -> ConvexSet:
-        return Box(domain.outcome_bound)
-
-    def rows(self, records: Records) -> MarginRows:
-        return MarginRows(np.column_stack([1.0 - records.a, records.a]).astype(np.float64), records.y)
-
-    def row_bounds(self, universe: Universe) -> RowBounds:
-        bound = universe.domain.outcome_bound
-        return RowBounds(1.0, (-bound, bound), vertices=2)
-
-    def parameter_names(self, columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
-        return ("mean_control", "mean_treated")
-
-    def effect(self, theta: Array, domain: Domain, X: ArrayLike) -> Array:
-        return np.full(len(np.atleast_2d(np.asarray(X))), theta[1] - theta[0])
+    Two parameters: the weighted mean outcome without and with treatment, minus the public center.
+    """
+    loss = cp.sum_squares(records.arms @ theta - records.y)
+    return cp.Problem(cp.Minimize(loss), [cp.abs(theta) <= records.outcome_bound])
 
 
-@dataclass(frozen=True)
-class PlugInATE(ArmMeans):
-    """One parameter, the weighted mean of ``2 (2a - 1) y`` with y centered at the public center."""
+@second_stage(coordinates=("effect",))
+def plug_in_ate(theta: cp.Variable, records: Any) -> cp.Problem:
+    """Plug-in specialization (Lee & Chen 2026).
 
-    name = "plug_in_ate"
-    formula = "theta = argmin sum w_i (2(2a_i-1)y_i - theta)^2 + n gamma/2 theta^2 + b theta"
-    citation = "Lee & Chen (2026), plug-in specialization"
-    defaults = MappingProxyType({"theta_set": "box 2M'"})
-
-    def default_set(self, domain: Domain) -> ConvexSet:
-        return Box(2 * domain.outcome_bound)
-
-    def rows(self, records: Records) -> MarginRows:
-        return MarginRows(np.ones((records.n_samples, 1)), 2.0 * (2 * records.a - 1) * records.y)
-
-    def row_bounds(self, universe: Universe) -> RowBounds:
-        bound = 2 * universe.domain.outcome_bound
-        return RowBounds(1.0, (-bound, bound), vertices=1)
-
-    def parameter_names(self, columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
-        return ("effect",)
-
-    def effect(self, theta: Array, domain: Domain, X: ArrayLike) -> Array:
-        return np.full(len(np.atleast_2d(np.asarray(X))), theta[0])
+    One parameter, the weighted mean of ``2 (2a - 1) y`` with y centered at the public center.
+    """
+    loss = cp.sum_squares(records.ones @ theta - records.response)
+    return cp.Problem(cp.Minimize(loss), [cp.abs(theta) <= 2 * records.outcome_bound])

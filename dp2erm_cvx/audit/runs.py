@@ -328,7 +328,7 @@ def _tails(pooled: Array, names: Sequence[str]) -> Iterator[tuple[str, _OfNumber
         middle, scale = _standard(pooled)
     for j, name in enumerate(names):
         yield name, _column(j, np.asarray)
-        yield f"|{name} - {middle[j]:.6g}|", _column(j, partial(_distance, float(middle[j])))
+        yield f"|{name} - {middle[j]:.6g}|", _column([j], partial(_length, np.inf, middle[j], 1.0))
     for order, label in ((1, "l1"), (2, "l2"), (np.inf, "largest")) if len(names) > 1 else ():
         yield f"{label} norm of the standardized output", partial(_length, order, middle, scale)
 
@@ -367,15 +367,11 @@ def _own(name: str, observations: Observations) -> Array:
     return np.array([one.own.get(name, math.nan) for one in observations])
 
 
-def _distance(middle: float, values: Array) -> Array:
-    return np.abs(values - middle)
-
-
-def _length(order: float, middle: Array, scale: Array, x: Array) -> Array:
+def _length(order: float, middle: Array, scale: Array | float, x: Array) -> Array:
     return np.asarray(np.linalg.norm((x - middle) / scale, order, axis=1), dtype=np.float64)
 
 
-def _column(j: int, of: _OfNumbers) -> _OfNumbers:
+def _column(j: int | list[int], of: _OfNumbers) -> _OfNumbers:
     return lambda x: of(x[:, j])
 
 

@@ -39,8 +39,8 @@ from dp2erm_cvx.program import (
     SecondStage,
     SeparableFirstStage,
 )
-from dp2erm_cvx.program.declared import DeclaredProgram
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.stage import DeclaredProgram
 
 _Row = Callable[[Array], tuple[Array, Array]]
 
@@ -88,7 +88,7 @@ def _searched(program: Program, domain: Domain, evaluations: int, seed: int) -> 
         kernel, bound = program.kernel, domain.features_bound
         findings += check_kernel(
             ball(N_FEATURES, bound),
-            lambda x, z: float(kernel.cross(x[None], z[None])[0, 0]),
+            lambda points: kernel.cross(points, points),
             kernel.bound(bound),
             signed=kernel.negative_within(bound),
             evaluations=evaluations,
@@ -175,7 +175,7 @@ def _row_sizes(
 
 def check_kernel(
     covariates: Region,
-    kernel: Callable[[Array, Array], float],
+    kernel: Callable[[Array], Array],
     kernel_bound: float,
     *,
     signed: bool = False,
@@ -184,20 +184,24 @@ def check_kernel(
 ) -> list[Reached]:
     """Search for violations of the constants of Theorems 5 and 6: ``0 <= K <= C``, or ``|K| <= C`` if signed.
 
+    ``kernel`` gives the values (m, m) between all pairs of m points (m, d).
     ``sign`` (declared as 0) is the largest of ``-K`` unless signed; ``positive_definiteness`` (declared as 0)
     minus the smallest eigenvalue of Gram matrices of four points over the largest one.
     """
 
+    def between(x: Array, z: Array) -> float:
+        return float(kernel(np.stack([x, z]))[0, 1])
+
     def indefinite(*points: Array) -> float:
-        gram = np.array([[kernel(x, z) for z in points] for x in points])
+        gram = kernel(np.stack(points))
         asymmetry = float(np.max(np.abs(gram - gram.T)))
         value = np.linalg.eigvalsh((gram + gram.T) / 2.0)
         return max(asymmetry, -float(value[0])) / max(float(np.max(np.abs(value))), 1e-300)
 
     search = partial(largest, evaluations=evaluations, seed=seed)
-    reached = [search("kernel_bound", kernel_bound, lambda x, z: abs(kernel(x, z)), (covariates,) * 2)]
+    reached = [search("kernel_bound", kernel_bound, lambda *at: abs(between(*at)), (covariates,) * 2)]
     if not signed:
-        reached.append(search("sign", 0.0, lambda x, z: -kernel(x, z) / kernel_bound, (covariates,) * 2))
+        reached.append(search("sign", 0.0, lambda *at: -between(*at) / kernel_bound, (covariates,) * 2))
     return [*reached, search("positive_definiteness", 0.0, indefinite, (covariates,) * 4)]
 
 

@@ -48,8 +48,8 @@ from dp2erm_cvx.program import (
 )
 from dp2erm_cvx.program.curves import Curve
 from dp2erm_cvx.program.declaration import Compiled
-from dp2erm_cvx.program.declared import DeclaredProgram
 from dp2erm_cvx.program.separable import SeparableFirstStage
+from dp2erm_cvx.program.stage import DeclaredProgram
 from dp2erm_cvx.program.weights import WeightsProgram
 from dp2erm_cvx.universe import Universe
 
@@ -156,10 +156,6 @@ def _unbounded(loss: Curve, reach: float) -> str:
     )
 
 
-#: Records of the neighbors whose public numbers are compared; what is off by 1/n shows at few.
-_NUMBERS_AT = (12, 2000)
-
-
 def fixed_set(subject: Subject) -> Judgment:
     """Leaves of the constraints compared between neighbors, and the set of one with that of the other."""
     program = subject.program
@@ -217,7 +213,7 @@ def public_numbers(subject: Subject) -> Judgment:
     """
     kind = subject.program.kind if isinstance(subject.program, FirstStage) else None
     compared: set[str] = set()
-    for n in _NUMBERS_AT:
+    for n in (12, min(2000, max(subject.larger, default=12))):  # what is off by 1/n shows at few
         found: dict[str, float] = {}
         for records in (one for pair in neighbors(6 if n < 100 else 2, n, subject.seed) for one in pair):
             try:

@@ -20,7 +20,7 @@ from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE, PrivateEst
 from dp2erm_cvx.estimators.scikit import ConfiguredEstimator
 from dp2erm_cvx.plan import PlanResult, Study, TwoStagePlan, make_plan
 from dp2erm_cvx.program import FirstStage, SecondStage
-from dp2erm_cvx.program.second_stage import recommendations
+from dp2erm_cvx.program.linear_stage import recommendations
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release import Guarantee
 from dp2erm_cvx.release.declaration import make_release

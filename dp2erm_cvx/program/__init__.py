@@ -7,14 +7,14 @@ from dp2erm_cvx.program.atoms import bounded_influence
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments
 from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.declaration import Declaration, Leaves
-from dp2erm_cvx.program.declared import second_stage
 from dp2erm_cvx.program.direct_stage import DirectFirstStage
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.kernels import Gaussian
+from dp2erm_cvx.program.linear_stage import LinearStage, second_stage
 from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.program.rows import Ball
-from dp2erm_cvx.program.second_stage import LinearStage, SecondStage
+from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import PrivateFirstStage, SeparableFirstStage
 from dp2erm_cvx.program.stage import Instance, Kind, Program, setting
 from dp2erm_cvx.program.weights import private, scheme

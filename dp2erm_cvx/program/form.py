@@ -21,7 +21,7 @@ from dp2erm_cvx.program.atoms import Atom, atom
 from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.declaration import printed
 from dp2erm_cvx.program.log_weights import LogWeight
-from dp2erm_cvx.program.rows import Ball, Datum, Range
+from dp2erm_cvx.program.rows import Datum, Range
 
 _KNOWN = "logistic, exp, square, huber, square(pos(.)) and bounded_influence of an affine margin"
 
@@ -271,7 +271,7 @@ def _margin(e: Any, v: cp.Variable) -> tuple[float, Datum, tuple[float, Datum] |
     for c, node in _split(e):
         if _name(node) == "MulExpression" and node.args[1] is v:
             ((k, leaf),) = _split(node.args[0])
-            if not isinstance(leaf, Datum) or not isinstance(leaf.within, Ball) or rows not in (None, leaf):
+            if not isinstance(leaf, Datum) or isinstance(leaf.within, Range) or rows not in (None, leaf):
                 raise DeclarationError(
                     f"{printed(node)}: one margin has one set of rows; make them with records.rows(...)"
                 )

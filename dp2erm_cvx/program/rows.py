@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import cvxpy as cp
 import numpy as np
@@ -27,6 +27,7 @@ class Ball:
     """Rows z with ``||z|| <= radius``. Raises DeclarationError unless the radius is a positive size."""
 
     radius: float
+    vertices: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "radius", public_size("radius", self.radius))
@@ -42,6 +43,23 @@ class Ball:
 
     def __str__(self) -> str:
         return f"||z|| <= {self.radius:.4g}"
+
+
+@dataclass(frozen=True)
+class Vertices:
+    """Rows that are unit vectors, of as many entries: one is 1, the others are 0."""
+
+    vertices: int
+    radius: ClassVar[float] = 1.0
+    largest: ClassVar[float] = 1.0
+
+    def project(self, rows: Array) -> Array:
+        """Unit vectors (n, vertices) in place of rows of that size, each that of its largest entry."""
+        units: Array = np.eye(self.vertices)[np.argmax(rows, axis=1)]
+        return units
+
+    def __str__(self) -> str:
+        return f"one of {self.vertices} unit vectors"
 
 
 @dataclass(frozen=True)
@@ -69,6 +87,10 @@ class Range:
         return f"in [{self.low:.4g}, {self.high:.4g}]"
 
 
+#: The public set of a row or a number.
+Within = Ball | Vertices | Range
+
+
 @runtime_checkable
 class Datum(Protocol):
     """``cp.Parameter`` with one row or number per record, each in the public set ``within``.
@@ -77,7 +99,7 @@ class Datum(Protocol):
     """
 
     id: int
-    within: Ball | Range
+    within: Within
 
     def name(self) -> str:
         """Its name."""
@@ -88,7 +110,7 @@ class Datum(Protocol):
         ...
 
 
-def _parameter(name: str, shape: tuple[int, ...], within: Ball | Range, make: RecordMap) -> Datum:
+def _parameter(name: str, shape: tuple[int, ...], within: Within, make: RecordMap) -> Datum:
     # no subclass: CVXPY is imported by whoever reads a problem, not by whoever imports a program
     leaf: Any = cp.Parameter(shape, name=name, nonneg=isinstance(within, Range) and within.low >= 0)
     leaf.within, leaf.of = within, make
@@ -100,9 +122,10 @@ class DeclaredRecords:
     """What a declaration sees of the records: public numbers, and data with their public sets.
 
     ``x`` covariates, ``signed`` ``(2a - 1) x``, ``favored`` ``sign(y) (2a - 1) x``, ``y`` the centered
-    outcome, ``outcome_size`` its absolute value, ``response`` ``2 (2a - 1) y``, ``treatment`` a, and ``n``
-    their number. ``own`` are the names of data that the author's maps make; ``leaf`` stands for the data
-    where a problem is made for solvers. Raises DeclarationError for another attribute.
+    outcome, ``outcome_size`` its absolute value, ``response`` ``2 (2a - 1) y``, ``treatment`` a, ``arms`` the
+    unit vectors ``(1 - a, a)``, ``ones`` rows of one 1, and ``n`` their number. ``own`` are the names of data
+    that the author's maps make; ``leaf`` stands for the data where a problem is made for solvers. Raises
+    DeclarationError for another attribute.
     """
 
     domain: Domain
@@ -128,9 +151,11 @@ class DeclaredRecords:
 
     def __getattr__(self, name: str) -> Datum:
         if name not in _LIBRARY:
-            known = (*_LIBRARY, "by_arm", "rows", "numbers", "n", "M", "outcome_bound")
+            known = (*_LIBRARY, "by_arm", "rows", "cells", "numbers", "n", "M", "outcome_bound")
             raise DeclarationError(f"records have no {name!r}; {known_names(name, known)}")
         low, high, make = _LIBRARY[name]
+        if name in ("arms", "ones"):
+            return self._datum(name, Vertices(int(high)), make, int(high))
         if math.isinf(high):
             bound = self.domain.covariate_bound if self.bound is None else self.bound
             return self._datum(name, Ball(bound), self._signed(make), self.n_columns)
@@ -159,11 +184,23 @@ class DeclaredRecords:
         columns = self.n_columns if width is None else width
         return self._own(name, within, _by_record(name, make, width), columns)
 
+    def cells(self, name: str, make: Callable[..., Any], size: int) -> Datum:
+        """Unit vectors of an author's own: ``make(x, a, y)`` of one record is the place of its 1.
+
+        A whole number from 0 to ``size - 1``; others are cut off, and where ``make`` fails it is 0.
+        """
+        number = _by_record(name, make, 0)
+
+        def rows(records: Records) -> Array:
+            return np.eye(size)[np.clip(number(records), 0, size - 1).astype(np.int64)]
+
+        return self._own(name, Vertices(size), rows, size)
+
     def numbers(self, name: str, make: Callable[..., Any], low: float, high: float) -> Datum:
         """Numbers of an author's own, ``make(x, a, y)`` of one record, clipped to ``[low, high]``."""
         return self._own(name, Range(low, high), _by_record(name, make, 0))
 
-    def _own(self, name: str, within: Ball | Range, make: RecordMap, k: int | None = None) -> Datum:
+    def _own(self, name: str, within: Within, make: RecordMap, k: int | None = None) -> Datum:
         if name in _LIBRARY:
             raise DeclarationError(f"records: {name!r} is data of the library; choose another name")
         self.own = (*self.own, name)
@@ -183,7 +220,7 @@ class DeclaredRecords:
 
         return make
 
-    def _datum(self, name: str, within: Ball | Range, make: RecordMap, k: int | None = None) -> Datum:
+    def _datum(self, name: str, within: Within, make: RecordMap, k: int | None = None) -> Datum:
         if self.leaf is not None:  # a problem for solvers: its parameters are the data themselves
             return self.leaf(name, nonneg=isinstance(within, Range) and within.low >= 0)  # type: ignore[no-any-return]
         if name not in self._data:
@@ -193,7 +230,8 @@ class DeclaredRecords:
         return self._data[name]
 
 
-#: Name: least and largest in units of the outcome's bound (infinite for rows), and numbers, or signs of rows.
+#: Name: least and largest in units of the outcome's bound (infinite for rows), and numbers, or signs of rows;
+#: of unit vectors their length.
 _LIBRARY: Mapping[str, tuple[float, float, Callable[[Records], Any]]] = {
     "x": (0.0, math.inf, lambda records: None),
     "signed": (0.0, math.inf, lambda records: 2 * records.a - 1),
@@ -202,6 +240,8 @@ _LIBRARY: Mapping[str, tuple[float, float, Callable[[Records], Any]]] = {
     "outcome_size": (0.0, 1.0, lambda records: np.abs(records.y)),
     "response": (-2.0, 2.0, lambda records: 2.0 * (2 * records.a - 1) * records.y),
     "treatment": (0.0, 1.0, lambda records: records.a.astype(np.float64)),
+    "arms": (0.0, 2.0, lambda records: np.column_stack([1.0 - records.a, records.a])),
+    "ones": (0.0, 1.0, lambda records: np.ones((records.n_samples, 1))),
 }
 
 

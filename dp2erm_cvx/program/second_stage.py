@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
@@ -13,18 +14,20 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
+from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import Box, ConvexSet, ElasticNet, L1Ball, L2Ball, UserRegularizer, WholeSpace
 from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
 from dp2erm_cvx.privacy import LossConstants, RowBox
 from dp2erm_cvx.program.curves import SQUARE, Curve
-from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
+from dp2erm_cvx.program.declaration import SIZES, Declaration, Leaves, Value, printed, with_n
+from dp2erm_cvx.program.form import Form
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
-from dp2erm_cvx.program.stage import Instance, Program, declared_choice, setting
-from dp2erm_cvx.public import chosen_columns, public_number
+from dp2erm_cvx.program.rows import DeclaredRecords, Range
+from dp2erm_cvx.program.stage import STANDARD, DeclaredProgram, Instance, declared_choice, setting
+from dp2erm_cvx.public import public_number
 from dp2erm_cvx.suprema import Saturation
 from dp2erm_cvx.universe import Universe
 
@@ -34,8 +37,8 @@ STEEPEST = 1e6
 
 
 @dataclass(frozen=True)
-class SecondStage(Program):
-    """Weighted empirical risk minimization of one margin per record, with objective perturbation.
+class SecondStage(DeclaredProgram):
+    """Weighted minimization of a declared loss of one margin per record, with objective perturbation.
 
     ``theta_priv = argmin over Theta of (1/n) sum w_i l(theta; d_i) + R + gamma/2 ||theta||^2 + <b, theta>/n``
     (equation weighted_convex_opt_DP); n times this is
@@ -57,12 +60,13 @@ class SecondStage(Program):
     """
 
     by_blocks: ClassVar[bool] = True
-    cone: ClassVar[str] = "exponential or QP (SOCP over an l2 ball)"
-    theorem: ClassVar[str] = "Theorems 1, 2 and 15 to 19, constants derived from the loss and its rows"
+    cone: ClassVar[str] = "that of its atoms: QP, exponential, second-order"
+    theorem: ClassVar[str] = "Theorems 1, 2 and 15 to 19, derived from the declaration"
+    defaults: ClassVar[Mapping[str, str]] = MappingProxyType({"theta_set": "the set that it declares"})
     # they define the margins; Theta is fixed
     moving: ClassVar[frozenset[str]] = frozenset({"Z", "offset"})
-    #: The kind of set that :meth:`default_set` returns; its size comes in as a Parameter.
-    default_kind: ClassVar[ConvexSet]
+    #: Names of the entries of theta where rows are not the covariates; None: the columns of the design.
+    coordinates: ClassVar[tuple[str, ...] | None] = None
 
     theta_set: ConvexSet | None = setting(None, declared_choice, kinds=(WholeSpace, L1Ball, L2Ball, Box))
     regularizer: ElasticNet | UserRegularizer = setting(
@@ -75,34 +79,121 @@ class SecondStage(Program):
             raise DeclarationError(f"regularizer: {self.name} takes an ElasticNet only")
 
     @property
-    @abc.abstractmethod
     def loss(self) -> Curve:
-        """Phi of a resolved program."""
+        """Phi."""
+        return self._numbers(STANDARD).form(STANDARD).term.curve
+
+    def form(self, domain: Domain) -> Form:
+        """What was read of the declared problem, of a program without open settings."""
+        return _read_loss(self, domain)[1]
+
+    def _numbers(self, domain: Domain) -> Self:
+        """The program with the number of every formula in place of it."""
+        return super().resolve(domain)
+
+    def resolve(self, domain: Domain) -> Self:
+        program = self._numbers(domain)
+        form = program.form(domain)
+        if form.term.curve != program.loss:
+            raise DeclarationError(f"{self.name}: make what its loss takes from records.M a setting")
+        if program.regularizer == ElasticNet():
+            program = dataclasses.replace(program, regularizer=ElasticNet(form.l1, form.ridge))
+        return dataclasses.replace(program, theta_set=program.theta_set or form.feasible)
+
+    def feasible(self, domain: Domain) -> ConvexSet:
+        """Theta."""
+        return self.theta_set or self._numbers(domain).form(domain).feasible
+
+    def rows(self, records: Records) -> MarginRows:
+        """z, o and c of every record."""
+        term = self.form(records.domain).term
+        offset, factor = (term.numbers(which, records) for which in ("offset", "factor"))
+        return MarginRows(term.rows.of(records), None if offset is None else -offset, factor)
+
+    def tilts(self, records: Records) -> Array | None:
+        """Numbers t (n,), None for 0: their terms are linear, so that solvers see them beside the noise."""
+        return self.form(records.domain).term.numbers("tilt", records)
+
+    def row_bounds(self, universe: Universe) -> RowBounds:
+        """Public bounds on the rows, and on the numbers o, c and t."""
+        term = self._numbers(universe.domain).form(universe.domain).term
+        low, high = term.interval("offset")
+        within = term.rows.within
+        assert not isinstance(within, Range)
+        numbers = (-high, -low), term.interval("factor"), term.interval("tilt")
+        return RowBounds(within.radius, *numbers, vertices=within.vertices)
+
+    def mapped_data(self) -> tuple[str, ...] | None:
+        return _read_loss(self._numbers(STANDARD), STANDARD)[0].own
+
+    def declared_problem(self, domain: Domain, n: int, p: int) -> tuple[DeclaredRecords, Any, Any]:
+        """Records of p columns as the function sees them, the variable theta, and the problem it returns."""
+        records = self.declared_records(domain, n, p)
+        theta = cp.Variable(p if self.coordinates is None else len(self.coordinates), name="theta")
+        return records, theta, self.called(theta, records)
+
+    def declared_records(self, domain: Domain, n: int, p: int) -> DeclaredRecords:
+        """Records of p columns as the function sees them."""
+        return DeclaredRecords(domain, n, p)
+
+    def declared_formula(self) -> str:
+        """The program in one line."""
+        text = with_n(*(printed(self.declared_problem(STANDARD, n, 3)[2].objective.args[0]) for n in SIZES))
+        return f"theta = argmin {text} with weights w_i + n gamma/2 |theta|^2 + b'theta"
+
+    def refuse_misread(self) -> None:
+        program, n = self.resolve(STANDARD), 7
+        s = np.arange(n)
+        X = np.sin(np.outer(s + 1.0, [1.0, 2.0, 3.0]))
+        records = STANDARD.records(X, s % 2, np.cos(2.0 * s))
+        model = program.instance(records, np.ones(n), gamma=0.0).model
+        assert model is not None
+        _, theta, problem = program.declared_problem(STANDARD, n, 3)
+        for datum in problem.parameters():
+            datum.value = datum.of(records)
+        objective, own, theirs = problem.objective.args[0], [], []
+        scale = n if program.form(STANDARD).is_mean else 1.0
+        for point in 0.3 * np.array([[1.0, 0.2, -0.4], [-0.3, 0.7, 0.5], [0.1, -0.9, 0.6]]):
+            theta.value = v = model.penalty.set.project(np.resize(point, theta.size))
+            penalty = model.penalty.l1 * np.array([np.sum(np.abs(v)), *np.sign(v)])
+            own.append(np.array([model.value(v), *model.gradient(v)]) + penalty)
+            slope = objective.grad[theta]
+            slope = slope.toarray() if hasattr(slope, "toarray") else slope
+            theirs.append(scale * np.array([objective.value, *np.ravel(slope)]))
+        for values in (own, theirs):  # a constant moves no minimizer
+            first = values[0][0]
+            for row in values:
+                row[0] -= first
+        if not np.allclose(own, theirs, rtol=0, atol=1e-9 * (1 + np.max(np.abs(theirs)))):
+            raise DeclarationError(
+                f"{self.name}: {printed(objective)} was read as something with other values: please report it"
+            )
+
+    def parameter_names(self, columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
+        """Name of every coordinate of theta."""
+        assert self.coordinates is not None
+        return self.coordinates
+
+    def effect(self, theta: Array, domain: Domain, X: ArrayLike) -> Array:
+        """Estimated net treatment effect (m,) at raw covariates X (m, k), in units of the outcome.
+
+        Where the outcome itself is predicted, the prediction under treatment less that under control. Rows
+        are made of covariates and the arm, with an outcome of 0.
+        """
+        term, features = self.form(domain).term, domain.features(X)
+        arms = [
+            term.rows.of(Records(features, np.full(len(features), arm), np.zeros(len(features)), domain))
+            for arm in (0, 1)
+        ]
+        contrast = term.offset is not None and term.offset[1].name() == "y"
+        # row by row: in a matrix product the rounding of a row may depend on where it stands
+        rowwise: Array = np.sum((arms[1] - arms[0] if contrast else arms[1]) * theta, axis=1)
+        return rowwise
 
     @property
     def squared(self) -> bool:
         """True if the loss is ``s^2``."""
         return self.loss == SQUARE
-
-    @abc.abstractmethod
-    def rows(self, records: Records) -> MarginRows:
-        """z, o and c of every record."""
-
-    @abc.abstractmethod
-    def row_bounds(self, universe: Universe) -> RowBounds:
-        """Public bounds on the rows, and on the numbers o, c and t."""
-
-    @abc.abstractmethod
-    def default_set(self, domain: Domain) -> ConvexSet:
-        """Theta where none is chosen: a public function of the domain."""
-
-    @abc.abstractmethod
-    def parameter_names(self, columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
-        """Name of every coordinate of theta."""
-
-    @abc.abstractmethod
-    def effect(self, theta: Array, domain: Domain, X: ArrayLike) -> Array:
-        """Estimated net treatment effect (m,) at raw covariates X (m, k), in units of the outcome."""
 
     def choices(self, theta: Array, domain: Domain, X: Array) -> NDArray[np.int64]:
         """Recommended treatment (m,) in {0, 1} at raw covariates X (m, k): 1 where the effect is positive.
@@ -110,16 +201,6 @@ class SecondStage(Program):
         A program may have another rule; what asks for it is ``recommendations``.
         """
         return (np.asarray(self.effect(theta, domain, X)) > 0).astype(np.int64)
-
-    def feasible(self, domain: Domain) -> ConvexSet:
-        """Theta."""
-        return self.theta_set or self.default_set(domain)
-
-    def resolve(self, domain: Domain) -> Self:
-        program = super().resolve(domain)
-        if program.theta_set is not None:
-            return program
-        return dataclasses.replace(program, theta_set=self.feasible(domain))
 
     def unconstrained(self) -> Self:
         """The loss over R^p. Raises CalibrationError where that is not a plain squared loss."""
@@ -205,10 +286,6 @@ class SecondStage(Program):
             return None
         return sizes.radius()
 
-    def tilts(self, records: Records) -> Array | None:
-        """Numbers t (n,), None for 0: their terms are linear, so that solvers see them beside the noise."""
-        return None
-
     def instance(
         self, records: Records, weights: Array, *, gamma: float, noise: Array | None = None
     ) -> Instance:
@@ -284,9 +361,9 @@ class SecondStage(Program):
                 objective += leaf("l1", nonneg=True) * cp.norm(theta, 1)
             if self.regularizer.l2:
                 objective += leaf("l2", nonneg=True) / 2 * cp.sum_squares(theta)
-        kind = self.theta_set or self.default_kind
-        bounds = [leaf(name, nonneg=True) for name in kind.parameters]
-        return objective, kind.constraints(theta, *bounds)
+        assert self.theta_set is not None
+        bounds = [leaf(name, nonneg=True) for name in self.theta_set.parameters]
+        return objective, self.theta_set.constraints(theta, *bounds)
 
     def declare(self, leaf: Leaves) -> Declaration:
         if self.squared:
@@ -303,95 +380,30 @@ class SecondStage(Program):
         return Declaration(objective, {"theta": theta, "margins": s}, margins | constraints)
 
 
-def _feature_list(name: str, value: Any) -> tuple[Any, ...]:
-    if not isinstance(value, tuple | list) or not value:
-        raise DeclarationError(f"{name} = {value!r}: must be a list of covariates")
-    return tuple(value)
-
-
-@dataclass(frozen=True)
-class LinearStage(SecondStage):
-    """``<x, theta>`` over all covariates, or over a public choice of them.
-
-    Parameters
-    ----------
-    features
-        Names declared by the domain's ranges, or column numbers without the intercept; default: all.
-    features_bound
-        Norm that the chosen features are shrunk to, radially; default: the domain's own bound.
-    """
-
-    features: tuple[str | int, ...] | None = setting(None, _feature_list)
-    features_bound: float | None = setting(None, above=0)
-
-    defaults = MappingProxyType(
-        {"theta_set": "l2 ball of radius M'/M", "features": "all", "features_bound": "that of the domain"}
-    )
-    default_kind: ClassVar[ConvexSet] = L2Ball(1.0)
-
-    def default_set(self, domain: Domain) -> ConvexSet:
-        return L2Ball(domain.outcome_bound / domain.covariate_bound)
-
-    def columns(self, domain: Domain, n_features: int) -> list[int]:
-        """Column numbers of the chosen features. Raises DeclarationError on an unknown or repeated one."""
-        if self.features is None:
-            return list(range(n_features))
-        return chosen_columns("features", self.features, domain.columns or (), n_features)
-
-    def covariates(self, domain: Domain, X: Array) -> Array:
-        """Rows of the design from records already in the domain (intercept column included)."""
-        if self.features is None and self.features_bound is None:
-            return X
-        constant = 1 if domain.intercept else 0
-        columns = self.columns(domain, X.shape[1] - constant)
-        if self.features_bound is None and columns == list(range(X.shape[1] - constant)):
-            return X
-        chosen = X[:, constant:][:, columns]
-        if self.features_bound is not None:
-            chosen = clip_norm(chosen, self.features_bound)
-        return np.hstack([X[:, :constant], chosen])
-
-    def row_norm(self, domain: Domain) -> float:
-        """Bound on the norm of the rows of the design."""
-        bound = domain.features_bound if self.features_bound is None else self.features_bound
-        return min(domain.covariate_bound, float(np.hypot(domain.intercept, bound)))
-
-    def box(self, universe: Universe, slope: float) -> RowBox | None:
-        domain, widths = universe.domain, universe.widths
-        # rows of one's own may lie anywhere
-        if widths is None or type(self).covariates is not LinearStage.covariates:
-            return None
-        constant = 1 if domain.intercept else 0
-        chosen = (widths[constant + index] for index in self.columns(domain, universe.n_features))
-        return RowBox((*widths[:constant], *chosen), slope)
-
-    def parameter_names(self, columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
-        chosen = tuple(columns[index] for index in self.columns(domain, len(columns)))
-        return ("intercept", *chosen) if domain.intercept else chosen
-
-    def effect(self, theta: Array, domain: Domain, X: ArrayLike) -> Array:
-        # row by row: in a matrix product the rounding of a row may depend on where it stands
-        rowwise: Array = np.sum(self.covariates(domain, domain.features(X)) * theta, axis=1)
-        return rowwise
-
-
 def _weighted_sum(rows: Array | None, weights: Array) -> tuple[Array, Array] | None:
     return None if rows is None else compensated_sum(weights[:, None] * rows)
 
 
-def recommendations(second: SecondStage, theta: Array, domain: Domain, X: ArrayLike) -> NDArray[np.int64]:
-    """What ``second`` chooses (n,) in {0, 1} at raw covariates X (n, k), whatever else stands in X.
+@lru_cache(maxsize=256)
+def _read_loss(program: SecondStage, domain: Domain) -> tuple[DeclaredRecords, Form]:
+    """The records as the function sees them, and what is read of its problem, per record.
 
-    Methods of an author's own are asked about one record at a time: a rule that looked at other records would
-    move the choices of all of them with one record, which no noise covers.
+    It is read at two numbers of records: a loss may be declared as a sum or as a mean, its penalties with it.
     """
-    table = np.asarray(X)
-    methods = (getattr(second, name, None) for name in _ASKED)
-    if all(one is None or str(getattr(one, "__module__", "")).startswith(_LIBRARY) for one in methods):
-        return second.choices(theta, domain, table)  # row by row already
-    alone = (second.choices(theta, domain, row) for row in table[:, None])
-    return np.array([bool(np.all(np.asarray(one) > 0)) for one in alone], dtype=np.int64)
-
-
-#: The methods that see covariates on the way to a choice, and the home of those that look at rows alone.
-_ASKED, _LIBRARY = ("choices", "effect", "covariates"), "dp2erm_cvx."
+    forms = []
+    for n in SIZES:
+        records, theta, problem = program.declared_problem(domain, n, 3)
+        forms.append((n, Form.of(problem, theta)))
+    (few, first), (many, last) = forms
+    penalties = np.array([[first.ridge, first.l1], [last.ridge, last.l1]])
+    if first.term.near(last.term) and np.allclose(penalties[0] / few, penalties[1] / many, rtol=1e-12):
+        form = replace(last, ridge=last.ridge / many, l1=last.l1 / many)
+    elif np.allclose(penalties[0], penalties[1], rtol=1e-12) and first.scaled(few).term.near(
+        last.scaled(many).term
+    ):
+        form = replace(last.scaled(many), ridge=last.ridge, l1=last.l1, is_mean=True)
+    else:
+        raise DeclarationError(
+            f"{program.name}: a sum over records goes with records.n * R(theta), a mean with R(theta)"
+        )
+    return records, form

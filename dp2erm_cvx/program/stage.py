@@ -1,4 +1,8 @@
-"""What both kinds of program state: settings, a program bound to its data, and a record replaced in it."""
+"""What both kinds of program state: settings, a program bound to its data, and a record replaced in it.
+
+A decorated function becomes a program class, with the decorator's keywords as its settings. A setting is a
+number, or a formula of the public numbers M and outcome_bound such as ``"M**2 / 10"``.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,12 @@ import abc
 import ast
 import dataclasses
 import enum
+import inspect
 import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -179,6 +184,115 @@ class Program(abc.ABC):
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             plain[field.name] = _plain(getattr(self, field.name))
         return plain
+
+
+#: What a decorator is put on.
+Function = Callable[..., Any]
+#: Where declarations are read and compared; what they say does not depend on it.
+STANDARD = Domain(1.0, 1.0)
+
+
+class _Formula:
+    """The formula of a class whose problem is declared, read when it is asked for."""
+
+    def __get__(self, program: Any, owner: Any) -> str:
+        return _formula_of(owner) if hasattr(owner, "function") else ""
+
+
+@lru_cache(maxsize=256)
+def _formula_of(owner: Any) -> str:
+    return str(owner().resolve(STANDARD).declared_formula())
+
+
+class DeclaredProgram(Program):
+    """Declaration by a function: its settings, and what is read of it. A mixin of the programs below."""
+
+    function: ClassVar[Function]
+    cone: ClassVar[str] = "exponential, second-order"
+    formula = _Formula()
+    #: Arguments of the function before its settings.
+    first: ClassVar[int] = 2
+
+    @abc.abstractmethod
+    def refuse_misread(self) -> None:
+        """Read the declaration and compare it with CVXPY. Raises DeclarationError for what is not read."""
+
+    @classmethod
+    def of(
+        cls, function: Function, settings: Mapping[str, Setting], own: Mapping[str, Any], **members: Any
+    ) -> Any:
+        """Program class of a declaration; one of an author's is read at once, and refused where it stands."""
+        name, stated = function.__name__, {**settings, **own}
+        wanted = list(inspect.signature(function).parameters)[cls.first :]
+        if unknown := [k for k in (*own, *wanted) if k not in stated or (k in own and k not in wanted)]:
+            raise DeclarationError(
+                f"{name}: {unknown[0]!r} must be a keyword of the decorator and an argument of the function"
+            )
+        doc = inspect.getdoc(function) or ""
+        if not doc:
+            raise DeclarationError(f"{name}: a declaration has a docstring, which says what it is")
+        namespace = {"citation": doc.splitlines()[0], "__qualname__": function.__qualname__}
+        made = cls.made(name, function, (cls,), stated, namespace | {"__doc__": doc} | members)
+        if not function.__module__.startswith("dp2erm_cvx."):
+            made().resolve(STANDARD).refuse_misread()
+        return made
+
+    def own_data(self) -> tuple[str, ...] | None:
+        """Names of data that maps of the author's own make; None for a class that changes a declaration."""
+        return self.mapped_data() if "function" in vars(type(self)) else None
+
+    def mapped_data(self) -> tuple[str, ...] | None:
+        """Names of data that maps of the author's own make, one record at a time."""
+        return ()
+
+    @staticmethod
+    def made(
+        name: str, function: Function, bases: tuple[Any, ...], stated: Mapping[str, Any], own: dict[str, Any]
+    ) -> Any:
+        """Program class with these settings beside those of its bases; formulas stay open until resolved."""
+        formulas = {k: v for k, v in stated.items() if isinstance(v, str)}
+        numbers = {k: None if k in formulas else v for k, v in stated.items()}
+        fields: list[Any] = [
+            (k, Any, v if isinstance(v, dataclasses.Field) else _kept_check(bases, k, v))
+            for k, v in numbers.items()
+        ]
+        namespace = {"name": name, "function": staticmethod(function), "formulas": formulas, **own}
+        namespace["__module__"] = function.__module__
+        cls: Any = dataclasses.make_dataclass(name, fields, bases=bases, namespace=namespace, frozen=True)
+        cls.__module__ = function.__module__
+        return cls
+
+    @staticmethod
+    def asked(function: Function, *arguments: Any, **settings: float) -> Any:
+        """Result of an author's function. Raises DeclarationError with its error in one line."""
+        try:
+            return function(*arguments, **settings)
+        except DeclarationError:
+            raise
+        except Exception as error:
+            text = " ".join(str(error).split())
+            raise DeclarationError(f"{function.__name__}: {type(error).__name__}: {text}") from None
+
+    def called(self, *arguments: Any) -> Any:
+        """Result of the declaration at its settings."""
+        return self.asked(type(self).function, *arguments, **dict(self.own_settings()))
+
+    def own_settings(self) -> tuple[tuple[str, float], ...]:
+        """Settings that the function itself asks for, as numbers. Raises ProgramError where one is open."""
+        wanted = inspect.signature(type(self).function).parameters
+        return tuple((name, self.number(name)) for name in self.by_name() if name in wanted)
+
+    def by_name(self) -> dict[str, Any]:
+        """Settings by name."""
+        program: Any = self
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(program)}
+
+
+def _kept_check(bases: tuple[type[Any], ...], name: str, default: Any) -> Any:
+    """Field of this name with another default, and the check of the field of the bases."""
+    known = {field.name: field for base in bases for field in dataclasses.fields(base)}
+    check, bounds = known[name].metadata["check"] if name in known else (public_number, {"infinite": True})
+    return setting(default, check, **bounds)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,6 @@ from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program.curves import Curve
 from dp2erm_cvx.program.declaration import SIZES, Leaves, Value, printed, with_n
-from dp2erm_cvx.program.declared import STANDARD, DeclaredProgram, Function, LossProgram
 from dp2erm_cvx.program.direct_stage import DirectFirstStage
 from dp2erm_cvx.program.first_stage import BalancedStage, FirstStage
 from dp2erm_cvx.program.form import read_curve, read_log_weight, weights_curvature
@@ -25,7 +24,7 @@ from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.rows import DeclaredRecords
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import PrivateFirstStage, SeparableFirstStage
-from dp2erm_cvx.program.stage import Kind, Program, Setting
+from dp2erm_cvx.program.stage import STANDARD, DeclaredProgram, Function, Kind, Program, Setting
 from dp2erm_cvx.stability import Bound
 from dp2erm_cvx.universe import Universe
 
@@ -346,7 +345,7 @@ def _rows(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
     settings = ", ".join(f"{name} = {value}" for name, value in program.settings().items() if value)
     yield "settings", settings or "none"
     yield "minimize", program.formula
-    if isinstance(program, LossProgram):
+    if isinstance(program, SecondStage):
         term = program.form(universe.domain).term
         yield "data", f"{term.rows.name()}: {term.rows.within}"
         for which, part in (("offset", term.offset), ("tilt", term.tilt)):

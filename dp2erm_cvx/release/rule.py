@@ -22,7 +22,7 @@ from dp2erm_cvx.plan import RulePlan
 from dp2erm_cvx.plan.effect_error import value_error
 from dp2erm_cvx.plan.predict import NoiseRange, kept_confounding, noise_range
 from dp2erm_cvx.program import LinearStage, SecondStage
-from dp2erm_cvx.program.second_stage import recommendations
+from dp2erm_cvx.program.linear_stage import recommendations
 from dp2erm_cvx.release.declaration import declaration_of, rebuilt, state_steps
 from dp2erm_cvx.release.effect import Nuisance, state_coefficient
 from dp2erm_cvx.release.interval import STRICT, EffectInterval, effect_interval, score_interval

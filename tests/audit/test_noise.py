@@ -13,7 +13,7 @@ from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import draw, draw_within, simulate_noise
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
-from dp2erm_cvx.problems.arm_means import PlugInATE
+from dp2erm_cvx.problems.arm_means import plug_in_ate
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.program import WholeSpace
 from tests.audit.pairs import aligned
@@ -208,7 +208,7 @@ def test_atoms_on_the_boundary_do_not_count(arithmetic):
 
 
 def test_output_perturbation_is_audited_too(monkeypatch):
-    mean = model(PlugInATE(WholeSpace()), calibration="output", arithmetic="assumed")
+    mean = model(plug_in_ate(WholeSpace()), calibration="output", arithmetic="assumed")
     assert not audit_repeats(mean, *DATA, size=20, level=1e-10).alarm
     plant(monkeypatch, used_twice)
     assert audit_repeats(mean, *DATA, size=4).alarm

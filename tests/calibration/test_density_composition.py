@@ -8,7 +8,7 @@ from scipy import special
 
 from dp2erm_cvx import Budget, Domain
 from dp2erm_cvx.plan import Study, make_plan
-from dp2erm_cvx.problems.arm_means import PlugInATE
+from dp2erm_cvx.problems.arm_means import plug_in_ate
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.solve import solve
@@ -18,7 +18,7 @@ from tests.plan.changed import changed
 N, EPSILON, TRIM = 4, 1.0, 2.5
 DOMAIN = Domain(1.0, 1.0)
 FIRST = ipw_private(share=0.4, ridge=0.05, radius=np.inf, trim=TRIM)
-SECOND = PlugInATE(theta_set=WholeSpace())
+SECOND = plug_in_ate(theta_set=WholeSpace())
 PLAN = make_plan(Study(FIRST, SECOND, Universe(DOMAIN, N, 1), Budget(EPSILON)))
 # the middle of the laws, where the weights move, and their far tails, where pure noise is nearly spent
 LAM = np.concatenate([-np.geomspace(400, 8, 40), np.linspace(-7, 7, 281), np.geomspace(8, 400, 40)])

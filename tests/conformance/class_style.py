@@ -1,4 +1,4 @@
-"""Programs written as classes, of which more than a declaration says is their author's word."""
+"""Programs of classes, or that change a declaration: more than it says is their author's word."""
 
 EXPONENTIAL = '''"""Mine: weights of a fitted coefficient.
 
@@ -41,26 +41,26 @@ subject to  theta in Theta
 import dataclasses
 from dataclasses import dataclass
 
+import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.program import Curve, L1Ball, LinearStage, MarginRows, Part
+from dp2erm_cvx.program import L1Ball, MarginRows, second_stage
 from dp2erm_cvx.program.margin_rows import RowBounds
-from dp2erm_cvx.program.atoms import atom
 
-LOG_COSH = Curve((Part(1.0, atom("logistic"), 2.0), Part(-1.0, atom("line"))))
+
+@second_stage()
+def log_cosh(theta, records):
+    """Your paper."""
+    residual, radius = records.x @ theta - records.response, records.outcome_bound / records.M
+    return cp.Problem(cp.Minimize(cp.sum(cp.logistic(2 * residual) - residual)), [cp.norm(theta) <= radius])
 
 
 @dataclass(frozen=True)
-class Mine(LinearStage):
+class Mine(log_cosh):
     """<x, theta> estimates the effect at x."""
 
     name = "mine"
-    formula = "theta = argmin sum w_i log cosh(x_i'theta - o_i) + n R(theta) + n gamma/2 |theta|^2 + b'theta"
-    cone = "exponential"
-    citation = "your paper"
-    theorem = "Theorems 1 and 2"
     examples = ({}, {"theta_set": L1Ball(0.5)})
-    loss = LOG_COSH
 
     def rows(self, records):
         o = 2.0 * (2 * records.a - 1) * records.y
@@ -69,6 +69,9 @@ class Mine(LinearStage):
     def row_bounds(self, universe):
         z = 2 * universe.domain.outcome_bound
         return RowBounds(self.row_norm(universe.domain), (-z, z))
+
+
+del log_cosh
 '''
 
 DIRECT = '''"""Mine: balanced weights near 1.

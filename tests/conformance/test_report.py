@@ -154,14 +154,6 @@ def test_whole_numbers_are_not_varied_and_named():
     assert found.detail.endswith("temperature: whole numbers, tried at those of the examples only")
 
 
-@pytest.mark.parametrize("seed", ["x", "-1", "0.5"])
-def test_a_seed_that_is_none_is_a_usage_error(seed):
-    ran = command("check-program", "uniform", "--seed", seed)
-    assert ran.exit_code == 2
-    assert "seed" in ran.stderr
-    assert len(ran.stderr.splitlines()) == 1
-
-
 def test_an_audit_reports_v_and_not_the_largest_weight():
     found = judged(short_audit, Uniform(), FEW).detail
     assert found.endswith("V at most 100% of its bound 2")

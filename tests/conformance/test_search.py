@@ -12,7 +12,7 @@ from dp2erm_cvx import Domain
 from dp2erm_cvx.audit.search import Region, ball, largest, record_domain
 from dp2erm_cvx.conformance.constants import check_kernel, check_loss
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.problems.arm_means import ArmMeans, PlugInATE
+from dp2erm_cvx.problems.arm_means import arm_means, plug_in_ate
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.program import Gaussian
 from dp2erm_cvx.program.kernels import Laplace, Linear
@@ -52,7 +52,10 @@ def test_a_diameter_passes_and_is_nearly_attained_and_a_smaller_one_is_caught():
     # all records treated: half of the universe, in one dimension with a positive covariate
     treated = Region(3, lambda d: np.array([abs(d[0]), 0.0, 1.0]) / max(1.0, abs(d[0]) / M), M)
     assert diameter(diameter(DIAMETER, treated).value).violated
-    for wrong in (lambda: diameter(math.nan), lambda: check_kernel(ball(2, 1.0), lambda x, z: math.nan, 1.0)):
+    for wrong in (
+        lambda: diameter(math.nan),
+        lambda: check_kernel(ball(2, 1.0), lambda X: np.full((len(X),) * 2, math.nan), 1.0),
+    ):
         with pytest.raises(DeclarationError, match="not a number"):
             wrong()
 
@@ -62,10 +65,7 @@ def test_a_diameter_passes_and_is_nearly_attained_and_a_smaller_one_is_caught():
     [(Gaussian(0.8), False), (Laplace(0.5), False), (Linear(1.0), True), (Linear(0.0), True)],
 )
 def test_kernels(kernel, sign):
-    def value(x, z):
-        return float(kernel.matrix(np.array([x, z]))[0, 1])
-
-    C = kernel.bound(M)
+    C, value = kernel.bound(M), kernel.matrix
     reached = check_kernel(ball(3, M), value, C, signed=sign, evaluations=600)
     assert violations(reached) == []
     assert reached[0].ratio > 0.99
@@ -79,11 +79,14 @@ def test_kernels(kernel, sign):
     "value", [lambda x, z: np.tanh(np.linalg.norm(x - z)), lambda x, z: np.exp(-((x[0] - 0.5 * z[0]) ** 2))]
 )
 def test_a_function_that_is_no_kernel_is_caught(value):
-    reached = check_kernel(ball(2, M), lambda x, z: float(value(x, z)), 1.0, evaluations=300)
+    def values(points):
+        return np.array([[value(x, z) for z in points] for x in points])
+
+    reached = check_kernel(ball(2, M), values, 1.0, evaluations=300)
     assert violations(reached) == ["positive_definiteness"]
 
 
-@pytest.mark.parametrize("program", [itr(), ArmMeans(), PlugInATE()], ids=lambda p: p.name)
+@pytest.mark.parametrize("program", [itr(), arm_means(), plug_in_ate()], ids=lambda p: p.name)
 def test_second_stage_constants(program):
     domain = Domain(1.5, 2.0)
     constants = program.constants(Universe(domain, 100, 2))

@@ -12,12 +12,12 @@ from dp2erm_cvx.conformance.objective import own_record, perturbation
 from dp2erm_cvx.conformance.run import other_settings
 from dp2erm_cvx.conformance.subject import CheckStatus, check_domain
 from dp2erm_cvx.privacy import RowBox
-from dp2erm_cvx.problems.arm_means import ArmMeans
+from dp2erm_cvx.problems.arm_means import arm_means
 from dp2erm_cvx.problems.itr import itr_logistic
 from dp2erm_cvx.problems.regression import saturating_regression
 from dp2erm_cvx.program import MarginRows
+from dp2erm_cvx.program.linear_stage import recommendations
 from dp2erm_cvx.program.margin_rows import RowBounds
-from dp2erm_cvx.program.second_stage import recommendations
 from tests.conformance.planted import LEAST, derived, judged, refuted, restated
 from tests.helpers import BOUNDED_INFLUENCE
 
@@ -26,7 +26,7 @@ def design(change):
     """Another response, or rows and response on another scale, of the records."""
 
     def rows(self, records):
-        found = ArmMeans.rows(self, records)
+        found = arm_means.rows(self, records)
         return MarginRows(*change(found.Z, found.offset, records))
 
     return rows
@@ -57,7 +57,7 @@ def bound(base, change):
 
 
 def half_the_noise_declared(self, records, weights, *, gamma, noise=None):
-    found = ArmMeans.instance(self, records, weights, gamma=gamma, noise=noise)
+    found = arm_means.instance(self, records, weights, gamma=gamma, noise=noise)
     data = dict(found.data)
     data["noise"] = data["noise"] / 2
     return type(found)(found.program, lambda: data, found.model, found.strong_convexity)
@@ -129,7 +129,7 @@ def saturated(**changes):
 
 
 def rows(change):
-    return wrong(ArmMeans, own_record, OWN, rows=design(change))
+    return wrong(arm_means, own_record, OWN, rows=design(change))
 
 
 def enters(base, why, change):
@@ -150,23 +150,23 @@ LOGISTIC = itr_logistic
 #: By error.
 PLANTED = {
     "the curvature of the loss as mu_R": stated(
-        ArmMeans, f"{MU_R} is declared 2", strong_convexity=lambda _: 2.0
+        arm_means, f"{MU_R} is declared 2", strong_convexity=lambda _: 2.0
     ),
     "more than the regularizer's convexity": stated(LOGISTIC, MU_R, strong_convexity=lambda mu: mu + 0.01),
     "a slope that falls short": saturated(loss=shaped(2.3, 1.0)),
     "a row norm that falls short": saturated(row_norm=2.0, loss=shaped(4.0, 1.0)),
     "curvature that is largest at half the slope": saturated(loss=shaped(2.5, 0.25, "4 u (1 - u)")),
     "rows longer where there are other records": wrong(
-        ArmMeans, constants, "is declared", rows=design(lambda X, y, records: (X * records.n_samples, y))
+        arm_means, constants, "is declared", rows=design(lambda X, y, records: (X * records.n_samples, y))
     ),
     "factors times n": wrong(
         LOGISTIC, constants, "is declared", rows=factor(lambda c, records: c * records.n_samples)
     ),
     "half the bound of rows": wrong(LOGISTIC, constants, "declared", row_bounds=half_row_bounds),
-    "half the bound of the response": stated(ArmMeans, "response_bound", response_bound=lambda z: z / 2),
+    "half the bound of the response": stated(arm_means, "response_bound", response_bound=lambda z: z / 2),
     "half the slope in the box": stated(LOGISTIC, "box is declared", box=lambda box: box and half_slope(box)),
     "rows that leave the box": stated(LOGISTIC, "box is declared", box=lambda box: box and narrow(box)),
-    "half the gradient radius": stated(ArmMeans, "gradient_radius", gradient_radius=lambda z: z / 2),
+    "half the gradient radius": stated(arm_means, "gradient_radius", gradient_radius=lambda z: z / 2),
     "rows scaled by the share of their arm": rows(by_share),
     "outcomes centered by the sample": rows(lambda X, y, _: (X, y - y.mean())),
     "outcomes cut at quantiles from 40 records on": rows(clipped_at_quantiles),
@@ -202,9 +202,9 @@ PLANTED = {
     ),
     "squared weights": enters(LOGISTIC, "not linear in the weights", lambda w, g, b, _: (w**2, g, b)),
     "a hundredth of gamma": enters(LOGISTIC, LACKS, lambda w, g, b, _: (w, g / 100, b)),
-    "no noise": enters(ArmMeans, LACKS, lambda w, g, b, _: (w, g, None)),
+    "no noise": enters(arm_means, LACKS, lambda w, g, b, _: (w, g, None)),
     "half the noise in the declaration": wrong(
-        ArmMeans, perturbation, "the declaration", instance=half_the_noise_declared
+        arm_means, perturbation, "the declaration", instance=half_the_noise_declared
     ),
 }
 
@@ -238,19 +238,15 @@ def test_recommendations_are_the_choices_of_a_rule_that_is_one():
         method = getattr(itr_logistic, own)
         restated_ = derived(itr_logistic, **{own: lambda *known, method=method: method(*known)})()
         assert np.array_equal(recommendations(restated_, theta, domain, X), expected)
-    assert recommendations(ArmMeans(), np.array([0.0, 1.0]), domain, X).tolist() == [1] * 9
+    assert recommendations(arm_means(), np.array([0.0, 1.0]), domain, X).tolist() == [1] * 9
 
 
 #: What choices of an author's own may return, and whether a fit counts it as treatment.
 RETURNED = {
     "text that is a number": (np.array(["1"]), None),
-    "two": (np.array([2]), 1),
     "a half": (np.array([0.5]), 1),
-    "minus one": (np.array([-1]), 0),
     "not a number": (np.array([np.nan]), 0),
-    "infinity": (np.array([np.inf]), 1),
     "a list": ([True], 1),
-    "a number alone": (1, 1),
     "a column": (np.array([[0]]), 0),
     "both": (np.array([0, 1]), 0),
 }

@@ -11,7 +11,7 @@ from dp2erm_cvx.conformance.objective import own_record, perturbation, unconstra
 from dp2erm_cvx.conformance.run import checks_of
 from dp2erm_cvx.conformance.subject import CheckStatus
 from dp2erm_cvx.model.sets import L2Ball
-from dp2erm_cvx.problems.arm_means import ArmMeans
+from dp2erm_cvx.problems.arm_means import arm_means
 from dp2erm_cvx.problems.itr import itr_huber
 from dp2erm_cvx.problems.regression import regression
 from dp2erm_cvx.program import MarginRows, WholeSpace
@@ -57,10 +57,10 @@ LACKS = "weights, gamma, noise: the model's gradient"
 #: By error: base, ``unconstrained`` and what is said of it.
 PLANTED = {
     "no noise": (regression, freed(regression, **bound(regression, lambda w, g, b: (w, g, None))), LACKS),
-    "no gamma": (ArmMeans, freed(ArmMeans, **bound(ArmMeans, lambda w, g, b: (w, 0.0, b))), LACKS),
+    "no gamma": (arm_means, freed(arm_means, **bound(arm_means, lambda w, g, b: (w, 0.0, b))), LACKS),
     "squared weights": (
-        ArmMeans,
-        freed(ArmMeans, **bound(ArmMeans, lambda w, g, b: (w**2, g, b))),
+        arm_means,
+        freed(arm_means, **bound(arm_means, lambda w, g, b: (w**2, g, b))),
         "not linear in the weights",
     ),
     "outcomes centered by the sample": (regression, freed(regression, rows=centered), "own record: "),
@@ -87,7 +87,7 @@ def test_what_is_planted_is_found_there_alone(case):
     refuted(unconstrained, program, why)
 
 
-@pytest.mark.parametrize("program", [ArmMeans(), regression(), regression(theta_set=WholeSpace())])
+@pytest.mark.parametrize("program", [arm_means(), regression(), regression(theta_set=WholeSpace())])
 def test_right_ones_pass(program):
     found = judged(unconstrained, program)
     assert found.status is CheckStatus.PASSED

@@ -23,7 +23,7 @@ from dp2erm_cvx.conformance import (
 from dp2erm_cvx.conformance.run import outcome_of
 from dp2erm_cvx.conformance.solutions import balance
 from dp2erm_cvx.conformance.subject import Subject
-from dp2erm_cvx.problems.arm_means import PlugInATE
+from dp2erm_cvx.problems.arm_means import plug_in_ate
 from dp2erm_cvx.program import FirstStage, WholeSpace
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import solve
@@ -147,7 +147,7 @@ def test_the_file_passes_every_check(path):
 
 def test_its_release_loses_no_more_than_epsilon(path):
     (scheme,) = programs_of_file(path)
-    model = PrivateTwoStageERM(Domain(1.0, 1.0), Budget(1.0), scheme(share=0.4), PlugInATE(WholeSpace()))
+    model = PrivateTwoStageERM(Domain(1.0, 1.0), Budget(1.0), scheme(share=0.4), plug_in_ate(WholeSpace()))
     found = audit_density(model, *heavy(np.random.default_rng(1), 6, 1), starts=1)
     assert 0.2 < found.loss <= found.epsilon <= 1.0
     assert not found.exceeds

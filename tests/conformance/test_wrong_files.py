@@ -103,11 +103,6 @@ WRONG = {
     "twice the strong convexity": ("direct", [_UNREAD, ("return 2.0", "return 4.0")], {"strong convexity"}),
     "no docstring": ("direct", [("minimize ", "find ")], {"statement"}),
     "no citation": ("direct", [('citation = "your paper"', 'citation = ""')], {"statement"}),
-    "not DPP": (
-        "direct",
-        [('leaf("Z").T @ weights', 'leaf("Z").T @ cp.multiply(leaf("ones"), weights)')],
-        {"declaration"},
-    ),
     "a datum that enters nowhere": (
         "direct",
         [

@@ -17,7 +17,7 @@ from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, Pro
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.problems.arm_means import ArmMeans
+from dp2erm_cvx.problems.arm_means import arm_means
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
@@ -119,7 +119,7 @@ def test_defaults_that_depend_on_the_domain_are_stated_in_the_release() -> None:
     arms=st.integers(0, 3),
     scale=st.sampled_from([0.0, 1e-300, 1.0, 1e6, 1e300]),
     first=st.sampled_from([EntropyBalancing(ridge=0.5), ipw_logistic(ridge=0.1, trim=5.0), Uniform()]),
-    second=st.sampled_from([itr(), ArmMeans(), "plug_in_ate"]),
+    second=st.sampled_from([itr(), arm_means(), "plug_in_ate"]),
 )
 def test_no_private_dataset_makes_a_fit_refuse(n, arms, scale, first, second) -> None:
     """Empty arms, two records, constant or huge columns: clipped, solved, certified, released."""

@@ -12,7 +12,7 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, TwoStageERM
 from dp2erm_cvx.calibration import Objective, calibrate_paper
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
 from dp2erm_cvx.privacy import LossConstants
-from dp2erm_cvx.problems.arm_means import ArmMeans, PlugInATE
+from dp2erm_cvx.problems.arm_means import arm_means, plug_in_ate
 from dp2erm_cvx.problems.ipw_known import KnownCoefficient
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.uniform import Uniform
@@ -52,8 +52,8 @@ def test_its_second_stage_noise_is_enough_all_the_same():
 
 
 ESTIMANDS = {
-    "means": {"second_stage": ArmMeans(theta_set=Box(7.5))},
-    "plug-in": {"second_stage": PlugInATE(), "calibration": "output"},
+    "means": {"second_stage": arm_means(theta_set=Box(7.5))},
+    "plug-in": {"second_stage": plug_in_ate(), "calibration": "output"},
 }
 
 
@@ -83,9 +83,8 @@ EQUAL_BALANCE = {1.0: 0.1, 2.0: 0.025, 4.0: 0.0125}
 
 @pytest.mark.parametrize("epsilon", [2.0, pytest.param(4.0, marks=pytest.mark.slow)])
 def test_composition_beats_the_direct_calibration_at_equal_balance(epsilon):
-    composed = study(ipw_private(share=0.3, trim=4.0), epsilon, 100)
-    direct = study(ipw_logistic(ridge=EQUAL_BALANCE[epsilon] * SQUARED, trim=4.0), epsilon, 100)
-    print("V, |SMD|, effect, sd:", np.round(composed, 3), np.round(direct, 3))
+    composed = study(ipw_private(share=0.3, trim=4.0), epsilon, 40)
+    direct = study(ipw_logistic(ridge=EQUAL_BALANCE[epsilon] * SQUARED, trim=4.0), epsilon, 40)
     assert composed[0] == pytest.approx(7.70, abs=0.01)
     assert composed[1] <= direct[1] + 0.004
     assert direct[0] > 2.0 * composed[0]
@@ -93,24 +92,22 @@ def test_composition_beats_the_direct_calibration_at_equal_balance(epsilon):
 
 
 def test_at_a_small_budget_the_noise_of_the_propensity_eats_the_gain():
-    composed = study(ipw_private(share=0.3, trim=4.0), 1.0, 100)
-    direct = study(ipw_logistic(ridge=EQUAL_BALANCE[1.0] * SQUARED, trim=4.0), 1.0, 100)
-    print("V, |SMD|, effect, sd:", np.round(composed, 3), np.round(direct, 3))
+    composed = study(ipw_private(share=0.3, trim=4.0), 1.0, 40)
+    direct = study(ipw_logistic(ridge=EQUAL_BALANCE[1.0] * SQUARED, trim=4.0), 1.0, 40)
     assert composed[1] == pytest.approx(direct[1], abs=0.02)
     assert composed[3] == pytest.approx(direct[3], rel=0.2)
 
 
 @pytest.mark.parametrize("epsilon", [pytest.param(1.0, marks=pytest.mark.slow), 2.0])
 def test_the_plug_in_with_laplace_noise_costs_less_noise_and_some_bias(epsilon):
-    means = study(ipw_private(share=0.3, trim=4.0), epsilon, 100)
-    plug_in = study(ipw_private(share=0.3, trim=4.0), epsilon, 100, "plug-in")
-    print("V, |SMD|, effect, sd:", np.round(means, 3), np.round(plug_in, 3))
+    means = study(ipw_private(share=0.3, trim=4.0), epsilon, 40)
+    plug_in = study(ipw_private(share=0.3, trim=4.0), epsilon, 40, "plug-in")
     assert plug_in[3] < 0.8 * means[3]
     assert plug_in[3] == pytest.approx(0.5 / epsilon, rel=0.2)
 
 
 def test_the_balance_of_a_non_private_propensity_is_not_affordable_directly():
-    stability, imbalance, _, sd = study(ipw_logistic(ridge=0.001 * SQUARED, trim=4.0), 1.0, 30)
+    stability, imbalance, _, sd = study(ipw_logistic(ridge=0.001 * SQUARED, trim=4.0), 1.0, 12)
     assert stability == pytest.approx(78.6, rel=0.01)
     assert imbalance == pytest.approx(0.064, abs=0.001)
     assert sd > 1.8
@@ -122,6 +119,6 @@ def test_the_balance_of_a_non_private_propensity_is_not_affordable_directly():
 )
 def test_without_noise(first, imbalance, effect):
     data, domain = load_nhefs(), nhefs_domain(covariate_bound=math.hypot(2.5, 1.0), intercept=1.0)
-    model = TwoStageERM(domain, first, ArmMeans(theta_set=Box(7.5))).fit(data.X, data.a, data.y)
+    model = TwoStageERM(domain, first, arm_means(theta_set=Box(7.5))).fit(data.X, data.a, data.y)
     assert np.mean(np.abs(model.workings_.balance().smd_after)) == pytest.approx(imbalance, abs=0.001)
     assert model.theta_[1] - model.theta_[0] == pytest.approx(effect, abs=0.01)

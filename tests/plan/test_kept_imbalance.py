@@ -6,7 +6,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.plan.predict import _kept_share, kept_imbalance
-from dp2erm_cvx.problems.arm_means import ArmMeans
+from dp2erm_cvx.problems.arm_means import arm_means
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.uniform import Uniform
@@ -16,7 +16,7 @@ DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0)
 
 
 def kept(first, n=1000, epsilon=1.0):
-    return kept_imbalance(make_plan(Study(first, ArmMeans(), Universe(DOMAIN, n, 3), Budget(epsilon))))
+    return kept_imbalance(make_plan(Study(first, arm_means(), Universe(DOMAIN, n, 3), Budget(epsilon))))
 
 
 def test_a_ridge_decides_how_much_stays():
@@ -37,7 +37,7 @@ def test_a_release_says_it_and_warns():
     rng = np.random.default_rng(0)
     X, a = rng.uniform(-0.7, 0.7, (200, 2)), rng.integers(0, 2, 200)
     for ridge, warned in ((1e-3, False), (2.0, True)):
-        model = PrivateTwoStageERM(DOMAIN, Budget(1.0), ipw_logistic(ridge=ridge), ArmMeans())
+        model = PrivateTwoStageERM(DOMAIN, Budget(1.0), ipw_logistic(ridge=ridge), arm_means())
         release = model.fit(X, a, X[:, 0]).release_
         text = " ".join(release.summary().split())
         assert f"About {100 * release.kept_imbalance:.0f} % of the difference between the arms" in text

@@ -13,7 +13,7 @@ from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import ElasticNet
 from dp2erm_cvx.plan import Study, make_plan
-from dp2erm_cvx.problems.arm_means import ArmMeans, PlugInATE
+from dp2erm_cvx.problems.arm_means import arm_means, plug_in_ate
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_known import RandomizedTrial
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
@@ -45,8 +45,8 @@ SECOND = {
     "itr": lambda r: itr(),
     "itr with a net": lambda r: itr(regularizer=ElasticNet(0.1, 10 ** r.uniform(-3, 0))),
     "itr without a set": lambda r: itr(theta_set=WholeSpace()),
-    "arm_means": lambda r: ArmMeans(),
-    "plug_in_ate": lambda r: PlugInATE(),
+    "arm_means": lambda r: arm_means(),
+    "plug_in_ate": lambda r: plug_in_ate(),
     "saturating_regression": lambda r: saturating_regression(slope=10 ** r.uniform(-2, 1)),
     "itr_saturating": lambda r: itr_saturating(slope=10 ** r.uniform(-2, 1)),
 }
@@ -128,7 +128,7 @@ def refusals_only(first, method):
 )
 def test_the_check_catches_noise_that_is_three_percent_too_small(changes):
     stage, domain, budget = Uniform(), Domain(2.0, 1.0), Budget(1.0, 1e-3)
-    second = {"output": PlugInATE(), "saturating": saturating_regression()}.get(
+    second = {"output": plug_in_ate(), "saturating": saturating_regression()}.get(
         changes.get("calibration"), itr()
     )
     plan = make_plan(Study(stage, second, Universe(domain, 100, 2), budget, **changes))
@@ -174,7 +174,7 @@ def planned(first=None, second=None, domain=None, budget=None, **changes):
         ),
         ({"first": MMD(cap=1.5, ridge=1e-3)}, CalibrationError, "cap"),
         ({"second": itr(regularizer=ElasticNet(l1=0.1)), "calibration": "renyi"}, CalibrationError, "regul"),
-        ({"second": ArmMeans(), "calibration": "output"}, CalibrationError, "use plug_in_ate"),
+        ({"second": arm_means(), "calibration": "output"}, CalibrationError, "use plug_in_ate"),
         ({"split": 0.5, "calibration": "renyi"}, DeclarationError, "split = 0.5"),
         ({"split": 0.5, "calibration": "auto"}, DeclarationError, "split = 0.5"),
         ({"first": ipw_private(radius=math.inf, trim=math.inf)}, CalibrationError, "finite radius or trim"),
@@ -194,7 +194,7 @@ def test_refusals(change, error, names):
 def test_auto_is_never_worse_than_what_it_compares():
     from dp2erm_cvx.calibration import predicted_error
 
-    for second in (itr(), PlugInATE(), ArmMeans(), itr(regularizer=ElasticNet(l2=0.1))):
+    for second in (itr(), plug_in_ate(), arm_means(), itr(regularizer=ElasticNet(l2=0.1))):
         chosen = planned(ipw_logistic(ridge=0.5), second, calibration="auto")
         for changes in ({}, {"noise": "gaussian"}, {"calibration": "renyi"}, {"calibration": "output"}):
             try:

@@ -14,7 +14,7 @@ from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import UserRegularizer
 from dp2erm_cvx.plan import NUMERICAL_SHARE, Study, make_plan
-from dp2erm_cvx.problems.arm_means import ArmMeans, PlugInATE
+from dp2erm_cvx.problems.arm_means import arm_means, plug_in_ate
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.problems.itr import itr
@@ -113,9 +113,9 @@ def planned(first=None, second=None, budget=None, **changes):
     ("first", "second", "changes"),
     [
         (Uniform(), itr(), {}),
-        (EntropyBalancing(), ArmMeans(), {"budget": Budget(0.3, 1e-4), "noise": "gaussian"}),
+        (EntropyBalancing(), arm_means(), {"budget": Budget(0.3, 1e-4), "noise": "gaussian"}),
         (EntropyBalancing(), itr(), {"budget": Budget(2.0, 1e-3), "calibration": "renyi"}),
-        (ipw_private(), ArmMeans(), {"budget": Budget(1.0, 1e-3), "noise": "gaussian"}),
+        (ipw_private(), arm_means(), {"budget": Budget(1.0, 1e-3), "noise": "gaussian"}),
         (ipw_private(), itr(), {}),
     ],
 )
@@ -141,7 +141,7 @@ def test_a_counted_plan_guarantees_the_budget_and_pays_for_its_arithmetic(first,
 
 
 def test_output_perturbation_covers_its_error_by_the_same_draw() -> None:
-    plan = planned(EntropyBalancing(), PlugInATE(), calibration="output")
+    plan = planned(EntropyBalancing(), plug_in_ate(), calibration="output")
     calibration, covered = plan.theta.calibration, plan.theta.precision
     assert calibration.epsilon == covered.grid.epsilon == 1.0
     assert covered.grid.l1_sensitivity >= calibration.sensitivity + 2 * covered.tolerance

@@ -11,7 +11,7 @@ from scipy import special
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release, TwoStageERM
 from dp2erm_cvx.calibration import RenyiCalibration
-from dp2erm_cvx.problems.arm_means import ArmMeans, PlugInATE
+from dp2erm_cvx.problems.arm_means import arm_means, plug_in_ate
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.itr import itr
@@ -38,13 +38,13 @@ SMALL = EntropyBalancing(ridge=0.2, radius=0.5, scaling="paper", arm_mass="propo
     [
         ("sharp", MMD(ridge=1.0), itr()),
         ("sharp", ipw_private(radius=1.0), itr()),
-        ("paper", SMALL, ArmMeans()),
+        ("paper", SMALL, arm_means()),
         ("paper-corrected", SMALL, itr()),
         ("renyi", PooledMMD(ridge=1.0), itr()),
-        ("renyi", ipw_private(radius=1.0), ArmMeans()),
-        ("output", ipw_logistic(ridge=0.2), PlugInATE()),
-        ("output", ipw_private(radius=1.0), PlugInATE()),
-        ("auto", EntropyBalancing(), PlugInATE()),
+        ("renyi", ipw_private(radius=1.0), arm_means()),
+        ("output", ipw_logistic(ridge=0.2), plug_in_ate()),
+        ("output", ipw_private(radius=1.0), plug_in_ate()),
+        ("auto", EntropyBalancing(), plug_in_ate()),
         ("auto", EntropyBalancing(), itr()),
     ],
     ids=lambda v: v if isinstance(v, str) else v.name,
@@ -75,7 +75,7 @@ def test_end_to_end(method, first, second):
 
 
 def test_output_perturbation_adds_laplace_noise_to_the_weighted_mean():
-    model = PrivateTwoStageERM(DOMAIN, Budget(2.0), Uniform(), PlugInATE(), calibration="output", seed=5)
+    model = PrivateTwoStageERM(DOMAIN, Budget(2.0), Uniform(), plug_in_ate(), calibration="output", seed=5)
     model.fit(*data())
     _, a, y = data()
     mean = float(np.mean(2 * (2 * a - 1) * np.clip(y, -1, 1)))
@@ -90,7 +90,7 @@ def test_output_perturbation_adds_laplace_noise_to_the_weighted_mean():
 def test_a_plan_that_is_not_proven_is_never_released_as_private(monkeypatch):
     rng = np.random.default_rng(0)
     X, a, y = rng.uniform(-1, 1, (60, 2)), rng.integers(0, 2, 60), rng.uniform(-1, 1, 60)
-    model = PrivateTwoStageERM(Domain(1.5, 1.0), Budget(1.0), Uniform(), ArmMeans())
+    model = PrivateTwoStageERM(Domain(1.5, 1.0), Budget(1.0), Uniform(), arm_means())
     proven = model.plan(60, 2)
     for one in (
         unproven(proven),
@@ -107,7 +107,7 @@ def test_seeds_do_not_link_the_noise_of_the_two_stages():
     X, a, y = rng.uniform(-1, 1, (60, 2)), rng.integers(0, 2, 60), rng.uniform(-1, 1, 60)
     noises = []
     for seed in range(4):
-        model = PrivateTwoStageERM(Domain(1.5, 1.0), Budget(1.0), ipw_private(), ArmMeans(), seed=seed)
+        model = PrivateTwoStageERM(Domain(1.5, 1.0), Budget(1.0), ipw_private(), arm_means(), seed=seed)
         workings = model.fit(X, a, y).private_workings_
         noises += [workings.noise, workings.propensity.noise]
     directions = np.array([noise / np.linalg.norm(noise) for noise in noises])

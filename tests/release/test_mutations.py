@@ -137,9 +137,11 @@ def among(path, names):
 
 
 @pytest.mark.parametrize(
-    "name", [one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in MODELS]
+    ("name", "step"),
+    [*((one, 4) for one in FAST), *(pytest.param(one, 1, marks=pytest.mark.slow) for one in MODELS)],
 )
-def test_every_change_is_refuted_by_name(table, name):
+def test_every_change_is_refuted_by_name(table, name, step):
+    """Of every ``step``-th entry, and of all that have to be refuted."""
     X, a, y = table
     y = (y > 0.2).astype(float) if name == "risks" else y
     X = X if name == "sampling weights" else X[["u", "v"]]
@@ -147,8 +149,10 @@ def test_every_change_is_refuted_by_name(table, name):
     assert verify(release).refuted == ()
     telling, passed, unnamed = set(TELLING.get(name, ())), [], []
     plain, fields = json.loads(release.to_json()), json.dumps(release.to_dict(derived=False))
-    for path, tree in changes(plain):
+    for number, (path, tree) in enumerate(changes(plain)):
         place = ".".join(map(str, path))
+        if number % step and place not in telling:
+            continue
         try:
             changed = parsed(json.dumps(tree), type(release))
             if json.dumps(changed.to_dict(derived=False)) == fields:

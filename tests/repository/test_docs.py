@@ -13,6 +13,7 @@ import shlex
 import sys
 from dataclasses import fields
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -25,6 +26,7 @@ from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.conformance import checks_of
 from dp2erm_cvx.conformance.run import BESIDE
+from dp2erm_cvx.conformance.subject import Subject
 from dp2erm_cvx.domain_file import load_domain
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.registry import programs
@@ -192,7 +194,8 @@ def test_python_blocks_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = blocks(f"{name}.md", "python")
     assert found
-    run(found, monkeypatch)
+    # the same, with fewer simulated datasets and smaller ones
+    run([one.replace("replicates=5", "replicates=2").replace("=1500", "=500") for one in found], monkeypatch)
 
 
 def test_the_commands_of_the_quickstart_run_as_printed(tmp_path, monkeypatch):
@@ -237,7 +240,7 @@ def test_added_programs_are_solved_and_certified(monkeypatch):
     records = Domain(1.5, 1.0).records(X, a, y)
     first = module.StratifiedTrial(0.3, 0.6).instance(records)
     weights = solve(first).value
-    second = module.SubgroupMeans().instance(records, weights, gamma=0.01, noise=rng.normal(size=4))
+    second = module.subgroup_means().instance(records, weights, gamma=0.01, noise=rng.normal(size=4))
     for instance in (first, second):
         values = [solve(instance, solver=name).value for name in ("newton", "clarabel", "scs", "osqp")]
         for value in values[1:]:
@@ -395,6 +398,7 @@ def test_the_tutorial_on_schemes_shows_what_the_command_prints(tmp_path, monkeyp
     source = blocks("tutorials/add_a_scheme.md", "python")[0]
     assert len(source.splitlines()) < 60
     Path("matching.py").write_text(source, encoding="utf-8")
+    monkeypatch.setattr("dp2erm_cvx.conformance.run.Subject", partial(Subject, larger=(101,)))
     ran = CliRunner().invoke(main, ["check-program", "matching.py", "--solves", "100", "--json"])
     assert ran.exit_code == 0
     shown = blocks("tutorials/add_a_scheme.md", "text")[2]

@@ -23,11 +23,11 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 210,
-    "lines": 49_778,
+    "lines": 49_774,
     "classes": 395,
     "names that other files use": 800,
     "names that one other file uses": 315,
-    "lines of tests": 41_200,
+    "lines of tests": 41_198,
     "pages": 41,
     "words of pages": 47_333,
 }

@@ -11,7 +11,7 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release
 from dp2erm_cvx.errors import DeclarationError, SolverError
 from dp2erm_cvx.mechanism import Draw
 from dp2erm_cvx.model.sets import L2Ball
-from dp2erm_cvx.problems.arm_means import PlugInATE
+from dp2erm_cvx.problems.arm_means import plug_in_ate
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.problems.itr import itr_logistic
@@ -256,7 +256,7 @@ def test_every_released_vector_of_a_counted_fit_meets_its_own_grid_noise(monkeyp
 
 def test_theorem_8_goes_by_the_bound_on_the_response() -> None:
     # a mean of a larger response needs larger noise, whatever the outcome bound is
-    class Doubled(PlugInATE):
+    class Doubled(plug_in_ate):
         name = "doubled"
 
         def rows(self, records):
@@ -268,7 +268,7 @@ def test_theorem_8_goes_by_the_bound_on_the_response() -> None:
             return dataclasses.replace(found, offset=tuple(10 * end for end in found.offset))
 
     for method in ("output", "auto"):
-        plain = fitted(second_stage=PlugInATE(), calibration=method, first_stage="uniform").plan(150, 3)
+        plain = fitted(second_stage=plug_in_ate(), calibration=method, first_stage="uniform").plan(150, 3)
         large = fitted(second_stage=Doubled(), calibration=method, first_stage="uniform").plan(150, 3)
         assert large.theta.calibration.scale == pytest.approx(10 * plain.theta.calibration.scale)
         grids = [found.theta.precision.grid for found in (large, plain)]

@@ -8,7 +8,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
-from dp2erm_cvx.problems.arm_means import PlugInATE
+from dp2erm_cvx.problems.arm_means import plug_in_ate
 from dp2erm_cvx.problems.ipw_known import RandomizedTrial
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.program import ClosedFormWeights, WholeSpace
@@ -24,7 +24,7 @@ from tests.audit.pairs import aligned, heavy, lone
 N = 12
 DOMAIN = Domain(1.0, 1.0)
 PURE, APPROXIMATE = Budget(1.0), Budget(1.0, 0.05)
-MEAN = PlugInATE(WholeSpace())
+MEAN = plug_in_ate(WholeSpace())
 
 
 def release(first="uniform", second="itr", budget=PURE, cls=PrivateTwoStageERM, **settings):

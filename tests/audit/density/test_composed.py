@@ -9,7 +9,7 @@ from scipy import special
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, stability
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.audit.release_laws import audited_laws
-from dp2erm_cvx.problems.arm_means import PlugInATE
+from dp2erm_cvx.problems.arm_means import plug_in_ate
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.inverse_probability_tilting import tilting_private
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
@@ -21,7 +21,7 @@ from tests.audit.pairs import aligned, heavy, lone, neighbors
 
 N = 6
 DOMAIN = Domain(1.0, 1.0)
-MEAN = PlugInATE(WholeSpace())
+MEAN = plug_in_ate(WholeSpace())
 KINDS = (neighbors, aligned, lone, heavy)
 
 

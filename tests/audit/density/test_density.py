@@ -15,7 +15,7 @@ from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.problems.arm_means import ArmMeans, PlugInATE
+from dp2erm_cvx.problems.arm_means import arm_means, plug_in_ate
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.itr import itr
@@ -30,9 +30,9 @@ PURE, APPROXIMATE = Budget(1.0), Budget(1.0, 0.05)
 
 FIRST = (Uniform(), ipw_logistic(), EntropyBalancing())
 SECOND = (
-    ArmMeans(),
-    ArmMeans(L2Ball(1.0), ElasticNet(0.05, 0.1)),
-    PlugInATE(),
+    arm_means(),
+    arm_means(L2Ball(1.0), ElasticNet(0.05, 0.1)),
+    plug_in_ate(),
     itr(L2Ball(1.0)),
     itr(L1Ball(1.0), ElasticNet(0.1, 0.0)),
     itr(Box(0.7), ElasticNet(0.1, 0.1)),
@@ -100,7 +100,7 @@ def test_loss_of_a_line_with_a_kink_is_that_at_the_breakpoints(seed):
 @pytest.mark.parametrize("kind", [neighbors, aligned])
 def test_delta_of_a_normal_release_lies_in_its_interval(kind):
     pair = kind(np.random.default_rng(1))
-    model = release(second=PlugInATE(WholeSpace()), budget=APPROXIMATE, noise="gaussian")
+    model = release(second=plug_in_ate(WholeSpace()), budget=APPROXIMATE, noise="gaussian")
     c, d = (2 * np.sum(2 * (2 * a - 1) * y) for _, a, y in pair)
     shift = abs(c - d) / model.plan(N, 2).theta.calibration.scale
     assert shift > 0

@@ -11,12 +11,12 @@ from dp2erm_cvx.audit import SearchPlan, replay_pair, search_pairs
 from dp2erm_cvx.audit.pairs import change_pair, draw_pair, extreme_pair
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.problems.arm_means import PlugInATE
+from dp2erm_cvx.problems.arm_means import plug_in_ate
 from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.universe import Universe
 from tests.audit.bugs import HalfTheNoise, HardlyAnyGamma
 
-MEAN = PlugInATE(WholeSpace())
+MEAN = plug_in_ate(WholeSpace())
 
 
 def release(second=MEAN, cls=PrivateTwoStageERM, first="uniform", calibration="output", **settings):

@@ -68,7 +68,7 @@ def half_the_diameter():
 
 @pytest.mark.parametrize("case", [*wrong_bounds()[1:], half_the_diameter()], ids=lambda case: case.name)
 def test_planted_wrong_bounds_are_reported(case):
-    result = audited(case, 14_000 if case.name.startswith("IPW") else 1000, case.bounds)
+    result = audited(case, 6000 if case.name.startswith("IPW") else 600, case.bounds)
     wrong, right = result.verdicts
     assert wrong.violated
     assert not right.violated
@@ -81,7 +81,7 @@ def test_planted_wrong_bounds_are_reported(case):
 def test_the_printed_kernel_bound_is_violated_by_a_flip_and_the_pair_can_be_replayed(tmp_path):
     program = reference_program("mmd", ridge=100.0, cap=4.0)
     domain = Domain(1.0, 1.0, arm_floor=25)
-    result = audit_stability(program, None, Universe(domain, 100, 2), search=SearchPlan(600))
+    result = audit_stability(program, None, Universe(domain, 100, 2), search=SearchPlan(300))
     printed = result.verdict("paper, printed", Quantity.L2)
     assert printed.violated
     assert printed.claim.bound == pytest.approx(2 * math.sqrt(2) * 5 * 100 / 1e4, rel=1e-6)
@@ -95,7 +95,7 @@ def test_the_printed_kernel_bound_is_violated_by_a_flip_and_the_pair_can_be_repl
         assert again.violated
         assert again.agrees
     keep = dataclasses.replace(domain, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
-    kept = audit_stability(program, None, Universe(keep, 100, 2), search=SearchPlan(600))
+    kept = audit_stability(program, None, Universe(keep, 100, 2), search=SearchPlan(200))
     assert not kept.violations
 
 
@@ -303,7 +303,7 @@ def test_the_outcome_is_the_known_one(setting):
 def test_a_few_are_met_quickly():
     settings = [reference.ipw(400, 1, float("inf"), 2.98), reference.wrong_bounds()[1]]
     for setting in settings:
-        outcome = reference.reference_audit(setting, SearchPlan(3000))
+        outcome = reference.reference_audit(setting, SearchPlan(1200))
         assert outcome.as_expected
         assert outcome.met <= outcome.bound
 
