@@ -121,13 +121,6 @@ def _cells(listed: Sequence[Answer]) -> tuple[list[str], list[list[str]]]:
         if (standing := one.cost["standing"]) != Standing.PRIVATE.value:
             estimate += f" ({standing.upper()})"
         rows.append(
-            [
-                one.name,
-                told,
-                records,
-                estimate,
-                interval_text(one.interval),
-                interval_text(one.joint),
-            ]
+            [one.name, told, records, estimate, interval_text(one.interval), interval_text(one.joint)]
         )
     return ["question", "effect of", "records, about", "estimate", f"{level} CI", "all together"], rows

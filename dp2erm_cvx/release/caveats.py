@@ -169,7 +169,7 @@ def _sign(release: Any) -> str:
         )
     return (
         "half of the records are treated whatever their covariates, or the outcome varies about its "
-        "public center by the effect alone."
+        "public midpoint by the effect alone."
     )
 
 

@@ -17,13 +17,7 @@ from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, nuisance_error
 from dp2erm_cvx.private_ranges import Known, Within
 from dp2erm_cvx.release.declaration import declaration_of, state_steps
 from dp2erm_cvx.release.groups import GroupEffect, group_average, group_means, group_rows, state_groups
-from dp2erm_cvx.release.interval import (
-    STRICT,
-    EffectInterval,
-    ScoreInterval,
-    effect_interval,
-    score_interval,
-)
+from dp2erm_cvx.release.interval import STRICT, EffectInterval, ScoreInterval, effect_interval, score_interval
 from dp2erm_cvx.release.ratio import ArmRisks, part_interval
 from dp2erm_cvx.release.record import BaseRelease, Guarantee
 from dp2erm_cvx.steps import (

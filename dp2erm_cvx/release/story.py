@@ -17,7 +17,7 @@ from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.interval import EffectInterval
 from dp2erm_cvx.release.record import BaseRelease, Release
 from dp2erm_cvx.release.rule import RuleRelease, released_range
-from dp2erm_cvx.release.units import decisions
+from dp2erm_cvx.release.units import coefficients, decisions
 from dp2erm_cvx.release.words import (
     calibrated,
     clips,
@@ -73,8 +73,9 @@ class Story:
     ``headline`` is the result in one line and ``precision`` how sure it is. ``parts`` say of noise, sampling
     and bias how far they are counted; ``details`` are sentences and tables about the result. ``rows`` are
     those of the data frame where the result has coefficients, ``use`` how they are used, ``scaled`` whether
-    they are of scaled covariates. ``alerts`` and ``caveats`` are of the table of caveats; ``robust`` says how
-    wrong they may be. ``declared`` was fixed before the data were read, beside what every release declares;
+    they are of scaled covariates. ``alerts`` and ``caveats`` are of the table of caveats, of which a page
+    folds those ``noted``; ``robust`` says how wrong they may be. ``declared`` was fixed before the data were
+    read, beside what every release declares;
     ``spent`` is the cost of every step. ``spans`` are drawn.
     """
 
@@ -86,6 +87,7 @@ class Story:
     population: tuple[str, ...]
     alerts: tuple[str, ...]
     caveats: tuple[str, ...]
+    noted: tuple[str, ...]
     spent: tuple[Block, ...]
     guarantee: tuple[tuple[str, str], ...]
     use: tuple[Block, ...] = ()
@@ -110,7 +112,7 @@ def screen(release: BaseRelease) -> Iterator[Block]:
     if story.alerts:
         yield box(story.alerts)
     if story.rows:
-        yield _coefficients(story)
+        yield coefficients(story.rows)
     for part in (
         (story.precision, *story.use, *story.details),
         story.population,
@@ -136,8 +138,9 @@ def _story(release: BaseRelease, people: str, **own: Any) -> Story:
             *sampled(release, interval=interval),
         ),
         alerts=tuple(sentences(release, "warns")),
-        caveats=tuple(sentences(release, "assumes", "excludes")),
-        robust=(*sentences(release, "notes", "details"), *(sensitivity(release) if interval else ())),
+        caveats=tuple(sentences(release, "notes", "assumes", "excludes")),
+        noted=tuple(sentences(release, "notes")),
+        robust=(*sentences(release, "details"), *(sensitivity(release) if interval else ())),
         guarantee=tuple(guaranteed(release)),
         **own,
     )
@@ -262,8 +265,8 @@ def _of_groups(release: EffectRelease) -> tuple[str, ...]:
     first, level = release.groups[0].group or "missing", f"{100 * release.interval.level:g} %"
     return (
         f"Records and treated shares of groups include noise. Intervals are at {level}: for the group alone, "
-        f"for all groups together (Bonferroni), and for its effect less that of {first}. The estimate above is "
-        "of the records of all groups.",
+        f"for all groups together (Bonferroni), and for its effect less that of {first}. The estimate is of "
+        "all groups.",
     )
 
 
@@ -406,25 +409,6 @@ def _noise(moved: NoiseRange) -> str:
         f"{assumed}: no bound, as the true curvature is private, and sampling is not counted. gamma also "
         f"pulls theta toward 0, by about {moved.shrinkage:.0%}."
     )
-
-
-def _coefficients(story: Story) -> Block:
-    """Every coefficient as it was released, with 95 % of its noise, and in its own units."""
-    noisy, own = (
-        any(row.get(name) is not None for row in story.rows) for name in ("noise_half_width", "own_units")
-    )
-    within = " ± 95 % of the noise" if noisy else ""
-    rows = [
-        (row["parameter"], _noisy(row["value"], row["noise_half_width"]))
-        + ((f"{_noisy(row['own_units'], row['own_noise'])} {row['per']}".strip(),) if own else ())
-        for row in story.rows
-    ]
-    return grid("parameter", f"theta{within}", *([f"own units{within}"] if own else []), left=3, rows=rows)
-
-
-def _noisy(value: float | None, noise: float | None) -> str:
-    """A coefficient beside its noise."""
-    return "" if value is None else f"{value:+.4g}" + ("" if noise is None else f" ±{noise:.2g}")
 
 
 def interval_text(interval: EffectInterval) -> str:

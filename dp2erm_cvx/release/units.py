@@ -6,13 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.codebook import Codebook
+from dp2erm_cvx.display import grid
 from dp2erm_cvx.domain import Array, Domain
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.display import Block
 
 
 @dataclass(frozen=True)
@@ -173,3 +177,22 @@ def decisions(release: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | N
         part, names = strata[column]
         rows += [row(f"{column}: {name}", part == k) for k, name in enumerate(names)]
     return ("treated", "all", *(f"{first}: {one}" for one in texts)), rows
+
+
+def coefficients(listed: Sequence[Mapping[str, Any]]) -> Block:
+    """Every coefficient as it was released, with 95 % of its noise, and in its own units."""
+    noisy, own = (
+        any(row.get(name) is not None for row in listed) for name in ("noise_half_width", "own_units")
+    )
+    within = " ± 95 % of the noise" if noisy else ""
+    rows = [
+        (row["parameter"], _noisy(row["value"], row["noise_half_width"]))
+        + ((f"{_noisy(row['own_units'], row['own_noise'])} {row['per']}".strip(),) if own else ())
+        for row in listed
+    ]
+    return grid("parameter", f"theta{within}", *([f"own units{within}"] if own else []), left=3, rows=rows)
+
+
+def _noisy(value: float | None, noise: float | None) -> str:
+    """A coefficient beside its noise."""
+    return "" if value is None else f"{value:+.4g}" + ("" if noise is None else f" ±{noise:.2g}")

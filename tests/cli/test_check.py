@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import EffectRelease, PrivateEffect, load_domain
+from dp2erm_cvx import EffectRelease, PrivateEffect, files, load_domain
 from dp2erm_cvx.diagnostics.columns import TableCells
 from dp2erm_cvx.files import CsvLayout, guessed_layout, read_csv
 from dp2erm_cvx.privacy import Budget
@@ -394,6 +394,25 @@ def test_an_event_that_is_not_declared_stops_an_effect(folder, words):
     Path("wards.toml").write_text("binary_outcome = true\n" + study + both)
     assert run("run", "wards.toml", *words).exit_code == 0  # the other outcome is of more values
     assert run("effect", *command).exit_code == 0
+
+
+def test_a_check_holds_one_part_of_a_table_at_a_time(folder, monkeypatch):
+    write_wards()
+    words = ["--domain", "wards.toml"]
+    whole, sizes, part = run("check", "wards.csv", *words).stdout, [], files._part
+
+    def measured(*asked):
+        table = part(*asked)
+        sizes.append(len(table.cells("age")))
+        return table
+
+    monkeypatch.setattr(files, "PART", 1000)
+    monkeypatch.setattr(files, "_part", measured)
+    monkeypatch.setattr(files, "read_csv", None)  # nothing reads all of it
+    for name in ("wards.csv", "wards.parquet"):  # in four row groups
+        assert run("check", name, *words).stdout == whole
+    assert sum(sizes) == 400
+    assert max(sizes) < 60
 
 
 def test_a_draft_says_what_of_the_data_it_rests_on(folder):
