@@ -15,7 +15,7 @@ import numpy as np
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.program import Array, ClosedFormWeights, Records, StabilityBound, Universe, setting
+from dp2erm_cvx.program import Array, ClosedFormWeights, Domain, Records, StabilityBound, Universe, setting
 from dp2erm_cvx.public import public_number
 
 
@@ -45,22 +45,22 @@ class KnownCoefficient(ClosedFormWeights):
     formula = "w_i = n f_i / sum f,  f_i = min(1 + exp(-z_i'c), F)"
     citation = "Lee & Chen (2026), Prop. IPW_known_beta"
     theorem = "V = 2 w_max, H = M ||coefficient||"
+    assumption = "the coefficient is public"
 
-    def unnormalized(self, records: Records) -> Array:
+    def log_weights(self, records: Records) -> Array:
         if len(self.coefficient) != records.X.shape[1]:
             raise DeclarationError(
                 f"coefficient has {len(self.coefficient)} entries for {records.X.shape[1]} columns, "
                 "intercept included"
             )
-        margin: Array = (2 * records.a - 1) * (records.X @ np.array(self.coefficient))
-        trimmed: Array = np.minimum(1 + np.exp(-np.maximum(margin, -690.0)), self.trim)
-        return trimmed
+        margin = (2 * records.a - 1) * (records.X @ np.array(self.coefficient))
+        logs: Array = np.logaddexp(0.0, -margin)
+        return logs
 
-    def bound(self, universe: Universe) -> StabilityBound:
-        norm = math.hypot(*self.coefficient) * (1 + 1e-12)
-        return stability.known_coefficient(
-            universe.n_samples, universe.domain.covariate_bound, norm, trim=self.trim
-        )
+    def log_range(self, domain: Domain) -> tuple[float, float]:
+        reach = min(domain.covariate_bound * math.hypot(*self.coefficient) * (1 + 1e-12), 690.0)
+        cap = math.log(self.trim)
+        return min(math.log1p(math.exp(-reach)), cap), min(math.log1p(math.exp(reach)), cap)
 
     def printed_bound(self, universe: Universe) -> StabilityBound:
         if math.isfinite(self.trim):
@@ -88,19 +88,20 @@ class RandomizedTrial(ClosedFormWeights):
     formula = "w_i = n f_i / sum f,  f_i = min(1/p_{a_i}, F)"
     citation = "Lee & Chen (2026), Prop. stability_IPW_randomized_trial"
     theorem = "V = 2 w_max, H = |log(p_1/p_0)|"
+    assumption = "the propensity is public and not estimated"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.propensity >= 1:
             raise DeclarationError(f"propensity = {self.propensity!r}: must be between 0 and 1")
 
-    def unnormalized(self, records: Records) -> Array:
-        of_arm: Array = np.array([1 / (1 - self.propensity), 1 / self.propensity])
-        trimmed: Array = np.minimum(of_arm, self.trim)[records.a]
-        return trimmed
+    def log_weights(self, records: Records) -> Array:
+        logs: Array = -np.log([1 - self.propensity, self.propensity])[records.a]
+        return logs
 
-    def bound(self, universe: Universe) -> StabilityBound:
-        return stability.randomized_trial(universe.n_samples, self.propensity, trim=self.trim)
+    def log_range(self, domain: Domain) -> tuple[float, float]:
+        cap, p = math.log(self.trim), self.propensity
+        return min(-math.log(max(p, 1 - p)), cap), min(-math.log(min(p, 1 - p)), cap)
 
     def printed_bound(self, universe: Universe) -> StabilityBound:
         if math.isfinite(self.trim):

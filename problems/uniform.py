@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.program import Array, ClosedFormWeights, Records, StabilityBound, Universe
+from dp2erm_cvx.program import Array, ClosedFormWeights, Domain, Records, StabilityBound, Universe
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,11 @@ class Uniform(ClosedFormWeights):
     citation = "Chaudhuri, Monteleoni & Sarwate (2011)"
     theorem = "V = 2 (weights do not depend on the data)"
 
-    def unnormalized(self, records: Records) -> Array:
-        return np.ones(records.n_samples)
+    def log_weights(self, records: Records) -> Array:
+        return np.zeros(records.n_samples)
+
+    def log_range(self, domain: Domain) -> tuple[float, float]:
+        return 0.0, 0.0
 
     def bound(self, universe: Universe) -> StabilityBound:
         return stability.uniform_weights(universe.n_samples)

@@ -11,10 +11,12 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
+from dp2erm_cvx.problems.ipw_known import KnownCoefficient, RandomizedTrial
 from dp2erm_cvx.program import FirstStage, Instance, Program, SecondStage
 from dp2erm_cvx.program.atoms import atom
 from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.declaration import Compiled
+from dp2erm_cvx.universe import Universe
 
 #: Losses by their largest slope S and curvature kappa, and the shape h of ``phi'' = kappa h(|phi'| / S)``.
 BOUNDED_INFLUENCE = {
@@ -29,6 +31,16 @@ BOUNDED_INFLUENCE = {
 def make_domain(p: int = 10, *, outcome_bound: float = 5.0, intercept: float = 1.0, **changes: Any) -> Domain:
     """A universe for p covariates in [-1, 1] and an intercept."""
     return Domain(math.hypot(math.sqrt(p), intercept), outcome_bound, intercept=intercept, **changes)
+
+
+def randomized_trial(n: int, propensity: float, trim: float = math.inf) -> StabilityBound:
+    """Bound of a trial with this propensity."""
+    return RandomizedTrial(propensity, trim).stability(Universe(Domain(1.0, 1.0), n, 1))
+
+
+def known_coefficient(n: int, bound: float, norm: float, trim: float = math.inf) -> StabilityBound:
+    """Bound of a known coefficient of this norm, for rows of norm at most ``bound``."""
+    return KnownCoefficient((norm,), trim).stability(Universe(Domain(bound, 1.0), n, 1))
 
 
 def bound_of(V: float, **changes: Any) -> StabilityBound:

@@ -20,7 +20,7 @@ from dp2erm_cvx.audit.finding import Declared, Finding, epsilon_at
 from dp2erm_cvx.audit.movement import Claim, Interval, Quantity, claims_of
 from dp2erm_cvx.audit.noise import NoiseAudit, RepeatAudit, audit_noise, audit_repeats
 from dp2erm_cvx.audit.runs import Attack
-from dp2erm_cvx.audit.search import Progress, SearchPlan
+from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.audit.stability import Strategies, audit_stability, tightness
 from dp2erm_cvx.audit.verdicts import StabilityAudit, TightnessCell, Verdict, replay
 
@@ -37,7 +37,6 @@ __all__ = [
     "Interval",
     "NoiseAudit",
     "Noised",
-    "Progress",
     "Quantity",
     "RepeatAudit",
     "SearchPlan",

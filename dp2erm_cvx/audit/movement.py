@@ -342,20 +342,16 @@ def check(program: FirstStage, pairs: list[NeighborPair], solver: str, *, base: 
 
     A dataset that pairs share is solved once; ``base=False`` leaves out the first of each pair.
     """
-    total = SolverCheck(solver)
     ends = {}
     for pair in pairs:
         for place in (0, 1) if base else (1,):
             records = (pair.first, pair.second)[place]
             ends[id(records)] = (records, pair.solved[place])
+    ratios, radii = [0.0], [0.0]
     for records, (weights, radius) in ends.values():
-        try:
+        with contextlib.suppress(SolverError):
             other = solve(program.instance(records), solver=solver, polish=False, throw=False)
-        except SolverError:
-            total = total.plus(SolverCheck(solver, 1, unsolved=1))
-            continue
-        apart = float(np.sum(np.abs(other.value - weights)))
-        own = other.certificate.output_radius
-        ratio = apart / (radius + own) if apart > 0 else 0.0
-        total = total.plus(SolverCheck(solver, 1, ratio, own))
-    return total
+            apart = float(np.sum(np.abs(other.value - weights)))
+            radii.append(other.certificate.output_radius)
+            ratios.append(apart / (radius + radii[-1]) if apart > 0 else 0.0)
+    return SolverCheck(solver, len(ends), max(ratios), max(radii), len(ends) - len(ratios) + 1)

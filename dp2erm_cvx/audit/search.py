@@ -22,15 +22,6 @@ from dp2erm_cvx.public import public_number, whole_number
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far a search is: ``share`` of its limit, evaluations so far, the largest ratio to a bound."""
-
-    share: float
-    evaluations: int
-    ratio: float
-
-
-@dataclass(frozen=True)
 class SearchPlan:
     """Limits of a search, and how it runs; at least one limit is needed.
 
@@ -48,7 +39,8 @@ class SearchPlan:
         File that holds the search as it goes. A search with the same arguments goes on from there, to the
         same result as without a break.
     progress
-        Called after every round.
+        Called after every round with the share of the limit, the evaluations so far and the largest ratio
+        to a bound.
 
     Raises DeclarationError for anything else.
     """
@@ -58,7 +50,7 @@ class SearchPlan:
     seed: int = 0
     workers: int = 1
     checkpoint: Path | str | None = None
-    progress: Callable[[Progress], None] | None = field(default=None, repr=False, compare=False)
+    progress: Callable[[float, int, float], None] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.evaluations is None and self.seconds is None:
@@ -78,10 +70,6 @@ class SearchPlan:
         evaluations = None if self.evaluations is None else max(1, round(part * self.evaluations))
         seconds = None if self.seconds is None else part * self.seconds
         return dataclasses.replace(self, evaluations=evaluations, seconds=seconds)
-
-    def alone(self) -> SearchPlan:
-        """The same search as one task of many: in one process, without a checkpoint and silent."""
-        return dataclasses.replace(self, workers=1, checkpoint=None, progress=None)
 
 
 #: A number, or several that are compared one after the other.
@@ -198,7 +186,7 @@ class Search:
                 state.add(gain or Gain(0), self.keep, self.apart)
                 if plan.progress is not None:
                     share = max(state.spent / limits[0], (time.time() - began) / limits[1])
-                    plan.progress(Progress(min(share, 1.0), state.spent, self.highest(state)))
+                    plan.progress(min(share, 1.0), state.spent, self.highest(state))
             # nothing is gone on from a wave that was cut short, so that a stop does not change the result
             if path is not None and whole:
                 self._save(path, state)

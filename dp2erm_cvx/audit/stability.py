@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from dp2erm_cvx.audit.movement import Claim, Quantity, checked_claims, claims_of, resolve
 from dp2erm_cvx.audit.neighbors import STRATEGIES
 from dp2erm_cvx.audit.rounds import BASE, Rounds, Source
-from dp2erm_cvx.audit.search import Progress, SearchPlan
+from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.audit.verdicts import StabilityAudit, TightnessCell
 from dp2erm_cvx.blocked import BlockedDataset, RecordBlocks, told_bytes
 from dp2erm_cvx.data import Dataset
@@ -277,12 +277,13 @@ def tightness(
         raise DeclarationError(f"ridges: {program.name} has no ridge to vary")
     places = [(whole_number("sizes", n, at_least=2), declared) for n in sizes]
     places += [(n_samples, public_number("ridges", ridge, above=0.0)) for ridge in ridges]
-    tasks = [(program, universe, *place, search.alone()) for place in dict.fromkeys(places)]
+    alone = dataclasses.replace(search, workers=1, checkpoint=None, progress=None)
+    tasks = [(program, universe, *place, alone) for place in dict.fromkeys(places)]
     cells: list[TightnessCell] = []
     for cell in run_tasks(_cell, tasks, workers=search.workers):
         cells.append(cell)
         if search.progress is not None:
-            search.progress(Progress(len(cells) / len(tasks), len(cells), 0.0))
+            search.progress(len(cells) / len(tasks), len(cells), 0.0)
     return tuple(cells)
 
 

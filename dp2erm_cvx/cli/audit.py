@@ -28,7 +28,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import public_number, whole_number
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.audit import Progress, SearchPlan, StabilityAudit
+    from dp2erm_cvx.audit import SearchPlan, StabilityAudit
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.universe import Universe
 
@@ -146,12 +146,12 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
             search = _in_blocks(search, options)
         (task,) = bar.task_ids
 
-        def shown(state: Progress) -> None:
-            tried = f"{state.evaluations:,} neighbors, up to {state.ratio:.0%} of a bound"
-            bar.update(task, completed=100 * state.share, description=tried)
+        def shown(share: float, evaluations: int, ratio: float) -> None:
+            tried = f"{evaluations:,} neighbors, up to {ratio:.0%} of a bound"
+            bar.update(task, completed=100 * share, description=tried)
 
-        def cell_done(state: Progress) -> None:
-            bar.update(task, completed=100 * state.share, description="tightness")
+        def cell_done(share: float, *_: float) -> None:
+            bar.update(task, completed=100 * share, description="tightness")
 
         result = audit_stability(
             first,

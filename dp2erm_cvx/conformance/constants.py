@@ -121,7 +121,7 @@ def _wrong_rows(program: SeparableFirstStage) -> str:
     records = standard_records()
     Z, U = program.rows(records), program.weight_rows(records)
     known = program.n_rows(check_universe(records.domain))
-    if known is not None and Z.shape[1] != known:
+    if Z.shape[1] != known:
         return f"rows have {Z.shape[1]} entries, n_rows says {known}"
     if U is not None and U.shape != Z.shape:
         return f"weight_rows have the shape {U.shape}, rows {Z.shape}"

@@ -15,9 +15,9 @@ from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.program.rows import Ball
 from dp2erm_cvx.program.second_stage import SecondStage
-from dp2erm_cvx.program.separable import PrivateFirstStage, SeparableFirstStage
+from dp2erm_cvx.program.separable import PrivateFirstStage, SeparableFirstStage, private
 from dp2erm_cvx.program.stage import Instance, Kind, Program, setting
-from dp2erm_cvx.program.weights import private, scheme
+from dp2erm_cvx.program.weights import scheme
 from dp2erm_cvx.stability import Bound
 from dp2erm_cvx.universe import Universe
 

@@ -180,8 +180,12 @@ class ClosedFormWeights(FirstStage):
     """Weights proportional to a function f > 0 of each record alone: ``w = n f / sum(f)``.
 
     The program is ``minimize sum_i w_i^2 / f_i`` subject to ``sum(w) = n``, ``w >= 0``, with ``2 w_i / f_i =
-    nu``.
+    nu``. It states log f and a public interval, which is enforced: V = 2 w_max, attained, w_max the largest
+    weight where all others are as small as can be.
     """
+
+    #: What the bound assumes of f.
+    assumption: ClassVar[str] = "each weight is a public function of its own record"
 
     by_blocks: ClassVar[bool] = True
 
@@ -194,8 +198,22 @@ class ClosedFormWeights(FirstStage):
         return CLOSED_FORM
 
     @abc.abstractmethod
+    def log_weights(self, records: Records) -> Array:
+        """Log f (n,) of each record."""
+
+    @abc.abstractmethod
+    def log_range(self, domain: Domain) -> tuple[float, float]:
+        """Public interval of log f, which log f is cut off at; within 690 of 0."""
+
     def unnormalized(self, records: Records) -> Array:
-        """The positive function f (n,) of each record."""
+        """The function f (n,) of each record."""
+        factors: Array = np.exp(np.clip(self.log_weights(records), *self.log_range(records.domain)))
+        return factors
+
+    def bound(self, universe: Universe) -> StabilityBound:
+        low, high = self.log_range(universe.domain)
+        w_max = stability.largest_weight(universe.n_samples, high - low)
+        return stability.fixed_up_to_scale(universe.n_samples, w_max, self.assumption)
 
     def data(self, records: Records) -> dict[str, Value]:
         return {"cost": 1.0 / self.unnormalized(records)}

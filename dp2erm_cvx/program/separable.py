@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import ConvexSet, L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
 from dp2erm_cvx.privacy import LossConstants, RowBox, StabilityBound
 from dp2erm_cvx.program.curves import LOGISTIC, Curve
-from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
+from dp2erm_cvx.program.declaration import Declaration, Leaves, Value, printed
 from dp2erm_cvx.program.first_stage import FirstStage
+from dp2erm_cvx.program.form import read_curve, read_log_weight
 from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
 from dp2erm_cvx.program.stage import (
+    DeclaredProgram,
+    Function,
     Instance,
     Kind,
     ReplacedRows,
@@ -41,14 +43,14 @@ from dp2erm_cvx.universe import Universe
 
 
 @dataclass(frozen=True)
-class SeparableFirstStage(FirstStage):
+class SeparableFirstStage(DeclaredProgram, FirstStage):
     """``w_i ~ f(<u_i, lam>)``, lam the minimizer of a ridged sum of margin losses; u_i = z_i as a rule.
 
     minimize    sum_i phi(<z_i, lam>) + <linear, lam> + n ridge/2 ||lam||^2
     subject to  ||lam||_2 <= radius
 
-    A concrete program names ``loss`` phi and ``log_weight`` f; ``rows`` are ``z_i = (2 a_i - 1) x_i`` unless
-    it says otherwise, and so are the ``weight_rows`` u_i. Its constants are derived.
+    Loss phi and log weight f are declared; ``rows`` are ``z_i = (2 a_i - 1) x_i``, and so are the
+    ``weight_rows`` u_i, unless a class says otherwise. Its constants are derived.
 
     Parameters
     ----------
@@ -59,10 +61,12 @@ class SeparableFirstStage(FirstStage):
         Bound on ``||lam||``; ``inf`` for none.
     """
 
-    formulas: ClassVar[Mapping[str, Setting]] = MappingProxyType({"ridge": "0.1 * G**2"})
     kind: ClassVar[Kind] = Kind.EXPONENTIAL
     by_blocks: ClassVar[bool] = True
-    cone: ClassVar[str] = "exponential, second-order"
+    theorem: ClassVar[str] = "Theorems 3, 22 and 23, derived from the declaration"
+    first: ClassVar[int] = 1
+    #: Margins that the function asks for, and what they are.
+    margins: ClassVar[Mapping[str, str]] = MappingProxyType({"s": "(2a - 1) <x, v>"})
 
     ridge: float | None = setting(None, public_size, zero=True)
     radius: float | None = setting(math.inf, public_size, infinite=True)
@@ -70,12 +74,31 @@ class SeparableFirstStage(FirstStage):
     @property
     def loss(self) -> Curve:
         """Phi."""
-        return LOGISTIC
+        return self._parts[0]
 
     @property
-    @abstractmethod
     def log_weight(self) -> LogWeight:
-        """Log f; a class attribute where no setting enters it."""
+        """Log f."""
+        return self._parts[2]
+
+    def refuse_misread(self) -> None:
+        _ = self._parts  # read, compared with CVXPY and refused on the way
+
+    def declared_formula(self) -> str:
+        """The program in one line."""
+        *_, loss, weight = self._parts
+        margins = ", ".join(f"{name} = {text}" for name, text in self.margins.items())
+        return f"v = argmin sum {loss} + n mu/2 |v|^2, |v| <= R, {margins};  w_i ~ exp({weight})"
+
+    @property
+    def _parts(self) -> tuple[Curve, float, LogWeight, str, str]:
+        """Phi, the coefficient of the other margin beside it, log f, and the texts of loss and log weight."""
+        return _separable_parts(type(self).function, tuple(self.margins), self.own_settings())
+
+    def private(self, share: float = 0.3) -> Any:
+        """The scheme at these settings with a private coefficient (Theorem 9)."""
+        known = {name: value for name, value in self.by_name().items() if value is not None}
+        return _private_class(type(self))(**known, share=share)
 
     def rows(self, records: Records) -> Array:
         """The rows z_i, (n, k), each a function of its own record."""
@@ -85,10 +108,6 @@ class SeparableFirstStage(FirstStage):
     def row_bound(self, domain: Domain) -> float:
         """Bound on ``||z_i||`` over the domain."""
         return domain.covariate_bound
-
-    def row_widths(self, universe: Universe) -> tuple[float, ...] | None:
-        """Half widths (k,) of a box that holds the rows; None where none is known."""
-        return universe.widths if type(self).rows is SeparableFirstStage.rows else None
 
     def weight_rows(self, records: Records) -> Array | None:
         """The rows u_i (n, k) that weights are read at; None for those of the loss.
@@ -101,8 +120,8 @@ class SeparableFirstStage(FirstStage):
         """Bound on ``||u_i||`` over the domain."""
         return self.row_bound(domain)
 
-    def n_rows(self, universe: Universe) -> int | None:
-        """k, or None where only the data tell."""
+    def n_rows(self, universe: Universe) -> int:
+        """k, a public number."""
         return universe.n_columns
 
     def linear_terms(self, records: Records) -> Array | None:
@@ -175,16 +194,12 @@ class SeparableFirstStage(FirstStage):
         factor = records.counts if counted and records.sampling is not None else None
         return MarginRows(self.rows(records), factor=factor, weight_rows=self.weight_rows(records))
 
-    def margin_sum(
-        self, universe: Universe, gamma: float = 0.0, noise_bound: float = 0.0
-    ) -> MarginSum | None:
-        """Public bounds of that form, for ``||b|| <= noise_bound``; None where k is not public."""
-        k, n, domain = self.n_rows(universe), universe.n_samples, universe.domain
-        if k is None:
-            return None
+    def margin_sum(self, universe: Universe, gamma: float = 0.0, noise_bound: float = 0.0) -> MarginSum:
+        """Public bounds of that form, for ``||b|| <= noise_bound``."""
+        n, domain = universe.n_samples, universe.domain
         return MarginSum(
             n,
-            k,
+            self.n_rows(universe),
             self.loss,
             RowBounds(self.row_bound(domain)),
             self._feasible(domain),
@@ -239,11 +254,8 @@ class SeparableFirstStage(FirstStage):
 
     def _trim(self) -> float | None:
         """Cap of inverse propensities of a logistic regression, ``inf`` for none; None for other schemes."""
-        own = type(self)
-        plain = (own.linear_terms, own.weight_rows) == (
-            SeparableFirstStage.linear_terms,
-            SeparableFirstStage.weight_rows,
-        )
+        own, base = type(self), SeparableFirstStage
+        plain = (own.linear_terms, own.weight_rows) == (base.linear_terms, base.weight_rows)
         return self.log_weight.cap if plain and self.loss == LOGISTIC else None
 
     def _known(self, universe: Universe) -> tuple[int, float, float, float]:
@@ -285,10 +297,8 @@ class SeparableFirstStage(FirstStage):
         return replaced
 
     def certified_error(self, universe: Universe) -> float | None:
-        terms = self.margin_sum(universe)
-        if terms is None:
-            return None
-        found = terms.weights(self.log_weight, self.weight_row_bound(universe.domain))
+        bound = self.weight_row_bound(universe.domain)
+        found = self.margin_sum(universe).weights(self.log_weight, bound)
         return math.inf if found is None else found
 
     def _linear_sum(self, records: Records) -> tuple[Array, Array] | None:
@@ -323,7 +333,6 @@ class PrivateFirstStage(SeparableFirstStage):
 
     kind: ClassVar[Kind] = Kind.PRIVATE
     theorem = "Theorem 9: V = 2 w_max, given lam"
-    formulas: ClassVar[Mapping[str, Setting]] = MappingProxyType({"ridge": "0.01 * G**2", "radius": "2 / G"})
 
     radius: float | None = setting(None, public_size, infinite=True)
     share: float = setting(0.3, public_fraction)
@@ -345,8 +354,7 @@ class PrivateFirstStage(SeparableFirstStage):
         """
         extra = public_number("gamma", gamma, at_least=0)
         noise = public_number("noise_bound", noise_bound, at_least=0)
-        terms = self.resolve(universe.domain).margin_sum(universe, extra, noise)
-        return None if terms is None else terms.radius()
+        return self.resolve(universe.domain).margin_sum(universe, extra, noise).radius()
 
     def certified_error(self, universe: Universe) -> float | None:
         # given the coefficient; how large it may be is not known without its calibration or a radius
@@ -359,7 +367,7 @@ class PrivateFirstStage(SeparableFirstStage):
         A public norm follows from the calibration of the coefficient, which the plan knows.
         """
         bound, within = self.weight_row_bound(universe.domain), min(norm, self.ball(universe.domain))
-        return self.log_weight.error_at(self._size(universe), bound, within)
+        return self.log_weight.error_at(self.n_rows(universe), bound, within)
 
     def loss_constants(self, universe: Universe) -> LossConstants:
         """Constants of the loss of the coefficient, for Theorems 1 and 2 at uniform weights."""
@@ -372,10 +380,11 @@ class PrivateFirstStage(SeparableFirstStage):
             length = ball
         else:
             length = (pull + math.sqrt(pull**2 + 2 * self.mu * at_zero)) / self.mu
-        slope, widths = self.loss.largest_slope(bound * ball), self.row_widths(universe)
+        slope = self.loss.largest_slope(bound * ball)
+        widths = universe.widths if type(self).rows is SeparableFirstStage.rows else None
         saturation = None if pull else Saturation.of(self.loss, bound, 1.0, bound * ball)
         return LossConstants(
-            n_parameters=self._size(universe),
+            n_parameters=self.n_rows(universe),
             gradient_radius=self.gradient_diameter(universe.domain) / 2,
             hessian_trace=self.loss.largest_curvature(bound * ball) * bound**2,
             strong_convexity=self.mu,
@@ -392,10 +401,48 @@ class PrivateFirstStage(SeparableFirstStage):
         w_max = self.log_weight.largest_weight(universe.n_samples, margin)
         if math.isinf(margin) and w_max >= universe.n_samples:
             raise CalibrationError(f"{self.name}: declare a finite radius or trim, or no weight is bounded")
-        return stability.given_coefficient(universe.n_samples, w_max)
+        return stability.fixed_up_to_scale(
+            universe.n_samples, w_max, "the coefficient is a private output of the first stage"
+        )
 
-    def _size(self, universe: Universe) -> int:
-        k = self.n_rows(universe)
-        if k is None:
-            raise CalibrationError(f"{self.name}: n_rows must be public, because noise has as many entries")
-        return k
+
+@lru_cache(maxsize=256)
+def _separable_parts(
+    function: Function, margins: tuple[str, ...], settings: tuple[tuple[str, float], ...]
+) -> tuple[Curve, float, LogWeight, str, str]:
+    variables = [cp.Variable(name=name) for name in margins]
+    returned = DeclaredProgram.asked(function, *variables, **dict(settings))
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise DeclarationError(f"{function.__name__} returns (loss, log weight) of the margin s")
+    loss, weight = (cp.Constant(part) if np.isscalar(part) else part for part in returned)
+    curve, beside = read_curve(loss, *variables)
+    if curve.is_line:
+        raise DeclarationError(f"{printed(loss)} has no curvature: nothing keeps the coefficient stable")
+    return curve, beside, read_log_weight(weight, variables[0]), printed(loss), printed(weight)
+
+
+def private(
+    program: type[SeparableFirstStage],
+    *,
+    ridge: Setting,
+    radius: Setting,
+    share: float = 0.3,
+    name: str = "",
+    **settings: Any,
+) -> type[Any]:
+    """Variant of a separable scheme whose coefficient is private itself (Theorem 9), as a class.
+
+    ``ridge``, ``radius`` and other ``settings`` are its defaults, ``share`` that of the budget which buys the
+    coefficient. Its name is by default that of the scheme with ``_private`` behind it.
+    """
+    kept = {k: v for k, v in program.formulas.items() if k not in ("ridge", "radius")}
+    stated = {**kept, "ridge": ridge, "radius": radius, "share": share, **settings}
+    name, bases = name or f"{program.name}_private", (PrivateFirstStage, program)
+    own = {"__doc__": program.__doc__, "__qualname__": name}
+    variant: type[Any] = program.made(name, program.function, bases, stated, own)
+    return variant
+
+
+@lru_cache(maxsize=64)
+def _private_class(program: type[SeparableFirstStage]) -> type[Any]:
+    return private(program, ridge=0.01, radius=2.0)

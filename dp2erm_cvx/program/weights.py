@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterator
+from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -15,12 +15,10 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.program.curves import Curve
 from dp2erm_cvx.program.declaration import SIZES, Leaves, Value, printed, with_n
 from dp2erm_cvx.program.direct_stage import DirectFirstStage
 from dp2erm_cvx.program.first_stage import BalancedStage, FirstStage
-from dp2erm_cvx.program.form import read_curve, read_log_weight, weights_curvature
-from dp2erm_cvx.program.log_weights import LogWeight
+from dp2erm_cvx.program.form import weights_curvature
 from dp2erm_cvx.program.rows import DeclaredRecords
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import PrivateFirstStage, SeparableFirstStage
@@ -136,54 +134,13 @@ class WeightsProgram(DeclaredProgram, DirectFirstStage):
         return self.called(w, records)
 
 
-@dataclasses.dataclass(frozen=True)
-class SeparableProgram(DeclaredProgram, SeparableFirstStage):
-    """Weights that are a declared function of one margin, at the minimizer of a declared loss of it."""
-
-    theorem = "Theorems 3, 22 and 23, derived from the declaration"
-    first = 1
-
-    #: Margins that the function asks for, and what they are.
-    margins: ClassVar[Mapping[str, str]] = MappingProxyType({"s": "(2a - 1) <x, v>"})
-
-    @property
-    def loss(self) -> Curve:
-        """Phi."""
-        return self._parts[0]
-
-    @property
-    def log_weight(self) -> LogWeight:
-        """Log f."""
-        return self._parts[2]
-
-    def refuse_misread(self) -> None:
-        _ = self._parts  # read, compared with CVXPY and refused on the way
-
-    def declared_formula(self) -> str:
-        """The program in one line."""
-        _, loss, weight = _expressions(type(self).function, tuple(self.margins), self.own_settings())
-        margins = ", ".join(f"{name} = {text}" for name, text in self.margins.items())
-        minimized = f"sum {printed(loss)} + n mu/2 |v|^2, |v| <= R, {margins}"
-        return f"v = argmin {minimized};  w_i ~ exp({printed(weight)})"
-
-    @property
-    def _parts(self) -> tuple[Curve, float, LogWeight]:
-        """Phi, the coefficient of the other margin beside it, and log f."""
-        return _separable_parts(type(self).function, tuple(self.margins), self.own_settings())
-
-    def private(self, share: float = 0.3) -> Any:
-        """The scheme at these settings with a private coefficient (Theorem 9)."""
-        known = {name: value for name, value in self.by_name().items() if value is not None}
-        return _private_class(type(self))(**known, share=share)
-
-
 #: The largest margin that a set may allow for where a loss is exponential: it is exp(12) there.
 _LARGEST_MARGIN = 12.0
 
 
 @dataclasses.dataclass(frozen=True)
-class BalancedProgram(BalancedStage, SeparableProgram):
-    """The same at the margins of ``g = (constant, balance(x))`` in either arm: its own s, and t in the other.
+class BalancedProgram(BalancedStage, SeparableFirstStage):
+    """A separable scheme at margins of ``g = (constant, balance(x))``: s in its own arm, t in the other one.
 
     ``s = <b_i, v>`` with ``b_i = e_a (x) g(x_i)``; t, of ``c_i = e_(1-a) (x) g(x_i)``, may enter the loss
     linearly.
@@ -230,56 +187,6 @@ class BalancedProgram(BalancedStage, SeparableProgram):
         return r
 
 
-@lru_cache(maxsize=256)
-def _separable_parts(
-    function: Function, margins: tuple[str, ...], settings: tuple[tuple[str, float], ...]
-) -> tuple[Curve, float, LogWeight]:
-    variables, loss, weight = _expressions(function, margins, settings)
-    curve, beside = read_curve(loss, *variables)
-    if curve.is_line:
-        raise DeclarationError(f"{printed(loss)} has no curvature: nothing keeps the coefficient stable")
-    return curve, beside, read_log_weight(weight, variables[0])
-
-
-def _expressions(
-    function: Function, margins: tuple[str, ...], settings: tuple[tuple[str, float], ...]
-) -> tuple[list[Any], Any, Any]:
-    """The margins, the loss and the log weight of a separable scheme."""
-    variables = [cp.Variable(name=name) for name in margins]
-    returned = DeclaredProgram.asked(function, *variables, **dict(settings))
-    if not isinstance(returned, tuple) or len(returned) != 2:
-        raise DeclarationError(f"{function.__name__} returns (loss, log weight) of the margin s")
-    loss, weight = (cp.Constant(part) if np.isscalar(part) else part for part in returned)
-    return variables, loss, weight
-
-
-def private(
-    program: type[SeparableProgram],
-    *,
-    ridge: Setting,
-    radius: Setting,
-    share: float = 0.3,
-    name: str = "",
-    **settings: Any,
-) -> type[Any]:
-    """Variant of a separable scheme whose coefficient is private itself (Theorem 9), as a class.
-
-    ``ridge``, ``radius`` and other ``settings`` are its defaults, ``share`` that of the budget which buys the
-    coefficient. Its name is by default that of the scheme with ``_private`` behind it.
-    """
-    kept = {k: v for k, v in program.formulas.items() if k not in ("ridge", "radius")}
-    stated = {**kept, "ridge": ridge, "radius": radius, "share": share, **settings}
-    name, bases = name or f"{program.name}_private", (PrivateFirstStage, program)
-    own = {"__doc__": program.__doc__, "__qualname__": name}
-    variant: type[Any] = program.made(name, program.function, bases, stated, own)
-    return variant
-
-
-@lru_cache(maxsize=64)
-def _private_class(program: type[SeparableProgram]) -> type[Any]:
-    return private(program, ridge=0.01, radius=2.0)
-
-
 class Scheme:
     """Decorators of first stages: ``scheme`` itself of weights, ``scheme.separable`` of a loss of margins."""
 
@@ -313,7 +220,7 @@ class Scheme:
         known: dict[str, Setting] = {"ridge": ridge, "radius": radius}
         if by_arm:
             return lambda function: BalancedProgram.of(function, {**known, "constant": "G_x"}, settings)
-        return lambda function: SeparableProgram.of(function, known, settings)
+        return lambda function: SeparableFirstStage.of(function, known, settings)
 
 
 #: Decorators of first stages, ``@scheme(...)`` and ``@scheme.separable(...)``, see :class:`Scheme`.

@@ -272,9 +272,6 @@ def universal_corollary(n: int, w_max: float = math.inf) -> StabilityBound:
     )
 
 
-_THEOREM = "tilt lemma (weights fixed up to normalization)"
-
-
 def uniform_weights(n: int, *, factored: bool = False) -> StabilityBound:
     """Bound for ``w`` identically 1: V = 2, exactly. Raises DeclarationError.
 
@@ -289,47 +286,15 @@ def uniform_weights(n: int, *, factored: bool = False) -> StabilityBound:
     return StabilityBound(2.0, theorem, (assumption,), BOTH_RELATIONS, w_max=1.0)
 
 
-def randomized_trial(n: int, propensity: float, trim: float = math.inf) -> StabilityBound:
-    """Bound for inverse probability weights of a trial with a known propensity: V = 2 w_max, attained.
+def fixed_up_to_scale(n: int, w_max: float, assumption: str) -> StabilityBound:
+    """Bound for weights proportional to functions of their own records: V = 2 w_max, attained.
 
-    The weight is proportional to ``min(f, trim)``, ``f = 1/propensity`` if treated and ``1/(1 - propensity)``
-    otherwise, with one normalization over all records; ``trim`` > 1. Raises DeclarationError.
-    """
-    n = sample_size(n)
-    p = public_number("propensity", propensity, above=0.0)
-    if p >= 1.0:
-        raise DeclarationError(f"propensity = {propensity!r}: must be below 1")
-    cap = public_number("trim", trim, above=1.0, infinite=True)
-    high, low = (min(1.0 / arm, cap) for arm in (min(p, 1.0 - p), max(p, 1.0 - p)))
-    w_max = n / (1.0 + (n - 1) * (low / high))
-    return stated_bound(n, 2.0 * w_max, w_max, _THEOREM, ("the propensity is public and not estimated",))
-
-
-def known_coefficient(
-    n: int, covariate_bound: float, coefficient_norm: float, trim: float = math.inf
-) -> StabilityBound:
-    """Bound for inverse probability weights with a public logistic coefficient: V = 2 w_max, attained.
-
-    The weight is proportional to ``min(f, trim)``, ``f = 1 + exp(-(2a - 1) <x, coefficient>)``, ``||x|| <=
-    covariate_bound``, ``||coefficient|| <= coefficient_norm``, ``trim`` > 1, with one normalization over all
-    records. The coefficient may be the output of an earlier private release. Raises DeclarationError.
-    """
-    n = sample_size(n)
-    bound = public_number("covariate_bound", covariate_bound, above=0.0)
-    norm = public_number("coefficient_norm", coefficient_norm, at_least=0.0)
-    cap = public_number("trim", trim, above=1.0, infinite=True)
-    w_max = overlap_weight(n, bound * norm, cap)
-    return stated_bound(n, 2.0 * w_max, w_max, _THEOREM, ("the coefficient is public",))
-
-
-def given_coefficient(n: int, w_max: float) -> StabilityBound:
-    """Bound for weights at a coefficient that an earlier release tells (Theorem 9): V = 2 w_max.
-
-    ``w_max`` bounds every weight where they sum to n. Raises DeclarationError.
+    One normalization over all records; ``w_max`` bounds every weight where they sum to n. Raises
+    DeclarationError.
     """
     w_max = public_number("w_max", w_max, at_least=1.0)
-    assumptions = ("the coefficient is a private output of the first stage",)
-    return stated_bound(sample_size(n), 2.0 * w_max, w_max, _THEOREM, assumptions)
+    theorem = "tilt lemma (weights fixed up to normalization)"
+    return stated_bound(sample_size(n), 2.0 * w_max, w_max, theorem, (assumption,))
 
 
 def overlap_weight(n: int, margin: float, trim: float) -> float:

@@ -8,8 +8,7 @@ from scipy import stats
 
 from dp2erm_cvx.calibration import Objective, calibrate_output
 from dp2erm_cvx.privacy import Budget, LossConstants
-from dp2erm_cvx.stability import randomized_trial
-from tests.helpers import bound_of
+from tests.helpers import bound_of, randomized_trial
 
 M_OUT = 3.0
 

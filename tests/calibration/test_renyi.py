@@ -83,7 +83,7 @@ def worst_delta(epsilon, gamma_factor, weaken=1.0):
     With less noise than was calibrated, the first pair above 1 will do.
     """
     worst, delta = 0.0, 1 / 400
-    for loss, first, second, V in one_dimensional_pairs(150):
+    for loss, first, second, V in one_dimensional_pairs(60):
         n = len(first.w)
         gamma = gamma_factor * V / n
         calibration = calibrate_renyi(objective_of(V, loss, n), Budget(epsilon, delta), gamma=gamma)

@@ -8,28 +8,32 @@ subject to  ||lam||_2 <= radius
 
 from dataclasses import dataclass
 
+import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.program import SeparableFirstStage
-from dp2erm_cvx.program.log_weights import LogWeight
+from dp2erm_cvx.program import scheme
 
-POSITIVE_PART = LogWeight().at_most(LogWeight("constant", number=0.0)).times(-1.0)
+
+@scheme.separable(ridge="0.1 * G**2")
+def positive_part(s):
+    """Your paper."""
+    return cp.logistic(-s), cp.maximum(-s, 0)
 
 
 @dataclass(frozen=True)
-class Mine(SeparableFirstStage):
+class Mine(positive_part):
     """Log weights max(0, -s)."""
 
     name = "mine"
-    formula = "lam = argmin sum log(1+exp(-z_i'lam)) + n mu/2 |lam|^2;  w_i ~ exp(max(0, -z_i'lam))"
-    citation = "your paper"
     theorem = "Theorems 22 and 23"
     examples = ({}, {"ridge": 0.05, "radius": 0.5})
-    log_weight = POSITIVE_PART
 
     def row_bound(self, domain):
         return domain.covariate_bound
+
+
+del positive_part
 '''
 
 LOSS = '''"""Mine: a linear rule by a log-cosh loss.

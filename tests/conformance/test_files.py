@@ -185,7 +185,7 @@ def test_a_program_without_a_kind_is_covered_by_the_universal_corollary(tmp_path
 def test_a_release_is_conditional_where_the_error_of_the_weights_has_no_public_bound(tmp_path):
     """A certificate that is found on one dataset says nothing about the next."""
     data = simulate("linear", 100, rng=0).dataset
-    unknown = (BEFORE, "    def n_rows(self, universe):\n        return None\n\n" + BEFORE)
+    unknown = (BEFORE, "    def certified_error(self, universe):\n        return None\n\n" + BEFORE)
     for pairs, private in (((), True), ((unknown,), False)):
         cls = program_of(tmp_path / "mine.py", changed("exponential", *pairs))
         model = PrivateTwoStageERM(Domain(1.0, 2.0), Budget(epsilon=2.0), cls(), "arm_means")

@@ -16,11 +16,10 @@ from dp2erm_cvx.conformance.run import CheckOutcome, ConformanceReport, other_se
 from dp2erm_cvx.conformance.statement import short_audit
 from dp2erm_cvx.conformance.subject import failed, noted, passed
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.problems.uniform import Uniform
-from dp2erm_cvx.program import ClosedFormWeights, StabilityBound
+from dp2erm_cvx.program import ClosedFormWeights
 from tests.command_line import run as command
 from tests.conformance.planted import BEFORE, FEW, changed, derived, judged, refuted
 
@@ -75,13 +74,19 @@ class Strata(ClosedFormWeights):
         if not (0 < self.low < 1 and 0 < self.high < 1):
             raise DeclarationError("low, high: must be between 0 and 1")
 
-    def unnormalized(self, records):
+    def log_weights(self, records):
         treated = np.where(records.covariates[:, self.column] < 0, self.low, self.high)
-        return 1 / np.where(records.a == 1, treated, 1 - treated)
+        return -np.log(np.where(records.a == 1, treated, 1 - treated))
+
+    def log_range(self, domain):
+        return 0.0, 50.0
 
     def bound(self, universe):
-        log_range = abs(np.log(self.low) - np.log(self.high))
-        return stability.known_coefficient(universe.n_samples, 1.0, float(log_range))
+        return self.of_range(universe, abs(np.log(self.low) - np.log(self.high)))
+
+    def of_range(self, universe, length):
+        w_max = stability.largest_weight(universe.n_samples, float(length))
+        return stability.fixed_up_to_scale(universe.n_samples, w_max, "strata are public")
 
 
 def test_a_bound_that_is_right_at_the_defaults_only_is_found():
@@ -95,7 +100,7 @@ def test_settings_that_nothing_tries_are_named():
 
         def bound(self, universe):
             both = (self.low, self.high, 1 - self.low, 1 - self.high)
-            return stability.known_coefficient(universe.n_samples, 1.0, float(np.log(max(both) / min(both))))
+            return self.of_range(universe, np.log(max(both) / min(both)))
 
     found = judged(other_settings, Tried())
     assert found.status is CheckStatus.NOTED
@@ -115,20 +120,15 @@ def test_numbers_are_halved_and_doubled_and_an_infinite_one_replaced():
 def tilted(annotation, default, *examples):
     """Weights that a temperature tilts, with a bound that is right up to a temperature of 2."""
 
-    def unnormalized(self, records):
-        return np.exp(self.temperature * records.covariates[:, 0] / records.domain.features_bound)
+    def log_weights(self, records):
+        return self.temperature * records.covariates[:, 0] / records.domain.features_bound
 
     def bound(self, universe):
         w = stability.largest_weight(universe.n_samples, 2.0 * min(self.temperature, 2))
-        return StabilityBound(
-            V=stability.tilt_lemma(universe.n_samples, 0.0, w),
-            theorem="V = 2 w_max",
-            assumptions=(),
-            relations=frozenset(Neighboring),
-            w_max=w,
-        )
+        return stability.fixed_up_to_scale(universe.n_samples, w, "the temperature is public")
 
-    members = {"unnormalized": unnormalized, "bound": bound, "examples": ({}, *examples)}
+    ends = {"log_range": lambda self, domain: (-100.0, 100.0)}
+    members = {"log_weights": log_weights, **ends, "bound": bound, "examples": ({}, *examples)}
     members |= {"theorem": "V = 2 w_max", "temperature": default}
     return derived(ClosedFormWeights, __annotations__={"temperature": annotation}, **members)
 

@@ -19,8 +19,8 @@ from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.mmd import MMD, PooledMMD
-from dp2erm_cvx.stability import known_coefficient
 from dp2erm_cvx.universe import Universe
+from tests.helpers import known_coefficient
 
 N, P = 400, 3
 DOMAIN = Domain(2.0, 1.5)

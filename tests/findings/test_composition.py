@@ -18,7 +18,8 @@ from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import Box
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.stability import fixed_weights, known_coefficient
+from dp2erm_cvx.stability import fixed_weights
+from tests.helpers import known_coefficient
 from tests.stability.movement import printed_quantities
 
 

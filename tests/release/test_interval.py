@@ -68,9 +68,9 @@ ENDS = [row for row in SETTINGS if row[1] != 2000]
 
 @pytest.mark.parametrize(("name", "n", "budget", "kind"), ENDS)
 def test_interval_covers_the_mean(name, n, budget, kind):
-    covered, enough, _ = study(name, n, budget, kind, 400, seed=1)
+    covered, enough, _ = study(name, n, budget, kind, 150, seed=1)
     # three standard errors below 0.95; the bound of the deviation misses 1 in 200 at most
-    assert covered >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 400)
+    assert covered >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 150)
     assert enough >= 0.98
 
 

@@ -89,7 +89,7 @@ def test_ratios_of_arms_cover(n, budget, kind):
 
 @pytest.mark.parametrize(("n", "budget", "kind"), SETTINGS)
 def test_effect_among_the_treated_covers(n, budget, kind):
-    assert treated_study(n, budget, kind, 300, seed=2) >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 300)
+    assert treated_study(n, budget, kind, 150, seed=2) >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 150)
 
 
 def fieller(noise=Noise.GAMMA, **changes):

@@ -40,8 +40,11 @@ class ArmNormalized(ClosedFormWeights):
     citation = "tests"
     theorem = "V = n / floor within an arm"
 
-    def unnormalized(self, records):
-        return 1.0 / np.where(records.a == 1, records.a.sum(), (1 - records.a).sum())
+    def log_weights(self, records):
+        return -np.log(np.where(records.a == 1, records.a.sum(), (1 - records.a).sum()))
+
+    def log_range(self, domain):
+        return -10.0, 0.0
 
     def bound(self, universe):
         V = universe.n_samples / self.floor

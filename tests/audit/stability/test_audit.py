@@ -182,8 +182,8 @@ def test_a_stop_changes_nothing(source, tmp_path, monkeypatch):
     whole, path = audited_with(), tmp_path / "state.json"
 
     def stop_after(share):
-        def watch(progress):
-            if progress.share > share:
+        def watch(done, *_):
+            if done > share:
                 raise KeyboardInterrupt
 
         return watch
@@ -210,12 +210,12 @@ def test_a_limit_in_seconds_is_kept(monkeypatch):
     monkeypatch.setattr("dp2erm_cvx.audit.search.time", SimpleNamespace(time=clock))
     monkeypatch.setattr(rounds, "CHEAP", (30, 1, 60))
     shares = []
-    search = SearchPlan(seconds=0.5, progress=shares.append)
+    search = SearchPlan(seconds=0.5, progress=lambda *told: shares.append(told))
     result = audit_stability(IPW, None, Universe(UNIT, 50, 2), search=search)
     assert 0.5 <= readings[-1] < 5
     assert result.rounds == len(shares) == 4
-    assert shares[-1].share == 1.0
-    assert shares[-1].ratio == pytest.approx(max(p.ratio for p in shares))
+    assert shares[-1][0] == 1.0
+    assert shares[-1][2] == pytest.approx(max(ratio for *_, ratio in shares))
 
 
 def test_claims_are_public_quantities_of_every_family():
@@ -294,7 +294,6 @@ NEIGHBORS = 80_000
 )
 def test_the_outcome_is_the_known_one(setting):
     outcome = reference.reference_audit(setting, SearchPlan(NEIGHBORS, seed=2602))
-    print(f"\n{setting.name}: met {outcome.met:.4g}, known {setting.known:g}, bound {outcome.bound:.4g}")
     assert outcome.as_expected
     assert outcome.audit.check.disagreement <= 1.0
     assert outcome.audit.check.unsolved == 0
