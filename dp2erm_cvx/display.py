@@ -28,11 +28,18 @@ def plain_console(stream: IO[str], width: int | None, **others: Any) -> Console:
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False, **others)
 
 
-def heading(title: str) -> Text:
-    """A line in bold."""
+def heading(title: str, *, frame: bool = False) -> Text | Table:
+    """A line in bold, or some of them within a frame."""
+    from rich import box
+    from rich.table import Table
     from rich.text import Text
 
-    return Text(title, style="bold")
+    text = Text(title, style="bold")
+    if not frame:
+        return text
+    table = Table(box=box.HORIZONTALS, show_header=False)
+    table.add_row(text)
+    return table
 
 
 def grid(*headers: str, left: int = 1, wrap: bool = True, rows: Iterable[Sequence[str]] = ()) -> Table:
@@ -56,17 +63,6 @@ def pairs(rows: Sequence[tuple[str, str]]) -> Table:
     table = Table.grid(padding=(0, 2))
     for row in rows:
         table.add_row(*row)
-    return table
-
-
-def box(lines: Iterable[str]) -> Table:
-    """Lines in bold within a frame."""
-    from rich import box as boxes
-    from rich.table import Table
-
-    table = Table(box=boxes.HORIZONTALS, show_header=False, style="bold")
-    for line in lines:
-        table.add_row(line)
     return table
 
 

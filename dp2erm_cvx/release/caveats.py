@@ -339,19 +339,13 @@ def needed_to_treat(interval: EffectInterval) -> tuple[float, float] | None:
     return first, second
 
 
-def is_risk(release: EffectRelease) -> bool:
-    """Whether an effect is a difference of risks: the outcome is declared to be an event, 0 or 1."""
-    domain = release.domain
-    return bool(release.risks) or (bool(domain.get("binary_outcome")) and domain["outcome_bound"] == 0.5)
-
-
 def sensitivity(release: EffectRelease) -> Iterator[str]:
     """What follows from an average effect or from risks, in words."""
     if release.estimand not in ("ate", "risks"):
         return
     two_values = bool(release.domain.get("binary_outcome", False))
     yield from _e_values(release, two_values)
-    if is_risk(release):
+    if release.is_risk:
         yield _number_needed(release)
     tipping = tipping_point(release)
     if tipping is not None:

@@ -260,6 +260,12 @@ class EffectRelease(BaseRelease):
         """Whether settings and nuisances are in units of a released range of the outcome."""
         return bool(self.ranges) and self.ranges[-1].released
 
+    @property
+    def is_risk(self) -> bool:
+        """Whether it is a difference of risks: the outcome is declared to be an event, 0 or 1."""
+        domain = self.domain
+        return bool(self.risks) or (bool(domain.get("binary_outcome")) and domain["outcome_bound"] == 0.5)
+
     def rows(self) -> list[Mapping[str, Any]]:
         """The estimate with its interval; then one for every group, with its contrast to the first."""
         told = {"estimand": self.estimand, "estimate": self.estimate, **asdict(self.interval)}

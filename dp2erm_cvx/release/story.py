@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp2erm_cvx.display import box, grid, heading, pairs
+from dp2erm_cvx.display import grid, heading, pairs
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.plan.predict import NoiseRange
-from dp2erm_cvx.release.caveats import is_risk, sensitivity, sentences
+from dp2erm_cvx.release.caveats import sensitivity, sentences
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.interval import EffectInterval
 from dp2erm_cvx.release.record import BaseRelease, Release
@@ -110,7 +110,7 @@ def screen(release: BaseRelease) -> Iterator[Block]:
     yield heading(story.title if release.private else f"{story.title}: {release.guarantee.standing.upper()}")
     yield story.headline
     if story.alerts:
-        yield box(story.alerts)
+        yield heading("\n".join(story.alerts), frame=True)
     if story.rows:
         yield coefficients(story.rows)
     for part in (
@@ -158,7 +158,7 @@ def _net(release: BaseRelease) -> str:
 def unit_of(release: BaseRelease) -> str:
     """What the outcome is measured in, as it was declared."""
     book = release.domain.get("codebook") or {}
-    if isinstance(release, EffectRelease) and is_risk(release):
+    if isinstance(release, EffectRelease) and release.is_risk:
         return ""
     return str(book.get("units", {}).get(book.get("outcome"), "units of the outcome"))
 
@@ -167,7 +167,7 @@ def _effect(release: EffectRelease) -> Story:
     title, people, among = ESTIMANDS[release.estimand]
     interval = release.interval
     half = interval.half_width
-    if release.estimand != "risks" and is_risk(release):
+    if release.estimand != "risks" and release.is_risk:
         among += ESTIMANDS["risks"][2]
     unit = f" {unit_of(release)}".rstrip()
     level = f"{100 * interval.level:g} %"

@@ -202,9 +202,7 @@ def test_other_commands_read_the_same_table(folder):
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["40,5;x", "nan;nan;1e999;-1e999;Nord;ja;inf;inf"],
-    ids=["short", "not finite"],
+    "line", ["40,5;x", "nan;nan;1e999;-1e999;Nord;ja;inf;inf"], ids=["short", "not finite"]
 )
 def test_no_row_is_refused_or_moves_another(folder, line):
     write_registry(40)
