@@ -98,7 +98,7 @@ def _record_sums(
     data = DatasetBlock.coded(public, table, a, y, public.columns or names(options["covariates"]))
     shrunk = 0
     if isinstance(public, Domain):
-        inside = replace(public, covariate_bound=1e30, outcome_bound=1e30, intercept=0.0)
+        inside = replace(public.of_records, covariate_bound=1e30, outcome_bound=1e30, intercept=0.0)
         length = np.linalg.norm(inside.records(data.X, data.a, data.y).X, axis=1)
         shrunk = int(np.sum(length > public.features_bound * (1.0 + 1e-9)))
     counts = record_counts(table, public=public, columns=data.columns)

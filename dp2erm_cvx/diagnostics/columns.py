@@ -266,6 +266,8 @@ def _declared(name: str, book: Codebook, ranges: Mapping[str, Any]) -> tuple[str
         return "sampling weight", (), f"no number: counts as {weights.missing:g}"
     if name in ranges or name == book.outcome:
         return "outcome" if name == book.outcome else "number", (), "no number: counts as missing"
+    if book.unit is not None and name == book.unit.column:
+        return "person", (), ""
     return "unit" if name in book.no_covariates else "-", (), ""
 
 
@@ -283,7 +285,7 @@ def _cells(
     declared, known, _ = _declared(name, book, ranges)
     if known:
         odd.update({one: times for one, times in seen.items() if one not in known})
-    elif declared not in ("-", "unit"):
+    elif declared not in ("-", "unit", "person"):
         found, pair = numbers_or_nan(cells, name), ranges.get(name)
         if declared == "sampling weight":
             assert book.sampling_weights is not None

@@ -116,7 +116,7 @@ def _round_numbers(low: float, high: float) -> list[float]:
 #: Rows of a table, and covariates, from which on they are folded.
 _LONG, _MANY = 16, 10
 #: How sentences start that explain the promise, and are folded.
-_BESIDES = ("Who knows", "A person")
+_BESIDES = ("Who knows", "A person", "Not hidden")
 
 
 def release_page(release: BaseRelease, *, source: str = "release.json") -> str:
