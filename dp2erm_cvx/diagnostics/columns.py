@@ -229,9 +229,9 @@ class TableCells:
                 line = f"{key(name)} = {json.dumps(sorted(self.seen[name]), ensure_ascii=False)}"
                 hint = [f"if a codebook lists its levels, declare under [levels]: {line}"]
             if self._repeats_persons(name):
-                hint = [
-                    "looks like an identifier and repeats: a guarantee covers one record, not all of a person"
-                ]
+                whole = "a guarantee covers one record, not all of a person"
+                advice = f"[unit] column = {quoted(name)}, number = N protects persons"
+                hint = [f"looks like an identifier and repeats: {whole}; {advice}"]
             return facts | {"notes": hint}
         most = ", ".join(f"{quoted(one)} ({times:,})" for one, times in odd.most_common(4))
         notes = [f"{most}{', ...' if len(odd) > 4 else ''}: {note}"] if odd else []

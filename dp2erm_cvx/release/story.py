@@ -140,7 +140,10 @@ def _story(release: BaseRelease, people: str, **own: Any) -> Story:
         alerts=tuple(sentences(release, "warns")),
         caveats=tuple(sentences(release, "notes", "assumes", "excludes")),
         noted=tuple(sentences(release, "notes")),
-        robust=(*sentences(release, "details"), *(sensitivity(release) if interval else ())),
+        robust=(
+            *sentences(release, "details"),
+            *(sensitivity(release) if isinstance(release, EffectRelease) else ()),
+        ),
         guarantee=tuple(guaranteed(release)),
         **own,
     )
