@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dp2erm_cvx.cells import CellRule, Column, Eligible, declared_cells
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.public import Named, declared_by_name, one_line, public_number
-from dp2erm_cvx.sampling import SamplingWeights
+from dp2erm_cvx.sampling import SamplingWeights, Unit
 from dp2erm_cvx.tables import distinct_labels, label_of, labels, numbers_or_nan, repeated
 
 Value = TypeVar("Value")
@@ -22,7 +22,6 @@ Value = TypeVar("Value")
 OTHER = "other"
 #: Of columns that are 0 or 1, so that 0 stays 0: of all levels of a column one is 1, and counts in the norm.
 SWITCH = (-1.0, 1.0)
-
 
 #: Rows of covariates that are written together.
 _ROWS = 2**11
@@ -78,7 +77,9 @@ class Codebook:
     units
         Of columns, for readers.
     sampling_weights
-        Column and bound of the sampling weights of a survey, where there are any.
+        Column and bound of the sampling weights of a survey.
+    unit
+        Column and number of the persons that are protected, where one may have several records.
     cells
         For raw columns how their cells are read before all else: :class:`~dp2erm_cvx.cells.CellRule`.
     eligible
@@ -110,6 +111,7 @@ class Codebook:
     cells: Mapping[str, CellRule] = field(default_factory=dict)
     eligible: Sequence[str] = ()
     eligible_share: float = 0.8
+    unit: Unit | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -122,11 +124,12 @@ class Codebook:
         put(self, "levels", _named("levels", self.levels, _levels))
         put(self, "missing", _named("missing", self.missing, public_number))
         put(self, "units", _named("units", self.units, one_line))
-        sampling = self.sampling_weights
-        if isinstance(sampling, Mapping):
-            put(self, "sampling_weights", declared_by_name(SamplingWeights, "sampling_weights", sampling))
-        elif not isinstance(sampling, SamplingWeights | None):
-            raise DeclarationError(f"sampling_weights = {shown(sampling)}: must be a table")
+        for name, kind in (("sampling_weights", SamplingWeights), ("unit", Unit)):
+            declared = getattr(self, name)
+            if isinstance(declared, Mapping):
+                put(self, name, declared_by_name(kind, name, declared))
+            elif not isinstance(declared, kind | None):
+                raise DeclarationError(f"{name} = {shown(declared)}: must be a table")
         put(self, "where", _named("where", self.where, _label))
         put(self, "cells", _named("cells", self.cells, declared_cells))
         if isinstance(self.eligible, str) or not isinstance(self.eligible, Sequence):
@@ -186,7 +189,8 @@ class Codebook:
     @property
     def beside(self) -> tuple[str, ...]:
         """Columns that decide what a record counts, or in which units its numbers are."""
-        weights = [] if self.sampling_weights is None else [self.sampling_weights.column]
+        named = (self.sampling_weights, self.unit)
+        weights = [one.column for one in named if one is not None]
         group = [] if self.group is None else [self.group]
         units = [one.unit_column for one in self.cells.values() if one.unit_column is not None]
         compared = [name for text in self.eligible for name in Eligible(text).columns]
@@ -221,6 +225,9 @@ class Codebook:
             raise DeclarationError(
                 f"missing: {shown(sampling.column)}: declare it as missing of [sampling_weights]"
             )
+        others = *self.no_covariates[:3], *self.levels, *self.missing, *self.cells
+        if self.unit is not None and self.unit.column in others:
+            raise DeclarationError(f"unit: {shown(self.unit.column)} is declared otherwise as well")
         for name in self.missing:
             if name == self.treatment.column:
                 raise DeclarationError(
@@ -231,9 +238,11 @@ class Codebook:
 
     @property
     def no_covariates(self) -> tuple[str | None, ...]:
-        """The columns of treatment, outcome, sampling weights and units, where they are named."""
-        sampling, units = self.sampling_weights, [one.unit_column for one in self.cells.values()]
-        return self.treatment.column, self.outcome, None if sampling is None else sampling.column, *units
+        """The columns of treatment, outcome, sampling weights, persons and units, where they are named."""
+        named = (self.sampling_weights, self.unit)
+        beside = [None if one is None else one.column for one in named]
+        units = (one.unit_column for one in self.cells.values())
+        return self.treatment.column, self.outcome, *beside, *units
 
     def covariates_of(self, column: str) -> tuple[str, ...]:
         """The covariates that a raw column becomes."""
@@ -257,7 +266,7 @@ class Codebook:
             if name in self.no_covariates:
                 kind = "the treatment or the outcome"
                 if name not in (self.treatment.column, self.outcome):
-                    kind = "the column of sampling weights or of units"
+                    kind = "the column of sampling weights, of persons or of units"
                 raise DeclarationError(f"{shown(name)} is {kind}, and no covariate")
             if name in declared and name in self.levels:
                 raise DeclarationError(f"{shown(name)} has a range and levels: declare one of them")
@@ -355,6 +364,8 @@ class Codebook:
             parts.append("an outcome that is missing counts as the middle of its range")
         if self.sampling_weights is not None:
             parts.append(self.sampling_weights.told())
+        if self.unit is not None:
+            parts.append(self.unit.told())
         lost = "counts as an untreated one with the middle of every range" if fixed else "does not count"
         parts += [f"a record that does not fulfil {one} {lost}" for one in self.eligible]
         parts += [f"a record with another {name} than {level} {lost}" for name, level in self.where.items()]
@@ -370,6 +381,8 @@ class Codebook:
         others: dict[str, Any] = {"missing": dict(self.missing), "units": dict(self.units)}
         if self.sampling_weights is not None:  # files of before there were any stay as they are
             others["sampling_weights"] = asdict(self.sampling_weights)
+        if self.unit is not None:
+            others["unit"] = asdict(self.unit)
         if self.where:
             others["where"] = dict(self.where)
         if self.group is not None:

@@ -60,6 +60,9 @@ class Dataset:
         (n,) what records count where a codebook is declared: their sampling weights, else 1, and 0 without
         treatment or outcome; (n, K) in K groups, all 0 but one. None: all the same. Stored as read-only
         float64.
+    person, persons
+        Where persons with several records are units: that (n,) of every row, from 0 to ``persons`` - 1 or -1
+        for none, and their public number N. The number n of rows is private then.
 
     An arm without records is not an error. Raises :class:`~dp2erm_cvx.errors.DataError` naming the row
     (the first record is row 1) and the column of the first value that is missing, not finite or not a number.
@@ -75,6 +78,8 @@ class Dataset:
     treatment: str = "a"
     outcome: str = "y"
     sampling: NDArray[np.float64] | None = None
+    person: NDArray[np.int64] | None = None
+    persons: int | None = None
 
     def __post_init__(self) -> None:
         table, *vectors = (as_array(getattr(self, name), name) for name in "Xay")
@@ -104,6 +109,8 @@ class Dataset:
         kept: list[tuple[str, NDArray[Any]]] = [("X", X), ("a", a), ("y", y)]
         if self.sampling is not None:
             kept.append(("sampling", _counts(self.sampling, n_samples)))
+        if self.person is not None:
+            kept.append(("person", _persons(self.person, self.persons, n_samples)))
         for field, value in kept:
             value.setflags(write=False)
             object.__setattr__(self, field, value)
@@ -117,8 +124,8 @@ class Dataset:
 
     @property
     def n_samples(self) -> int:
-        """Number of records."""
-        return len(self.a)
+        """n: the number of records, or of persons where they are units."""
+        return len(self.a) if self.person is None or self.persons is None else self.persons
 
     @property
     def weighted(self) -> bool:
@@ -128,7 +135,7 @@ class Dataset:
     @property
     def blocks(self) -> Blocks[Self]:
         """All records as one block: they are in memory together."""
-        return whole(self, self.n_samples)
+        return whole(self, len(self.a))
 
     def records(self, make: Callable[[Dataset], R], domain: object) -> R:
         """What ``make`` makes of all records, in the ``domain`` that this is in."""
@@ -176,9 +183,10 @@ class Dataset:
         columns
             Names of the covariates; default: those of ``public``, or all columns of ``X``.
 
-        Every record depends on its own cells alone (Theorem 10). Raises DataError for a column that is not
-        there, and for another number of rows; DeclarationError where the covariates of levels are not
-        declared.
+        Every record depends on its own cells alone (Theorem 10). Where persons are units, two rows of nobody
+        stand at the end, so that a table without any row is one of persons as well. Raises DataError for a
+        column that is not there, and for another number of rows; DeclarationError where the covariates of
+        levels are not declared.
         """
         book = public.codebook
         assert book is not None
@@ -194,14 +202,24 @@ class Dataset:
             sizes = f"{len(covariates)}, {len(arms)} and {len(outcomes)}"
             raise DataError(f"X, a and y have {sizes} rows: must be as many")
         counts = book.counts(column, counts)
-        outside = np.sum(counts.reshape(len(arms), -1), axis=1) == 0.0 if book.silences else False
+        outside = (counts if counts.ndim == 1 else np.sum(counts, axis=1)) == 0.0 if book.silences else False
         lost, absent = (arms < 0) | outside, np.isnan(outcomes)
         covariates[lost] = middles
         middle = book.missing.get(book.outcome or "", public.outcome_middle)
         arms, outcomes = np.where(lost, 0, arms), np.where(lost | absent, middle, outcomes)
         silent = lost if book.outcome in book.missing else lost | absent
         told = book.treatment.column or "a", book.outcome or "y"
-        return cls(covariates, arms, outcomes, tuple(names), *told, np.where(silent, 0.0, counts.T).T)
+        counts = np.where(silent, 0.0, counts.T).T
+        if book.unit is None:
+            return cls(covariates, arms, outcomes, tuple(names), *told, counts)
+        person = book.unit.of(column(book.unit.column))
+        parts = zip((arms, outcomes, counts, person), (0, middle, 0.0, -1), strict=True)
+        arms, outcomes, counts, person = (
+            np.pad(part, ((0, 2), (0, 0))[: part.ndim], constant_values=value) for part, value in parts
+        )
+        covariates = np.vstack([covariates.reshape(-1, len(names)), [middles, middles]])
+        persons = person, book.unit.number
+        return cls(covariates, arms, outcomes, tuple(names), *told, counts, *persons)
 
     @classmethod
     def read(
@@ -254,12 +272,14 @@ def all_names(width: int, columns: Sequence[str] | None) -> tuple[str, ...]:
 class NamedColumns:
     """Covariates (m, k) of a :class:`Dataset` with their names, as a data frame would carry them.
 
-    A codebook has been applied to them already. ``sampling``, (m,) or (m, K), is that of the dataset.
+    A codebook has been applied to them already. ``sampling``, (m,) or (m, K), and ``person`` (m,) are those
+    of the dataset.
     """
 
     values: NDArray[np.float64]
     columns: tuple[str, ...]
     sampling: NDArray[np.float64] | None = None
+    person: NDArray[np.int64] | None = None
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.values, dtype=dtype, copy=copy)
@@ -307,6 +327,18 @@ def _counts(sampling: Any, n_samples: int) -> NDArray[np.float64]:
     if len(cells) != n_samples:
         raise DataError(f"sampling has {len(cells)} values for the {n_samples} rows of X")
     return to_numbers(cells.ravel(), "sampling").reshape(cells.shape)
+
+
+def _persons(person: Any, persons: int | None, n_rows: int) -> NDArray[np.int64]:
+    """The person (n,) of every row, a whole number below their number."""
+    found = np.array(person)
+    if persons is None:
+        raise DataError("person: goes with persons, their public number")
+    if found.shape != (n_rows,) or found.dtype.kind not in "iu":
+        raise DataError(f"person has shape {found.shape}: must be {n_rows} whole numbers")
+    if np.any((found < -1) | (found >= persons)):
+        raise DataError(f"person: must be from -1 to {persons - 1}")
+    return found.astype(np.int64)
 
 
 def _treatments(values: NDArray[np.float64], name: str) -> NDArray[np.int64]:

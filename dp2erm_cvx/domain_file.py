@@ -30,6 +30,7 @@ CODEBOOK = {
     "cells": "cells",
     "eligible": "eligible",
     "eligible_share": "eligible_share",
+    "unit": "unit",
 }
 
 
@@ -117,9 +118,10 @@ def load_domain(path: str | Path) -> Domain:
 
     The names are those of the Domain's fields, at the top level or in a table ``[domain]``; ``ranges``
     may be a table ``[ranges]`` or ``[domain.ranges]`` of ``column = [low, high]``. The tables
-    ``[treatment]``, ``[levels]``, ``[missing]``, ``[units]``, ``[cells]`` and ``[sampling_weights]``,
-    ``outcome_column`` and ``eligible`` make a :class:`~dp2erm_cvx.codebook.Codebook`. Where ranges or levels
-    are declared, ``covariate_bound`` may be left out: it is then the norm that no record inside them exceeds.
+    ``[treatment]``, ``[levels]``, ``[missing]``, ``[units]``, ``[cells]``, ``[sampling_weights]`` and
+    ``[unit]``, ``outcome_column`` and ``eligible`` make a :class:`~dp2erm_cvx.codebook.Codebook`. Where
+    ranges or levels are declared, ``covariate_bound`` may be left out: it is then the norm that no record
+    inside them exceeds.
     A table ``[csv]`` says how the data file is written.
 
     Raises DeclarationError, in one line, for a file that cannot be read and for any invalid value.

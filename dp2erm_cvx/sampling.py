@@ -1,4 +1,4 @@
-"""Sampling weights of a survey: how many of the population a record stands for, within a public bound."""
+"""What a record counts: by the sampling weight of a survey, or as one of several records of a person."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.public import one_line, public_number, public_size
-from dp2erm_cvx.tables import numbers_or_nan
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.public import one_line, public_number, public_size, whole_number
+from dp2erm_cvx.tables import distinct_labels, numbers_or_nan
 
 #: What every release by sampling weights rests on: the guarantee is about records, weights included.
 OWN_RECORD = "a sampling weight is part of its own record: nothing about the other records has entered it"
@@ -91,4 +91,82 @@ def refuse_sampling(weights: SamplingWeights | None, what: str) -> None:
         raise DeclarationError(
             f"sampling_weights: {what}; leave them out of the domain to estimate for the sample itself, or "
             "use PrivateEffect or PrivateRule (dp2erm effect, dp2erm rule)"
+        )
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Who is protected where a person has several records: the person with all of them (Theorem 24).
+
+    A neighbor replaces all records of one person by any others, of whatever number. Each of the k records of
+    a person that count does so by 1/k, so that the person counts 1: the noise is that of ``number`` records,
+    and the number of rows of the table is as private as their cells.
+
+    Parameters
+    ----------
+    column
+        That of the identifiers. Cells with the same label are one person; a row without one does not count.
+    number
+        N >= 2, the public number of persons. A table with more of them is outside of what is declared; where
+        it has fewer, the others are persons without records.
+
+    Raises DeclarationError naming the entry.
+    """
+
+    column: str
+    number: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "column", one_line("unit: column", self.column))
+        object.__setattr__(self, "number", whole_number("unit: number", self.number, at_least=2))
+
+    def of(self, cells: Any) -> NDArray[np.int64]:
+        """The person (n,) of every row, from 0 to N - 1; -1 where the cell is empty.
+
+        Raises DataError where the table has more persons than are declared: like every message about data it
+        is for their holder alone.
+        """
+        found, place = distinct_labels(cells, self.column)
+        names, index = np.unique(np.array(found, dtype=object).astype(str), return_inverse=True)
+        first = 1 if len(names) and not names[0] else 0  # the empty label sorts first
+        if len(names) - first > self.number:
+            raise DataError(
+                f"column {self.column!r} has {len(names) - first} persons, and number = {self.number} is "
+                "declared: these data are outside the declared universe"
+            )
+        persons: NDArray[np.int64] = index.reshape(-1)[place].astype(np.int64) - first
+        return persons
+
+    def shared(
+        self, counts: NDArray[np.float64], person: ArrayLike | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """What rows count of their ``person`` (n,): 1/k of ``counts`` (n,) or (n, K) where k of them do.
+
+        With the persons again, the first for nobody, whose rows count 0. Shares are rounded down, so that in
+        exact arithmetic they add up to at most 1. Raises DeclarationError unless every row has a person below
+        N.
+        """
+        unit = np.array(-1 if person is None else person, dtype=np.int64)
+        if unit.shape != counts.shape[:1] or np.any(unit >= self.number):
+            raise DeclarationError(f"person: must say which of {self.number} persons every record is of")
+        inside = (unit >= 0) & ((counts if counts.ndim == 1 else np.sum(counts, axis=1)) > 0.0)
+        k = np.bincount(unit[inside], minlength=1)[unit[inside]].astype(np.float64)
+        share = np.zeros(len(unit))
+        share[inside] = np.where(k > 1.0, np.nextafter(1.0 / k, 0.0), 1.0)
+        return (counts.T * share).T, np.maximum(unit, 0)
+
+    def told(self) -> str:
+        """The public rule in words."""
+        return (
+            f"a person is whoever has the same {self.column}, spaces around it aside; a person's records "
+            "that count do so alike, together as much as one; a row without it does not count"
+        )
+
+
+def refuse_units(codebook: Any, what: str) -> None:
+    """Raise DeclarationError where a codebook, if any, has persons as units, which ``what`` does not know."""
+    if getattr(codebook, "unit", None) is not None:
+        raise DeclarationError(
+            f"unit: {what} protects single records, not persons with several; use PrivateEffect or "
+            "PrivateRule (dp2erm effect, dp2erm rule), or make one record of every person"
         )

@@ -13,6 +13,9 @@ from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.public import whole_number
 
+#: Rows of a table of persons at most, by which rounding errors are bounded: their number is not public.
+MOST_ROWS = 2**40
+
 
 @dataclass(frozen=True)
 class Universe:
@@ -23,7 +26,7 @@ class Universe:
     domain
         What one record may look like, and which datasets are neighbors.
     n_samples
-        n, the number of records, at least 2.
+        n, the number of records, at least 2; that of persons where they are units, of any number of records.
     n_features
         Number of covariates without the intercept, at least 1.
 
@@ -39,6 +42,10 @@ class Universe:
             raise DeclarationError(f"domain = {shown(self.domain)}: must be a Domain")
         for name, least in (("n_samples", 2), ("n_features", 1)):
             object.__setattr__(self, name, whole_number(name, getattr(self, name), at_least=least))
+        if self.domain.units not in (None, self.n_samples):
+            raise DeclarationError(
+                f"n_samples = {self.n_samples}: the domain declares {self.domain.units} persons"
+            )
 
     @property
     def n_columns(self) -> int:
@@ -69,6 +76,11 @@ class Universe:
         for X, outcomes in ((inside, y), (np.zeros((n, k)), np.zeros(n))):
             rows = np.hstack([np.full((n, 1), domain.intercept), X]) if domain.intercept else X
             yield Records(rows, np.arange(n) % 2, outcomes, domain)
+
+    @property
+    def most_rows(self) -> int:
+        """Rows that a table has at most: n; of persons what no memory holds more of."""
+        return self.n_samples if self.domain.units is None else MOST_ROWS
 
     @property
     def mass(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import UserDict
+from collections import Counter, UserDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import cached_property
@@ -135,7 +135,7 @@ def _laws(plan: Plan, datasets: Sequence[Dataset], execution: Execution) -> tupl
             raise DeclarationError(f"audit_density knows no density of the step {step.name!r}: leave it out")
         if isinstance(step, Fit) and step.weights is not None and step.weighted:
             weighting = step.weights.program
-    raw = ((data.X, data.a, data.y, data.sampling) for data in datasets)
+    raw = ((data.X, data.a, data.y, data.sampling, data.person) for data in datasets)
     maps = tuple(step for step in plan.steps if isinstance(step, CovariateMean | MeanSquare))
     sides = [_Side(domain.records(*columns), maps, weighting, execution) for columns in raw]
     both = {step.name: _remembered(step, sides, step is plan.steps[-1]) for step in plan.steps}
@@ -297,6 +297,11 @@ def audited_laws(model: Audited, pair: tuple[Raw, Raw]) -> tuple[Plan, tuple[Rel
 
 
 def _check_neighbors(first: Dataset, second: Dataset, universe: Universe) -> None:
+    if universe.domain.units is not None:
+        lists = [_of_persons(data) for data in (first, second)]
+        if max((lists[0] - lists[1]).total(), (lists[1] - lists[0]).total()) > 1:
+            raise DataError("the records of several persons differ: neighbors differ in those of one")
+        return
     for data in (first, second):
         if data.X.shape != (universe.n_samples, universe.n_features):
             raise DataError(
@@ -315,6 +320,14 @@ def _check_neighbors(first: Dataset, second: Dataset, universe: Universe) -> Non
     relation = universe.domain.relation
     if relation is not Neighboring.REPLACE_ONE and np.any(first.a != second.a):
         raise DataError(f"a treatment differs, which {relation.value!r} does not protect")
+
+
+def _of_persons(data: Dataset) -> Counter[bytes]:
+    """How many persons have each list of records."""
+    assert data.person is not None
+    assert data.sampling is not None
+    rows = np.column_stack([data.X, data.a, data.y, data.sampling])
+    return Counter(rows[data.person == one].tobytes() for one in range(data.n_samples))
 
 
 #: Parameters of an estimator that do not change the law of what it releases.

@@ -276,6 +276,11 @@ class RecordBlocks(Records):
         return self.blocks.n_samples
 
     @property
+    def n_rows(self) -> int:
+        """The same."""
+        return self.blocks.n_samples
+
+    @property
     def n_features(self) -> int:
         """Number of covariates without the intercept."""
         columns: int = self.__dict__["n_columns"]

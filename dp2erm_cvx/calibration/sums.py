@@ -40,9 +40,11 @@ class SumLaw(enum.StrEnum):
     """What a record adds to: its score is k steps, ``|k| <= K``; a mark of the record may stand beside it.
 
     ``SCORE``: ``k, k^2``: the second moment costs nothing.
-    ``CONTRASTS``: ``k`` of records of the first of two means, k of the others, ``k^2``: two for one.
+    ``CONTRASTS``: ``k_1, k_2, (|k_1| + |k_2|)^2``, ``|k_1| + |k_2| <= K``: two means for one, as one of
+    them is 0 of a record.
     ``ARMS``: ``k_1, k_0, (k_1 - k_0)^2, (k_1 + k_0)^2, k_1^2 - k_0^2``; the score of the record's own arm is
     at most K, that of the other arm, a prediction, at most L <= K.
+    ``ARM_MEANS``: the same of means of records, both at most K and ``|k_1| + |k_0| <= K + L``.
     ``TREATED``: ``k, a, k^2, (2a - 1) k``, a in {0, 1}.
     ``OVERLAP``: ``k, h, k^2``, h in [0, 1/2] on its grid, whatever the score has to do with it.
     ``WITHIN``: the same where ``|k| <= 2 h K``, as with sampling weights.
@@ -53,6 +55,7 @@ class SumLaw(enum.StrEnum):
     SCORE = "score"
     CONTRASTS = "contrasts"
     ARMS = "arms"
+    ARM_MEANS = "arm means"
     TREATED = "treated"
     OVERLAP = "overlap"
     WITHIN = "within"
@@ -69,6 +72,11 @@ class SumLaw(enum.StrEnum):
     def counts(self) -> bool:
         """True if a record counts by a share of its own, up to one half."""
         return _ROWS[self].degrees == (1, 0, 2)
+
+    @property
+    def of_arms(self) -> bool:
+        """True if the scores of both arms are summed."""
+        return self in (SumLaw.ARMS, SumLaw.ARM_MEANS)
 
     @property
     def whole(self) -> bool:
@@ -120,6 +128,19 @@ def _root(square: int) -> int:
     return math.isqrt(square - 1) + 1  # rounded up
 
 
+def _arms_moved(K: int, L: int, pure: bool) -> int:
+    return 2 * (K + L) * (19 * K - L) if pure else 32 * K * (K + L)
+
+
+# The l1 distance is the largest over signs of a quadratic form at one point less that at the other, each of
+# them in the octagon ``|k_1|, |k_0| <= K, |k_1| + |k_0| <= K + L``. On its edges forms reach beyond its
+# corners where 9L < 7K. In l2 nothing does: with x, y the distances of sum and difference over K + L, ``(x^2
+# + y^2)/2 + x^2 (2 - x)^2 + y^2 (2 - y)^2 + (x + y - xy)^2 / 4 <= 4``.
+def _arm_means_moved(K: int, L: int, pure: bool) -> int:
+    beyond = max(7 * K - 9 * L, 0) ** 2 // 16 + 1
+    return _arms_moved(K, L, pure) + (beyond if pure else 0)
+
+
 # For w = 1 a score moves its two sums by 2K d + d (2K - d) <= 4 K^2, d = |k - k'| and |k + k'| <= 2K - d. For
 # w = 3 the squares add up to 16 K^4 u^2 (1 + 9 (1 - u)^2), u = d / 2K: at most 16 K^4. With sizes u >= v a
 # record that changes its contrast moves them by 2K (u + v) + u^2 - v^2 <= 4 K^2; squared, for w = 3, by
@@ -130,11 +151,8 @@ _ROWS: dict[SumLaw, _Row] = {
     SumLaw.CONTRASTS: _Row(
         (1, 1, 2), lambda K, L, pure: (2 * K, 2 * K, 1 if pure else 3), lambda K, L, pure: 4 * K**2
     ),
-    SumLaw.ARMS: _Row(
-        (1, 1, 2, 2, 2),
-        _arm_factors,
-        lambda K, L, pure: 2 * (K + L) * (19 * K - L) if pure else 32 * K * (K + L),
-    ),
+    SumLaw.ARMS: _Row((1, 1, 2, 2, 2), _arm_factors, _arms_moved),
+    SumLaw.ARM_MEANS: _Row((1, 1, 2, 2, 2), _arm_factors, _arm_means_moved),
     SumLaw.TREATED: _Row(
         (1, 0, 2, 1),
         lambda K, L, pure: (14 * K, 4 * K**2, 6, 2 * K) if pure else (8 * K, 4 * K**2, 11, 2 * K),
@@ -227,29 +245,33 @@ class GridSums:
     def totals(self, *columns: ArrayLike) -> tuple[int, ...]:
         """The exact integers before their noise, private; parts of the records have sums that add up.
 
-        The first column (n,) is the score less its public center; of both arms the scores of the treated and
-        of the untreated one. The last is the mark: 1 in the first of two means, 1 if treated, or the share h.
-        Scores are rounded to steps and clipped, what is not a number counts as 0; shares are clipped to [0,
+        The first column (n,) is the score less its public center; of two means and of both arms there are two
+        of them, the treated arm first. The last is the mark: 1 if treated, a share of that for means of
+        records, or the share h. Scores are rounded to steps and clipped, what is not a number counts as 0;
+        shares are clipped to [0,
         1/2] and rounded to their grid, or to its ends. Raises DeclarationError for more than n records, and
         where lengths differ.
         """
-        if len(columns) != {SumLaw.SCORE: 1, SumLaw.ARMS: 3}.get(self.law, 2):
+        if len(columns) != (3 if self.law.of_arms else 1 if self.law is SumLaw.SCORE else 2):
             raise DeclarationError(f"{len(columns)} columns are not what the sums {self.law.value!r} are of")
         score, mark = columns[0], columns[-1]
-        if self.law is SumLaw.ARMS:
-            own = _flags(mark, score)
-            k_1 = self._steps(score, np.where(own, self.largest, self.largest_other))
-            k_0 = self._steps(columns[1], np.where(own, self.largest_other, self.largest))
+        if self.law.of_arms:
+            _flags(mark, score)
+            treated, K, L = np.asarray(mark, dtype=np.float64), self.largest, self.largest_other
+            k_1 = self._steps(score, np.where(treated > 0.0, K, L))
+            k_0 = self._steps(columns[1], np.minimum(np.where(treated < 1.0, K, L), K + L - np.abs(k_1)))
             apart, both = k_1 - k_0, k_1 + k_0
             return self._totals(k_1, k_0, apart**2, both**2, apart * both)
         k = self._steps(score, self.largest)
         if self.law is SumLaw.SCORE:
             return self._totals(k, k * k)
+        if self.law is SumLaw.CONTRASTS:
+            _flags(mark, score)
+            other = self._steps(mark, self.largest - np.abs(k))
+            return self._totals(k, other, (np.abs(k) + np.abs(other)) ** 2)
         if self.law.counts:
             return self._counted(k, mark)
         flags = _flags(mark, score)
-        if self.law is SumLaw.CONTRASTS:
-            return self._totals(np.where(flags, k, 0), np.where(flags, 0, k), k * k)
         return self._totals(k, flags.astype(np.int64), k * k, np.where(flags, k, -k))
 
     def _counted(self, k: Whole, share: ArrayLike) -> tuple[int, ...]:
@@ -304,7 +326,7 @@ def calibrate_sums(
     """
     law = one_of("law", law, SumLaw)
     bound, kind = public_size("score_bound", score_bound), one_of("noise", noise, Noise).on_numbers
-    if (law is SumLaw.ARMS) is (other_bound is None):
+    if law.of_arms is (other_bound is None):
         raise DeclarationError(
             f"other_bound: is for both arms alone, and needed there; the law is {law.value!r}"
         )

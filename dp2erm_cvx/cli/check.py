@@ -94,7 +94,7 @@ def _records(table: Table, public: Domain | PrivateRanges, options: dict[str, An
     if isinstance(public, Domain):
         if public.ranges is None:
             yield f"Warning: {NO_RANGES}."
-        inside = replace(public, covariate_bound=1e30, outcome_bound=1e30, intercept=0.0)
+        inside = replace(public.of_records, covariate_bound=1e30, outcome_bound=1e30, intercept=0.0)
         records = inside.records(data.X, data.a, data.y)
         length = np.linalg.norm(records.X, axis=1)
         found["shrunk to the covariate bound"] = length > public.features_bound * (1.0 + 1e-9)

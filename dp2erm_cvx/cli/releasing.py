@@ -108,7 +108,8 @@ def fit_to(model: Any, records: Dataset | BlockedDataset) -> None:
     from dp2erm_cvx.data import Dataset, NamedColumns
 
     if isinstance(records, Dataset):
-        model.fit(NamedColumns(records.X, records.columns, records.sampling), records.a, records.y)
+        named = NamedColumns(records.X, records.columns, records.sampling, records.person)
+        model.fit(named, records.a, records.y)
     else:
         model.fit(records)
 

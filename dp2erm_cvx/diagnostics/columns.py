@@ -237,13 +237,15 @@ def _column(table: Table, name: str, book: Codebook, ranges: Mapping[str, Any]) 
         low, high = pair if isinstance(pair, tuple | list) else (-np.inf, np.inf)
         outside = int(np.sum((numbers < low) | (numbers > high)))
     elif name in book.no_covariates:
-        return ColumnReport(name, "unit", kind, told.count(""))
+        unit = book.unit is not None and name == book.unit.column
+        return ColumnReport(name, "person" if unit else "unit", kind, told.count(""))
     else:
         line = levels_line(name, told) if "text" in kind else None
         hint = () if line is None else (f"if a codebook lists its levels, declare under [levels]: {line}",)
         if _repeats_persons(name, told):
             hint = (
-                "looks like an identifier and repeats: a guarantee covers one record, not all of a person",
+                "looks like an identifier and repeats: a guarantee covers one record, not all of a person; "
+                f"[unit] column = {quoted(name)}, number = N protects persons",
             )
         return ColumnReport(name, "-", kind, told.count(""), notes=hint)
     most = ", ".join(f"{quoted(one)} ({times:,})" for one, times in odd.most_common(4))

@@ -15,7 +15,7 @@ from dp2erm_cvx.codebook import Codebook, checked_codebook, norm_within
 from dp2erm_cvx.domain.records import LARGEST, Array, Records, clip_norm
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.public import Named, declared_by_name, public_number
+from dp2erm_cvx.public import Named, declared_by_name, one_of, public_number, whole_number
 from dp2erm_cvx.sampling import SamplingWeights
 
 
@@ -96,15 +96,8 @@ class Domain:
             )
         put(self, "intercept", intercept)
         if self.arm_floor is not None:
-            floor = public_number("arm_floor", self.arm_floor, at_least=1)
-            if floor != int(floor):
-                raise DeclarationError(f"arm_floor = {self.arm_floor!r}: must be a whole number")
-            put(self, "arm_floor", int(floor))
-        try:
-            put(self, "relation", Neighboring(self.relation))
-        except ValueError:
-            names = ", ".join(relation.value for relation in Neighboring)
-            raise DeclarationError(f"relation = {shown(self.relation)}: must be one of {names}") from None
+            put(self, "arm_floor", whole_number("arm_floor", self.arm_floor, at_least=1))
+        put(self, "relation", one_of("relation", self.relation, Neighboring))
         if type(self.binary_outcome) is not bool or (self.binary_outcome and self.treatment_cost):
             raise DeclarationError(
                 f"binary_outcome = {shown(self.binary_outcome)}: must be true or false, and true only where "
@@ -112,6 +105,8 @@ class Domain:
             )
         put(self, "ranges", _checked_ranges(self.ranges))
         put(self, "codebook", checked_codebook(self.codebook, self.ranges))
+        if self.units is not None and (self.relation is not Neighboring.REPLACE_ONE or self.arm_floor):
+            raise DeclarationError("unit: a neighbor replaces all records: no other relation, no arm_floor")
         put(self, "coordinate_bound", _checked_widths(self.coordinate_bound))
         put(self, "center", _checked_center(self.center, self.ranges))
         if self.ranges is not None:
@@ -137,7 +132,7 @@ class Domain:
     def middles(self, n_features: int) -> tuple[float, ...]:
         """Raw values that scale to 0: the declared center, else the middle of a range; 0 without ranges.
 
-        Raises DeclarationError where another number of ranges is declared.
+        Raises DeclarationError where another number is declared.
         """
         if self.ranges is None:
             return (0.0,) * n_features
@@ -156,6 +151,17 @@ class Domain:
     def sampling(self) -> SamplingWeights | None:
         """The sampling weights that the codebook declares, if any."""
         return None if self.codebook is None else self.codebook.sampling_weights
+
+    @property
+    def units(self) -> int | None:
+        """N, the public number of persons, where they are what is protected; None where records are."""
+        return None if self.codebook is None or self.codebook.unit is None else self.codebook.unit.number
+
+    @property
+    def of_records(self) -> Domain:
+        """The same, where records are protected and not persons: for public records that are made up."""
+        book = self.codebook
+        return self if book is None or book.unit is None else replace(self, codebook=replace(book, unit=None))
 
     @property
     def weighted(self) -> bool:
@@ -287,13 +293,21 @@ class Domain:
             net = self.outcome_bound * np.sign(net)
         return np.clip(net, -self.outcome_bound, self.outcome_bound)
 
-    def records(self, X: ArrayLike, a: ArrayLike, y: ArrayLike, sampling: ArrayLike | None = None) -> Records:
+    def records(
+        self,
+        X: ArrayLike,
+        a: ArrayLike,
+        y: ArrayLike,
+        sampling: ArrayLike | None = None,
+        person: ArrayLike | None = None,
+    ) -> Records:
         """Map finite raw data into the universe by the fixed clipping rule.
 
         ``sampling`` (n,) are weights in their own unit, where the domain declares any; None: all the largest.
         With a codebook without them a record counts fully where its weight is positive, else not at all.
         Where it declares K groups, ``sampling`` is (n, K), and a record is in the first where it counts.
-        Raises DeclarationError for another shape.
+        Where it declares units, ``person`` (n,) is needed, from 0 to N - 1 or negative for none: the k
+        records of a person that count then do so by 1/k of that. Raises DeclarationError for another shape.
         """
         arm, declared, factors = np.asarray(a, dtype=np.int64), self.sampling, None
         if sampling is not None and self.weighted:
@@ -304,13 +318,16 @@ class Domain:
                 raise DeclarationError(f"sampling: must say what records count in {len(self.groups)} groups")
             # a record is in one group, whatever is handed in
             factors = np.where(np.cumsum(factors > 0.0, axis=1) == 1, factors, 0.0)
-        return Records(self.features(X), arm, self.net_outcome(arm, y), self, factors)
+        unit = None
+        if self.codebook is not None and self.codebook.unit is not None:
+            factors = np.ones(len(arm)) if factors is None else factors
+            factors, unit = self.codebook.unit.shared(factors, person)
+        return Records(self.features(X), arm, self.net_outcome(arm, y), self, factors, unit)
 
     def restricted(self, columns: Sequence[int]) -> Domain:
         """The universe with these covariates alone, by number and in this order.
 
-        With ranges their norm is at most that of records inside them, see
-        :func:`~dp2erm_cvx.codebook.norm_within`.
+        With ranges their norm is at most :func:`~dp2erm_cvx.codebook.norm_within` of them.
         """
         ranges, bound = self.ranges, self.features_bound
         if ranges is not None:
@@ -333,24 +350,19 @@ class Domain:
     def to_dict(self) -> dict[str, Any]:
         """The declared constants as plain JSON types."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name in ("coordinate_bound", "center", "codebook", "binary_outcome"):
+            if not plain[name]:  # files of before there were any stay as they are
+                del plain[name]
         plain["relation"] = self.relation.value
-        if self.coordinate_bound is None:
-            del plain["coordinate_bound"]
-        elif isinstance(self.coordinate_bound, tuple):
+        if isinstance(self.coordinate_bound, tuple):
             plain["coordinate_bound"] = list(self.coordinate_bound)
         if isinstance(self.ranges, Mapping):
             plain["ranges"] = {name: list(pair) for name, pair in self.ranges.items()}
         elif self.ranges is not None:
             plain["ranges"] = [list(pair) for pair in self.ranges]
-        if self.center is None:
-            del plain["center"]
-        else:
+        if self.center is not None:
             plain["center"] = dict(self.center) if isinstance(self.center, Mapping) else list(self.center)
-        if not self.binary_outcome:
-            del plain["binary_outcome"]
-        if self.codebook is None:
-            del plain["codebook"]  # files of before there was one stay as they are
-        else:
+        if self.codebook is not None:
             plain["codebook"] = self.codebook.to_dict()
         return plain
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.blocks import VIEW, ArrayBlocks, Blocks, constant, whole
+from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
     from dp2erm_cvx.domain.domain import Domain
@@ -35,7 +36,8 @@ class Records:
     ``X`` is (n, p) with row norms at most ``domain.covariate_bound`` (its first column is the
     intercept where the domain declares one), ``a`` is (n,) in {0, 1}, ``y`` is (n,) and already
     centered, so ``|y| <= domain.outcome_bound``. ``sampling`` (n,) holds sampling weights over their
-    bound, in [0, 1]; (n, K) in K groups, all 0 but one; None where all records count alike.
+    bound, in [0, 1]; (n, K) in K groups, all 0 but one; None where all records count alike. ``unit`` (n,) is
+    the person of every row where the domain declares those, whose rows then count at most 1 together.
     """
 
     X: Array
@@ -43,10 +45,13 @@ class Records:
     y: Array
     domain: Domain
     sampling: Array | None = None
+    unit: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
+        if (self.unit is None) is not (self.domain.units is None):
+            raise ValueError("unit: records of persons come with the person of every row, others without")
         # whatever reads records must not be able to move them out of the universe
-        for name in ("X", "a", "y", *([] if self.sampling is None else ["sampling"])):
+        for name in self._names:
             view = getattr(self, name).view()
             view.flags.writeable = False
             object.__setattr__(self, name, view)
@@ -56,8 +61,18 @@ class Records:
         return f"Records(n_samples={self.n_samples})"
 
     @property
+    def _names(self) -> tuple[str, ...]:
+        """The arrays that there are, as :func:`records_from_arrays` takes them."""
+        return ("X", "a", "y", *(one for one in ("sampling", "unit") if getattr(self, one) is not None))
+
+    @property
     def n_samples(self) -> int:
-        """Number of records."""
+        """n: the number of records, which is public; of persons, where they are units."""
+        return len(self.a) if self.domain.units is None else self.domain.units
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows: private where persons are units."""
         return len(self.a)
 
     @property
@@ -69,7 +84,7 @@ class Records:
     def counts(self) -> Array:
         """Weight of every record (n,), in [0, 1]: its sampling weight over the bound, or 1."""
         if self.sampling is None:
-            return np.ones(self.n_samples)
+            return np.ones(self.n_rows)
         return self.sampling if self.sampling.ndim == 1 else np.sum(self.sampling, axis=1)
 
     @property
@@ -86,15 +101,27 @@ class Records:
     @property
     def blocks(self) -> Blocks[Records]:
         """Views of these records."""
-        arrays = (self.X, self.a, self.y, *([] if self.sampling is None else [self.sampling]))
+        arrays = tuple(getattr(self, name) for name in self._names)
         return ArrayBlocks(arrays).then(partial(records_from_arrays, self.domain))
+
+    @property
+    def whole_units(self) -> Blocks[Records]:
+        """The same, with all rows of every unit in one block: what sums over units are made of."""
+        return self.blocks if self.unit is None else whole(self, self.n_rows)
+
+    def by_unit(self, *columns: Array) -> tuple[Array, ...]:
+        """Sums (N,) of ``columns`` (n,) over the rows of every unit; these columns where rows are units."""
+        if self.unit is None:
+            return columns
+        sums = (np.bincount(self.unit, one, self.n_samples) for one in columns)
+        return tuple(one.astype(np.float64, copy=False) for one in sums)
 
     def mapped(self, make: Make, outcomes: NumbersOf, domain: Domain, n_columns: int) -> Records:
         """What ``make`` makes of every record with its ``outcomes`` (n,): n_columns columns in ``domain``.
 
         Outcomes are held.
         """
-        return make(Records(self.X, self.a, self.each(outcomes), self.domain, self.sampling))
+        return make(replace(self, y=self.each(outcomes)))
 
     def each(self, function: Callable[[Records], Array]) -> Array:
         """The numbers (n,) that ``function`` makes of every record by itself: read-only."""
@@ -102,7 +129,8 @@ class Records:
 
     def at(self, index: NDArray[np.int64]) -> Records:
         """The records ``index`` (m,), in this order and in memory: one pass over all of them."""
-        found = self.blocks.map(partial(_found, index=index), range(self.n_samples))
+        self._refuse_units()
+        found = self.blocks.map(partial(_found, index=index), range(self.n_rows))
         places, *parts = (
             np.concatenate(part) if part[0] is not None else None for part in zip(*found, strict=True)
         )
@@ -116,11 +144,16 @@ class Records:
 
     def replaced(self, index: int, X: Array, a: int) -> Records:
         """The neighbor in which record ``index`` has covariates X (p,) and treatment a."""
-        return replaced_record(self, range(self.n_samples), index=index, X=X, a=a)
+        self._refuse_units()
+        return replaced_record(self, range(self.n_rows), index=index, X=X, a=a)
+
+    def _refuse_units(self) -> None:
+        if self.unit is not None:
+            raise DeclarationError("unit: a neighbor replaces all records of a person, not one record")
 
     def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
         """``function`` of every record by itself: held, or for many records computed in every pass."""
-        n = self.n_samples
+        n = self.n_rows
         return whole(function(self), n) if n <= VIEW else self.blocks.then(function)
 
 
@@ -130,7 +163,7 @@ def replaced_record(block: Records, numbers: range, *, index: int, X: Array, a: 
         return block
     rows, arms = block.X.copy(), block.a.copy()
     rows[index - numbers.start], arms[index - numbers.start] = X, a
-    return Records(rows, arms, block.y, block.domain, block.sampling)
+    return replace(block, X=rows, a=arms)
 
 
 def cleaned(values: Array, bound: float | Array) -> Array:
@@ -161,6 +194,6 @@ def _found(block: Records, numbers: range, *, index: NDArray[np.int64]) -> tuple
 
 
 def records_from_arrays(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
-    """Records of X, a and y, and of ``sampling`` where there is any."""
-    X, a, y, *sampling = arrays
-    return Records(X, a, y, domain, *sampling)
+    """Records of X, a and y, and of ``sampling`` and ``unit`` where there are any."""
+    X, a, y, *others = arrays
+    return Records(X, a, y, domain, *others)

@@ -22,6 +22,7 @@ from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import printable
 from dp2erm_cvx.release.declaration import state_guarantee
 from dp2erm_cvx.release.record import BaseRelease, Guarantee
+from dp2erm_cvx.sampling import refuse_units
 from dp2erm_cvx.solve import FirstCertified, Solver, private_solver
 from dp2erm_cvx.solve.solvers import ConicSolver
 from dp2erm_cvx.steps import Execution
@@ -80,7 +81,10 @@ def named_dataset(public: Public, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> D
             raise DataError("sampling weights are declared, and these columns come without any")
         if book.groups and (sampling is None or np.ndim(sampling) < 2):
             raise DataError("groups are declared, and these columns come without any")
-        dataset = replace(dataset, sampling=sampling)
+        if book.unit is not None and (getattr(X, "person", None) is None or sampling is None):
+            raise DataError("persons are declared to be units, and these columns come without any")
+        persons = None if book.unit is None else book.unit.number
+        dataset = replace(dataset, sampling=sampling, person=getattr(X, "person", None), persons=persons)
     refuse_other_columns(public, dataset.columns)
     return dataset
 
@@ -186,7 +190,8 @@ class PrivateEstimator(ConfiguredEstimator):
         SolverError where every fit does.
         """
         self.execution()
-        for number in _NUMBERS:
+        book = self.public().codebook
+        for number in _NUMBERS if book is None or book.unit is None else (book.unit.number,):
             try:
                 self._judged(number, columns)
             except DeclarationError as error:
@@ -337,6 +342,7 @@ def blocked_dataset(public: Public, data: BlockedDataset) -> BlockedDataset:
 
     Raises as it does. Where no codebook is declared, what is no record is found by a pass over all of them.
     """
+    refuse_units(public.codebook, "a dataset in blocks")
     floor = public.arm_floor if isinstance(public, Domain) else None
     if public.codebook is not None and data.coded_by != public:
         data = data.coded(public)

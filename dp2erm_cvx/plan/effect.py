@@ -326,9 +326,14 @@ class EffectStudy(Pipeline[EffectPlan]):
     def _score(self, nuisances: Nuisances, settings: EffectSettings) -> EffectScore:
         clips, domain = (settings.cap, settings.residual_bound, settings.score_bound), self.universe.domain
         if self.estimand == RiskScores.estimand:
-            found: EffectScore = RiskScores(nuisances, *clips, other_bound=domain.outcome_bound)
+            persons = domain.units is not None
+            found: EffectScore = RiskScores(
+                nuisances, *clips, missing=persons, other_bound=domain.outcome_bound
+            )
         else:
             sampled = domain.sampling is not None
+            if domain.units is not None:  # of whom a part may be treated, or in a group
+                sampled = sampled or self.kind in (TreatedScore, GroupScore)
             missing = domain.weighted and not sampled
             found = self.kind(nuisances, *clips, self.effect_center, sampled, missing)
         total = self.universe.mass * self.universe.n_samples * self.budget.epsilon * settings.rate_share

@@ -29,6 +29,7 @@ from dp2erm_cvx.steps import (
 )
 from dp2erm_cvx.steps.nuisances import LEFT, STRETCH
 from dp2erm_cvx.steps.sums import released_mass, side_shares
+from dp2erm_cvx.universe import Universe
 
 if TYPE_CHECKING:
     from dp2erm_cvx.plan.effect import EffectPlan
@@ -85,6 +86,7 @@ def nuisance_error(
     counted, half = nuisances.regressions[-1].mass, 0.5 * study.universe.domain.outcome_bound
     square = counted * squared_factors(study.estimand, nuisances.rate, min(share / counted, 0.5))
     residual = residual_deviation(deviation / math.sqrt(square), study.settings.residual_bound, half)
+    residual = _of_records(study.universe, residual, study.scale)
     return combined(*_arm_errors(plan, nuisances, released, (residual, residual), counted))
 
 
@@ -97,6 +99,7 @@ def group_errors(plan: EffectPlan, released: Mapping[str, Array], deviation: flo
     assert isinstance(score, GroupScore)
     counted, half = nuisances.regressions[-1].mass, 0.5 * study.universe.domain.outcome_bound
     residual = residual_deviation(deviation, study.settings.residual_bound, half)
+    residual = _of_records(study.universe, residual, study.scale)
     errors = []
     for place, member in enumerate(score.members):
         assert isinstance(member.nuisances, LinearNuisances)
@@ -132,6 +135,11 @@ def _confounded(
     if plan.study.settings.known is not None or not isinstance(nuisances, LinearNuisances):
         return None
     return (score, nuisances) if nuisances.regressions else None
+
+
+def _of_records(universe: Universe, residual: float, guess: float) -> float:
+    """The standard deviation of a record's residual; that of a person's mean may be any part of it."""
+    return residual if universe.domain.units is None else max(residual, guess)
 
 
 def combined(*errors: NuisanceError) -> NuisanceError:
@@ -315,6 +323,7 @@ def value_error(
     half = 0.5 * study.universe.domain.outcome_bound
     clipped = deviation * math.sqrt(rate * (1.0 - rate))
     residual = residual_deviation(clipped, study.settings.residual_bound, half)
+    residual = _of_records(study.universe, residual, study.residual_scale)
     (fit,), theta = nuisances.regressions, np.reshape(released[str(nuisances.terms[0].source)], (2, -1))
     stretch, spreads = nuisances.stretch.reshape(2, -1), np.array(nuisances.spreads)
     part = float(side_shares(nuisances.counts, released)[int(treats)].sum())

@@ -169,7 +169,7 @@ class Plan:
 
 
 def _inside(data: Dataset, *, domain: Domain) -> Records:
-    return domain.records(data.X, data.a, data.y, data.sampling)
+    return domain.records(data.X, data.a, data.y, data.sampling, data.person)
 
 
 P = TypeVar("P", bound=Plan)

@@ -185,7 +185,8 @@ def _kept_share(
     rng = np.random.default_rng(n_features)
     X = public_covariates(domain, n_features, _RECORDS, rng)
     arm = np.arange(_RECORDS) % 2
-    column, records = varying(X), domain.records(shifted(X, arm), arm, np.zeros(_RECORDS))
+    column = varying(X)
+    records = domain.of_records.records(shifted(X, arm), arm, np.zeros(_RECORDS))
     try:
         found = [_difference(records, one, column) for one in _weights(first, records, noise, rng)]
         share = float(np.mean(np.abs(found))) / abs(_difference(records, np.ones(_RECORDS), column))
@@ -290,7 +291,8 @@ def _confounded(universe: Universe, scale: float, rng: np.random.Generator) -> R
     own, column = drawn[:, varying(drawn)], X[:, varying(drawn)]
     net = scale * ((column - own.mean()) / own.std() + residual)
     weights = None if domain.sampling is None else np.full(len(arm), domain.sampling.mean)
-    return domain.records(X, arm, net + domain.outcome_center + domain.treatment_cost * arm, weights)
+    raw = net + domain.outcome_center + domain.treatment_cost * arm
+    return domain.of_records.records(X, arm, raw, weights)
 
 
 def _released(

@@ -138,7 +138,8 @@ class MarginSum:
     """``sum m_i phi(<z_i, v> - o_i) + ridge/2 ||v||^2 + <linear, v>`` over a set, known by its bounds.
 
     ``rows`` bounds z and o, and the sum of the multipliers over n; ``linear`` the norm of the linear term.
-    ``ridge`` counts n; ``weighted`` says whether there are multipliers other than 1.
+    ``ridge`` counts n; ``weighted`` says whether there are multipliers other than 1. Sums are over ``n_rows``
+    rows, n of them by default.
     """
 
     n_samples: int
@@ -149,6 +150,7 @@ class MarginSum:
     ridge: float
     linear: float = 0.0
     weighted: bool = False
+    n_rows: int | None = None
 
     @property
     def margin(self) -> float:
@@ -177,7 +179,9 @@ class MarginSum:
             minimizer = min(steep / self.ridge, math.inf if offset else pulled, set_norm)
         steps = self.loss.rounding_units(self.margin) + (4 if self.weighted else 2) * slope
         error = dot_error(self.n_parameters) + (UNIT if offset else 0.0)
-        rounded = steps * UNIT + sum_error(self.n_samples) * slope + 2 * UNIT * curvature * offset
+        rounded = (
+            steps * UNIT + sum_error(self.n_rows or self.n_samples) * slope + 2 * UNIT * curvature * offset
+        )
         return Sizes(
             strong_convexity=self.ridge,
             smoothness=n * curvature * Z**2 + self.ridge,
@@ -204,7 +208,7 @@ class MarginSum:
             minimizer_norm = Z + b / strong_convexity
         elif self.ridge > 0:
             minimizer_norm = Z * math.sqrt(n / (2 * self.ridge)) + b / self.ridge
-        error = dot_error(self.n_parameters) + 8 * UNIT + sum_error(n)
+        error = dot_error(self.n_parameters) + 8 * UNIT + sum_error(self.n_rows or n)
         set_norm = self.feasible.norm_bound(self.n_parameters)
         return Sizes(
             strong_convexity=strong_convexity,

@@ -275,7 +275,8 @@ class SecondStage(DeclaredProgram):
         squares = program.squared and rows.plain
         if not squares and not math.isfinite(theta_set.norm_bound(p)):
             return None
-        sizes = MarginSum(n, p, loss, rows, theta_set, ridge=ridge, linear=noise, weighted=True).sizes()
+        most = universe.most_rows
+        sizes = MarginSum(n, p, loss, rows, theta_set, ridge, noise, weighted=True, n_rows=most).sizes()
         if sizes is None:
             return None
         if (

@@ -206,6 +206,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
             ridge=n * (self.mu + gamma),
             linear=n * self.linear_bound(domain) + noise_bound,
             weighted=domain.weighted,
+            n_rows=universe.most_rows,
         )
 
     def linear(self, records: Records, noise: Array | None = None) -> Array | None:

@@ -73,6 +73,11 @@ def _incomplete(release: Any) -> list[str]:
     return [name for name in book.get("missing", {}) if name in release.columns and name not in known]
 
 
+def _of_persons(release: Any) -> bool:
+    """Whether persons are units, who may have several records."""
+    return (release.domain.get("codebook") or {}).get("unit") is not None
+
+
 def _varies(release: Any) -> bool:
     """Whether common slopes count records so that effects which vary bias them."""
     exact = "controls" if release.estimand == "att" else "matched"
@@ -243,6 +248,11 @@ CAVEATS = (
                      f"{r.settings['heterogeneity']:.3g} of that of residuals (heterogeneity)."),
     Caveat("declared", "details", _EFFECT, _modeled,
            lambda r: "All of these are declared, or at their defaults."),
+    Caveat("persons", "notes", _EFFECT, _of_persons,
+           lambda r: "Every person counts once, by the mean over the records that count: the estimate is of "
+                     "the mean over persons of their mean effects."),
+    Caveat("independent-persons", "assumes", _EFFECT, _of_persons,
+           lambda r: "The interval takes persons to be independent, not records."),
     Caveat("groups", "assumes", _EFFECT, lambda r: _modeled(r) and r.groups,
            lambda r: "All groups share the regression: its slopes are to hold in each, arms are to lie no "
                      "farther apart there, and outcomes of a group on average within half a standard "

@@ -232,6 +232,8 @@ def _assumptions(plan: Plan, certifies: bool, by_gap: bool) -> tuple[str, ...]:
     found = list(dict.fromkeys(stated for step in plan.steps for stated in step.assumptions))
     if plan.study.universe.domain.sampling is not None:
         found.append(OWN_RECORD)
+    if plan.study.universe.domain.units is not None:
+        found.append("neighbors differ in all records of one person, N is public (Theorem 24)")
     for program in plan.programs:
         home, own = f"{type(program).__module__}.{type(program).__name__}", program.own_data()
         if own is None:

@@ -368,7 +368,7 @@ def estimated(
         # that of a whole score, of which a part was summed
         part = step.score.part if noise.law.counts else 1.0
         return replace(found, standard_deviation=found.standard_deviation / part), (), ()
-    if noise.law is SumLaw.ARMS:
+    if noise.law.of_arms:
         middle = step.universe.domain.outcome_center
         # shifts are those of the difference
         centers = middle + errors[0].shift, middle - errors[1].shift

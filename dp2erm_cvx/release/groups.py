@@ -82,6 +82,9 @@ class GroupMean:
         Its name, and the released rate of treatment in it.
     error
         What the nuisances add.
+    persons
+        Whether it is of persons, who may have records in several groups: what is sampled in two of them may
+        then have any correlation.
     """
 
     noise: GridSums
@@ -91,6 +94,7 @@ class GroupMean:
     group: str
     treated: float | None = None
     error: NuisanceError = NO_ERROR
+    persons: bool = False
 
     @property
     def size(self) -> float:
@@ -101,6 +105,10 @@ class GroupMean:
     def variance(self) -> float:
         """That of the treatment in the group, by its rate; 1/4 where that is public."""
         return 0.25 if self.treated is None else self.treated * (1.0 - self.treated)
+
+    def beside(self, deviation: float, own: float) -> float:
+        """The standard deviation of a sum, of its ``own`` part and of that of other groups, at most."""
+        return deviation + own if self.persons else math.hypot(deviation, own)
 
     def interval(self, level: float) -> ScoreInterval:
         """The effect in the group: infinite where its size is within the noise."""
@@ -140,7 +148,7 @@ def group_contrast(group: GroupMean, reference: GroupMean, level: float) -> Scor
         errors = error.noise, math.hypot(spread, error.sampling), error.bias
         linear = linear_interval(one.noise, (0.0, level, tail), (spread, own, rounded), errors).high
         more = 1.0 if math.isinf(half) else max(1.0, half / linear)
-        deviation, rounding = math.hypot(deviation, more * spread), rounding + rounded
+        deviation, rounding = one.beside(deviation, more * spread), rounding + rounded
         scales += tuple(more * scale for scale in own)
         estimates.append(found.estimate)
     noise = group.error.noise + reference.error.noise
@@ -165,7 +173,7 @@ def group_average(groups: Sequence[GroupMean], level: float) -> ScoreInterval:
     deviation, rounding, scales = 0.0, 0.0, tuple[float, ...]()
     for one in groups:
         spread, own, rounded = one.parts(share / len(groups), psi, size)
-        deviation, scales, rounding = math.hypot(deviation, spread), scales + own, rounding + rounded
+        deviation, scales, rounding = one.beside(deviation, spread), scales + own, rounding + rounded
     parts = [one.size / sum(each.size for each in groups) for one in groups]
     errors = [(one.error.noise, one.error.sampling, one.error.bias) for one in groups]
     noise, more, bias = (
@@ -195,7 +203,15 @@ def group_means(plan: EffectPlan, released: Mapping[str, Array], *, predicted: b
         public = plan.study.settings.known is not None or isinstance(rate, str)
         integers = tuple(int(number) for number in sums)
         found.append(
-            GroupMean(noise, integers, own.center, member.widening, name, None if public else rate)  # type: ignore[arg-type]
+            GroupMean(
+                noise,
+                integers,
+                own.center,
+                member.widening,
+                name,
+                None if public else rate,  # type: ignore[arg-type]
+                persons=universe.domain.units is not None,
+            )
         )
     if predicted:
         errors = group_errors(plan, released, _residual_deviation(found))

@@ -140,21 +140,24 @@ def promised(release: BaseRelease) -> Iterator[str]:
             "release is it, up to a proven distance, was not established."
         )
     same = _keeps(release)
+    persons = Domain.from_dict(release.domain).units is not None
+    whom = "persons, with all of their records, by any other, of any number of records"
     yield (
-        f"Replace any one of the {release.n_samples:,} records by any other"
+        f"Replace any one of the {release.n_samples:,} {whom if persons else 'records by any other'}"
         f"{' with the same treatment' if same else ''}: the probability of whatever could have been released "
         f"changes by a factor of at most {largest_factor(guarantee)} ({stated_law(guarantee)})."
     )
     yield (
-        "Who knows all other records, and that this one is one of two, guesses which with probability at "
-        f"most {largest_guess(guarantee)}, instead of one half."
+        f"Who knows all other {'persons' if persons else 'records'}, and that this one is one of two, "
+        f"guesses which with probability at most {largest_guess(guarantee)}, instead of one half."
     )
     if same:
         yield "The treatment of a record is NOT protected; its covariates and its outcome are."
     if floor := release.domain.get("arm_floor"):
         yield f"It is promised for data with at least {floor:g} records in each arm, as was declared."
+    alone = "" if persons else "A person with several records is protected less. "
     yield (
-        "A person with several records is protected less. Not hidden: the number of records, and what holds "
+        f"{alone}Not hidden: the number of {'persons' if persons else 'records'}, and what holds "
         "for the population. Every other release from these data weakens the promise."
     )
 
@@ -202,7 +205,8 @@ def population(release: Any) -> str:
     weights, book = domain.sampling, domain.codebook or Codebook()
     levels = (f"{column} is {level or 'missing'}" for column, level in book.where.items())
     named = " and ".join([*book.eligible, *levels])
-    records = f"{release.n_samples:,} records" + (f" where {named}" if named else "")
+    units = "records" if domain.units is None else "persons"
+    records = f"{release.n_samples:,} {units}" + (f" where {named}" if named else "")
     if weights is None:
         return f"that {'of those among' if named else 'of'} the {records}"
     whose = f"{'those among ' if named else ''}the {records}"
@@ -222,7 +226,8 @@ def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
         ]
         silent += [] if book.group is None else [f"those of no declared {book.group}"]
         yield (
-            f"About {max(counted, 0.0):,.0f} of the {release.n_samples:,} records count, noise included; "
+            f"About {max(counted, 0.0):,.0f} of the {release.n_samples:,} "
+            f"{'records' if domain.units is None else 'persons'} count, noise included; "
             f"{' and '.join(silent)} do not."
         )
     if weights is None:
@@ -298,7 +303,10 @@ def declared_tables(release: BaseRelease) -> Iterator[Table]:
 def declared_facts(release: BaseRelease) -> Iterator[tuple[str, str]]:
     """What is declared beside the covariates, and how it reads."""
     domain = Domain.from_dict(release.domain)
-    yield "records", f"{release.n_samples:,}, a public number"
+    unit = None if domain.codebook is None else domain.codebook.unit
+    yield "records" if unit is None else "persons", f"{release.n_samples:,}, a public number"
+    if unit is not None:
+        yield "unit", f"a person, with all records of the same {unit.column}; their number is private"
     if release.goal != "effect":  # which has a table of all that it clips
         low, high = (domain.outcome_center + sign * domain.outcome_bound for sign in (-1.0, 1.0))
         net = "net outcome" if domain.treatment_cost else "outcome"

@@ -91,16 +91,24 @@ class CellSums(IntegerSums):
     def sums(self, records: Records) -> NDArray[np.int64]:
         """P and Q of every cell and arm, (cells, 2, 2), exact. Private."""
         add = partial(self._block_sums, bound=self.universe.domain.outcome_bound)
-        found: NDArray[np.int64] = np.sum(records.blocks.map(add), axis=0)
+        found: NDArray[np.int64] = np.sum(records.whole_units.map(add), axis=0)
         return found.reshape(-1, 2, 2)
 
     def _block_sums(self, records: Records, bound: float) -> NDArray[np.int64]:
-        whole = np.rint(UNIT * records.counts)
-        half = np.rint((cleaned(records.y / bound, 1.0) + 1.0) * (whole / 2)).astype(np.int64)
         first = 4 * self.partition.index(records.covariates) + 2 * records.a
+        share = (cleaned(records.y / bound, 1.0) + 1.0) / 2.0
         found = np.zeros(4 * self.partition.size, dtype=np.int64)
-        np.add.at(found, first, half)
-        np.add.at(found, first + 1, whole.astype(np.int64) - half)
+        if records.unit is None:
+            whole = np.rint(UNIT * records.counts)
+            half = np.rint(2.0 * share * (whole / 2)).astype(np.int64)
+            np.add.at(found, first, half)
+            np.add.at(found, first + 1, whole.astype(np.int64) - half)
+            return found
+        # of all that a unit adds to an entry, rounded down: at most K to all of them together
+        key, place = np.unique(np.stack([records.unit, first]), axis=1, return_inverse=True)
+        for entry, part in ((0, share), (1, 1.0 - share)):
+            added = np.floor(UNIT * np.bincount(place.ravel(), records.counts * part, key.shape[1]))
+            np.add.at(found, key[1] + entry, added.astype(np.int64))
         return found
 
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> list[int]:

@@ -172,7 +172,7 @@ class CovariateMean(IntegerSums):
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """Sums (k,) of scaled covariates in units of ``1/UNIT``."""
         box = self.law.box(self.universe)
-        return [int(total) for total in np.sum(records.blocks.map(partial(_total, box=box)), axis=0)]
+        return [int(total) for total in np.sum(records.whole_units.map(partial(_total, box=box)), axis=0)]
 
     def mean(self, released: Mapping[str, Array]) -> Array:
         """The mean (k,) of the scaled covariates, inside their box: a function of what was released."""
@@ -231,7 +231,8 @@ class MeanSquare(IntegerSums):
 
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """The sum of squared norms over their bound, in units of ``1/UNIT``."""
-        return (sum(records.blocks.map(partial(_squares, bound=self.universe.domain.features_bound))),)
+        of = partial(_squares, bound=self.universe.domain.features_bound)
+        return (sum(records.whole_units.map(of)),)
 
     def size(self, released: Mapping[str, Array]) -> CovariateSize:
         """What follows from what was released."""
@@ -308,13 +309,15 @@ def _box(universe: Universe) -> tuple[Array, Array]:
 
 def _total(block: Records, box: tuple[Array, Array]) -> NDArray[np.int64]:
     counted = block.counts[:, None] * np.clip(block.covariates, *box)
-    found: NDArray[np.int64] = np.rint(UNIT * counted).astype(np.int64).sum(axis=0)
+    columns = np.array(block.by_unit(*counted.T))
+    found: NDArray[np.int64] = np.rint(UNIT * columns).astype(np.int64).sum(axis=1)
     return found
 
 
 def _squares(block: Records, bound: float) -> int:
     share = np.minimum(np.linalg.norm(block.covariates, axis=1) / bound, 1.0)
-    return int(np.rint(UNIT * block.counts * share**2).astype(np.int64).sum())
+    (counted,) = block.by_unit(block.counts * share**2)
+    return int(np.rint(UNIT * np.minimum(counted, 1.0)).astype(np.int64).sum())
 
 
 def _mass(universe: Universe, released: Mapping[str, Array]) -> float:
@@ -346,4 +349,4 @@ def _remade(of: Callable[[Array], Array], domain: Domain, block: Records) -> Rec
     for begin in range(0, len(rows), VIEW):
         own = slice(begin, begin + VIEW)
         rows[own, first:] = domain.inside(of(covariates[own]))
-    return Records(rows, block.a, block.y, domain, block.sampling)
+    return replace(block, X=rows, domain=domain)

@@ -32,11 +32,9 @@ class AverageScore(EffectScore):
             return calibrate_sums(SumLaw.WHOLE, self.part * self.bound, n_samples, budget, noise)
         return super().unweighted_noise(n_samples, budget, noise)
 
-    def unweighted_sums(self, parts: Parts, counts: Array, noise: GridSums) -> tuple[int, ...]:
+    def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
         score = self.score(parts) / self.widening
-        if self.missing:
-            return noise.totals(self.part * score, self.part * counts)
-        return noise.totals(score)
+        return (self.part * counts * score, self.part * counts) if self.missing else (score,)
 
     def scaled(self, rate: float, domain: Domain) -> Self:
         """B in proportion to the larger inverse of the rate, and F at least four times that."""
@@ -87,7 +85,8 @@ class GroupScore(AverageScore):
         for own, counts in zip(self.members, block.group_counts.T, strict=True):
             inside = counts > 0.0
             X, a, y = block.X[inside], block.a[inside], block.y[inside]
-            part = Records(X, a, y, block.domain, counts[inside])
+            unit = None if block.unit is None else block.unit[inside]
+            part = Records(X, a, y, block.domain, counts[inside], unit)
             sums += own.counted_sums(part, released, noise)
         return sums
 
@@ -116,8 +115,8 @@ class TreatedScore(EffectScore):
         """A propensity (n,) of at most 1 - 1/F: small odds take weight from the hardly ever treated."""
         return np.minimum(cleaned(propensity - 0.5, 0.5) + 0.5, 1.0 - 1.0 / self.cap)
 
-    def unweighted_sums(self, parts: Parts, counts: Array, noise: GridSums) -> tuple[int, ...]:
-        return noise.totals(counts * self.score(parts) / self.widening, counts * parts.treated)
+    def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
+        return counts * self.score(parts) / self.widening, counts * parts.treated
 
     def scaled(self, rate: float, domain: Domain) -> Self:
         """B in proportion to the larger of 1 and the odds, and F at least twice what they need."""
@@ -153,8 +152,8 @@ class OverlapScore(EffectScore):
         """The released propensity (n,) itself, 1/2 where it is no number: no factor exceeds 1."""
         return cleaned(propensity - 0.5, 0.5) + 0.5
 
-    def unweighted_sums(self, parts: Parts, counts: Array, noise: GridSums) -> tuple[int, ...]:
-        return noise.totals(counts * self.score(parts), counts * self.share(parts))
+    def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
+        return counts * self.score(parts), counts * self.share(parts)
 
     def score(self, parts: Parts) -> Array:
         m_0, m_1, center, e, treated, r, _ = parts
@@ -183,12 +182,14 @@ class RiskScores(EffectScore):
     other_bound: float = 0.5
 
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
-        other = self.other_bound
-        return calibrate_sums(SumLaw.ARMS, self.bound, n_samples, budget, noise, other_bound=other)
+        law, other = SumLaw.ARM_MEANS if self.missing else self.law, self.other_bound
+        return calibrate_sums(law, self.bound, n_samples, budget, noise, other_bound=other)
 
-    def unweighted_sums(self, parts: Parts, counts: Array, noise: GridSums) -> tuple[int, ...]:
+    def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
         score_1, score_0 = self._arms(parts)
-        return noise.totals(score_1 / self.widening, score_0 / self.widening, parts.treated)
+        if not self.missing:
+            counts = np.ones(len(counts))
+        return counts * score_1 / self.widening, counts * score_0 / self.widening, counts * parts.treated
 
     def scaled(self, rate: float, domain: Domain) -> Self:
         """B as far as scores of an event reach; no factor of a constant propensity is capped."""
@@ -227,7 +228,7 @@ class ValueScore(AverageScore):
     nuisances: RuleNuisances
     center: float | None = 0.0
 
-    def unweighted_sums(self, parts: Parts, counts: Array, noise: GridSums) -> tuple[int, ...]:
+    def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
         assert parts.effect is not None
         treats, score = parts.effect > 0, counts * self.score(parts) / self.widening
-        return noise.totals(np.where(treats, score, -score), treats)
+        return np.where(treats, score, 0.0), np.where(treats, 0.0, -score)

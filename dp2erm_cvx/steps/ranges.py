@@ -22,6 +22,7 @@ from dp2erm_cvx.mechanism import (
 )
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import Known, PrivateRanges, Within, candidates
+from dp2erm_cvx.sampling import refuse_units
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult
 from dp2erm_cvx.universe import Universe
@@ -43,6 +44,7 @@ class ColumnRanges(Step):
     exact: bool = True
 
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
+        refuse_units(universe.domain.codebook, "a private range of a column")
         known = self.public.known(universe.n_features)
         sizes = [None if isinstance(one, tuple) else len(candidates(one)) for one in known]
         noise = calibrate_ranges(universe.n_samples, sizes, budget)
@@ -105,7 +107,7 @@ def _counts(data: Dataset, *, grids: Sequence[Array | None]) -> list[Counts]:
 
 def _normalized(data: Dataset, *, declared: PrivateRanges, released: Array, domain: Domain) -> Records:
     scaled, outcome = declared.scaled(data.X, data.y, released)
-    return domain.records(scaled, data.a, outcome, data.sampling)
+    return domain.records(scaled, data.a, outcome, data.sampling, data.person)
 
 
 def widened(low: float, high: float, factor: float, known: Within | None) -> tuple[float, float]:

@@ -335,7 +335,7 @@ class WithConstant(RecordMap):
 
 def _mapped(design: Callable[[Array, NDArray[np.int64]], Array], domain: Domain, records: Records) -> Records:
     rows = design(records.covariates, records.a)
-    return Records(rows, records.a, records.y, domain, records.sampling)
+    return replace(records, X=rows, domain=domain)
 
 
 class Balance(enum.StrEnum):

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.calibration import GridSums, Noise, SumLaw, calibrate_sums
+from dp2erm_cvx.calibration.sums import SHARE_BITS
 from dp2erm_cvx.domain import Array, Domain, Records, cleaned
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
@@ -45,6 +46,10 @@ class Parts(NamedTuple):
 @dataclass(frozen=True)
 class EffectScore(abc.ABC):
     """Base of scores, summed over records with public clips.
+
+    Where persons are units, what is summed is the mean over a person's records that count, of their clipped
+    scores and of what stands beside them: a point of the convex hull of what one record may add (Theorem 25).
+    Squares are those of a person's mean.
 
     Parameters
     ----------
@@ -126,19 +131,24 @@ class EffectScore(abc.ABC):
         if records.n_samples != noise.n_samples:
             raise DeclarationError(f"{records.n_samples} records: the noise is for {noise.n_samples}")
         own = self.given(records, released)
-        found = records.blocks.map(partial(own.block_sums, released=released, noise=noise))
+        found = records.whole_units.map(partial(own.block_sums, released=released, noise=noise))
         return tuple(sum(column) for column in zip(*found, strict=True))
 
     def block_sums(self, block: Records, released: Released, noise: GridSums) -> tuple[int, ...]:
-        """Those of a block of records, by a score that is ``given`` what was released. Private."""
+        """Those of a block of whole units, by a score that is ``given`` what was released. Private."""
         if not self.sampled:
-            return self.unweighted_sums(self.parts(block, released), block.counts, noise)
+            columns = self.columns(self.parts(block, released), block.counts)
+            return noise.totals(*block.by_unit(*columns))
         return self.counted_sums(block, released, noise)
 
     def counted_sums(self, block: Records, released: Released, noise: GridSums) -> tuple[int, ...]:
         """Those of records that may count less than 1. Private."""
         parts, factors = self.parts(block, released), self.part * block.counts
-        return noise.totals(factors * self.score(parts) / self.widening, factors * self.share(parts))
+        columns = factors * self.score(parts) / self.widening, factors * self.share(parts)
+        score, share = block.by_unit(*columns)
+        if block.unit is not None:  # of several groups together at most one half
+            share = np.ldexp(np.floor(np.ldexp(share, SHARE_BITS)), -SHARE_BITS)
+        return noise.totals(score, share)
 
     def given(self, records: Records, released: Released) -> Self:
         """The score, with what follows from n and from ``released`` alone worked out."""
@@ -163,8 +173,8 @@ class EffectScore(abc.ABC):
         return calibrate_sums(self.law, self.bound, n_samples, budget, noise)
 
     @abc.abstractmethod
-    def unweighted_sums(self, parts: Parts, counts: Array, noise: GridSums) -> tuple[int, ...]:
-        """The sums where no record has a sampling weight; ``counts`` (n,) in {0, 1}. Private."""
+    def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
+        """What records of these ``counts`` (n,) add to the sums where none has a sampling weight. Private."""
 
     @classmethod
     def wanted(cls, rate: float) -> float:

@@ -118,7 +118,7 @@ class TreatmentRate(IntegerSums):
         """The number of treated records, or what the records of both arms count, treated first, by group."""
         if not records.domain.weighted:
             return (sum(records.blocks.map(_treated)),)
-        return tuple(int(one) for one in np.sum(records.blocks.map(_sums_by_arm), axis=0).ravel())
+        return tuple(int(one) for one in np.sum(records.whole_units.map(_sums_by_arm), axis=0).ravel())
 
     def stated(self, released: Array) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
         """What was released: of what, the name of every number, and the numbers."""
@@ -154,7 +154,7 @@ class SideCounts(IntegerSums):
 
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """What the records of every side and arm count, in K-ths."""
-        found = records.blocks.map(partial(_sums_by_side, rule=released[self.rule]))
+        found = records.whole_units.map(partial(_sums_by_side, rule=released[self.rule]))
         return [sum(column) for column in zip(*found, strict=True)]
 
 
@@ -175,10 +175,8 @@ def side_shares(counts: SideCounts, released: Mapping[str, Array]) -> Array:
 
 def _sums_by_side(block: Records, rule: Array) -> list[int]:
     side = Rows.POOLED.predict(rule, block.covariates, 0.0) > 0.0
-    whole = np.rint(UNIT * block.counts).astype(np.int64)
-    return [
-        int(whole[(side == treats) & (block.a == arm)].sum()) for treats in (False, True) for arm in (0, 1)
-    ]
+    cells = [(side == treats) & (block.a == arm) for treats in (False, True) for arm in (0, 1)]
+    return _in_cells(block, [block.counts * inside for inside in cells])
 
 
 def _treated(block: Records) -> int:
@@ -187,5 +185,16 @@ def _treated(block: Records) -> int:
 
 def _sums_by_arm(block: Records) -> NDArray[np.int64]:
     """What records count in K-ths (2, G), the treated first, by group."""
-    whole = np.rint(UNIT * block.group_counts).astype(np.int64)
-    return np.array([whole[block.a == arm].sum(axis=0) for arm in (1, 0)])
+    groups = block.group_counts.T
+    found = [_in_cells(block, [counts * (block.a == arm) for counts in groups]) for arm in (1, 0)]
+    return np.array(found, dtype=np.int64)
+
+
+def _in_cells(block: Records, columns: Sequence[Array]) -> list[int]:
+    """Sums in K-ths of ``columns`` (n,), what records add to disjoint cells: a unit at most K to all of them.
+
+    What a unit adds to a cell is rounded down, as it may add to several.
+    """
+    found = block.by_unit(*columns)
+    nearest = np.rint if block.unit is None else np.floor
+    return [int(nearest(UNIT * one).astype(np.int64).sum()) for one in found]

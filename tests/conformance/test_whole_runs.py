@@ -100,10 +100,11 @@ def test_weights_that_depend_on_the_arm_are_expressible(tmp_path):
         ("cp.maximum(-s, 0)", "s"),
         ("    def row_bound(self", _ODDS),
     )
-    for report in reports_of(tmp_path / "mine.py", text, LEAST):
-        assert report.passed, str(report)
     cls = program_of(tmp_path / "mine.py", text)
     assert issubclass(cls, FirstStage)
+    for what, check in checks_of(cls).items():
+        outcome = outcome_of(what, check, Subject(cls(ridge=0.05, radius=0.5), LEAST, larger=(101,)))
+        assert outcome.status is not CheckStatus.FAILED, outcome
     records = standard_records(200)
     solution = solve(cls(ridge=0.05).instance(records))
     w, score = solution.value, records.X @ solution.point

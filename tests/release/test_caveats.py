@@ -38,7 +38,7 @@ def releases():
     effect, rule, weights = made[1], made[-4], made[-3]
     weak = replace(effect.guarantee, epsilon=11.0, delta=0.01)
     made += [replace(effect, **one) for one in ({"guarantee": weak}, {"capped": 0.5}, {"target": "score"})]
-    book = {"missing": {"u": 0.0}}
+    book = {"missing": {"u": 0.0}, "unit": {"column": "id", "number": 400}}
     share = {"outcome_center": 0.5, "outcome_bound": 0.5}
     made += [replace(effect, domain={**effect.domain, **more}) for more in ({"codebook": book}, share)]
     made += [replace(rule, flipped_share=0.4), replace(rule, kept_confounding=0.9)]

@@ -60,7 +60,7 @@ def of_all_at_once(kind, records, released, noise):
     sampled = records.sampling is not None
     score = kind(LinearNuisances((), 0.5), 5.0, 1.5, 4.0, sampled=sampled, widening=widening)
     if not sampled:
-        return score.unweighted_sums(given, np.ones(len(x)), noise)
+        return noise.totals(*score.columns(given, np.ones(len(x))))
     half = 0.5 / kind.largest_share * records.counts
     return noise.totals(half * score.score(given) / widening, half * score.share(given))
 

@@ -289,5 +289,4 @@ def test_a_few_complete_releases():
 @pytest.mark.slow
 def test_two_hundred_complete_releases():
     losses = check(range(200))
-    print(f"loss over epsilon: median {np.median(losses):.3f}, largest {max(losses):.3f}")
     assert max(losses) > 0.8

@@ -294,7 +294,6 @@ NEIGHBORS = 80_000
 )
 def test_the_outcome_is_the_known_one(setting):
     outcome = reference.reference_audit(setting, SearchPlan(NEIGHBORS, seed=2602))
-    print(f"\n{setting.name}: met {outcome.met:.4g}, known {setting.known:g}, bound {outcome.bound:.4g}")
     assert outcome.as_expected
     assert outcome.audit.check.disagreement <= 1.0
     assert outcome.audit.check.unsolved == 0

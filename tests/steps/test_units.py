@@ -1,0 +1,382 @@
+"""Persons with several records as units: exact movements, refusals, what stays private."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRanges, PrivateRule, PrivateTwoStageERM
+from dp2erm_cvx.audit import audit_density
+from dp2erm_cvx.calibration import calibrate_sums
+from dp2erm_cvx.calibration.objective import jacobian_loss
+from dp2erm_cvx.calibration.sums import _ROWS, SHARE_BITS, SumLaw
+from dp2erm_cvx.data import Dataset, NamedColumns
+from dp2erm_cvx.design.world import DesignQuestion
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.privacy import LossConstants
+from dp2erm_cvx.sampling import Unit
+from dp2erm_cvx.steps import IntegerSums
+from dp2erm_cvx.universe import Universe
+
+HALVES = (-1.0, -0.5, 0.0, 0.5, 1.0)
+LAWS = {
+    SumLaw.SCORE: [(s,) for s in HALVES],
+    SumLaw.CONTRASTS: [pair for s in HALVES for pair in ((s, 0.0), (0.0, s))],
+    SumLaw.ARM_MEANS: [row for s in HALVES for o in (-0.25, 0.0, 0.25) for row in ((s, o, 1.0), (o, s, 0.0))],
+    SumLaw.OVERLAP: [(s, h) for s in HALVES for h in (0.0, 0.25, 0.5)],
+    SumLaw.WITHIN: [(2.0 * h * s, h) for s in HALVES for h in (0.0, 0.25, 0.5)],
+    SumLaw.WHOLE: [(s, 0.5) for s in HALVES],
+    SumLaw.GROUPS: [
+        row for s in HALVES for h in (0.25, 0.5) for row in ((2 * h * s, h, 0, 0), (0, 0, 2 * h * s, h))
+    ],
+}
+
+
+def means(rows, most=3):
+    """The means of all lists of at most ``most`` of these rows, the empty one too."""
+    found = {(0.0,) * len(rows[0])}
+    for size in range(1, most + 1):
+        for chosen in itertools.combinations_with_replacement(rows, size):
+            found.add(tuple(np.mean(np.array(chosen), axis=0)))
+    return np.array(sorted(found))
+
+
+def contributions(noise, units):
+    """What each unit adds, (units, sums)."""
+    found = []
+    for unit in units:
+        added = []
+        for begin in range(0, len(unit), 2 if noise.law is SumLaw.GROUPS else len(unit)):
+            columns = np.array(unit[begin : begin + (2 if noise.law is SumLaw.GROUPS else len(unit))])
+            scores = 2 if noise.law in (SumLaw.CONTRASTS, SumLaw.ARM_MEANS, SumLaw.ARMS) else 1
+            columns[:scores] *= noise.bound
+            if noise.law is SumLaw.GROUPS:  # of several groups together at most one half
+                columns[1] = math.floor(columns[1] * 2**SHARE_BITS) / 2**SHARE_BITS
+            added += noise.totals(*columns[:, None])
+        found.append(added)
+    return np.array(found, dtype=np.float64)
+
+
+def movement(points, pure):
+    """The largest distance of two of these rows."""
+    apart = [np.abs(points - one) for one in points]
+    return max(float((d.sum(axis=1) if pure else np.sqrt((d**2).sum(axis=1))).max()) for d in apart)
+
+
+def law_noise(law, kind):
+    other = {"other_bound": 1.0} if law.of_arms else {}
+    return calibrate_sums(law, 4.0, 100, Budget(1.0, 1e-6), kind, **other)
+
+
+@pytest.mark.parametrize("kind", ["gamma", "gaussian"])
+@pytest.mark.parametrize("law", list(LAWS))
+def test_no_mean_of_records_moves_a_law_of_sums_by_more_than_is_stated(law, kind):
+    noise = law_noise(law, kind)
+    found = movement(contributions(noise, means(LAWS[law])), kind == "gamma")
+    # of what is rounded the noise of WITHIN covers more than there is
+    assert 0.9 * noise.integers.sensitivity < found <= noise.integers.sensitivity
+
+
+def test_means_of_both_arms_move_by_more_than_single_records_do():
+    """The convex hull is not enough where squares of sum and difference are released."""
+    noise = law_noise(SumLaw.ARMS, "gamma")
+    planted = replace(noise, law=SumLaw.ARM_MEANS)
+    found = movement(contributions(planted, means(LAWS[SumLaw.ARM_MEANS], 2)), pure=True)
+    assert found / noise.integers.sensitivity == pytest.approx(1.028, abs=5e-4)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.25, 0.5, 0.7, 0.78, 0.9, 1.0])
+def test_what_means_of_both_arms_move_is_the_extreme_of_quadratic_forms_on_an_octagon(share):
+    r, edge = share, [(1.0, share), (share, 1.0)]
+    corners = np.array([(x * s, y * t) for x, y in edge for s in (-1, 1) for t in (-1, 1)])
+    order = np.argsort(np.arctan2(corners[:, 1], corners[:, 0]))
+    corners, largest = corners[order], 0.0
+    for signs in itertools.product((1, -1), repeat=5):
+        linear = 18.0 * np.array(signs[:2])
+        a, b, c = 4 * signs[2], 4 * signs[3], signs[4]
+        form = np.array([[a + b + c, b - a], [b - a, a + b - c]], dtype=float)
+        points = list(corners)
+        for first, second in zip(corners, np.roll(corners, -1, axis=0), strict=True):
+            way = second - first
+            bend = way @ form @ way
+            if abs(bend) > 1e-12:
+                t = -(linear @ way + 2 * first @ form @ way) / (2 * bend)
+                points += [first + t * way] if 0 < t < 1 else []
+        inner = np.linalg.solve(-2 * form, linear)
+        points += [inner] if np.abs(inner).max() <= 1 and np.abs(inner).sum() <= 1 + r else []
+        values = [linear @ u + u @ form @ u for u in points]
+        largest = max(largest, max(values) - min(values))
+    K = 2**20
+    assert _ROWS[SumLaw.ARM_MEANS].moved(K, round(r * K), True) / K**2 == pytest.approx(largest, rel=1e-5)
+
+
+def test_bounds_of_the_proofs_for_gaussian_noise():
+    x, y = np.meshgrid(np.linspace(0, 2, 401), np.linspace(0, 2, 401))
+    apart = (x**2 + y**2) / 2 + (x * (2 - x)) ** 2 + (y * (2 - y)) ** 2 + (x + y - x * y) ** 2 / 4
+    assert apart.max() <= 4.0 + 1e-12  # both arms
+    q = np.linspace(0, 1, 1001)
+    assert ((1 + q) ** 2 * (4 + 9 * (1 - q) ** 2)).max() <= 16.0 + 1e-12  # contrasts
+    most, least, part = np.meshgrid(*(np.linspace(0, 1, 101),) * 3)
+    least, d = least * most, part * (1.0 + least) * most
+    d = part * (most + least)
+    one = 100 * d**2 + 49 * (most - least) ** 2 + 49 * d**2 * (2 * most - d) ** 2
+    assert np.all(one <= 200 * (most + least) + 1e-9)  # groups, of which shares add up to 2
+
+
+def test_the_sum_of_the_squares_of_both_contrasts_would_not_do():
+    v, w = np.array([1.0, 0.0]), np.array([-0.5, 0.5])
+    assert 2 * np.abs(v - w).sum() + v @ v - w @ w == 4.5
+    assert 2 * np.abs(v - w).sum() + np.abs(v).sum() ** 2 - np.abs(w).sum() ** 2 == 4.0
+
+
+def test_shares_of_a_person_add_up_to_at_most_one_exactly():
+    for k in (1, 2, 3, 7, 10, 49, 1000, 4097):
+        one = Unit("id", 2).shared(np.ones(k), np.zeros(k, dtype=np.int64))[0]
+        assert 1 - Fraction(1, 2**40) < sum(map(Fraction, one.tolist())) <= 1
+    found = Unit("id", 3).shared(np.array([1.0, 0, 1, 1, 1, 0]), [0, 0, 1, -1, 0, 2])[0]
+    np.testing.assert_allclose(found, [0.5, 0, 1, 0, 0.5, 0], rtol=1e-15)
+
+
+def test_trace_of_several_records_is_covered_where_a_rank_of_one_is_not():
+    """Two orthogonal records of weight 1/2: log det(I + P) = 2 log 1.5, above log(1 + tr P)."""
+    exact = math.log(np.linalg.det(np.eye(2) + 0.5 * np.eye(2)))
+    loss = LossConstants(
+        n_parameters=2,
+        gradient_radius=1.0,
+        hessian_trace=1.0,
+        strong_convexity=0.0,
+        theta_bound=None,
+        outcome_bound=1.0,
+    )
+    assert jacobian_loss(2.0, loss, 1, 1.0) >= exact - 1e-12
+    assert math.log1p(1.0) < exact
+
+
+SEX = {"sex": ["F", "M"]}
+N = 40
+
+
+def domain(number=N, **declared):
+    book = Codebook(
+        unit={"column": "id", "number": number},
+        treatment={"column": "arm"},
+        outcome="y",
+        levels=SEX,
+        **declared,
+    )
+    return Domain(1.8, 2.0, ranges=book.ranges({"x": (-1, 1)}), codebook=book)
+
+
+def frame(number=N, seed=0, most=4):
+    rng = np.random.default_rng(seed)
+    person = np.repeat(np.arange(number), rng.integers(1, most + 1, number))
+    x = rng.uniform(-1, 1, len(person))
+    arm = rng.binomial(1, 1 / (1 + np.exp(-x)))
+    y = x + arm + 0.3 * rng.standard_normal(number)[person] + 0.3 * rng.standard_normal(len(person))
+    sex = np.where(rng.random(len(person)) < 0.5, "F", "M")
+    return pd.DataFrame({"id": [f"p{k}" for k in person], "x": x, "sex": sex, "arm": arm, "y": y})
+
+
+EFFECTS = {
+    "ate": {},
+    "att": {"estimand": "att"},
+    "overlap": {"estimand": "overlap"},
+    "by": {"by": "sex"},
+    "where": {"where": {"sex": "F"}},
+    "cells": {"settings": {"cells": {"x": 2, "sex=F": 1, "sex=M": 1}}},
+    "public": {"settings": {"propensity": 0.4}},
+}
+GRID = pd.DataFrame(
+    [
+        {"id": "p0", "x": x, "sex": sex, "arm": arm, "y": y}
+        for x in (-1.0, 0.3)
+        for sex in ("F", "M")
+        for arm, y in ((0, -9.0), (1, 9.0), (None, 0.0))
+    ]
+)
+
+
+def model(name, **declared):
+    public = declared.pop("domain", domain())
+    if name == "rule":
+        return PrivateRule(public, Budget(2.0), settings={"value_share": 0.4}, **declared)
+    if name == "risks":
+        public = replace(public, outcome_center=0.5, outcome_bound=0.5)
+        return PrivateEffect(public, Budget(2.0), estimand="risks", **declared)
+    return PrivateEffect(public, Budget(2.0), residual_scale=0.5, **EFFECTS[name], **declared)
+
+
+def lists(most):
+    """All lists of at most ``most`` records of the grid, as tables of one person."""
+    for size in range(most + 1):
+        for chosen in itertools.combinations_with_replacement(range(len(GRID)), size):
+            yield GRID.iloc[list(chosen)]
+
+
+@pytest.mark.parametrize("noise", ["gamma", "gaussian"])
+@pytest.mark.parametrize("name", [*EFFECTS, "risks", "rule"])
+def test_no_list_of_records_moves_a_step_by_more_than_its_noise_covers(name, noise):
+    """Sums are added over persons: two lists move them by what one of them adds less what the other does."""
+    others = frame()
+    fitted = model(name, noise=noise, seed=0)
+    fitted = replace(fitted, budget=Budget(2.0, 1e-6))
+    seen = []
+    fitted.look = lambda plan, found: seen.append((plan, found))
+    fitted.fit(others, others.arm, others.y)
+    plan, released = seen[0][0], seen[0][1].released
+    public = plan.study.start.domain
+    found = {step.name: [] for step in plan.steps if isinstance(step, IntegerSums)}
+    for table in lists(2):
+        data = Dataset.coded(fitted.public(), table, table.arm, table.y)
+        records = public.records(data.X, data.a, data.y, data.sampling, data.person)
+        for step in plan.steps:
+            if isinstance(step, IntegerSums):
+                found[step.name].append([float(one) for one in step.exact_sums(records, released)])
+                records = step.mapped(records, released)
+    for name, sums in found.items():
+        step = plan.step(name)
+        pure = step.integers.noise.value == "gamma"
+        moved, stated = movement(np.array(sums), pure), step.integers.sensitivity
+        assert 0.15 * stated < moved <= stated, name
+
+
+def test_three_whole_records_would_shift_a_regression_three_times_as_far(monkeypatch):
+    """Far out every record pulls with its full slope: by at most epsilon of the noise for all of a person."""
+    others = frame(12, seed=2, most=1).query("id != 'p0'")
+    fitted = PrivateEffect(domain(12), Budget(1.0), residual_scale=0.5, settings={"propensity": 0.5})
+    row = pd.DataFrame([{"id": "p0", "x": 1.0, "sex": "F", "arm": 1, "y": 0.0}])
+    ratios = {}
+    for count in (1, 3, "whole"):
+        if count == "whole":
+            monkeypatch.setattr(Unit, "shared", lambda self, counts, person: (counts, np.maximum(person, 0)))
+        gradients = []
+        for y in (2.0, -2.0):
+            one = pd.concat([others, *[row.assign(y=y)] * (1 if count == 1 else 3)])
+            plan, data = fitted.prepared(one, one.arm, one.y)
+            step, public = plan.step("center"), plan.study.start.domain
+            records = public.records(data.X, data.a, data.y, data.sampling, data.person)
+            mapped, weights = step.mapped(records, {})
+            program = step.instance(mapped, weights, np.zeros(step.calibration.n_parameters)).model
+            gradients.append(program.gradient(np.zeros(step.calibration.n_parameters)))
+        ratios[count] = float(np.linalg.norm(gradients[0] - gradients[1])) / step.calibration.scale
+    assert ratios[3] == pytest.approx(ratios[1], rel=1e-9)
+    assert 0.5 * step.calibration.epsilon < ratios[1] <= step.calibration.epsilon
+    assert ratios["whole"] == pytest.approx(3.0 * ratios[1], rel=1e-9)
+
+
+def test_neighbors_of_an_audit_differ_in_the_records_of_one_person():
+    table = frame(8, seed=3)
+    other = table.copy()
+    other.loc[[0, len(table) - 1], "x"] = 0.9
+    fitted = PrivateEffect(domain(8), Budget(1.0), settings={"propensity": 0.5}, arithmetic="assumed")
+    with pytest.raises(DataError, match="several persons differ"):
+        audit_density(fitted, (table, table.arm, table.y), (other, other.arm, other.y))
+
+
+@pytest.mark.parametrize("name", [*EFFECTS, "risks", "rule"])
+def test_nothing_but_what_noise_is_added_to_depends_on_the_number_of_rows(name):
+    table = frame()
+    more = pd.concat([table, *[table[table.id == "p3"]] * 50, GRID.iloc[:3].assign(id="  ")])
+    both = []
+    for one in (table, more):
+        fitted = model(name, seed=5).fit(one, one.arm, one.y)
+        both.append(json.loads(fitted.release_.to_json()))
+    first, second = both
+    assert set(first) == set(second)
+    for field in ("n_samples", "steps", "settings", "domain", "declared", "guarantee", "columns"):
+        if name != "rule" or field != "settings":
+            kept = [{**one[field], "effect_center": 0} if field == "settings" else one[field] for one in both]
+            assert kept[0] == kept[1], field
+    assert [sorted(one) for one in first["nuisances"]] == [sorted(one) for one in second["nuisances"]]
+    assert str(len(table)) not in json.dumps({k: first[k] for k in ("declared", "steps", "guarantee")})
+
+
+def test_rows_of_nobody_and_their_order_change_nothing():
+    table = frame()
+    order = np.random.default_rng(0).permutation(N)
+    moved = pd.concat([table[table.id == f"p{k}"] for k in order])
+    strangers = GRID.assign(id=[None, "", " ", float("nan")] * 3)
+    found = []
+    for one in (table, moved, pd.concat([strangers, table]), table.assign(id=" " + table.id + " ")):
+        fitted = model("ate", seed=3).fit(one, one.arm, one.y)
+        found.append((fitted.release_.nuisances[0], fitted.effect_))
+    assert len({one[0] for one in found}) == 1
+    np.testing.assert_allclose([one[1] for one in found], found[0][1], rtol=1e-9)
+
+
+def test_a_table_without_rows_is_one_of_persons_without_records():
+    empty = frame().iloc[:0]
+    fitted = model("ate", seed=3).fit(empty, empty.arm, empty.y)
+    assert fitted.release_.n_samples == N
+    assert fitted.interval_ == (-math.inf, math.inf)
+
+
+def test_the_effect_is_the_mean_over_persons_of_their_own_means():
+    """One person of 200 records of effect 3 among many of effect 1 counts once."""
+    rng, number = np.random.default_rng(1), 4000
+    k = np.where(np.arange(number) % 10 == 0, 30, 1)
+    person = np.repeat(np.arange(number), k)
+    effect = np.where(k == 30, 3.0, 1.0)
+    arm = rng.binomial(1, 0.5, len(person))
+    y = arm * effect[person] + 0.1 * rng.standard_normal(len(person))
+    x = rng.uniform(-1, 1, len(person))
+    table = pd.DataFrame({"id": person, "x": x, "sex": "F", "arm": arm, "y": y})
+    public = replace(domain(number), outcome_bound=4.0)
+    fitted = PrivateEffect(public, Budget(4.0), residual_scale=1.0, settings={"propensity": 0.5}, seed=1)
+    fitted.fit(table, table.arm, table.y)
+    assert fitted.effect_ == pytest.approx(1.2, abs=0.12)  # over records 2.5
+
+
+def test_what_does_not_know_persons_refuses_them():
+    table, public = frame(), domain()
+    fits = [
+        lambda: PrivateTwoStageERM(public, Budget(1.0)).fit(table, table.arm, table.y),
+        lambda: PrivateTwoStageERM(public, Budget(1.0)).plan(N, 3),
+        lambda: PrivateEffect(
+            PrivateRanges(ranges=public.codebook.ranges({"x": None}), codebook=public.codebook),
+            Budget(1.0),
+            seed=0,
+        ).fit(table, table.arm, table.y),
+        lambda: DesignQuestion(public, N, 3, Budget(1.0)),
+    ]
+    for fit in fits:
+        with pytest.raises(DeclarationError, match=r"unit: .* protects single records"):
+            fit()
+    data = Dataset.coded(public, table, table.arm, table.y)
+    records = public.records(data.X, data.a, data.y, data.sampling, data.person)
+    with pytest.raises(DeclarationError, match="replaces all records of a person"):
+        records.replaced(0, np.zeros(3), 1)
+    with pytest.raises(DeclarationError, match="which of 40 persons"):
+        public.records(data.X, data.a, data.y, data.sampling)
+    with pytest.raises(DeclarationError, match="declares 40 persons"):
+        Universe(public, N + 1, 3)
+    with pytest.raises(DataError, match="40 persons, and number = 39"):
+        Dataset.coded(domain(39), table, table.arm, table.y)
+    with pytest.raises(DataError, match="come without any"):
+        model("ate").fit(NamedColumns(data.X, data.columns, data.sampling), data.a, data.y)
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ({"column": "id", "number": 1}, "at least 2"),
+        ({"column": "arm", "number": 9}, "declared otherwise"),
+        ({"column": "id"}, "number"),
+        (3, "must be a table"),
+    ],
+)
+def test_invalid_units_are_refused(declared, said):
+    with pytest.raises(DeclarationError, match=said):
+        Codebook(unit=declared, treatment={"column": "arm"}, levels=SEX)
+
+
+def test_a_unit_is_read_back_as_it_was_declared():
+    assert Codebook.from_dict(domain().codebook.to_dict()).unit == Unit("id", N)
+    assert Domain.from_dict(domain().to_dict()) == domain()
