@@ -201,7 +201,7 @@ class DirectModel(Composite):
         return float(self.dimension)
 
     def judged(self, point: Array) -> PointClaim:
-        """Certificate of ``point`` (n,), clipped into the box; D takes for its u what the method ended with."""
+        """Certificate of ``point`` (n,), clipped into the box; D takes for its u what the method ended in."""
         x = np.clip(point, self.floor, self.cap)[None, :]
         if self.objective.kinks and not self._ended:
             self.minimized(point, 100)
