@@ -101,8 +101,9 @@ def meaning(release: BaseRelease) -> str:
         return f"{_NONE[guarantee.standing]} Its plan: {stated_law(guarantee)}, {guarantee.relation}."
     same = " by one with the same treatment" if _keeps(release) else ""
     held = "" if release.private else "CONDITIONAL on the exact solution: "
+    one = "record" if units_of(release) == "records" else "person with all records"
     return (
-        f"{held}{stated_law(guarantee)}: replacing one record{same} changes the probability of any result by "
+        f"{held}{stated_law(guarantee)}: replacing one {one}{same} changes the probability of any result by "
         f"a factor of at most e^{guarantee.epsilon:.6g} = {largest_factor(guarantee)}."
     )
 
@@ -128,6 +129,11 @@ def releases_of(step: StepStatement) -> str:
     return _RELEASED.get(step.step, step.theorem)
 
 
+def units_of(release: BaseRelease) -> str:
+    """Who or what is protected, in the plural: records, or persons with all of theirs."""
+    return "records" if Domain.from_dict(release.domain).units is None else "persons"
+
+
 def promised(release: BaseRelease) -> Iterator[str]:
     """What one record can change, and what a reader can learn of it. Numbers are rounded up."""
     guarantee = release.guarantee
@@ -140,7 +146,7 @@ def promised(release: BaseRelease) -> Iterator[str]:
             "release is it, up to a proven distance, was not established."
         )
     same = _keeps(release)
-    persons = Domain.from_dict(release.domain).units is not None
+    persons = units_of(release) == "persons"
     whom = "persons, with all of their records, by any other, of any number of records"
     yield (
         f"Replace any one of the {release.n_samples:,} {whom if persons else 'records by any other'}"
@@ -205,8 +211,7 @@ def population(release: Any) -> str:
     weights, book = domain.sampling, domain.codebook or Codebook()
     levels = (f"{column} is {level or 'missing'}" for column, level in book.where.items())
     named = " and ".join([*book.eligible, *levels])
-    units = "records" if domain.units is None else "persons"
-    records = f"{release.n_samples:,} {units}" + (f" where {named}" if named else "")
+    records = f"{release.n_samples:,} {units_of(release)}" + (f" where {named}" if named else "")
     if weights is None:
         return f"that {'of those among' if named else 'of'} the {records}"
     whose = f"{'those among ' if named else ''}the {records}"
@@ -226,8 +231,8 @@ def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
         ]
         silent += [] if book.group is None else [f"those of no declared {book.group}"]
         yield (
-            f"About {max(counted, 0.0):,.0f} of the {release.n_samples:,} "
-            f"{'records' if domain.units is None else 'persons'} count, noise included; "
+            f"About {max(counted, 0.0):,.0f} of the {release.n_samples:,} {units_of(release)} count, noise "
+            "included; "
             f"{' and '.join(silent)} do not."
         )
     if weights is None:
