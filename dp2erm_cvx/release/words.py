@@ -114,14 +114,14 @@ def _keeps(release: BaseRelease) -> bool:
 
 def spent_by_step(release: BaseRelease) -> Table:
     """What every step released, and what it cost."""
-    table = grid("released", "noise", "epsilon", "delta", left=2)
-    for step in release.steps:
+
+    def noise(step: StepStatement) -> str:
         # on numbers, gamma noise is Laplace noise
-        noise = "Laplace" if step.noise.value == "gamma" and not step.gamma else step.noise.value
-        noise = "exponential" if step.step == "ranges" else noise
-        numbers = f"{step.epsilon:.4g}", f"{step.delta:.2g}"
-        table.add_row(releases_of(step), noise, *numbers)
-    return table
+        laplace = step.noise.value == "gamma" and not step.gamma
+        return "exponential" if step.step == "ranges" else "Laplace" if laplace else step.noise.value
+
+    rows = [(releases_of(one), noise(one), f"{one.epsilon:.4g}", f"{one.delta:.2g}") for one in release.steps]
+    return grid("released", "noise", "epsilon", "delta", left=2, rows=rows)
 
 
 def releases_of(step: StepStatement) -> str:
@@ -282,19 +282,18 @@ def clips(release: EffectRelease) -> Table:
     """Every bound that a record was clipped to."""
     domain, settings, unit = Domain.from_dict(release.domain), release.settings, release.outcome_unit
     center = release.ranges[-1].low + unit if release.normalized else domain.outcome_center
-    table = grid("clipped by public rule", "from", "to")
-    for name, middle, bound in (
+    sides = [
         ("net outcome" if domain.treatment_cost else "outcome", center, unit * domain.outcome_bound),
         ("residual of the outcome regression", 0.0, unit * float(settings["residual_bound"])),
         ("estimate of one record, less the middle", 0.0, unit * float(settings["score_bound"])),
-    ):
-        table.add_row(name, f"{middle - bound:.4g}", f"{middle + bound:.4g}")
+    ]
+    ends = [(name, middle - bound, middle + bound) for name, middle, bound in sides]
     least = 1.0 / float(settings["cap"])
     if release.estimand != "overlap":  # whose weights need no cap
-        low = 0.0 if release.estimand == "att" else least
-        table.add_row("propensity of treatment", f"{low:.4g}", f"{1.0 - least:.4g}")
-    table.add_row("norm of the scaled covariates", "0", f"{domain.features_bound:.4g}")
-    return table
+        ends.append(("propensity of treatment", 0.0 if release.estimand == "att" else least, 1.0 - least))
+    ends.append(("norm of the scaled covariates", 0.0, domain.features_bound))
+    rows = [(name, f"{low:.4g}", f"{high:.4g}") for name, low, high in ends]
+    return grid("clipped by public rule", "from", "to", rows=rows)
 
 
 def declared_tables(release: BaseRelease) -> Iterator[Table]:
