@@ -18,7 +18,7 @@ from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.privacy import BoundFamily, Neighboring, StabilityBound
 from dp2erm_cvx.program import DirectFirstStage, FirstStage
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.solve import TOLERANCE, Solver, solve
+from dp2erm_cvx.solve import GAP_TOLERANCE, TOLERANCE, Solver, solve
 from dp2erm_cvx.solve.batch import Reading
 from dp2erm_cvx.universe import Universe
 
@@ -334,7 +334,8 @@ def _solved_together(program: FirstStage, datasets: list[Records]) -> tuple[Arra
             return None
         parts.append(found)
     weights, radius = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return weights, np.where(radius <= TOLERANCE * weights.shape[1], radius, np.inf)
+    tolerance = GAP_TOLERANCE if program.instance(datasets[0]).half_digits else TOLERANCE
+    return weights, np.where(radius <= tolerance * weights.shape[1], radius, np.inf)
 
 
 def check(program: FirstStage, pairs: list[NeighborPair], solver: str, *, base: bool = True) -> SolverCheck:

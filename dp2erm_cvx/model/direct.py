@@ -201,68 +201,31 @@ class DirectModel(Composite):
         return float(self.dimension)
 
     def judged(self, point: Array) -> PointClaim:
-        """Certificate of ``point`` (n,), clipped into the box.
-
-        The smaller one of Theorems A and D at a kink; D takes what the method ended with for its u.
-        """
+        """Certificate of ``point`` (n,), clipped into the box; D takes for its u what the method ended in."""
         x = np.clip(point, self.floor, self.cap)[None, :]
         if self.objective.kinks and not self._ended:
             self.minimized(point, 100)
-        levels = (0.0, *_LEVELS) if self.objective.kinks else (0.0,)
-        m, ends = self.public.strong_convexity, (self.floor, self.cap)
-        claims = [judge_points(self.objective, m, *ends, x, level) for level in levels]
-        return min(claims, key=lambda claim: float(claim.two[0]))
+        return best_claim(self.objective, self.public.strong_convexity, self.floor, self.cap, x)
 
     def minimized(self, start: Array, limit: int) -> tuple[Array, int]:
-        """The point (n,) of the best certificate, and the number of steps; nothing of it is trusted.
+        """The point (n,) of :func:`minimize_points`, and the number of steps; nothing of it is trusted.
 
-        Newton first, at kinks within a method of multipliers. Where its point is not within the public
-        radius, the proved method takes its K steps from ``start``: the radius is met whatever the data are
-        (Theorem C).
+        Where it is not within the public radius, the proved method takes its K steps from ``start``: the
+        radius is met whatever the data are (Theorem C).
         """
-        start, stop = self.penalty.set.project(start), 0.1 * (self.public.radius or 0.0)
-        self._ended = True
-        best, at, x, steps, idle = math.inf, start, start, 0, 0
-        for round_ in range(40 if self.objective.kinks else 1):
-            smoothing = max(0.1**round_, _LEVELS[-1]) if self.objective.kinks else 0.0
-            x, claim, more = self._newton(x, limit, smoothing, stop)
-            steps, idle = steps + more, 0 if claim < 0.5 * best else idle + 1
-            if claim < best:
-                best, at = claim, x
-            if self.objective.kinks:
-                self.objective = self.objective.shifted(x, smoothing)
-                if idle > 5 and round_ > 8:
-                    break
-        if self.public.radius is not None and not best <= self.public.radius:
-            at, more = self.proved(start)
-            steps += more
-        return at, steps
+        start, self._ended = self.penalty.set.project(start), True
+        ends = self.floor, self.cap
+        at, claim, ended, steps = minimize_points(self.objective, self.public, *ends, start[None, :], limit)
+        self.objective = ended.first()
+        if self.public.radius is None or claim.two[0] <= self.public.radius:
+            return at[0], steps
+        point, more = self.proved(start)
+        return point, steps + more
 
     def by_gradient(self, start: Array) -> tuple[Array, int]:
         """A point (n,) of the proved method alone where a radius is public, else as :meth:`minimized`."""
         start = self.penalty.set.project(start)
         return self.minimized(start, 100) if self.public.radius is None else self.proved(start)
-
-    def _newton(self, x: Array, limit: int, smoothing: float, stop: float) -> tuple[Array, float, int]:
-        """The best point of Newton's method at one smoothing, its claim, and the number of steps."""
-        ends = self.floor, self.cap
-        best, near, at, idle = math.inf, math.inf, x, 0
-        steps = 0
-        while steps < limit:
-            steps += 1
-            x = newton_step(self.objective, x[None, :], *ends, smoothing)[0]
-            claim = judge_points(self.objective, self.public.strong_convexity, *ends, x[None, :], smoothing)
-            two, residual = float(claim.two[0]), float(claim.residual[0])
-            idle, near = 0 if residual < 0.9 * near else idle + 1, min(near, residual)
-            if two < best:
-                best, at = two, x
-            if (
-                best <= stop
-                or idle > (4 if smoothing == 0.0 else 12)
-                or residual <= 0.1 * float(claim.rounding[0])
-            ):
-                break
-        return (at if smoothing == 0.0 else x), best, steps
 
     @property
     def _smoothing(self) -> float:
@@ -333,6 +296,46 @@ class DirectModel(Composite):
 
 #: Smoothings of kinks that a point is judged at; the method ends with the least.
 _LEVELS = (1e6, 1.0, 1e-3)
+
+
+def best_claim(objective: ReadObjective, m: Array, floor: float, cap: float, x: Array) -> PointClaim:
+    """Certificates of points (k, n) by Theorem A or, at a kink, by D where that is smaller."""
+    levels = (0.0, *_LEVELS) if objective.kinks else (0.0,)
+    claims = [judge_points(objective, m, floor, cap, x, level) for level in levels]
+    least = np.argmin([claim.two for claim in claims], axis=0)[None, :]
+    columns = zip(*claims, strict=True)
+    return PointClaim(*(np.take_along_axis(np.array(column), least, axis=0)[0] for column in columns))
+
+
+def minimize_points(
+    objective: ReadObjective, public: PublicConstants, floor: float, cap: float, x: Array, limit: int
+) -> tuple[Array, PointClaim, ReadObjective, int]:
+    """Points (k, n) of the best certificates on the way of Newton's method from x, in one run for all.
+
+    At most ``limit`` steps; at kinks as many at every round of a method of multipliers. Each dataset of the
+    objective has a point. Returned with their claims, the objective with the points of its kinks, and steps.
+    """
+    m, ends, stop = public.strong_convexity, (floor, cap), 0.1 * (public.radius or 0.0)
+    at, steps, idle = x, 0, np.zeros(len(x), dtype=np.int64)
+    best = np.full(len(x), np.inf)
+    for round_ in range(40 if objective.kinks else 1):
+        smoothing = max(0.1**round_, _LEVELS[-1]) if objective.kinks else 0.0
+        before, still, done = best, np.zeros(len(x), dtype=np.int64), np.zeros(len(x), dtype=bool)
+        near = least = np.full(len(x), np.inf)
+        for _ in range(limit):
+            steps, x = steps + 1, newton_step(objective, x, *ends, smoothing)
+            claim = judge_points(objective, m, *ends, x, smoothing)
+            still = np.where(claim.residual < 0.9 * near, 0, still + 1)
+            near, least = np.fmin(near, claim.residual), np.minimum(least, claim.two)
+            at, best = np.where((claim.two < best)[:, None], x, at), np.minimum(best, claim.two)
+            done |= (still > (12 if objective.kinks else 4)) | (claim.residual <= 0.1 * claim.rounding)
+            if np.all(done | (best <= stop)):
+                break
+        if objective.kinks:
+            objective, idle = objective.shifted(x, smoothing), np.where(least < 0.5 * before, 0, idle + 1)
+        if round_ > 8 and np.all(idle > 5):
+            break
+    return at, best_claim(objective, m, *ends, at), objective, steps
 
 
 @np.errstate(all="ignore")

@@ -394,6 +394,14 @@ class ReadObjective:
                 t.dual = t.slope(t.forward(t.A, x) + t.b, np.zeros(len(t.rows)), smoothing)[0]
         return new
 
+    def first(self) -> ReadObjective:
+        """The objective with kinks that :meth:`shifted` held at points (1, n), now as at the one (n,)."""
+        new = copy(self)
+        new.terms = [copy(t) for t in self.terms]
+        for t in new.terms:
+            t.dual = t.dual[0] if isinstance(t.dual, np.ndarray) else t.dual
+        return new
+
 
 def _inverse(a: Array, e: Array) -> tuple[Array, Array]:
     """Inverse Y of S, judged after the fact: ``||Y S - I|| < 1`` bounds its error, whoever computed it."""

@@ -16,12 +16,7 @@ from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CalibrationError, ProgramError
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
-from dp2erm_cvx.model.direct import (
-    DirectModel,
-    PublicConstants,
-    judge_points,
-    newton_step,
-)
+from dp2erm_cvx.model.direct import DirectModel, PublicConstants, minimize_points
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.terms import ReadObjective
 from dp2erm_cvx.privacy import StabilityBound
@@ -165,14 +160,14 @@ class DirectFirstStage(FirstStage):
         return found
 
     def solved_together(self, datasets: Sequence[Records]) -> tuple[Array, Array] | None:
-        """Weights (k, n) of k datasets of one universe, and bounds (k,) of their errors in l1 (Theorem A).
+        """Weights (k, n) of k datasets of one universe, and bounds (k,) of their errors in l1.
 
-        None where the objective is not read or has a kink.
+        By Theorem A, at a kink by D. None where the objective is not read.
         """
         first = datasets[0]
         program = self.resolve(first.domain)
         model = program.instance(first).model
-        if not isinstance(model, DirectModel) or model.objective.kinks:
+        if not isinstance(model, DirectModel):
             return None
         universe = Universe(first.domain, first.n_samples, first.n_features)
         bounds = program.data_bounds(universe)
@@ -182,18 +177,9 @@ class DirectFirstStage(FirstStage):
         for data in leaves:
             _made_nonneg(read, data)
         objective = read.at(np.stack([read.vector(data) for data in leaves]))
-        ends, goal = (model.floor, model.cap), 0.1 * (model.public.radius or 0.0)
-        x = at = np.ones((len(datasets), first.n_samples))
-        two = one = np.full(len(datasets), np.inf)
-        for _ in range(_STEPS):
-            x = newton_step(objective, x, *ends)
-            claim = judge_points(objective, model.public.strong_convexity, *ends, x)
-            better, moved = claim.two < two, claim.two < 0.5 * two
-            at = np.where(better[:, None], x, at)
-            two, one = np.where(better, claim.two, two), np.where(better, claim.one, one)
-            if np.all(two <= goal) or not np.any(moved):
-                break
-        return at, one
+        start = np.ones((len(datasets), first.n_samples))
+        at, claim, *_ = minimize_points(objective, model.public, model.floor, model.cap, start, _STEPS)
+        return at, claim.one
 
     def unread(self, universe: Universe) -> str | None:
         """Why the objective of a resolved program is not read, in one line; None where it is."""

@@ -41,13 +41,6 @@ def old(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "old.db")
 
 
-@pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
-    book = Ledger(tmp_path / "ledger.db")
-    book.declare("trial", Budget(1.0, 1e-6))
-    return book
-
-
 def test_files_that_are_no_ledger(tmp_path: Path, ledger: Ledger) -> None:
     with pytest.raises(LedgerError, match="no such ledger"):
         Ledger(tmp_path / "none.db").charge("trial", Budget(0.1))

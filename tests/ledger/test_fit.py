@@ -1,7 +1,6 @@
 """Fits charge the ledger before they draw noise."""
 
 import math
-from pathlib import Path
 
 import pytest
 from sklearn.base import clone
@@ -14,13 +13,6 @@ from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.steps import Inputs, MeanScore, step
 from tests.ledger.model import DATA, model
 from tests.plan.changed import unproven
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
-    book = Ledger(tmp_path / "ledger.db")
-    book.declare("trial", Budget(1.0, 1e-6))
-    return book
 
 
 def test_a_fit_charges_what_its_plan_guarantees(ledger: Ledger) -> None:

@@ -2,7 +2,6 @@
 
 import math
 import multiprocessing
-from pathlib import Path
 
 import pytest
 
@@ -11,13 +10,6 @@ from dp2erm_cvx.errors import DeclarationError, LedgerError
 from dp2erm_cvx.ledger import Ledger
 from tests.ledger.charging import charge_until_refused
 from tests.ledger.model import DATA, model
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
-    book = Ledger(tmp_path / "ledger.db")
-    book.declare("trial", Budget(1.0, 1e-6))
-    return book
 
 
 def test_charges_outlive_the_process_that_made_them(ledger: Ledger) -> None:

@@ -1,4 +1,4 @@
-"""Releases from four processes that are killed at random points; run as a script by test_crash.py.
+"""Releases from four processes that are killed at random points; run as a script by test_killed.py.
 
 Arguments: ledger file, folder for what the processes show, number of kills, seed. Processes are forked here,
 where everything is imported already, so that kills hit releases and not imports.

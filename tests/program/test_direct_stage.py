@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from dataclasses import dataclass
@@ -250,41 +249,17 @@ def test_the_model_is_made_once_per_program_and_shape(monkeypatch):
         program.instance(records(n=20))
 
 
-def test_settings_may_be_class_attributes_or_fields():
-    assert {field.name for field in dataclasses.fields(Stated)} == {"rho", "cap", "floor"}
-
-    @dataclass(frozen=True)
-    class Plain(DirectFirstStage):
-        """Weights near 1 below a cap."""
-
-        cap = 2.0
-        name, citation, theorem, formula = "plain", "own", "none", "w = argmin |w - 1|^2, w <= 2"
-
-        def data(self, records):
-            return {}
-
-        def objective(self, leaf, weights):
-            return cp.sum_squares(weights - 1)
-
-    assert Plain().box(N) == (0.0, 2.0)
-    assert Plain().instance(records()).model.cap == 2.0
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_datasets_solved_together_are_those_solved_alone(name):
-    """Within the sum of their proved errors; what has a kink is solved alone."""
+    """Within the sum of their proved errors, which at a kink lose half of the digits."""
     program, rng = PROGRAMS[name], np.random.default_rng(5)
     many = []
     for _ in range(7):
         X, a = rng.uniform(-0.5, 0.5, (12, 2)), rng.integers(0, 2, 12)
         many.append(Domain(1.0, 1.0).records(X, a, np.zeros(12)))
-    found = program.solved_together(many)
     alone = [solve(program.instance(records), throw=False) for records in many]
-    if program.instance(many[0]).model is None or program.instance(many[0]).model.objective.kinks:
-        assert found is None
-        return
-    for weights, radius, other in zip(*found, alone, strict=True):
-        assert radius <= 1e-9 * len(weights)
+    for weights, radius, other in zip(*program.solved_together(many), alone, strict=True):
+        assert radius <= (1e-5 if name == "norm" else 1e-9) * len(weights)
         assert np.sum(np.abs(weights - other.value)) <= radius + other.certificate.output_radius
 
 
