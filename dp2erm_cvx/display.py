@@ -28,15 +28,22 @@ def plain_console(stream: IO[str], width: int | None, **others: Any) -> Console:
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False, **others)
 
 
-def heading(title: str) -> Text:
-    """A line in bold."""
+def heading(title: str, *, frame: bool = False) -> Text | Table:
+    """A line in bold, or some of them within a frame."""
+    from rich import box
+    from rich.table import Table
     from rich.text import Text
 
-    return Text(title, style="bold")
+    text = Text(title, style="bold")
+    if not frame:
+        return text
+    table = Table(box=box.HORIZONTALS, show_header=False)
+    table.add_row(text)
+    return table
 
 
-def grid(*headers: str, left: int = 1, wrap: bool = True) -> Table:
-    """A plain table; the first ``left`` columns are text, the others are numbers."""
+def grid(*headers: str, left: int = 1, wrap: bool = True, rows: Iterable[Sequence[str]] = ()) -> Table:
+    """A plain table of ``rows``; the first ``left`` columns are text, the others are numbers."""
     from rich import box
     from rich.table import Table
 
@@ -44,6 +51,8 @@ def grid(*headers: str, left: int = 1, wrap: bool = True) -> Table:
     for place, header in enumerate(headers):
         side: Literal["left", "right"] = "left" if place < left else "right"
         table.add_column(header, justify=side, overflow="fold", no_wrap=not wrap)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 

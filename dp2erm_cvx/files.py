@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import glob
 import gzip
 import importlib
@@ -78,6 +79,8 @@ class CsvLayout:
 
 #: Commas, UTF-8 and decimal points.
 PLAIN = CsvLayout()
+#: Bytes of a file by which its layout is guessed.
+_GUESSED = 2**24
 
 
 def is_text(path: str) -> bool:
@@ -87,14 +90,19 @@ def is_text(path: str) -> bool:
 
 
 def guessed_layout(path: str) -> CsvLayout:
-    """How the file seems to be written, by all that is in it. Not private: for the data holder.
+    """How the file seems to be written, by its first 16 MB. Not private: for the data holder.
 
     A release takes nothing from here: how its file is written is declared. Raises DataError.
     """
     if path.lower().endswith(BINARY):
         return CsvLayout()
     try:
-        raw = _unpacked(path, Path(path).read_bytes())
+        with open(path, "rb") as file:
+            head = file.read(_GUESSED)
+            packed = head.startswith(b"\x1f\x8b")
+            whole = packed or len(head) < _GUESSED
+            raw = _unpacked(path, head + file.read()) if packed else head
+        raw = raw if whole else raw[: raw.rfind(b"\n") + 1]
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:
@@ -130,8 +138,8 @@ def _unpacked(source: str, raw: bytes) -> bytes:
 
 def _records_of_lines(
     source: str, raw: bytes, layout: CsvLayout, *, ragged: bool
-) -> tuple[list[tuple[int, list[str]]], tuple[str, ...]]:
-    """The cells of every record, with the number of its first line, and what the data holder should know.
+) -> tuple[list[tuple[int, list[str]]], dict[str, int]]:
+    """The cells of every record, with the number of its first line, and lines that could not be read.
 
     No record has a say in how another one is read. One that cannot be parsed has no cells; it is refused
     where ``ragged`` is false, and quoted cells then go on in the next line, declared or not. What gzip packed
@@ -154,21 +162,19 @@ def _records_of_lines(
         raise DataError(f"{source}: line {torn[0]} is no header: its quotes do not match")
     if torn and not ragged:
         raise DataError(f"{source}: is not a CSV file: line {torn[0]}: its quotes do not match")
-    marked = sum("\ufffd" in line for line in lines)
+    return rows, _damage(lines, rows, layout)
+
+
+def _damage(lines: Sequence[str], rows: Sequence[tuple[int, list[str]]], layout: CsvLayout) -> dict[str, int]:
+    """Lines that could not be read as they stand, by what a note says of them."""
     advice = "if cells hold line breaks, declare [csv] line_breaks = true"
     if layout.line_breaks:
         advice = "a quote within a quoted cell has to be doubled"
-    notes = [
-        *_damage(f"bytes that are no {layout.encoding.upper()} text", marked, "see [csv] encoding"),
-        *_damage("quotes that do not match", len(torn), advice),
-    ]
-    return rows, tuple(notes)
-
-
-def _damage(what: str, count: int, advice: str) -> Iterator[str]:
-    """A note on lines that could not be read as they stand, if there are any."""
-    if count:
-        yield f"Lines with {what}: {count:,}; {advice}."
+    encoding = f"Lines with bytes that are no {layout.encoding.upper()} text: {{:,}}; see [csv] encoding."
+    return {
+        encoding: sum("\ufffd" in line for line in lines),
+        f"Lines with quotes that do not match: {{:,}}; {advice}.": sum(not cells for _, cells in rows),
+    }
 
 
 def _decoded(line: bytes, encoding: str, ragged: bool) -> str:
@@ -289,7 +295,7 @@ def read_csv(path: str | Path, layout: CsvLayout = PLAIN, *, ragged: bool = Fals
     """
     source = str(path)
     try:
-        lines, notes = _records_of_lines(source, Path(path).read_bytes(), layout, ragged=ragged)
+        lines, damage = _records_of_lines(source, Path(path).read_bytes(), layout, ragged=ragged)
     except DataError:
         raise
     except OSError as error:
@@ -309,19 +315,17 @@ def read_csv(path: str | Path, layout: CsvLayout = PLAIN, *, ragged: bool = Fals
             raise DataError(
                 f"row {row + 1} (line {line}) of {source} has {len(cells)} cells, the header {len(names)}"
             )
-    other = sum(len(cells) != len(names) for _, cells in records)
-    notes = (
-        *notes,
-        *_damage("another number of cells than the header", other, "each counts as an empty record"),
-    )
-
     rows = [cells for _, cells in records]
-    made = _columns(source, names, rows, layout.decimal)
-    return replace(made, place=lambda row: f"row {row + 1} (line {records[row][0]})", notes=notes)
+    made = _columns(source, names, rows, layout.decimal, damage)
+    return replace(made, place=lambda row: f"row {row + 1} (line {records[row][0]})")
 
 
-def _columns(source: str, names: tuple[str, ...], rows: Sequence[Sequence[str]], decimal: str) -> Table:
+def _columns(
+    source: str, names: tuple[str, ...], rows: Sequence[Sequence[str]], decimal: str, damage: dict[str, int]
+) -> Table:
     """The columns of rows of texts; a row of another length is one of empty cells."""
+    other = "Lines with another number of cells than the header: {:,}; each counts as an empty record."
+    damage = damage | {other: sum(len(cells) != len(names) for cells in rows)}
     places = {name: where for where, name in enumerate(names)}
 
     def column(name: str) -> NDArray[Any]:
@@ -330,13 +334,28 @@ def _columns(source: str, names: tuple[str, ...], rows: Sequence[Sequence[str]],
         # numbers alone take an eighth of the room, and are read as the same
         return np.array(own, dtype=np.float64 if all(type(one) is float for one in own) else object)
 
-    return Table(source, names, column)
+    return Table(source, names, column, damage=damage)
+
+
+def table_parts(path: str, layout: CsvLayout = PLAIN) -> list[Callable[[], Table]]:
+    """Readers of a table's parts: plain lines of CSV, row groups of Parquet; else of all of it at once."""
+    parts: list[Callable[[], Table]] = []
+    if path.lower().endswith((".parquet", ".pq")):
+        parts = [partial(read_parquet, path, group) for group in range(len(parquet_names(path)[1]))]
+    elif is_text(path) and os.path.exists(path):
+        with contextlib.suppress(DeclarationError):  # packed, or with cells that go on in the next line
+            parts = [read for rows, read in csv_parts(path, layout)[1] if rows]
+    return parts or [partial(read_table, path, layout, ragged=True)]
+
+
+#: Bytes of a CSV file that are parsed together: their cells take about 20 times as many.
+PART = 2**24
 
 
 def csv_parts(
-    path: str | Path, layout: CsvLayout, size: int
+    path: str | Path, layout: CsvLayout
 ) -> tuple[tuple[str, ...], list[tuple[int, Callable[[], Table]]]]:
-    """Names of the columns, and of parts of about ``size`` bytes how many records they have, and a reader.
+    """Names of the columns, and of parts of about ``PART`` bytes how many records they have, and a reader.
 
     A part has the lines that begin in it, as :func:`read_csv` reads ragged ones: a line feed ends a record
     wherever it stands. Raises DeclarationError where that is not so: cells with line breaks, UTF-16, gzip.
@@ -359,8 +378,8 @@ def csv_parts(
         raise DataError(f"{source}: is empty: a header line is needed")
     names = tuple(name.strip() for name in _records_of_lines(source, head, layout, ragged=True)[0][0][1])
     parts: list[tuple[int, Callable[[], Table]]] = []
-    for first in range(begin, end, size):
-        last = min(first + size, end)
+    for first in range(begin, end, PART):
+        last = min(first + PART, end)
         records = sum(bool(line.rstrip(b"\r")) for line in _lines(path, first, last).split(b"\n"))
         parts.append((records, partial(_part, path, first, last, layout, names)))
     return names, parts
@@ -368,8 +387,9 @@ def csv_parts(
 
 def _part(path: str | Path, begin: int, end: int, layout: CsvLayout, names: tuple[str, ...]) -> Table:
     lines = layout.lines(_lines(path, begin, end), ragged=True, first=False)
-    rows = [cells for _, cells in _rows(str(path), lines, layout.separator, False)]
-    return _columns(str(path), names, rows, layout.decimal)
+    rows = list(_rows(str(path), lines, layout.separator, False))
+    damage = _damage(lines, rows, layout)
+    return _columns(str(path), names, [cells for _, cells in rows], layout.decimal, damage)
 
 
 def _lines(path: str | Path, begin: int, end: int) -> bytes:
@@ -399,8 +419,8 @@ def parquet_names(path: str | Path) -> tuple[tuple[str, ...], list[int]]:
         raise DataError(f"{source}: is not a Parquet file") from None
 
 
-def read_parquet(path: str | Path) -> Table:
-    """Columns of a Parquet file, read when asked for."""
+def read_parquet(path: str | Path, group: int | None = None) -> Table:
+    """Columns of a Parquet file, or of one of its row groups, read when asked for."""
     source, names = str(path), parquet_names(path)[0]
     import pyarrow as pa
     from pyarrow import parquet
@@ -408,9 +428,11 @@ def read_parquet(path: str | Path) -> Table:
     def column(name: str) -> Any:
         try:
             with parquet.ParquetFile(source) as file:
+                known = file.metadata if group is None else file.metadata.row_group(group)
                 if is_nested(file.schema_arrow.field(name).type):
-                    return np.full(file.metadata.num_rows, None, dtype=object)
-                return arrow_cells(file.read([name]).column(name))
+                    return np.full(known.num_rows, None, dtype=object)
+                rows = file.read([name]) if group is None else file.read_row_group(group, [name])
+                return arrow_cells(rows.column(name))
         except (OSError, KeyError, pa.ArrowException) as error:
             why = next(iter(str(error).splitlines()), type(error).__name__)
             raise DataError(f"{source}: column {name!r} cannot be read: {why}") from None

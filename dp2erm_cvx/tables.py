@@ -10,7 +10,7 @@ import datetime
 import math
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,14 +30,14 @@ _MISSING = ("NoneType", "NAType", "NaTType", "MaskedConstant")
 class Table:
     """Named columns that are read one at a time; ``place`` turns a 0-based row into words.
 
-    ``notes`` say for the data holder what of a file could not be read.
+    ``damage`` counts lines of a file that could not be read, by what a note says of them to the data holder.
     """
 
     source: str
     names: tuple[str, ...]
     column: Callable[[str], Any]
     place: Callable[[int], str] = lambda row: f"row {row + 1}"
-    notes: tuple[str, ...] = ()
+    damage: Mapping[str, int] = field(default_factory=dict)
     _known: frozenset[str] = field(init=False, repr=False, default=frozenset())
 
     def __post_init__(self) -> None:

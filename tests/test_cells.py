@@ -68,8 +68,7 @@ def test_records_by_hand() -> None:
     assert data.columns == ("age", "creatinine", "admitted", "sex=F", "sex=M")
     middle = [54, 5.15, 365, 0, 0]
     np.testing.assert_allclose(
-        data.X,
-        [[89, 113 * 0.0113, 30, 1, 0], [55, 1.2, 0, 0, 1], middle, middle, middle, middle],
+        data.X, [[89, 113 * 0.0113, 30, 1, 0], [55, 1.2, 0, 0, 1], middle, middle, middle, middle]
     )
     assert data.a.tolist() == [1, 0, 0, 0, 0, 0]
     np.testing.assert_allclose(data.y, [10, 7.50062, 0, 0, 0, 0])

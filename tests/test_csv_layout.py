@@ -3,12 +3,15 @@
 import gzip
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp2erm_cvx.diagnostics.columns import TableCells
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.files import PLAIN, CsvLayout, guessed_layout, read_csv
+from dp2erm_cvx.files import PLAIN, CsvLayout, guessed_layout, read_csv, read_table
+from dp2erm_cvx.tables import labels, numbers_or_nan
 
 LINES = [b"x,note,a", b'1,"a, b",0', b"2,c,1", b"3,,0", b'4,"say ""no""",1']
 ENCODINGS = (
@@ -55,7 +58,7 @@ def test_what_is_no_text_is_a_mark_in_its_own_cell(tmp_path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"x,note\n1,S\xfcd\n2,S\xc3\xbcd\n")
     assert cells(path, ragged=True) == [[1.0, "S\ufffdd"], [2.0, "Süd"]]
-    (note,) = read_csv(path, ragged=True).notes
+    (note,) = TableCells.of(read_csv(path, ragged=True)).notes()
     assert note == "Lines with bytes that are no UTF-8 text: 1; see [csv] encoding."
     with pytest.raises(DataError, match="not UTF-8 text: declare its encoding"):
         read_csv(path)
@@ -74,11 +77,11 @@ def test_cells_of_several_lines_are_declared(tmp_path) -> None:
     assert cells(path, CsvLayout(line_breaks=True), ragged=True) == [[1.0, "two\n\nlines"], [2.0, "one"]]
     table = read_csv(path, ragged=True)
     np.testing.assert_array_equal(table.cells("x"), np.array(["", "", 2.0], dtype=object))
-    assert "declare [csv] line_breaks = true" in table.notes[0]
+    assert "declare [csv] line_breaks = true" in TableCells.of(table).notes()[0]
     path.write_text(f'x,note\n1,"{"long" * 50_000}"\n2,"a"b\n3,""""\n')  # no cell refuses the others
     table = read_csv(path, CsvLayout(line_breaks=True), ragged=True)
     assert list(table.cells("x")) == [1.0, "", 3.0]
-    assert "has to be doubled" in table.notes[0]
+    assert "has to be doubled" in TableCells.of(table).notes()[0]
     path.write_text('x,note\n1,"open\n2,one\n')
     assert guessed_layout(str(path)) == CsvLayout()
     with pytest.raises(DataError, match="not a CSV file"):
@@ -119,3 +122,23 @@ def test_carriage_returns_of_a_quoted_cell_make_no_records(tmp_path, cell, line_
     path.write_bytes(f'x,note\n1,"{cell}"\n2,b\r\n3,"c"\n4,d\n'.encode())
     read = cells(path, layout, ragged=ragged)
     assert read == [[1.0, cell.strip()], [2.0, "b"], [3.0, "c"], [4.0, "d"]]
+
+
+@pytest.mark.parametrize("ending", [".xlsx", ".dta", ".xpt"])
+def test_other_files_hold_the_cells_of_a_frame(ending, tmp_path, monkeypatch) -> None:
+    if ending == ".xlsx":
+        pytest.importorskip("openpyxl")
+    frame = pd.DataFrame({"age": [34.0, None, 51.5], "arm": ["a", "", "b"]})
+    path = tmp_path / f"t{ending}"
+    path.write_bytes(b"none of its kind")
+    with pytest.raises(DataError, match=f"cannot be read: is it a {ending} file"):
+        read_table(str(path))
+    if ending == ".xpt":  # which pandas reads, and does not write
+        monkeypatch.setattr(pd, "read_sas", lambda name: frame)
+    else:
+        write = frame.to_excel if ending == ".xlsx" else frame.to_stata
+        write(path, **{"index" if ending == ".xlsx" else "write_index": False})
+    table = read_table(str(path))
+    assert table.names == ("age", "arm")
+    np.testing.assert_array_equal(numbers_or_nan(table.cells("age"), "age"), frame["age"])
+    assert labels(table.cells("arm"), "arm") == ["a", "", "b"]

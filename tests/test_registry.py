@@ -20,24 +20,15 @@ BUILT_IN = first_stages()
     ("text", "message"),
     [
         ("import absent_module\n", "entry point other = other_weights.*ModuleNotFoundError.*absent_module"),
-        (
-            direct("overlap"),
-            "two programs are named 'overlap': in .* and in other_weights",
-        ),
-        (
-            direct("mine").replace('name = "mine"', "pass"),
-            "Mine is registered and has no",
-        ),
+        (direct("overlap"), "two programs are named 'overlap': in .* and in other_weights"),
+        (direct("mine").replace('name = "mine"', "pass"), "Mine is registered and has no"),
     ],
 )
 def test_a_distribution_that_breaks_the_registry_is_named(text, message, tmp_path, monkeypatch):
     (tmp_path / "other_weights.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "other_weights", raising=False)
-    entries = [
-        *entry_points(group=registry.GROUP),
-        EntryPoint("other", "other_weights", registry.GROUP),
-    ]
+    entries = [*entry_points(group=registry.GROUP), EntryPoint("other", "other_weights", registry.GROUP)]
     monkeypatch.setattr(registry, "entry_points", lambda group: entries)
     with pytest.raises(ProgramError, match=message):
         programs.__wrapped__()

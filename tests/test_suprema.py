@@ -113,10 +113,7 @@ WEIGHTS = {
     ),
     "bell": (LogWeight().of_atom(SQUARE.parts[0].atom).times(-0.5), lambda s: -s * s / 2),
     "log of a sum": (
-        LogWeight(
-            "log",
-            (LogWeight().of_atom(atom("exp")).plus(LogWeight("constant", number=0.5)),),
-        ),
+        LogWeight("log", (LogWeight().of_atom(atom("exp")).plus(LogWeight("constant", number=0.5)),)),
         lambda s: np.log(np.exp(s) + 0.5),
     ),
 }

@@ -233,13 +233,9 @@ def _row_group(path: str, group: int, columns: Sequence[str]) -> Cells:
     return cells
 
 
-#: Bytes of a CSV file that are parsed together: their cells take about 20 times as many.
-TEXT = 2**24
-
-
 def csv_pieces(path: str | Path, layout: CsvLayout) -> Pieces:
     """The lines of a CSV file, parsed anew in every pass. Raises as :func:`~dp2erm_cvx.files.csv_parts`."""
-    names, parts = csv_parts(path, layout, TEXT)
+    names, parts = csv_parts(path, layout)
     rows, readers = tuple(part[0] for part in parts), [part[1] for part in parts]
     if not sum(rows):
         raise DataError(f"{path}: holds no records")

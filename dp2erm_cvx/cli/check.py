@@ -6,22 +6,23 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import data_options, example
-from dp2erm_cvx.cli.screen import NOT_PRIVATE, console, progress, writable, write_text
+from dp2erm_cvx.cli.options import data_options, example, names
+from dp2erm_cvx.cli.screen import NOT_PRIVATE, console, progress, stages, writable, write_text
 from dp2erm_cvx.display import grid, heading
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.diagnostics.columns import ColumnReport
+    from dp2erm_cvx.diagnostics.columns import RecordCounts, TableCells
     from dp2erm_cvx.display import Block
     from dp2erm_cvx.domain import Array, Domain
     from dp2erm_cvx.files import CsvLayout
     from dp2erm_cvx.private_ranges import PrivateRanges
-    from dp2erm_cvx.sampling import SamplingWeights
     from dp2erm_cvx.tables import Table
 
 
@@ -46,62 +47,97 @@ def check_command(data: str, draft: str | None, **options: Any) -> None:
         writable(draft, data, options["domain"])
         if os.path.lexists(draft) or options["domain"] is not None:
             raise DeclarationError(f"--draft {draft}: must be a new file, and --domain left out")
-    with progress("reading the data"):
+    with progress("reading the data") as bar:
         from dp2erm_cvx.cli.reading import read_layout, read_public
         from dp2erm_cvx.codebook import Codebook, Treatment
-        from dp2erm_cvx.diagnostics.columns import column_report
-        from dp2erm_cvx.files import guessed_layout, read_table
+        from dp2erm_cvx.diagnostics.columns import TableCells
+        from dp2erm_cvx.files import guessed_layout, table_parts
 
         declared = options["domain"] is not None or bool(options["ranges"])
         public = read_public(options) if declared else None
         layout = read_layout(options, None if declared else guessed_layout(data))
-        table = read_table(data, layout, ragged=True)
-        for name in filter(None, (options["treatment"], options["outcome"])):
-            table.cells(name)
         book = Codebook(Treatment(options["treatment"] or None), options["outcome"] or None)
-        report = column_report(table, *((book, None) if public is None else (public.codebook, public.ranges)))
-        records = [] if public is None else list(_records(table, public, options))
+        stated = (book, None) if public is None else (public.codebook, public.ranges)
+        shown, parts = stages(bar), table_parts(data, layout)
+        cells, sums = list[TableCells](), list[Any]()
+        for number, read in enumerate(parts, 1):  # of which one alone is in memory
+            table = read()
+            for name in filter(None, (options["treatment"], options["outcome"])):
+                table.cells(name)
+            cells.append(TableCells.of(table, *stated))
+            if public is not None and public.codebook is not None:
+                own = _record_sums(table, public, options)
+                sums = [a + b for a, b in zip(sums, own, strict=True)] if sums else list(own)
+            cells = [reduce(add, cells)]
+            shown("parts of the table", number, len(parts))
+        records = [] if public is None else list(_records(sums, public))
     screen = console()
-    for block in (*column_blocks(report), *table.notes, *records):
+    for block in (*column_blocks(cells[0].report()), *cells[0].notes(), *records):
         screen.print(block)
     if draft is not None:
-        write_text(draft, drafted(table, layout, options["treatment"], options["outcome"]))
+        write_text(draft, drafted(cells[0], layout, options["treatment"], options["outcome"]))
         rests = "what kind a column is of (numbers, levels, other text) and [csv] rest on the data"
         click.echo(f"{draft}: written; {rests}: read it, and fill its gaps, before it is made public")
 
 
-def _records(table: Table, public: Domain | PrivateRanges, options: dict[str, Any]) -> Iterator[str]:
-    """What becomes of the records under the public rule."""
+def _record_sums(
+    table: Table, public: Domain | PrivateRanges, options: dict[str, Any]
+) -> tuple[RecordCounts, Array]:
+    """What becomes of the records of a table, or of a part of it.
+
+    Beside their counts what their weights and the squares of these add up to, and how many are shrunk.
+    """
     import numpy as np
 
-    from dp2erm_cvx.cli.reading import NO_RANGES, coded_data
+    from dp2erm_cvx.blocked.dataset import DatasetBlock
+    from dp2erm_cvx.cli.reading import data_columns
     from dp2erm_cvx.diagnostics.columns import record_counts
     from dp2erm_cvx.domain import Domain
 
-    if public.codebook is None:
+    a, y = (table.cells(name) for name in data_columns(public))
+    data = DatasetBlock.coded(public, table, a, y, public.columns or names(options["covariates"]))
+    shrunk = 0
+    if isinstance(public, Domain):
+        inside = replace(public.of_records, covariate_bound=1e30, outcome_bound=1e30, intercept=0.0)
+        length = np.linalg.norm(inside.records(data.X, data.a, data.y).X, axis=1)
+        shrunk = int(np.sum(length > public.features_bound * (1.0 + 1e-9)))
+    counts = record_counts(table, public=public, columns=data.columns)
+    weights = np.zeros(1) if data.sampling is None else data.sampling
+    return counts, np.array([weights.sum(), (weights**2).sum(), shrunk])
+
+
+def _records(sums: Sequence[Any], public: Domain | PrivateRanges) -> Iterator[str]:
+    """What becomes of the records under the public rule."""
+    from dp2erm_cvx.cli.reading import NO_RANGES
+    from dp2erm_cvx.domain import Domain
+
+    book = public.codebook
+    if not sums or book is None:
         yield "The treatment and the outcome are not declared: see [treatment] and outcome_column."
         return
-    data, book = coded_data(table, public, options), public.codebook
-    counts = record_counts(table, public=public, columns=data.columns)
+    counts, (total, squares, shrunk) = sums
     yield counts.line
-    yield from sampling_lines(data.sampling, book.sampling_weights)
-    gone, found = {"treatment": counts.missing, "outcome": counts.absent}, {}
+    n = counts.total
+    if (weights := book.sampling_weights) is not None:
+        mean = max(total / n, 1e-300)
+        yield (
+            f"Sampling weights average {mean:.4g} after clipping ({weights.mean:g} is declared), from 0 to "
+            f"{weights.largest:g}. For sampling error the records are worth "
+            f"{mean**2 / max(squares / n, 1e-300) * n:,.0f} of equal weight (Kish 1965); noise is "
+            f"{weights.largest / mean:.3g} times as large."
+        )
+    gone = {"treatment": counts.missing, "outcome": counts.absent}
     if counts.absent and book.outcome in book.missing:
-        less = f"makes an effect smaller by about {gone.pop('outcome') / data.n_samples:.1%} of it"
+        less = f"makes an effect smaller by about {gone.pop('outcome') / n:.1%} of it"
         yield f"{counts.absent:,} without outcome: each counts as one public outcome, which {less}."
     if told := [f"{count:,} records without {what}" for what, count in gone.items() if count]:
         yield f"{' and '.join(told)} do not count in an effect or a rule."
-    if isinstance(public, Domain):
-        if public.ranges is None:
-            yield f"Warning: {NO_RANGES}."
-        inside = replace(public.of_records, covariate_bound=1e30, outcome_bound=1e30, intercept=0.0)
-        records = inside.records(data.X, data.a, data.y)
-        length = np.linalg.norm(records.X, axis=1)
-        found["shrunk to the covariate bound"] = length > public.features_bound * (1.0 + 1e-9)
-        found["with an outcome that is clipped"] = np.abs(records.y) > public.outcome_bound
-    for what, which in found.items():
-        if np.any(which):
-            yield f"{int(np.sum(which)):,} {what}."
+    if isinstance(public, Domain) and public.ranges is None:
+        yield f"Warning: {NO_RANGES}."
+    if shrunk:
+        yield f"{shrunk:,.0f} shrunk to the covariate bound."
+    if counts.clipped:
+        yield f"{counts.clipped:,} with an outcome that is clipped."
 
 
 _HEAD = """\
@@ -156,29 +192,26 @@ epsilon = "{edit}"    # no probability of the answers changes by more than a fac
 """
 
 
-def drafted(table: Table, layout: CsvLayout, treatment: str | None, outcome: str | None) -> str:
+def drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcome: str | None) -> str:
     """The text of a study file for this table, with a gap for every declaration.
 
     It rests on the data: on the names of columns, on whether one holds numbers, at most 20 or more texts, or
     dates, and on how the file is written. One cell may decide that: a person has to read it before it is made
     public.
     """
-    from dp2erm_cvx.diagnostics.columns import MOST_LEVELS, holds, key
+    from dp2erm_cvx.diagnostics.columns import MOST_LEVELS, key
     from dp2erm_cvx.domain_file import EDIT
-    from dp2erm_cvx.tables import labels
 
     ranges, levels, others = [], [], []
-    for name in table.names:
+    for name, seen in cells.seen.items():
         if name in (treatment, outcome):
             continue
-        told = labels(table.cells(name), name)
-        kind = holds(told)
+        kind = cells.holds(name)
         if kind.startswith(("numbers", "0")):
             ranges.append(f'{key(name)} = ["{EDIT}", "{EDIT}"]')
-        elif kind == "dates" or len(set(told)) > MOST_LEVELS:
-            others.append(
-                f"# {key(name)}: {'dates' if kind == 'dates' else 'texts'}, no covariate as it stands"
-            )
+        elif kind == "dates" or len(seen) > MOST_LEVELS:
+            kind = "dates" if kind == "dates" else "texts"
+            others.append(f"# {key(name)}: {kind}, no covariate as it stands")
         else:
             levels.append(f'{key(name)} = ["{EDIT}"]')
     named = [EDIT if name is None else name for name in (treatment, outcome)]
@@ -190,27 +223,14 @@ def drafted(table: Table, layout: CsvLayout, treatment: str | None, outcome: str
     return "\n".join([*parts, _TAIL, *csv, *breaks, _STUDY.format(edit=EDIT)])
 
 
-def column_blocks(report: Sequence[ColumnReport]) -> Iterator[Block]:
+def column_blocks(report: Sequence[dict[str, Any]]) -> Iterator[Block]:
     """What the columns of a raw table hold, and what to declare, marked as not private."""
     yield heading(f"Columns of the table: {NOT_PRIVATE}, for the data holder only")
-    shown = grid("column", "declared as", "holds", "missing", "not as declared", "out of range", left=3)
-    for one in report:
-        counts = (f"{count:,}" if count else "" for count in (one.missing, one.odd, one.outside))
-        shown.add_row(one.name, one.declared, one.holds, *counts)
-    yield shown
-    for one in report:
-        for note in one.notes:
-            yield f"{one.name}: {note}"
-
-
-def sampling_lines(weights: Array | None, declared: SamplingWeights | None) -> Iterator[str]:
-    """What sampling weights (n,) average to, and how many equal ones they are worth (Kish 1965)."""
-    if weights is None or declared is None:
-        return
-    mean = max(float(weights.mean()), 1e-300)
-    worth = mean**2 / max(float((weights**2).mean()), 1e-300)
-    yield (
-        f"Sampling weights average {mean:.4g} after clipping ({declared.mean:g} is declared), from 0 to "
-        f"{declared.largest:g}. For sampling error the records are worth {worth * len(weights):,.0f} of "
-        f"equal weight; noise is {declared.largest / mean:.3g} times as large."
-    )
+    headers = ("column", "declared as", "holds", "missing", "not as declared", "out of range")
+    names = ("missing", "odd", "outside")
+    counts = (tuple(f"{one[name]:,}" if one[name] else "" for name in names) for one in report)
+    rows = [
+        (one["name"], one["declared"], one["holds"], *own) for one, own in zip(report, counts, strict=True)
+    ]
+    yield grid(*headers, left=3, rows=rows)
+    yield from (f"{one['name']}: {note}" for one in report for note in one["notes"])

@@ -57,11 +57,7 @@ _FILES = ("study.toml", "rule.toml", "nhefs.csv")
     "--audit-seconds", type=Number(), default=20, help="For the audit at the end, about; 0 leaves it out."
 )
 @click.option("--seed", type=Number(), help="For tests only: nothing released is then private.")
-@click.option(
-    "--export",
-    metavar="FOLDER",
-    help="Write the data and the studies alone, for other commands.",
-)
+@click.option("--export", metavar="FOLDER", help="Write the data and the studies alone, for other commands.")
 @click.pass_context
 def demo_command(
     context: click.Context, output_dir: str, audit_seconds: float, seed: int | None, export: str | None

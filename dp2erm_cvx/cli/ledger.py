@@ -68,27 +68,25 @@ def _show(accounts: Sequence[Account], *, charges: bool) -> None:
     for account in accounts:
         spent = account.spent
         screen.print(f"{account.dataset}: {_counted(account)}, neighbors: {account.relation}", style="bold")
-        table = grid("", "epsilon", "delta")
-        rows = (
+        sums = (
             ("total", account.total.epsilon, account.total.delta),
             (f"spent ({spent.composition} composition)", spent.epsilon, spent.delta),
             ("left", spent.left_epsilon, spent.left_delta),
         )
-        for name, epsilon, delta in rows:
-            table.add_row(name, f"{epsilon:.6g}", f"{delta:.3g}")
-        screen.print(table)
+        rows = [(name, f"{epsilon:.6g}", f"{delta:.3g}") for name, epsilon, delta in sums]
+        screen.print(grid("", "epsilon", "delta", rows=rows))
         if account.composition is not spent.composition:
             screen.print(f"declared: {account.composition}; {spent.composition} is in force")
         if account.composition == "renyi":
             curves = sum(one.curve is not None for one in account.receipts)
             screen.print(f"Renyi curves: {curves} of {_counted(account)}; pure releases need none")
         if charges and account.receipts:
-            listed = grid("charged at (UTC)", "receipt", "note", "epsilon", "delta", left=3)
+            each = (
+                (one.charged_at, one.number, one.note, f"{one.budget.epsilon:g}", f"{one.budget.delta:g}")
+                for one in account.receipts
+            )
+            listed = grid("charged at (UTC)", "receipt", "note", "epsilon", "delta", left=3, rows=each)
             listed.columns[1].no_wrap = True
-            for one in account.receipts:
-                listed.add_row(
-                    one.charged_at, one.number, one.note, f"{one.budget.epsilon:g}", f"{one.budget.delta:g}"
-                )
             screen.print(listed)
 
 

@@ -15,6 +15,7 @@ import click
 
 from dp2erm_cvx.cli.options import Number, json_option
 from dp2erm_cvx.cli.screen import console, print_json, progress
+from dp2erm_cvx.display import pairs
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import whole_number
 
@@ -39,8 +40,6 @@ def programs_command(
     Of a FILE.py or a NAME: what it minimizes, what is derived from the declaration, the theorem in force,
     V at n, and what remains assumed. Everything follows from public numbers.
     """
-    from rich.table import Table
-
     from dp2erm_cvx import registry
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.universe import Universe
@@ -60,17 +59,14 @@ def programs_command(
         screen.print(f"{stage.capitalize()} stage\n", style="bold")
         for program in (program for program in listed if program["stage"] == stage):
             screen.print(program["name"], style="bold")
-            table = Table.grid(padding=(0, 2))
             settings = [f"{name}={text}" for name, text in program["settings"].items()]
-            table.add_row("  formula", program["formula"])
-            table.add_row("  cone", program["cone"])
-            table.add_row("  settings", ", ".join(settings) or "none")
-            if program["kind"]:
-                table.add_row("  kind", program["kind"])
-            table.add_row("  theorem", program["theorem"])
-            table.add_row("  neighbors", ", ".join(program["relations"]) or "none: not private")
-            table.add_row("  source", program["citation"])
-            screen.print(table)
+            facts = program | {
+                "settings": ", ".join(settings) or "none",
+                "neighbors": ", ".join(program["relations"]) or "none: not private",
+                "source": program["citation"],
+            }
+            shown = ("formula", "cone", "settings", "kind", "theorem", "neighbors", "source")
+            screen.print(pairs([(f"  {name}", facts[name]) for name in shown if facts[name]]))
             screen.print()
     screen.print(
         "a: treatment, x: covariates with norm at most M, z = (2a-1)x, y: centered outcome within M', "
@@ -81,8 +77,6 @@ def programs_command(
 
 
 def _describe(name: str, as_json: bool, universe: Universe) -> None:
-    from rich.table import Table
-
     from dp2erm_cvx.conformance import load_program
     from dp2erm_cvx.program.weights import describe
 
@@ -93,10 +87,7 @@ def _describe(name: str, as_json: bool, universe: Universe) -> None:
     screen = console()
     for title, rows in described.items():
         screen.print(title, style="bold")
-        table = Table.grid(padding=(0, 2))
-        for label, text in rows:
-            table.add_row(f"  {label}", text)
-        screen.print(table)
+        screen.print(pairs([(f"  {label}", text) for label, text in rows]))
 
 
 def program_facts(cls: type[Program]) -> dict[str, Any]:

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import (
-    Command,
-    Number,
-    example,
-    names,
-    second_stage_options,
-    setting_options,
-)
+from dp2erm_cvx.cli.options import Command, Number, example, names, second_stage_options, setting_options
 from dp2erm_cvx.cli.reading import Coded, block_options, data_columns, read_cells
 from dp2erm_cvx.cli.releasing import (
     Ordered,

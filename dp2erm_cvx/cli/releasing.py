@@ -242,11 +242,11 @@ def show_plan(plan: Plan, n_samples: int, *, as_json: bool, name: str | None = N
     screen = console()
     head = "Planned" if name is None else f"{name}: planned"
     screen.print(f"{head} for {n_samples:,} records. No data were read; nothing is spent.", style="bold")
-    table = grid("step", "epsilon", "delta", "noise scale", "theorem", left=0)
-    for row in rows:
-        numbers = f"{row['epsilon']:.4g}", f"{row['delta']:.3g}", f"{row['scale']:.4g}"
-        table.add_row(row["step"], *numbers, row["theorem"])
-    screen.print(table)
+    texts = [
+        (row["step"], f"{row['epsilon']:.4g}", f"{row['delta']:.3g}", f"{row['scale']:.4g}", row["theorem"])
+        for row in rows
+    ]
+    screen.print(grid("step", "epsilon", "delta", "noise scale", "theorem", left=0, rows=texts))
     screen.print(f"Together: epsilon = {spent.epsilon:g}, delta = {spent.delta:g}.")
     for value, sentence in predicted.values():
         screen.print(sentence.format(value))

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -18,28 +19,13 @@ from dp2erm_cvx.tables import Table, as_cells, labels, numbers_or_nan, quoted
 
 #: Different texts of one column that are listed as levels; a column with more of them is no category.
 MOST_LEVELS = 20
+#: Different labels of a column that are counted: what comes later is counted by its kind alone.
+_KEPT = 10_000
 
 _IDENTIFIER = re.compile(
     r"(^|[_\W])(id|mrn|person|patient|subject|participant|case)(no|nr|id)?($|[_\W])", re.I
 )
 _DATE = re.compile(r"(\d{4}-\d\d?-\d\d?([ T].*)?|\d\d?[./]\d\d?[./]\d{2,4})")
-
-
-@dataclass(frozen=True)
-class ColumnReport:
-    """One column: what it is declared as and what it holds, with counts of cells.
-
-    ``missing`` cells are empty, ``odd`` ones are no number where one is declared, or no declared level or
-    label, and ``outside`` ones are beyond the declared range. ``notes`` say what to declare.
-    """
-
-    name: str
-    declared: str
-    holds: str
-    missing: int
-    odd: int = 0
-    outside: int = 0
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,10 +68,15 @@ class RecordCounts:
         return RecordCounts(**found)
 
     @property
+    def total(self) -> int:
+        """All records."""
+        return self.treated + self.controls + self.missing + self.silent
+
+    @property
     def line(self) -> str:
         """The records by arm."""
         lost, silent = self.missing, self.silent
-        told = f"{self.treated + self.controls + lost + silent:,} records: {self.treated:,} treated, "
+        told = f"{self.total:,} records: {self.treated:,} treated, "
         told += f"{self.controls:,} controls" + (f", {lost:,} without a treatment" if lost else "")
         return f"{told}, {silent:,} not eligible." if silent else f"{told}."
 
@@ -102,8 +93,7 @@ class RecordCounts:
     @property
     def wrong(self) -> list[str]:
         """What a release of these records should not be paid for, each in a few words."""
-        eligible = self.treated + self.controls
-        total = eligible + self.missing + self.silent
+        eligible, total = self.treated + self.controls, self.total
         arms = {"treated": self.treated, "a control": self.controls}
         found = [f"no record is {arm}" for arm, count in arms.items() if not count]
         found += [
@@ -171,34 +161,141 @@ def _spelled(told: Collection[str], known: Collection[str]) -> dict[str, str]:
     return {label: one for one, label in labels.items() if label != one}
 
 
-def column_report(table: Table, book: Codebook | None = None, ranges: object = None) -> list[ColumnReport]:
-    """Every column of the table, beside what the codebook and the ranges declare of it."""
-    named, book = ranges if isinstance(ranges, Mapping) else {}, book or Codebook()
-    table = replace(table, column=book.read(table.cells))
-    return [_column(table, name, book, named) for name in table.names]
+@dataclass(frozen=True)
+class TableCells:
+    """What the columns of a table, or of some of its rows, hold beside what is declared of them.
+
+    ``counts`` are cells by kind, ``seen`` the labels and ``odd`` those that nothing declares, by column: at
+    most ``_KEPT`` different ones, so that no table is too long for them.
+    """
+
+    book: Codebook
+    ranges: Mapping[str, Any]
+    counts: Mapping[str, Counter[str]]
+    seen: Mapping[str, Counter[str]]
+    odd: Mapping[str, Counter[str]]
+    damage: Counter[str]
+
+    @classmethod
+    def of(cls, table: Table, book: Codebook | None = None, ranges: object = None) -> TableCells:
+        """Those of a table, by the codebook and the ranges that are declared."""
+        named, book = ranges if isinstance(ranges, Mapping) else {}, book or Codebook()
+        table = replace(table, column=book.read(table.cells))
+        found = {name: _cells(table, name, book, named) for name in table.names}
+        counts, seen, odd = ({name: own[place] for name, own in found.items()} for place in range(3))
+        return cls(book, named, counts, seen, odd, Counter(table.damage))
+
+    def __add__(self, other: TableCells) -> TableCells:
+        """Those of the rows of both."""
+        counts = {name: own + other.counts[name] for name, own in self.counts.items()}
+        seen, odd = (
+            {name: Counter(dict(islice((own + more[name]).items(), _KEPT))) for name, own in first.items()}
+            for first, more in ((self.seen, other.seen), (self.odd, other.odd))
+        )
+        return replace(self, counts=counts, seen=seen, odd=odd, damage=self.damage + other.damage)
+
+    def notes(self) -> list[str]:
+        """What of the file could not be read."""
+        return [note.format(count) for note, count in self.damage.items() if count]
+
+    def report(self) -> list[dict[str, Any]]:
+        """Every column: what it is ``declared`` as and ``holds``, with counts of cells.
+
+        ``missing`` cells are empty, ``odd`` ones are no number where one is declared, or no declared level or
+        label, and ``outside`` ones are beyond the declared range. ``notes`` say what to declare.
+        """
+        return [self._column(name) for name in self.counts]
+
+    def holds(self, name: str) -> str:
+        """What kind of cells a column has."""
+        counts, seen = self.counts[name], self.seen[name]
+        for kind in ("numbers", "dates"):
+            if counts[kind] == counts["present"] > 0:
+                return "0 and 1" if kind == "numbers" and set(seen) <= {"0", "1"} else kind
+        if counts["numbers"]:
+            return "numbers and text"
+        if len(seen) == _KEPT:
+            return f"{_KEPT:,} texts or more"
+        return f"{len(seen):,} texts" if len(seen) > 1 else "one text" if seen else "nothing"
+
+    def _column(self, name: str) -> dict[str, Any]:
+        book, counts, odd = self.book, self.counts[name], self.odd[name]
+        declared, known, note = _declared(name, book, self.ranges)
+        facts = {"name": name, "declared": declared, "holds": self.holds(name), "missing": counts["missing"]}
+        facts |= {"odd": counts["odd"], "outside": counts["outside"]}
+        if declared == "-":
+            hint = []
+            if "text" in str(facts["holds"]) and 1 < len(self.seen[name]) <= MOST_LEVELS:
+                line = f"{key(name)} = {json.dumps(sorted(self.seen[name]), ensure_ascii=False)}"
+                hint = [f"if a codebook lists its levels, declare under [levels]: {line}"]
+            if self._repeats_persons(name):
+                whole = "a guarantee covers one record, not all of a person"
+                advice = f"[unit] column = {quoted(name)}, number = N protects persons"
+                hint = [f"looks like an identifier and repeats: {whole}; {advice}"]
+            return facts | {"notes": hint}
+        most = ", ".join(f"{quoted(one)} ({times:,})" for one, times in odd.most_common(4))
+        notes = [f"{most}{', ...' if len(odd) > 4 else ''}: {note}"] if odd else []
+        if (
+            name in book.missing
+            and name in self.ranges
+            and 20 * counts["missing"] > sum(counts[kind] for kind in ("missing", "present"))
+        ):
+            notes.append(
+                "not adjusted for where it is missing; to count complete records alone, declare "
+                f"eligible = ['{key(name)} >= {self.ranges[name][0]:g}']"
+            )
+        near = _spelled(odd, known) if known else {}
+        notes += [_misspelled(label, text) for label, text in near.items()]
+        return facts | {"notes": notes}
+
+    def _repeats_persons(self, name: str) -> bool:
+        """Whether a column is named like an identifier, and some of more values than a category repeat."""
+        seen = self.seen[name]
+        return _IDENTIFIER.search(name) is not None and MOST_LEVELS < len(seen) < seen.total()
 
 
-def holds(told: list[str]) -> str:
-    """What kind of cells these labels are of."""
-    present = Counter(one for one in told if one)
-    numbers = sum(not np.isnan(one) for one in numbers_or_nan(list(present), "")) if present else 0
-    if not present:
-        return "nothing"
-    if numbers == len(present):
-        return "0 and 1" if set(present) <= {"0", "1"} else "numbers"
-    if all(_DATE.fullmatch(one) for one in present):
-        return "dates"
-    if numbers:
-        return "numbers and text"
-    return f"{len(present):,} texts" if len(present) > 1 else "one text"
+def _declared(name: str, book: Codebook, ranges: Mapping[str, Any]) -> tuple[str, tuple[str, ...], str]:
+    """What a column is declared as, the labels that it may hold, and what is said of any other cell."""
+    arms = (str(book.treatment.treated), str(book.treatment.control))
+    weights = book.sampling_weights
+    if name == book.treatment.column and name not in book.levels:
+        return "treatment", arms, f"neither {' nor '.join(arms)}; declare both under [treatment]"
+    if name in book.levels:
+        return "levels", tuple(str(level) for level in book.levels[name]), "no declared level"
+    if weights is not None and name == weights.column:
+        return "sampling weight", (), f"no number: counts as {weights.missing:g}"
+    if name in ranges or name == book.outcome:
+        return "outcome" if name == book.outcome else "number", (), "no number: counts as missing"
+    if book.unit is not None and name == book.unit.column:
+        return "person", (), ""
+    return "unit" if name in book.no_covariates else "-", (), ""
 
 
-def levels_line(name: str, told: list[str]) -> str | None:
-    """The line of ``[levels]`` that lists the texts of a column, where they are few enough for levels."""
-    present = sorted({one for one in told if one})
-    if not 1 < len(present) <= MOST_LEVELS:
-        return None
-    return f"{key(name)} = {json.dumps(present, ensure_ascii=False)}"
+def _cells(
+    table: Table, name: str, book: Codebook, ranges: Mapping[str, Any]
+) -> tuple[Counter[str], Counter[str], Counter[str]]:
+    """Cells of a column by kind, its labels, and those that nothing declares."""
+    told = labels(cells := table.cells(name), name)
+    seen, odd = Counter(one for one in told if one), Counter[str]()
+    distinct = list(seen)
+    numbers = dict(zip(distinct, numbers_or_nan(distinct, "") if distinct else (), strict=True))
+    counts = Counter(present=seen.total(), missing=len(told) - seen.total())
+    counts["numbers"] = sum(seen[one] for one, number in numbers.items() if not np.isnan(number))
+    counts["dates"] = sum(seen[one] for one in distinct if _DATE.fullmatch(one))
+    declared, known, _ = _declared(name, book, ranges)
+    if known:
+        odd.update({one: times for one, times in seen.items() if one not in known})
+    elif declared not in ("-", "unit", "person"):
+        found, pair = numbers_or_nan(cells, name), ranges.get(name)
+        if declared == "sampling weight":
+            assert book.sampling_weights is not None
+            pair = 0.0, book.sampling_weights.largest
+        odd.update(one for one, number in zip(told, found, strict=True) if one and np.isnan(number))
+        low, high = pair if isinstance(pair, tuple | list) else (-np.inf, np.inf)
+        counts["outside"] = int(np.sum((found < low) | (found > high)))
+    counts["odd"] = odd.total()
+    first, wrong = (Counter(dict(islice(one.items(), _KEPT))) for one in (seen, odd))
+    return counts, first, wrong
 
 
 def key(name: str) -> str:
@@ -209,52 +306,3 @@ def key(name: str) -> str:
 def _misspelled(declared: str, found: str) -> str:
     """That a table spells a declared label otherwise."""
     return f"{quoted(declared)} is declared: did you mean {quoted(found)}?"
-
-
-def _repeats_persons(name: str, told: list[str]) -> bool:
-    """Whether a column is named like an identifier, holds more values than a category, and some repeat."""
-    present = [one for one in told if one]
-    return _IDENTIFIER.search(name) is not None and MOST_LEVELS < len(set(present)) < len(present)
-
-
-def _column(table: Table, name: str, book: Codebook, ranges: Mapping[str, Any]) -> ColumnReport:
-    told = labels(cells := table.cells(name), name)
-    kind, odd, outside = holds(told), Counter[str](), 0
-    if name == book.treatment.column or name in book.levels:
-        arms = (str(book.treatment.treated), str(book.treatment.control))
-        declared, known, note = "levels", book.levels.get(name, arms), "no declared level"
-        if name not in book.levels:
-            declared, note = "treatment", f"neither {' nor '.join(arms)}; declare both under [treatment]"
-        odd.update(one for one in told if one and one not in known)
-    elif name in ranges or name in (book.outcome, getattr(book.sampling_weights, "column", None)):
-        note, pair = "no number: counts as missing", ranges.get(name)
-        declared = "outcome" if name == book.outcome else "number"
-        if (weights := book.sampling_weights) is not None and name == weights.column:
-            declared, note = "sampling weight", f"no number: counts as {weights.missing:g}"
-            pair = 0.0, weights.largest
-        numbers = numbers_or_nan(cells, name)
-        odd.update(one for one, number in zip(told, numbers, strict=True) if one and np.isnan(number))
-        low, high = pair if isinstance(pair, tuple | list) else (-np.inf, np.inf)
-        outside = int(np.sum((numbers < low) | (numbers > high)))
-    elif name in book.no_covariates:
-        unit = book.unit is not None and name == book.unit.column
-        return ColumnReport(name, "person" if unit else "unit", kind, told.count(""))
-    else:
-        line = levels_line(name, told) if "text" in kind else None
-        hint = () if line is None else (f"if a codebook lists its levels, declare under [levels]: {line}",)
-        if _repeats_persons(name, told):
-            hint = (
-                "looks like an identifier and repeats: a guarantee covers one record, not all of a person; "
-                f"[unit] column = {quoted(name)}, number = N protects persons",
-            )
-        return ColumnReport(name, "-", kind, told.count(""), notes=hint)
-    most = ", ".join(f"{quoted(one)} ({times:,})" for one, times in odd.most_common(4))
-    notes = [f"{most}{', ...' if len(odd) > 4 else ''}: {note}"] if odd else []
-    if name in book.missing and name in ranges and 20 * told.count("") > len(told):
-        notes.append(
-            "not adjusted for where it is missing; to count complete records alone, declare "
-            f"eligible = ['{key(name)} >= {ranges[name][0]:g}']"
-        )
-    near = _spelled(odd, [str(one) for one in known]) if declared in ("levels", "treatment") else {}
-    notes += [_misspelled(label, text) for label, text in near.items()]
-    return ColumnReport(name, declared, kind, told.count(""), odd.total(), outside, tuple(notes))

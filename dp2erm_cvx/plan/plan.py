@@ -82,6 +82,8 @@ class Plan:
         domain = self.study.start.domain
         if not dataset.weighted and domain.sampling is not None:
             raise DataError("the domain declares sampling weights: the dataset has none")
+        if getattr(dataset, "persons", None) != domain.units:
+            raise DataError("unit: the persons of the dataset are not those of the domain")
         records = dataset.records(partial(_inside, domain=domain), domain)
         inputs, results = Inputs(dataset, records), dict[str, StepResult]()
         for step in self.steps:

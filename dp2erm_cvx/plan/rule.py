@@ -15,6 +15,7 @@ from scipy.special import erfcx
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.calibration.numbers import Arithmetic
+from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.domain import Array, clip_norm
 from dp2erm_cvx.errors import DeclarationError, known_names
 from dp2erm_cvx.mechanism import simulate_noise
@@ -94,7 +95,8 @@ class RulePlan(Plan):
 
     def noise_at(self, spreads: ArrayLike) -> float:
         """The same for scaled covariates of these ``spreads`` (k,)."""
-        return float(np.sqrt(np.mean(self._moved(spreads) ** 2)))
+        rows = self._rows(spreads, self.rows.scale)
+        return float(np.sqrt(np.mean(self._moved(rows, rows) ** 2)))
 
     def spreads(self, released: Mapping[str, Array]) -> Array:
         """Standard deviations (k,) of scaled covariates: by their released mean square, or a public guess."""
@@ -110,7 +112,8 @@ class RulePlan(Plan):
         to be those of theta, less the size that the noise gives them: 1/2 where noise explains all of them.
         """
         spreads = self.spreads({}) if spreads is None else spreads
-        moved, rows = self._moved(spreads), self._rows(spreads)
+        scaled, rows = self._rows(spreads, self.rows.scale), self._rows(spreads)
+        moved = self._moved(scaled, scaled)
         effects = np.sum(rows * np.asarray(theta, dtype=np.float64), axis=1)
         size, noise = float(np.mean(effects**2)), float(np.mean(moved**2))
         if not size > noise:
@@ -119,16 +122,31 @@ class RulePlan(Plan):
         # on either side of the boundary records are flipped as often
         return float(np.mean((true + moved > 0) != (true > 0)))
 
-    def _rows(self, spreads: ArrayLike, scale: float = 1.0) -> Array:
-        """Rows (m, p) of public covariates, ``scale`` times those of the domain."""
-        k = self.study.universe.n_features
-        drawn = np.random.default_rng(k).standard_normal((_POINTS, k))
-        x = scale * clip_norm(np.asarray(spreads) * drawn, self.study.norm_bound)
+    def _rows(self, spreads: ArrayLike, scale: float = 1.0, *, coded: bool = False) -> Array:
+        """Rows (m, p) of public covariates, ``scale`` times those of the domain.
+
+        Where they are ``coded``, levels of one column add up to the same for everybody: noise that moves all
+        of them at once changes no effect, and nothing holds it back.
+        """
+        k, domain = self.study.universe.n_features, self.study.universe.domain
+        x = np.asarray(spreads) * np.random.default_rng(k).standard_normal((_POINTS, k))
+        book, names = domain.codebook or Codebook(), domain.columns or ()
+        for column in book.levels if coded else ():
+            own = [place for place, name in enumerate(names) if book.origin(name)[0] == column]
+            total = 0.0 if self.step("mean") is not None else 1.0
+            x[:, own] += (total - x[:, own].sum(axis=1, keepdims=True)) / max(len(own), 1)
+        x = scale * clip_norm(x, self.study.norm_bound)
         return self.rows.rows.of(x, np.zeros(_POINTS))
 
-    def _moved(self, spreads: ArrayLike) -> Array:
-        """What draws of the noise do to the effect at public covariates, (draws, m)."""
-        calibration, rows = self.rule.calibration, self._rows(spreads, self.rows.scale)
+    def half_widths(self, spreads: ArrayLike) -> Array:
+        """Half width (p,) of the 2.5-97.5 % range of the noise in every coefficient, for the same guesses."""
+        rows = self._rows(spreads, self.rows.scale, coded=True)
+        moved = self._moved(np.eye(rows.shape[1]), rows)
+        return self.rows.unscaled(np.quantile(np.abs(moved), 0.95, axis=0), self.study.universe.n_features)
+
+    def _moved(self, at: Array, rows: Array) -> Array:
+        """What draws of the noise do to the effect ``at`` (m, p), (draws, m), for records of these rows."""
+        calibration = self.rule.calibration
         assert isinstance(calibration, Calibration)
         # a center is guessed to spread as far as what it leaves, and residuals of 2 (y - m) to be normal
         left = self.study.scale * (math.sqrt(0.5) if self.rows.after else 1.0)
@@ -137,7 +155,7 @@ class RulePlan(Plan):
         p = rows.shape[1]
         hessian = bend * self.mass * (rows.T @ rows) / len(rows) + calibration.gamma * np.eye(p)
         drawn = simulate_noise(calibration, _DRAWS, np.random.default_rng(p))
-        return np.asarray(drawn @ np.linalg.solve(hessian, rows.T) / self.study.universe.n_samples)
+        return np.asarray(drawn @ np.linalg.solve(hessian, at.T) / self.study.universe.n_samples)
 
 
 @dataclass(frozen=True)

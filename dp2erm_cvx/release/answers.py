@@ -70,8 +70,7 @@ def answers(releases: Mapping[str, Any]) -> list[Answer]:
     found: list[Answer] = []
     for name, release in effects.items():
         all_at_once = at_level(release, 1.0 - (1.0 - release.interval.level) / number)
-        unit = "" if release.risks else unit_of(release)
-        shared = name, *compared(release), unit, release.estimand
+        shared = name, *compared(release), unit_of(release), release.estimand
         pairs = zip(release.groups, all_at_once.groups, strict=True)
         parts: list[tuple[str | None, Any, Any]] = [(None, release, all_at_once)]
         parts += [(own.group, own, other) for own, other in pairs]
@@ -85,10 +84,7 @@ def answer_blocks(listed: Sequence[Answer]) -> Iterator[Block]:
     """The answers as a table for a screen, and what their intervals hold for."""
     yield heading("All answers")
     headers, rows = _cells(listed)
-    table = grid(*headers, left=2)
-    for row in rows:
-        table.add_row(*row)
-    yield table
+    yield grid(*headers, left=2, rows=rows)
     yield f"CI: for this answer by itself. All together: for all {len(listed)} answers at once (Bonferroni)."
 
 
@@ -125,13 +121,6 @@ def _cells(listed: Sequence[Answer]) -> tuple[list[str], list[list[str]]]:
         if (standing := one.cost["standing"]) != Standing.PRIVATE.value:
             estimate += f" ({standing.upper()})"
         rows.append(
-            [
-                one.name,
-                told,
-                records,
-                estimate,
-                interval_text(one.interval),
-                interval_text(one.joint),
-            ]
+            [one.name, told, records, estimate, interval_text(one.interval), interval_text(one.joint)]
         )
     return ["question", "effect of", "records, about", "estimate", f"{level} CI", "all together"], rows

@@ -174,7 +174,7 @@ def _sign(release: Any) -> str:
         )
     return (
         "half of the records are treated whatever their covariates, or the outcome varies about its "
-        "public center by the effect alone."
+        "public midpoint by the effect alone."
     )
 
 
@@ -355,7 +355,7 @@ def sensitivity(release: EffectRelease) -> Iterator[str]:
         return
     two_values = bool(release.domain.get("binary_outcome", False))
     yield from _e_values(release, two_values)
-    if release.risks or (two_values and release.domain["outcome_bound"] == 0.5):
+    if release.is_risk:
         yield _number_needed(release)
     tipping = tipping_point(release)
     if tipping is not None:

@@ -15,17 +15,10 @@ from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.plan import EffectPlan
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, nuisance_error, risk_errors
 from dp2erm_cvx.private_ranges import Known, Within
-from dp2erm_cvx.release.arms import ArmRisks
 from dp2erm_cvx.release.declaration import declaration_of, state_steps
 from dp2erm_cvx.release.groups import GroupEffect, group_average, group_means, group_rows, state_groups
-from dp2erm_cvx.release.interval import (
-    STRICT,
-    EffectInterval,
-    ScoreInterval,
-    effect_interval,
-    score_interval,
-)
-from dp2erm_cvx.release.ratio import part_interval
+from dp2erm_cvx.release.interval import STRICT, EffectInterval, ScoreInterval, effect_interval, score_interval
+from dp2erm_cvx.release.ratio import ArmRisks, part_interval
 from dp2erm_cvx.release.record import BaseRelease, Guarantee
 from dp2erm_cvx.steps import (
     CellNuisances,
@@ -266,6 +259,12 @@ class EffectRelease(BaseRelease):
     def normalized(self) -> bool:
         """Whether settings and nuisances are in units of a released range of the outcome."""
         return bool(self.ranges) and self.ranges[-1].released
+
+    @property
+    def is_risk(self) -> bool:
+        """Whether it is a difference of risks: the outcome is declared to be an event, 0 or 1."""
+        domain = self.domain
+        return bool(self.risks) or (bool(domain.get("binary_outcome")) and domain["outcome_bound"] == 0.5)
 
     def rows(self) -> list[Mapping[str, Any]]:
         """The estimate with its interval; then one for every group, with its contrast to the first."""

@@ -17,7 +17,7 @@ from dp2erm_cvx.privacy import Neighboring
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
-    from dp2erm_cvx.release.rule import OwnUnits
+    from dp2erm_cvx.release.units import OwnUnits
 
 #: Layout of the JSON of a release: its declaration, its released numbers, and all that follows from both.
 SCHEMA_VERSION = 4
@@ -296,9 +296,10 @@ class Release(BaseRelease):
 
     def rows(self) -> list[Mapping[str, Any]]:
         """One per coordinate of theta, and one for the effect where that is one for everybody."""
-        from dp2erm_cvx.release.rule import beside, released_rows
+        from dp2erm_cvx.release.rule import released_rows
+        from dp2erm_cvx.release.units import beside
 
-        return [{**row, **self.cost()} for row in beside(released_rows(self), self.own_units)]
+        return [{**row, **self.cost()} for row in beside(released_rows(self), self)]
 
 
 def json_schema(kind: type[BaseRelease] = Release) -> dict[str, Any]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Calibration, SumLaw
-from dp2erm_cvx.codebook import Codebook, norm_within
+from dp2erm_cvx.codebook import norm_within
 from dp2erm_cvx.data import coded_covariates
 from dp2erm_cvx.domain import Array, Domain, clip_norm
 from dp2erm_cvx.errors import DataError, DeclarationError, Dp2ermError
@@ -27,86 +27,11 @@ from dp2erm_cvx.release.declaration import declaration_of, rebuilt, state_steps
 from dp2erm_cvx.release.effect import Nuisance, state_coefficient
 from dp2erm_cvx.release.interval import STRICT, EffectInterval, effect_interval, score_interval
 from dp2erm_cvx.release.record import BaseRelease, Guarantee, Release, StepStatement
+from dp2erm_cvx.release.units import OwnUnits, beside, own_units
 from dp2erm_cvx.steps import Rows, SideCounts, placed
 from dp2erm_cvx.steps.sums import side_shares
 from dp2erm_cvx.tables import Table, read_frame
 from dp2erm_cvx.universe import Universe
-
-
-@dataclass(frozen=True)
-class OwnUnits:
-    """``constant + sum of slopes[j] x_j``: what theta says of raw covariates x (k,).
-
-    Inside the domain that is what the scaled theta says, but for rounding: each covariate within its public
-    range, and their scaled norm at most ``norm``. A record beyond is clipped and shrunk by the domain first.
-    ``slopes`` (k,) are per unit of the ``columns``, which ``per`` names; of what is 0 or 1 it names the
-    level.
-    """
-
-    constant: float
-    columns: tuple[str, ...]
-    slopes: tuple[float, ...]
-    per: tuple[str, ...]
-    norm: float
-
-    def at(self, X: ArrayLike) -> Array:
-        """Predictions (m,) at raw covariates (m, k) of these ``columns``, each record by itself."""
-        found: Array = self.constant + np.sum(np.asarray(X, dtype=np.float64) * self.slopes, axis=1)
-        return found
-
-    def numbers(self) -> list[tuple[float, str]]:
-        """The constant, then every slope, each with what it is per."""
-        return [(self.constant, ""), *zip(self.slopes, self.per, strict=True)]
-
-    def to_dict(self) -> dict[str, Any]:
-        """As the JSON of a release states it."""
-        return {"constant": self.constant, "slopes": dict(zip(self.columns, self.slopes, strict=True))}
-
-    def told(self) -> str:
-        """For which records it is the same as the scaled theta."""
-        return (
-            "Own units: the same rule of raw covariates, its constant where all of them are 0. It holds "
-            f"inside the ranges, up to a norm of {self.norm:.4g} of the scaled covariates; a record beyond "
-            "is clipped and shrunk first."
-        )
-
-
-def own_units(
-    domain: Domain, columns: Sequence[str], slopes: Mapping[int, float], constant: float, norm: float
-) -> OwnUnits | None:
-    """A linear rule with a ``constant`` and ``slopes`` on the scaled covariates of these numbers.
-
-    ``norm`` is what it shrinks those to. None where no ranges scale them, and where no double holds the
-    result: ranges can be as short, or as far off, as they like.
-    """
-    if domain.ranges is None:
-        return None
-    pairs, middles = domain.range_pairs, domain.middles(len(columns))
-    terms, raw = [constant], list[float]()
-    for index, value in slopes.items():
-        low, high = pairs[index]
-        raw.append(value / (high / 2 - low / 2))
-        terms.append(-raw[-1] * middles[index])
-    try:
-        total = math.fsum(terms) + 0.0
-    except (OverflowError, ValueError):
-        return None
-    if not all(map(math.isfinite, [total, *raw])):
-        return None
-    named = tuple(columns[index] for index in slopes)
-    per = tuple(_per(domain.codebook, name) for name in named)
-    return OwnUnits(total, named, tuple(raw), per, min(norm, domain.features_bound))
-
-
-def _per(book: Codebook | None, name: str) -> str:
-    column, level = (name, None) if book is None else book.origin(name)
-    if level is not None:
-        assert book is not None
-        known = "missing" if column in book.missing else level or "missing"
-        return f"where {column} is {known}"
-    unit = None if book is None else book.units.get(column)
-    return f"per {unit}" if unit else "per unit"
-
 
 #: What the value of a rule is compared with.
 _OTHERS = ("treating nobody", "treating everybody")
@@ -136,13 +61,14 @@ class RuleRelease(BaseRelease):
 
     ``theta`` (p,) has one name per coordinate in ``parameters``, of the constant and of the covariates as the
     ``domain`` scales them; its product with them estimates the effect, in units of the outcome and net of
-    the treatment cost. ``nuisances`` are the released center and propensity. ``noise_effect`` is what noise
-    is predicted to do to the effect of one record, root mean square, and ``flipped_share`` what share of
-    decisions it is predicted to flip: from theta, public guesses and a public covariate spread alone.
-    ``settings`` hold the public settings and guesses, such as the ``mass`` of the factors over n. ``gains``
-    say what the rule is worth, and ``released`` are the integers that noise was added to for them, where a
-    share of the budget was declared for that. ``kept_confounding`` is the share of a bias that is predicted
-    to stay, by :func:`~dp2erm_cvx.plan.predict.kept_confounding`; None where that is not known.
+    the treatment cost. ``noise_half_width`` (p,) is predicted to hold 95 % of the noise in each coordinate.
+    ``nuisances`` are the released center and propensity. ``noise_effect`` is what noise is predicted to do to
+    the effect of one record, root mean square, and ``flipped_share`` what share of decisions it is predicted
+    to flip: all from theta, public guesses and a public covariate spread alone. ``settings`` hold the public
+    settings and guesses, such as the ``mass`` of the factors over n. ``gains`` say what the rule is worth,
+    ``released`` the integers that noise was added to for them, where a share of the budget was declared for
+    that. ``kept_confounding`` is the share of a bias that is predicted to stay, by
+    :func:`~dp2erm_cvx.plan.predict.kept_confounding`; None where that is not known.
 
     Where a mean and a mean square of covariates are released, ``covariate_mean`` (k,) is subtracted from the
     scaled covariates, which are then shrunk to ``covariate_norm`` and multiplied by ``covariate_scale``: in
@@ -155,6 +81,7 @@ class RuleRelease(BaseRelease):
 
     theta: tuple[float, ...]
     parameters: tuple[str, ...]
+    noise_half_width: tuple[float, ...]
     noise_effect: float
     flipped_share: float
     nuisances: tuple[Nuisance, ...]
@@ -223,24 +150,12 @@ class RuleRelease(BaseRelease):
         """One per coordinate of theta."""
         told = {"noise_effect": self.noise_effect, "flipped_share": self.flipped_share, **self.cost()}
         told |= {f"gain over {gain.over}": gain.estimate for gain in self.gains}
-        pairs = zip(self.parameters, self.theta, strict=True)
-        rows = [{"parameter": name, "value": value, **told} for name, value in pairs]
-        return beside(rows, self.own_units)
-
-
-def beside(rows: Sequence[Mapping[str, Any]], known: OwnUnits | None) -> list[Mapping[str, Any]]:
-    """The rows of a data frame, those of parameters with their own units; None where they have none.
-
-    Where theta has no constant, that of its own units comes last, unless it is 0.
-    """
-    if known is None:
-        return [{**row, "own_units": None, "per": ""} for row in rows]
-    numbers, found = known.numbers(), list(rows)
-    if len(rows) < len(numbers):
-        numbers = [*numbers[1:], *(numbers[:1] if known.constant else [])]
-    if len(rows) < len(numbers):
-        found.append({**rows[-1], "parameter": "constant", "value": None, "noise_half_width": None})
-    return [{**row, "own_units": value, "per": per} for row, (value, per) in zip(found, numbers, strict=True)]
+        trios = zip(self.parameters, self.theta, self.noise_half_width, strict=True)
+        rows = [
+            {"parameter": name, "value": value, "noise_half_width": width, **told}
+            for name, value, width in trios
+        ]
+        return beside(rows, self)
 
 
 def make_rule(
@@ -261,6 +176,7 @@ def make_rule(
     return RuleRelease(
         theta=theta,
         parameters=Rows.POOLED.names(columns),
+        noise_half_width=tuple(plan.half_widths(spreads).tolist()),
         noise_effect=plan.noise_at(spreads),
         flipped_share=plan.flipped_share(theta, spreads),
         columns=columns,

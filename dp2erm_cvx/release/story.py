@@ -17,6 +17,7 @@ from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.interval import EffectInterval
 from dp2erm_cvx.release.record import BaseRelease, Release
 from dp2erm_cvx.release.rule import RuleRelease, released_range
+from dp2erm_cvx.release.units import coefficients, decisions
 from dp2erm_cvx.release.words import (
     calibrated,
     clips,
@@ -72,8 +73,9 @@ class Story:
     ``headline`` is the result in one line and ``precision`` how sure it is. ``parts`` say of noise, sampling
     and bias how far they are counted; ``details`` are sentences and tables about the result. ``rows`` are
     those of the data frame where the result has coefficients, ``use`` how they are used, ``scaled`` whether
-    they are of scaled covariates. ``alerts`` and ``caveats`` are of the table of caveats; ``robust`` says how
-    wrong they may be. ``declared`` was fixed before the data were read, beside what every release declares;
+    they are of scaled covariates. ``alerts`` and ``caveats`` are of the table of caveats, of which a page
+    folds those ``noted``; ``robust`` says how wrong they may be. ``declared`` was fixed before the data were
+    read, beside what every release declares;
     ``spent`` is the cost of every step. ``spans`` are drawn.
     """
 
@@ -85,6 +87,7 @@ class Story:
     population: tuple[str, ...]
     alerts: tuple[str, ...]
     caveats: tuple[str, ...]
+    noted: tuple[str, ...]
     spent: tuple[Block, ...]
     guarantee: tuple[tuple[str, str], ...]
     use: tuple[Block, ...] = ()
@@ -106,9 +109,10 @@ def screen(release: BaseRelease) -> Iterator[Block]:
     story = story_of(release)
     yield heading(story.title if release.private else f"{story.title}: {release.guarantee.standing.upper()}")
     yield story.headline
-    yield from (heading(line) for line in story.alerts)
+    if story.alerts:
+        yield heading("\n".join(story.alerts), frame=True)
     if story.rows:
-        yield _coefficients(story)
+        yield coefficients(story.rows)
     for part in (
         (story.precision, *story.use, *story.details),
         story.population,
@@ -135,6 +139,11 @@ def _story(release: BaseRelease, people: str, **own: Any) -> Story:
         ),
         alerts=tuple(sentences(release, "warns")),
         caveats=tuple(sentences(release, "notes", "assumes", "excludes")),
+        noted=tuple(sentences(release, "notes")),
+        robust=(
+            *sentences(release, "details"),
+            *(sensitivity(release) if isinstance(release, EffectRelease) else ()),
+        ),
         guarantee=tuple(guaranteed(release)),
         **own,
     )
@@ -152,6 +161,8 @@ def _net(release: BaseRelease) -> str:
 def unit_of(release: BaseRelease) -> str:
     """What the outcome is measured in, as it was declared."""
     book = release.domain.get("codebook") or {}
+    if isinstance(release, EffectRelease) and release.is_risk:
+        return ""
     return str(book.get("units", {}).get(book.get("outcome"), "units of the outcome"))
 
 
@@ -159,7 +170,9 @@ def _effect(release: EffectRelease) -> Story:
     title, people, among = ESTIMANDS[release.estimand]
     interval = release.interval
     half = interval.half_width
-    unit = "" if release.risks else f" {unit_of(release)}"
+    if release.estimand != "risks" and release.is_risk:
+        among += ESTIMANDS["risks"][2]
+    unit = f" {unit_of(release)}".rstrip()
     level = f"{100 * interval.level:g} %"
     parts = [("privacy noise", interval.noise_half_width), ("sampling", interval.sampling_half_width)]
     spans = [Span(f"{level} interval", release.estimate, interval.low, interval.high)]
@@ -178,7 +191,6 @@ def _effect(release: EffectRelease) -> Story:
     return _story(
         release,
         f", {people}",
-        robust=(*sentences(release, "details"), *sensitivity(release)),
         title=f"{title} by {release.by}" if release.by else title,
         headline=(
             f"{_subject(release, among)}: {signed(release.estimate, half)}{unit}{_net(release)} "
@@ -190,11 +202,12 @@ def _effect(release: EffectRelease) -> Story:
             ("bias: confounding that noise and shrinkage leave of the adjustment", bias),
             ("bias: confounders that are missing, wrong models, clipped records", "NOT counted"),
         ),
+        use=_of_groups(release),
         details=(*_risks(release), *_groups(release), *_ranges(release)),
         spent=(spent_by_step(release),),
         declared=(clips(release), fixed),
         spans=tuple(spans),
-        caption=f"In {unit_of(release)}. The bars below are parts of the interval.",
+        caption=f"In {unit_of(release) or 'risk'}. The bars below are parts of the interval.",
     )
 
 
@@ -234,7 +247,7 @@ def _groups(release: EffectRelease) -> Iterator[Block]:
     """The effects in groups, if any, and their contrasts to the first."""
     if not release.groups:
         return
-    level, first = release.interval.level, release.groups[0].group or "missing"
+    first = release.groups[0].group or "missing"
     table = grid(str(release.by), "records", "treated", "effect", "interval", "all together", f"less {first}")
     for group in release.groups:
         half, apart = group.interval.half_width, group.contrast
@@ -246,10 +259,17 @@ def _groups(release: EffectRelease) -> Iterator[Block]:
             group.group or "missing", f"{max(group.counted, 0.0):,.0f}", treated, effect, *ends, less
         )
     yield table
-    yield (
-        "Records and treated shares are about those of the group, noise included. Intervals are at "
-        f"{100 * level:g} %: for the group by itself, for all groups together (Bonferroni), and for its "
-        f"effect less that of {first}. The estimate above is of the records of all groups."
+
+
+def _of_groups(release: EffectRelease) -> tuple[str, ...]:
+    """How to read the table of groups, if there is one."""
+    if not release.groups:
+        return ()
+    first, level = release.groups[0].group or "missing", f"{100 * release.interval.level:g} %"
+    return (
+        f"Records and treated shares of groups include noise. Intervals are at {level}: for the group alone, "
+        f"for all groups together (Bonferroni), and for its effect less that of {first}. The estimate is of "
+        "all groups.",
     )
 
 
@@ -258,11 +278,11 @@ def _ranges(release: EffectRelease) -> Iterator[Block]:
     step = release.step("ranges")
     if step is None:
         return
-    table = grid("range", "from", "to", "")
-    for column in release.ranges:
-        how = "released" if column.released else "public"
-        table.add_row(column.column, f"{column.low:.4g}", f"{column.high:.4g}", how)
-    yield table
+    rows = [
+        (one.column, f"{one.low:.4g}", f"{one.high:.4g}", "released" if one.released else "public")
+        for one in release.ranges
+    ]
+    yield grid("range", "from", "to", "", rows=rows)
     yield (
         f"Ranges were released for epsilon = {step.epsilon:.4g}, and records are clipped to them: a bias "
         "that the interval does not see."
@@ -279,20 +299,23 @@ def _rule(release: RuleRelease) -> Story:
     guessed = f"an outcome of standard deviation {float(settings['outcome_scale']):.4g}"
     if float(settings["mass"]) < 1.0:
         guessed += f" and weights that add up to {float(settings['mass']):g} n"
-    use = [
+    use: list[Block] = [
         "Treat where intercept + <theta, x> > 0, the estimated effect of treatment in units of the "
         f"outcome{_net(release)}. Covariates x are {scaled}, and shrunk to a norm of at most "
         f"{release.covariate_scale * release.norm:.4g}."
     ]
     if release.own_units is not None:
         use.append(release.own_units.told())
+    if (strata := decisions(release)) is not None:
+        about = (
+            "Whom it treats, of people spread evenly over the declared ranges and levels; no data were read:"
+        )
+        use += [about, grid(*strata[0], rows=strata[1])]
     details: list[Block] = []
     if release.gains:
-        table = grid("value of the rule over", "gain", "95 % interval")
-        for gain in release.gains:
-            low, high = gain.interval.low, gain.interval.high
-            table.add_row(gain.over, f"{gain.estimate:+.3g}", f"{low:+.3g} to {high:+.3g}")
-        details.append(table)
+        ends = [(one, one.interval.low, one.interval.high) for one in release.gains]
+        rows = [(one.over, f"{one.estimate:+.3g}", f"{low:+.3g} to {high:+.3g}") for one, low, high in ends]
+        details.append(grid("value of the rule over", "gain", "95 % interval", rows=rows))
     how = _WEIGHTS.get(str(settings["balance"]))
     alike = settings["propensity"] is None or how is None or settings.get("response_bound") is not None
     likely = f", each counted by {how}, e its probability of treatment: where either is likely"
@@ -389,25 +412,6 @@ def _noise(moved: NoiseRange) -> str:
         f"{assumed}: no bound, as the true curvature is private, and sampling is not counted. gamma also "
         f"pulls theta toward 0, by about {moved.shrinkage:.0%}."
     )
-
-
-def _coefficients(story: Story) -> Block:
-    """Every coefficient as it was released, what noise may have moved, and in its own units."""
-    noisy, own = (
-        any(row.get(name) is not None for row in story.rows) for name in ("noise_half_width", "own_units")
-    )
-    table = grid("parameter", "theta", *(["95 % of the noise"] if noisy else []))
-    if own:
-        table.add_column("own units", justify="right")
-        table.add_column("", overflow="fold")
-    for row in story.rows:
-        cells = [row["parameter"], "" if row["value"] is None else f"{row['value']:+.4g}"]
-        if noisy:
-            cells.append("" if row["noise_half_width"] is None else f"±{row['noise_half_width']:.3g}")
-        if own:
-            cells += ["" if row["own_units"] is None else f"{row['own_units']:+.4g}", row["per"]]
-        table.add_row(*cells)
-    return table
 
 
 def interval_text(interval: EffectInterval) -> str:

@@ -101,8 +101,9 @@ def meaning(release: BaseRelease) -> str:
         return f"{_NONE[guarantee.standing]} Its plan: {stated_law(guarantee)}, {guarantee.relation}."
     same = " by one with the same treatment" if _keeps(release) else ""
     held = "" if release.private else "CONDITIONAL on the exact solution: "
+    one = "record" if units_of(release) == "records" else "person with all records"
     return (
-        f"{held}{stated_law(guarantee)}: replacing one record{same} changes the probability of any result by "
+        f"{held}{stated_law(guarantee)}: replacing one {one}{same} changes the probability of any result by "
         f"a factor of at most e^{guarantee.epsilon:.6g} = {largest_factor(guarantee)}."
     )
 
@@ -113,19 +114,24 @@ def _keeps(release: BaseRelease) -> bool:
 
 def spent_by_step(release: BaseRelease) -> Table:
     """What every step released, and what it cost."""
-    table = grid("released", "noise", "epsilon", "delta", left=2)
-    for step in release.steps:
+
+    def noise(step: StepStatement) -> str:
         # on numbers, gamma noise is Laplace noise
-        noise = "Laplace" if step.noise.value == "gamma" and not step.gamma else step.noise.value
-        noise = "exponential" if step.step == "ranges" else noise
-        numbers = f"{step.epsilon:.4g}", f"{step.delta:.2g}"
-        table.add_row(releases_of(step), noise, *numbers)
-    return table
+        laplace = step.noise.value == "gamma" and not step.gamma
+        return "exponential" if step.step == "ranges" else "Laplace" if laplace else step.noise.value
+
+    rows = [(releases_of(one), noise(one), f"{one.epsilon:.4g}", f"{one.delta:.2g}") for one in release.steps]
+    return grid("released", "noise", "epsilon", "delta", left=2, rows=rows)
 
 
 def releases_of(step: StepStatement) -> str:
     """What a step releases, in words."""
     return _RELEASED.get(step.step, step.theorem)
+
+
+def units_of(release: BaseRelease) -> str:
+    """Who or what is protected, in the plural: records, or persons with all of theirs."""
+    return "records" if Domain.from_dict(release.domain).units is None else "persons"
 
 
 def promised(release: BaseRelease) -> Iterator[str]:
@@ -140,7 +146,7 @@ def promised(release: BaseRelease) -> Iterator[str]:
             "release is it, up to a proven distance, was not established."
         )
     same = _keeps(release)
-    persons = Domain.from_dict(release.domain).units is not None
+    persons = units_of(release) == "persons"
     whom = "persons, with all of their records, by any other, of any number of records"
     yield (
         f"Replace any one of the {release.n_samples:,} {whom if persons else 'records by any other'}"
@@ -205,8 +211,7 @@ def population(release: Any) -> str:
     weights, book = domain.sampling, domain.codebook or Codebook()
     levels = (f"{column} is {level or 'missing'}" for column, level in book.where.items())
     named = " and ".join([*book.eligible, *levels])
-    units = "records" if domain.units is None else "persons"
-    records = f"{release.n_samples:,} {units}" + (f" where {named}" if named else "")
+    records = f"{release.n_samples:,} {units_of(release)}" + (f" where {named}" if named else "")
     if weights is None:
         return f"that {'of those among' if named else 'of'} the {records}"
     whose = f"{'those among ' if named else ''}the {records}"
@@ -226,8 +231,8 @@ def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
         ]
         silent += [] if book.group is None else [f"those of no declared {book.group}"]
         yield (
-            f"About {max(counted, 0.0):,.0f} of the {release.n_samples:,} "
-            f"{'records' if domain.units is None else 'persons'} count, noise included; "
+            f"About {max(counted, 0.0):,.0f} of the {release.n_samples:,} {units_of(release)} count, noise "
+            "included; "
             f"{' and '.join(silent)} do not."
         )
     if weights is None:
@@ -277,19 +282,18 @@ def clips(release: EffectRelease) -> Table:
     """Every bound that a record was clipped to."""
     domain, settings, unit = Domain.from_dict(release.domain), release.settings, release.outcome_unit
     center = release.ranges[-1].low + unit if release.normalized else domain.outcome_center
-    table = grid("clipped by public rule", "from", "to")
-    for name, middle, bound in (
+    sides = [
         ("net outcome" if domain.treatment_cost else "outcome", center, unit * domain.outcome_bound),
         ("residual of the outcome regression", 0.0, unit * float(settings["residual_bound"])),
         ("estimate of one record, less the middle", 0.0, unit * float(settings["score_bound"])),
-    ):
-        table.add_row(name, f"{middle - bound:.4g}", f"{middle + bound:.4g}")
+    ]
+    ends = [(name, middle - bound, middle + bound) for name, middle, bound in sides]
     least = 1.0 / float(settings["cap"])
     if release.estimand != "overlap":  # whose weights need no cap
-        low = 0.0 if release.estimand == "att" else least
-        table.add_row("propensity of treatment", f"{low:.4g}", f"{1.0 - least:.4g}")
-    table.add_row("norm of the scaled covariates", "0", f"{domain.features_bound:.4g}")
-    return table
+        ends.append(("propensity of treatment", 0.0 if release.estimand == "att" else least, 1.0 - least))
+    ends.append(("norm of the scaled covariates", 0.0, domain.features_bound))
+    rows = [(name, f"{low:.4g}", f"{high:.4g}") for name, low, high in ends]
+    return grid("clipped by public rule", "from", "to", rows=rows)
 
 
 def declared_tables(release: BaseRelease) -> Iterator[Table]:

@@ -17,7 +17,15 @@ from dp2erm_cvx.release import Release, Standing
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.record import BaseRelease
 from dp2erm_cvx.release.story import ESTIMANDS, story_of
-from dp2erm_cvx.release.words import UNNAMED, compared, declared_facts, promised, releases_of, stated_law
+from dp2erm_cvx.release.words import (
+    UNNAMED,
+    compared,
+    declared_facts,
+    promised,
+    releases_of,
+    stated_law,
+    units_of,
+)
 from dp2erm_cvx.report.page import check_installed
 
 #: What marks a field that is left to the deployer.
@@ -114,8 +122,9 @@ def datasheet(release: BaseRelease, known: Mapping[str, str] | None = None) -> d
                 "variant_name": "Approximate DP" if guarantee.delta else "Pure DP",
                 "data_domain": "\n".join(_domain(release)),
                 "unprotected_quantities": (
-                    f"The number of records, {release.n_samples}, and all that was declared before the data "
-                    "were read. No number in the release was computed from records without noise."
+                    f"The number of {units_of(release)}, {release.n_samples}, and all that was declared "
+                    "before the data were read. No number in the release was computed from records without "
+                    "noise."
                 ),
             },
             "privacy_loss": {
@@ -226,14 +235,15 @@ def _description(release: BaseRelease) -> Iterator[str]:
         )
     else:
         yield f"A linear rule that says for whom {treatment} is expected to improve {outcome}."
-    yield f"From {release.n_samples} records, adjusted for {columns}."
+    yield f"From {release.n_samples} {units_of(release)}, adjusted for {columns}."
 
 
 def _domain(release: BaseRelease) -> Iterator[str]:
     domain, columns = Domain.from_dict(release.domain), release.columns
-    yield f"Tables of {release.n_samples} records with a treatment, an outcome and {len(columns)} covariates."
+    units = f"{release.n_samples} {units_of(release)}"
+    yield f"Tables of {units} with a treatment, an outcome and {len(columns)} covariates."
     for name, fact in declared_facts(release):
-        if name not in ("records", "settings", "first stage", "second stage", "neighbors"):
+        if name not in ("records", "persons", "settings", "first stage", "second stage", "neighbors"):
             yield f"- {name}: {_words(fact)}"
     for column, (low, high) in zip(columns, domain.range_pairs, strict=False):
         switch = domain.codebook is not None and domain.codebook.origin(column)[1] is not None
@@ -244,6 +254,11 @@ def _domain(release: BaseRelease) -> Iterator[str]:
 
 def _neighbors(release: BaseRelease) -> str:
     same = release.guarantee.relation is Neighboring.REPLACE_ONE_KEEP_TREATMENT
+    if units_of(release) == "persons":
+        return (
+            "Adjacent datasets of the data domain have the same number of persons and differ in all records "
+            "of one of them, replaced by any others, of any number."
+        )
     neighbors = (
         "Adjacent datasets of the data domain have the same number of records and differ in one record, "
         "replaced by any other"

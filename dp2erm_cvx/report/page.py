@@ -113,8 +113,10 @@ def _round_numbers(low: float, high: float) -> list[float]:
     return [step * number + 0.0 for number in range(first, last + 1)]
 
 
-#: Rows of a table from which on it is folded.
-_LONG = 16
+#: Rows of a table, and covariates, from which on they are folded.
+_LONG, _MANY = 16, 10
+#: How sentences start that explain the promise, and are folded.
+_BESIDES = ("Who knows", "A person", "Not hidden")
 
 
 def release_page(release: BaseRelease, *, source: str = "release.json") -> str:
@@ -131,10 +133,12 @@ def release_page(release: BaseRelease, *, source: str = "release.json") -> str:
         "release.html.j2",
         title=story.title,
         story=story,
+        release=release,
         picture=picture(story.spans, story.caption),
         private=release.private,
         standing=release.guarantee.standing.value.upper(),
-        promised=list(promised(release)),
+        promised=[one for one in promised(release) if not one.startswith(_BESIDES)],
+        besides=[one for one in promised(release) if one.startswith(_BESIDES)],
         parameters=[
             {"noise_half_width": None, **row, "bar": bar}
             for row, bar in zip(story.rows, bars(story.rows), strict=True)
@@ -142,6 +146,7 @@ def release_page(release: BaseRelease, *, source: str = "release.json") -> str:
         declared=[*story.declared, *declared_tables(release)],
         spent=[*story.spent, pairs(list(story.guarantee))],
         long=_LONG,
+        many=_MANY,
         at_hand=release.at_hand,
         source=source,
     )

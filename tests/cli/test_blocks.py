@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from dp2erm_cvx.blocked import pieces
 from dp2erm_cvx.cli import reading
 from tests.command_line import EFFECT, FIT, run, write_files
 
@@ -35,7 +34,7 @@ def with_data(words: list[str], name: str, *more: str) -> list[str]:
     "words", [EFFECT, ["rule", *FIT[1:]], [*FIT, "--second-stage", "arm_means", "--program", "ipw_private"]]
 )
 def test_blocks_release_what_memory_does(words, monkeypatch):
-    monkeypatch.setattr(pieces, "TEXT", 1000)
+    monkeypatch.setattr("dp2erm_cvx.files.PART", 1000)
     known = json.loads(run(*with_data(words, "data.csv")).stdout)
     files = [("data.csv", ["--blocks", "always"]), ("data.parquet", ["--blocks", "always"])]
     for name, more in (*files, ("many", []), ("many/*.parquet", [])):

@@ -5,16 +5,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain, PrivateTwoStageERM, registry, stability
-from dp2erm_cvx.compare import (
-    PRINTED,
-    SHARP,
-    STATED,
-    UNIVERSAL,
-    USABLE,
-    against_n,
-    against_ridge,
-    statements,
-)
+from dp2erm_cvx.compare import PRINTED, SHARP, STATED, UNIVERSAL, USABLE, against_n, against_ridge, statements
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.stability import paper_ipw_logistic
 from dp2erm_cvx.universe import Universe

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import EffectRelease, PrivateEffect, load_domain
-from dp2erm_cvx.diagnostics.columns import column_report
+from dp2erm_cvx import EffectRelease, PrivateEffect, files, load_domain
+from dp2erm_cvx.diagnostics.columns import TableCells
 from dp2erm_cvx.files import CsvLayout, guessed_layout, read_csv
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.tables import read_frame
@@ -202,9 +202,7 @@ def test_other_commands_read_the_same_table(folder):
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["40,5;x", "nan;nan;1e999;-1e999;Nord;ja;inf;inf"],
-    ids=["short", "not finite"],
+    "line", ["40,5;x", "nan;nan;1e999;-1e999;Nord;ja;inf;inf"], ids=["short", "not finite"]
 )
 def test_no_row_is_refused_or_moves_another(folder, line):
     write_registry(40)
@@ -233,17 +231,18 @@ def test_a_file_is_guessed_for_its_holder_alone(folder):
     Path("a.csv").write_text("x;y\n1.234,5;ja\n1.5;nein\n2,5;\n")
     table = read_csv("a.csv", CsvLayout(";", "utf-8", ","))
     # a point separates thousands there
-    assert [one.holds for one in column_report(table)] == ["numbers and text", "2 texts"]
+    assert [one["holds"] for one in TableCells.of(table).report()] == ["numbers and text", "2 texts"]
     told = run("check", "b.csv", "--separator", "\t", "--range", "x=0:1", "--outcome-bound", "1").stdout
     assert "Lines with bytes that are no UTF-8 text: 1; see [csv] encoding." in told
 
 
 def test_a_report_of_a_frame():
     frame = pd.DataFrame({"age": [20, 99, None], "text": ["a", "b", "b"], "on": [True, False, True]})
-    age, text, on = column_report(read_frame(frame), None, {"age": (18, 90)})
-    assert (age.declared, age.holds, age.missing, age.outside) == ("number", "numbers", 1, 1)
-    assert text.notes == ('if a codebook lists its levels, declare under [levels]: text = ["a", "b"]',)
-    assert on.holds == "0 and 1"
+    age, text, on = TableCells.of(read_frame(frame), None, {"age": (18, 90)}).report()
+    names = ("declared", "holds", "missing", "outside")
+    assert [age[name] for name in names] == ["number", "numbers", 1, 1]
+    assert text["notes"] == ['if a codebook lists its levels, declare under [levels]: text = ["a", "b"]']
+    assert on["holds"] == "0 and 1"
 
 
 @pytest.mark.parametrize(
@@ -393,6 +392,25 @@ def test_an_event_that_is_not_declared_stops_an_effect(folder, words):
     Path("wards.toml").write_text("binary_outcome = true\n" + study + both)
     assert run("run", "wards.toml", *words).exit_code == 0  # the other outcome is of more values
     assert run("effect", *command).exit_code == 0
+
+
+def test_a_check_holds_one_part_of_a_table_at_a_time(folder, monkeypatch):
+    write_wards()
+    words = ["--domain", "wards.toml"]
+    whole, sizes, part = run("check", "wards.csv", *words).stdout, [], files._part
+
+    def measured(*asked):
+        table = part(*asked)
+        sizes.append(len(table.cells("age")))
+        return table
+
+    monkeypatch.setattr(files, "PART", 1000)
+    monkeypatch.setattr(files, "_part", measured)
+    monkeypatch.setattr(files, "read_csv", None)  # nothing reads all of it
+    for name in ("wards.csv", "wards.parquet"):  # in four row groups
+        assert run("check", name, *words).stdout == whole
+    assert sum(sizes) == 400
+    assert max(sizes) < 60
 
 
 def test_a_draft_says_what_of_the_data_it_rests_on(folder):

@@ -245,9 +245,7 @@ def test_recommendations_are_the_choices_of_a_rule_that_is_one():
 RETURNED = {
     "text that is a number": (np.array(["1"]), None),
     "a half": (np.array([0.5]), 1),
-    "a list": ([True], 1),
     "a column": (np.array([[0]]), 0),
-    "both": (np.array([0, 1]), 0),
 }
 
 

@@ -116,10 +116,7 @@ def with_choices(rng: Generator, second: Any) -> Any:
 
 def universe(rng: Generator, n: int, p: int) -> Domain:
     bound = setting(rng, (1.0, 2.0, 0.01, 1000.0))
-    declared: dict[str, Any] = {
-        "covariate_bound": bound,
-        "outcome_bound": setting(rng, (1.0, 0.01, 1000.0)),
-    }
+    declared: dict[str, Any] = {"covariate_bound": bound, "outcome_bound": setting(rng, (1.0, 0.01, 1000.0))}
     if happens(rng, 0.3):
         declared["intercept"] = setting(rng, (0.001, 0.5 * bound if isinstance(bound, float) else 1.0))
     for name in ("outcome_center", "treatment_cost"):

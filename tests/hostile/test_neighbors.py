@@ -176,11 +176,7 @@ x = [-1, 1]
 [levels]
 note = ["N", "S"]
 """
-COMMANDS = {
-    "effect": ["--set", "propensity=logistic"],
-    "rule": [],
-    "fit": ["--program", "ipw_private"],
-}
+COMMANDS = {"effect": ["--set", "propensity=logistic"], "rule": [], "fit": ["--program", "ipw_private"]}
 #: What noise was added to, and what is computed of it.
 NOISED = {"estimate", "low", "high", "released", "theta", "coefficient", "effect_center", "flipped_share",
           "own_units", "standard_deviation", "sampling_half_width", "noise_half_width", "bias",

@@ -185,7 +185,8 @@ def test_the_predicted_flips_are_those_of_noise_that_is_drawn():
     """Of a rule with a known size, at the public covariates and guesses that the prediction is about."""
     plan = make_plan(study(epsilon=3.0))
     spreads = plan.spreads({})
-    moved, rows = plan._moved(spreads), plan._rows(spreads)
+    scaled, rows = plan._rows(spreads, plan.rows.scale), plan._rows(spreads)
+    moved = plan._moved(scaled, scaled)
     true = np.array([0.05, 0.8, -0.8, 0.4])
     effects = rows @ true
     flips, predicted = [], []

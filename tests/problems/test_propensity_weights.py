@@ -47,6 +47,14 @@ def test_closed_form_weights(name, settings):
     np.testing.assert_allclose(declared_solution(instance, "weights"), expected, rtol=1e-7)
 
 
+def test_the_interval_of_log_weights_is_enforced():
+    class Narrow(PROGRAMS["ipw_known"]):
+        log_range = lambda self, domain: (0.3, 0.4)  # noqa: E731
+
+    weights = solve(Narrow(coefficient=(0.1, 1.0, -0.5, 0.0)).instance(make_records(50, 3))).value
+    assert np.ptp(np.log(weights)) == pytest.approx(0.1)
+
+
 def test_unregularized_ipw_is_an_unpenalized_logistic_regression():
     records = make_records(400, 5)
     fit = LogisticRegression(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from dataclasses import dataclass
@@ -248,26 +247,6 @@ def test_the_model_is_made_once_per_program_and_shape(monkeypatch):
         assert isinstance(program.instance(records(seed=seed)).model, DirectModel)
     with pytest.raises(pytest.fail.Exception, match="read again"):
         program.instance(records(n=20))
-
-
-def test_settings_may_be_class_attributes_or_fields():
-    assert {field.name for field in dataclasses.fields(Stated)} == {"rho", "cap", "floor"}
-
-    @dataclass(frozen=True)
-    class Plain(DirectFirstStage):
-        """Weights near 1 below a cap."""
-
-        cap = 2.0
-        name, citation, theorem, formula = "plain", "own", "none", "w = argmin |w - 1|^2, w <= 2"
-
-        def data(self, records):
-            return {}
-
-        def objective(self, leaf, weights):
-            return cp.sum_squares(weights - 1)
-
-    assert Plain().box(N) == (0.0, 2.0)
-    assert Plain().instance(records()).model.cap == 2.0
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -13,8 +13,7 @@ from dp2erm_cvx.calibration.sums import sum_tail
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.effect_error import NuisanceError
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.release.arms import ArmRisks
-from dp2erm_cvx.release.ratio import Fieller, part_interval
+from dp2erm_cvx.release.ratio import ArmRisks, Fieller, part_interval
 
 #: e(x), P(Y = 1 | x, arm 0), P(Y = 1 | x, arm 1) for the two values of a covariate.
 COVARIATE = ((0.25, 0.15, 0.3), (0.5, 0.3, 0.35))

@@ -21,6 +21,9 @@ from dp2erm_cvx.data import Dataset, NamedColumns
 from dp2erm_cvx.design.world import DesignQuestion
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import LossConstants
+from dp2erm_cvx.release.record import Standing
+from dp2erm_cvx.release.words import promised
+from dp2erm_cvx.report.datasheet import datasheet
 from dp2erm_cvx.sampling import Unit
 from dp2erm_cvx.steps import IntegerSums
 from dp2erm_cvx.universe import Universe
@@ -359,6 +362,11 @@ def test_what_does_not_know_persons_refuses_them():
         Universe(public, N + 1, 3)
     with pytest.raises(DataError, match="40 persons, and number = 39"):
         Dataset.coded(domain(39), table, table.arm, table.y)
+    fitted = model("ate", seed=1)
+    plan = fitted.plan(N, 3)
+    for other in (replace(data, person=None, persons=None), replace(data, persons=N + 1)):
+        with pytest.raises(DataError, match="are not those of the domain"):
+            plan.run(other, fitted.execution())
     with pytest.raises(DataError, match="come without any"):
         model("ate").fit(NamedColumns(data.X, data.columns, data.sampling), data.a, data.y)
 
@@ -380,3 +388,18 @@ def test_invalid_units_are_refused(declared, said):
 def test_a_unit_is_read_back_as_it_was_declared():
     assert Codebook.from_dict(domain().codebook.to_dict()).unit == Unit("id", N)
     assert Domain.from_dict(domain().to_dict()) == domain()
+
+
+def test_a_release_and_its_record_say_that_persons_are_protected():
+    table = frame()
+    release = model("ate", seed=1).fit(table, table.arm, table.y).release_
+    release = replace(release, guarantee=replace(release.guarantee, standing=Standing.PRIVATE))
+    told = " ".join(promised(release))
+    assert "Replace any one of the 40 persons, with all of their records, by any other" in told
+    assert "the number of persons" in told
+    assert "A person with several records is protected less" not in told
+    sheet = json.dumps(datasheet(release))
+    assert "differ in all records of one of them" in sheet
+    assert "same number of records" not in sheet
+    page = " ".join(release.summary(10_000).split())
+    assert "The interval takes persons to be independent, not records." in page

@@ -1,0 +1,198 @@
+"""What coefficients say to readers: in own units, with their noise, and whom a rule treats by strata."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dp2erm_cvx.codebook import Codebook
+from dp2erm_cvx.display import grid
+from dp2erm_cvx.domain import Array, Domain
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.display import Block
+
+
+@dataclass(frozen=True)
+class OwnUnits:
+    """``constant + sum of slopes[j] x_j``: what theta says of raw covariates x (k,).
+
+    Inside the domain that is what the scaled theta says, but for rounding: each covariate within its public
+    range, and their scaled norm at most ``norm``. A record beyond is clipped and shrunk by the domain first.
+    ``slopes`` (k,) are per unit of the ``columns``, which ``per`` names; of what is 0 or 1 it names the
+    level.
+    """
+
+    constant: float
+    columns: tuple[str, ...]
+    slopes: tuple[float, ...]
+    per: tuple[str, ...]
+    norm: float
+
+    def at(self, X: ArrayLike) -> Array:
+        """Predictions (m,) at raw covariates (m, k) of these ``columns``, each record by itself."""
+        found: Array = self.constant + np.sum(np.asarray(X, dtype=np.float64) * self.slopes, axis=1)
+        return found
+
+    def numbers(self) -> list[tuple[float, str]]:
+        """The constant, then every slope, each with what it is per."""
+        return [(self.constant, ""), *zip(self.slopes, self.per, strict=True)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the JSON of a release states it."""
+        return {"constant": self.constant, "slopes": dict(zip(self.columns, self.slopes, strict=True))}
+
+    def told(self) -> str:
+        """For which records it is the same as the scaled theta."""
+        return (
+            "Own units: the same rule of raw covariates, its constant where all of them are 0. It holds "
+            f"inside the ranges, up to a norm of {self.norm:.4g} of the scaled covariates; a record beyond "
+            "is clipped and shrunk first."
+        )
+
+
+def own_units(
+    domain: Domain, columns: Sequence[str], slopes: Mapping[int, float], constant: float, norm: float
+) -> OwnUnits | None:
+    """A linear rule with a ``constant`` and ``slopes`` on the scaled covariates of these numbers.
+
+    ``norm`` is what it shrinks those to. None where no ranges scale them, and where no double holds the
+    result: ranges can be as short, or as far off, as they like.
+    """
+    if domain.ranges is None:
+        return None
+    pairs, middles = domain.range_pairs, domain.middles(len(columns))
+    terms, raw = [constant], list[float]()
+    for index, value in slopes.items():
+        low, high = pairs[index]
+        raw.append(value / (high / 2 - low / 2))
+        terms.append(-raw[-1] * middles[index])
+    try:
+        total = math.fsum(terms) + 0.0
+    except (OverflowError, ValueError):
+        return None
+    if not all(map(math.isfinite, [total, *raw])):
+        return None
+    named = tuple(columns[index] for index in slopes)
+    per = tuple(_per(domain.codebook, name) for name in named)
+    return OwnUnits(total, named, tuple(raw), per, min(norm, domain.features_bound))
+
+
+def _per(book: Codebook | None, name: str) -> str:
+    column, level = (name, None) if book is None else book.origin(name)
+    if level is not None:
+        assert book is not None
+        known = "missing" if column in book.missing else level or "missing"
+        return f"where {column} is {known}"
+    unit = None if book is None else book.units.get(column)
+    return f"per {unit}" if unit else "per unit"
+
+
+def beside(rows: Sequence[Mapping[str, Any]], release: Any) -> list[Mapping[str, Any]]:
+    """The rows of a data frame, those of parameters with their own units; None where they have none.
+
+    Where theta has no constant, that of its own units comes last, unless it is 0. Noise of a constant in own
+    units adds up that of all it is made of.
+    """
+    known = release.own_units
+    if known is None:
+        return [{**row, "own_units": None, "own_noise": None, "per": ""} for row in rows]
+    numbers, noise, found = known.numbers(), _own_noise(rows, release), list(rows)
+    order = list(range(len(numbers)))
+    if len(rows) < len(numbers):
+        order = [*order[1:], *(order[:1] if known.constant else [])]
+    if len(rows) < len(order):
+        found.append({**rows[-1], "parameter": "constant", "value": None, "noise_half_width": None})
+    return [
+        {**row, "own_units": numbers[place][0], "own_noise": noise[place], "per": numbers[place][1]}
+        for row, place in zip(found, order, strict=True)
+    ]
+
+
+def _own_noise(rows: Sequence[Mapping[str, Any]], release: Any) -> Sequence[float | None]:
+    """Half widths of the noise in own units, the constant first: theta with signs that all add up."""
+    domain = Domain.from_dict(release.domain)
+    middles = release.middles if release.goal == "rule" else domain.middles(len(release.columns))
+    below = {name for name, middle in zip(release.columns, middles, strict=True) if middle > 0.0}
+    widths = [row["noise_half_width"] for row in rows[: len(release.theta)]]
+    if None not in widths:
+        signed = (-one if row["parameter"] in below else one for row, one in zip(rows, widths, strict=False))
+        own = replace(release, theta=tuple(signed)).own_units
+        if own is not None:
+            return [abs(number) for number, _ in own.numbers()]
+    return [None] * (len(release.columns) + 1)
+
+
+#: Public people whose decisions make a table, parts of a range, and columns with rows of their own.
+_PEOPLE, _PARTS, _SHOWN = 4096, 3, 4
+
+
+def decisions(release: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | None:
+    """Of whom the rule treats which share, by strata: the header of a table and its rows.
+
+    Of public people, spread evenly over ranges and levels: thirds of a range, and levels. The columns are by
+    what moves the effect most, the rows by what does next. No data: theta and the domain alone. None without
+    ranges.
+    """
+    domain = Domain.from_dict(release.domain)
+    if domain.ranges is None:
+        return None
+    rng, book = np.random.default_rng(0), domain.codebook or Codebook()
+    X, strata = np.zeros((_PEOPLE, len(release.columns))), dict[str, tuple[NDArray[np.int64], list[str]]]()
+    for place, (name, (low, high)) in enumerate(zip(release.columns, domain.range_pairs, strict=True)):
+        column, level = book.origin(name)
+        if level is None:
+            part = rng.integers(_PARTS, size=_PEOPLE)
+            share = (part + rng.random(_PEOPLE)) / _PARTS
+            X[:, place] = low * (1.0 - share) + high * share
+            cuts = [low * (1.0 - k / _PARTS) + high * k / _PARTS for k in range(_PARTS + 1)]
+            texts = [f"{one:.4g} to {other:.4g}" for one, other in pairwise(cuts)]
+            strata[column] = part, texts
+        elif column in book.levels:
+            levels = [str(one) for one in book.levels[column]]
+            drawn = rng.integers(len(levels), size=_PEOPLE)
+            part, _ = strata.setdefault(column, (drawn, [one or "missing" for one in levels]))
+            X[:, place] = part == levels.index(level)
+    effect = release.effects_at(X)
+
+    def moved(column: str) -> float:
+        part, texts = strata[column]
+        return float(np.std([effect[part == k].mean() for k in range(len(texts))]))
+
+    first, *others = sorted(strata, key=moved, reverse=True)
+    part, texts = strata[first]
+    inside = [np.ones(_PEOPLE, dtype=np.bool_), *(part == k for k in range(len(texts)))]
+
+    def row(title: str, which: NDArray[np.bool_]) -> tuple[str, ...]:
+        return title, *(f"{np.mean(effect[which & own] > 0.0):.0%}" for own in inside)
+
+    rows = [row("all", inside[0])]
+    for column in others[:_SHOWN]:
+        part, names = strata[column]
+        rows += [row(f"{column}: {name}", part == k) for k, name in enumerate(names)]
+    return ("treated", "all", *(f"{first}: {one}" for one in texts)), rows
+
+
+def coefficients(listed: Sequence[Mapping[str, Any]]) -> Block:
+    """Every coefficient as it was released, with 95 % of its noise, and in its own units."""
+    noisy, own = (
+        any(row.get(name) is not None for row in listed) for name in ("noise_half_width", "own_units")
+    )
+    within = " ± 95 % of the noise" if noisy else ""
+    rows = [
+        (row["parameter"], _noisy(row["value"], row["noise_half_width"]))
+        + ((f"{_noisy(row['own_units'], row['own_noise'])} {row['per']}".strip(),) if own else ())
+        for row in listed
+    ]
+    return grid("parameter", f"theta{within}", *([f"own units{within}"] if own else []), left=3, rows=rows)
+
+
+def _noisy(value: float | None, noise: float | None) -> str:
+    """A coefficient beside its noise."""
+    return "" if value is None else f"{value:+.4g}" + ("" if noise is None else f" ±{noise:.2g}")
