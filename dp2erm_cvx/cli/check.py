@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -140,13 +141,19 @@ def _records(sums: Sequence[Any], public: Domain | PrivateRanges) -> Iterator[st
         yield f"{counts.clipped:,} with an outcome that is clipped."
 
 
+#: How columns are called that are outcomes rather than covariates.
+_LATER = re.compile(
+    r"outcome|died|death|mortal|surviv|readmi|discharge|follow|result|change|event|endpoint|response"
+    r"|(^|_)(after|post|los|days|score)($|_|\d)",
+    re.I,
+)
 _HEAD = """\
 # What a record may look like. Everything here is public: from the codebook, the protocol or earlier papers,
 # WITHOUT these data. A range or a level that was read off the data makes the stated epsilon wrong.
 # This draft itself was made by looking at the data: which table a column stands in (numbers; at most {most}
 # texts; others) and [csv] may rest on a single cell. Correct that from what is public before you publish it.
-# Replace every "{edit}". Delete the lines of columns that are no covariates. Numbers that are codes, such as
-# 1, 2 and 3, are levels: move their line.
+# Replace every "{edit}". Delete the lines of columns that are no covariates: another outcome, or what
+# treatment may have changed. Numbers that are codes, such as 1, 2 and 3, are levels: move their line.
 
 # eligible = ["age >= 18"]    # whom the study is about; others count 0
 outcome_column = {outcome}
@@ -207,7 +214,10 @@ def drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcome
         if name in (treatment, outcome):
             continue
         kind = cells.holds(name)
-        if kind.startswith(("numbers", "0")):
+        if _LATER.search(name):
+            asked = "an outcome? ask for it in a question of its own; else declare its range or levels"
+            others.append(f"# {key(name)}: {asked}")
+        elif kind.startswith(("numbers", "0")):
             ranges.append(f'{key(name)} = ["{EDIT}", "{EDIT}"]')
         elif kind == "dates" or len(seen) > MOST_LEVELS:
             kind = "dates" if kind == "dates" else "texts"

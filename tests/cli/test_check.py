@@ -418,7 +418,8 @@ def test_a_draft_says_what_of_the_data_it_rests_on(folder):
     texts = [f"place {k}" for k in range(21)]
     drafts = []
     for number in (20, 21):
-        pd.DataFrame({"place": texts[:number] * 2, "a": 1, "y": 2}).to_csv("p.csv", index=False)
+        table = {"place": texts[:number] * 2, "a": 1, "y": 2, "died": 0}
+        pd.DataFrame(table).to_csv("p.csv", index=False)
         name = f"draft{number}.toml"
         told = run("check", "p.csv", "--treatment", "a", "--outcome", "y", "--draft", name).stdout
         assert "rest on the data: read it" in " ".join(told.split())
@@ -428,4 +429,5 @@ def test_a_draft_says_what_of_the_data_it_rests_on(folder):
     for draft in drafts:
         assert "# This draft itself was made by looking at the data" in draft
         assert "at most 20" in draft
+        assert "\n# died: an outcome? ask for it in a question of its own" in draft
         assert "may rest on a single cell" in draft
