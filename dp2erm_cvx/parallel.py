@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
-from threading import Thread
+from contextlib import contextmanager
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dp2erm_cvx.errors import DeclarationError
@@ -20,10 +22,6 @@ _T = TypeVar("_T")
 Progress = Callable[[str, int, int], None]
 
 _MOST = 4096
-
-
-def untold(what: str, done: int, total: int) -> None:
-    """No one watches."""
 
 
 def whole_workers(workers: float) -> int:
@@ -62,10 +60,37 @@ def run_tasks(function: Callable[..., _T], tasks: Iterable[tuple[Any, ...]], *, 
 
 
 def _alone(function: Callable[..., _T], task: tuple[Any, ...]) -> _T:
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):
+    with one_thread():
         return function(*task)
+
+
+#: How many tasks of this process compute on one thread, and what ends that.
+_ALONE: dict[str, Any] = {"tasks": 0}
+_LOCK = Lock()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread of the linear algebra, whose rounding would depend on their number: of the process."""
+    with _LOCK:
+        if not _ALONE["tasks"]:
+            _ALONE["limit"] = _libraries(len(sys.modules)).limit(limits=1)
+        _ALONE["tasks"] += 1
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _ALONE["tasks"] -= 1
+            if not _ALONE["tasks"]:
+                _ALONE.pop("limit").restore_original_limits()
+
+
+@functools.lru_cache(maxsize=1)
+def _libraries(modules: int) -> Any:
+    """Those of the linear algebra, looked for again only where more modules are there: it takes long."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def ending_with_this_process() -> dict[str, Any]:

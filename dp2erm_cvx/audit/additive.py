@@ -15,7 +15,7 @@ import numpy as np
 
 from dp2erm_cvx.audit.finding import Declared, Finding, epsilon_at
 from dp2erm_cvx.audit.pairs import next_pair
-from dp2erm_cvx.audit.runs import name_of, of_exception, of_output
+from dp2erm_cvx.audit.runs import of_exception, of_output
 from dp2erm_cvx.audit.search import Gain, Search, SearchPlan, State
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import Array
@@ -364,7 +364,8 @@ def search_additive(
 
     state = Search(look, highest=lambda state: float(state.best["loss"][0][0][0]), keep=8).run(search)
     worst, audit, _ = state.pairs("loss")[0]
-    facts = {"mechanism": name_of(mechanism), "audit": audit.to_dict(), "counts": {"screened": state.spent}}
+    name = getattr(mechanism, "__name__", type(mechanism).__name__)
+    facts = {"mechanism": name, "audit": audit.to_dict(), "counts": {"screened": state.spent}}
     return Finding.worst("additive", domain, worst.raw(domain), facts, audit)
 
 

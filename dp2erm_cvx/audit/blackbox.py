@@ -14,7 +14,7 @@ from scipy.special import betaincinv, ndtri
 
 from dp2erm_cvx.audit.finding import DIRECTIONS, Columns, Declared, Finding
 from dp2erm_cvx.audit.pairs import next_pair
-from dp2erm_cvx.audit.runs import Attack, Observation, Observations, Score, name_of, run_all, scores
+from dp2erm_cvx.audit.runs import Attack, Observation, Observations, Score, run_all, scores
 from dp2erm_cvx.audit.search import Gain, Search, SearchPlan, State
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DataError, DeclarationError
@@ -408,7 +408,7 @@ def search_blackbox(
     first, second = pairs[int(np.argmax(heights))]
     audit = audit_blackbox(mechanism, first, second, **asdict(declared), attack=attack)
     facts = {
-        "mechanism": name_of(mechanism),
+        "mechanism": getattr(mechanism, "__name__", type(mechanism).__name__),
         "violated": audit.exceeds,
         "attack": {name: getattr(attack, name) for name in ("runs", "confidence", "events", "takes_rng")},
         "audit": asdict(audit),

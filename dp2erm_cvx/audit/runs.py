@@ -237,11 +237,6 @@ def _run(
     return [(once(0, run), once(1, run)) for run in range(start, stop)]
 
 
-def name_of(mechanism: Callable[..., Any]) -> str:
-    """What a mechanism is called in a file."""
-    return str(getattr(mechanism, "__name__", type(mechanism).__name__))
-
-
 #: Kinds of output with fewer learning runs have no scores of their own, and at most so many kinds have.
 _FEWEST, _MOST_KINDS = 10, 6
 #: Standardized numbers are cut off here before a classifier sees them.

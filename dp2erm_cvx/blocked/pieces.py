@@ -11,11 +11,10 @@ import itertools
 import math
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +25,7 @@ from dp2erm_cvx import blocks
 from dp2erm_cvx.blocks import Beside, Blocks, cut
 from dp2erm_cvx.errors import DataError, DeclarationError, WorkerError
 from dp2erm_cvx.files import CsvLayout, csv_parts, parquet_names
+from dp2erm_cvx.parallel import one_thread
 from dp2erm_cvx.tables import Table, arrow_cells, as_cells, boxed, is_nested, listed, quoted, read_frame
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class DaskBlocks(Blocks[T]):
         dask = _dask()
         room = len(self.tasks) if _on_cluster() else len(self.tasks) * KEEP // max(nbytes, 1)
         tasks = [dask.delayed(partial(_pass, self.make, _itself, ()))(task) for task in self.tasks]
-        with _one_thread(), _failures():
+        with one_thread(), _failures():
             first = dask.persist(*tasks[:room], scheduler=_scheduler())
         return DaskBlocks((*first, *tasks[room:]), self.n_samples, self.length)
 
@@ -77,14 +77,14 @@ class DaskBlocks(Blocks[T]):
         ]
         # tasks carry arrays of their rows, which is no mistake of the caller's
         quiet = {"distributed.admin.large-graph-warning-threshold": "1 GB"} if _on_cluster() else {}
-        with dask.config.set(quiet), _one_thread(), _failures():
+        with dask.config.set(quiet), one_thread(), _failures():
             return list(dask.compute(*tasks, scheduler=_scheduler()))
 
 
 def _pass(
     make: Sequence[Callable[[Any], Any]], function: Callable[..., R], beside: Sequence[Beside], block: Any
 ) -> R:
-    with _one_thread():
+    with one_thread():
         for step in make:
             block = step(block)
         return function(block, *beside)
@@ -123,35 +123,6 @@ def _failures() -> Iterator[None]:
         raise WorkerError(
             "workers died again and again at the same records: they may need more memory"
         ) from None
-
-
-#: How many tasks of this process compute on one thread, and what ends that.
-_ALONE: dict[str, Any] = {"tasks": 0}
-_LOCK = threading.Lock()
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """One thread of the linear algebra, whose rounding would depend on their number: of the process."""
-    with _LOCK:
-        if not _ALONE["tasks"]:
-            _ALONE["limit"] = _libraries(len(sys.modules)).limit(limits=1)
-        _ALONE["tasks"] += 1
-    try:
-        yield
-    finally:
-        with _LOCK:
-            _ALONE["tasks"] -= 1
-            if not _ALONE["tasks"]:
-                _ALONE.pop("limit").restore_original_limits()
-
-
-@lru_cache(maxsize=1)
-def _libraries(modules: int) -> Any:
-    """Those of the linear algebra, looked for again only where more modules are there: it takes long."""
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
 
 
 @dataclass(frozen=True)

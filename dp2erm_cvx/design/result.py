@@ -12,7 +12,7 @@ import numpy as np
 from dp2erm_cvx.design.simulation import COVERS, DesignRow, design_candidates, half_width, simulated_table
 from dp2erm_cvx.design.world import MOST_RECORDS, DesignQuestion
 from dp2erm_cvx.display import as_text, grid, heading
-from dp2erm_cvx.parallel import Progress, untold
+from dp2erm_cvx.parallel import Progress
 from dp2erm_cvx.plan import EffectPlan, RulePlan
 from dp2erm_cvx.privacy import Budget
 
@@ -100,7 +100,7 @@ class DesignResult:
 _NO_PRIVACY = 1e5
 
 
-def design(question: DesignQuestion, *, workers: int = 1, told: Progress = untold) -> DesignResult:
+def design(question: DesignQuestion, *, workers: int = 1, told: Progress = lambda *_: None) -> DesignResult:
     """Simulate every candidate pipeline, rank them, and say whether the first is useful.
 
     No record is read and nothing is spent: data are drawn from the guess. Every candidate sees the same

@@ -23,9 +23,9 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 210,
-    "lines": 50_250,
+    "lines": 50_242,
     "classes": 392,
-    "names that other files use": 797,
+    "names that other files use": 796,
     "names that one other file uses": 311,
     "lines of tests": 41_675,
     "pages": 41,
