@@ -223,7 +223,8 @@ class EffectStudy(Pipeline[EffectPlan]):
         # a released range reaches to about three standard deviations of the outcome
         scale = self.scale if released else self.residual_scale
         known = declared.get("propensity")
-        kind, assumed, rate, inverse = self.kind, self.assumed, RATE, 2.0
+        kind, rate, inverse = self.kind, RATE, 2.0
+        assumed: Confounding | None = self.assumed
         if known is not None and not isinstance(known, str):  # of everybody, and no factor is beyond it
             rate = public_fraction("propensity", known)
             rate = min(rate, 1.0 - rate)
