@@ -262,7 +262,7 @@ def test_an_outcome_missing_at_random_shrinks_the_effect_by_its_share_only_where
         ({"sampling_weights": {**WEIGHTS, "column": "severity"}}, "declare it as missing of"),
         (
             {"sampling_weights": {**WEIGHTS, "column": "age"}},
-            "'age' is the column of sampling weights or of units",
+            "'age' is the column of sampling weights, of persons or of units",
         ),
         ({"lvels": {}}, r"unknown name 'lvels'; did you mean levels\?$"),
         ({"codebook": {}}, "unknown name 'codebook'"),

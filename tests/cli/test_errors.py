@@ -60,7 +60,10 @@ BAD = {
     "mmd without an arm floor": (replaced("--program", "mmd"), "arm_floor"),
     "effect: unknown covariate": (replaced("--prognostic", "x1,x9", EFFECT), "x9"),
     "effect: a covariate twice": (replaced("--prognostic", "x1,x1", EFFECT), "twice"),
-    "effect: propensity beyond the cap": (replaced("--set", "propensity=0.05", EFFECT), "larger cap"),
+    "effect: propensity beyond the cap": (
+        [*replaced("--set", "propensity=0.05", EFFECT), "--set", "cap=10"],
+        "larger cap",
+    ),
     "effect: half a ledger": (replaced("--ledger", "book.db", EFFECT), "--dataset"),
     "show: no release": (["show", "no.json"], "no.json"),
     "show: no JSON": (["show", "bad.toml"], "bad.toml is no release: give the JSON file"),

@@ -221,7 +221,7 @@ class WeightsTakenForConstants(overlap_private):
     name = "weights_taken_for_constants"
 
     def bound(self, universe):
-        return stability.given_coefficient(universe.n_samples, 1.0)
+        return stability.fixed_up_to_scale(universe.n_samples, 1.0, "planted")
 
 
 def opposite(rng, n, k):
