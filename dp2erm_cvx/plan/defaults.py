@@ -335,3 +335,14 @@ def effect_error(request: Request, left: float, center: float, propensity: float
     error = sampling + 2.0 * (1.0 + by_arm) * scale**2 + float(np.sum((parts * noise * away) ** 2))
     error += (regression.leaning(rate, kind.wanted(rate)) * declared.typical * sigma * away) ** 2
     return error + float(np.sum(parts * np.maximum(LEFT * kept, still) * away * sigma)) ** 2
+
+
+def noise_in_residuals(request: Request, center: float) -> float:
+    """Root mean square of what noise of a regression adds to residuals of the smaller arm, to first order.
+
+    In units of the outcome, for a regression by arm from the share ``center`` of the budget.
+    """
+    fits, rate = [request.regression(center)], request.rate
+    kept, noise = shrinkage(fits, request.spread, request.deviation, rate, request.confounding)
+    stretch = np.minimum(1.0 / (1.0 - kept), STRETCH)
+    return math.sqrt(request.n_features + 1) * float(np.max(noise * stretch))

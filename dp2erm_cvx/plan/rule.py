@@ -19,7 +19,7 @@ from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.domain import Array, clip_norm
 from dp2erm_cvx.errors import DeclarationError, known_names
 from dp2erm_cvx.mechanism import simulate_noise
-from dp2erm_cvx.plan.defaults import NORM, Request, effect_error, rule_of_use
+from dp2erm_cvx.plan.defaults import NORM, Request, effect_error, noise_in_residuals, rule_of_use
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, STEADY, Pipeline, chosen_noise, shares_in_turn
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.settings import RuleSettings
@@ -324,12 +324,16 @@ class RuleStudy(Pipeline[RulePlan]):
             self.residual_scale,
             Confounding(0.0 if public else 1.0),
         )
-        cap, widening = settings.cap, 1.0
+        cap, widening, residual = settings.cap, 1.0, settings.residual_bound
         if public:  # released rates widen the score by themselves
             inverse = 1.0 / self._least(settings.propensity)
             cap = max(cap, min(2.0 * inverse, RAREST))
             widening = 0.5 * min(inverse, cap)
-        score = ValueScore(nuisances, cap, settings.residual_bound, widening * settings.score_bound)
+            # a clip that cuts what noise of the regressions adds to residuals would bias the value
+            added = noise_in_residuals(replace(request, rate=1.0 / inverse), center) / self.residual_scale
+            enlarged = min(math.hypot(1.0, added), 2.0 * domain.outcome_bound / residual)
+            residual, widening = residual * max(enlarged, 1.0), widening * max(enlarged, 1.0)
+        score = ValueScore(nuisances, cap, residual, widening * settings.score_bound)
         if counts and counts * total < STEADY:  # no bound may follow noise far
             score = replace(score, widest=max(4.0 * domain.outcome_bound / settings.score_bound, 1.0))
         steps: list[Step] = [SideCounts(share=counts, exact=exact)] if counts else []
