@@ -53,8 +53,8 @@ def test_a_messy_extract_gives_one_answer_however_it_is_read(tmp_path, monkeypat
         assert result.exit_code == 0, result.output
         assert "not eligible" in result.stderr
         released.append({name: one["released"] for name, one in json.loads(result.stdout).items()})
-    columns = {name: table[name].astype(str).replace({"nan": None, "None": None}) for name in table}
-    for frame in (table, pytest.importorskip("polars").DataFrame({k: list(v) for k, v in columns.items()})):
+    columns = {name: [None if pd.isna(one) else str(one) for one in table[name]] for name in table}
+    for frame in (table, pytest.importorskip("polars").DataFrame(columns)):
         models = read_study("study.toml").models(seed=4)
         fits = {
             name: one.fit(frame, frame["drug"], frame[one.domain.codebook.outcome])
