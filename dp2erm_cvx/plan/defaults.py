@@ -227,6 +227,11 @@ def covariate_rule(
     return law, min(norm, widest), centered
 
 
+def smaller_arm(known: float | None) -> float:
+    """The rate of the smaller arm, where the probability of treatment is ``known``; else a guess."""
+    return RATE if known is None else min(known, 1.0 - known)
+
+
 @dataclass(frozen=True)
 class Request:
     """Public quantities that the predicted error of an effect depends on.
@@ -277,6 +282,16 @@ class Request:
         noise = found.errors(self.spread, self.deviation, 0.5, self.confounding.within(0.5))[1]
         return replace(found, arms=kind.arms, noise_ratio=min(float(noise[0, 0]) / varying, 1.0))
 
+    def remaining(self, regression: RidgeFit) -> tuple[Array, Array, Array]:
+        """What ridge takes off slopes; of slopes that are stretched, the noise and what is still missing."""
+        kept, noise = shrinkage([regression], self.spread, self.deviation, self.rate, self.confounding)
+        stretch = np.minimum(1.0 / (1.0 - kept), STRETCH)
+        return kept, noise * stretch, 1.0 - stretch * (1.0 - kept)
+
+    def noise_in_residuals(self, center: float) -> float:
+        """Root mean square of what noise of the regression adds to residuals of an arm, to first order."""
+        return math.sqrt(self.n_features + 1) * float(np.max(self.remaining(self.regression(center))[1]))
+
     @property
     def spread(self) -> Array:
         """Root mean square of one scaled covariate (1,) under the norm bound."""
@@ -313,7 +328,8 @@ def effect_error(request: Request, left: float, center: float, propensity: float
     steepness = 1.0 if values is None else values.steepness(request.level)
     regression = request.regression(center)
     parts = np.array([[rate], [1.0 - rate]]) if by_arm else np.ones((1, 1))
-    kept, noise = shrinkage([regression], request.spread, sigma, rate, declared)
+    kept, noise, still = request.remaining(regression)
+    noise = noise * steepness
     away = declared.distance
     if propensity:
         norm, paid = 1.0 + request.norm_bound**2, propensity * request.epsilon
@@ -325,8 +341,6 @@ def effect_error(request: Request, left: float, center: float, propensity: float
     widest = kind.reach[bool(propensity)] / kind.reach[0]
     scale = 2.0 * widest * kind.price * request.residual_bound / rate
     scale *= request.groups / (n * (left - center - propensity) * request.epsilon)
-    stretch = np.minimum(1.0 / (1.0 - kept), STRETCH)
-    still, noise = 1.0 - stretch * (1.0 - kept), noise * stretch * steepness
     # errors of the regression stay in the residuals that are weighted
     residuals = sigma**2 + float(np.mean(p * noise**2 + (still * sigma) ** 2))
     sampling = (request.groups * residuals / (rate * (1.0 - rate)) + away**2 * sigma**2) / n
@@ -335,14 +349,3 @@ def effect_error(request: Request, left: float, center: float, propensity: float
     error = sampling + 2.0 * (1.0 + by_arm) * scale**2 + float(np.sum((parts * noise * away) ** 2))
     error += (regression.leaning(rate, kind.wanted(rate)) * declared.typical * sigma * away) ** 2
     return error + float(np.sum(parts * np.maximum(LEFT * kept, still) * away * sigma)) ** 2
-
-
-def noise_in_residuals(request: Request, center: float) -> float:
-    """Root mean square of what noise of a regression adds to residuals of the smaller arm, to first order.
-
-    In units of the outcome, for a regression by arm from the share ``center`` of the budget.
-    """
-    fits, rate = [request.regression(center)], request.rate
-    kept, noise = shrinkage(fits, request.spread, request.deviation, rate, request.confounding)
-    stretch = np.minimum(1.0 / (1.0 - kept), STRETCH)
-    return math.sqrt(request.n_features + 1) * float(np.max(noise * stretch))

@@ -11,7 +11,7 @@ from typing import Any
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
-from dp2erm_cvx.plan.defaults import CAP, NORM, RATE, Request, default_scale, effect_error, effect_rule
+from dp2erm_cvx.plan.defaults import CAP, NORM, Request, default_scale, effect_error, effect_rule, smaller_arm
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, STEADY, Pipeline, chosen_noise, shares_in_turn
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.settings import EffectSettings
@@ -183,7 +183,7 @@ class EffectStudy(Pipeline[EffectPlan]):
             Confounding(0.0) if settings.known is not None else self.assumed,
             None if values is None else replace(values, slope=settings.slope),
             max(len(universe.domain.groups), 1),
-            RATE if settings.known is None else min(settings.known, 1.0 - settings.known),
+            smaller_arm(settings.known),
         )
 
     @property
@@ -223,19 +223,16 @@ class EffectStudy(Pipeline[EffectPlan]):
         # a released range reaches to about three standard deviations of the outcome
         scale = self.scale if released else self.residual_scale
         known = declared.get("propensity")
-        kind, rate, inverse = self.kind, RATE, 2.0
-        assumed: Confounding | None = self.assumed
-        if known is not None and not isinstance(known, str):  # of everybody, and no factor is beyond it
-            rate = public_fraction("propensity", known)
-            rate = min(rate, 1.0 - rate)
-            assumed, inverse = None, 1.0 / rate
+        kind = self.kind
+        # where it is public, it is that of everybody: nothing confounds, and no factor is beyond its inverse
+        public = None if known is None or isinstance(known, str) else public_fraction("propensity", known)
+        assumed, rate = self.assumed if public is None else None, smaller_arm(public)
         found = effect_rule(self.universe, left, scale, assumed, kind, self.two_values, rate)
-        cap = public_number("cap", declared.get("cap", max(CAP, 2.0 * inverse)), at_least=2.0)
-        found = replace(found, cap=cap)
+        cap = public_number("cap", declared.get("cap", max(CAP, 2.0 / rate)), at_least=2.0)
         reach = _reach(kind, known, cap, found, scale) * found.residual_bound
         if self.two_values is not None and issubclass(kind, AverageScore | RiskScores):
             reach = self._event_reach(declared.get("propensity", found.propensity))
-        found = replace(found, score_bound=reach)
+        found = replace(found, cap=cap, score_bound=reach)
         if found.arms is Arms.CONTROLS and declared.get("rows", Rows.COMMON) not in (Rows.COMMON, None):
             found = replace(found, arms=Arms.ALIKE)
         if self.public_center is not None:
@@ -415,6 +412,6 @@ def _reach(
     rate = public_number("propensity", known)
     if kind is TreatedScore:  # residuals of the untreated are weighted by its odds
         return max(rate, 1.0 - rate) / max(1.0 - rate, 1.0 / cap)
-    inverse = 1.0 / min(rate, 1.0 - rate)
+    inverse = 1.0 / smaller_arm(rate)
     # without a declared scale M_r is twice what residuals are expected to reach
     return max(2.0, 0.5 * inverse) if scale is None else inverse

@@ -19,7 +19,7 @@ from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.domain import Array, clip_norm
 from dp2erm_cvx.errors import DeclarationError, known_names
 from dp2erm_cvx.mechanism import simulate_noise
-from dp2erm_cvx.plan.defaults import NORM, Request, effect_error, noise_in_residuals, rule_of_use
+from dp2erm_cvx.plan.defaults import NORM, Request, effect_error, rule_of_use, smaller_arm
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, STEADY, Pipeline, chosen_noise, shares_in_turn
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.settings import RuleSettings
@@ -330,7 +330,7 @@ class RuleStudy(Pipeline[RulePlan]):
             cap = max(cap, min(2.0 * inverse, RAREST))
             widening = 0.5 * min(inverse, cap)
             # a clip that cuts what noise of the regressions adds to residuals would bias the value
-            added = noise_in_residuals(replace(request, rate=1.0 / inverse), center) / self.residual_scale
+            added = replace(request, rate=1.0 / inverse).noise_in_residuals(center) / self.residual_scale
             enlarged = min(math.hypot(1.0, added), 2.0 * domain.outcome_bound / residual)
             residual, widening = residual * max(enlarged, 1.0), widening * max(enlarged, 1.0)
         score = ValueScore(nuisances, cap, residual, widening * settings.score_bound)
@@ -344,7 +344,7 @@ class RuleStudy(Pipeline[RulePlan]):
     def _least(self, stated: Any) -> float:
         """The least probability of either arm, whatever the covariates, by a public propensity."""
         if isinstance(stated, float):
-            return min(stated, 1.0 - stated)
+            return smaller_arm(stated)
         constant, *slopes = stated
         return float(expit(-abs(constant) - math.hypot(*slopes) * self.norm_bound))
 
