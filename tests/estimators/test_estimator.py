@@ -1,6 +1,5 @@
 """The estimator end to end: what a release holds, what it must not hold, and what it refuses."""
 
-import dataclasses
 import doctest
 import json
 import logging
@@ -14,9 +13,7 @@ from hypothesis import strategies as st
 
 from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError
-from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
-from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.problems.arm_means import arm_means
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
@@ -24,7 +21,7 @@ from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.mmd import MMD
 from dp2erm_cvx.problems.uniform import Uniform
-from dp2erm_cvx.program import BalanceFunctions, Records, WholeSpace
+from dp2erm_cvx.program import BalanceFunctions, WholeSpace
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.solve import Newton
 
@@ -203,34 +200,6 @@ def test_an_empty_arm_is_released_whatever_the_noise() -> None:
         model = PrivateTwoStageERM(Domain(1.0, 1.0), Budget(budget), "uniform", "arm_means")
         for _ in range(2):
             assert model.fit(np.zeros((4000, 1)), np.zeros(4000, dtype=int), y).release_.private
-
-
-class Careless(Uniform):
-    """A program of someone else, which claims too much."""
-
-    name = "careless"
-
-    def bound(self, universe) -> StabilityBound:
-        return dataclasses.replace(super().bound(universe), V=1e-3)
-
-
-class Unnormalized(Uniform):
-    """A program of someone else, whose weights do not sum to n."""
-
-    name = "unnormalized"
-
-    def model(self, records: Records) -> Composite:
-        model = super().model(records)
-        model.output = lambda v: np.full(records.n_samples, 2.0)
-        return model
-
-
-def test_what_another_program_claims_is_checked_or_stated() -> None:
-    with pytest.raises(CalibrationError, match="at least 2"):
-        fitted(first_stage=Careless())
-    release = fitted(first_stage=Unnormalized(), seed=None).release_
-    assert release.guarantee.standing is Standing.CONDITIONAL
-    assert any("Unnormalized" in assumption for assumption in release.guarantee.assumptions)
 
 
 class Wide(L2Ball):

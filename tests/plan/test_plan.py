@@ -224,7 +224,7 @@ def test_the_error_of_computed_weights_is_counted():
 
 def test_a_bound_that_no_weights_can_have_is_refused():
     class Wishful(Uniform):
-        name = "wishful"
+        name, _made = "wishful", True
 
         def bound(self, universe):
             return dataclasses.replace(super().bound(universe), V=1.0)

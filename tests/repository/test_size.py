@@ -22,14 +22,14 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 210,
-    "lines": 50_258,
-    "classes": 392,
-    "names that other files use": 797,
-    "names that one other file uses": 311,
-    "lines of tests": 41_678,
+    "files": 208,
+    "lines": 48_844,
+    "classes": 391,
+    "names that other files use": 779,
+    "names that one other file uses": 309,
+    "lines of tests": 40_219,
     "pages": 41,
-    "words of pages": 47_865,
+    "words of pages": 47_466,
 }
 
 
