@@ -158,10 +158,24 @@ class Domain:
         return None if self.codebook is None or self.codebook.unit is None else self.codebook.unit.number
 
     @property
-    def of_records(self) -> Domain:
-        """The same, where records are protected and not persons: for public records that are made up."""
+    def uneven(self) -> bool:
+        """True if records, or persons with all of theirs, count by more than 0 or 1 of the largest count."""
         book = self.codebook
-        return self if book is None or book.unit is None else replace(self, codebook=replace(book, unit=None))
+        return self.sampling is not None or (
+            book is not None and book.unit is not None and book.unit.count > 1
+        )
+
+    @property
+    def of_records(self) -> Domain:
+        """The same for public records that are made up, one of every person, counting what persons may."""
+        book = self.codebook
+        if book is None or book.unit is None:
+            return self
+        weights = book.sampling_weights
+        if book.unit.count > 1:
+            weights = weights or SamplingWeights(book.unit.column, 1.0)
+            weights = replace(weights, mean=weights.mean * book.unit.mass)
+        return replace(self, codebook=replace(book, unit=None, sampling_weights=weights))
 
     @property
     def weighted(self) -> bool:
@@ -183,6 +197,8 @@ class Domain:
         Of the levels of a column each is guessed to have as many records, unless ``center`` declares a share.
         """
         found = 1.0 if self.sampling is None else self.sampling.mass
+        if self.codebook is not None and self.codebook.unit is not None:
+            found *= self.codebook.unit.mass
         if self.codebook is not None and self.codebook.eligible:
             found *= self.codebook.eligible_share
         declared = self.center if isinstance(self.center, Mapping) else {}
@@ -307,7 +323,8 @@ class Domain:
         With a codebook without them a record counts fully where its weight is positive, else not at all.
         Where it declares K groups, ``sampling`` is (n, K), and a record is in the first where it counts.
         Where it declares units, ``person`` (n,) is needed, from 0 to N - 1 or negative for none: the k
-        records of a person that count then do so by 1/k of that. Raises DeclarationError for another shape.
+        records of a person that count then do so by 1/max(k, m) of that. Raises DeclarationError for
+        another shape.
         """
         arm, declared, factors = np.asarray(a, dtype=np.int64), self.sampling, None
         if sampling is not None and self.weighted:

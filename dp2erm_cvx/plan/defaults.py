@@ -161,7 +161,7 @@ def rule_of_use(
     total = universe.mass * universe.n_samples * budget.epsilon / (universe.n_features + 1)
     both = total >= PROPENSITY_FROM
     centered = both or total >= CENTER_FROM or bool(expected)
-    worth = both and universe.domain.sampling is None
+    worth = both and not universe.domain.uneven
     total *= universe.n_features + 1
     _, norm_bound, mean = covariate_rule(universe, total, RULE_MEAN_NOISE, worth=worth)
     if universe.domain.ranges is None:  # a declared norm is that of the records, and no corner of a box

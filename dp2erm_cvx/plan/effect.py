@@ -130,7 +130,7 @@ class EffectStudy(Pipeline[EffectPlan]):
             self._check(self.public_center)
         if self.estimand == RiskScores.estimand:
             refuse_sampling(
-                self.universe.domain.sampling,
+                self.universe.domain.codebook,
                 "two risks and the size of the population are three private means; estimand = 'ate' is the "
                 "risk difference",
             )
@@ -332,7 +332,7 @@ class EffectStudy(Pipeline[EffectPlan]):
                 nuisances, *clips, missing=persons, other_bound=domain.outcome_bound
             )
         else:
-            sampled = domain.sampling is not None
+            sampled = domain.uneven
             if domain.units is not None:  # of whom a part may be treated, or in a group
                 sampled = sampled or self.kind in (TreatedScore, GroupScore)
             missing = domain.weighted and not sampled

@@ -131,7 +131,7 @@ class TreatmentRate(IntegerSums):
         if book is not None and domain.groups:
             levels = [level or "missing" for level in domain.groups]
             names = tuple(f"{arm} | {book.group}={level}" for arm in arms for level in levels)
-        return "records" if domain.sampling is None else "sampling weights over their bound", names, both
+        return "records" if not domain.uneven else "sampling weights over their bound", names, both
 
 
 def released_mass(released: Array) -> float:
