@@ -61,10 +61,11 @@ class Candidate:
     model: PrivateEstimator
 
 
-def design_candidates(question: DesignQuestion) -> list[Candidate]:
+def design_candidates(question: DesignQuestion, most: int | None = None) -> list[Candidate]:
     """Those that have a plan, the public rule of use first; settings that it takes anyway are not repeated.
 
-    Raises DeclarationError or CalibrationError where not even the public rule has a plan.
+    ``most`` is how many are needed, None for all. Raises DeclarationError or CalibrationError where not even
+    the public rule has a plan.
     """
     made = _rules(question) if question.goal == "rule" else _effects(question)
     found: list[Candidate] = []
@@ -80,6 +81,8 @@ def design_candidates(question: DesignQuestion) -> list[Candidate]:
         if same not in known:
             known.append(same)
             found.append(one)
+        if len(found) == most:
+            break
     return found
 
 

@@ -192,7 +192,11 @@ def test_model_derivatives_agree_with_differences(name, settings):
     assert eigenvalues[-1] <= model.smoothness * (1 + 1e-9)
 
 
-@every_case
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [(name, row) for name, rows in SETTINGS.items() for row in (rows[0], rows[-1])[: len(rows)]],
+    ids=label,
+)
 def test_resolve_with_new_parameters_equals_a_fresh_solve(name, settings, monkeypatch):
     instances = [
         bind(build(name, settings), standard_records(seed=seed), gamma=0.05 * (seed + 1)) for seed in (0, 7)
