@@ -62,14 +62,12 @@ class Candidate:
 
 
 def design_candidates(question: DesignQuestion, most: int | None = None) -> list[Candidate]:
-    """Those that have a plan, the public rule of use first; settings that it takes anyway are not repeated.
+    """At most ``most`` (None: all) that have a plan, the public rule of use first; no settings twice.
 
-    ``most`` is how many are needed, None for all. Raises DeclarationError or CalibrationError where not even
-    the public rule has a plan.
+    Raises DeclarationError or CalibrationError where not even the public rule has a plan.
     """
     made = _rules(question) if question.goal == "rule" else _effects(question)
-    found: list[Candidate] = []
-    known: list[Any] = []
+    found: list[tuple[Any, Candidate]] = []
     for one in made:
         try:
             study = one.model.plan(question.n_samples, question.n_features).study
@@ -78,12 +76,11 @@ def design_candidates(question: DesignQuestion, most: int | None = None) -> list
                 raise
             continue
         same = (type(study), getattr(study, "settings", study), getattr(study, "noise", None), study.universe)
-        if same not in known:
-            known.append(same)
-            found.append(one)
+        if same not in [other for other, _ in found]:
+            found.append((same, one))
         if len(found) == most:
             break
-    return found
+    return [one for _, one in found]
 
 
 def _laws(question: DesignQuestion) -> list[str]:
