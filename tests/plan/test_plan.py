@@ -195,22 +195,6 @@ def test_refusals(change, error, names):
     assert "\n" not in str(caught.value)
 
 
-def test_auto_is_never_worse_than_what_it_compares():
-    from dp2erm_cvx.calibration import predicted_error
-
-    for second in (itr(), plug_in_ate(), arm_means(), itr(regularizer=ElasticNet(l2=0.1))):
-        chosen = planned(ipw_logistic(ridge=0.5), second, calibration="auto")
-        for changes in ({}, {"noise": "gaussian"}, {"calibration": "renyi"}, {"calibration": "output"}):
-            try:
-                other = planned(ipw_logistic(ridge=0.5), second, **changes)
-            except CalibrationError:
-                continue
-            sizes = [
-                predicted_error(plan.theta.calibration, plan.theta.loss, 100) for plan in (chosen, other)
-            ]
-            assert sizes[0] <= sizes[1] * (1 + 1e-12)
-
-
 def test_the_error_of_computed_weights_is_counted():
     exact, computed = (planned(RandomizedTrial(0.3), tolerance=error / 100) for error in (0.0, 0.5))
     assert computed.bound.V == pytest.approx(exact.bound.V + 1.0)
@@ -224,14 +208,3 @@ def test_the_error_of_computed_weights_is_counted():
         return np.abs(first[1:] - second[1:]).sum() + first[0] + second[0]
 
     assert coupled(w + error[0], v + error[1]) <= coupled(w, v) + 1.0 + 1e-12
-
-
-def test_a_bound_that_no_weights_can_have_is_refused():
-    class Wishful(Uniform):
-        name = "wishful"
-
-        def bound(self, universe):
-            return dataclasses.replace(super().bound(universe), V=1.0)
-
-    with pytest.raises(CalibrationError, match="at least 2"):
-        planned(Wishful())

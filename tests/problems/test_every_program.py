@@ -53,17 +53,6 @@ def test_every_program_is_in_the_table():
     assert set(EXTREMES) <= set(programs())
 
 
-@pytest.mark.parametrize("name", programs())
-def test_describes_itself(name):
-    cls = programs()[name]
-    for fact in ("name", "formula", "cone", "citation", "theorem"):
-        assert isinstance(getattr(cls, fact), str)
-        assert getattr(cls, fact).strip()
-    text = sys.modules[cls.__module__].__doc__ or ""
-    assert "minimize" in text
-    assert cls.__doc__
-
-
 @every_case
 def test_declaration_is_dpp_with_named_parts(name, settings):
     instance = bind(build(name, settings), standard_records())
