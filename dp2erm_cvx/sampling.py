@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -185,3 +185,24 @@ def refuse_units(codebook: Any, what: str) -> None:
             f"unit: {what} protects single records, not persons with several; use PrivateEffect or "
             "PrivateRule (dp2erm effect, dp2erm rule), or make one record of every person"
         )
+
+
+def uneven(codebook: Any) -> bool:
+    """True if records, or persons with all of theirs, count by more than 0 or 1 of the largest count."""
+    unit = getattr(codebook, "unit", None)
+    return getattr(codebook, "sampling_weights", None) is not None or (unit is not None and unit.count > 1)
+
+
+def counted_mass(codebook: Any) -> float:
+    """A public guess of what records, or persons, that count do so by on average: in (0, 1]."""
+    declared = (getattr(codebook, name, None) for name in ("sampling_weights", "unit"))
+    return float(np.prod([one.mass for one in declared if one is not None]))
+
+
+def alike(codebook: Any) -> Any:
+    """A codebook without its unit, for one record of every person that counts what persons are guessed to."""
+    weights, unit = codebook.sampling_weights, codebook.unit
+    if unit.count > 1:
+        weights = weights or SamplingWeights(unit.column, 1.0)
+        weights = replace(weights, mean=weights.mean * unit.mass)
+    return replace(codebook, unit=None, sampling_weights=weights)

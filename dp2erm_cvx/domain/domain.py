@@ -16,7 +16,7 @@ from dp2erm_cvx.domain.records import LARGEST, Array, Records, clip_norm
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.public import Named, declared_by_name, one_of, public_number, whole_number
-from dp2erm_cvx.sampling import SamplingWeights
+from dp2erm_cvx.sampling import SamplingWeights, alike, counted_mass
 
 
 @dataclass(frozen=True)
@@ -158,24 +158,9 @@ class Domain:
         return None if self.codebook is None or self.codebook.unit is None else self.codebook.unit.number
 
     @property
-    def uneven(self) -> bool:
-        """True if records, or persons with all of theirs, count by more than 0 or 1 of the largest count."""
-        book = self.codebook
-        return self.sampling is not None or (
-            book is not None and book.unit is not None and book.unit.count > 1
-        )
-
-    @property
     def of_records(self) -> Domain:
         """The same for public records that are made up, one of every person, counting what persons may."""
-        book = self.codebook
-        if book is None or book.unit is None:
-            return self
-        weights = book.sampling_weights
-        if book.unit.count > 1:
-            weights = weights or SamplingWeights(book.unit.column, 1.0)
-            weights = replace(weights, mean=weights.mean * book.unit.mass)
-        return replace(self, codebook=replace(book, unit=None, sampling_weights=weights))
+        return self if self.units is None else replace(self, codebook=alike(self.codebook))
 
     @property
     def weighted(self) -> bool:
@@ -196,9 +181,7 @@ class Domain:
 
         Of the levels of a column each is guessed to have as many records, unless ``center`` declares a share.
         """
-        found = 1.0 if self.sampling is None else self.sampling.mass
-        if self.codebook is not None and self.codebook.unit is not None:
-            found *= self.codebook.unit.mass
+        found = counted_mass(self.codebook)
         if self.codebook is not None and self.codebook.eligible:
             found *= self.codebook.eligible_share
         declared = self.center if isinstance(self.center, Mapping) else {}
