@@ -1,5 +1,6 @@
 """The estimator end to end: what a release holds, what it must not hold, and what it refuses."""
 
+import dataclasses
 import doctest
 import json
 import logging

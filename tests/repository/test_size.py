@@ -27,7 +27,7 @@ LIMITS = {
     "classes": 391,
     "names that other files use": 782,
     "names that one other file uses": 310,
-    "lines of tests": 39_985,
+    "lines of tests": 39_986,
     "pages": 41,
     "words of pages": 47_509,
 }
