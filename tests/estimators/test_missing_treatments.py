@@ -195,11 +195,3 @@ def test_what_a_record_counts_is_0_or_1_whatever_is_handed_in():
     assert plain.records(np.zeros((2, 2)), [0, 1], np.zeros(2), [0.0, 1.0]).sampling is None
     with pytest.raises(DeclarationError):
         replace(DOMAIN, codebook=3)
-
-
-def test_gains_of_a_rule_are_of_the_records_that_have_a_treatment():
-    settings = {"value_share": 0.2, "propensity": 0.5}
-    rule = PrivateRule(DOMAIN, Budget(8.0), outcome_scale=6.0, seed=1, settings=settings)
-    release = rule.fit(*table(2000)).release_
-    assert "sides" in [step.step for step in release.steps]
-    assert verify(release).holds
