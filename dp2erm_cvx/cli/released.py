@@ -64,10 +64,10 @@ def report_command(releases: tuple[str, ...], output: str | None, force: bool) -
         if len(published) < len(releases):
             raise DeclarationError("two releases have one name: answers are called like their files")
         if ending == ".html":
-            from dp2erm_cvx.report import answers_page, release_page
+            from dp2erm_cvx.report import release_page
 
             (first, *others), source = published.values(), Path(releases[0]).name
-            write_text(page, answers_page(published) if others else release_page(first, source=source))
+            write_text(page, release_page(published if others else first, source=source))
         else:
             _write_answers(page, ending, published)
     click.echo(f"wrote {page}")

@@ -121,15 +121,21 @@ _LONG, _MANY = 16, 6
 _BESIDES = ("Who knows", "A person", "Not hidden")
 
 
-def release_page(release: BaseRelease, *, source: str = "release.json") -> str:
+def release_page(release: BaseRelease | Mapping[str, BaseRelease], *, source: str = "release.json") -> str:
     """One page of HTML about a release, from what it states alone: no other file, no script, no network.
 
     It tells the estimate, what its interval counts, the guarantee in words, what was declared, for whom the
     result holds and what it rests on. ``source`` is the name of the file, for who wants to check it. Where
     the programs of the release are not known here, the page says that nothing was computed again.
-    Raises DeclarationError where jinja2 is missing.
+
+    Of several releases from the same data, by name, the page has all effects in one table, with intervals
+    that hold for all of them, a picture for every outcome, and what they promise together: their epsilons and
+    deltas add up. The screen of each is folded.
+    Raises DeclarationError where jinja2 is missing, or nothing follows from one of several releases.
     """
     check_installed(("jinja2",))
+    if isinstance(release, Mapping):
+        return _answers_page(release)
     story = story_of(release)
     return rendered(
         "release.html.j2",
@@ -153,14 +159,7 @@ def release_page(release: BaseRelease, *, source: str = "release.json") -> str:
     )
 
 
-def answers_page(releases: Mapping[str, BaseRelease]) -> str:
-    """One page of HTML about several releases from the same data, by name: see :func:`release_page`.
-
-    All effects in one table, with intervals that hold for all of them, a picture for every outcome, and what
-    all releases promise together: their epsilons and deltas add up. The screen of each is folded.
-    Raises DeclarationError where jinja2 is missing, or nothing follows from a release.
-    """
-    check_installed(("jinja2",))
+def _answers_page(releases: Mapping[str, BaseRelease]) -> str:
     listed, spans = answers(releases), dict[tuple[str, str], list[Span]]()
     for one in listed:
         own = spans.setdefault((one.outcome, one.unit), [])

@@ -11,8 +11,8 @@ import pytest
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.release.story import story_of
-from dp2erm_cvx.report import answers_page, release_page
 from dp2erm_cvx.report import page as pages
+from dp2erm_cvx.report import release_page
 from dp2erm_cvx.report.page import Span, bars, picture
 from tests.report.conftest import HOSTILE, LONG
 from tests.report.test_report import read
@@ -66,7 +66,7 @@ def test_every_kind_tells_the_same_things_and_loads_nothing(releases, kind) -> N
 
 def test_answers_of_a_study_are_one_page_without_words_of_proofs(releases) -> None:
     asked = {name: releases[name] for name in ("groups", "effect", "risks", "rule")}
-    page = answers_page(asked)
+    page = release_page(asked)
     loaded, text = read(page)
     assert not loaded
     assert not re.search(JARGON, text, re.I)
@@ -76,10 +76,10 @@ def test_answers_of_a_study_are_one_page_without_words_of_proofs(releases) -> No
         assert f"{name}: {story_of(release).headline}" in outside
     assert "they are not about the same data" in outside  # 900 records, and 300
     same = {name: releases[name] for name in ("effect", "risks", "rule")}
-    promise = read(answers_page(same))[1]
+    promise = read(release_page(same))[1]
     assert "changes by a factor of at most 404 (epsilon = 6)" in promise  # e^2, e^2 and e^2
     assert "groups: M" in outside
-    seeded = answers_page({"huber": releases["huber"], "itr": releases["itr"]})
+    seeded = release_page({"huber": releases["huber"], "itr": releases["itr"]})
     assert "huber: NOT PRIVATE" in seeded
 
 
