@@ -27,7 +27,7 @@ LIMITS = {
     "classes": 391,
     "names that other files use": 782,
     "names that one other file uses": 308,
-    "lines of tests": 40_215,
+    "lines of tests": 40_023,
     "pages": 41,
     "words of pages": 47_637,
 }
