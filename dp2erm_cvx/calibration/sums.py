@@ -50,6 +50,8 @@ class SumLaw(enum.StrEnum):
     ``WITHIN``: the same where ``|k| <= 2 h K``, as with sampling weights.
     ``WHOLE``: the same where h is 0 or 1/2, and k = 0 where h is.
     ``GROUPS``, ``WHOLE_GROUPS``: these two in each of many disjoint groups; the noise covers all of them.
+    ``DISJOINT``: ``k, k^2`` in each of many disjoint groups, of steps of their own, and one count of the
+    records in any of them (Theorem 26).
     """
 
     SCORE = "score"
@@ -62,6 +64,7 @@ class SumLaw(enum.StrEnum):
     WHOLE = "whole"
     GROUPS = "groups"
     WHOLE_GROUPS = "whole groups"
+    DISJOINT = "disjoint"
 
     @property
     def degrees(self) -> tuple[int, ...]:
@@ -114,6 +117,10 @@ def _group_factors(K: int, L: int, pure: bool) -> tuple[int, ...]:
     return (8 * K, _size(K**2), 1) if pure else (10 * K, _size(K**2, 7), 7)
 
 
+def _disjoint_factors(K: int, L: int, pure: bool) -> tuple[int, ...]:
+    return (2 * K, 1, 3 * K**2) if pure else (2 * K, 2, math.isqrt(8 * K**4))
+
+
 def _overlap_moved(K: int, L: int, pure: bool) -> int:
     score, share = 4 * K**2, _overlap_factors(K, L, pure)[1] // 2
     return score + share if pure else _root(score**2 + share**2)
@@ -141,11 +148,13 @@ def _arm_means_moved(K: int, L: int, pure: bool) -> int:
     return _arms_moved(K, L, pure) + (beyond if pure else 0)
 
 
-# For w = 1 a score moves its two sums by 2K d + d (2K - d) <= 4 K^2, d = |k - k'| and |k + k'| <= 2K - d. For
+# For w = 1 a score moves its sums by 2K d + d (2K - d) <= 4 K^2, d = |k - k'| and |k + k'| <= 2K - d. For
 # w = 3 the squares add up to 16 K^4 u^2 (1 + 9 (1 - u)^2), u = d / 2K: at most 16 K^4. With sizes u >= v a
 # record that changes its contrast moves them by 2K (u + v) + u^2 - v^2 <= 4 K^2; squared, for w = 3, by
 # 4 K^2 (u^2 + v^2) + 9 (u^2 - v^2)^2, convex in the squares and at most 13 K^4. One that changes its group
-# moves both: its own is at most 10 K^2, or 198 K^4 squared.
+# moves both: its own is at most 10 K^2, or 198 K^4 squared. In disjoint sums a record that changes its group
+# moves 2K |k| + k^2 in either, 6 K^2 together; squared, for 2, 4 K^2 k^2 + 4 k^4 in either, 16 K^4. One that
+# falls out of all of them moves the count by 3 K^2 beside 3 K^2, squared by at most 8 K^4 beside 8 K^4.
 _ROWS: dict[SumLaw, _Row] = {
     SumLaw.SCORE: _Row((1, 2), lambda K, L, pure: (2 * K, 1 if pure else 3), lambda K, L, pure: 4 * K**2),
     SumLaw.CONTRASTS: _Row(
@@ -163,6 +172,7 @@ _ROWS: dict[SumLaw, _Row] = {
     SumLaw.WHOLE: _Row((1, 0, 2), _whole_factors, lambda K, L, pure: 4 * K**2),
     SumLaw.GROUPS: _Row((1, 0, 2), _group_factors, lambda K, L, pure: 20 * K**2),
     SumLaw.WHOLE_GROUPS: _Row((1, 0, 2), _group_factors, lambda K, L, pure: 20 * K**2),
+    SumLaw.DISJOINT: _Row((1, 2, 0), _disjoint_factors, lambda K, L, pure: (6 if pure else 4) * K**2),
 }
 
 
@@ -229,10 +239,9 @@ class GridSums:
         return tuple(self.integers.scale * unit for unit in self.units)
 
     def margin(self, tail: float, *which: int) -> float:
-        """Quantile that the noise of a mean, or of the sum of two, exceeds with probability ``tail``.
+        """Quantile that the noise of means at ``which`` places, summed, exceeds with probability ``tail``.
 
-        ``which`` are their places among ``multipliers``. The law is continuous; what integers may add is
-        added.
+        The law is continuous; what integers may add is added.
         """
         scales = [self.scales[place] for place in which]
         apart = self.integers.coupling * sum(self.units[place] for place in which)
@@ -246,14 +255,13 @@ class GridSums:
         """The exact integers before their noise, private; parts of the records have sums that add up.
 
         The first column (n,) is the score less its public center; of two means and of both arms there are two
-        of them, the treated arm first. The last is the mark: 1 if treated, a share of that for means of
-        records, or the share h. Scores are rounded to steps and clipped, what is not a number counts as 0;
-        shares are clipped to [0,
-        1/2] and rounded to their grid, or to its ends. Raises DeclarationError for more than n records, and
-        where lengths differ.
+        of them, the treated first. The last is the mark: 1 if treated, or in a group; a share of that for
+        means of records; the share h. Scores are rounded to steps and clipped, what is no number counts as 0;
+        shares are clipped to [0, 1/2] and rounded to their grid, or its ends. Raises DeclarationError for
+        more than n records, and where lengths differ.
         """
         if len(columns) != (3 if self.law.of_arms else 1 if self.law is SumLaw.SCORE else 2):
-            raise DeclarationError(f"{len(columns)} columns are not what the sums {self.law.value!r} are of")
+            raise DeclarationError(f"{len(columns)} columns: not what the sums {self.law.value!r} are of")
         score, mark = columns[0], columns[-1]
         if self.law.of_arms:
             _flags(mark, score)
@@ -272,7 +280,10 @@ class GridSums:
         if self.law.counts:
             return self._counted(k, mark)
         flags = _flags(mark, score)
-        return self._totals(k, flags.astype(np.int64), k * k, np.where(flags, k, -k))
+        inside, own = flags.astype(np.int64), np.where(flags, k, 0)
+        if self.law is SumLaw.DISJOINT:  # of one group
+            return self._totals(own, own * own, inside)
+        return self._totals(k, inside, k * k, 2 * own - k)
 
     def _counted(self, k: Whole, share: ArrayLike) -> tuple[int, ...]:
         shares = np.asarray(share, dtype=np.float64)
@@ -315,7 +326,7 @@ def calibrate_sums(
 
     The noise of a mean, in that of one mean alone (Laplace, Gaussian): ``SCORE`` and ``CONTRASTS`` 1, 1;
     ``ARMS`` ``1.06 (1 + G/B)``; ``TREATED`` 8/7, 1.03; ``OVERLAP`` 5/4, 1.12; ``WITHIN`` 17/16, 1.03;
-    ``WHOLE`` 1, 1; in groups 5/4, 1.
+    ``WHOLE`` 1, 1; in groups 5/4, 1; ``DISJOINT`` 3/2, 1.
 
     ``score_bound`` is B of the score less its center, in units of the outcome; ``GridSums.bound``, in force,
     is larger by at most ``2^-19`` of it (``2^-14`` beyond 1.3 million records). ``other_bound`` is G <= B,
@@ -327,9 +338,7 @@ def calibrate_sums(
     law = one_of("law", law, SumLaw)
     bound, kind = public_size("score_bound", score_bound), one_of("noise", noise, Noise).on_numbers
     if law.of_arms is (other_bound is None):
-        raise DeclarationError(
-            f"other_bound: is for both arms alone, and needed there; the law is {law.value!r}"
-        )
+        raise DeclarationError(f"other_bound: is for both arms alone, not for the law {law.value!r}")
     other = 0.0 if other_bound is None else public_size("other_bound", other_bound)
     if other > bound:
         raise DeclarationError(f"other_bound = {other:g}: must be at most score_bound = {bound:g}")
@@ -382,9 +391,8 @@ def sum_quantile(noise: Noise, tail: float, deviation: float, *scales: float) ->
     """
     # an upper end by the union bound: half for N, the other half for all noises alike
     normal = -float(special.ndtri(0.5 * tail))
-    high = (math.hypot(deviation, *scales) + deviation) * normal + sum(scales) * math.log(
-        max(len(scales), 2) / tail
-    )
+    high = (math.hypot(deviation, *scales) + deviation) * normal
+    high += sum(scales) * math.log(max(len(scales), 2) / tail)
     return bracketed(lambda x: sum_tail(noise, x, deviation, *scales) <= tail, high * _APART)
 
 
