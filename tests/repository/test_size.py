@@ -27,7 +27,7 @@ LIMITS = {
     "classes": 398,
     "names that other files use": 810,
     "names that one other file uses": 316,
-    "lines of tests": 41_991,
+    "lines of tests": 41_573,
     "pages": 41,
     "words of pages": 47_865,
 }
