@@ -1,7 +1,7 @@
 """Sums of whole numbers that records contribute, released together with noise on each of them (Theorem 12).
 
 Every law has its factors, and how far one record moves the products; proofs are on the page "Private
-effects". Tails of such noise, summed with sampling errors, stand at the end.
+effects".
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 from dp2erm_cvx.calibration.base import Noise
 from dp2erm_cvx.calibration.numbers import LARGEST_INTEGER, IntegerNoise, calibrate_integers
+from dp2erm_cvx.calibration.tails import sum_quantile
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import one_of, public_size, whole_number
@@ -30,10 +30,6 @@ SHARE_BITS = 20
 _FINEST, _COARSEST = 20, 15
 #: Noise beyond this many of its scales has probability below exp(-60).
 _TAIL = 64.0
-_ROUND_UP = 1.0 + 1e-9
-_ROOT_2 = math.sqrt(2.0)
-#: Laplace scales closer than this have no stable closed form; both are then taken larger.
-_APART = 1.002
 
 
 class SumLaw(enum.StrEnum):
@@ -44,7 +40,8 @@ class SumLaw(enum.StrEnum):
     them is 0 of a record.
     ``ARMS``: ``k_1, k_0, (k_1 - k_0)^2, (k_1 + k_0)^2, k_1^2 - k_0^2``; the score of the record's own arm is
     at most K, that of the other arm, a prediction, at most L <= K.
-    ``ARM_MEANS``: the same of means of records, both at most K and ``|k_1| + |k_0| <= K + L``.
+    ``COUNTED_ARMS``: the same, all 0 where h is, and h in {0, 1}, which costs nothing; scores are at most K,
+    and ``|k_1| + |k_0| <= K + L``, as of means of records.
     ``TREATED``: ``k, a, k^2, (2a - 1) k``, a in {0, 1}.
     ``OVERLAP``: ``k, h, k^2``, h in [0, 1/2] on its grid, whatever the score has to do with it.
     ``WITHIN``: the same where ``|k| <= 2 h K``, as with sampling weights.
@@ -57,7 +54,7 @@ class SumLaw(enum.StrEnum):
     SCORE = "score"
     CONTRASTS = "contrasts"
     ARMS = "arms"
-    ARM_MEANS = "arm means"
+    COUNTED_ARMS = "counted arms"
     TREATED = "treated"
     OVERLAP = "overlap"
     WITHIN = "within"
@@ -79,7 +76,7 @@ class SumLaw(enum.StrEnum):
     @property
     def of_arms(self) -> bool:
         """True if the scores of both arms are summed."""
-        return self in (SumLaw.ARMS, SumLaw.ARM_MEANS)
+        return self in (SumLaw.ARMS, SumLaw.COUNTED_ARMS)
 
     @property
     def whole(self) -> bool:
@@ -96,8 +93,16 @@ class _Row(NamedTuple):
 
 
 def _arm_factors(K: int, L: int, pure: bool) -> tuple[int, ...]:
-    both = K + L
-    return (18 * K, 18 * K, 4, 4, 1) if pure else (16 * K, 16 * K, *(16 * K // both,) * 2, 8 * K // both)
+    of = 16 * K, 16 * K, *(16 * K // (K + L),) * 2, 8 * K // (K + L)
+    return (18 * K, 18 * K, 4, 4, 1) if pure else of
+
+
+def _counted_factors(K: int, L: int, pure: bool) -> tuple[int, ...]:
+    """Those of both arms; that of h is what a record with a score leaves when it falls silent."""
+    arms, most = _arm_factors(K, L, pure), _counted_moved(K, L, pure)
+    corner = [f * x for f, x in zip(arms, (K, L, (K - L) ** 2, (K + L) ** 2, K**2 - L**2), strict=True)]
+    left = most - sum(corner) if pure else math.isqrt(most**2 - sum(one**2 for one in corner))
+    return *arms, min(left, arms[0] * K)
 
 
 def _size(square: int, times: int = 1) -> int:
@@ -135,6 +140,10 @@ def _root(square: int) -> int:
     return math.isqrt(square - 1) + 1  # rounded up
 
 
+def _score_moved(K: int, L: int, pure: bool) -> int:
+    return 4 * K**2
+
+
 def _arms_moved(K: int, L: int, pure: bool) -> int:
     return 2 * (K + L) * (19 * K - L) if pure else 32 * K * (K + L)
 
@@ -142,10 +151,10 @@ def _arms_moved(K: int, L: int, pure: bool) -> int:
 # The l1 distance is the largest over signs of a quadratic form at one point less that at the other, each of
 # them in the octagon ``|k_1|, |k_0| <= K, |k_1| + |k_0| <= K + L``. On its edges forms reach beyond its
 # corners where 9L < 7K. In l2 nothing does: with x, y the distances of sum and difference over K + L, ``(x^2
-# + y^2)/2 + x^2 (2 - x)^2 + y^2 (2 - y)^2 + (x + y - xy)^2 / 4 <= 4``.
-def _arm_means_moved(K: int, L: int, pure: bool) -> int:
-    beyond = max(7 * K - 9 * L, 0) ** 2 // 16 + 1
-    return _arms_moved(K, L, pure) + (beyond if pure else 0)
+# + y^2)/2 + x^2 (2 - x)^2 + y^2 (2 - y)^2 + (x + y - xy)^2 / 4 <= 4``. One point less 0 and h = 1 less 0 is
+# convex in either norm, hence largest at the corner (K, L): the factor of h is what that leaves.
+def _counted_moved(K: int, L: int, pure: bool) -> int:
+    return _arms_moved(K, L, pure) + (max(7 * K - 9 * L, 0) ** 2 // 16 + 1 if pure else 0)
 
 
 # For w = 1 a score moves its sums by 2K d + d (2K - d) <= 4 K^2, d = |k - k'| and |k + k'| <= 2K - d. For
@@ -156,12 +165,10 @@ def _arm_means_moved(K: int, L: int, pure: bool) -> int:
 # moves 2K |k| + k^2 in either, 6 K^2 together; squared, for 2, 4 K^2 k^2 + 4 k^4 in either, 16 K^4. One that
 # falls out of all of them moves the count by 3 K^2 beside 3 K^2, squared by at most 8 K^4 beside 8 K^4.
 _ROWS: dict[SumLaw, _Row] = {
-    SumLaw.SCORE: _Row((1, 2), lambda K, L, pure: (2 * K, 1 if pure else 3), lambda K, L, pure: 4 * K**2),
-    SumLaw.CONTRASTS: _Row(
-        (1, 1, 2), lambda K, L, pure: (2 * K, 2 * K, 1 if pure else 3), lambda K, L, pure: 4 * K**2
-    ),
+    SumLaw.SCORE: _Row((1, 2), lambda K, L, pure: (2 * K, 1 if pure else 3), _score_moved),
+    SumLaw.CONTRASTS: _Row((1, 1, 2), lambda K, L, pure: (2 * K, 2 * K, 1 if pure else 3), _score_moved),
     SumLaw.ARMS: _Row((1, 1, 2, 2, 2), _arm_factors, _arms_moved),
-    SumLaw.ARM_MEANS: _Row((1, 1, 2, 2, 2), _arm_factors, _arm_means_moved),
+    SumLaw.COUNTED_ARMS: _Row((1, 1, 2, 2, 2, 0), _counted_factors, _counted_moved),
     SumLaw.TREATED: _Row(
         (1, 0, 2, 1),
         lambda K, L, pure: (14 * K, 4 * K**2, 6, 2 * K) if pure else (8 * K, 4 * K**2, 11, 2 * K),
@@ -169,7 +176,7 @@ _ROWS: dict[SumLaw, _Row] = {
     ),
     SumLaw.OVERLAP: _Row((1, 0, 2), _overlap_factors, _overlap_moved),
     SumLaw.WITHIN: _Row((1, 0, 2), _overlap_factors, _within_moved),
-    SumLaw.WHOLE: _Row((1, 0, 2), _whole_factors, lambda K, L, pure: 4 * K**2),
+    SumLaw.WHOLE: _Row((1, 0, 2), _whole_factors, _score_moved),
     SumLaw.GROUPS: _Row((1, 0, 2), _group_factors, lambda K, L, pure: 20 * K**2),
     SumLaw.WHOLE_GROUPS: _Row((1, 0, 2), _group_factors, lambda K, L, pure: 20 * K**2),
     SumLaw.DISJOINT: _Row((1, 2, 0), _disjoint_factors, lambda K, L, pure: (6 if pure else 4) * K**2),
@@ -243,9 +250,8 @@ class GridSums:
 
         The law is continuous; what integers may add is added.
         """
-        scales = [self.scales[place] for place in which]
-        apart = self.integers.coupling * sum(self.units[place] for place in which)
-        return sum_quantile(self.noise, tail, 0.0, *scales) + apart
+        quantile = sum_quantile(self.noise, tail, 0.0, *(self.scales[place] for place in which))
+        return quantile + self.integers.coupling * sum(self.units[place] for place in which)
 
     def means(self, released: Sequence[int]) -> tuple[float, ...]:
         """The means over the records that the ``released`` integers stand for."""
@@ -255,21 +261,16 @@ class GridSums:
         """The exact integers before their noise, private; parts of the records have sums that add up.
 
         The first column (n,) is the score less its public center; of two means and of both arms there are two
-        of them, the treated first. The last is the mark: 1 if treated, or in a group; a share of that for
-        means of records; the share h. Scores are rounded to steps and clipped, what is no number counts as 0;
-        shares are clipped to [0, 1/2] and rounded to their grid, or its ends. Raises DeclarationError for
-        more than n records, and where lengths differ.
+        of them, the treated arm first. The mark follows: 1 if treated, or in a group; a share of that for
+        means of records; the share h; where arms are counted, h is the last. Scores are rounded to steps and
+        clipped, what is no number counts as 0; shares are clipped to [0, 1/2] and rounded to their grid, or
+        its ends. Raises DeclarationError for more than n records, and where lengths differ.
         """
-        if len(columns) != (3 if self.law.of_arms else 1 if self.law is SumLaw.SCORE else 2):
-            raise DeclarationError(f"{len(columns)} columns: not what the sums {self.law.value!r} are of")
-        score, mark = columns[0], columns[-1]
+        if len(columns) != {SumLaw.SCORE: 1, SumLaw.ARMS: 3, SumLaw.COUNTED_ARMS: 4}.get(self.law, 2):
+            raise DeclarationError(f"{len(columns)} columns are not what the sums {self.law.value!r} are of")
         if self.law.of_arms:
-            _flags(mark, score)
-            treated, K, L = np.asarray(mark, dtype=np.float64), self.largest, self.largest_other
-            k_1 = self._steps(score, np.where(treated > 0.0, K, L))
-            k_0 = self._steps(columns[1], np.minimum(np.where(treated < 1.0, K, L), K + L - np.abs(k_1)))
-            apart, both = k_1 - k_0, k_1 + k_0
-            return self._totals(k_1, k_0, apart**2, both**2, apart * both)
+            return self._of_arms(*columns, np.ones(np.shape(columns[0])))  # all count
+        score, mark = columns[0], columns[-1]
         k = self._steps(score, self.largest)
         if self.law is SumLaw.SCORE:
             return self._totals(k, k * k)
@@ -285,6 +286,17 @@ class GridSums:
             return self._totals(own, own * own, inside)
         return self._totals(k, inside, k * k, 2 * own - k)
 
+    def _of_arms(
+        self, first: ArrayLike, second: ArrayLike, mark: ArrayLike, counts: ArrayLike, *_: ArrayLike
+    ) -> tuple[int, ...]:
+        _flags(mark, first)
+        treated, K, L = np.asarray(mark, dtype=np.float64), self.largest, self.largest_other
+        h = np.greater_equal(counts, 0.5).astype(np.int64)
+        k_1 = h * self._steps(first, np.where(treated > 0.0, K, L))
+        k_0 = h * self._steps(second, np.minimum(np.where(treated < 1.0, K, L), K + L - np.abs(k_1)))
+        columns = k_1, k_0, (k_1 - k_0) ** 2, (k_1 + k_0) ** 2, k_1**2 - k_0**2, h
+        return self._totals(*columns[: len(self.multipliers)])
+
     def _counted(self, k: Whole, share: ArrayLike) -> tuple[int, ...]:
         shares = np.asarray(share, dtype=np.float64)
         if shares.shape != k.shape:
@@ -295,16 +307,14 @@ class GridSums:
             k = np.where(inside > 0.0, k, 0)
         parts = np.rint(np.ldexp(inside, SHARE_BITS)).astype(np.int64)
         if self.law in (SumLaw.GROUPS, SumLaw.WHOLE_GROUPS):
-            most = parts * (2 * self.largest) >> SHARE_BITS
-            k = np.clip(k, -most, most)
+            k = np.clip(k, -(most := parts * (2 * self.largest) >> SHARE_BITS), most)
         first, size, last = self._totals(k, parts, k * k)
         return first, size >> SHARE_BITS, last
 
     def _steps(self, values: ArrayLike, largest: ArrayLike) -> Whole:
-        score = np.asarray(values, dtype=np.float64)
+        score, bound = (np.asarray(one, dtype=np.float64) for one in (values, largest))
         if score.ndim != 1 or len(score) > self.n_samples:
             raise DeclarationError(f"score of shape {score.shape}: the noise is for ({self.n_samples},)")
-        bound = np.asarray(largest, dtype=np.float64)
         with np.errstate(all="ignore"):
             steps = np.rint(np.ldexp(score, -self.step_exponent))
         return np.clip(np.where(np.isnan(steps), 0.0, steps), -bound, bound).astype(np.int64)
@@ -325,8 +335,8 @@ def calibrate_sums(
     """Calibrate the noise of all sums of a law, on the finest grid that fits into 64-bit integers.
 
     The noise of a mean, in that of one mean alone (Laplace, Gaussian): ``SCORE`` and ``CONTRASTS`` 1, 1;
-    ``ARMS`` ``1.06 (1 + G/B)``; ``TREATED`` 8/7, 1.03; ``OVERLAP`` 5/4, 1.12; ``WITHIN`` 17/16, 1.03;
-    ``WHOLE`` 1, 1; in groups 5/4, 1; ``DISJOINT`` 3/2, 1.
+    ``ARMS`` ``1.06 (1 + G/B)``, up to 8 % more where they are counted; ``TREATED`` 8/7, 1.03; ``OVERLAP``
+    5/4, 1.12; ``WITHIN`` 17/16, 1.03; ``WHOLE`` 1, 1; in groups 5/4, 1; ``DISJOINT`` 3/2, 1.
 
     ``score_bound`` is B of the score less its center, in units of the outcome; ``GridSums.bound``, in force,
     is larger by at most ``2^-19`` of it (``2^-14`` beyond 1.3 million records). ``other_bound`` is G <= B,
@@ -338,7 +348,7 @@ def calibrate_sums(
     law = one_of("law", law, SumLaw)
     bound, kind = public_size("score_bound", score_bound), one_of("noise", noise, Noise).on_numbers
     if law.of_arms is (other_bound is None):
-        raise DeclarationError(f"other_bound: is for both arms alone, not for the law {law.value!r}")
+        raise DeclarationError(f"other_bound: for both arms alone, and needed there; law = {law.value!r}")
     other = 0.0 if other_bound is None else public_size("other_bound", other_bound)
     if other > bound:
         raise DeclarationError(f"other_bound = {other:g}: must be at most score_bound = {bound:g}")
@@ -358,93 +368,3 @@ def _flags(mark: ArrayLike, score: ArrayLike) -> NDArray[np.bool_]:
     if np.shape(mark) != np.shape(score):
         raise DeclarationError(f"treated of shape {np.shape(mark)}: the score is {np.shape(score)}")
     return np.equal(mark, 1)
-
-
-def sum_tail(noise: Noise, x: float, deviation: float, *scales: float) -> float:
-    """``P(N + sum L_j > x)``, rounded up: N normal, the L_j noises of these ``scales``, all independent.
-
-    ``deviation``, that of N, and the scales may be 0. Gaussian noise adds variances. Two Laplace variables of
-    scales b > c have the law ``b^2/(b^2 - c^2)`` Laplace(b) less ``c^2/(b^2 - c^2)`` Laplace(c); where they
-    are within 1/500 both are enlarged by as much. For more of them the characteristic function is inverted.
-    """
-    if x <= 0.0:
-        return 1.0 - sum_tail(noise, -x, deviation, *scales) if x < 0.0 else 0.5
-    if noise is Noise.GAUSSIAN:
-        deviation, scales = math.hypot(deviation, *scales), ()
-    if sum(scale > 0.0 for scale in scales) > 2:
-        return _many_tail(x, deviation, scales)
-    small, large = [0.0, 0.0, *sorted(scales)][-2:]
-    if large < _APART * small:
-        small, large = large, _APART * large
-    ratio = small / large if large else 0.0
-    weight = 1.0 / (1.0 - ratio * ratio)
-    tail = weight * _one_tail(x, deviation, large)
-    if small > 0.0:
-        tail -= (weight - 1.0) * _one_tail(x, deviation, small)
-    return tail * _ROUND_UP
-
-
-def sum_quantile(noise: Noise, tail: float, deviation: float, *scales: float) -> float:
-    """The x >= 0 with ``sum_tail(noise, x, deviation, *scales) = tail``, 0 < tail < 1/2, rounded up.
-
-    For one Laplace variable alone it is ``scale log(1 / (2 tail))``, for a normal one the normal quantile.
-    """
-    # an upper end by the union bound: half for N, the other half for all noises alike
-    normal = -float(special.ndtri(0.5 * tail))
-    high = (math.hypot(deviation, *scales) + deviation) * normal
-    high += sum(scales) * math.log(max(len(scales), 2) / tail)
-    return bracketed(lambda x: sum_tail(noise, x, deviation, *scales) <= tail, high * _APART)
-
-
-def bracketed(holds: Callable[[float], bool], high: float, low: float = 0.0) -> float:
-    """Where ``holds`` begins between ``low`` and ``high``, to 1e-15 of their distance, if it holds there.
-
-    ``high`` is taken to hold and may be the smaller of the two.
-    """
-    for _ in range(52):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
-
-
-def _one_tail(x: float, deviation: float, scale: float) -> float:
-    """``P(N + L > x)``, L Laplace.
-
-    With ``v = x / deviation`` and ``r = deviation / scale`` it is ``sf(v)`` plus half of ``exp(r^2/2 - r v)
-    Phi(v - r) - exp(r^2/2 + r v) Phi(-v - r)``.
-    """
-    if deviation == 0.0:
-        return 0.5 * math.exp(-x / scale) if scale else 0.0
-    v = x / deviation
-    plain = float(special.ndtr(-v))
-    if scale == 0.0:
-        return plain
-    r = deviation / scale
-    # exp(-v^2/2) = exp(r^2/2 - r v) exp(-(v - r)^2/2), and erfcx(t / sqrt(2)) / 2 = exp(t^2/2) Phi(-t)
-    density = math.exp(-0.5 * v * v)
-    if v <= r:
-        above = 0.5 * density * float(special.erfcx((r - v) / _ROOT_2))
-    else:
-        above = math.exp(0.5 * r * r - x / scale) * float(special.ndtr(v - r))
-    below = 0.5 * density * float(special.erfcx((r + v) / _ROOT_2))
-    return plain + 0.5 * (above - below)
-
-
-def _many_tail(x: float, deviation: float, scales: Sequence[float]) -> float:
-    """Tail of a sum of any number of Laplace variables by a sum for the integral of Gil-Pelaez (Davies 1973).
-
-    The sum is off by less than 1e-12 at its reach. Scales below a twentieth of the largest are enlarged to
-    it.
-    """
-    largest = max(scales)
-    kept = np.array([max(scale, 0.05 * largest) for scale in scales if scale > 0.0])
-    reach = x + 10.0 * deviation + 32.0 * largest + 4.0 * float(np.sum(kept))
-    step = 2.0 * math.pi / reach
-    # where the characteristic function is below 1e-13
-    far = min(5e6, np.prod(kept / largest) ** (-1.0 / len(kept)) * 10.0 ** (6.5 / len(kept))) / largest
-    if deviation > 0.0:
-        far = min(far, 7.8 / deviation)
-    t = (np.arange(math.ceil(far / step)) + 0.5) * step
-    size = np.exp(-0.5 * (deviation * t) ** 2) / np.prod(1.0 + np.square(kept[:, None] * t), axis=0)
-    tail = 0.5 - step / math.pi * float(np.sum(np.sin(t * x) * size / t))
-    return max(tail, 0.0) * _ROUND_UP + 2e-12

@@ -19,7 +19,7 @@ from dp2erm_cvx.plan.settings import EffectSettings
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size
-from dp2erm_cvx.sampling import refuse_sampling
+from dp2erm_cvx.sampling import refuse_sampling, uneven
 from dp2erm_cvx.steps import (
     ArmNuisances,
     Arms,
@@ -135,7 +135,7 @@ class EffectStudy(Pipeline[EffectPlan]):
             self._check(self.public_center)
         if self.estimand == RiskScores.estimand:
             refuse_sampling(
-                self.universe.domain.sampling,
+                self.universe.domain.codebook,
                 "two risks and the size of the population are three private means; estimand = 'ate' is the "
                 "risk difference",
             )
@@ -348,12 +348,11 @@ class EffectStudy(Pipeline[EffectPlan]):
     def _score(self, nuisances: Nuisances, settings: EffectSettings) -> EffectScore:
         clips, domain = (settings.cap, settings.residual_bound, settings.score_bound), self.universe.domain
         if self.estimand == RiskScores.estimand:
-            persons = domain.units is not None
             found: EffectScore = RiskScores(
-                nuisances, *clips, missing=persons, other_bound=domain.outcome_bound
+                nuisances, *clips, missing=domain.weighted, other_bound=domain.outcome_bound
             )
         else:
-            sampled = domain.sampling is not None
+            sampled = uneven(domain.codebook)
             if domain.units is not None:  # of whom a part may be treated, or in a group
                 sampled = sampled or self.kind in (TreatedScore, GroupScore)
             missing = domain.weighted and not sampled
@@ -394,12 +393,6 @@ class EffectStudy(Pipeline[EffectPlan]):
             raise DeclarationError(f"by: estimand = {shown(estimand)}: only 'ate' is released by group")
         if domain.groups and fitted:
             raise DeclarationError("by: the propensity is that of every group, or a public one")
-        book = domain.codebook
-        if book is not None and (book.where or book.eligible) and estimand == "risks":
-            name = "where" if book.where else "eligible"
-            raise DeclarationError(
-                f"{name}: estimand = 'risks' counts all records; take 'ate' for a difference"
-            )
 
     def _check_risks(self) -> None:
         domain = self.universe.domain

@@ -412,11 +412,13 @@ def estimated(
 
 def counted_records(step: MeanScore, sums: tuple[int, ...]) -> float | None:
     """How many records count, from the same sums; None where that is not among them."""
-    law = step.calibration.law
+    noise, n = step.calibration, step.universe.n_samples
+    law: SumLaw = noise.law
+    if law is SumLaw.COUNTED_ARMS:
+        return float(n * noise.means(sums)[5])
     if law is SumLaw.DISJOINT:
-        return float(step.universe.n_samples * step.calibration.means((0, 0, sums[-1]))[2])
-    whole = law.whole
-    return step.universe.n_samples * counted_share(step, sums) if whole else None
+        return float(n * noise.means((0, 0, sums[-1]))[2])
+    return n * counted_share(step, sums) if law.whole else None
 
 
 def counted_share(step: MeanScore, sums: tuple[int, ...]) -> float:

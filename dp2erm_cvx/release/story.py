@@ -28,6 +28,7 @@ from dp2erm_cvx.release.words import (
     sampled,
     signed,
     spent_by_step,
+    units_of,
 )
 
 if TYPE_CHECKING:
@@ -110,14 +111,14 @@ def screen(release: BaseRelease) -> Iterator[Block]:
     """The story for a screen or a notebook."""
     story = story_of(release)
     yield heading(story.title if release.private else f"{story.title}: {release.guarantee.standing.upper()}")
-    yield story.headline
+    yield from (story.headline, story.population[0])
     if story.alerts:
         yield heading("\n".join(story.alerts), frame=True)
     if story.rows:
         yield coefficients(story.rows)
     for part in (
         (story.precision, *story.use, *story.details),
-        story.population,
+        story.population[1:],
         story.declared,
         (*story.caveats, *story.robust),
         story.spent,
@@ -135,7 +136,8 @@ def _story(release: BaseRelease, people: str, **own: Any) -> Story:
     names, interval = release.columns, isinstance(release, EffectRelease)
     return Story(
         population=(
-            f"Population: {population(release)}{people}.",
+            f"Population: {population(release)}{people}."
+            + (" One record is taken to be one person." if units_of(release) == "records" else ""),
             f"Adjusted for {len(names)} covariate{'s' if len(names) > 1 else ''}: {', '.join(names)}.",
             *sampled(release, interval=interval),
         ),
@@ -178,7 +180,8 @@ def _effect(release: EffectRelease) -> Story:
     level = f"{100 * interval.level:g} %"
     parts = [("privacy noise", interval.noise_half_width), ("sampling", interval.sampling_half_width)]
     spans = [Span(f"{level} interval", release.estimate, interval.low, interval.high)]
-    spans += [Span.around(f"{name} alone", release.estimate, width) for name, width in parts if width]
+    if not release.groups and release.arms is None:
+        spans += [Span.around(f"{name} alone", release.estimate, width) for name, width in parts if width]
     if release.arms is not None:  # the forest of all contrasts
         spans = [
             Span(f"{one.level} less {one.against}", one.estimate, one.interval.low, one.interval.high)
@@ -195,9 +198,9 @@ def _effect(release: EffectRelease) -> Story:
     )
     if release.normalized:
         fixed += " Bounds of outcome, residuals and estimates were declared in units of the released range."
-    subject, about, caption = _subject(release, among), "", "The bars below are parts of the interval."
+    subject, about, caption = _subject(release, among), "", " The bars below are parts of the interval."
     if release.arms is not None:
-        first, caption = release.arms.contrasts[0], f"Intervals at {level}, each by itself."
+        first, caption = release.arms.contrasts[0], f" Intervals at {level}, each by itself."
         people, subject = "all arms alike", f"{subject}, {first.level} less {first.against}"
         title, about = "Private effects of several arms", f"Of {first.level} less {first.against}: "
     return _story(
@@ -219,7 +222,7 @@ def _effect(release: EffectRelease) -> Story:
         spent=(spent_by_step(release),),
         declared=(clips(release), fixed),
         spans=tuple(spans),
-        caption=f"In {unit_of(release) or 'risk'}. {caption}",
+        caption=f"In {unit_of(release) or 'risk'}.{'' if release.groups else caption}",
     )
 
 

@@ -14,7 +14,7 @@ from scipy import special
 from scipy.special import expit
 
 from dp2erm_cvx.calibration import Calibration
-from dp2erm_cvx.calibration.sums import bracketed
+from dp2erm_cvx.calibration.tails import bracketed
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.steps.covariates import MeanSquare
 from dp2erm_cvx.steps.fit import Fit
