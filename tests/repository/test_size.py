@@ -22,14 +22,14 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 214,
-    "lines": 51_285,
-    "classes": 398,
-    "names that other files use": 813,
-    "names that one other file uses": 315,
-    "lines of tests": 41_972,
+    "files": 212,
+    "lines": 49_871,
+    "classes": 397,
+    "names that other files use": 795,
+    "names that one other file uses": 313,
+    "lines of tests": 40_528,
     "pages": 41,
-    "words of pages": 48_036,
+    "words of pages": 47_637,
 }
 
 
