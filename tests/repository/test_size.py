@@ -22,14 +22,14 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 210,
-    "lines": 50_394,
-    "classes": 392,
-    "names that other files use": 800,
-    "names that one other file uses": 310,
-    "lines of tests": 41_659,
+    "files": 208,
+    "lines": 48_980,
+    "classes": 391,
+    "names that other files use": 782,
+    "names that one other file uses": 308,
+    "lines of tests": 40_215,
     "pages": 41,
-    "words of pages": 48_036,
+    "words of pages": 47_637,
 }
 
 
