@@ -68,6 +68,7 @@ def _release(
         from dp2erm_cvx.cli.reading import read_domain, read_ranges
         from dp2erm_cvx.data import Dataset
         from dp2erm_cvx.privacy import Budget
+        from dp2erm_cvx.sampling import refuse_arms
 
         ordered = Ordered(Budget(options["epsilon"], options["delta"]), options)
         made = getattr(estimators, kind)
@@ -89,6 +90,7 @@ def _release(
             dataset = Coded(read_cells(data, options, public, bar), options).by(public, ordered.counts.append)
         seen: list[Any] = []
         if options["balance"] or figures:
+            refuse_arms(model.public().codebook, "a table or a plot of balance")
             if not isinstance(dataset, Dataset):
                 raise DeclarationError("--balance and plots need all records in memory: add --blocks never")
             model.look = lambda *run: seen.extend(run)

@@ -22,7 +22,6 @@ from dp2erm_cvx import (
     PrivateRanges,
     PrivateRule,
 )
-from dp2erm_cvx.codebook import Treatment
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain_file import in_groups
 from dp2erm_cvx.errors import DataError, DeclarationError
@@ -35,6 +34,7 @@ from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.steps import AverageScore, Execution, GroupScore, Rows, Term
 from dp2erm_cvx.steps.nuisances import LinearNuisances
 from dp2erm_cvx.steps.record_map import UNIT
+from dp2erm_cvx.treatment import Treatment
 
 BOOK = Codebook(Treatment("drug", "yes", "no"), "pressure", {"ward": ["A", "B", "C"], "sex": ["F", "M"]})
 DOMAIN = Domain(
