@@ -202,6 +202,29 @@ def pull(loss: ScalarLoss, low: Array, high: Array) -> Array:
     return smaller
 
 
+def support(x: Array, y: Array, a: Array, b: Array) -> Array:
+    """Largest ``a x + b y`` over points (x, y), for each a >= 0 and b > 0.
+
+    It is at a corner of the convex hull. Rounding may take one that is below it by less than ``_OUTWARD``.
+    """
+    order = np.lexsort((-y, -x))
+    highest = np.maximum.accumulate(y[order])
+    order = order[np.concatenate([[True], highest[1:] > highest[:-1]])]
+    corners: list[Interval] = []
+    for right, up in zip(x[order].tolist(), y[order].tolist(), strict=True):
+        while len(corners) > 1:
+            (far, low), (near, high) = corners[-2:]
+            if (up - low) * (far - near) < (high - low) * (far - right):
+                break
+            corners.pop()
+        corners.append((right, up))
+    x, y = np.array(corners).T
+    slopes = np.diff(y) / -np.diff(x)
+    at = len(slopes) - np.searchsorted(slopes[::-1], a / b)
+    largest: Array = a * x[at] + b * y[at]
+    return largest
+
+
 def _multiples(
     loss: ScalarLoss, reach: float, offset: Interval, factor: Interval, tilt: Interval
 ) -> Interval:
@@ -279,9 +302,11 @@ def _weight_width(weight: ScalarWeight, p: float, q: float, clipped: bool) -> fl
 def _spread(y: Array, t: Array, angles: int = _ANGLES) -> float:
     """Largest ``H(alpha) + H(pi - alpha)`` over all angles, H from multiples y at row angles t."""
     alpha = np.linspace(0.0, math.pi, 2 * angles + 1)
-    H = np.max(
-        np.outer(np.sin(alpha), np.abs(y) * np.cos(t)) + np.outer(np.cos(alpha), y * np.sin(t)), axis=1
-    )
+    across, along, sines, cosines = np.abs(y) * np.cos(t), y * np.sin(t), np.sin(alpha), np.cos(alpha)
+    half = angles + 1
+    upper = support(across, along, sines[:half], cosines[:half])
+    lower = support(across, -along, sines[half:], -cosines[half:])
+    H = np.concatenate([upper, lower])
     return float(np.max(H + H[::-1])) / math.cos(0.5 * (alpha[1] - alpha[0]))
 
 

@@ -373,11 +373,8 @@ def _perturbed(bind: _Bind, points: list[Array], seed: int, name: str, variable:
 
 
 def _different_gradient(one: Instance, other: Instance, points: list[Array]) -> bool:
-    for point in points:
-        first, second = one.composite.gradient(point), other.composite.gradient(point)
-        if apart(first, second, first):
-            return True
-    return False
+    both = ((one.composite.gradient(point), other.composite.gradient(point)) for point in points)
+    return any(apart(first, second, first) for first, second in both)
 
 
 def _different_value(

@@ -391,6 +391,8 @@ def _square_moments(rows: MarginRows, multipliers: Array | None = None, *, v: Ar
 
 def _added(parts: Sequence[_Moments]) -> _Moments:
     """The sum of moments, gradients in a fixed tree."""
+    if len(parts) == 1:
+        return parts[0]
     top = max(part.top for part in parts)
     parts = [part if part.top == top else part.raised(top) for part in parts]
     hessians = [part.hessian for part in parts if part.hessian is not None]

@@ -32,11 +32,13 @@ from dp2erm_cvx.suprema import (
     log_weight_diameter,
     minimizer_norm,
     pull,
+    support,
 )
 
-_CELLS, _NORMS, _TILTS = 1500, 96, 120
+_CELLS, _NORMS = 1500, 96
 _MASSES, _MULTIPLIERS = 200, 120
 _MOVES, _ANGLES = 4000, 4096
+_TILTED = np.concatenate([[0.0], np.geomspace(1e-4, 1e3, 120)])
 _OUTWARD, _ROUNDED = 1.0 + 1e-10, 1.0 + 1e-12
 #: Margins beyond which exponentials leave floating point.
 _FARTHEST = 600.0
@@ -228,8 +230,12 @@ class _Scheme:
         grid = np.linspace(float(np.min(need)), float(np.max(need)), 24)
         scale = max(float(np.max(largest)) - float(np.min(least)), 1e-12)
         top = max(float(np.max(pulled)), 1e-12)
-        t = np.concatenate([[0.0], scale / top * np.geomspace(1e-4, 1e3, _TILTS)])
-        inner = np.min(least[None, :] - t[:, None] * pulled[None, :], axis=1)
+        t = scale / top * _TILTED
+        # a cell of more f and less pull than another never is the minimum
+        falling = np.argsort(-pulled, kind="stable")
+        below = np.minimum.accumulate(least[falling])
+        front = falling[np.concatenate([[True], below[1:] < below[:-1]])]
+        inner = np.min(least[None, front] - t[:, None] * pulled[None, front], axis=1)
         means = np.maximum(np.max(t[:, None] * grid[None, :] + inner[:, None], axis=0), float(np.min(least)))
         mean = means[np.maximum(np.searchsorted(grid, need, side="right") - 1, 0)]
         own = largest[possible]
@@ -247,19 +253,13 @@ def _variance_constant(g: Array, inverse: Array) -> tuple[float, float]:
         return math.inf, math.inf
     if largest == 0.0:
         return 0.0, 0.0
-    # only the upper envelope of (g, 1/f) matters
-    order = np.lexsort((-inverse, -g))
-    running = np.maximum.accumulate(np.concatenate([[-1.0], inverse[order][:-1]]))
-    keep = order[inverse[order] > running]
-    g, inverse = g[keep], inverse[keep]
-    best, edges = 0.0, np.linspace(0.0, 0.5, _MASSES + 1)
-    for p, q in pairwise(edges):
-        inside, outside = 4.0 * (1.0 - p) ** 2 * q, 4.0 * q * q * (1.0 - p)
-        scale = math.sqrt(float(np.max(inverse)) / ((inside + outside) * largest))
-        t = (scale * np.geomspace(1e-3, 1e3, _MULTIPLIERS))[:, None]
-        on = np.max(t * (inside * g) + q * inverse / t, axis=1)
-        off = np.max(t * (outside * g) + (1.0 - p) * inverse / t, axis=1)
-        best = max(best, float(np.min(0.5 * (on + off))) ** 2)
+    edges = np.linspace(0.0, 0.5, _MASSES + 1)[:, None]
+    p, q = edges[:-1], edges[1:]
+    inside, outside = 4.0 * (1.0 - p) ** 2 * q, 4.0 * q * q * (1.0 - p)
+    scale = np.sqrt(float(np.max(inverse)) / ((inside + outside) * largest))
+    t = scale * np.geomspace(1e-3, 1e3, _MULTIPLIERS)
+    on, off = support(g, inverse, np.stack([t * inside, t * outside]), np.stack([q / t, (1.0 - p) / t]))
+    best = float(np.max(np.min(0.5 * (on + off), axis=1))) ** 2
     return min(best, largest * float(np.max(inverse))) * _OUTWARD, largest
 
 
