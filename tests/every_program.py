@@ -49,11 +49,11 @@ _SECOND: list[dict[str, Any]] = [
     # a penalty of one's own has no certificate but Clarabel's gap, too wide in other balls on some datasets
     {**_USER, "theta_set": L1Ball(2.5)},
 ]
-# the smaller programs share the code of the rule, so they are tried at every set but not at every pair
+# the smaller programs share the code of the rule, which is tried at every set and penalty
 _SMALL: list[dict[str, Any]] = [
     {},
-    *({"theta_set": chosen} for chosen in _SETS[1:]),
-    {"regularizer": _NETS[3]},
+    {"theta_set": WholeSpace()},
+    {"theta_set": L1Ball(0.4), "regularizer": _NETS[3]},
     _USER,
 ]
 _PLAIN: list[dict[str, Any]] = [row for row in _SMALL if row is not _USER]

@@ -116,7 +116,7 @@ def design(question: DesignQuestion, *, workers: int = 1, told: Progress = lambd
     rows, beside, confounded_by = simulated_table(question, design_candidates(question), workers, told)
     if question.goal == "effect":
         free = replace(question, budget=Budget(_NO_PRIVACY))
-        default = design_candidates(free)[:1]
+        default = design_candidates(free, 1)
         ((row,), _, _) = simulated_table(free, default, workers, told, "runs without privacy")
         beside = replace(row, name="default, without privacy", tied=False, model=None)
     result = DesignResult(question, rows, beside, confounded_by)
@@ -162,7 +162,7 @@ def _upward(n: float) -> int:
 def _expected(result: DesignResult, n: int) -> bool:
     """True if public predictions expect an answer from so many records."""
     question = result.question
-    plan = design_candidates(replace(question, n_samples=n))[0].model.plan(n, question.n_features)
+    plan = design_candidates(replace(question, n_samples=n), 1)[0].model.plan(n, question.n_features)
     if isinstance(plan, RulePlan):
         guess = question.filled
         assert guess.effect_spread is not None

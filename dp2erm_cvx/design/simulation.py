@@ -61,14 +61,13 @@ class Candidate:
     model: PrivateEstimator
 
 
-def design_candidates(question: DesignQuestion) -> list[Candidate]:
-    """Those that have a plan, the public rule of use first; settings that it takes anyway are not repeated.
+def design_candidates(question: DesignQuestion, most: int | None = None) -> list[Candidate]:
+    """At most ``most`` (None: all) that have a plan, the public rule of use first; no settings twice.
 
     Raises DeclarationError or CalibrationError where not even the public rule has a plan.
     """
     made = _rules(question) if question.goal == "rule" else _effects(question)
-    found: list[Candidate] = []
-    known: list[Any] = []
+    found: list[tuple[Any, Candidate]] = []
     for one in made:
         try:
             study = one.model.plan(question.n_samples, question.n_features).study
@@ -77,10 +76,11 @@ def design_candidates(question: DesignQuestion) -> list[Candidate]:
                 raise
             continue
         same = (type(study), getattr(study, "settings", study), getattr(study, "noise", None), study.universe)
-        if same not in known:
-            known.append(same)
-            found.append(one)
-    return found
+        if same not in [other for other, _ in found]:
+            found.append((same, one))
+        if len(found) == most:
+            break
+    return [one for _, one in found]
 
 
 def _laws(question: DesignQuestion) -> list[str]:

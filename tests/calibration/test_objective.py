@@ -224,12 +224,3 @@ def test_default_is_the_best_share_of_the_grid(noise, strong_convexity, n, epsil
     ]
     # the prediction inside uses a coarser grid of chi_p: equal within a tenth of a percent
     assert predicted(loss, n, chosen) <= min(costs) * 1.001
-
-
-def test_a_ridge_that_suffices_leaves_epsilon_to_the_noise():
-    loss = LossConstants(5, 10.0, 2.0, 10.0, 2.0, 1.0)
-    calibration = calibrate(Objective(SPLIT_BOUND, loss, 10_000), Budget(1.0))
-    jacobian = 5 * math.log1p(2.0 * 6.0 / (2 * 5 * 10_000 * 10.0))
-    assert calibration.gamma == pytest.approx(1e-8 * 2.0, rel=1e-3)
-    assert calibration.split == pytest.approx(1 - jacobian, abs=1e-6)
-    assert calibration.split > 0.9999 * (1 - jacobian) > 0.999

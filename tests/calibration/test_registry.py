@@ -29,7 +29,6 @@ LOSS = LossConstants(5, 5.0, 2.0, 0.0, 1.0, 1.0, gradient_bound=6.0, covariate_b
 #: The plug-in mean (z - theta)^2 with |z| <= 2.
 MEAN = LossConstants(1, 4.0, 2.0, 0.0, 2.0, 1.0, covariate_bound=1.0, response_bound=2.0, is_mean=True)
 BUDGET = Budget(1.0, 1e-4)
-SHARP = [calibrator("sharp")]
 #: The laws that need no box.
 FREE = (Noise.GAMMA, Noise.GAUSSIAN)
 
@@ -157,8 +156,3 @@ def test_too_little_epsilon_is_told_with_what_is_needed(columns):
     assert calibrate_ranges(1000, sizes, Budget(needed * 1.01)).levels[0] <= 0.25
     with pytest.raises(CalibrationError):
         calibrate_ranges(1000, sizes, Budget(needed * 0.99))
-
-
-def test_nothing_to_release():
-    with pytest.raises(DeclarationError, match="every range is declared"):
-        calibrate_ranges(1000, [None, None], Budget(1.0))

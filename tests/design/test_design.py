@@ -12,7 +12,13 @@ import pytest
 from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, PrivateEffect, load_domain
 from dp2erm_cvx.design import DesignQuestion, DesignResult, DesignRow, Guess
 from dp2erm_cvx.design.result import Enough, enough_records
-from dp2erm_cvx.design.simulation import SimulatedRun, design_candidates, ranked, replicate
+from dp2erm_cvx.design.simulation import (
+    SimulatedRun,
+    design_candidates,
+    ranked,
+    replicate,
+    simulated_table,
+)
 from dp2erm_cvx.design.world import World
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.sampling import SamplingWeights
@@ -143,11 +149,11 @@ def test_questions_that_are_none(wrong):
 
 def test_a_row_is_what_releases_do():
     """The numbers of the table anew: from records of this test's own, by the model that a row holds."""
-    asked = question(n=300, replicates=40, guess=Guess(curved=0.0, confounding=1.0, effect_spread=0.0))
+    asked = question(n=300, replicates=24, guess=Guess(curved=0.0, confounding=1.0, effect_spread=0.0))
     (one, *_) = design_candidates(asked)
-    found = DesignRow.of_effect("", [replicate(asked, [one], k)[0][0] for k in range(40)], math.nan)
-    off, width, held = np.empty(40), np.empty(40), np.empty(40)
-    for number in range(40):
+    found = DesignRow.of_effect("", [replicate(asked, [one], k)[0][0] for k in range(24)], math.nan)
+    off, width, held = np.empty(24), np.empty(24), np.empty(24)
+    for number in range(24):
         rng = np.random.default_rng([5, number])
         x = np.clip((1 + rng.standard_normal(300)) / 3, -1, 1)
         z = rng.choice([-1, 1]) * (x - 0.325) / 0.305  # moments of the clipped normal
@@ -156,7 +162,7 @@ def test_a_row_is_what_releases_do():
         model = one.model.set_params(seed=number).fit(pd.DataFrame({"x": x}), a, y)
         low, high = model.interval_
         off[number], width[number], held[number] = model.effect_ - 1.0, high - low, low <= 1.0 <= high
-    error = np.std(off, ddof=1) / math.sqrt(40)
+    error = np.std(off, ddof=1) / math.sqrt(24)
     assert np.mean(off) == pytest.approx(found.bias, abs=2.0 * (error * 1.96 + found.bias_half))
     assert np.std(off, ddof=1) == pytest.approx(found.deviation, rel=0.5)
     assert np.median(width) == pytest.approx(found.width, rel=0.1)
@@ -334,10 +340,22 @@ def test_every_study_is_the_candidate(clinic, goal):
 
 @pytest.fixture
 def few(monkeypatch):
-    """Two candidates, which take less time than all."""
-    monkeypatch.setattr(
-        "dp2erm_cvx.design.result.design_candidates", lambda asked: design_candidates(asked)[:2]
-    )
+    """Two candidates, which take less time than all, simulated once for a question; the list of all."""
+    every, known = [], {}
+
+    def candidates(asked, most=None):
+        every.extend(compared := design_candidates(asked, most))
+        return compared[:2]
+
+    def table(asked, compared, *others):
+        key = repr(asked), tuple(one.name for one in compared)
+        if key not in known:
+            known[key] = simulated_table(asked, compared, *others)
+        return known[key]
+
+    monkeypatch.setattr("dp2erm_cvx.design.result.design_candidates", candidates)
+    monkeypatch.setattr("dp2erm_cvx.design.result.simulated_table", table)
+    return every
 
 
 def designed(*words):
@@ -388,8 +406,9 @@ outcome_scale = 6
 """
 
 
-def test_what_a_study_declares_holds_for_every_pipeline(clinic):
+def test_what_a_study_declares_holds_for_every_pipeline(clinic, few, monkeypatch):
     """The question of the study keeps its settings and its share; what wins is written beside its remarks."""
+    monkeypatch.setattr("dp2erm_cvx.design.result._SIMULATED", 0)
     text = Path("domain.toml").read_text(encoding="utf-8") + STUDY
     Path("study.toml").write_text(text, encoding="utf-8")
     found = run("design", "study.toml", "--n", "300", "--replicates", "10", "--output", "c.toml", "--json")
@@ -397,10 +416,10 @@ def test_what_a_study_declares_holds_for_every_pipeline(clinic):
     facts = json.loads(found.stdout)
     assert facts["question"] == "average"
     assert facts["epsilon"] == pytest.approx(4.0)
-    for row in facts["rows"]:
-        if row["kind"] == "effect":
-            assert row["settings"]["settings"]["propensity"] == 0.5
-            assert row["settings"]["confounding"] == 2.0
+    effects = [one.settings for one in few if one.kind == "effect"]
+    effects += [row["settings"] for row in facts["rows"] if row["kind"] == "effect"]
+    assert len(effects) > 4
+    assert all(one["settings"]["propensity"] == 0.5 and one["confounding"] == 2.0 for one in effects)
     (before, after) = (read_study(name).questions for name in ("study.toml", "c.toml"))
     assert [(one.name, one.share) for one in before] == [(one.name, one.share) for one in after]
     assert before[1] == after[1]

@@ -15,7 +15,6 @@ from dp2erm_cvx import (
     Codebook,
     Domain,
     EffectRelease,
-    Ledger,
     PrivateEffect,
     PrivateRule,
     PrivateTwoStageERM,
@@ -292,15 +291,6 @@ def test_an_event_is_covered_where_it_is_declared_alone(estimand):
     assert shares[True] >= 0.85
 
 
-def test_the_ledger_is_charged_before_noise_is_drawn(tmp_path):
-    ledger = Ledger(tmp_path / "ledger.sqlite")
-    ledger.declare("trial", Budget(3.0))
-    X, a, y = table(500)
-    found = model(seed=None, ledger=ledger, dataset="trial").fit(X, a, y)
-    assert ledger.account("trial").spent.epsilon == pytest.approx(2.0)
-    assert found.receipt_ is not None
-
-
 @pytest.mark.parametrize("treated", [0, 1])
 def test_no_dataset_makes_a_fit_refuse(treated):
     X, _, _ = table(200)
@@ -356,14 +346,6 @@ def test_a_seeded_release_is_no_public_center():
     stated = model(public_center=first, seed=None).fit(X, a, y).release_.guarantee.assumptions
     assert any("public center" in one for one in stated)
     assert not any("public center" in one for one in first.guarantee.assumptions)
-
-
-@pytest.mark.parametrize("ranges", [[(0.0, 1.0)], [(0.0, 1.0)] * 3])
-def test_ranges_without_names_are_as_many_as_covariates(ranges):
-    X, a, y = table(50)
-    domain = Domain(covariate_bound=1.5, outcome_bound=5.0, ranges=ranges)
-    with pytest.raises(DeclarationError, match="covariates"):
-        PrivateEffect(domain, Budget(1.0), seed=1).fit(X.to_numpy(), a, y)
 
 
 @pytest.mark.parametrize("n", [300, 3000])

@@ -171,13 +171,6 @@ def test_the_release_says_so_and_follows_from_what_it_states(estimand, settings)
         assert refuted.startswith("counted: 2000.0 stated, 1")
 
 
-def test_risks_count_one_fixed_record_and_say_so():
-    binary = replace(DOMAIN, outcome_center=0.5, outcome_bound=0.5)
-    X, drug, y = table(2000)
-    release = model(domain=binary, estimand="risks", residual_scale=0.4).fit(X, drug, y > 95).release_
-    assert "counts as an untreated one with the middle of every range" in " ".join(release.summary().split())
-
-
 def test_what_a_record_counts_is_0_or_1_whatever_is_handed_in():
     records = DOMAIN.records(np.zeros((4, 2)), [0, 1, 0, 1], np.zeros(4), [0.3, -2.0, np.nan, 7.0])
     assert records.counts.tolist() == [1.0, 0.0, 0.0, 1.0]
@@ -185,11 +178,3 @@ def test_what_a_record_counts_is_0_or_1_whatever_is_handed_in():
     assert plain.records(np.zeros((2, 2)), [0, 1], np.zeros(2), [0.0, 1.0]).sampling is None
     with pytest.raises(DeclarationError):
         replace(DOMAIN, codebook=3)
-
-
-def test_gains_of_a_rule_are_of_the_records_that_have_a_treatment():
-    settings = {"value_share": 0.2, "propensity": 0.5}
-    rule = PrivateRule(DOMAIN, Budget(8.0), outcome_scale=6.0, seed=1, settings=settings)
-    release = rule.fit(*table(2000)).release_
-    assert "sides" in [step.step for step in release.steps]
-    assert verify(release).holds

@@ -69,14 +69,6 @@ def test_every_step_has_the_stability_of_weights_one():
     assert plan.certified_by_design
 
 
-def test_an_outcome_without_tails_has_a_loss_that_hardly_bends():
-    """0 and 1, whose residuals have a standard deviation of .45: bent lines would move the effect."""
-    binary = Universe(replace(DOMAIN, outcome_bound=0.5), 5000, 2)
-    assert EffectStudy(binary, Budget(1.0), residual_scale=0.45).settings.slope == 1.0
-    assert EffectStudy(binary, Budget(1.0), residual_scale=0.25).settings.slope == 0.25
-    assert EffectStudy(binary, Budget(1.0)).settings.slope == pytest.approx(0.5 / 3.0)
-
-
 @pytest.mark.parametrize("n", [400, 40_000])
 def test_the_log_odds_reach_as_far_as_is_declared(n):
     """In the ball that the covariates are shrunk into, not in that of the declared domain."""
@@ -123,24 +115,6 @@ def test_gaussian_noise_of_a_center_does_not_follow_the_outcome_bound():
     assert one.split == 1.0
 
 
-@pytest.mark.parametrize(
-    ("scale", "n", "slope"),
-    [(0.14, 4000, 0.2), (0.3, 4000, 0.2), (0.36, 4000, 0.45), (None, 4000, 0.45), (0.46, 10**5, 1.0)],
-)
-def test_risks_have_a_loss_that_follows_their_declared_prevalence(scale, n, slope):
-    """One in fifty, ten, six, one half, one third: residuals reach 1 whatever is declared."""
-    event = Domain(covariate_bound=1.5, outcome_bound=0.5, outcome_center=0.5)
-    found = study(Universe(event, n, 2), estimand="risks", residual_scale=scale).settings
-    assert (found.slope, found.residual_bound, found.score_bound) == (slope, 1.0, 1.5)
-    assert (found.rows, found.arms, found.propensity) == (Rows.ARMS, "alike", "constant")
-    trial = study(Universe(event, n, 2), estimand="risks", declared={"propensity": 0.2})
-    assert trial.settings.score_bound == 4.5
-    twice = replace(event, outcome_bound=1.0, outcome_center=0.0, binary_outcome=True)
-    average = study(Universe(twice, n, 2), residual_scale=None if scale is None else 2.0 * scale)
-    reach = {"constant": 4.0, "logistic": 8.0}[average.settings.propensity]
-    assert (average.settings.slope, average.settings.score_bound) == (2.0 * slope, reach)
-
-
 def test_risks_are_of_events():
     for changes in ({"outcome_bound": 1.0}, {"outcome_bound": 0.4}, {"outcome_center": 0.0}):
         domain = replace(Domain(covariate_bound=1.5, outcome_bound=0.5, outcome_center=0.5), **changes)
@@ -148,8 +122,8 @@ def test_risks_are_of_events():
             study(Universe(domain, 400, 2), estimand="risks")
 
 
-@pytest.mark.parametrize("epsilon", [0.25, 1.0, 4.0])
-@pytest.mark.parametrize(("n", "p"), [(500, 1), (4000, 5), (4000, 30), (40_000, 60)])
+@pytest.mark.parametrize("epsilon", [0.25, 4.0])
+@pytest.mark.parametrize(("n", "p"), [(500, 1), (4000, 5), (4000, 30)])
 def test_a_delta_is_no_reason_for_more_noise(n, p, epsilon):
     where = Universe(Domain(math.sqrt(p), 4.0, ranges=[(-1.0, 1.0)] * p), n, p)
     declared = {"mean_share": 0.06, "propensity": "logistic", "center_share": 0.4, "propensity_share": 0.2}

@@ -5,7 +5,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.plan import Study, make_plan
-from dp2erm_cvx.plan.predict import _kept_share, kept_imbalance
+from dp2erm_cvx.plan.predict import kept_imbalance
 from dp2erm_cvx.problems.arm_means import arm_means
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
@@ -43,11 +43,3 @@ def test_a_release_says_it_and_warns():
         assert f"About {100 * release.kept_imbalance:.0f} % of the difference between the arms" in text
         assert ("The weights hardly balance" in text) is warned
         assert type(release).from_json(release.to_json()) == release
-
-
-def test_a_grid_of_budgets_solves_once():
-    asked = _kept_share.cache_info().misses
-    assert len({kept(ipw_logistic(ridge=0.0625), epsilon=epsilon) for epsilon in (0.5, 1.0, 2.0)}) == 1
-    assert _kept_share.cache_info().misses == asked + 1
-    # a private coefficient has other noise at each
-    assert len({kept(ipw_private(ridge=0.0625), epsilon=epsilon) for epsilon in (0.5, 1.0)}) == 2

@@ -13,7 +13,7 @@ from dp2erm_cvx.calibration import calibrate_grid
 from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import UserRegularizer
-from dp2erm_cvx.plan import NUMERICAL_SHARE, Study, make_plan
+from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.problems.arm_means import arm_means, plug_in_ate
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
@@ -147,12 +147,6 @@ def test_output_perturbation_covers_its_error_by_the_same_draw() -> None:
     assert covered.grid.l1_sensitivity >= calibration.sensitivity + 2 * covered.tolerance
     assert covered.grid.scale == pytest.approx(calibration.scale, rel=0.02)
     assert (plan.guarantee.epsilon, plan.guarantee.delta) == (1.0, 0.0)
-
-
-def test_the_default_share_is_below_one_percent() -> None:
-    assert 0 < NUMERICAL_SHARE < 0.01
-    assert planned().theta.calibration.epsilon == pytest.approx(1 - NUMERICAL_SHARE, rel=1e-9)
-    assert planned(numerical_share=0.2).theta.calibration.epsilon == pytest.approx(0.8, rel=1e-9)
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.1, math.nan, "x"])

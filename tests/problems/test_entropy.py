@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dp2erm_cvx import Domain, PrivateTwoStageERM, stability
-from dp2erm_cvx.errors import CalibrationError, DeclarationError, InfeasibleError
-from dp2erm_cvx.privacy import BoundFamily, Budget
+from dp2erm_cvx import Domain, stability
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.privacy import BoundFamily
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.program import Moments
 from dp2erm_cvx.program.entropy import ExponentialModel
@@ -139,36 +139,6 @@ def test_proportional_masses_are_the_papers_scaling_by_substitution():
     np.testing.assert_allclose(one, other, atol=1e-8)
 
 
-def test_unreachable_moments_have_their_own_error():
-    records = make_records(12, 2)
-    far = records.X.copy()
-    far[:, 1] = np.where(records.a == 1, 0.9, -0.9)  # neither arm reaches the common mean
-    separated = type(records)(far, records.a, records.y, records.domain)
-    with pytest.raises(InfeasibleError, match="ridge"):
-        solve(PROGRAMS["entropy_balancing_hard"]().instance(separated))
-    # inside the span of the records but outside the hull of an arm
-    spread = far.copy()
-    spread[:, 1] += 0.05 * np.random.default_rng(0).normal(size=12)
-    with pytest.raises(InfeasibleError, match="ridge"):
-        solve(
-            PROGRAMS["entropy_balancing_hard"]().instance(
-                type(records)(spread, records.a, records.y, records.domain)
-            )
-        )
-    with pytest.raises(InfeasibleError, match="span"):
-        ExponentialModel.hard(np.ones((4, 2)), np.array([1.0, 2.0]))
-
-
-@pytest.mark.parametrize("arm", [0, 1])
-def test_an_empty_arm_is_infeasible_for_hard_balance_only(arm):
-    records = make_records(12, 2)
-    empty = type(records)(records.X, np.full(12, arm), records.y, records.domain)
-    with pytest.raises(InfeasibleError):
-        solve(PROGRAMS["entropy_balancing_hard"]().instance(empty))
-    weights = solve(PROGRAMS["entropy_balancing"]().instance(empty)).value
-    assert math.fsum(weights) == pytest.approx(12, rel=1e-13)
-
-
 DOMAIN = Domain(covariate_bound=1.0, outcome_bound=1.0, arm_floor=5)
 
 
@@ -271,14 +241,3 @@ def test_what_no_theorem_covers_is_refused() -> None:
         EntropyBalancing(base_measure=(1.0, 2.0, 1.0)).instance(drawn_records(60))
     with pytest.raises(DeclarationError, match="trim"):
         EntropyBalancing(trim=0.0)
-
-
-def test_a_trimmed_release() -> None:
-    data = np.random.default_rng(0)
-    X, a, y = data.normal(size=(200, 2)), data.integers(0, 2, 200), data.normal(size=200)
-    free = Domain(covariate_bound=1.0, outcome_bound=1.0)
-    program = EntropyBalancing(ridge=0.5, radius=0.5, trim=1.2)
-    release = PrivateTwoStageERM(free, Budget(1.0), program, "arm_means").fit(X, a, y).release_
-    assert release.private
-    assert "trimmed" in release.guarantee.stability_theorem
-    assert release.first_stage["settings"]["trim"] == 1.2

@@ -7,8 +7,8 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
-from scipy.optimize import least_squares, minimize
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from scipy.optimize import minimize
+from sklearn.linear_model import LinearRegression
 
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball
@@ -117,36 +117,6 @@ def test_robust_rules_against_scipy(name):
         options={"ftol": 1e-14, "maxiter": 300},
     )
     np.testing.assert_allclose(theta, found.x, atol=1e-5)
-
-
-def test_the_huber_rule_at_unit_weights_is_scipys_robust_regression():
-    records = make_records(200, 4)
-    response = 2 * (2 * records.a - 1) * records.y
-    found = least_squares(
-        lambda theta: response - records.X @ theta,
-        np.zeros(5),
-        loss="huber",
-        f_scale=0.7,
-        xtol=1e-15,
-        ftol=1e-15,
-        gtol=1e-15,
-    )
-    rule = PROGRAMS["itr_huber"](threshold=0.7, theta_set=WholeSpace())
-    theta = solve(rule.instance(records, np.ones(200), gamma=1e-9)).value
-    np.testing.assert_allclose(theta, found.x, atol=1e-6)
-
-
-def test_the_logistic_rule_is_a_weighted_logistic_regression():
-    records = make_records(200, 4)
-    weights, gamma = make_weights(records), 0.03
-    best = np.where(records.y < 0, 1 - records.a, records.a)  # the treatment that the outcome speaks for
-    fit = LogisticRegression(
-        C=1 / (200 * gamma), fit_intercept=False, tol=1e-12, max_iter=1000, solver="newton-cg"
-    )
-    fit.fit(records.X, best, sample_weight=weights * np.abs(records.y))
-    rule = PROGRAMS["itr_logistic"](theta_set=WholeSpace())
-    theta = solve(rule.instance(records, weights, gamma=gamma)).value
-    np.testing.assert_allclose(theta, fit.coef_[0], atol=1e-7)
 
 
 def test_regression_is_weighted_least_squares():

@@ -36,7 +36,7 @@ def both(name, monkeypatch, given, **settings):
     return by_features, by_gram
 
 
-@pytest.mark.parametrize("kernel", [RandomFourier(1.0, 20, 3), Linear(0.5), Linear()])
+@pytest.mark.parametrize("kernel", [RandomFourier(1.0, 20, 3), Linear()])
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
@@ -107,7 +107,7 @@ def test_entries_are_as_exact_as_the_kernel_says():
 def test_no_neighbor_moves_the_weights_beyond_the_signed_bound(name):
     domain = Domain(1.0, 1.0, arm_floor=25)
     program = reference_program(name, ridge=0.3, kernel=RandomFourier(0.3, 4, 5))
-    result = audit_stability(program, None, Universe(domain, 100, 2), search=SearchPlan(3000))
+    result = audit_stability(program, None, Universe(domain, 100, 2), search=SearchPlan(1000))
     assert not result.violations
     assert result.verdict("sharp").ratio > 0.1
     unsigned = reference_program(name, ridge=0.3, kernel=Gaussian(0.3)).stability(Universe(domain, 100, 2)).V
@@ -145,11 +145,11 @@ def test_the_gradient_rounds_by_no_more_than_it_says(kernel, monkeypatch):
     assert model.rounding(v) < n * 2.0**-53 * 2 * np.sum(model.sizes) * np.linalg.norm(model.sizes)
 
 
-def test_forty_thousand_records_fit():
-    instance = reference_program("mmd", ridge=1e-3, kernel=RandomFourier(2.0, 30)).instance(records(40_000))
+def test_twenty_thousand_records_fit():
+    instance = reference_program("mmd", ridge=1e-3, kernel=RandomFourier(2.0, 30)).instance(records(20_000))
     solution = solve(instance)
     assert solution.certificate.relative_radius <= 1e-8
-    assert abs(solution.value.sum() - 40_000) <= 1e-6
+    assert abs(solution.value.sum() - 20_000) <= 1e-6
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ LIMITS = {
     "classes": 392,
     "names that other files use": 797,
     "names that one other file uses": 311,
-    "lines of tests": 41_676,
+    "lines of tests": 41_258,
     "pages": 41,
     "words of pages": 47_864,
 }

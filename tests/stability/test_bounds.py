@@ -144,13 +144,6 @@ def test_universal_corollary_covers_random_weights():
     assert (largest > 0.65).all()
 
 
-def test_unconditional_figures():
-    bound = universal_corollary(100)
-    assert pytest.approx(400) == bound.W1
-    assert pytest.approx(math.sqrt(2) * 100 * math.sqrt(101)) == bound.W2
-    assert bound.w_max == pytest.approx(100)
-
-
 INF = math.inf
 KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
 powers = st.floats(-2, 2).map(lambda x: 10**x)

@@ -24,7 +24,6 @@ from dp2erm_cvx.stability.entropy import (
     log_odds_excess,
     moment_diameter,
     target_movement,
-    total_variation,
 )
 from tests.stability.movement import Pair, movement, scaled_entropy_weights
 
@@ -86,15 +85,6 @@ def test_cells_bound_the_shares_inside_them(equal):
     assert fine <= log_odds_excess(*arguments, coarse) <= 1.05 * fine
 
 
-def test_cells_cover_every_share():
-    for n, floor in ((5, 0), (5, 2), (10**6, 0), (10**6, 10**5)):
-        cells = arm_cells(n, floor)
-        assert cells.low[0] == max(1, floor) / n
-        assert cells.high[-1] == (n - floor) / n
-        if len(cells.low) != n - 2 * floor + (floor > 0):
-            np.testing.assert_array_equal(cells.high[:-1], cells.low[1:])
-
-
 def test_diameter_and_target_movement_against_random_records():
     rng = np.random.default_rng(2)
     n, balance = 5, 1.3
@@ -125,13 +115,6 @@ def test_diameter_and_target_movement_against_random_records():
         )
         assert all(seen <= bound * (1 + 1e-12) for seen, bound in zip(widest, bounds, strict=True))
         assert all(seen >= 0.75 * bound for seen, bound in zip(widest, bounds, strict=True))
-
-
-def test_total_variation_inverts_the_divergence_of_two_points():
-    for tau in (1e-6, 0.01, 0.5, 0.999):
-        assert total_variation(4 * tau * math.atanh(tau)) == pytest.approx(tau, rel=1e-9)
-    assert total_variation(0.0) <= 1e-15
-    assert total_variation(INF) == 1.0
 
 
 @pytest.mark.parametrize("mu", [0.01, 0.1, 1.0, 10.0])

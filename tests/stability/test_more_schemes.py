@@ -13,12 +13,12 @@ import pytest
 from dp2erm_cvx import Domain, stability
 from dp2erm_cvx.audit.search import ball, largest, record_domain, remembered
 from dp2erm_cvx.domain import Records
-from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import Gaussian, Moments
 from dp2erm_cvx.program.curves import EXPONENTIAL, LOGISTIC
 from dp2erm_cvx.program.kernel_model import PublicSample
-from dp2erm_cvx.program.kernels import Energy, Linear
+from dp2erm_cvx.program.kernels import Linear
 from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY
 from dp2erm_cvx.registry import first_stages, second_stages
 from dp2erm_cvx.solve import solve
@@ -133,21 +133,6 @@ def test_a_tilting_that_could_overflow_is_refused():
         program.resolve(Domain(1.0, 1.0)).ball(Domain(1.0, 1.0))
 
 
-def test_the_discrepancy_of_the_energy_kernel_is_the_energy_distance():
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        X = rng.normal(size=(9, 3))
-        p, q = np.zeros(9), np.zeros(9)
-        p[:4], q[4:] = rng.dirichlet(np.ones(4)), rng.dirichlet(np.ones(5))
-        apart = np.linalg.norm(X[:, None] - X[None], axis=2)
-        energy = 2 * p @ apart @ q - p @ apart @ p - q @ apart @ q
-        assert (p - q) @ Energy().matrix(X) @ (p - q) == pytest.approx(energy, rel=1e-9, abs=1e-12)
-        # and not for other masses
-        assert (2 * p - q) @ Energy().matrix(X) @ (2 * p - q) != pytest.approx(
-            4 * p @ apart @ q - 4 * p @ apart @ p - q @ apart @ q, rel=1e-3
-        )
-
-
 # kernel mean matching
 
 
@@ -189,17 +174,6 @@ def test_the_matching_bound_is_that_of_the_page(ridge, signed):
                 stated = stated_matching_bound(n, C, ridge, floor, keep=keep, signed=signed)
                 assert found.V == pytest.approx(stated, rel=1e-8)
                 assert found.relations == (frozenset({KEEP}) if keep else frozenset(Neighboring))
-
-
-def test_a_counted_target_needs_an_arm_floor():
-    domain = Domain(1.0, 1.0)
-    program = first_stages()["kernel_mean_matching"]().resolve(domain)
-    with pytest.raises(CalibrationError, match="arm_floor"):
-        program.stability(Universe(domain, 50, 2))
-    constants = stability.KernelConstants(1.0, 10.0, alpha=1.0)
-    for floor in (1, 26):
-        with pytest.raises((CalibrationError, DeclarationError)):
-            stability.kernel_mean_matching(50, constants, public_target=False, arm_floor=floor)
 
 
 @pytest.mark.parametrize("counted", [True, False])

@@ -7,9 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.stability import (
-    logistic_propensity,
     paper_entropy_balancing,
     paper_ipw_logistic,
     paper_kernel_balancing,
@@ -21,23 +19,11 @@ from tests.stability.kernel_movement import Groups, weights
 from tests.stability.movement import ipw_weights, printed_quantities
 
 INF = math.inf
-KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
 
 
 def norm_bound(bound, n):
     """The printed 2-norm bound, recovered from a figure without the universal corollary."""
     return (bound.W1 - 2 * bound.w_max) / math.sqrt(n)
-
-
-def test_the_three_figures_of_one_setting():
-    printed = paper_ipw_logistic(400, 1.0, 0.1, 1.0)
-    assert pytest.approx(114.19, rel=1e-4) == norm_bound(printed, 400)
-    assert pytest.approx(2289, rel=1e-3) == printed.W1
-    assert pytest.approx(math.sqrt((114.19**2 + 2 * math.e**2) * 401), rel=1e-4) == printed.W2
-    used = usable(400, paper_ipw_logistic(400, 1.0, 0.1, 1.0))
-    assert pytest.approx(805, rel=1e-3) == used.W1
-    assert "universal corollary" in used.theorem
-    assert pytest.approx(8.7, rel=0.01) == logistic_propensity(400, 1.0, 0.1, 1.0).V
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def private_first_stages():
 
 @pytest.mark.parametrize("name", private_first_stages())
 def test_movement_of_solved_programs_is_within_their_bounds(name):
-    assert worst_ratio(name, 6, seed=0) > 0.05
+    assert worst_ratio(name, 4, seed=0) > 0.05
 
 
 def test_a_bound_of_uniform_weights_would_be_caught():
