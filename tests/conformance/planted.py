@@ -29,14 +29,16 @@ def derived(base: type, **members: Any) -> Any:
     return dataclasses.dataclass(frozen=True)(made)
 
 
-def judged(check: Check, program: Program, search: SearchPlan = FULL) -> CheckOutcome:
-    """What one check finds about a program."""
-    return CheckOutcome("", *check(Subject(program, search)))
+def judged(
+    check: Check, program: Program, search: SearchPlan = FULL, larger: tuple[int, ...] = (101,)
+) -> CheckOutcome:
+    """What one check finds about a program, without datasets of thousands unless they are named."""
+    return CheckOutcome("", *check(Subject(program, search, larger=larger)))
 
 
-def refuted(check: Check, program: Program, why: str) -> None:
+def refuted(check: Check, program: Program, why: str, larger: tuple[int, ...] = (101,)) -> None:
     """Assert that a check fails, though its search is short, and says why."""
-    found = judged(check, program, FEW)
+    found = judged(check, program, FEW, larger)
     assert found.status is CheckStatus.FAILED, found
     assert why in found.detail
 

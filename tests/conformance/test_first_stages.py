@@ -9,7 +9,7 @@ import pytest
 
 from dp2erm_cvx.conformance.objective import own_record
 from dp2erm_cvx.conformance.statement import bound_of_theorem, movement
-from dp2erm_cvx.conformance.subject import CheckStatus
+from dp2erm_cvx.conformance.subject import LARGER, CheckStatus
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_known import RandomizedTrial
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
@@ -87,9 +87,9 @@ def test_errors_that_begin_at_a_size_are_found(size, base, methods):
             found = RandomizedTrial.unnormalized(self, records)
             return found + records.a.mean() if records.n_samples >= size else found
 
-        refuted(own_record, derived(base, unnormalized=unnormalized)(propensity=0.3), "other records")
+        refuted(own_record, derived(base, unnormalized=unnormalized)(propensity=0.3), "other records", LARGER)
         return
-    refuted(own_record, from_size(size, base, methods), "other records")
+    refuted(own_record, from_size(size, base, methods), "other records", LARGER)
 
 
 @pytest.mark.parametrize("size", [101, 2000])
@@ -98,7 +98,7 @@ def test_weights_that_move_too_far_from_a_size_on_are_found(size):
         Z = overlap.rows(self, records)
         return 5 * Z / np.max(np.linalg.norm(Z, axis=1)) if records.n_samples >= size else Z
 
-    refuted(movement, derived(overlap, rows=rows)(), "n = 5")
+    refuted(movement, derived(overlap, rows=rows)(), "n = 5", LARGER)
 
 
 def test_a_bound_that_a_neighbor_exceeds_by_half_is_found():

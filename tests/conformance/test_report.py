@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.audit import Quantity, audit_stability
-from dp2erm_cvx.conformance import CheckStatus
+from dp2erm_cvx.conformance import CheckStatus, Subject
 from dp2erm_cvx.conformance.run import CheckOutcome, ConformanceReport, other_settings
 from dp2erm_cvx.conformance.statement import short_audit
 from dp2erm_cvx.conformance.subject import failed, noted, passed
@@ -44,6 +45,7 @@ def test_a_note_is_no_pass(outcomes, conclusion):
 
 def test_a_theorem_of_another_name_is_to_be_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("dp2erm_cvx.conformance.run.Subject", partial(Subject, larger=(101,)))
     refined = (
         "    def bound(self, universe):\n        found = super().bound(universe)\n"
         '        return dataclasses.replace(found, V=found.V / 2, theorem="Theorem 3, refined")\n\n'

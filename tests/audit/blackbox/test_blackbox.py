@@ -462,13 +462,13 @@ def both(model):
 
 def test_noise_that_two_releases_share_is_caught(monkeypatch):
     """The difference of the two releases is then known exactly."""
-    model = release(MEAN, 1.0, calibration="output")
+    model = release(MEAN, 0.25, calibration="output")
     pair = aligned(np.random.default_rng(0), 4, 1)
 
     def found():
         # the two releases together are promised 2 epsilon
-        attack = Attack(runs=120, events=CONTINUOUS, takes_rng=True, seed=0)
-        return audit_blackbox(both(model), *pair, epsilon=2.0, attack=attack)
+        attack = Attack(runs=80, events=CONTINUOUS, takes_rng=True, seed=0)
+        return audit_blackbox(both(model), *pair, epsilon=0.5, attack=attack)
 
     assert not found().exceeds
     plant(monkeypatch, used_twice)
