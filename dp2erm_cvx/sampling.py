@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -85,13 +85,16 @@ class SamplingWeights:
         )
 
 
-def refuse_sampling(weights: SamplingWeights | None, what: str) -> None:
-    """Raise DeclarationError where sampling weights are declared, which ``what`` cannot take."""
-    if weights is not None:
+def refuse_sampling(codebook: Any, what: str) -> None:
+    """Raise DeclarationError where a codebook has records count unequally, which ``what`` cannot take."""
+    unit = getattr(codebook, "unit", None)
+    if getattr(codebook, "sampling_weights", None) is not None:
         raise DeclarationError(
             f"sampling_weights: {what}; leave them out of the domain to estimate for the sample itself, or "
             "use PrivateEffect or PrivateRule (dp2erm effect, dp2erm rule)"
         )
+    if unit is not None and unit.count > 1:
+        raise DeclarationError(f"unit: count = {unit.count}: {what}; with count = 1 every person counts once")
 
 
 @dataclass(frozen=True)
@@ -99,8 +102,8 @@ class Unit:
     """Who is protected where a person has several records: the person with all of them (Theorem 24).
 
     A neighbor replaces all records of one person by any others, of whatever number. Each of the k records of
-    a person that count does so by 1/k, so that the person counts 1: the noise is that of ``number`` records,
-    and the number of rows of the table is as private as their cells.
+    a person that count does so by 1/max(k, m), m the ``count``: with m = 1 a person counts 1, and estimates
+    are means over persons. The number of rows of the table is as private as their cells.
 
     Parameters
     ----------
@@ -109,16 +112,27 @@ class Unit:
     number
         N >= 2, the public number of persons. A table with more of them is outside of what is declared; where
         it has fewer, the others are persons without records.
+    count
+        m >= 1: a person counts as many times as it has records, but no more than m times. Estimates are then
+        means over records, exactly so where nobody has more than m. The noise of sums is that of ``number``
+        records that count m each: up to m times as much, relative to what counts.
 
     Raises DeclarationError naming the entry.
     """
 
     column: str
     number: int
+    count: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "column", one_line("unit: column", self.column))
         object.__setattr__(self, "number", whole_number("unit: number", self.number, at_least=2))
+        object.__setattr__(self, "count", whole_number("unit: count", self.count, at_least=1))
+
+    @property
+    def mass(self) -> float:
+        """A public guess of what persons count, of at most 1: as if every number up to m is as likely."""
+        return 0.5 + 0.5 / self.count
 
     def of(self, cells: Any) -> NDArray[np.int64]:
         """The person (n,) of every row, from 0 to N - 1; -1 where the cell is empty.
@@ -140,7 +154,7 @@ class Unit:
     def shared(
         self, counts: NDArray[np.float64], person: ArrayLike | None
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """What rows count of their ``person`` (n,): 1/k of ``counts`` (n,) or (n, K) where k of them do.
+        """1/max(k, m) of ``counts`` (n,) or (n, K) for the rows of a ``person`` (n,) with k that count.
 
         With the persons again, the first for nobody, whose rows count 0. Shares are rounded down, so that in
         exact arithmetic they add up to at most 1. Raises DeclarationError unless every row has a person below
@@ -150,16 +164,17 @@ class Unit:
         if unit.shape != counts.shape[:1] or np.any(unit >= self.number):
             raise DeclarationError(f"person: must say which of {self.number} persons every record is of")
         inside = (unit >= 0) & ((counts if counts.ndim == 1 else np.sum(counts, axis=1)) > 0.0)
-        k = np.bincount(unit[inside], minlength=1)[unit[inside]].astype(np.float64)
+        k = np.maximum(np.bincount(unit[inside], minlength=1)[unit[inside]], float(self.count))
         share = np.zeros(len(unit))
         share[inside] = np.where(k > 1.0, np.nextafter(1.0 / k, 0.0), 1.0)
         return (counts.T * share).T, np.maximum(unit, 0)
 
     def told(self) -> str:
         """The public rule in words."""
+        together = "as much as one" if self.count == 1 else f"at most as much as {self.count}"
         return (
             f"a person is whoever has the same {self.column}, spaces around it aside; a person's records "
-            "that count do so alike, together as much as one; a row without it does not count"
+            f"that count do so alike, together {together}; a row without it does not count"
         )
 
 
@@ -170,3 +185,24 @@ def refuse_units(codebook: Any, what: str) -> None:
             f"unit: {what} protects single records, not persons with several; use PrivateEffect or "
             "PrivateRule (dp2erm effect, dp2erm rule), or make one record of every person"
         )
+
+
+def uneven(codebook: Any) -> bool:
+    """True if records, or persons with all of theirs, count by more than 0 or 1 of the largest count."""
+    unit = getattr(codebook, "unit", None)
+    return getattr(codebook, "sampling_weights", None) is not None or (unit is not None and unit.count > 1)
+
+
+def counted_mass(codebook: Any) -> float:
+    """A public guess of what records, or persons, that count do so by on average: in (0, 1]."""
+    declared = (getattr(codebook, name, None) for name in ("sampling_weights", "unit"))
+    return float(np.prod([one.mass for one in declared if one is not None]))
+
+
+def alike(codebook: Any) -> Any:
+    """A codebook without its unit, for one record of every person that counts what persons are guessed to."""
+    weights, unit = codebook.sampling_weights, codebook.unit
+    if unit.count > 1:
+        weights = weights or SamplingWeights(unit.column, 1.0)
+        weights = replace(weights, mean=weights.mean * unit.mass)
+    return replace(codebook, unit=None, sampling_weights=weights)

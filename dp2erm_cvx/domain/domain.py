@@ -16,7 +16,7 @@ from dp2erm_cvx.domain.records import LARGEST, Array, Records, clip_norm
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.public import Named, declared_by_name, one_of, public_number, whole_number
-from dp2erm_cvx.sampling import SamplingWeights
+from dp2erm_cvx.sampling import SamplingWeights, alike, counted_mass
 
 
 @dataclass(frozen=True)
@@ -159,9 +159,8 @@ class Domain:
 
     @property
     def of_records(self) -> Domain:
-        """The same, where records are protected and not persons: for public records that are made up."""
-        book = self.codebook
-        return self if book is None or book.unit is None else replace(self, codebook=replace(book, unit=None))
+        """The same for public records that are made up, one of every person, counting what persons may."""
+        return self if self.units is None else replace(self, codebook=alike(self.codebook))
 
     @property
     def weighted(self) -> bool:
@@ -182,7 +181,7 @@ class Domain:
 
         Of the levels of a column each is guessed to have as many records, unless ``center`` declares a share.
         """
-        found = 1.0 if self.sampling is None else self.sampling.mass
+        found = counted_mass(self.codebook)
         if self.codebook is not None and self.codebook.eligible:
             found *= self.codebook.eligible_share
         declared = self.center if isinstance(self.center, Mapping) else {}
@@ -307,7 +306,8 @@ class Domain:
         With a codebook without them a record counts fully where its weight is positive, else not at all.
         Where it declares K groups, ``sampling`` is (n, K), and a record is in the first where it counts.
         Where it declares units, ``person`` (n,) is needed, from 0 to N - 1 or negative for none: the k
-        records of a person that count then do so by 1/k of that. Raises DeclarationError for another shape.
+        records of a person that count then do so by 1/max(k, m) of that. Raises DeclarationError for
+        another shape.
         """
         arm, declared, factors = np.asarray(a, dtype=np.int64), self.sampling, None
         if sampling is not None and self.weighted:

@@ -150,7 +150,7 @@ class TwoStageERM(TwoStageBase):
         that they can be met within. Raises SolverError where no point was found, else CertificateError.
         """
         refuse_sampling(
-            self.domain.sampling, "weights of sum n balance the sample, and take no sampling weights"
+            self.domain.codebook, "weights of sum n balance the sample, and take no sampling weights"
         )
         refuse_units(self.domain.codebook, "a fit with the weights of a first stage")
         dataset = dataset_of(self.domain, X, a, y)

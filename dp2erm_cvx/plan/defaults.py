@@ -12,6 +12,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.settings import EffectSettings, RuleSettings
 from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.sampling import uneven
 from dp2erm_cvx.steps import (
     Arms,
     AverageScore,
@@ -161,7 +162,7 @@ def rule_of_use(
     total = universe.mass * universe.n_samples * budget.epsilon / (universe.n_features + 1)
     both = total >= PROPENSITY_FROM
     centered = both or total >= CENTER_FROM or bool(expected)
-    worth = both and universe.domain.sampling is None
+    worth = both and not uneven(universe.domain.codebook)
     total *= universe.n_features + 1
     _, norm_bound, mean = covariate_rule(universe, total, RULE_MEAN_NOISE, worth=worth)
     if universe.domain.ranges is None:  # a declared norm is that of the records, and no corner of a box

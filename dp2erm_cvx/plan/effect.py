@@ -18,7 +18,7 @@ from dp2erm_cvx.plan.settings import EffectSettings
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size
-from dp2erm_cvx.sampling import refuse_sampling
+from dp2erm_cvx.sampling import refuse_sampling, uneven
 from dp2erm_cvx.steps import (
     Arms,
     AverageScore,
@@ -130,7 +130,7 @@ class EffectStudy(Pipeline[EffectPlan]):
             self._check(self.public_center)
         if self.estimand == RiskScores.estimand:
             refuse_sampling(
-                self.universe.domain.sampling,
+                self.universe.domain.codebook,
                 "two risks and the size of the population are three private means; estimand = 'ate' is the "
                 "risk difference",
             )
@@ -332,7 +332,7 @@ class EffectStudy(Pipeline[EffectPlan]):
                 nuisances, *clips, missing=persons, other_bound=domain.outcome_bound
             )
         else:
-            sampled = domain.sampling is not None
+            sampled = uneven(domain.codebook)
             if domain.units is not None:  # of whom a part may be treated, or in a group
                 sampled = sampled or self.kind in (TreatedScore, GroupScore)
             missing = domain.weighted and not sampled

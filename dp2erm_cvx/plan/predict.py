@@ -290,9 +290,9 @@ def _confounded(universe: Universe, scale: float, rng: np.random.Generator) -> R
     residual = np.repeat([-1.0, -1.0, 1.0, 1.0], size) * np.tile(np.abs(rng.standard_normal(size)), 4)
     own, column = drawn[:, varying(drawn)], X[:, varying(drawn)]
     net = scale * ((column - own.mean()) / own.std() + residual)
-    weights = None if domain.sampling is None else np.full(len(arm), domain.sampling.mean)
-    raw = net + domain.outcome_center + domain.treatment_cost * arm
-    return domain.of_records.records(X, arm, raw, weights)
+    alone, raw = domain.of_records, net + domain.outcome_center + domain.treatment_cost * arm
+    weights = None if alone.sampling is None else np.full(len(arm), alone.sampling.mean)
+    return alone.records(X, arm, raw, weights)
 
 
 def _released(

@@ -204,12 +204,12 @@ class RuleStudy(Pipeline[RulePlan]):
         put(self, "expected", tuple(self.expected))
         if self.settings.value_share is not None:
             refuse_sampling(
-                self.universe.domain.sampling,
-                "value_share: what a rule is worth is not estimated with sampling weights",
+                self.universe.domain.codebook,
+                "value_share: what a rule is worth is not estimated where records count unequally",
             )
         if self.settings.mean_share is not None:
             refuse_sampling(
-                self.universe.domain.sampling,
+                self.universe.domain.codebook,
                 "mean_share: what all records count together is private; declare typical values as center",
             )
         list(self.steps(None))  # what is declared is judged here, not where it is used

@@ -88,7 +88,7 @@ class Study(Pipeline[TwoStagePlan]):
         super().__post_init__()
         put = object.__setattr__
         refuse_sampling(
-            self.universe.domain.sampling, "weights of sum n balance the sample, and take no sampling weights"
+            self.universe.domain.codebook, "weights of sum n balance the sample, and take no sampling weights"
         )
         refuse_units(self.universe.domain.codebook, "a fit with the weights of a first stage")
         chosen = self.calibrator

@@ -78,6 +78,20 @@ def _of_persons(release: Any) -> bool:
     return (release.domain.get("codebook") or {}).get("unit") is not None
 
 
+def _most(release: Any) -> int:
+    """As how many records a person counts at most."""
+    return int(release.domain["codebook"]["unit"]["count"])
+
+
+#: What is estimated where every person counts once, and where up to {} records of each do.
+_OF_PERSONS = (
+    "Every person counts once, by the mean over the records that count: the estimate is of the mean over "
+    "persons of their mean effects.",
+    "Every record counts alike, but those of a person together at most as {}: the estimate is of the mean "
+    "effect over records so counted.",
+)
+
+
 def _varies(release: Any) -> bool:
     """Whether common slopes count records so that effects which vary bias them."""
     exact = "controls" if release.estimand == "att" else "matched"
@@ -253,9 +267,7 @@ CAVEATS = (
                      f"{r.settings['heterogeneity']:.3g} of that of residuals (heterogeneity)."),
     Caveat("declared", "details", _EFFECT, _modeled,
            lambda r: "All of these are declared, or at their defaults."),
-    Caveat("persons", "notes", _EFFECT, _of_persons,
-           lambda r: "Every person counts once, by the mean over the records that count: the estimate is of "
-                     "the mean over persons of their mean effects."),
+    Caveat("persons", "notes", _EFFECT, _of_persons, lambda r: _OF_PERSONS[_most(r) > 1].format(_most(r))),
     Caveat("independent-persons", "assumes", _EFFECT, _of_persons,
            lambda r: "The interval takes persons to be independent, not records."),
     Caveat("groups", "assumes", _EFFECT, lambda r: _modeled(r) and r.groups,

@@ -294,7 +294,8 @@ def _bounds(domain: Domain) -> tuple[Any, ...]:
     book, sampling = domain.codebook, domain.sampling
     coded = ({}, {}) if book is None else (dict(book.levels), dict(book.missing))
     counted = None if sampling is None else (sampling.largest, sampling.missing)
-    return (replace(domain, codebook=None), *coded, counted)
+    unit = None if book is None or book.unit is None else (book.unit.number, book.unit.count)
+    return (replace(domain, codebook=None), *coded, counted, unit)
 
 
 def _impossible(plan: Plan, release: BaseRelease) -> Iterator[str]:

@@ -18,6 +18,7 @@ from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.mechanism import perturb_integers
 from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.sampling import uneven
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.record_map import UNIT, Rows
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult
@@ -131,7 +132,7 @@ class TreatmentRate(IntegerSums):
         if book is not None and domain.groups:
             levels = [level or "missing" for level in domain.groups]
             names = tuple(f"{arm} | {book.group}={level}" for arm in arms for level in levels)
-        return "records" if domain.sampling is None else "sampling weights over their bound", names, both
+        return "records" if not uneven(domain.codebook) else "sampling weights over their bound", names, both
 
 
 def released_mass(released: Array) -> float:

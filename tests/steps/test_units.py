@@ -22,6 +22,7 @@ from dp2erm_cvx.design.world import DesignQuestion
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.release.record import Standing
+from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.release.words import promised
 from dp2erm_cvx.report.datasheet import datasheet
 from dp2erm_cvx.sampling import Unit
@@ -143,6 +144,8 @@ def test_shares_of_a_person_add_up_to_at_most_one_exactly():
     for k in (1, 2, 3, 7, 10, 49, 1000, 4097):
         one = Unit("id", 2).shared(np.ones(k), np.zeros(k, dtype=np.int64))[0]
         assert 1 - Fraction(1, 2**40) < sum(map(Fraction, one.tolist())) <= 1
+        several = Unit("id", 2, 3).shared(np.ones(k), np.zeros(k, dtype=np.int64))[0]
+        assert min(k, 3) / 3 - 2.0**-40 < sum(map(Fraction, several.tolist())) <= Fraction(min(k, 3), 3)
     found = Unit("id", 3).shared(np.array([1.0, 0, 1, 1, 1, 0]), [0, 0, 1, -1, 0, 2])[0]
     np.testing.assert_allclose(found, [0.5, 0, 1, 0, 0.5, 0], rtol=1e-15)
 
@@ -166,9 +169,9 @@ SEX = {"sex": ["F", "M"]}
 N = 40
 
 
-def domain(number=N, **declared):
+def domain(number=N, count=1, **declared):
     book = Codebook(
-        unit={"column": "id", "number": number},
+        unit={"column": "id", "number": number, "count": count},
         treatment={"column": "arm"},
         outcome="y",
         levels=SEX,
@@ -223,12 +226,17 @@ def lists(most):
             yield GRID.iloc[list(chosen)]
 
 
-@pytest.mark.parametrize("name", [*EFFECTS, "risks", "rule"])
-def test_no_list_of_records_moves_a_step_by_more_than_its_noise_covers(name):
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [*((name, 1) for name in [*EFFECTS, "risks", "rule"]), ("ate", 2), ("att", 2), ("by", 2)],
+)
+def test_no_list_of_records_moves_a_step_by_more_than_its_noise_covers(name, count):
     """Sums are added over persons: two lists move them by what one of them adds less what the other does."""
     others, coded = frame(), []
     for noise in ("gamma", "gaussian"):
-        fitted = replace(model(name, noise=noise, seed=0), budget=Budget(2.0, 1e-6))
+        fitted = replace(
+            model(name, noise=noise, seed=0, domain=domain(count=count)), budget=Budget(2.0, 1e-6)
+        )
         seen = []
         fitted.look = lambda plan, result, seen=seen: seen.append((plan, result.released))
         fitted.fit(others, others.arm, others.y)
@@ -331,7 +339,46 @@ def test_the_effect_is_the_mean_over_persons_of_their_own_means():
     public = replace(domain(number), outcome_bound=4.0)
     fitted = PrivateEffect(public, Budget(4.0), residual_scale=1.0, settings={"propensity": 0.5}, seed=1)
     fitted.fit(table, table.arm, table.y)
-    assert fitted.effect_ == pytest.approx(1.2, abs=0.12)  # over records 2.5
+    assert fitted.effect_ == pytest.approx(1.2, abs=0.12)
+    assert "the mean over persons of their mean effects" in fitted.release_.summary(10_000).replace("\n", " ")
+
+
+@pytest.mark.parametrize("count", [2, 10, 30])
+def test_with_a_count_the_effect_is_the_mean_over_records_so_counted(count):
+    """A tenth of persons have 30 records of effect 3, the others one each of effect 1."""
+    rng, number = np.random.default_rng(1), 8000
+    k = np.where(np.arange(number) % 10 == 0, 30, 1)
+    person = np.repeat(np.arange(number), k)
+    arm = rng.binomial(1, 0.5, len(person))
+    y = arm * np.where(k == 30, 3.0, 1.0)[person] + 0.1 * rng.standard_normal(len(person))
+    x = rng.uniform(-1, 1, len(person))
+    table = pd.DataFrame({"id": person, "x": x, "sex": "F", "arm": arm, "y": y})
+    public = replace(domain(number, count), outcome_bound=4.0)
+    fitted = PrivateEffect(public, Budget(8.0), residual_scale=1.0, settings={"propensity": 0.5}, seed=1)
+    low, high = fitted.fit(table, table.arm, table.y).interval_
+    effect = (0.9 + 0.1 * count * 3.0) / (0.9 + 0.1 * count)
+    assert low < effect < high
+    assert high - low < 0.8
+    told = " ".join(fitted.release_.summary(10_000).split())
+    assert f"those of a person together at most as {count}: the estimate is of the mean effect" in told
+
+
+def test_records_that_count_unequally_are_refused_where_sampling_weights_are():
+    public = domain(count=2)
+    for fit in (
+        lambda: model("risks", domain=public).plan(N, 3),
+        lambda: PrivateRule(public, Budget(2.0), settings={"value_share": 0.4}).plan(N, 3),
+    ):
+        with pytest.raises(DeclarationError, match=r"count = 2: .* with count = 1 every person counts once"):
+            fit()
+
+
+@pytest.mark.parametrize("other", [domain(count=2), domain().of_records])
+def test_a_release_is_not_verified_against_another_protected_unit(other):
+    table = frame()
+    release = model("ate", seed=1).fit(table, table.arm, table.y).release_
+    assert verify(release, domain()).holds
+    assert not verify(release, other).holds
 
 
 def test_what_does_not_know_persons_refuses_them():
