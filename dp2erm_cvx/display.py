@@ -90,8 +90,13 @@ def _element(block: Block) -> str:
     rows = [("td", row) for row in zip(*(column.cells for column in block.columns), strict=True)]
     if block.show_header:
         rows.insert(0, ("th", tuple(column.header for column in block.columns)))
-    lines = ("".join(f"<{kind}>{html.escape(str(cell))}</{kind}>" for cell in row) for kind, row in rows)
-    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+    wide = block.show_header and len(block.columns) > 3  # on a narrow page cells stand below each other
+    named = [f' data-of="{html.escape(str(one.header))}"' if wide else "" for one in block.columns]
+    lines = (
+        "".join(f"<{kind}{of}>{html.escape(str(cell))}</{kind}>" for cell, of in zip(row, named, strict=True))
+        for kind, row in rows
+    )
+    return f"<table{' class=wide' * wide}>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
 def as_frame(rows: Sequence[Mapping[str, Any]]) -> Any:

@@ -23,6 +23,8 @@ from dp2erm_cvx.errors import DataError, DeclarationError, shown
 from dp2erm_cvx.public import declared_by_name
 from dp2erm_cvx.tables import Table, arrow_cells, cell_of, is_nested, listed, read_frame
 
+#: What pandas makes of a zero of SAS transport files: the least number of IBM's format.
+_XPORT_ZERO = 16.0**-65
 #: Endings of the files that are no text.
 BINARY = (".parquet", ".pq", ".xlsx", ".dta", ".sas7bdat", ".xpt")
 
@@ -253,11 +255,13 @@ def read_table(path: str, layout: CsvLayout = PLAIN, *, ragged: bool = False) ->
     try:
         if ending == ".xlsx":
             return _sheet(path, module.load_workbook(path, read_only=True, data_only=True))
-        frame = (
-            module.read_stata(path, convert_dates=False, convert_categoricals=False)
-            if ending == ".dta"
-            else module.read_sas(path)
-        )
+        if ending == ".dta":
+            frame = module.read_stata(path, convert_dates=False, convert_categoricals=False)
+        else:  # a file of .sas7bdat says how its texts are written
+            own = ending == ".sas7bdat" and layout.encoding == PLAIN.encoding
+            frame = module.read_sas(path, encoding="infer" if own else layout.encoding)
+            if ending == ".xpt":
+                frame = frame.replace(_XPORT_ZERO, 0.0)
         return replace(read_frame(frame), source=path)
     except DataError:
         raise

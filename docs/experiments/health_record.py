@@ -74,8 +74,8 @@ residual_scale = 6.0
 
 [[effect]]
 name = "shock"
+estimand = "risks"
 outcome_column = "shock"
-binary_outcome = true
 outcome_center = 0.5
 outcome_bound = 0.5
 """
@@ -122,7 +122,7 @@ def extract(n: int, rng: np.random.Generator) -> tuple[pd.DataFrame, dict[str, f
     who = (age >= 18) & (ward != "Hospice")
     among = effect[who & treated].mean()
     truths = {"average": effect[who].mean(), "sex: F": 5.5, "sex: M": 4.0, "treated": among}
-    return table, truths | {"shock": -0.4 * baseline[who].mean()}
+    return table, truths | {"shock": -0.4 * baseline[who].mean(), "shock: risk ratio": 0.6}
 
 
 def replicate(design: Design, cell: Cell) -> list[Row]:
@@ -136,18 +136,25 @@ def replicate(design: Design, cell: Cell) -> list[Row]:
         name: model.fit(table, table["drug"], table[model.domain.codebook.outcome]).release_
         for name, model in models.items()
     }
+    found = [(one.name, one.estimate, one.interval, one.joint) for one in answers(fits)]
+    # at its own level alone: the table of all answers is of differences
+    found += [
+        (f"{name}: {one.name}", one.estimate, one.interval, one.interval)
+        for name, release in fits.items()
+        for one in release.ratios
+    ]
     rows = []
-    for one in answers(fits):
-        if one.name not in truths:
+    for name, estimate, *intervals in found:
+        if name not in truths:
             continue
-        truth = truths[one.name]
+        truth = truths[name]
         covered, joint = (
             (own.low is None or own.low <= truth) and (own.high is None or truth <= own.high)
-            for own in (one.interval, one.joint)
+            for own in intervals
         )
         rows.append(
-            {"answer": one.name, "truth": truth, "error": one.estimate - truth, "covered": covered}
-            | {"all together": joint, "half width": one.interval.half_width}
+            {"answer": name, "truth": truth, "error": estimate - truth, "covered": covered}
+            | {"all together": joint, "half width": intervals[0].half_width}
         )
     return rows
 

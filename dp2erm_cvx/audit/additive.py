@@ -298,12 +298,7 @@ def _walk(
 
 
 def audit_additive(
-    mechanism: Staged,
-    first: Any,
-    second: Any,
-    declared: Declared,
-    *,
-    seed: int = 0,
+    mechanism: Staged, first: Any, second: Any, declared: Declared, *, seed: int = 0
 ) -> AdditiveAudit:
     """The exact loss of a mechanism on two neighbors, by the values that it adds noise to.
 

@@ -168,10 +168,7 @@ def audit_blackbox(
         lows = {name: bound.of(hits, others) for name, bound in bounds.items()}
         return Counted(DIRECTIONS[way], name, hits, others, runs, low, high, **lows)
 
-    both = (
-        counted(0, one[picked:], other[picked:]),
-        counted(1, other[picked:], one[picked:]),
-    )
+    both = (counted(0, one[picked:], other[picked:]), counted(1, other[picked:], one[picked:]))
     return BlackBoxAudit(
         epsilon=declared.epsilon,
         delta=declared.delta,

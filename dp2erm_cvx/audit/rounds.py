@@ -8,20 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.audit.movement import (
-    Claim,
-    NeighborPair,
-    Quantity,
-    SolverCheck,
-    check,
-    resolve,
-)
-from dp2erm_cvx.audit.neighbors import (
-    CLUSTERS,
-    Base,
-    Groups,
-    Replacement,
-)
+from dp2erm_cvx.audit.movement import Claim, NeighborPair, Quantity, SolverCheck, check, resolve
+from dp2erm_cvx.audit.neighbors import CLUSTERS, Base, Groups, Replacement
 from dp2erm_cvx.audit.scouts import Scout
 from dp2erm_cvx.audit.search import Gain, Search, SearchPlan, State, evolve
 from dp2erm_cvx.audit.verdicts import Verdict

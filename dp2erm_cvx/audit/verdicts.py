@@ -10,14 +10,7 @@ from typing import Any
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.audit.finding import Finding
-from dp2erm_cvx.audit.movement import (
-    Claim,
-    Interval,
-    NeighborPair,
-    Quantity,
-    SolverCheck,
-    resolve,
-)
+from dp2erm_cvx.audit.movement import Claim, Interval, NeighborPair, Quantity, SolverCheck, resolve
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage
 from dp2erm_cvx.release.declaration import rebuilt

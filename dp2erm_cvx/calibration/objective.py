@@ -74,11 +74,7 @@ _THEOREM = {
 
 
 def calibrate(
-    objective: Objective,
-    budget: Budget,
-    *,
-    noise: Noise | str = Noise.GAMMA,
-    split: float | None = None,
+    objective: Objective, budget: Budget, *, noise: Noise | str = Noise.GAMMA, split: float | None = None
 ) -> Calibration:
     """Calibrate objective perturbation to a budget; q is the ``split``, V that of the bound.
 

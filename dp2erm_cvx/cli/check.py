@@ -117,7 +117,7 @@ def _records(sums: Sequence[Any], public: Domain | PrivateRanges) -> Iterator[st
         yield "The treatment and the outcome are not declared: see [treatment] and outcome_column."
         return
     counts, (total, squares, shrunk) = sums
-    yield counts.line
+    yield counts.line + ("" if book.unit else " One record is taken to be one person: see [unit].")
     n = counts.total
     if (weights := book.sampling_weights) is not None:
         mean = max(total / n, 1e-300)
@@ -169,6 +169,11 @@ control = "{edit}"
 
 _RANGES = "[ranges]    # of numbers: the least and the largest that count; beyond is clipped"
 _LEVELS = '\n[levels]    # of categories; "other" takes what is not listed, "" a missing cell'
+_UNIT = """
+[unit]    # this column repeats: a person is then protected with all records; else delete the table
+column = {quoted}
+number = "{edit}"    # of persons, a public number
+"""
 _TAIL = """
 [missing]    # the number that stands for a missing cell, which is marked; else the middle of the range
 # severity = 5
@@ -203,31 +208,34 @@ def drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcome
     """The text of a study file for this table, with a gap for every declaration.
 
     It rests on the data: on the names of columns, on whether one holds numbers, at most 20 or more texts, or
-    dates, and on how the file is written. One cell may decide that: a person has to read it before it is made
-    public.
+    dates, on whether identifiers repeat, and on how the file is written. One cell may decide that: a person
+    has to read it before it is made public.
     """
     from dp2erm_cvx.diagnostics.columns import MOST_LEVELS, key
     from dp2erm_cvx.domain_file import EDIT
 
-    ranges, levels, others = [], [], []
+    ranges, levels, others, unit = [], [], [], ""
     for name, seen in cells.seen.items():
         if name in (treatment, outcome):
             continue
         kind = cells.holds(name)
-        if _LATER.search(name):
+        two = "    # an event that treatment may change? then an outcome: delete" if len(seen) == 2 else ""
+        if not unit and cells.repeats_persons(name):
+            unit = _UNIT.format(quoted=json.dumps(name, ensure_ascii=False), edit=EDIT)
+        elif _LATER.search(name):
             asked = "an outcome? ask for it in a question of its own; else declare its range or levels"
             others.append(f"# {key(name)}: {asked}")
         elif kind.startswith(("numbers", "0")):
-            ranges.append(f'{key(name)} = ["{EDIT}", "{EDIT}"]')
+            ranges.append(f'{key(name)} = ["{EDIT}", "{EDIT}"]{two}')
         elif kind == "dates" or len(seen) > MOST_LEVELS:
             kind = "dates" if kind == "dates" else "texts"
             others.append(f"# {key(name)}: {kind}, no covariate as it stands")
         else:
-            levels.append(f'{key(name)} = ["{EDIT}"]')
+            levels.append(f'{key(name)} = ["{EDIT}"]{two}')
     named = [EDIT if name is None else name for name in (treatment, outcome)]
     quoted = [json.dumps(name, ensure_ascii=False) for name in named]
     parts = [_HEAD.format(edit=EDIT, most=MOST_LEVELS, treatment=quoted[0], outcome=quoted[1])]
-    parts += [_RANGES, *ranges, _LEVELS, *levels, *others]
+    parts += [_RANGES, *ranges, _LEVELS, *levels, *others, *filter(None, [unit])]
     csv = [f"{name} = {json.dumps(getattr(layout, name))}" for name in ("separator", "encoding", "decimal")]
     breaks = ["line_breaks = true"] if layout.line_breaks else []
     return "\n".join([*parts, _TAIL, *csv, *breaks, _STUDY.format(edit=EDIT)])

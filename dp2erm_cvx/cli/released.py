@@ -36,26 +36,26 @@ def show_command(release: str, as_json: bool) -> None:
         screen.print(block)
 
 
-@click.command("report", short_help="One page about a release; a table or a plot of several.")
+@click.command("report", short_help="One page about releases; a table or a plot of their answers.")
 @click.argument("releases", metavar="RELEASE.json...", nargs=-1, required=True)
 @click.option(
     "--output",
     metavar="FILE",
-    help="A page .html of one release [named like it]; of effects a table .csv, .md or .tex, or a forest "
+    help="A page .html [of one release named like it]; of effects a table .csv, .md or .tex, or a forest "
     "plot .svg, .png or .pdf.",
 )
 @click.option("--force", is_flag=True, help="Overwrite a file that exists.")
 def report_command(releases: tuple[str, ...], output: str | None, force: bool) -> None:
-    """Write one page of HTML about a release, for readers who know no differential privacy.
+    """Write one page of HTML about releases, for readers who know no differential privacy.
 
     Estimate, interval and what it counts, the guarantee in words, what was declared, for whom it holds and
-    what it rests on. Of one or several effects also a table or a forest plot, with intervals that hold for
-    all of them together (Bonferroni). Only released numbers; a file that dp2erm verify refutes is refused.
+    what it rests on. Of effects also a table or a forest plot, with intervals that hold for all of them
+    together (Bonferroni). Only released numbers; a file that dp2erm verify refutes is refused.
     """
+    if len(releases) > 1 and output is None:
+        raise DeclarationError("several releases: name their page, table or plot by --output")
     page = output or f"{os.path.splitext(releases[0])[0]}.html"
     ending = os.path.splitext(page)[1].lower()
-    if ending == ".html" and len(releases) > 1:
-        raise DeclarationError("a page is of one release: name a table or a plot of several by --output")
     check_new(page, force, *releases)
     with progress(f"writing {page}"):
         from dp2erm_cvx.release.reading import read_release_file
@@ -66,7 +66,8 @@ def report_command(releases: tuple[str, ...], output: str | None, force: bool) -
         if ending == ".html":
             from dp2erm_cvx.report import release_page
 
-            write_text(page, release_page(published.popitem()[1], source=Path(releases[0]).name))
+            (first, *others), source = published.values(), Path(releases[0]).name
+            write_text(page, release_page(published if others else first, source=source))
         else:
             _write_answers(page, ending, published)
     click.echo(f"wrote {page}")

@@ -55,11 +55,7 @@ def load_nhefs() -> Dataset:
 
 
 def nhefs_domain(
-    *,
-    covariate_bound: float = 2.5,
-    outcome_bound: float = 20.0,
-    outcome_center: float = 2.5,
-    **others: Any,
+    *, covariate_bound: float = 2.5, outcome_bound: float = 20.0, outcome_center: float = 2.5, **others: Any
 ) -> Domain:
     """A public :class:`~dp2erm_cvx.domain.Domain` for :func:`load_nhefs`, declared without the data.
 

@@ -228,7 +228,7 @@ class TableCells:
             if "text" in str(facts["holds"]) and 1 < len(self.seen[name]) <= MOST_LEVELS:
                 line = f"{key(name)} = {json.dumps(sorted(self.seen[name]), ensure_ascii=False)}"
                 hint = [f"if a codebook lists its levels, declare under [levels]: {line}"]
-            if self._repeats_persons(name):
+            if self.repeats_persons(name):
                 whole = "a guarantee covers one record, not all of a person"
                 advice = f"[unit] column = {quoted(name)}, number = N protects persons"
                 hint = [f"looks like an identifier and repeats: {whole}; {advice}"]
@@ -248,7 +248,7 @@ class TableCells:
         notes += [_misspelled(label, text) for label, text in near.items()]
         return facts | {"notes": notes}
 
-    def _repeats_persons(self, name: str) -> bool:
+    def repeats_persons(self, name: str) -> bool:
         """Whether a column is named like an identifier, and some of more values than a category repeat."""
         seen = self.seen[name]
         return _IDENTIFIER.search(name) is not None and MOST_LEVELS < len(seen) < seen.total()

@@ -327,9 +327,8 @@ class EffectStudy(Pipeline[EffectPlan]):
     def _score(self, nuisances: Nuisances, settings: EffectSettings) -> EffectScore:
         clips, domain = (settings.cap, settings.residual_bound, settings.score_bound), self.universe.domain
         if self.estimand == RiskScores.estimand:
-            persons = domain.units is not None
             found: EffectScore = RiskScores(
-                nuisances, *clips, missing=persons, other_bound=domain.outcome_bound
+                nuisances, *clips, missing=domain.weighted, other_bound=domain.outcome_bound
             )
         else:
             sampled = uneven(domain.codebook)
@@ -371,12 +370,6 @@ class EffectStudy(Pipeline[EffectPlan]):
             raise DeclarationError(f"by: estimand = {shown(estimand)}: only 'ate' is released by group")
         if domain.groups and fitted:
             raise DeclarationError("by: the propensity is that of every group, or a public one")
-        book = domain.codebook
-        if book is not None and (book.where or book.eligible) and estimand == "risks":
-            name = "where" if book.where else "eligible"
-            raise DeclarationError(
-                f"{name}: estimand = 'risks' counts all records; take 'ate' for a difference"
-            )
 
     def _check_risks(self) -> None:
         domain = self.universe.domain

@@ -119,7 +119,8 @@ def risk_errors(
     least = 1.0 / study.universe.n_samples
     shares = [min(max(risk, least), 1.0 - least) for risk in risks]
     treated, untreated = (math.sqrt(share * (1.0 - share)) for share in shares)
-    first, second = _arm_errors(plan, found[1], released, (untreated, treated), 1.0)
+    counted = found[1].regressions[-1].mass
+    first, second = _arm_errors(plan, found[1], released, (untreated, treated), counted)
     return second, first
 
 

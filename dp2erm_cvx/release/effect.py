@@ -384,8 +384,11 @@ def estimated(
 
 def counted_records(step: MeanScore, sums: tuple[int, ...]) -> float | None:
     """How many records count, from the same sums; None where that is not among them."""
-    whole = step.calibration.law.whole
-    return step.universe.n_samples * counted_share(step, sums) if whole else None
+    noise, n = step.calibration, step.universe.n_samples
+    law: SumLaw = noise.law
+    if law is SumLaw.COUNTED_ARMS:
+        return float(n * noise.means(sums)[5])
+    return n * counted_share(step, sums) if law.whole else None
 
 
 def counted_share(step: MeanScore, sums: tuple[int, ...]) -> float:

@@ -33,6 +33,8 @@ class Fieller:
         Limit of ``deviation(rho) / |rho|`` at either infinity.
     biases
         What the means of A and of D may be off.
+    shared
+        Scales of further independent noises, as they move A and D in the same direction.
     """
 
     numerator: float
@@ -43,6 +45,7 @@ class Fieller:
     deviation: Callable[[float], float]
     slope: float
     biases: tuple[float, float] = (0.0, 0.0)
+    shared: tuple[tuple[float, float], ...] = ()
 
     def ends(self, tail: float) -> tuple[float, float]:
         """The least and the largest rho that no test rejects, each test missing by ``tail`` either way.
@@ -59,10 +62,11 @@ class Fieller:
     def _end(self, middle: float, side: float, tail: float) -> float:
         def rejects(rho: float) -> bool:
             gap = side * (rho * self.denominator - self.numerator)
-            return self._rejected(gap, self.deviation(rho), 1.0, abs(rho), tail)
+            return self._rejected(gap, self.deviation(rho), 1.0, rho, tail)
 
         reach = self.deviation(middle) + self.biases[0] + self.scales[0]
         reach += abs(middle) * (self.scales[1] + self.biases[1])
+        reach += sum(abs(one - middle * other) for one, other in self.shared)
         reach = max(reach / self.denominator, 1e-300)
         while not rejects(middle + side * reach):
             reach *= 2.0
@@ -70,11 +74,13 @@ class Fieller:
                 return side * math.inf
         return bracketed(rejects, middle + side * reach, middle)
 
-    def _rejected(self, gap: float, deviation: float, first: float, second: float, tail: float) -> bool:
+    def _rejected(self, gap: float, deviation: float, first: float, rho: float, tail: float) -> bool:
+        second = abs(rho)
         left = gap - first * self.roundings[0] - second * self.roundings[1]
         if not left > 0.0:
             return False
-        scales = first * self.scales[0], second * self.scales[1]
+        both = (abs(first * one - rho * other) for one, other in self.shared)
+        scales = first * self.scales[0], second * self.scales[1], *both
         bias = first * self.biases[0] + second * self.biases[1]
         ends = (
             sum_tail(self.noise, one, deviation * _ROUND_UP, *scales) for one in (left - bias, left + bias)
@@ -117,23 +123,30 @@ def part_interval(
     allows for beside noise and sampling. Raises DeclarationError unless ``1/2 <= level < 1``.
     """
     share, tail = misses(level)
-    means, largest = noise.means(released)[:2], 1.0 if noise.law is SumLaw.TREATED else 0.5
+    means, largest = noise.means(released), 0.5 if noise.law.counts else 1.0
+    fraction, at = (means[0], means[1]), (0, 1)
+    shared: tuple[tuple[float, float], ...] = ()
+    if noise.law.of_arms:  # the noise of either arm is that of the difference
+        fraction, at, shared = (means[0] - means[1], means[5]), (0, 5), ((noise.scales[1], 0.0),)
     plain, slope = part_spread(noise, released, share)
-    size = min(max(means[1], 0.0), largest) / widening
+    size = min(max(fraction[1], 0.0), largest) / widening
     more = size * math.hypot(error.noise, error.sampling)
 
     def deviation(psi: float) -> float:
         return math.hypot(plain(psi), more)
 
-    n, scales, bias = noise.n_samples, (noise.scales[0], noise.scales[1]), (size * error.bias, 0.0)
-    test = Fieller(means[0], means[1], noise.noise, scales, roundings_of(noise), deviation, slope, bias)
+    n, scales, bias = noise.n_samples, (noise.scales[at[0]], noise.scales[at[1]]), (size * error.bias, 0.0)
+    test = Fieller(*fraction, noise.noise, scales, roundings_of(noise), deviation, slope, bias, shared)
     low, high = test.ends(tail)
-    estimate = means[0] / min(max(means[1], 1.0 / n), largest)
+    estimate = fraction[0] / min(max(fraction[1], 1.0 / n), largest)
     unbiased = replace(test, biases=(0.0, 0.0))
     alone = (
         replace(unbiased, deviation=lambda _: size * error.noise, slope=0.0),
         replace(
-            unbiased, scales=(0.0, 0.0), deviation=lambda psi: math.hypot(plain(psi), size * error.sampling)
+            unbiased,
+            scales=(0.0, 0.0),
+            shared=(),
+            deviation=lambda psi: math.hypot(plain(psi), size * error.sampling),
         ),
     )
     noise_half, sampling_half = (0.5 * (end - start) for start, end in (one.ends(tail) for one in alone))
@@ -156,9 +169,13 @@ def part_spread(
     """Of the mean of ``phi - psi h``: its deviation by psi, and the slope far out.
 
     Where either treatment is likely it is at most ``sqrt(E phi^2) + |psi| sqrt(E h / 2)``, as ``h <= 1/2``.
-    Where records are whole ``phi h = phi / 2`` and ``h^2 = h / 2``, so that its square is ``E phi^2 -
-    psi E phi + psi^2 E h / 2``. Among the treated h is 0 or 1, and the mean of ``phi h`` half of two sums.
+    Of both arms phi is their difference, which is ``phi h``. Where records are whole ``phi h = phi / 2`` and
+    ``h^2 = h / 2``, so that its square is ``E phi^2 - psi E phi + psi^2 E h / 2``. Among the treated h is 0
+    or 1, and the mean of ``phi h`` half of two sums.
     """
+    if noise.law.of_arms:
+        apart = noise.means(released)[0] - noise.means(released)[1]
+        return _spread(noise, released, share, 1.0, apart, (0, 1), (5, 2))
     score, size, square, *signed = noise.means(released)
     if noise.law is SumLaw.TREATED:
         return _spread(noise, released, share, 1.0, 0.5 * (score + signed[0]), (0, 3))
@@ -173,6 +190,8 @@ def part_spread(
 def roundings_of(noise: GridSums) -> tuple[float, float]:
     """What both means may be moved by beyond the continuous law of their noise."""
     coupling = noise.integers.coupling
+    if noise.law.of_arms:
+        return noise.step + coupling * (noise.units[0] + noise.units[1]), coupling * noise.units[5]
     # a share that is no whole number is rounded to its grid
     rounded = noise.law.counts and not noise.law.whole
     step = math.ldexp(0.5, -SHARE_BITS) if rounded else 0.0
@@ -186,17 +205,20 @@ def _spread(
     largest: float,
     cross: float,
     places: tuple[int, ...],
+    at: tuple[int, int] = (1, 2),
 ) -> tuple[Callable[[float], float], float]:
     """Of the mean of ``phi - psi a``, a in {0, ``largest``}: its deviation by psi, and the slope far out.
 
     At most, but with probability ``share``: three events miss, a third of it each. ``cross`` is the released
-    mean of ``phi a``: half the sum of those at ``places``, whose noise counts in both directions.
+    mean of ``phi a``: half the sum of those at ``places`` or their difference, whose noise counts in both
+    directions. ``at`` are the places of the means of a and of phi^2.
     """
-    _, size, square, *_ = noise.means(released)
+    means = noise.means(released)
     third, root = share / 3.0, math.sqrt(noise.n_samples)
-    most = min(max(square + noise.margin(third, 2), 0.0), noise.bound**2) * _MOMENT_UP
-    rate = largest * min(max(size + noise.margin(third, 1), 0.0), largest)
-    aside = 0.5 * noise.margin(0.5 * third, *places)
+    square = means[at[1]] + noise.margin(third, at[1])
+    most = min(max(square, 0.0), (noise.bound + noise.other_bound) ** 2) * _MOMENT_UP
+    rate = largest * min(max(means[at[0]] + noise.margin(third, at[0]), 0.0), largest)
+    aside = (1.0 if noise.law.of_arms else 0.5) * noise.margin(0.5 * third, *places)
     norm = quadratic_norm(most, rate, (cross - aside, cross + aside))
     return (lambda psi: norm(1.0, -psi) / root), norm(0.0, 1.0) / root
 
@@ -205,12 +227,14 @@ def _spread(
 class ArmRisks:
     """Both arm means of an outcome between 0 and 1, as released, and what follows from them.
 
+    Where records may be silent the means are ratios, of the same count.
+
     Parameters
     ----------
     noise
         What was calibrated.
     released
-        The five integers.
+        The five integers, or six.
     centers
         Public centers of the scores of the treated and of the untreated arm.
     errors
@@ -228,8 +252,15 @@ class ArmRisks:
     @property
     def risks(self) -> tuple[float, float]:
         """Released means, treated first; they may lie beyond 0 and 1."""
-        first, second, *_ = self.noise.means(self.released)
-        return self.centers[0] + self.widening * first, self.centers[1] + self.widening * second
+        first, second, *_ = (self.widening * mean / self.size for mean in self.noise.means(self.released))
+        return self.centers[0] + first, self.centers[1] + second
+
+    @property
+    def size(self) -> float:
+        """The share of the records that count, as released; 1 where all of them do."""
+        if self.noise.law is SumLaw.ARMS:
+            return 1.0
+        return min(max(self.noise.means(self.released)[5], 1.0 / self.noise.n_samples), 1.0)
 
     def difference(self, level: float = 0.95) -> ScoreInterval:
         """The risk difference, mean of the treated arm less mean of the untreated one.
@@ -237,6 +268,9 @@ class ArmRisks:
         Raises DeclarationError unless ``1/2 <= level < 1``.
         """
         error, (share, tail) = combined(*self.errors), misses(level)
+        if self.noise.law is SumLaw.COUNTED_ARMS:
+            apart = self.centers[0] - self.centers[1]
+            return part_interval(self.noise, self.released, apart, level, self.widening, error)
         deviation = self._norm(share)(1.0, 0.0) / math.sqrt(self.noise.n_samples)
         errors = error.noise, math.hypot(deviation, error.sampling), error.bias
         public = self.risks[0] - self.risks[1], level, tail
@@ -311,26 +345,59 @@ class ArmRisks:
         norm = quadratic_norm(variances[0], variances[1], (middle - off, middle + off))
         return lambda u, v: self.widening * norm(u, v)
 
+    def _counted_norm(
+        self, share: float, sign: float, first: float, second: float
+    ) -> Callable[[float, float], float]:
+        """The root of the mean square of ``u A + v B``, but with ``share``: that of a mean which is 0.
+
+        A and B are difference and sum of ``sign phi_a + c_a h``, c_a the ``first`` and the ``second`` center.
+        Six events miss: those of ``_norm``, and the noise of the mean of h.
+        """
+        noise, sixth, W = self.noise, share / 6.0, self.widening
+        treated, untreated, *moments, product, size = noise.means(self.released)
+        aside, off = noise.margin(0.5 * sixth, 0, 1), noise.margin(0.5 * sixth, 4)
+        above, more = noise.margin(sixth, 2), noise.margin(0.5 * sixth, 5)
+        apart, both = sign * (treated - untreated), sign * (treated + untreated)
+        d, s, reach = first - second, first + second, W * (noise.bound + noise.other_bound)
+        squares = []
+        for square, mean, c in ((moments[0], apart, d), (moments[1], both, s)):
+            most = W * W * (square + above) + 2.0 * W * (c * mean + abs(c) * aside) + c * c * (size + more)
+            squares.append(min(max(most, 0.0), (reach + abs(c)) ** 2) * _MOMENT_UP)
+        middle = W * W * product + W * (d * both + s * apart) + d * s * size
+        off = W * W * off + W * (abs(d) + abs(s)) * aside + abs(d * s) * more
+        return quadratic_norm(squares[0], squares[1], (middle - off, middle + off))
+
     def _ends(self, share: float, tail: float, *, complement: bool) -> tuple[float, float] | None:
         """Interval of the ratio of the risks, or of their complements; no ratio is negative.
 
         None where the untreated one is not significantly above 0: no ratio is then rejected far out.
         """
-        norm, root = self._norm(share), math.sqrt(self.noise.n_samples)
-        treated, untreated = (math.hypot(one.noise, one.sampling) for one in self.errors)
-        risk_1, risk_0 = (1.0 - risk if complement else risk for risk in self.risks)
+        size, root = self.size, math.sqrt(self.noise.n_samples)
+        treated, untreated = (size * math.hypot(one.noise, one.sampling) for one in self.errors)
+        risk_1, risk_0 = (size * (1.0 - risk if complement else risk) for risk in self.risks)
+        roundings = self._roundings
+        shared: tuple[tuple[float, float], ...] = ()
+        if self.noise.law is SumLaw.ARMS:
+            norm = self._norm(share)
+        else:
+            middles = [1.0 - center if complement else center for center in self.centers]
+            scale, unit = self.noise.scales[5], self.noise.integers.coupling * self.noise.units[5]
+            norm = self._counted_norm(share, -1.0 if complement else 1.0, *middles)
+            roundings = roundings[0] + abs(middles[0]) * unit, roundings[1] + abs(middles[1]) * unit
+            shared = ((middles[0] * scale, middles[1] * scale),)
         # phi_1 - rho phi_0 = (1 + rho)/2 (phi_1 - phi_0) + (1 - rho)/2 (phi_1 + phi_0)
         test = Fieller(
             risk_1,
             risk_0,
             self.noise.noise,
             self._scales,
-            self._roundings,
+            roundings,
             lambda rho: math.hypot(
                 norm(0.5 * (1.0 + rho), 0.5 * (1.0 - rho)) / root, treated, rho * untreated
             ),
             math.hypot(norm(0.5, -0.5) / root, untreated),
-            (self.errors[0].bias, self.errors[1].bias),
+            (size * self.errors[0].bias, size * self.errors[1].bias),
+            shared,
         )
         low, high = test.ends(tail)
         if not math.isfinite(high):

@@ -26,6 +26,7 @@ from dp2erm_cvx.release.words import (
     population,
     sampled,
     spent_by_step,
+    units_of,
 )
 
 if TYPE_CHECKING:
@@ -108,14 +109,14 @@ def screen(release: BaseRelease) -> Iterator[Block]:
     """The story for a screen or a notebook."""
     story = story_of(release)
     yield heading(story.title if release.private else f"{story.title}: {release.guarantee.standing.upper()}")
-    yield story.headline
+    yield from (story.headline, story.population[0])
     if story.alerts:
         yield heading("\n".join(story.alerts), frame=True)
     if story.rows:
         yield coefficients(story.rows)
     for part in (
         (story.precision, *story.use, *story.details),
-        story.population,
+        story.population[1:],
         story.declared,
         (*story.caveats, *story.robust),
         story.spent,
@@ -133,7 +134,8 @@ def _story(release: BaseRelease, people: str, **own: Any) -> Story:
     names, interval = release.columns, isinstance(release, EffectRelease)
     return Story(
         population=(
-            f"Population: {population(release)}{people}.",
+            f"Population: {population(release)}{people}."
+            + (" One record is taken to be one person." if units_of(release) == "records" else ""),
             f"Adjusted for {len(names)} covariate{'s' if len(names) > 1 else ''}: {', '.join(names)}.",
             *sampled(release, interval=interval),
         ),
@@ -176,7 +178,8 @@ def _effect(release: EffectRelease) -> Story:
     level = f"{100 * interval.level:g} %"
     parts = [("privacy noise", interval.noise_half_width), ("sampling", interval.sampling_half_width)]
     spans = [Span(f"{level} interval", release.estimate, interval.low, interval.high)]
-    spans += [Span.around(f"{name} alone", release.estimate, width) for name, width in parts if width]
+    if not release.groups:
+        spans += [Span.around(f"{name} alone", release.estimate, width) for name, width in parts if width]
     for group in release.groups:
         if None not in (group.interval.low, group.interval.high):
             name = f"{release.by}: {group.group or 'missing'}"
@@ -207,7 +210,8 @@ def _effect(release: EffectRelease) -> Story:
         spent=(spent_by_step(release),),
         declared=(clips(release), fixed),
         spans=tuple(spans),
-        caption=f"In {unit_of(release) or 'risk'}. The bars below are parts of the interval.",
+        caption=f"In {unit_of(release) or 'risk'}."
+        + ("" if release.groups else " The bars below are parts of the interval."),
     )
 
 
@@ -417,6 +421,8 @@ def _noise(moved: NoiseRange) -> str:
 def interval_text(interval: EffectInterval) -> str:
     """Both ends, to two digits of the half width."""
     half = interval.half_width
+    if interval.low is None and interval.high is None:
+        return "unbounded"
     return " to ".join(
         "unbounded" if end is None else signed(end, half) for end in (interval.low, interval.high)
     )

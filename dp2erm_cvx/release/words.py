@@ -75,7 +75,7 @@ def guaranteed(release: BaseRelease) -> list[tuple[str, str]]:
     """What holds, by which theorems, and what that rests on."""
     guarantee = release.guarantee
     stated = release.domain.get("codebook")
-    fixed = getattr(release, "estimand", None) == "risks" or release.goal == "weighted"
+    fixed = release.goal == "weighted"
     cells = [] if stated is None else [("cells", Codebook.from_dict(stated).told(fixed=fixed))]
     assumed = [text for text in guarantee.assumptions if text not in _NOTHING]
     if release.declared.get("arithmetic") == "counted":
@@ -224,16 +224,11 @@ def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
     weights, book = domain.sampling, domain.codebook
     if (counted := getattr(release, "counted", None)) is not None and book is not None:
         lost = "treatment" if book.outcome in book.missing else "treatment or outcome"
-        silent = [f"those without {lost}"]
-        silent += [f"those where {one} fails" for one in book.eligible]
-        silent += [
-            f"those whose {column} is not {level or 'missing'}" for column, level in book.where.items()
-        ]
+        silent = [f"those without {lost}", *(["those not eligible"] if book.eligible or book.where else [])]
         silent += [] if book.group is None else [f"those of no declared {book.group}"]
         yield (
             f"About {max(counted, 0.0):,.0f} of the {release.n_samples:,} {units_of(release)} count, noise "
-            "included; "
-            f"{' and '.join(silent)} do not."
+            f"included; {' and '.join(silent)} do not."
         )
     if weights is None:
         return

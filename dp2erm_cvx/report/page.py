@@ -1,17 +1,19 @@
-"""Pages of HTML that need no other file and no network, and the one of a release."""
+"""Pages of HTML that need no other file and no network: of a release, and of several together."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.display import as_html, pairs
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.release.answers import answer_blocks, answers
 from dp2erm_cvx.release.record import BaseRelease
 from dp2erm_cvx.release.story import Span, story_of
-from dp2erm_cvx.release.words import declared_tables, promised
+from dp2erm_cvx.release.words import declared_tables, promised, units_of
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -114,20 +116,26 @@ def _round_numbers(low: float, high: float) -> list[float]:
 
 
 #: Rows of a table, and covariates, from which on they are folded.
-_LONG, _MANY = 16, 10
+_LONG, _MANY = 16, 6
 #: How sentences start that explain the promise, and are folded.
 _BESIDES = ("Who knows", "A person", "Not hidden")
 
 
-def release_page(release: BaseRelease, *, source: str = "release.json") -> str:
+def release_page(release: BaseRelease | Mapping[str, BaseRelease], *, source: str = "release.json") -> str:
     """One page of HTML about a release, from what it states alone: no other file, no script, no network.
 
     It tells the estimate, what its interval counts, the guarantee in words, what was declared, for whom the
     result holds and what it rests on. ``source`` is the name of the file, for who wants to check it. Where
     the programs of the release are not known here, the page says that nothing was computed again.
-    Raises DeclarationError where jinja2 is missing.
+
+    Of several releases from the same data, by name, the page has all effects in one table, with intervals
+    that hold for all of them, a picture for every outcome, and what they promise together: their epsilons and
+    deltas add up. The screen of each is folded.
+    Raises DeclarationError where jinja2 is missing, or nothing follows from one of several releases.
     """
     check_installed(("jinja2",))
+    if isinstance(release, Mapping):
+        return _answers_page(release)
     story = story_of(release)
     return rendered(
         "release.html.j2",
@@ -137,8 +145,7 @@ def release_page(release: BaseRelease, *, source: str = "release.json") -> str:
         picture=picture(story.spans, story.caption),
         private=release.private,
         standing=release.guarantee.standing.value.upper(),
-        promised=[one for one in promised(release) if not one.startswith(_BESIDES)],
-        besides=[one for one in promised(release) if one.startswith(_BESIDES)],
+        **_split(promised(release)),
         parameters=[
             {"noise_half_width": None, **row, "bar": bar}
             for row, bar in zip(story.rows, bars(story.rows), strict=True)
@@ -150,3 +157,43 @@ def release_page(release: BaseRelease, *, source: str = "release.json") -> str:
         at_hand=release.at_hand,
         source=source,
     )
+
+
+def _answers_page(releases: Mapping[str, BaseRelease]) -> str:
+    listed, spans = answers(releases), dict[tuple[str, str], list[Span]]()
+    for one in listed:
+        own = spans.setdefault((one.outcome, one.unit), [])
+        own.append(Span(one.name, one.estimate, one.interval.low, one.interval.high))
+    drawn = [
+        picture(some, f"Effects on {outcome}{f', in {unit}' if unit else ''}.")
+        for (outcome, unit), some in spans.items()
+    ]
+    return rendered(
+        "answers.html.j2",
+        title=f"{len(releases)} questions",
+        asked=[(name, release, story_of(release)) for name, release in releases.items()],
+        pictures=[one for one in drawn if one is not None],
+        table=list(answer_blocks(listed)) if listed else [],
+        **_split(_together(list(releases.values()))),
+    )
+
+
+def _split(told: Iterable[str]) -> dict[str, list[str]]:
+    """The promise, and what is folded ``besides``."""
+    found: dict[str, list[str]] = {"promised": [], "besides": []}
+    for one in told:
+        found["besides" if one.startswith(_BESIDES) else "promised"].append(one)
+    return found
+
+
+def _together(releases: Sequence[BaseRelease]) -> Iterable[str]:
+    """What several releases promise about the same data, by basic composition, where that is one promise."""
+    first = releases[0]
+    kinds = {
+        (one.guarantee.relation, one.guarantee.standing, units_of(one), one.n_samples) for one in releases
+    }
+    if len(kinds) > 1:
+        return ["Each of these releases has a promise of its own: they are not about the same data."]
+    spent = [(one.guarantee.epsilon, one.guarantee.delta) for one in releases]
+    epsilon, delta = (math.fsum(part) for part in zip(*spent, strict=True))
+    return promised(replace(first, guarantee=replace(first.guarantee, epsilon=epsilon, delta=delta)))

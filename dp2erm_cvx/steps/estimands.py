@@ -171,6 +171,7 @@ class RiskScores(EffectScore):
     """``m_a + 1{A = a} f r`` of both arms: for risks, their difference, their ratio and the odds ratio.
 
     ``other_bound`` is G, which a prediction for the other arm is clipped to: the outcome bound is enough.
+    Where records may be silent, the number of those that are not is released with the sums.
     """
 
     estimand: ClassVar[str] = "risks"
@@ -182,14 +183,13 @@ class RiskScores(EffectScore):
     other_bound: float = 0.5
 
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
-        law, other = SumLaw.ARM_MEANS if self.missing else self.law, self.other_bound
+        law, other = SumLaw.COUNTED_ARMS if self.missing else self.law, self.other_bound
         return calibrate_sums(law, self.bound, n_samples, budget, noise, other_bound=other)
 
     def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
         score_1, score_0 = self._arms(parts)
-        if not self.missing:
-            counts = np.ones(len(counts))
-        return counts * score_1 / self.widening, counts * score_0 / self.widening, counts * parts.treated
+        found = counts * score_1 / self.widening, counts * score_0 / self.widening, counts * parts.treated
+        return (*found, counts) if self.missing else found
 
     def scaled(self, rate: float, domain: Domain) -> Self:
         """B as far as scores of an event reach; no factor of a constant propensity is capped."""

@@ -225,6 +225,36 @@ def test_second_moments_of_the_arms_cost_little(kind, largest, other):
     )
 
 
+@pytest.mark.parametrize("kind", list(ORDER))
+@pytest.mark.parametrize(("largest", "other"), [(1, 1), (6, 1), (6, 2), (7, 5), (6, 6)])
+def test_the_number_of_records_that_count_is_free_with_both_arms(kind, largest, other):
+    """All pairs of records, one of them silent, and of means of several: every point of the octagon."""
+    stated = stated_of_arms(largest, other, kind)
+    if kind is Noise.GAMMA:  # edges of the octagon reach beyond its corners
+        stated += max(7 * largest - 9 * other, 0) ** 2 // 16 + 1
+    noise = replace(arms(largest, other, kind), law=SumLaw.COUNTED_ARMS)
+    m = noise.multipliers
+    points = [
+        (m[0] * k, m[1] * j, m[2] * (k - j) ** 2, m[3] * (k + j) ** 2, m[4] * (k * k - j * j), m[5])
+        for k, j in itertools.product(span(largest), span(largest))
+        if abs(k) + abs(j) <= largest + other
+    ]
+    silent = (0,) * 6
+    found = movement([*points, silent], ORDER[kind])
+    assert 0.85 * stated < found <= stated
+    assert m[5] >= 13 * largest**2
+    if m[5] < m[0] * largest:  # nothing is left: were h to count any more, a silent record would be too much
+        left = np.linalg.norm(np.array(points, dtype=float), ord=ORDER[kind], axis=1).max()
+        assert left <= stated < left + 1 + stated * 1e-9
+    # what a record adds is what the code adds up
+    cells = [noise.totals([k], [j], [0.5], [1.0]) for k, j in itertools.product(span(9), span(9))]
+    assert set(cells) <= set(points)
+    assert noise.totals([3.0, 3.0], [1.0, 1.0], [1, 0], [0.0, 0.0]) == silent
+    real = calibrate_sums(SumLaw.COUNTED_ARMS, 1.5, 1000, GAUSSIAN, kind, other_bound=0.5)
+    arms_alone = stated_of_arms(real.largest, real.largest_other, kind)
+    assert arms_alone <= real.integers.sensitivity < 1.03 * arms_alone
+
+
 def treated_points(noise, largest=None):
     m = noise.multipliers
     return [

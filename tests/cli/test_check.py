@@ -2,6 +2,7 @@
 
 import csv
 import json
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -418,7 +419,8 @@ def test_a_draft_says_what_of_the_data_it_rests_on(folder):
     texts = [f"place {k}" for k in range(21)]
     drafts = []
     for number in (20, 21):
-        table = {"place": texts[:number] * 2, "a": 1, "y": 2, "died": 0}
+        table = {"place": texts[:number] * 2, "a": 1, "y": 2, "died": 0, "shock": ["no", "yes"] * number}
+        table["patient"] = [*range(number + 1), *range(number - 1)]
         pd.DataFrame(table).to_csv("p.csv", index=False)
         name = f"draft{number}.toml"
         told = run("check", "p.csv", "--treatment", "a", "--outcome", "y", "--draft", name).stdout
@@ -431,3 +433,7 @@ def test_a_draft_says_what_of_the_data_it_rests_on(folder):
         assert "at most 20" in draft
         assert "\n# died: an outcome? ask for it in a question of its own" in draft
         assert "may rest on a single cell" in draft
+        assert 'shock = ["EDIT"]    # an event that treatment may change? then an outcome' in draft
+        assert '\ncolumn = "patient"\nnumber = "EDIT"    # of persons' in draft
+        assert "\npatient = " not in draft  # which is no covariate
+        assert tomllib.loads(draft)["unit"] == {"column": "patient", "number": "EDIT"}

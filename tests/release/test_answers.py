@@ -94,7 +94,7 @@ def test_report_writes_tables_and_plots(releases, tmp_path, monkeypatch):
     for name in ("average", "sex", "rule"):
         Path(f"{name}.json").write_text(releases[name].to_json())
     files = ["average.json", "sex.json", "rule.json"]
-    for ending in ("csv", "md", "tex", "svg"):
+    for ending in ("csv", "md", "tex", "svg", "html"):
         result = run("report", *files, "--output", f"answers.{ending}")
         assert result.exit_code == 0, result.output
     assert Path("answers.csv").read_text() == answers_as(
@@ -102,7 +102,7 @@ def test_report_writes_tables_and_plots(releases, tmp_path, monkeypatch):
     )
     assert "<svg" in Path("answers.svg").read_text()
     for words, message in (
-        ([*files], "a page is of one release"),
+        ([*files], "several releases: name their page, table or plot by --output"),
         (["rule.json", "--output", "x.csv"], "none of these is the release of an effect"),
         (["average.json", "--output", "x.doc"], "figures are .png, .svg or .pdf"),
         (["average.json", "average.json", "--output", "x.csv"], "two releases have one name"),

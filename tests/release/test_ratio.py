@@ -60,6 +60,30 @@ def arm_study(n, budget, kind, replicates, seed):
     return covered / replicates
 
 
+#: P(a record counts | x), for the two values of the covariate: those that count are another population.
+COUNTING = (0.9, 0.4)
+
+
+def silent_study(n, budget, kind, replicates, seed):
+    """The same where records are silent: truths are those of the records that count."""
+    p, _, score_1, score_0, e, _ = records(0.3)
+    center, counting = 0.45, np.where(e == COVARIATE[0][0], *COUNTING)
+    noise = calibrate_sums(SumLaw.COUNTED_ARMS, 4.0, n, budget, kind, other_bound=0.6)
+    k_1, k_0 = (np.rint((score - center) / noise.step) for score in (score_1, score_0))
+    cells, rng = counts(np.concatenate([p * counting, [1 - p @ counting]]), n, replicates, seed)
+    columns = np.stack([k_1, k_0, (k_1 - k_0) ** 2, (k_1 + k_0) ** 2, k_1**2 - k_0**2, 1 + 0 * k_1], axis=1)
+    columns = np.vstack([columns, np.zeros(6)])
+    risk_1, risk_0 = (float(p * counting @ score) / float(p @ counting) for score in (score_1, score_0))
+    truth = (risk_1 - risk_0, risk_1 / risk_0, risk_1 / (1 - risk_1) / risk_0 * (1 - risk_0))
+    covered, stated = np.zeros(3), np.zeros(3)
+    for released in noised(noise, cells @ columns, rng):
+        arms = ArmRisks(noise, [int(number) for number in released], (center, center))
+        for place, found in enumerate((arms.difference(), arms.ratio(), arms.odds_ratio())):
+            covered[place] += found is None or found.low <= truth[place] <= found.high
+            stated[place] += found is not None and math.isfinite(found.high - found.low)
+    return covered / replicates, stated / replicates
+
+
 def treated_study(n, budget, kind, replicates, seed):
     p, a, _, _, e, y = records(0.3)
     center = 0.1
@@ -85,6 +109,32 @@ SETTINGS = [(n, Budget(epsilon, 1e-6), kind) for n, epsilon in ((500, 0.5), (10_
 @pytest.mark.parametrize(("n", "budget", "kind"), SETTINGS)
 def test_ratios_of_arms_cover(n, budget, kind):
     assert arm_study(n, budget, kind, 150, seed=1).min() >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 150)
+
+
+@pytest.mark.parametrize(("n", "budget", "kind"), SETTINGS)
+def test_ratios_of_the_records_that_count_cover(n, budget, kind):
+    covered, stated = silent_study(n, budget, kind, 30, seed=4)
+    assert covered.min() >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 30)
+    assert stated.min() == 1.0 or n == 500
+
+
+@pytest.mark.parametrize("kind", LAWS)
+def test_where_all_records_count_their_number_moves_no_interval_much(kind):
+    """At little noise the intervals of counted arms are those of arms alone, and of the complement."""
+    n, budget = 100_000, Budget(1e4, 1e-6)
+    p, _, score_1, score_0, _, _ = records(0.3)
+    found = []
+    for law in (SumLaw.ARMS, SumLaw.COUNTED_ARMS):
+        noise = calibrate_sums(law, 4.0, n, budget, kind, other_bound=0.6)
+        k_1, k_0 = (np.rint((score - 0.3) / noise.step) for score in (score_1, score_0))
+        columns = [k_1, k_0, (k_1 - k_0) ** 2, (k_1 + k_0) ** 2, k_1**2 - k_0**2, 1 + 0 * k_1]
+        sums = [round(n * float(p @ one)) * m for one, m in zip(columns, noise.multipliers, strict=False)]
+        arms = ArmRisks(noise, sums, (0.3, 0.3), widening=1.0)
+        found.append((arms.difference(), arms.ratio(), arms.odds_ratio()))
+    for alone, counted in zip(*found, strict=True):
+        assert counted.estimate == pytest.approx(alone.estimate, rel=1e-6)
+        width = alone.high - alone.low
+        assert (counted.low, counted.high) == pytest.approx((alone.low, alone.high), abs=0.02 * width)
 
 
 @pytest.mark.parametrize(("n", "budget", "kind"), SETTINGS)

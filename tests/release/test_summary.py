@@ -125,7 +125,7 @@ def test_numbers_are_shown_to_the_digits_of_the_width(effect):
     assert "Effect of treatment on the outcome: +1.53 units of the outcome (95 % CI +1.23 to +1.83)" in text
     assert "Of the ±0.30, privacy noise alone would be ±0.20, sampling ±0.25" in text
     wide = replace(effect.interval, low=None, high=None, noise_half_width=None, sampling_half_width=None)
-    assert "unbounded to unbounded" in replace(effect, estimand="att", interval=wide).summary()
+    assert "(95 % CI unbounded)" in replace(effect, estimand="att", interval=wide).summary(200)
     arms = {"drug": (1, 0), "drug no against yes": ("no", "yes"), "drug 2 against 1": (2, 1), "A": ("A", 0)}
     for words, labels in arms.items():
         book = Codebook(Treatment("drug", *labels), outcome="y")
@@ -138,7 +138,7 @@ def test_html_says_the_same_and_escapes_names(effect):
     assert "&lt;u&gt;" in html
     assert "<u>" not in html
     assert "[v]" in html
-    assert html.count("<table>") == html.count("</table>") == 3
+    assert html.count("<table") == html.count("</table>") == 3
     shown = " ".join(effect.summary(10_000).split())
     for cell in (
         "epsilon = 2",

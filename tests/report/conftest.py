@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRanges, PrivateRule, PrivateTwoStageERM
@@ -16,6 +17,38 @@ def data(columns: int, n: int = 300) -> tuple[np.ndarray, np.ndarray, np.ndarray
     rng = np.random.default_rng(0)
     X, a = rng.uniform(0, 1, (n, columns)), rng.integers(0, 2, n)
     return X, a, np.clip(0.5 * a + 0.5 * rng.random(n), 0, 1)
+
+
+#: A registry with spellings, wards and several rows of a person, as a study declares it.
+REGISTRY = {
+    "outcome_column": "sbp",
+    "outcome_center": 3.0,
+    "outcome_bound": 20.0,
+    "eligible": ["age >= 18", "ward != Hospice"],
+    "treatment": {"column": "drug", "treated": "vasopressor", "control": "usual care"},
+    "ranges": {"age": [18, 90], "severity": [0, 24]},
+    "levels": {"sex": ["F", "M", "other"], "ward": ["ICU", "Surgery"]},
+    "missing": {"severity": 6},
+    "cells": {"sex": {"synonyms": {"F": ["female"]}}},
+    "units": {"sbp": "mmHg"},
+}
+
+
+def registry(n: int = 900) -> pd.DataFrame:
+    rng = np.random.default_rng(3)
+    severity, drug = rng.gamma(4, 1.5, n), rng.integers(0, 2, n)
+    return pd.DataFrame(
+        {
+            "id": rng.integers(0, 400, n),
+            "wt": rng.uniform(0.5, 2, n),
+            "age": rng.integers(15, 90, n),
+            "severity": np.where(rng.random(n) < 0.2, np.nan, severity),
+            "sex": rng.choice(["F", "female", "M", "?"], n),
+            "ward": rng.choice(["ICU", "Surgery", "Hospice"], n),
+            "drug": np.where(rng.random(n) < 0.08, "unknown", np.where(drug, "vasopressor", "usual care")),
+            "sbp": 3 + 4 * drug - 0.5 * severity + rng.normal(0, 4, n),
+        }
+    )
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +65,22 @@ def releases():
         }
     )
     many, budget = data(60), Budget(2.0)
-    return {
+    frame = registry()
+    tables = {
+        "groups": {},
+        "persons": {"unit": {"column": "id", "number": 500}},
+        "survey": {"sampling_weights": {"column": "wt", "largest": 2.0}},
+    }
+    declared = {name: domain_of(REGISTRY | more) for name, more in tables.items()}
+    how = {"groups": {"by": "sex"}, "persons": {"where": {"sex": "F"}}, "survey": {}}
+    raw = {
+        name: PrivateEffect(one, Budget(4.0), residual_scale=4.0, **how[name])
+        .fit(frame, frame["drug"], frame["sbp"])
+        .release_
+        for name, one in declared.items()
+    }
+    return raw | {
+        "overlap": PrivateEffect(domain, budget, estimand="overlap").fit(X, a, y).release_,
         "effect": PrivateEffect(domain, budget).fit(X, a, y).release_,
         "att": PrivateEffect(domain, Budget(0.01), estimand="att").fit(X, a, y).release_,
         "risks": PrivateEffect(domain, budget, estimand="risks").fit(X, a, y).release_,

@@ -20,7 +20,7 @@ from tests.report.test_report import read
 HEADINGS = (
     "What the result counts",
     "The promise to everybody in the data",
-    "For whom",
+    "Who counts, and what is adjusted for",
     "What it rests on",
     "What was declared before the data were read",
     "The guarantee in full",
@@ -29,8 +29,9 @@ HEADINGS = (
 
 #: Words of proofs, and of the code, that no reader knows.
 JARGON = r"\b(nuisances?|scores?|cent(er|re)s?|standing|coded|clips|factors?)\b(?! of at most)"
+FOLDED = r"<style>.*?</style>|<details>((?!<details).)*?</details>"
 KINDS = ("effect", "att", "risks", "ranges", "rule", "means", "itr", "huber", "many effect", "many rule")
-KINDS = (*KINDS, "many itr")
+KINDS = (*KINDS, "many itr", "overlap", "groups", "persons", "survey")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -49,8 +50,7 @@ def test_every_kind_tells_the_same_things_and_loads_nothing(releases, kind) -> N
     shown, story = " ".join(release.summary(10_000).split()), story_of(release)
     said = (story.headline, story.precision, *story.use, *story.details, *story.population, *story.caveats)
     said += story.robust
-    folded = r"<style>.*?</style>|<details>((?!<details).)*?</details>"
-    outside = read(re.sub(folded, "", page, flags=re.DOTALL))[1]
+    outside = read(re.sub(FOLDED, "", page, flags=re.DOTALL))[1]
     assert len(outside.split()) <= (450 if kind.startswith("many") else 350)
     assert not re.search(JARGON, text, re.I)
     for sentence in (" ".join(block.split()) for block in said if isinstance(block, str)):
@@ -62,6 +62,39 @@ def test_every_kind_tells_the_same_things_and_loads_nothing(releases, kind) -> N
         assert LONG in text
     if kind in ("many rule", "many itr"):
         assert "<img src=x onerror=alert(1)>" in text
+
+
+def test_answers_of_a_study_are_one_page_without_words_of_proofs(releases) -> None:
+    asked = {name: releases[name] for name in ("groups", "effect", "risks", "rule")}
+    page = release_page(asked)
+    loaded, text = read(page)
+    assert not loaded
+    assert not re.search(JARGON, text, re.I)
+    outside = read(re.sub(FOLDED, "", page, flags=re.DOTALL))[1]
+    assert len(outside.split()) <= 350
+    for name, release in asked.items():
+        assert f"{name}: {story_of(release).headline}" in outside
+    assert "they are not about the same data" in outside  # 900 records, and 300
+    same = {name: releases[name] for name in ("effect", "risks", "rule")}
+    promise = read(release_page(same))[1]
+    assert "changes by a factor of at most 404 (epsilon = 6)" in promise  # e^2, e^2 and e^2
+    assert "groups: M" in outside
+    seeded = release_page({"huber": releases["huber"], "itr": releases["itr"]})
+    assert "huber: NOT PRIVATE" in seeded
+
+
+def test_a_group_stands_by_itself_on_a_narrow_page(releases) -> None:
+    page = release_page(releases["groups"])
+    assert "<table class=wide><tr><th data-of=" in page
+    assert '<td data-of="all together">' in page
+    assert ".wide td::before { content: attr(data-of)" in page
+
+
+def test_a_record_is_one_person_where_no_unit_is_declared(releases) -> None:
+    for kind in KINDS:
+        told, shown = "One record is taken to be one person.", releases[kind].summary().splitlines()
+        first = " ".join(shown[:6])
+        assert (told in first) == (told in read(release_page(releases[kind]))[1]) == (kind != "persons"), kind
 
 
 def test_what_is_not_counted_is_said_so(releases) -> None:

@@ -27,9 +27,9 @@ LIMITS = {
     "classes": 392,
     "names that other files use": 799,
     "names that one other file uses": 312,
-    "lines of tests": 41_439,
+    "lines of tests": 41_652,
     "pages": 41,
-    "words of pages": 47_907,
+    "words of pages": 48_035,
 }
 
 

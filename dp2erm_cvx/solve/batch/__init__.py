@@ -3,9 +3,4 @@
 from dp2erm_cvx.solve.batch.neighbors import Neighborhood
 from dp2erm_cvx.solve.batch.replacements import NeighborSolutions, Reading, Replacements
 
-__all__ = [
-    "NeighborSolutions",
-    "Neighborhood",
-    "Reading",
-    "Replacements",
-]
+__all__ = ["NeighborSolutions", "Neighborhood", "Reading", "Replacements"]
