@@ -150,12 +150,13 @@ def _offered(entry: EntryPoint) -> Found:
         for _, cls in inspect.getmembers(module, inspect.isclass):
             if not issubclass(cls, Program) or inspect.isabstract(cls) or cls.__module__ != module.__name__:
                 continue
-            name = getattr(cls, "name", None)
-            if not isinstance(name, str):
-                raise ProgramError(f"{cls.__module__}.{cls.__name__} is registered and has no name")
-            if (other := found.setdefault(name, cls)) is not cls:
+            try:
+                cls.refuse_own_class()
+            except DeclarationError as error:
+                raise ProgramError(f"{module.__name__}: {error}") from None
+            if (other := found.setdefault(cls.name, cls)) is not cls:
                 raise ProgramError(
-                    f"two programs are named {name!r}: in {other.__module__} and in {cls.__module__}; "
+                    f"two programs are named {cls.name!r}: in {other.__module__} and in {cls.__module__}; "
                     "rename one"
                 )
     return found

@@ -141,8 +141,6 @@ class EntropyBalancingPrimal(RidgedEntropyFirstStage):
     formula = "w = argmin sum w log w + n huber(|B'w/n - t|, mu R) / (2 mu), sum w = n"
     cone = "exponential, second-order"
     citation = "Hainmueller (2012); Lee & Chen (2026), eq. entropy_weight_primal"
-    # they define the residuals; the set of the coefficient is fixed
-    moving = frozenset({"B", "target"})
     theorem = "Theorem 4"
 
     def __post_init__(self) -> None:

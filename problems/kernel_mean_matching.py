@@ -66,8 +66,6 @@ class KernelMeanMatching(FirstStage):
     kernel: Kernel = setting(Gaussian(), declared_choice, kinds=CHOICES)
 
     kind = Kind.QUADRATIC
-    # a record that changes between source and target brings or takes its own weight
-    moving = frozenset({"weights"})
     name = "kernel_mean_matching"
     balances_arms = False
     formula = "w = argmin |sum_i w_i phi(x_i) - n mean_j phi(t_j)|^2 + n mu |w|^2, sum w = n, w >= 0"

@@ -8,18 +8,10 @@ variance whose moments are near those of the sample in either arm. ``stable_bala
 constraints, which no stability bound covers.
 """
 
-from dataclasses import dataclass
-from types import MappingProxyType
-
-from dp2erm_cvx.program import setting
-from dp2erm_cvx.program.first_stage import BalancedStage
-from dp2erm_cvx.program.kernel_stage import KernelFirstStage
-from dp2erm_cvx.program.kernels import BalanceKernel
-from dp2erm_cvx.public import public_size
+from dp2erm_cvx.program.kernel_stage import MomentWeights
 
 
-@dataclass(frozen=True)
-class StableBalancing(BalancedStage, KernelFirstStage):
+class StableBalancing(MomentWeights):
     """Balance of a few moments by weights that stay even.
 
     Parameters
@@ -31,17 +23,5 @@ class StableBalancing(BalancedStage, KernelFirstStage):
         Holds the arm masses near n/2; default: the norm bound of ``balance``.
     """
 
-    alpha: float = setting(1.0, at_least=0)
-    ridge: float | None = setting(None, public_size)
-
-    pooled = True
     name = "stable_balancing"
-    formula = "w = argmin a sum_c |G_c'w - t|^2 + (1-a) |G_0'w - G_1'w|^2 + n mu |w|^2, sum w = n, w >= 0"
     citation = "Zubizarreta (2015), penalized"
-    theorem = "Theorem 6 with the kernel c^2 + <g, g'>"
-    formulas = MappingProxyType({"constant": "G_x", "ridge": "c**2 + G_x**2"})
-    defaults = MappingProxyType({"constant": "G", "ridge": "squared norm bound of (constant, g)"})
-
-    @property
-    def kernel(self) -> BalanceKernel:
-        return BalanceKernel(self.balance, self.number("constant"))

@@ -9,9 +9,9 @@ from types import ModuleType
 import pytest
 
 from dp2erm_cvx import registry
+from dp2erm_cvx.conformance import program_template
 from dp2erm_cvx.errors import ProgramError
 from dp2erm_cvx.registry import collect, first_stages, programs
-from tests.conformance.class_style import direct
 
 BUILT_IN = first_stages()
 
@@ -20,8 +20,14 @@ BUILT_IN = first_stages()
     ("text", "message"),
     [
         ("import absent_module\n", "entry point other = other_weights.*ModuleNotFoundError.*absent_module"),
-        (direct("overlap"), "two programs are named 'overlap': in .* and in other_weights"),
-        (direct("mine").replace('name = "mine"', "pass"), "Mine is registered and has no"),
+        (
+            program_template("overlap", "direct"),
+            "two programs are named 'overlap': in .* and in other_weights",
+        ),
+        (
+            "from dp2erm_cvx.problems.mmd import MMD\nclass Mine(MMD):\n    name = 'mine'\n",
+            "other_weights: Mine: classes of programs",
+        ),
     ],
 )
 def test_a_distribution_that_breaks_the_registry_is_named(text, message, tmp_path, monkeypatch):
@@ -50,8 +56,8 @@ def test_of_two_distributions_with_one_name_neither_is_taken():
     for name in ("one", "two"):
         module = ModuleType(f"{name}_weights")
         sys.modules[module.__name__] = module
-        exec(direct("mine"), module.__dict__)
-        exec(direct(f"also_{name}"), module.__dict__)
+        exec(program_template("mine", "direct"), module.__dict__)
+        exec(program_template(f"also_{name}", "direct"), module.__dict__)
     for order in (entries, entries[::-1]):
         found, complaints = collect([*order, *own])
         assert "mine" not in found

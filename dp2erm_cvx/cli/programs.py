@@ -133,7 +133,7 @@ KINDS = ("exponential", "quadratic", "direct", "loss")
 )
 @click.option("--output", metavar="FILE.py", help="[NAME.py]")
 def new_program_command(name: str, kind: str, output: str | None) -> None:
-    """Write NAME.py, a complete program to edit: its objective, its constants and its theorem."""
+    """Write NAME.py, a complete program to edit: a decorated function."""
     from dp2erm_cvx.conformance import TEMPLATES, program_template
     from dp2erm_cvx.registry import available
 
@@ -179,9 +179,8 @@ _STYLES = {"passed": "green", "failed": "bold red", "noted": "yellow"}
 def check_program_command(program: str, solves: int, seconds: float | None, seed: int, as_json: bool) -> int:
     """Check the programs of a file, or a registered one: exit code 1 where a check fails.
 
-    Statement, DPP, agreement of all solvers within their certificates, feasibility on adversarial data,
-    strong convexity, fixed feasible set, declared constants and bound against searches for violations. A
-    search refutes and never proves.
+    DPP, agreement of all solvers within their certificates, feasibility on adversarial data, strong
+    convexity, and the bound against searches for neighbors beyond it. A search refutes and never proves.
     """
     from dp2erm_cvx import conformance
     from dp2erm_cvx.audit.search import SearchPlan

@@ -159,7 +159,7 @@ def rule_command(data: str | None, **options: Any) -> None:
 @click.option(
     "--program",
     default="entropy_balancing",
-    help="First stage: a name of dp2erm programs, or FILE.py (FILE.py:CLASS if it holds several).",
+    help="First stage: a name of dp2erm programs, or FILE.py (FILE.py:NAME if it holds several).",
 )
 @setting_options
 @second_stage_options

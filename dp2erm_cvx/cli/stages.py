@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import importlib.util
 import re
@@ -138,12 +137,9 @@ def known_name(text: str, stage: str | None = None) -> str:
     from dp2erm_cvx.registry import known_meanwhile
 
     cls = _chosen(match["path"], match["chosen"], stage)
-    name = getattr(cls, "name", None)
-    if not isinstance(name, str) or not dataclasses.is_dataclass(cls):
-        raise ProgramError(f"{match['path']}: {cls.__name__} has to be a frozen dataclass with a name")
     send_by_value(cls)
     click.get_current_context().with_resource(known_meanwhile(cls))
-    return name
+    return cls.name
 
 
 def known_solver(text: str) -> str | Solver:

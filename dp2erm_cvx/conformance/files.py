@@ -24,7 +24,7 @@ from dp2erm_cvx.registry import programs
 #: Kinds that there is a template for, and what each is for.
 TEMPLATES = {
     "exponential": "weights are a function of a fitted coefficient, with a ridge (Theorem 3)",
-    "quadratic": "weights balance features by a ridged quadratic program on one simplex (Theorem 6)",
+    "quadratic": "weights balance functions of the covariates, with a ridge on one simplex (Theorem 6)",
     "direct": "any convex problem in the weights: V = 2n, or a bound that you state",
     "loss": "a second stage: weighted convex losses of <z, theta> - o (Theorems 1 and 2)",
 }
@@ -45,11 +45,10 @@ def program_template(name: str, kind: str) -> str:
     if kind not in TEMPLATES:
         raise DeclarationError(f"kind = {kind!r}: must be one of {', '.join(TEMPLATES)}")
     text = files("dp2erm_cvx.conformance").joinpath(f"templates/{kind}.py.txt").read_text(encoding="utf-8")
-    title = "".join(part.capitalize() for part in name.split("_"))
-    text = text.replace("@NAME@", name).replace("@CLASS@", title)
+    text = text.replace("@NAME@", name)
     imports = [node for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom)]
     taken = {alias.asname or alias.name for node in imports for alias in node.names}
-    if taken & {name, title}:
+    if name in taken:
         raise DeclarationError(f"name = {name!r}: the file uses it for something else; choose another name")
     return text
 
@@ -65,7 +64,7 @@ def load_program(name_or_file: str) -> list[type[Program]]:
 
 
 def programs_of_file(path: str | Path) -> list[type[Program]]:
-    """Every concrete program class of a Python file, which is executed.
+    """Every program of a Python file, which is executed.
 
     Raises ProgramError where the file cannot be run or holds no program, with the place of its error.
     """
@@ -78,13 +77,14 @@ def programs_of_file(path: str | Path) -> list[type[Program]]:
         for _, cls in inspect.getmembers(module, inspect.isclass)
         if issubclass(cls, Program) and cls.__module__ == module.__name__
     ]
-    concrete = [cls for cls in found if not inspect.isabstract(cls)]
-    if concrete:
-        return concrete
-    if found:
-        missing = ", ".join(sorted(getattr(found[0], "__abstractmethods__", ())))
-        raise ProgramError(f"{path}: {found[0].__name__} does not state {missing}")
-    raise ProgramError(f"{path}: holds no program: define a class based on one of dp2erm_cvx.program")
+    if not found:
+        raise ProgramError(f"{path}: holds no program: put a decorator of dp2erm_cvx.program on a function")
+    try:
+        for cls in found:
+            cls.refuse_own_class()
+    except DeclarationError as error:
+        raise ProgramError(f"{path}: {error}") from None
+    return found
 
 
 def callable_of(text: str) -> Callable[..., Any]:
@@ -108,18 +108,6 @@ def callable_of(text: str) -> Callable[..., Any]:
     if not callable(found):
         raise ProgramError(f"{place}: holds nothing called {name} that can be called")
     return found  # type: ignore[no-any-return]
-
-
-def executed_anew(cls: type[Program]) -> type[Program] | None:
-    """The class from its file, executed once more; None for a class of the library."""
-    module = sys.modules[cls.__module__]
-    if not cls.__module__.startswith(_PREFIX) or module.__file__ is None:
-        return None
-    try:
-        found: type[Program] = getattr(_executed(Path(module.__file__)), cls.__name__)
-    finally:
-        sys.modules[cls.__module__] = module  # where its dataclasses look themselves up
-    return found
 
 
 def _executed(path: Path) -> ModuleType:

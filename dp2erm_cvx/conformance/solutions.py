@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -25,10 +23,8 @@ from dp2erm_cvx.errors import (
     CalibrationError,
     CertificateError,
     InfeasibleError,
-    ProgramError,
     SolverError,
 )
-from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, Program, SecondStage
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.solve import Solution, solve
@@ -157,9 +153,7 @@ def solver_names(instance: Instance) -> list[str]:
     return names
 
 
-_ROUNDING, _APART = 1e-7, 1e-8
-#: Constraints that define variables beside the main one.
-_EQUALITIES = ("Equality", "Zero")
+_ROUNDING = 1e-7
 
 
 def strong_convexity(subject: Subject) -> Judgment:
@@ -226,65 +220,6 @@ def _by_segments(instance: Instance) -> float:
             if length > 1e-9:
                 least = min(least, 4 * (value(u) + value(v) - 2 * value((u + v) / 2)) / length)
     return least
-
-
-class DeclaredValue:
-    """``objective(point)`` of an instance, the variables beside the main one filled in.
-
-    They follow from its equalities.
-    Raises ProgramError where the equalities do not determine them.
-    """
-
-    def __init__(self, instance: Instance, main: str | None = None) -> None:
-        self._compiled = Compiled(instance.program.declare, instance.data)
-        self._compiled.load(instance.data)
-        variables = dict(self._compiled.declaration.variables)
-        name = main if main in variables else next(iter(variables))
-        self._main = variables.pop(name)
-        self._others = list(variables.values())
-        constraints = self._compiled.declaration.constraints.values()
-        self._equalities = [one for one in constraints if type(one).__name__ in _EQUALITIES]
-        #: Entries of the main variable.
-        self.dimension = int(self._main.size)
-
-    def __call__(self, point: Array) -> float:
-        """The objective at values of the main variable."""
-        self._main.value = np.reshape(point, self._main.shape)
-        if self._others:
-            self._fill()
-        return float(self._compiled.problem.objective.value)
-
-    def _fill(self) -> None:
-        size = sum(int(variable.size) for variable in self._others)
-        start = self._missed(np.zeros(size))
-        columns = np.column_stack([self._missed(unit) - start for unit in np.eye(size)])
-        found, _, rank, _ = np.linalg.lstsq(columns, -start, rcond=None)
-        solution: Array = found.astype(np.float64)
-        scale = 1.0 + float(np.max(np.abs(start), initial=0.0))
-        if rank < size or float(np.max(np.abs(self._missed(solution)), initial=0.0)) > 1e-9 * scale:
-            raise ProgramError("the constraints do not determine the variables beside the main one")
-
-    def _missed(self, values: Array) -> Array:
-        """What the equalities miss at values of the other variables, which they are left with."""
-        place = 0
-        for variable in self._others:
-            variable.value = np.reshape(values[place : place + variable.size], variable.shape)
-            place += int(variable.size)
-        missed: list[Any] = [np.ravel(one.expr.value) for one in self._equalities]
-        return np.concatenate(missed) if missed else np.zeros(0)
-
-
-def points_of(model: Composite, seed: int) -> Iterator[Array]:
-    """Points of the feasible set, the origin first."""
-    rng = np.random.default_rng([seed, 11])
-    for size in (0.0, 0.1, 1.0, 10.0):
-        yield model.penalty.set.project(size * rng.normal(size=model.dimension))
-
-
-def apart(found: Array, expected: Array, *sizes: Array) -> bool:
-    """Whether two vectors differ by more than rounding of numbers of these sizes."""
-    scale = 1e-12 + max(float(np.max(np.abs(one), initial=0.0)) for one in (expected, *sizes))
-    return not bool(np.max(np.abs(found - expected), initial=0.0) <= _APART * scale)
 
 
 #: What is examined here, with the programs that it concerns.

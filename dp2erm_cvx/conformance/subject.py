@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp2erm_cvx.audit.pairs import KindPair, next_pair
 from dp2erm_cvx.audit.search import SearchPlan
@@ -50,8 +49,6 @@ N_FEATURES = 3
 LARGER = (500, 5000)
 #: Of the audit, and the seed of all searches, unless others are asked for.
 SEARCH = SearchPlan(20_000)
-#: Records of the largest matrix of pairs.
-_PAIRED = 2500
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ class Subject:
     """``program`` at one choice of settings; every search of it has the seed of ``search``.
 
     ``search`` limits the audit and, with it, all other searches; ``sizes`` are those of neighbors whose
-    weights are compared, ``larger`` those at which a few of them are, and what is a record's own.
+    weights are compared, ``larger`` those at which a few of them are.
     """
 
     program: Program
@@ -73,24 +70,14 @@ class Subject:
         return self.search.seed
 
     @property
-    def evaluations(self) -> int:
-        """Points that each declared constant is searched at."""
-        return min(self.search.evaluations or 600, 600)
-
-    @property
     def pairs(self) -> int:
         """Neighbors of each size whose weights are compared."""
-        return min(max(self.evaluations // 10, 3), 40)
+        return min(max((self.search.evaluations or 400) // 10, 3), 40)
 
     @property
     def paired(self) -> bool:
         """Whether pairs of records may make a matrix: thousands of records then take long."""
         return isinstance(self.program, FirstStage) and self.program.kind is Kind.QUADRATIC
-
-    @property
-    def many(self) -> tuple[int, ...]:
-        """Sizes at which what is a record's own is looked at once."""
-        return tuple(min(n, _PAIRED) for n in self.larger) if self.paired else self.larger
 
     def bind(self, records: Records) -> Instance:
         """The program on records; a second stage with unequal weights, gamma = 0.05 and random noise."""
@@ -122,18 +109,6 @@ def check_domain(n_samples: int = 60) -> Domain:
     Not round, so that M^2 is not 2 M and no other slip of a formula goes unseen.
     """
     return Domain(math.hypot(math.sqrt(N_FEATURES), 1.2), 4.7, intercept=1.2, arm_floor=_floor(n_samples))
-
-
-def other_domains(n_samples: int = 60) -> tuple[Domain, ...]:
-    """Universes of other scales, in one of which M^2 is less than M: constants must hold there as well.
-
-    In the other one every covariate has a bound of its own.
-    """
-    floor = _floor(n_samples)
-    return (
-        Domain(0.37, 0.83, intercept=0.11, arm_floor=floor),
-        Domain(6.3, 0.29, intercept=1.7, arm_floor=floor, coordinate_bound=(5.0, 4.0, 2.5)),
-    )
 
 
 def check_universe(domain: Domain, n_samples: int = 60) -> Universe:
@@ -207,40 +182,3 @@ def unequal_weights(n_samples: int, seed: int = 1) -> Array:
     raw = np.random.default_rng(seed).uniform(0.2, 3.0, n_samples)
     weights: Array = raw * (n_samples / math.fsum(raw))
     return weights
-
-
-#: Records of a dataset of :func:`squares`, the place of the one that changes, and of those that stay.
-SIZE, CHANGED, KEPT = 8, 3, (0, 5, 6)
-#: Of the other records that differ, of all before they do, and of the record that changes.
-_SPREADS = ((1.0, 1.0, 1.0), (3.0, 1.0, 1.0), (0.0, 1.0, 1.0), (3.0, 0.3, 50.0), (0.0, 0.3, 0.0))
-#: Covariates, treatments and outcomes.
-_Raw = tuple[Array, NDArray[np.int64], Array]
-
-
-def squares(*, same_arms: bool, seed: int = 0, size: int = SIZE) -> Iterator[tuple[Records, ...]]:
-    """Four datasets that share the records ``KEPT``: to tell what depends on these alone.
-
-    Between the first and the second, and between the third and the fourth, record ``CHANGED`` makes one and
-    the same change; the other records differ between the two halves, with their arms kept or not. There are
-    ordinary others, others at the edge, and others that are all alike; then a record that alone becomes the
-    longest, or the shortest, where the others are well inside.
-    """
-    domain, rng = check_domain(size), np.random.default_rng([seed, 13])
-    changing = [index for index in range(size) if index != CHANGED and index not in KEPT]
-    for spread, scale, jump in _SPREADS:
-        raw = scale * rng.uniform(-1, 1, (size, N_FEATURES)), np.arange(size) % 2, rng.normal(size=size)
-        changed = _replaced(raw, [CHANGED], rng, jump, same_arms)
-        others = _replaced(raw, changing, rng, spread, same_arms)
-        again = tuple(values.copy() for values in others)
-        for whole, new in zip(again, changed, strict=True):
-            whole[CHANGED] = new[CHANGED]
-        yield tuple(domain.records(*columns) for columns in (raw, changed, others, again))
-
-
-def _replaced(raw: _Raw, where: list[int], rng: np.random.Generator, spread: float, same_arms: bool) -> _Raw:
-    X, a, y = raw[0].copy(), raw[1].copy(), raw[2].copy()
-    X[where] = spread * rng.uniform(-1, 1, (len(where), N_FEATURES)) + (0.4 if spread == 0.0 else 0.0)
-    y[where] = spread * rng.normal(size=len(where)) + 2.0
-    if not same_arms:
-        a[where[: max(3 * len(where) // 4, 4)]] = 1 - a[where[0]]  # of many, some stay in either arm
-    return X, a, y

@@ -20,7 +20,6 @@ from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE, PrivateEst
 from dp2erm_cvx.estimators.scikit import ConfiguredEstimator
 from dp2erm_cvx.plan import PlanResult, Study, TwoStagePlan, make_plan
 from dp2erm_cvx.program import FirstStage, SecondStage
-from dp2erm_cvx.program.linear_stage import recommendations
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release import Guarantee
 from dp2erm_cvx.release.declaration import make_release
@@ -82,7 +81,7 @@ class TwoStageBase(ConfiguredEstimator):
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Recommended treatment (m,) in {0, 1}: 1 where the estimated net effect is positive."""
         second = self.resolved_second_stage()
-        return recommendations(second, self.theta_, self.domain, self._table(X))
+        return second.choices(self.theta_, self.domain, self._table(X))
 
     def _table(self, X: ArrayLike) -> Array:
         check_is_fitted(self)

@@ -8,7 +8,8 @@ import os
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import ClassVar
 
 import cvxpy as cp
 import numpy as np
@@ -21,9 +22,9 @@ from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import column_sums, row_products
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.first_stage import FirstStage
+from dp2erm_cvx.program.first_stage import BalancedStage, FirstStage
 from dp2erm_cvx.program.kernel_model import FactoredKernelModel, KernelModel
-from dp2erm_cvx.program.kernels import Kernel, factor
+from dp2erm_cvx.program.kernels import BalanceKernel, Kernel, factor
 from dp2erm_cvx.program.stage import Kind, setting
 from dp2erm_cvx.public import public_size
 from dp2erm_cvx.stability import KernelConstants, kernel_balancing, pooled_kernel_balancing
@@ -70,11 +71,6 @@ class KernelFirstStage(FirstStage):
 
     alpha: float = setting(0.5, at_least=0)
     ridge: float | None = setting(1.0, public_size)
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        # Theorem 5 takes the changed record out, which leaves both datasets the same two simplices
-        cls.moving = frozenset() if cls.pooled else frozenset({"treated", "totals"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -221,6 +217,24 @@ class KernelFirstStage(FirstStage):
     def _gram(self, records: Records) -> Array:
         refuse_gram(records.n_samples)
         return self.kernel.matrix(records.covariates)
+
+
+@dataclass(frozen=True)
+class MomentWeights(BalancedStage, KernelFirstStage):
+    """Balance of ``g = (constant, balance(x))`` on one simplex, with a ridge in the weights."""
+
+    alpha: float = setting(1.0, at_least=0)
+    ridge: float | None = setting(None, public_size)
+
+    pooled = True
+    formula = "w = argmin a sum_c |G_c'w - t|^2 + (1-a) |G_0'w - G_1'w|^2 + n mu |w|^2, sum w = n, w >= 0"
+    theorem = "Theorem 6 with the kernel c^2 + <g, g'>"
+    formulas = MappingProxyType({"constant": "G_x", "ridge": "c**2 + G_x**2"})
+    defaults = MappingProxyType({"constant": "G", "ridge": "squared norm bound of (constant, g)"})
+
+    @property
+    def kernel(self) -> BalanceKernel:
+        return BalanceKernel(self.balance, self.number("constant"))
 
 
 def refuse_gram(n_samples: int) -> None:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dp2erm_cvx.domain import Array, Domain, clip_norm
 from dp2erm_cvx.errors import DeclarationError
@@ -77,8 +77,7 @@ class LinearStage(SecondStage):
 
     def box(self, universe: Universe, slope: float) -> RowBox | None:
         domain, widths = universe.domain, universe.widths
-        # rows of one's own may lie anywhere
-        if widths is None or type(self).covariates is not LinearStage.covariates:
+        if widths is None:
             return None
         constant = 1 if domain.intercept else 0
         chosen = (widths[constant + index] for index in self.columns(domain, universe.n_features))
@@ -95,7 +94,7 @@ class LinearStage(SecondStage):
 
 
 def second_stage(
-    *, coordinates: tuple[str, ...] | None = None, **settings: Setting
+    *, coordinates: tuple[str, ...] | None = None, treats: Function | None = None, **settings: Setting
 ) -> Callable[[Function], Any]:
     """Decorator of ``function(theta, records, **settings) -> cp.Problem``, the sum of a loss over records.
 
@@ -103,26 +102,11 @@ def second_stage(
     record, with a factor, an offset and a tilt; the set of theta is a ball, an l1 ball or a box; ``records``
     are a :class:`~dp2erm_cvx.program.rows.DeclaredRecords`. Constants, noise and certificates are derived
     (Theorems 1, 2 and 15 to 19). Theta has one entry for every column of ``records.x``; where rows are cells
-    instead, one for each of the named ``coordinates``. Raises DeclarationError, in one line.
+    instead, one for each of the named ``coordinates``. A rule treats where the effect is positive, or where
+    ``treats(effect, x)`` is true of a record with raw covariates x. Raises DeclarationError, in one line.
     """
+    members: dict[str, Any] = {} if treats is None else {"treats": staticmethod(treats)}
     if coordinates is None:
-        return lambda function: LinearStage.of(function, {}, settings)
-    return lambda function: SecondStage.of(function, {}, settings, coordinates=tuple(coordinates))
-
-
-def recommendations(second: SecondStage, theta: Array, domain: Domain, X: ArrayLike) -> NDArray[np.int64]:
-    """What ``second`` chooses (n,) in {0, 1} at raw covariates X (n, k), whatever else stands in X.
-
-    Methods of an author's own are asked about one record at a time: a rule that looked at other records would
-    move the choices of all of them with one record, which no noise covers.
-    """
-    table = np.asarray(X)
-    methods = (getattr(second, name, None) for name in _ASKED)
-    if all(one is None or str(getattr(one, "__module__", "")).startswith(_LIBRARY) for one in methods):
-        return second.choices(theta, domain, table)  # row by row already
-    alone = (second.choices(theta, domain, row) for row in table[:, None])
-    return np.array([bool(np.all(np.asarray(one) > 0)) for one in alone], dtype=np.int64)
-
-
-#: The methods that see covariates on the way to a choice, and the home of those that look at rows alone.
-_ASKED, _LIBRARY = ("choices", "effect", "covariates"), "dp2erm_cvx."
+        return lambda function: LinearStage.of(function, {}, settings, **members)
+    members["coordinates"] = tuple(coordinates)
+    return lambda function: SecondStage.of(function, {}, settings, **members)

@@ -182,14 +182,14 @@ class DeclaredRecords:
         0. ``width`` is that of a row, by default that of x.
         """
         columns = self.n_columns if width is None else width
-        return self._own(name, within, _by_record(name, make, width), columns)
+        return self._own(name, within, by_record(name, make, width), columns)
 
     def cells(self, name: str, make: Callable[..., Any], size: int) -> Datum:
         """Unit vectors of an author's own: ``make(x, a, y)`` of one record is the place of its 1.
 
         A whole number from 0 to ``size - 1``; others are cut off, and where ``make`` fails it is 0.
         """
-        number = _by_record(name, make, 0)
+        number = by_record(name, make, 0)
 
         def rows(records: Records) -> Array:
             return np.eye(size)[np.clip(number(records), 0, size - 1).astype(np.int64)]
@@ -198,7 +198,7 @@ class DeclaredRecords:
 
     def numbers(self, name: str, make: Callable[..., Any], low: float, high: float) -> Datum:
         """Numbers of an author's own, ``make(x, a, y)`` of one record, clipped to ``[low, high]``."""
-        return self._own(name, Range(low, high), _by_record(name, make, 0))
+        return self._own(name, Range(low, high), by_record(name, make, 0))
 
     def _own(self, name: str, within: Within, make: RecordMap, k: int | None = None) -> Datum:
         if name in _LIBRARY:
@@ -245,7 +245,7 @@ _LIBRARY: Mapping[str, tuple[float, float, Callable[[Records], Any]]] = {
 }
 
 
-def _by_record(name: str, make: Callable[..., Any], width: int | None) -> RecordMap:
+def by_record(name: str, make: Callable[..., Any], width: int | None) -> RecordMap:
     """A map that sees one record at a time; 0 for the width of a number, None for that of the covariates."""
 
     def of(x: Array, a: int, y: float, k: int) -> Array:

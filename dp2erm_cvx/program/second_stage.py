@@ -26,7 +26,14 @@ from dp2erm_cvx.program.form import Form
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
 from dp2erm_cvx.program.rows import DeclaredRecords, Range
-from dp2erm_cvx.program.stage import STANDARD, DeclaredProgram, Instance, declared_choice, setting
+from dp2erm_cvx.program.stage import (
+    STANDARD,
+    DeclaredProgram,
+    Function,
+    Instance,
+    declared_choice,
+    setting,
+)
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.suprema import Saturation
 from dp2erm_cvx.universe import Universe
@@ -63,10 +70,10 @@ class SecondStage(DeclaredProgram):
     cone: ClassVar[str] = "that of its atoms: QP, exponential, second-order"
     theorem: ClassVar[str] = "Theorems 1, 2 and 15 to 19, derived from the declaration"
     defaults: ClassVar[Mapping[str, str]] = MappingProxyType({"theta_set": "the set that it declares"})
-    # they define the margins; Theta is fixed
-    moving: ClassVar[frozenset[str]] = frozenset({"Z", "offset"})
     #: Names of the entries of theta where rows are not the covariates; None: the columns of the design.
     coordinates: ClassVar[tuple[str, ...] | None] = None
+    #: The author's rule: from the effect at a record and its raw covariates (k,) to whether it is treated.
+    treats: ClassVar[Function | None] = None
 
     theta_set: ConvexSet | None = setting(None, declared_choice, kinds=(WholeSpace, L1Ball, L2Ball, Box))
     regularizer: ElasticNet | UserRegularizer = setting(
@@ -123,7 +130,7 @@ class SecondStage(DeclaredProgram):
         numbers = (-high, -low), term.interval("factor"), term.interval("tilt")
         return RowBounds(within.radius, *numbers, vertices=within.vertices)
 
-    def mapped_data(self) -> tuple[str, ...] | None:
+    def own_data(self) -> tuple[str, ...] | None:
         return _read_loss(self._numbers(STANDARD), STANDARD)[0].own
 
     def declared_problem(self, domain: Domain, n: int, p: int) -> tuple[DeclaredRecords, Any, Any]:
@@ -195,12 +202,18 @@ class SecondStage(DeclaredProgram):
         """True if the loss is ``s^2``."""
         return self.loss == SQUARE
 
-    def choices(self, theta: Array, domain: Domain, X: Array) -> NDArray[np.int64]:
+    def choices(self, theta: Array, domain: Domain, X: ArrayLike) -> NDArray[np.int64]:
         """Recommended treatment (m,) in {0, 1} at raw covariates X (m, k): 1 where the effect is positive.
 
-        A program may have another rule; what asks for it is ``recommendations``.
+        A rule of the author's own is asked about one record at a time, so that no record moves the choice
+        of another.
         """
-        return (np.asarray(self.effect(theta, domain, X)) > 0).astype(np.int64)
+        table, rule = np.asarray(X), type(self).treats
+        effect = self.effect(theta, domain, table)
+        if rule is None:
+            return (effect > 0).astype(np.int64)
+        alone = zip(effect, table, strict=True)
+        return np.array([bool(np.all(np.asarray(rule(float(one), x)) > 0)) for one, x in alone], np.int64)
 
     def unconstrained(self) -> Self:
         """The loss over R^p. Raises CalibrationError where that is not a plain squared loss."""

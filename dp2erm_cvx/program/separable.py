@@ -49,8 +49,8 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
     minimize    sum_i phi(<z_i, lam>) + <linear, lam> + n ridge/2 ||lam||^2
     subject to  ||lam||_2 <= radius
 
-    Loss phi and log weight f are declared; ``rows`` are ``z_i = (2 a_i - 1) x_i``, and so are the
-    ``weight_rows`` u_i, unless a class says otherwise. Its constants are derived.
+    Loss phi and log weight f are declared; rows are ``z_i = (2 a_i - 1) x_i``, and so are u_i, unless weights
+    are read ``at_controls``. Its constants are derived.
 
     Parameters
     ----------
@@ -65,6 +65,8 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
     by_blocks: ClassVar[bool] = True
     theorem: ClassVar[str] = "Theorems 3, 22 and 23, derived from the declaration"
     first: ClassVar[int] = 1
+    #: Whether ``u_i = (1 - a_i) x_i``: treated records then count alike.
+    at_controls: ClassVar[bool] = False
     #: Margins that the function asks for, and what they are.
     margins: ClassVar[Mapping[str, str]] = MappingProxyType({"s": "(2a - 1) <x, v>"})
 
@@ -110,15 +112,8 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         return domain.covariate_bound
 
     def weight_rows(self, records: Records) -> Array | None:
-        """The rows u_i (n, k) that weights are read at; None for those of the loss.
-
-        A weight that depends on the arm has other rows in either: 0 for an arm whose records all count alike.
-        """
-        return None
-
-    def weight_row_bound(self, domain: Domain) -> float:
-        """Bound on ``||u_i||`` over the domain."""
-        return self.row_bound(domain)
+        """The rows u_i (n, k) that weights are read at; None for those of the loss."""
+        return (1 - records.a)[:, None] * records.X if self.at_controls else None
 
     def n_rows(self, universe: Universe) -> int:
         """k, a public number."""
@@ -236,8 +231,8 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     def bound(self, universe: Universe) -> StabilityBound:
         """Theorem 3, or 22 and 23; of inverse propensities Theorem 3-IPW where it is smaller."""
-        if type(self).weight_rows is not SeparableFirstStage.weight_rows:
-            return self.bound_at_other_rows(universe)
+        if self.at_controls:
+            return self._bound_at_controls(universe)
         derived, trim = self.movement(universe).bound, self._trim()
         if trim is None:
             return derived
@@ -255,8 +250,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     def _trim(self) -> float | None:
         """Cap of inverse propensities of a logistic regression, ``inf`` for none; None for other schemes."""
-        own, base = type(self), SeparableFirstStage
-        plain = (own.linear_terms, own.weight_rows) == (base.linear_terms, base.weight_rows)
+        plain = not self.at_controls and len(self.margins) == 1
         return self.log_weight.cap if plain and self.loss == LOGISTIC else None
 
     def _known(self, universe: Universe) -> tuple[int, float, float, float]:
@@ -264,17 +258,16 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         domain = universe.domain
         return universe.n_samples, self.row_bound(domain), self.mu, self.ball(domain)
 
-    def bound_at_other_rows(self, universe: Universe) -> StabilityBound:
+    def _bound_at_controls(self, universe: Universe) -> StabilityBound:
         """Theorem 3 for weights that are read at other rows than those of the loss.
 
         Theorem 22 does not cover them: the loss then bends along other directions than the weights move.
         """
         n, Z, mu, ball = self._known(universe)
-        U, beside = self.weight_row_bound(universe.domain), self.linear_bound(universe.domain) / Z
-        r = minimizer_norm(self.loss, mu / Z**2, Z * ball, beside) / Z
-        H = self.log_weight.log_range(U * r)
-        D_h = U * log_weight_diameter(self.log_weight, U * r, clipped=True)
-        return separable(n, mu, Z * record_diameter(self.loss, Z * r, beside), D_h, H, r)
+        r = minimizer_norm(self.loss, mu / Z**2, Z * ball, 0.0) / Z
+        H = self.log_weight.log_range(Z * r)
+        D_h = Z * log_weight_diameter(self.log_weight, Z * r, clipped=True)
+        return separable(n, mu, Z * record_diameter(self.loss, Z * r, 0.0), D_h, H, r)
 
     def gradient_diameter(self, domain: Domain) -> float:
         """D_psi: diameter of the gradients of the loss of one record, linear term included.
@@ -285,7 +278,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         return Z * record_diameter(self.loss, min(Z * self.ball(domain), 1e300), beside, self.varying(domain))
 
     def row_neighbors(self, records: Records) -> RowNeighbors | None:
-        if self.weight_rows(records.at(np.zeros(1, dtype=np.int64))) is not None:
+        if self.at_controls:
             return None  # a fast path moves one row of a record, not two
         total = self.linear(records)
 
@@ -298,7 +291,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         return replaced
 
     def certified_error(self, universe: Universe) -> float | None:
-        bound = self.weight_row_bound(universe.domain)
+        bound = self.row_bound(universe.domain)
         found = self.margin_sum(universe).weights(self.log_weight, bound)
         return math.inf if found is None else found
 
@@ -367,7 +360,7 @@ class PrivateFirstStage(SeparableFirstStage):
 
         A public norm follows from the calibration of the coefficient, which the plan knows.
         """
-        bound, within = self.weight_row_bound(universe.domain), min(norm, self.ball(universe.domain))
+        bound, within = self.row_bound(universe.domain), min(norm, self.ball(universe.domain))
         return self.log_weight.error_at(self.n_rows(universe), bound, within)
 
     def loss_constants(self, universe: Universe) -> LossConstants:
@@ -382,7 +375,7 @@ class PrivateFirstStage(SeparableFirstStage):
         else:
             length = (pull + math.sqrt(pull**2 + 2 * self.mu * at_zero)) / self.mu
         slope = self.loss.largest_slope(bound * ball)
-        widths = universe.widths if type(self).rows is SeparableFirstStage.rows else None
+        widths = universe.widths if len(self.margins) == 1 else None
         saturation = None if pull else Saturation.of(self.loss, bound, 1.0, bound * ball)
         return LossConstants(
             n_parameters=self.n_rows(universe),
@@ -398,7 +391,7 @@ class PrivateFirstStage(SeparableFirstStage):
         )
 
     def bound(self, universe: Universe) -> StabilityBound:
-        margin = self.weight_row_bound(universe.domain) * self.ball(universe.domain)
+        margin = self.row_bound(universe.domain) * self.ball(universe.domain)
         w_max = self.log_weight.largest_weight(universe.n_samples, margin)
         if math.isinf(margin) and w_max >= universe.n_samples:
             raise CalibrationError(f"{self.name}: declare a finite radius or trim, or no weight is bounded")

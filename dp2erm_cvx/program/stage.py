@@ -106,7 +106,11 @@ RowNeighbors = Callable[[Records, Records], ReplacedRows]
 
 
 class Program(abc.ABC):
-    """A convex program, declared once. Concrete programs are frozen dataclasses of hyper-parameters."""
+    """A convex program, declared once. Concrete programs are frozen dataclasses of hyper-parameters.
+
+    Classes are the library's; a program of one's own is a function under one of the decorators, so that
+    what sets noise is derived. Raises DeclarationError for an object of another subclass.
+    """
 
     name: ClassVar[str]
     formula: ClassVar[str]
@@ -118,12 +122,14 @@ class Program(abc.ABC):
     formulas: ClassVar[Mapping[str, Setting]] = MappingProxyType({})
     #: The same in words, and whatever else is left to the domain.
     defaults: ClassVar[Mapping[str, str]] = {}
-    #: Leaves of the constraints that may differ between neighbors because the stated theorem allows it.
-    moving: ClassVar[frozenset[str]] = frozenset()
     #: Whether its model asks records for sums alone, so that they may come in blocks.
     by_blocks: ClassVar[bool] = False
     #: Settings that the conformance suite tries the program at.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
+
+    def __new__(cls, *arguments: Any, **settings: Any) -> Self:
+        cls.refuse_own_class()
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         program: Any = self
@@ -139,6 +145,15 @@ class Program(abc.ABC):
             texts = {k: v for k, v in cls.formulas.items() if isinstance(v, str)}
             words = {k: v.replace("**", "^").replace("*", "") for k, v in texts.items()}
             cls.defaults = {**cls.defaults, **words, **vars(cls).get("defaults", {})}
+
+    @classmethod
+    def refuse_own_class(cls) -> None:
+        """Raise DeclarationError for a class that is neither the library's nor that of a decorator."""
+        if not cls.__module__.startswith("dp2erm_cvx.") and "_made" not in vars(cls):
+            raise DeclarationError(
+                f"{cls.__name__}: classes of programs are the library's: put scheme, scheme.separable, "
+                "scheme.known, scheme.moments or second_stage on a function instead"
+            )
 
     @abc.abstractmethod
     def declare(self, leaf: Leaves) -> Declaration:
@@ -175,8 +190,8 @@ class Program(abc.ABC):
         return self.by_blocks
 
     def own_data(self) -> tuple[str, ...] | None:
-        """Names of data that maps of an author's own make; None where more than these is its word."""
-        return () if type(self).__module__.startswith("dp2erm_cvx.") else None
+        """Names of data that maps of an author's own make; None where its bound is its author's word."""
+        return ()
 
     def settings(self) -> dict[str, Any]:
         """Hyper-parameters as plain JSON types; all of them are public."""
@@ -228,22 +243,12 @@ class DeclaredProgram(Program):
             raise DeclarationError(
                 f"{name}: {unknown[0]!r} must be a keyword of the decorator and an argument of the function"
             )
-        doc = inspect.getdoc(function) or ""
-        if not doc:
-            raise DeclarationError(f"{name}: a declaration has a docstring, which says what it is")
+        doc = documented(function)
         namespace = {"citation": doc.splitlines()[0], "__qualname__": function.__qualname__}
         made = cls.made(name, function, (cls,), stated, namespace | {"__doc__": doc} | members)
         if not function.__module__.startswith("dp2erm_cvx."):
             made().resolve(STANDARD).refuse_misread()
         return made
-
-    def own_data(self) -> tuple[str, ...] | None:
-        """Names of data that maps of the author's own make; None for a class that changes a declaration."""
-        return self.mapped_data() if "function" in vars(type(self)) else None
-
-    def mapped_data(self) -> tuple[str, ...] | None:
-        """Names of data that maps of the author's own make, one record at a time."""
-        return ()
 
     @staticmethod
     def made(
@@ -252,15 +257,8 @@ class DeclaredProgram(Program):
         """Program class with these settings beside those of its bases; formulas stay open until resolved."""
         formulas = {k: v for k, v in stated.items() if isinstance(v, str)}
         numbers = {k: None if k in formulas else v for k, v in stated.items()}
-        fields: list[Any] = [
-            (k, Any, v if isinstance(v, dataclasses.Field) else _kept_check(bases, k, v))
-            for k, v in numbers.items()
-        ]
-        namespace = {"name": name, "function": staticmethod(function), "formulas": formulas, **own}
-        namespace["__module__"] = function.__module__
-        cls: Any = dataclasses.make_dataclass(name, fields, bases=bases, namespace=namespace, frozen=True)
-        cls.__module__ = function.__module__
-        return cls
+        namespace = {"function": staticmethod(function), "formulas": formulas, **own}
+        return made_class(name, function, bases, numbers, namespace)
 
     @staticmethod
     def asked(function: Function, *arguments: Any, **settings: float) -> Any:
@@ -286,6 +284,32 @@ class DeclaredProgram(Program):
         """Settings by name."""
         program: Any = self
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(program)}
+
+
+def made_class(
+    name: str,
+    function: Function,
+    bases: tuple[Any, ...],
+    defaults: Mapping[str, Any],
+    members: Mapping[str, Any],
+) -> Any:
+    """Program class of a decorator in the module of its function, with these defaults of settings."""
+    fields: list[Any] = [
+        (k, Any, v if isinstance(v, dataclasses.Field) else _kept_check(bases, k, v))
+        for k, v in defaults.items()
+    ]
+    namespace = {"name": name, **members, "__module__": function.__module__, "_made": True}
+    cls: Any = dataclasses.make_dataclass(name, fields, bases=bases, namespace=namespace, frozen=True)
+    cls.__module__ = function.__module__
+    return cls
+
+
+def documented(function: Function) -> str:
+    """The docstring of a declaration. Raises DeclarationError where there is none."""
+    doc = inspect.getdoc(function) or ""
+    if not doc:
+        raise DeclarationError(f"{function.__name__}: a declaration has a docstring, which says what it is")
+    return doc
 
 
 def _kept_check(bases: tuple[type[Any], ...], name: str, default: Any) -> Any:

@@ -15,14 +15,27 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.program.balance import BalanceFunctions, Moments
 from dp2erm_cvx.program.declaration import SIZES, Leaves, Value, printed, with_n
 from dp2erm_cvx.program.direct_stage import DirectFirstStage
-from dp2erm_cvx.program.first_stage import BalancedStage, FirstStage
+from dp2erm_cvx.program.first_stage import BalancedStage, ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.form import weights_curvature
-from dp2erm_cvx.program.rows import DeclaredRecords
+from dp2erm_cvx.program.kernel_stage import MomentWeights
+from dp2erm_cvx.program.rows import DeclaredRecords, by_record
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import PrivateFirstStage, SeparableFirstStage
-from dp2erm_cvx.program.stage import STANDARD, DeclaredProgram, Function, Kind, Program, Setting
+from dp2erm_cvx.program.stage import (
+    STANDARD,
+    DeclaredProgram,
+    Function,
+    Kind,
+    Program,
+    Setting,
+    declared_choice,
+    documented,
+    made_class,
+    setting,
+)
 from dp2erm_cvx.stability import Bound
 from dp2erm_cvx.universe import Universe
 
@@ -59,7 +72,7 @@ class WeightsProgram(DeclaredProgram, DirectFirstStage):
             reason = self.unread(universe) or "add c * sum_squares(w - 1)"
             raise DeclarationError(f"{objective}: no strong convexity in the weights is known; {reason}")
 
-    def mapped_data(self) -> tuple[str, ...] | None:
+    def own_data(self) -> tuple[str, ...] | None:
         if type(self).statement is not None:
             return None
         w = cp.Variable(5, name="w")
@@ -187,8 +200,53 @@ class BalancedProgram(BalancedStage, SeparableFirstStage):
         return r
 
 
+@dataclasses.dataclass(frozen=True)
+class KnownWeights(DeclaredProgram, ClosedFormWeights):
+    """Weights proportional to a public function of one record at a time, cut off at a public interval.
+
+    Parameters
+    ----------
+    least, most
+        Above 0: the interval of the function, which is enforced.
+    """
+
+    theorem = "V = 2 w_max, of an interval that is enforced"
+    assumption = "each weight is a public function of its own record, within a declared interval"
+    cone = "QP"
+
+    least: float = setting(1.0, above=0)
+    most: float = setting(1.0, above=0)
+
+    def refuse_misread(self) -> None:
+        if not self.number("least") <= self.number("most"):
+            raise DeclarationError(f"{self.name}: least = {self.least:g} is above most = {self.most:g}")
+
+    def declared_formula(self) -> str:
+        """The program in one line."""
+        return f"w_i = n f_i / sum f,  f_i = {self.name}(x_i, a_i), cut off at its interval"
+
+    def own_data(self) -> tuple[str, ...]:
+        return ("the weight",)
+
+    def log_weights(self, records: Records) -> Array:
+        function, known = type(self).function, dict(self.own_settings())
+        first = 1 if records.domain.intercept else 0
+        weight = by_record("the weight", lambda x, a, y: function(x[first:], a, **known), 0)
+        with np.errstate(divide="ignore"):  # what is not above 0 is cut off
+            logs: Array = np.log(np.maximum(weight(records), 0.0))
+        return logs
+
+    def log_range(self, domain: Domain) -> tuple[float, float]:
+        self.refuse_misread()
+        return math.log(self.number("least")), math.log(self.number("most"))
+
+
 class Scheme:
-    """Decorators of first stages: ``scheme`` itself of weights, ``scheme.separable`` of a loss of margins."""
+    """Decorators of first stages: ``scheme`` itself of weights, ``scheme.separable`` of a loss of margins.
+
+    ``scheme.known`` is for weights that are a public function of one record, ``scheme.moments`` for a ridged
+    balance of functions of the covariates.
+    """
 
     def __call__(self, **settings: Setting) -> Callable[[Function], Any]:
         """Decorator of ``function(w, records, **settings) -> cp.Problem`` in the weights w (n,).
@@ -202,14 +260,20 @@ class Scheme:
 
     @staticmethod
     def separable(
-        *, ridge: Setting, radius: Setting = math.inf, by_arm: bool = False, **settings: Any
+        *,
+        ridge: Setting,
+        radius: Setting = math.inf,
+        by_arm: bool = False,
+        at_controls: bool = False,
+        **settings: Any,
     ) -> Callable[[Function], Any]:
         """Decorator of ``function(s, **settings) -> (loss, log weight)``, expressions of one scalar margin s.
 
         The program minimizes ``sum_i loss(<z_i, v>) + n ridge/2 ||v||^2`` over ``||v|| <= radius``, ``z_i =
         (2 a_i - 1) x_i``; then ``w_i`` is proportional to ``exp(log weight)`` at the same margin, with sum n.
         The loss is convex, the log weight any expression. Stability, certificates and noise are derived
-        (Theorems 3, 22 and 23).
+        (Theorems 3, 22 and 23). With ``at_controls`` weights are read at ``(1 - a_i) x_i``, so that treated
+        records count alike: odds weights, for the effect on the treated (Theorem 3).
 
         With ``by_arm`` it decorates ``function(s, t, **settings)`` of the margins of ``g = (constant,
         balance(x))`` at the coefficients of the record's own arm and of the other one: t may be added to the
@@ -218,9 +282,44 @@ class Scheme:
         :func:`~dp2erm_cvx.program.setting`. Raises DeclarationError, in one line.
         """
         known: dict[str, Setting] = {"ridge": ridge, "radius": radius}
+        if by_arm and at_controls:
+            raise DeclarationError("by_arm and at_controls: declare one of them")
         if by_arm:
             return lambda function: BalancedProgram.of(function, {**known, "constant": "G_x"}, settings)
-        return lambda function: SeparableFirstStage.of(function, known, settings)
+        return lambda function: SeparableFirstStage.of(function, known, settings, at_controls=at_controls)
+
+    @staticmethod
+    def known(*, least: Setting, most: Setting, **settings: Any) -> Callable[[Function], Any]:
+        """Decorator of ``function(x, a, **settings) -> float``, the weight of a record before normalization.
+
+        x (p,) are its scaled covariates, a in {0, 1}. It is asked about one record at a time and cut off at
+        ``[least, most]``, so that V = 2 w_max. Raises DeclarationError, in one line.
+        """
+        return lambda function: KnownWeights.of(function, {"least": least, "most": most}, settings)
+
+    @staticmethod
+    def moments(
+        *, norm_bound: float, ridge: float | None = None, alpha: float = 1.0
+    ) -> Callable[[Function], Any]:
+        """Decorator of ``function(x) -> values`` (k,) of one record's scaled covariates (p,), to be balanced.
+
+        Values are shrunk to ``norm_bound``. The weights minimize the squared imbalance of the arms with the
+        sample (alpha = 1) or with each other (0), and ``n ridge ||w||^2``, as
+        :class:`~dp2erm_cvx.program.kernel_stage.MomentWeights` do (Theorem 6). Raises DeclarationError.
+        """
+
+        def decorate(function: Function) -> Any:
+            doc, name = documented(function), function.__name__
+            balance = setting(
+                BalanceFunctions(function, norm_bound, name),
+                declared_choice,
+                kinds=(Moments, BalanceFunctions),
+            )
+            members = {"__doc__": doc, "__qualname__": function.__qualname__, "citation": doc.splitlines()[0]}
+            defaults = {"balance": balance, "ridge": ridge, "alpha": alpha}
+            return made_class(name, function, (MomentWeights,), defaults, members)
+
+        return decorate
 
 
 #: Decorators of first stages, ``@scheme(...)`` and ``@scheme.separable(...)``, see :class:`Scheme`.
@@ -263,7 +362,7 @@ def _rows(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
     elif isinstance(program, BalancedProgram):
         G, size = program.row_bound(universe.domain), program.balance.bound(universe.domain.features_bound)
         yield "data", f"rows e_a (x) g: ||g|| <= {G:.4g}, all but a constant at most {size:.4g}"
-    elif isinstance(program, DeclaredProgram):
+    elif isinstance(program, SeparableFirstStage):
         yield "data", f"signed rows: ||z|| <= {universe.domain.covariate_bound:.4g}"
     try:
         yield from _derived(program, universe)

@@ -22,7 +22,6 @@ from dp2erm_cvx.plan import RulePlan
 from dp2erm_cvx.plan.effect_error import value_error
 from dp2erm_cvx.plan.predict import NoiseRange, kept_confounding, noise_range
 from dp2erm_cvx.program import LinearStage, SecondStage
-from dp2erm_cvx.program.linear_stage import recommendations
 from dp2erm_cvx.release.declaration import declaration_of, rebuilt, state_steps
 from dp2erm_cvx.release.effect import Nuisance, state_coefficient
 from dp2erm_cvx.release.interval import STRICT, EffectInterval, effect_interval, score_interval
@@ -242,7 +241,7 @@ def recommend(release: Release | RuleRelease, X: Any) -> NDArray[np.int64]:
     if isinstance(release, RuleRelease):
         return (effects(release, X) > 0).astype(np.int64)
     second, domain = rule_of(release)
-    return recommendations(second, np.array(release.theta), domain, _table(release, X))
+    return second.choices(np.array(release.theta), domain, _table(release, X))
 
 
 def _table(release: Release | RuleRelease, X: Any) -> Array:
@@ -266,8 +265,6 @@ def stage_units(release: Release) -> OwnUnits | None:
     second, domain = rule_of(release)
     if not isinstance(second, LinearStage):
         return None
-    if any(getattr(type(second), one) is not getattr(LinearStage, one) for one in ("effect", "covariates")):
-        return None  # rows of one's own are not the scaled covariates
     constant, theta = 0.0, release.theta
     if domain.intercept:
         constant, theta = theta[0] * domain.intercept, theta[1:]

@@ -10,7 +10,6 @@ import pytest
 from dp2erm_cvx.conformance import program_template
 from dp2erm_cvx.registry import available, programs
 from tests.command_line import FIT, run, write_files
-from tests.conformance.class_style import direct
 
 _NO_DATA = ("--covariate-bound", "2", "--outcome-bound", "2")
 _FEATURES = ("--n-features", "2")
@@ -115,15 +114,15 @@ def test_one_of_several_is_chosen():
         ),
         (["--program", "absent.py"], "absent.py: is no file"),
         (["--program", "broken.py"], "broken.py, line 2: ZeroDivisionError"),
-        (["--program", "taken.py"], "Uniform is named 'uniform', as dp2erm_cvx.problems.uniform"),
+        (["--program", "taken.py"], "uniform is named 'uniform', as dp2erm_cvx.problems.uniform"),
         (["--program", "weights.py", "--set", "depth=3"], "my_weights has no setting 'depth'"),
-        (["--program", "bare.py"], "has to be a frozen dataclass"),
+        (["--program", "bare.py"], "Bare: classes of programs are the library's"),
     ],
 )
 def test_a_file_that_does_not_fit_is_refused(words, message):
     Path("broken.py").write_text("x = 1\ny = x / 0\n", encoding="utf-8")
-    Path("taken.py").write_text(direct("uniform"), encoding="utf-8")
-    bare = direct("bare_one").replace("@dataclass(frozen=True)\n", "")
+    Path("taken.py").write_text(program_template("uniform", "direct"), encoding="utf-8")
+    bare = "from dp2erm_cvx.problems.mmd import MMD\nclass Bare(MMD):\n    name = 'bare'\n"
     Path("bare.py").write_text(bare, encoding="utf-8")
     refused = run(*FIT, *words)
     assert (refused.exit_code, refused.stdout) == (2, "")

@@ -1,4 +1,4 @@
-"""Files of programs: what is none, what is not DPP, and what a release by one is covered by."""
+"""Files of programs: templates, what is no program, and what a release by one is covered by."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, stability
-from dp2erm_cvx.conformance import CheckStatus, load_program, program_template, programs_of_file
-from dp2erm_cvx.conformance.solutions import agreement, certified_in_advance
-from dp2erm_cvx.conformance.statement import kind
-from dp2erm_cvx.conformance.subject import check_domain
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.conformance import load_program, program_template, programs_of_file
+from dp2erm_cvx.conformance.subject import check_domain, standard_records
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
+from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
 from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
 from dp2erm_cvx.problems.itr import itr
-from dp2erm_cvx.program import FirstStage
-from dp2erm_cvx.registry import programs
+from dp2erm_cvx.problems.overlap import overlap
+from dp2erm_cvx.problems.stable_balancing import StableBalancing
+from dp2erm_cvx.program import BalanceFunctions, scheme, second_stage
+from dp2erm_cvx.program.first_stage import FirstStage
+from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
-from tests.conformance.class_style import direct
-from tests.conformance.planted import BEFORE, changed, outcomes_of, program_of, reports_of
+
+_CLASS = "from dp2erm_cvx.problems.uniform import Uniform\n\n\nclass Mine(Uniform):\n    name = 'mine'\n"
 
 
 @pytest.mark.parametrize(
@@ -31,10 +32,7 @@ from tests.conformance.planted import BEFORE, changed, outcomes_of, program_of, 
         ("def broken(:\n", "line 1: SyntaxError"),
         ("x = 1\ny = 1 / 0\n", "line 2: ZeroDivisionError"),
         ("raise SystemExit(3)\n", "line 1: SystemExit: 3"),
-        (
-            "from dp2erm_cvx.program import FirstStage\n\n\nclass Half(FirstStage):\n    pass\n",
-            "does not state data, declare, model",
-        ),
+        (_CLASS, "Mine: classes of programs are the library's"),
     ],
 )
 def test_files_without_a_program_say_why(text, message, tmp_path):
@@ -44,13 +42,20 @@ def test_files_without_a_program_say_why(text, message, tmp_path):
         programs_of_file(path)
 
 
+@pytest.mark.parametrize("base", [overlap, itr, StableBalancing, FirstStage])
+def test_classes_of_ones_own_make_no_program(base):
+    """What sets noise is derived: a class could state another thing than it solves."""
+    own = type("Mine", (base,), {"name": "mine", "__module__": __name__})
+    with pytest.raises(DeclarationError, match="classes of programs are the library's"):
+        own()
+
+
 def test_a_file_that_is_edited_is_read_again(tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text(direct("mine"), encoding="utf-8")
-    (first,) = programs_of_file(path)
-    path.write_text(direct("yours"), encoding="utf-8")
-    (second,) = programs_of_file(path)
-    assert (first.name, second.name) == ("mine", "yours")
+    path, names = tmp_path / "mine.py", []
+    for name in ("mine", "yours"):
+        path.write_text(program_template(name, "direct"), encoding="utf-8")
+        names += [cls.name for cls in programs_of_file(path)]
+    assert names == ["mine", "yours"]
 
 
 def test_unknown_names_and_kinds_are_refused(tmp_path):
@@ -61,145 +66,108 @@ def test_unknown_names_and_kinds_are_refused(tmp_path):
     for name in ("3x", "Mine", "class", "a-b", "", "cp", "scheme"):
         with pytest.raises(DeclarationError, match="name"):
             program_template(name, "direct")
-    with pytest.raises(DeclarationError, match="array"):
-        program_template("array", "quadratic")
     with pytest.raises(DeclarationError, match="kind"):
         program_template("mine", "linear")
 
 
-@pytest.mark.parametrize("examples", ["()", '{"penalty": 0.1}', "3"])
-def test_examples_that_are_none_are_refused(examples, tmp_path):
-    text = changed("direct", ('({}, {"penalty": 0.1})', examples))
-    with pytest.raises(ProgramError, match="examples must be"):
-        reports_of(tmp_path / "mine.py", text)
+@scheme.separable(ridge=0.05, radius=0.5, at_controls=True)
+def odds(s):
+    """Odds weights for the effect on the treated: 1 for them, the odds exp(x'v) for controls."""
+    return cp.logistic(-s), s
 
 
-def test_a_class_that_is_no_dataclass_is_reported(tmp_path):
-    for report in reports_of(tmp_path / "mine.py", changed("direct", ("@dataclass(frozen=True)\n", ""))):
-        assert [failure.check for failure in report.failures] == ["settings"]
+def test_weights_that_depend_on_the_arm_are_expressible():
+    records = standard_records(200)
+    solution = solve(odds().instance(records))
+    expected = np.where(records.a == 1, 1.0, np.exp(records.X @ solution.point))
+    np.testing.assert_allclose(solution.value, 200 * expected / expected.sum(), rtol=1e-9)
+    bound = odds().stability(Universe(records.domain, 200, records.n_features))
+    assert "Theorem 3" in bound.theorem
+    with pytest.raises(DeclarationError, match="declare one of them"):
+        scheme.separable(ridge=1.0, by_arm=True, at_controls=True)
 
 
-def test_settings_that_the_program_refuses_are_reported(tmp_path):
-    text = changed("exponential", ('({}, {"ridge": 0.05, "radius": 0.5})', '({"ridge": -1.0},)'))
-    (report,) = reports_of(tmp_path / "mine.py", text)
-    assert "ridge" in report.failures[0].detail
+@scheme.known(least=1.25, most=5.0, share=0.8)
+def strata(x, a, share):
+    """Inverse propensities of two strata by the first covariate."""
+    treated = share if x[0] < 0 else 1 - share
+    return 1 / (treated if a else 1 - treated)
 
 
-def test_a_kind_that_is_none_is_reported(tmp_path):
-    text = changed("direct", ('    name = "mine"', '    kind = "fixed"\n    name = "mine"'))
-    for report in reports_of(tmp_path / "mine.py", text):
-        assert "must be one of Kind.CLOSED_FORM" in report.failures[0].detail
+def test_known_weights_are_those_of_their_function_within_the_interval():
+    records = standard_records(50)
+    program = strata()
+    treated = np.where(records.covariates[:, 0] < 0, 0.8, 0.2)
+    f = 1 / np.where(records.a == 1, treated, 1 - treated)
+    np.testing.assert_allclose(solve(program.instance(records)).value, 50 * f / f.sum(), rtol=1e-12)
+    universe = Universe(records.domain, 50, records.n_features)
+    # the largest weight where all others are least
+    assert program.stability(universe).V == pytest.approx(2 * 50 * 5 / (5 + 49 * 1.25), rel=1e-9)
+    narrow = strata(most=3.0)
+    assert np.max(narrow.unnormalized(records)) == pytest.approx(3.0, rel=1e-12)
+    assert narrow.stability(universe).V < program.stability(universe).V
+    with pytest.raises(DeclarationError, match="is above most"):
+        strata(least=9.0).stability(universe)
+    assert program.own_data() == ("the weight",)
 
 
-def test_a_class_without_a_file_of_its_own_is_examined_to_the_end(tmp_path):
-    """In a notebook there is no docstring of a module; what else is wrong has to show all the same."""
-    declared = 'cp.norm1(leaf("Z").T @ weights)'
-    unread = 'cp.norm(cp.abs(leaf("Z").T @ weights))'
-    text = changed("direct", ("minimize ", "find "), (declared, unread), ("return 2.0", "return 4.0"))
-    for report in reports_of(tmp_path / "mine.py", text):
-        assert [failure.check for failure in report.failures] == ["statement", "strong convexity"]
+def test_what_a_function_of_one_record_remembers_or_breaks_on():
+    seen = []
+
+    @scheme.known(least=1.0, most=2.0)
+    def ranked(x, a):
+        """Weights by the order in which records come."""
+        seen.append(1)
+        return 1 + len(seen) / 1e3
+
+    with pytest.raises(DataError, match="two different values"):
+        ranked().instance(standard_records(9))
+
+    @scheme.known(least=0.5, most=2.0)
+    def broken(x, a):
+        """No number for controls, a negative one for the treated: both are cut off."""
+        return -1.0 if a else float("nan")
+
+    np.testing.assert_allclose(broken().unnormalized(standard_records(9)), 0.5, rtol=1e-15)
 
 
-def test_why_a_program_is_not_dpp_is_the_same_for_all_records(tmp_path):
-    """A private fit shows the message, after its budget was charged."""
-    product = ("return cp.sum_squares(", 'return leaf("y") @ cp.square(weights) + cp.sum_squares(')
-    cls = program_of(
-        tmp_path / "mine.py",
-        changed(
-            "direct", product, ('{"Z": self.penalty * signed', '{"y": records.y, "Z": self.penalty * signed')
-        ),
-    )
-    X, a, told = np.zeros((8, 2)), np.arange(8) % 2, set()
-    for y in (np.ones(8), -np.ones(8)):
-        with pytest.raises(ProgramError, match=r"leaf\('y', nonneg=True\)") as caught:
-            PrivateTwoStageERM(Domain(1.0, 2.0), Budget(1.0), cls(), "arm_means").fit(X, a, y)
-        told.add(str(caught.value))
-    assert len(told) == 1
+def test_moments_of_a_function_are_those_of_stable_balancing():
+    def squares(x):
+        """Covariates and their squares."""
+        return np.concatenate([x, x**2])
+
+    own = scheme.moments(norm_bound=2.0, ridge=3.0)(squares)()
+    same = StableBalancing(balance=BalanceFunctions(squares, 2.0, "squares"), ridge=3.0)
+    records = standard_records(40)
+    one, other = solve(own.instance(records)), solve(same.instance(records))
+    assert np.array_equal(one.value, other.value)
+    universe = Universe(records.domain, 40, records.n_features)
+    assert own.stability(universe) == same.stability(universe)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            [('leaf("Z").T @ weights', 'leaf("Z").T @ cp.multiply(leaf("ones"), weights)')],
-            "multiplies the leaves 'Z', 'ones': multiply them in data()",
-        ),
-        (
-            [
-                ("return cp.sum_squares(", 'return leaf("price") * cp.sum_squares('),
-                ('{"Z": self.penalty * signed', '{"price": 2.0, "Z": self.penalty * signed'),
-            ],
-            "ask for leaf('price', nonneg=True)",
-        ),
-        (
-            [
-                ("return cp.sum_squares(", 'return -leaf("price") * cp.sum_squares('),
-                ('{"Z": self.penalty * signed', '{"price": 2.0, "Z": self.penalty * signed'),
-            ],
-            "is not convex for every value of the leaf 'price'",
-        ),
-        ([("return cp.sum_squares(weights - 1)", "return -cp.sum_squares(weights - 1)")], "is not convex"),
-    ],
-)
-def test_a_program_that_is_not_dpp_is_told_why(changes, message, tmp_path):
-    for report in reports_of(tmp_path / "mine.py", changed("direct", *changes)):
-        (failure,) = report.failures
-        assert "not DPP" in failure.detail
-        assert message in failure.detail
+@second_stage(treats=lambda effect, x: effect > 0.3 and x[0] < 0.5)
+def cautious(theta, records):
+    """The linear rule, for records that gain much and are no risk."""
+    return cp.Problem(cp.Minimize(cp.sum_squares(records.x @ theta - records.y)), [cp.norm(theta) <= 1])
 
 
-def test_an_atom_that_is_not_read_is_told_what_is_possible(tmp_path):
-    text = changed("direct", ("cp.sum_squares(weights - 1)", "cp.log_sum_exp(weights)"))
-    for found in outcomes_of(agreement, program_of(tmp_path / "mine.py", text)):
-        assert found.status is CheckStatus.FAILED
-        assert "weights by entropy: a program of kind exponential" in found.detail
-
-
-def test_a_program_that_changes_another_needs_a_name_of_its_own():
-    class Claims(programs()["overlap"]):
-        def stability(self, universe, family=None):
-            return stability.uniform_weights(universe.n_samples)
-
-    with pytest.raises(DeclarationError, match="name of its own"):
-        PrivateTwoStageERM(Domain(1.0, 1.0), Budget(1.0), Claims(), "itr").plan(100, 2)
-
-
-def test_a_program_of_no_kind_cannot_state_its_own_stability(tmp_path):
-    direct = program_of(tmp_path / "mine.py", changed("direct"))
-
-    class Claims(direct):
-        def stability(self, universe, family=None):
-            return stability.uniform_weights(universe.n_samples)
-
-    with pytest.raises(CalibrationError, match="declare the kind"):
-        PrivateTwoStageERM(Domain(1.0, 1.0), Budget(1.0), Claims(), "itr").plan(100, 2)
-
-
-def test_a_program_without_a_kind_is_covered_by_the_universal_corollary(tmp_path):
-    cls = program_of(tmp_path / "mine.py", changed("direct"))
-    assert issubclass(cls, FirstStage)
-    assert cls().stability(Universe(check_domain(50), 50, 2)).V == 100
-    assert {found.status for found in outcomes_of(kind, cls)} == {CheckStatus.NOTED}
-
-
-def test_a_release_is_conditional_where_the_error_of_the_weights_has_no_public_bound(tmp_path):
-    """A certificate that is found on one dataset says nothing about the next."""
-    data = simulate("linear", 100, rng=0).dataset
-    unknown = (BEFORE, "    def certified_error(self, universe):\n        return None\n\n" + BEFORE)
-    for pairs, private in (((), True), ((unknown,), False)):
-        cls = program_of(tmp_path / "mine.py", changed("exponential", *pairs))
-        model = PrivateTwoStageERM(Domain(1.0, 2.0), Budget(epsilon=2.0), cls(), "arm_means")
-        release = model.fit(data.X, data.a, data.y).release_
-        assert release.private is private
-        assert any("is not known to" in one for one in release.guarantee.assumptions) is not private
+def test_choices_are_positive_effects_or_the_authors_own():
+    domain, rng = check_domain(), np.random.default_rng(0)
+    X, theta = rng.uniform(-1, 1, (40, 3)), np.array([0.1, 1.0, -0.5, 0.2])
+    plain, own = itr().resolve(domain), cautious().resolve(domain)
+    effect = plain.effect(theta, domain, X)
+    assert np.array_equal(plain.choices(theta, domain, X), effect > 0)
+    assert np.array_equal(own.choices(theta, domain, X), (effect > 0.3) & (X[:, 0] < 0.5))
+    assert own.choices(theta, domain, X[:1]).shape == (1,)
 
 
 def test_weights_without_a_theorem_need_no_certificate_and_carry_the_noise_of_all_weights(tmp_path):
     """V = 2n covers whatever the solver returns; a second stage judged by its gap is not covered by it."""
     data = simulate("linear", 60, rng=0).dataset
-    cls = program_of(tmp_path / "mine.py", changed("direct"))
-    for found in outcomes_of(certified_in_advance, cls):
-        assert (found.status, "covers all weights" in found.detail) == (CheckStatus.PASSED, True)
+    path = tmp_path / "mine.py"
+    path.write_text(program_template("mine", "direct"), encoding="utf-8")
+    (cls,) = programs_of_file(path)
+    assert cls().stability(Universe(check_domain(50), 50, 2)).V == 100
     domain, own = Domain(1.0, 2.0), UserRegularizer(lambda theta: cp.norm(theta, 1))
     for second, private in (("arm_means", True), (itr(L2Ball(1.0), own), False)):
         model = PrivateTwoStageERM(domain, Budget(epsilon=2.0), cls(), second)

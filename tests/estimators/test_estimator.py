@@ -14,16 +14,14 @@ from hypothesis import strategies as st
 
 from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError
-from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
-from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.problems.arm_means import arm_means
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.uniform import Uniform
-from dp2erm_cvx.program import BalanceFunctions, Records, WholeSpace
+from dp2erm_cvx.program import BalanceFunctions, WholeSpace
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.solve import Newton
 
@@ -181,31 +179,17 @@ def test_data_outside_the_declared_universe_are_refused_to_the_data_holder() -> 
 
 
 class Careless(Uniform):
-    """A program of someone else, which claims too much."""
+    """Weights with a bound below what any have."""
 
-    name = "careless"
+    name, _made = "careless", True
 
-    def bound(self, universe) -> StabilityBound:
+    def bound(self, universe):
         return dataclasses.replace(super().bound(universe), V=1e-3)
 
 
-class Unnormalized(Uniform):
-    """A program of someone else, whose weights do not sum to n."""
-
-    name = "unnormalized"
-
-    def model(self, records: Records) -> Composite:
-        model = super().model(records)
-        model.output = lambda v: np.full(records.n_samples, 2.0)
-        return model
-
-
-def test_what_another_program_claims_is_checked_or_stated() -> None:
+def test_a_bound_that_no_weights_can_have_is_refused() -> None:
     with pytest.raises(CalibrationError, match="at least 2"):
         fitted(first_stage=Careless())
-    release = fitted(first_stage=Unnormalized(), seed=None).release_
-    assert release.guarantee.standing is Standing.CONDITIONAL
-    assert any("Unnormalized" in assumption for assumption in release.guarantee.assumptions)
 
 
 def test_balance_functions_see_a_copy_of_one_record() -> None:

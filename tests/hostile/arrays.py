@@ -84,22 +84,19 @@ def second_stage(rng: Generator) -> Any:
     return known[name](**settings)
 
 
-#: What choices of an author's own may return of a batch: what reads it, and what is no choice.
-CHOICES = {
-    "the larger half of the batch": lambda X: (np.ravel(X)[: len(X)] >= np.median(X)).astype(int),
-    "ranks": lambda X: np.argsort(np.argsort(X[:, 0])),
-    "effects": lambda X: X[:, 0],
-    "nothing": lambda X: np.full(len(X), np.nan),
-    "infinities": lambda X: np.where(X[:, 0] > 0, np.inf, -np.inf),
-    "another shape": lambda X: np.ones((len(X), 3)),
-    "one for all": lambda X: True,
-    "the first record's": lambda X: [float(X[0, 0])] * len(X),
-    "less than none": lambda X: -np.ones(len(X)),
+#: What a rule of an author's own may return at one record: what reads it, and what is no choice.
+RULES = {
+    "effects": lambda effect, x: effect,
+    "nothing": lambda effect, x: np.nan,
+    "infinities": lambda effect, x: np.inf if effect > 0 else -np.inf,
+    "another shape": lambda effect, x: np.ones((2, 3)),
+    "one for all": lambda effect, x: True,
+    "less than none": lambda effect, x: -1.0,
 }
 
 
 def with_choices(rng: Generator, second: Any) -> Any:
-    """The same second stage with choices of an author's own, if it is one."""
+    """The same second stage with a rule of an author's own, if it is one."""
     known = registry.second_stages()
     try:
         program = known[second]() if isinstance(second, str) else second
@@ -107,9 +104,8 @@ def with_choices(rng: Generator, second: Any) -> Any:
         return second
     if type(program) not in known.values():
         return second
-    kind, function = type(program), CHOICES[pick(rng, CHOICES)]
-    members = {"choices": lambda self, theta, domain, X: function(np.asarray(X)), "name": "of_an_author"}
-    made = type("OfAnAuthor", (kind,), {"__module__": __name__, **members})
+    members = {"treats": staticmethod(RULES[pick(rng, RULES)]), "name": "of_an_author", "_made": True}
+    made = type("OfAnAuthor", (type(program),), {"__module__": __name__, **members})
     settings = {field.name: getattr(program, field.name) for field in dataclasses.fields(program)}
     return dataclasses.dataclass(frozen=True)(made)(**settings)
 

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 
 from dp2erm_cvx.conformance import program_template
-from tests.conformance.class_style import direct
 from tests.hostile.releases import good
 
 _ROWS = "".join(f"{k / 12 - 1},{(k * 7 % 24) / 12 - 1},{k % 2},{k % 5 - 2}\n" for k in range(24))
@@ -23,7 +22,7 @@ dataset = "trial"
 share = 0.5
 [[rule]]
 """
-_OWN = direct("mine")
+_OWN = program_template("mine", "direct")
 
 GOOD = {
     "data.csv": f"x1,x2,a,y\n{_ROWS}".encode(),

@@ -26,7 +26,7 @@ class Boxed(DirectFirstStage):
 
     cap: float = 0.5
 
-    name = "boxed"
+    name, _made = "boxed", True
     formula = "w = argmin sum (w - 1)^2, w <= cap"
     citation = "none"
     theorem = "none: universal corollary"
@@ -45,7 +45,9 @@ class Boxed(DirectFirstStage):
 
 
 def variant(**members):
-    made = type("Variant", (Boxed,), {"__doc__": "minimize", "__module__": __name__, **members})
+    made = type(
+        "Variant", (Boxed,), {"__doc__": "minimize", "__module__": __name__, "_made": True, **members}
+    )
     return dataclasses.dataclass(frozen=True)(made)(cap=5.0)
 
 
@@ -131,7 +133,9 @@ def test_a_solver_that_does_not_apply_is_refused_as_well():
 
 def test_a_program_without_a_hash_is_judged_as_well():
     unknown = {"certified_error": lambda self, universe: None, "__hash__": None}
-    unhashable = dataclasses.dataclass(frozen=True)(type("Mine", (overlap,), {"name": "m", **unknown}))
+    unhashable = dataclasses.dataclass(frozen=True)(
+        type("Mine", (overlap,), {"name": "m", "_made": True, **unknown})
+    )
     with pytest.raises(TypeError):
         hash(unhashable())
     assert estimator(unhashable()).plan(60, 2).bound.V < 120
@@ -153,7 +157,7 @@ def with_signed(self, records):
 
 
 #: Balance of the arms, which records of one arm alone have not.
-ON_SOME_DATA = {"constraints": balanced, "data": with_signed, "moving": frozenset({"signed"})}
+ON_SOME_DATA = {"constraints": balanced, "data": with_signed}
 
 
 def test_private_records_without_weights_change_neither_plan_nor_guarantee():

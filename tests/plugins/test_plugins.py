@@ -173,6 +173,20 @@ def test_a_private_variant_is_one_call():
     assert bound.V == pytest.approx(2 * bound.w_max)
 
 
+def test_noise_and_gamma_enter_a_private_coefficient_as_theorem_9_has_them():
+    data, gamma, noise = records(), 0.3, np.array([0.5, -1.0, 2.0, 0.3])
+    program = matching().private().resolve(DOMAIN)
+    found = solve(program.perturbed(data, gamma, noise))
+    v = cp.Variable(P + 1)
+    margins = ((2 * data.a - 1)[:, None] * data.X) @ v
+    penalty = N * (program.ridge + gamma) / 2 * cp.sum_squares(v) + noise @ v
+    ball = [cp.norm(v) <= program.radius]
+    cp.Problem(cp.Minimize(cp.sum(cp.logistic(-margins)) + penalty), ball).solve(solver="CLARABEL")
+    np.testing.assert_allclose(found.point, v.value, atol=2e-5)
+    f = np.exp(np.minimum(-margins.value, 0))
+    np.testing.assert_allclose(found.value, N * f / f.sum(), rtol=1e-4)
+
+
 def of_margin(loss, weight=lambda s: -s, **settings):
     def made(s):
         """A scheme."""

@@ -32,6 +32,7 @@ class Stated(DirectFirstStage):
     floor: float = 0.05
 
     kind: ClassVar[Kind] = Kind.STATED
+    _made = True
     name, citation, theorem = "stated", "own", "stated bound"
     formula = "w = argmin h(w) + rho/n |sum w z|^2, floor <= w <= cap"
 
@@ -58,7 +59,7 @@ class Determinant(Stated):
     floor: float = 0.0
     eigenvalue_floor: float | None = 1.0
 
-    name = "determinant"
+    name, _made = "determinant", True
     formula = "w = argmin |w - 1|^2 - rho log det(I + X' diag(w) X / n)"
 
     def data(self, records):
@@ -86,7 +87,7 @@ def objective(build):
 
 
 def variant(base=Stated, **members):
-    made = type("Variant", (base,), {"__doc__": "minimize", "__module__": __name__, **members})
+    made = type("Variant", (base,), {"__doc__": "minimize", "__module__": __name__, "_made": True, **members})
     return dataclass(frozen=True)(made)
 
 

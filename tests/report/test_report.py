@@ -6,6 +6,7 @@ import dataclasses
 import re
 from html.parser import HTMLParser
 
+import cvxpy as cp
 import numpy as np
 import pytest
 
@@ -13,7 +14,7 @@ from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, audit_stability, tightness
 from dp2erm_cvx.audit.movement import NeighborPair
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program import kernel_stage
+from dp2erm_cvx.program import Bound, kernel_stage, scheme
 from dp2erm_cvx.report import audit, audit_facts, audit_page
 from dp2erm_cvx.report import page as pages
 from dp2erm_cvx.universe import Universe
@@ -31,13 +32,19 @@ def held():
     return dataclasses.replace(result, title="IPW of 60", tightness=cells)
 
 
-class Mine(type(IPW)):
-    """A program of an author's own, whose bound is the author's word."""
+@scheme(cap=2.0)
+def near_one(w, records, cap):
+    """Weights near 1, whose bound is the author's word."""
+    return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + cp.sum_squares(records.signed.T @ w)), [w <= cap])
+
+
+@near_one.bound
+def _(n, cap):
+    return Bound.from_l2(2.0, w_max=cap)
 
 
 def test_the_bound_of_an_author_is_called_stated_and_that_of_the_library_is_not(held):
-    settings = {field.name: getattr(IPW, field.name) for field in dataclasses.fields(IPW)}
-    own = audit_stability(Mine(**settings), None, Universe(UNIT, 30, 2), search=SearchPlan(200))
+    own = audit_stability(near_one(), None, Universe(UNIT, 30, 2), search=SearchPlan(20))
     page = audit_page([own])
     assert "stated by the author of the program: nothing here proves it" in page
     assert "“stated”" in page or "<strong>stated, V" in page

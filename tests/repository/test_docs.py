@@ -239,7 +239,7 @@ def test_added_programs_are_solved_and_certified(monkeypatch):
     rng = np.random.default_rng(0)
     X, a, y = rng.uniform(-1, 1, (50, 2)), rng.integers(0, 2, 50), rng.uniform(-1, 1, 50)
     records = Domain(1.5, 1.0).records(X, a, y)
-    first = module.StratifiedTrial(0.3, 0.6).instance(records)
+    first = module.stratified_trial(low=0.3, high=0.6).instance(records)
     weights = solve(first).value
     second = module.subgroup_means().instance(records, weights, gamma=0.01, noise=rng.normal(size=4))
     for instance in (first, second):
@@ -250,7 +250,7 @@ def test_added_programs_are_solved_and_certified(monkeypatch):
 
 def test_added_first_stage_moves_as_stated(monkeypatch):
     module = run([added("stratified_trial.py")], monkeypatch)
-    program, domain = module.StratifiedTrial(0.3, 0.8), Domain(1.0, 1.0)
+    program, domain = module.stratified_trial(low=0.3, high=0.8, least=1.25, most=5.0), Domain(1.0, 1.0)
     n = 20
     X = np.full((n, 1), 0.5)
     X[0] = -0.5

@@ -22,14 +22,14 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 210,
-    "lines": 50_309,
-    "classes": 392,
-    "names that other files use": 799,
-    "names that one other file uses": 312,
-    "lines of tests": 41_652,
+    "files": 209,
+    "lines": 49_392,
+    "classes": 391,
+    "names that other files use": 784,
+    "names that one other file uses": 309,
+    "lines of tests": 41_075,
     "pages": 41,
-    "words of pages": 48_035,
+    "words of pages": 47_636,
 }
 
 

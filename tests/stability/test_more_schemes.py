@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain, stability
-from dp2erm_cvx.audit.search import ball, largest, record_domain, remembered
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
@@ -27,6 +26,7 @@ from dp2erm_cvx.suprema import gradient_diameter
 from dp2erm_cvx.universe import Universe
 from tests.stability.kernel_movement import minimize_on_simplices
 from tests.stability.more_schemes import KEEP, rows
+from tests.stability.searched import ball, largest, record_domain, remembered
 
 PAGE = (Path(__file__).parents[2] / "docs/theory/schemes.md").read_text(encoding="utf-8")
 ROWS = rows()

@@ -11,6 +11,7 @@ from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.problems import ipw_logistic as programs
 from dp2erm_cvx.problems.overlap import overlap
+from dp2erm_cvx.program import scheme
 from dp2erm_cvx.program.curves import LOGISTIC
 from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY, OVERLAP, LogWeight
 from dp2erm_cvx.stability import logistic_propensity, margin_movement, separable, tilt_lemma
@@ -230,11 +231,7 @@ def test_where_the_loss_is_flat_theorem_3_is_left():
 
 
 def test_weights_read_at_other_rows_have_theorem_3_alone():
-    elsewhere = type(
-        "Elsewhere",
-        (overlap,),
-        {"weight_rows": lambda self, records: records.X[:, ::-1], "name": "elsewhere"},
-    )
+    elsewhere = scheme.separable(ridge=0.1, at_controls=True)(overlap.function)
     universe = Universe(Domain(1.0, 1.0), 400, 3)
     own, other = overlap(ridge=0.01).stability(universe), elsewhere(ridge=0.01).stability(universe)
     assert "Theorem 3" in other.theorem

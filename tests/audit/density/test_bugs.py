@@ -36,7 +36,7 @@ class ArmNormalized(ClosedFormWeights):
     """Half of the weight to each arm, with a stability bound for replacements that keep the treatment."""
 
     floor: int = 5
-    name = "arm_normalized"
+    name, _made = "arm_normalized", True
     citation = "tests"
     theorem = "V = n / floor within an arm"
 
