@@ -43,13 +43,8 @@ def test_the_commands_write_check_and_refuse(tmp_path, monkeypatch):
     Path("mine.py").write_text(text, encoding="utf-8")
     found = command("check-program", "mine.py", "--solves", "20", "--json")
     assert found.exit_code == 1
-<<<<<<< HEAD
-    (first, _) = json.loads(found.stdout)
-    assert "constants" in [o["check"] for o in first["outcomes"] if o["status"] == "failed"]
-=======
     (only,) = json.loads(found.stdout)
     assert next(o["check"] for o in only["outcomes"] if o["status"] == "failed") == "movement"
->>>>>>> main
     assert command("check-program", "absent.py").exit_code == 2
 
 

@@ -22,12 +22,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 209,
-    "lines": 49_392,
+    "files": 208,
+    "lines": 48_978,
     "classes": 391,
-    "names that other files use": 784,
-    "names that one other file uses": 309,
-    "lines of tests": 41_075,
+    "names that other files use": 781,
+    "names that one other file uses": 308,
+    "lines of tests": 40_194,
     "pages": 41,
     "words of pages": 47_636,
 }
