@@ -23,7 +23,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 208,
-    "lines": 48_978,
+    "lines": 48_977,
     "classes": 391,
     "names that other files use": 781,
     "names that one other file uses": 308,
