@@ -29,7 +29,7 @@ LIMITS = {
     "names that one other file uses": 313,
     "lines of tests": 40_375,
     "pages": 41,
-    "words of pages": 47_655,
+    "words of pages": 47_728,
 }
 
 
