@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.codebook import Codebook, Treatment
+    from dp2erm_cvx.codebook import Codebook
     from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.design import PublicData, tune, tune_privately
     from dp2erm_cvx.domain import Domain
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.release import Release
     from dp2erm_cvx.release.effect import EffectRelease
     from dp2erm_cvx.release.rule import RuleRelease, effects, recommend
+    from dp2erm_cvx.treatment import Treatment
     from dp2erm_cvx.universe import Universe
 
 __version__ = "0.1.0"
@@ -37,7 +38,7 @@ _HOME = {
     "PublicData": "design",
     "Release": "release",
     "RuleRelease": "release.rule",
-    "Treatment": "codebook",
+    "Treatment": "treatment",
     "TwoStageERM": "estimators",
     "Universe": "universe",
     "Within": "private_ranges",

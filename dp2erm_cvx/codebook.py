@@ -14,7 +14,8 @@ from dp2erm_cvx.cells import CellRule, Column, Eligible, declared_cells
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.public import Named, declared_by_name, one_line, public_number
 from dp2erm_cvx.sampling import SamplingWeights, Unit
-from dp2erm_cvx.tables import distinct_labels, label_of, labels, numbers_or_nan, repeated
+from dp2erm_cvx.tables import distinct_labels, labels, numbers_or_nan
+from dp2erm_cvx.treatment import Treatment, declared_label, declared_levels
 
 Value = TypeVar("Value")
 
@@ -25,35 +26,6 @@ SWITCH = (-1.0, 1.0)
 
 #: Rows of covariates that are written together.
 _ROWS = 2**11
-
-
-@dataclass(frozen=True)
-class Treatment:
-    """The column of the treatment and the labels of its two arms; any other cell counts as missing.
-
-    Labels are texts or numbers; 1, 1.0, "1" and "true" are the same. Raises DeclarationError.
-    """
-
-    column: str | None = None
-    treated: str | float = "1"
-    control: str | float = "0"
-
-    def __post_init__(self) -> None:
-        if self.column is not None:
-            object.__setattr__(self, "column", one_line("treatment: column", self.column))
-        for name in ("treated", "control"):
-            label = _label(f"treatment: {name}", getattr(self, name))
-            if not label:
-                raise DeclarationError(f"treatment: {name} is empty: an empty cell counts as missing")
-            object.__setattr__(self, name, label)
-        if self.treated == self.control:
-            raise DeclarationError(f"treatment: treated and control are both {shown(self.control)}")
-
-    def arms(self, cells: Any) -> NDArray[np.int64]:
-        """1, 0, or -1 where the cell is neither label (n,)."""
-        known = {self.treated: 1, self.control: 0}
-        distinct, place = distinct_labels(cells, "treatment")
-        return np.array([known.get(one, -1) for one in distinct], dtype=np.int64)[place]
 
 
 @dataclass(frozen=True)
@@ -121,7 +93,7 @@ class Codebook:
             raise DeclarationError(f"treatment = {shown(self.treatment)}: must be a Treatment")
         if self.outcome is not None:
             put(self, "outcome", one_line("the column of the outcome", self.outcome))
-        put(self, "levels", _named("levels", self.levels, _levels))
+        put(self, "levels", _named("levels", self.levels, declared_levels))
         put(self, "missing", _named("missing", self.missing, public_number))
         put(self, "units", _named("units", self.units, one_line))
         for name, kind in (("sampling_weights", SamplingWeights), ("unit", Unit)):
@@ -130,7 +102,7 @@ class Codebook:
                 put(self, name, declared_by_name(kind, name, declared))
             elif not isinstance(declared, kind | None):
                 raise DeclarationError(f"{name} = {shown(declared)}: must be a table")
-        put(self, "where", _named("where", self.where, _label))
+        put(self, "where", _named("where", self.where, declared_label))
         put(self, "cells", _named("cells", self.cells, declared_cells))
         if isinstance(self.eligible, str) or not isinstance(self.eligible, Sequence):
             raise DeclarationError(
@@ -351,7 +323,10 @@ class Codebook:
     def told(self, *, fixed: bool = False) -> str:
         """The public rule in words; ``fixed``: where records without treatment count as one fixed record."""
         arms = self.treatment
-        parts = [f"{arms.column or 'treatment'} {arms.treated} is treated, {arms.control} a control"]
+        column = arms.column or "treatment"
+        parts = [f"{column} {arms.treated} is treated, {arms.control} a control"]
+        if arms.levels:
+            parts = [f"{column} has the arms {', '.join(arms.labels)}"]
         parts += [
             f"{column} has levels {', '.join(str(level) or 'missing' for level in known)}"
             for column, known in self.levels.items()
@@ -377,6 +352,11 @@ class Codebook:
     def to_dict(self) -> dict[str, Any]:
         """The declarations as plain JSON types."""
         treatment = {one.name: getattr(self.treatment, one.name) for one in fields(Treatment)}
+        if not self.treatment.levels:  # files of before there were any stay as they are
+            treatment = {name: treatment[name] for name in ("column", "treated", "control")}
+        else:
+            treatment |= {name: list(treatment[name]) for name in ("levels", "rates")}
+            del treatment["treated"], treatment["control"]
         levels = {name: list(known) for name, known in self.levels.items()}
         others: dict[str, Any] = {"missing": dict(self.missing), "units": dict(self.units)}
         if self.sampling_weights is not None:  # files of before there were any stay as they are
@@ -433,18 +413,3 @@ def _named(title: str, declared: Any, check: Callable[[str, Any], Value]) -> Nam
     if not isinstance(declared, Mapping):
         raise DeclarationError(f"{title} = {shown(declared)}: must have one entry per column")
     return Named({str(name): check(f"{title}[{name}]", one) for name, one in declared.items()})
-
-
-def _levels(name: str, declared: Any) -> tuple[str, ...]:
-    if isinstance(declared, str) or not isinstance(declared, Sequence) or not declared:
-        raise DeclarationError(f'{name} = {shown(declared)}: must list levels, such as ["N", "S"]')
-    found = tuple(_label(name, one) for one in declared)
-    if (twice := repeated(found)) is not None:
-        raise DeclarationError(f"{name}: level {shown(twice)} stands there twice")
-    return found
-
-
-def _label(name: str, value: object) -> str:
-    if not isinstance(value, str | bool | int | float):
-        raise DeclarationError(f"{name} = {shown(value)}: must be a text or a number")
-    return one_line(name, label_of(value), empty=True)

@@ -41,7 +41,7 @@ Public = Domain | PrivateRanges
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Raw records: covariates, a binary treatment and a real outcome.
+    """Raw records: covariates, a treatment and a real outcome.
 
     Parameters
     ----------
@@ -49,7 +49,8 @@ class Dataset:
         (n, p) covariates in their own units, n >= 2, p >= 1; stored as read-only float64. An array of finite
         float64 in C order is not copied: leave it as it is until the last fit to it.
     a
-        (n,) treatments in {0, 1}; booleans are accepted; stored as read-only int64.
+        (n,) treatments in {0, 1}; booleans are accepted; stored as read-only int64. Of ``n_arms`` arms their
+        numbers, from 0 on.
     y
         (n,) outcomes; stored as read-only float64.
     columns
@@ -80,6 +81,7 @@ class Dataset:
     sampling: NDArray[np.float64] | None = None
     person: NDArray[np.int64] | None = None
     persons: int | None = None
+    n_arms: int = 2
 
     def __post_init__(self) -> None:
         table, *vectors = (as_array(getattr(self, name), name) for name in "Xay")
@@ -104,7 +106,7 @@ class Dataset:
             raise DataError(f"{n_samples} record(s): at least {self.least} are needed")
 
         X = to_table(table, columns)
-        a = _treatments(to_numbers(vectors[0], names[-2]), names[-2])
+        a = _treatments(to_numbers(vectors[0], names[-2]), names[-2], self.n_arms)
         y = to_numbers(vectors[1], names[-1])
         kept: list[tuple[str, NDArray[Any]]] = [("X", X), ("a", a), ("y", y)]
         if self.sampling is not None:
@@ -152,7 +154,12 @@ class Dataset:
 
     @classmethod
     def from_arrays(
-        cls, X: ArrayLike, a: ArrayLike, y: ArrayLike, columns: Sequence[str] | None = None
+        cls,
+        X: ArrayLike,
+        a: ArrayLike,
+        y: ArrayLike,
+        columns: Sequence[str] | None = None,
+        n_arms: int = 2,
     ) -> Dataset:
         """Build a dataset from (n, p), (n,) and (n,) arrays.
 
@@ -162,7 +169,8 @@ class Dataset:
         if columns is None:
             columns = getattr(X, "columns", None)
         *named, treatment, outcome = all_names(table.shape[1] if table.ndim == 2 else 0, columns)
-        return cls(table, as_array(a, "a"), as_array(y, "y"), tuple(named), treatment, outcome)
+        vectors = as_array(a, "a"), as_array(y, "y")
+        return cls(table, *vectors, tuple(named), treatment, outcome, n_arms=n_arms)
 
     @classmethod
     def coded(
@@ -208,10 +216,10 @@ class Dataset:
         middle = book.missing.get(book.outcome or "", public.outcome_middle)
         arms, outcomes = np.where(lost, 0, arms), np.where(lost | absent, middle, outcomes)
         silent = lost if book.outcome in book.missing else lost | absent
-        told = book.treatment.column or "a", book.outcome or "y"
+        told, n_arms = (book.treatment.column or "a", book.outcome or "y"), len(book.treatment.labels)
         counts = np.where(silent, 0.0, counts.T).T
         if book.unit is None:
-            return cls(covariates, arms, outcomes, tuple(names), *told, counts)
+            return cls(covariates, arms, outcomes, tuple(names), *told, counts, n_arms=n_arms)
         person = book.unit.of(column(book.unit.column))
         parts = zip((arms, outcomes, counts, person), (0, middle, 0.0, -1), strict=True)
         arms, outcomes, counts, person = (
@@ -341,9 +349,10 @@ def _persons(person: Any, persons: int | None, n_rows: int) -> NDArray[np.int64]
     return found.astype(np.int64)
 
 
-def _treatments(values: NDArray[np.float64], name: str) -> NDArray[np.int64]:
-    wrong = np.flatnonzero((values != 0) & (values != 1))
+def _treatments(values: NDArray[np.float64], name: str, n_arms: int) -> NDArray[np.int64]:
+    wrong = np.flatnonzero(~np.isin(values, np.arange(n_arms)))
     if wrong.size:
         row, value = wrong[0] + 1, values[wrong[0]]
-        raise DataError(f"row {row}, column {quoted(name)}: {value:g} is not a treatment: must be 0 or 1")
+        must = "0 or 1" if n_arms == 2 else f"a whole number from 0 to {n_arms - 1}"
+        raise DataError(f"row {row}, column {quoted(name)}: {value:g} is not a treatment: must be {must}")
     return values.astype(np.int64)

@@ -178,8 +178,21 @@ class Unit:
         )
 
 
-def refuse_units(codebook: Any, what: str) -> None:
-    """Raise DeclarationError where a codebook, if any, has persons as units, which ``what`` does not know."""
+def refuse_arms(codebook: Any, what: str) -> None:
+    """Raise DeclarationError where a codebook, if any, has more than two arms, unknown to ``what``."""
+    if codebook is not None and codebook.treatment.levels:
+        raise DeclarationError(
+            f"treatment: levels: {what} knows two arms: declare treated and control, or use PrivateEffect "
+            "(dp2erm effect)"
+        )
+
+
+def refuse_units_and_arms(codebook: Any, what: str) -> None:
+    """Raise DeclarationError where a codebook, if any, has persons as units, or more than two arms.
+
+    Which ``what`` does not know.
+    """
+    refuse_arms(codebook, what)
     if getattr(codebook, "unit", None) is not None:
         raise DeclarationError(
             f"unit: {what} protects single records, not persons with several; use PrivateEffect or "

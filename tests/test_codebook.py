@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, load_domain
-from dp2erm_cvx.codebook import Codebook, Treatment
+from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain_file import declared_layout, domain_of
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.release.rule import effects
 from dp2erm_cvx.tables import labels
+from dp2erm_cvx.treatment import Treatment
 
 DECLARED: dict[str, Any] = {
     "outcome_bound": 25.0,

@@ -31,7 +31,7 @@ from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.public import whole_number
-from dp2erm_cvx.sampling import refuse_units
+from dp2erm_cvx.sampling import refuse_units_and_arms
 
 #: Probability with which all confidence bounds of one audit hold.
 CONFIDENCE = 0.99
@@ -348,7 +348,7 @@ def search_pairs(
     CertificateError if every pair was; DeclarationError for a domain with sampling weights, which are not
     drawn; DataError for a checkpoint of another search.
     """
-    refuse_units(model.public().codebook, "a search, whose pairs are of records,")
+    refuse_units_and_arms(model.public().codebook, "a search, whose pairs are of records,")
     search, plan = search or SearchPlan(evaluations=100), model.plan(n_samples, n_features)
     seed, universe = search.seed, plan.study.universe
     if universe.domain.sampling is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -75,7 +75,8 @@ class Calibration:
     ``sensitivity``, ``zeta_c V``, bounds the movement of the summed gradient in the norm of the noise. Noise
     on an output, a mean, is in units of the outcome. ``private`` says whether a theorem certifies the
     guarantee, as it does for all but the paper's formulas; where it is False, ``delta`` is what Theorem 2
-    proves. Raises DeclarationError for box noise without p half widths.
+    proves. Gamma noise may have ``blocks`` of coordinates, as many in each: its density falls with the sum of
+    their norms, so that they are independent. Raises DeclarationError for box noise without p half widths.
     """
 
     noise: Noise
@@ -91,6 +92,7 @@ class Calibration:
     box: tuple[float, ...] | None = field(default=None, kw_only=True)
     perturbed: Perturbed = field(default=Perturbed.OBJECTIVE, kw_only=True)
     private: bool = field(default=True, kw_only=True)
+    blocks: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
         if (self.noise is Noise.BOX) is not (self.box is not None and len(self.box) == self.n_parameters):
@@ -103,7 +105,14 @@ class Calibration:
     @property
     def expected_noise(self) -> float:
         """``E ||b||_2``, in units of n times the gradient; of noise on an output in those of the outcome."""
+        if self.blocks > 1:  # to first order
+            return math.sqrt(float(np.sum(self.variances)))
         return self.scale * mean_norm(self.noise, self.n_parameters, self.box)
+
+    @property
+    def of_block(self) -> Calibration:
+        """The noise of one block."""
+        return replace(self, n_parameters=self.n_parameters // self.blocks, blocks=1)
 
     @property
     def unit(self) -> float:
@@ -116,14 +125,16 @@ class Calibration:
         p, square = self.n_parameters, self.scale**2
         if self.box is not None:
             return np.square(self.box) * ((p + 1) * (p + 2) / 3.0 * square)
-        return np.full(p, (p + 1) * square if self.noise is Noise.GAMMA else square)
+        own = p // self.blocks + 1
+        return np.full(p, own * square if self.noise is Noise.GAMMA else square)
 
     def norms(self, noise: NDArray[np.float64]) -> NDArray[np.float64]:
         """The norm of noise vectors (..., p) that their density falls with, in the units of ``scale``."""
         if self.box is not None:
             largest: NDArray[np.float64] = np.max(np.abs(noise) / self.box, axis=-1)
             return largest
-        return np.asarray(np.linalg.norm(noise, axis=-1))
+        parts = np.reshape(noise, (*np.shape(noise)[:-1], self.blocks, -1))
+        return np.asarray(np.linalg.norm(parts, axis=-1).sum(axis=-1))
 
 
 def mean_norm(noise: Noise, n_parameters: int, box: tuple[float, ...] | None = None) -> float:
@@ -187,7 +198,7 @@ class Objective:
     ``bound`` is that of the movement of its weights between neighbors of the ``relation``; ``name``,
     ``weights`` and ``theta_set`` are what texts call the program, the first stage and the set.
     ``restriction`` says why the program is no plain squared loss over R^p, None where it is one without its
-    set (Theorems 7 and 8). Raises DeclarationError.
+    set (Theorems 7 and 8). Every row lies in one of ``blocks`` of coordinates. Raises DeclarationError.
     """
 
     bound: StabilityBound
@@ -198,6 +209,7 @@ class Objective:
     weights: str = "the first stage"
     theta_set: str = "the parameter set"
     restriction: str | None = None
+    blocks: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_samples", whole_number("n_samples", self.n_samples, at_least=2))

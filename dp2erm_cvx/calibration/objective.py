@@ -249,9 +249,11 @@ def calibrate_saturating(
     setting = f"epsilon = {epsilon:g}, V = {bound.V:g}, slope = {found.slope:g}, M = {found.row_norm:g}"
     gamma = max(needed, GAMMA_FLOOR * loss.hessian_trace)
     theorem = f"Theorem 15 (saturating loss{_IN_A_BOX if kind is Noise.BOX else ''})"
-    calibration = objective.calibrated(
-        kind, budget, sensitivity / ratio, gamma, setting, sensitivity=sensitivity, theorem=theorem
-    )
+    facts = {"sensitivity": sensitivity, "theorem": theorem}
+    if kind is Noise.GAMMA and objective.blocks > 1:
+        # a record moves its own block, and its neighbor another one: the sum of both norms is what counts
+        facts |= {"blocks": objective.blocks, "theorem": "Theorem 15 (saturating loss, noise by arm)"}
+    calibration = objective.calibrated(kind, budget, sensitivity / ratio, gamma, setting, **facts)
     if kind.pure:
         return calibration
     whole = vars(calibration) | {"theorem": f"{MARGIN_THEOREM} of a saturating loss"}

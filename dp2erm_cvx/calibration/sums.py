@@ -1,7 +1,7 @@
 """Sums of whole numbers that records contribute, released together with noise on each of them (Theorem 12).
 
 Every law has its factors, and how far one record moves the products; proofs are on the page "Private
-effects". Tails of such noise, summed with sampling errors, stand at the end.
+effects".
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 from dp2erm_cvx.calibration.base import Noise
 from dp2erm_cvx.calibration.numbers import LARGEST_INTEGER, IntegerNoise, calibrate_integers
+from dp2erm_cvx.calibration.tails import sum_quantile
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import one_of, public_size, whole_number
@@ -30,10 +30,6 @@ SHARE_BITS = 20
 _FINEST, _COARSEST = 20, 15
 #: Noise beyond this many of its scales has probability below exp(-60).
 _TAIL = 64.0
-_ROUND_UP = 1.0 + 1e-9
-_ROOT_2 = math.sqrt(2.0)
-#: Laplace scales closer than this have no stable closed form; both are then taken larger.
-_APART = 1.002
 
 
 class SumLaw(enum.StrEnum):
@@ -51,6 +47,8 @@ class SumLaw(enum.StrEnum):
     ``WITHIN``: the same where ``|k| <= 2 h K``, as with sampling weights.
     ``WHOLE``: the same where h is 0 or 1/2, and k = 0 where h is.
     ``GROUPS``, ``WHOLE_GROUPS``: these two in each of many disjoint groups; the noise covers all of them.
+    ``DISJOINT``: ``k, k^2`` in each of many disjoint groups, of steps of their own, and one count of the
+    records in any of them (Theorem 26).
     """
 
     SCORE = "score"
@@ -63,6 +61,7 @@ class SumLaw(enum.StrEnum):
     WHOLE = "whole"
     GROUPS = "groups"
     WHOLE_GROUPS = "whole groups"
+    DISJOINT = "disjoint"
 
     @property
     def degrees(self) -> tuple[int, ...]:
@@ -123,6 +122,10 @@ def _group_factors(K: int, L: int, pure: bool) -> tuple[int, ...]:
     return (8 * K, _size(K**2), 1) if pure else (10 * K, _size(K**2, 7), 7)
 
 
+def _disjoint_factors(K: int, L: int, pure: bool) -> tuple[int, ...]:
+    return (2 * K, 1, 3 * K**2) if pure else (2 * K, 2, math.isqrt(8 * K**4))
+
+
 def _overlap_moved(K: int, L: int, pure: bool) -> int:
     score, share = 4 * K**2, _overlap_factors(K, L, pure)[1] // 2
     return score + share if pure else _root(score**2 + share**2)
@@ -154,11 +157,13 @@ def _counted_moved(K: int, L: int, pure: bool) -> int:
     return _arms_moved(K, L, pure) + (max(7 * K - 9 * L, 0) ** 2 // 16 + 1 if pure else 0)
 
 
-# For w = 1 a score moves its two sums by 2K d + d (2K - d) <= 4 K^2, d = |k - k'| and |k + k'| <= 2K - d. For
+# For w = 1 a score moves its sums by 2K d + d (2K - d) <= 4 K^2, d = |k - k'| and |k + k'| <= 2K - d. For
 # w = 3 the squares add up to 16 K^4 u^2 (1 + 9 (1 - u)^2), u = d / 2K: at most 16 K^4. With sizes u >= v a
 # record that changes its contrast moves them by 2K (u + v) + u^2 - v^2 <= 4 K^2; squared, for w = 3, by
 # 4 K^2 (u^2 + v^2) + 9 (u^2 - v^2)^2, convex in the squares and at most 13 K^4. One that changes its group
-# moves both: its own is at most 10 K^2, or 198 K^4 squared.
+# moves both: its own is at most 10 K^2, or 198 K^4 squared. In disjoint sums a record that changes its group
+# moves 2K |k| + k^2 in either, 6 K^2 together; squared, for 2, 4 K^2 k^2 + 4 k^4 in either, 16 K^4. One that
+# falls out of all of them moves the count by 3 K^2 beside 3 K^2, squared by at most 8 K^4 beside 8 K^4.
 _ROWS: dict[SumLaw, _Row] = {
     SumLaw.SCORE: _Row((1, 2), lambda K, L, pure: (2 * K, 1 if pure else 3), _score_moved),
     SumLaw.CONTRASTS: _Row((1, 1, 2), lambda K, L, pure: (2 * K, 2 * K, 1 if pure else 3), _score_moved),
@@ -174,6 +179,7 @@ _ROWS: dict[SumLaw, _Row] = {
     SumLaw.WHOLE: _Row((1, 0, 2), _whole_factors, _score_moved),
     SumLaw.GROUPS: _Row((1, 0, 2), _group_factors, lambda K, L, pure: 20 * K**2),
     SumLaw.WHOLE_GROUPS: _Row((1, 0, 2), _group_factors, lambda K, L, pure: 20 * K**2),
+    SumLaw.DISJOINT: _Row((1, 2, 0), _disjoint_factors, lambda K, L, pure: (6 if pure else 4) * K**2),
 }
 
 
@@ -240,10 +246,9 @@ class GridSums:
         return tuple(self.integers.scale * unit for unit in self.units)
 
     def margin(self, tail: float, *which: int) -> float:
-        """Quantile that the noise of a mean, or of the sum of two, exceeds with probability ``tail``.
+        """Quantile that the noise of means at ``which`` places, summed, exceeds with probability ``tail``.
 
-        ``which`` are their places among ``multipliers``. The law is continuous; what integers may add is
-        added.
+        The law is continuous; what integers may add is added.
         """
         quantile = sum_quantile(self.noise, tail, 0.0, *(self.scales[place] for place in which))
         return quantile + self.integers.coupling * sum(self.units[place] for place in which)
@@ -256,10 +261,10 @@ class GridSums:
         """The exact integers before their noise, private; parts of the records have sums that add up.
 
         The first column (n,) is the score less its public center; of two means and of both arms there are two
-        of them, the treated arm first. The mark follows: 1 if treated, a share of that for means of records,
-        or the share h; where arms are counted, h is the last. Scores are rounded to steps and clipped, what
-        is no number counts as 0; shares are clipped to [0, 1/2] and rounded to their grid, or to its ends.
-        Raises DeclarationError for more than n records, and where lengths differ.
+        of them, the treated arm first. The mark follows: 1 if treated, or in a group; a share of that for
+        means of records; the share h; where arms are counted, h is the last. Scores are rounded to steps and
+        clipped, what is no number counts as 0; shares are clipped to [0, 1/2] and rounded to their grid, or
+        its ends. Raises DeclarationError for more than n records, and where lengths differ.
         """
         if len(columns) != {SumLaw.SCORE: 1, SumLaw.ARMS: 3, SumLaw.COUNTED_ARMS: 4}.get(self.law, 2):
             raise DeclarationError(f"{len(columns)} columns are not what the sums {self.law.value!r} are of")
@@ -276,7 +281,10 @@ class GridSums:
         if self.law.counts:
             return self._counted(k, mark)
         flags = _flags(mark, score)
-        return self._totals(k, flags.astype(np.int64), k * k, np.where(flags, k, -k))
+        inside, own = flags.astype(np.int64), np.where(flags, k, 0)
+        if self.law is SumLaw.DISJOINT:  # of one group
+            return self._totals(own, own * own, inside)
+        return self._totals(k, inside, k * k, 2 * own - k)
 
     def _of_arms(
         self, first: ArrayLike, second: ArrayLike, mark: ArrayLike, counts: ArrayLike, *_: ArrayLike
@@ -328,7 +336,7 @@ def calibrate_sums(
 
     The noise of a mean, in that of one mean alone (Laplace, Gaussian): ``SCORE`` and ``CONTRASTS`` 1, 1;
     ``ARMS`` ``1.06 (1 + G/B)``, up to 8 % more where they are counted; ``TREATED`` 8/7, 1.03; ``OVERLAP``
-    5/4, 1.12; ``WITHIN`` 17/16, 1.03; ``WHOLE`` 1, 1; in groups 5/4, 1.
+    5/4, 1.12; ``WITHIN`` 17/16, 1.03; ``WHOLE`` 1, 1; in groups 5/4, 1; ``DISJOINT`` 3/2, 1.
 
     ``score_bound`` is B of the score less its center, in units of the outcome; ``GridSums.bound``, in force,
     is larger by at most ``2^-19`` of it (``2^-14`` beyond 1.3 million records). ``other_bound`` is G <= B,
@@ -360,91 +368,3 @@ def _flags(mark: ArrayLike, score: ArrayLike) -> NDArray[np.bool_]:
     if np.shape(mark) != np.shape(score):
         raise DeclarationError(f"treated of shape {np.shape(mark)}: the score is {np.shape(score)}")
     return np.equal(mark, 1)
-
-
-def sum_tail(noise: Noise, x: float, deviation: float, *scales: float) -> float:
-    """``P(N + sum L_j > x)``, rounded up: N normal, the L_j noises of these ``scales``, all independent.
-
-    ``deviation``, that of N, and the scales may be 0. Gaussian noise adds variances. Two Laplace variables of
-    scales b > c have the law ``b^2/(b^2 - c^2)`` Laplace(b) less ``c^2/(b^2 - c^2)`` Laplace(c); where they
-    are within 1/500 both are enlarged by as much. For more of them the characteristic function is inverted.
-    """
-    if x <= 0.0:
-        return 1.0 - sum_tail(noise, -x, deviation, *scales) if x < 0.0 else 0.5
-    if noise is Noise.GAUSSIAN:
-        deviation, scales = math.hypot(deviation, *scales), ()
-    if sum(scale > 0.0 for scale in scales) > 2:
-        return _many_tail(x, deviation, scales)
-    small, large = [0.0, 0.0, *sorted(scales)][-2:]
-    if large < _APART * small:
-        small, large = large, _APART * large
-    ratio = small / large if large else 0.0
-    weight = 1.0 / (1.0 - ratio * ratio)
-    tail = weight * _one_tail(x, deviation, large)
-    if small > 0.0:
-        tail -= (weight - 1.0) * _one_tail(x, deviation, small)
-    return tail * _ROUND_UP
-
-
-def sum_quantile(noise: Noise, tail: float, deviation: float, *scales: float) -> float:
-    """The x >= 0 with ``sum_tail(noise, x, deviation, *scales) = tail``, 0 < tail < 1/2, rounded up.
-
-    For one Laplace variable alone it is ``scale log(1 / (2 tail))``, for a normal one the normal quantile.
-    """
-    # an upper end by the union bound: half for N, the other half for all noises alike
-    normal, most = -float(special.ndtri(0.5 * tail)), max(len(scales), 2)
-    high = (math.hypot(deviation, *scales) + deviation) * normal + sum(scales) * math.log(most / tail)
-    return bracketed(lambda x: sum_tail(noise, x, deviation, *scales) <= tail, high * _APART)
-
-
-def bracketed(holds: Callable[[float], bool], high: float, low: float = 0.0) -> float:
-    """Where ``holds`` begins between ``low`` and ``high``, to 1e-15 of their distance, if it holds there.
-
-    ``high`` is taken to hold and may be the smaller of the two.
-    """
-    for _ in range(52):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
-
-
-def _one_tail(x: float, deviation: float, scale: float) -> float:
-    """``P(N + L > x)``, L Laplace.
-
-    With ``v = x / deviation`` and ``r = deviation / scale`` it is ``sf(v)`` plus half of ``exp(r^2/2 - r v)
-    Phi(v - r) - exp(r^2/2 + r v) Phi(-v - r)``.
-    """
-    if deviation == 0.0:
-        return 0.5 * math.exp(-x / scale) if scale else 0.0
-    v = x / deviation
-    if scale == 0.0:
-        return float(special.ndtr(-v))
-    r = deviation / scale
-    # exp(-v^2/2) = exp(r^2/2 - r v) exp(-(v - r)^2/2), and erfcx(t / sqrt(2)) / 2 = exp(t^2/2) Phi(-t)
-    density = math.exp(-0.5 * v * v)
-    if v <= r:
-        above = 0.5 * density * float(special.erfcx((r - v) / _ROOT_2))
-    else:
-        above = math.exp(0.5 * r * r - x / scale) * float(special.ndtr(v - r))
-    below = 0.5 * density * float(special.erfcx((r + v) / _ROOT_2))
-    return float(special.ndtr(-v)) + 0.5 * (above - below)
-
-
-def _many_tail(x: float, deviation: float, scales: Sequence[float]) -> float:
-    """Tail of a sum of any number of Laplace variables by a sum for the integral of Gil-Pelaez (Davies 1973).
-
-    The sum is off by less than 1e-12 at its reach. Scales below a twentieth of the largest are enlarged to
-    it.
-    """
-    largest = max(scales)
-    kept = np.array([max(scale, 0.05 * largest) for scale in scales if scale > 0.0])
-    reach = x + 10.0 * deviation + 32.0 * largest + 4.0 * float(np.sum(kept))
-    step = 2.0 * math.pi / reach
-    # where the characteristic function is below 1e-13
-    far = min(5e6, np.prod(kept / largest) ** (-1.0 / len(kept)) * 10.0 ** (6.5 / len(kept))) / largest
-    if deviation > 0.0:
-        far = min(far, 7.8 / deviation)
-    t = (np.arange(math.ceil(far / step)) + 0.5) * step
-    size = np.exp(-0.5 * (deviation * t) ** 2) / np.prod(1.0 + np.square(kept[:, None] * t), axis=0)
-    tail = 0.5 - step / math.pi * float(np.sum(np.sin(t * x) * size / t))
-    return max(tail, 0.0) * _ROUND_UP + 2e-12

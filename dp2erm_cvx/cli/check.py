@@ -50,9 +50,10 @@ def check_command(data: str, draft: str | None, **options: Any) -> None:
             raise DeclarationError(f"--draft {draft}: must be a new file, and --domain left out")
     with progress("reading the data") as bar:
         from dp2erm_cvx.cli.reading import read_layout, read_public
-        from dp2erm_cvx.codebook import Codebook, Treatment
+        from dp2erm_cvx.codebook import Codebook
         from dp2erm_cvx.diagnostics.columns import TableCells
         from dp2erm_cvx.files import guessed_layout, table_parts
+        from dp2erm_cvx.treatment import Treatment
 
         declared = options["domain"] is not None or bool(options["ranges"])
         public = read_public(options) if declared else None
@@ -163,9 +164,14 @@ outcome_bound = "{edit}"     # how far from it an outcome may count; beyond is c
 
 [treatment]
 column = {treatment}
-treated = "{edit}"    # its two labels; any other cell counts as missing
-control = "{edit}"
+{labels}
 """
+_TWO = 'treated = "{edit}"    # its two labels; any other cell counts as missing\ncontrol = "{edit}"'
+_SEVERAL = """\
+levels = ["{edit}"]    # the labels of its arms; any other cell counts as missing
+reference = "{edit}"   # the one that the others are compared with
+# contrasts = "pairs"    # all pairs of arms
+# rates = [0.5, 0.3, 0.2]    # the probabilities of the arms where a trial made them public"""
 
 _RANGES = "[ranges]    # of numbers: the least and the largest that count; beyond is clipped"
 _LEVELS = '\n[levels]    # of categories; "other" takes what is not listed, "" a missing cell'
@@ -234,7 +240,9 @@ def drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcome
             levels.append(f'{key(name)} = ["{EDIT}"]{two}')
     named = [EDIT if name is None else name for name in (treatment, outcome)]
     quoted = [json.dumps(name, ensure_ascii=False) for name in named]
-    parts = [_HEAD.format(edit=EDIT, most=MOST_LEVELS, treatment=quoted[0], outcome=quoted[1])]
+    arms = _SEVERAL if len(cells.seen.get(treatment or "", ())) > 2 else _TWO
+    labels = arms.format(edit=EDIT)
+    parts = [_HEAD.format(edit=EDIT, most=MOST_LEVELS, treatment=quoted[0], outcome=quoted[1], labels=labels)]
     parts += [_RANGES, *ranges, _LEVELS, *levels, *others, *filter(None, [unit])]
     csv = [f"{name} = {json.dumps(getattr(layout, name))}" for name in ("separator", "encoding", "decimal")]
     breaks = ["line_breaks = true"] if layout.line_breaks else []

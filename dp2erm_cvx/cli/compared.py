@@ -69,6 +69,7 @@ def bounds_command(program: str, as_json: bool, plot: str | None, **options: Any
         from dp2erm_cvx.cli.stages import count_features, first_stage, second_stage_of
         from dp2erm_cvx.compare import UNIT_LOSS, bound_rows
         from dp2erm_cvx.privacy import Budget
+        from dp2erm_cvx.sampling import refuse_arms
         from dp2erm_cvx.universe import Universe
 
         n = whole_number("--n", options["n_samples"], at_least=2)
@@ -77,6 +78,7 @@ def bounds_command(program: str, as_json: bool, plot: str | None, **options: Any
         budget = Budget(options["epsilon"], options["delta"])
         named = options["second_stage"]
         domain = read_domain(options, {} if named else {"outcome_bound": 1.0})
+        refuse_arms(domain.codebook, "a first stage")
         first, loss = first_stage(program, options), UNIT_LOSS
         universe = Universe(domain, n, 1)  # no bound depends on the number of covariates, only a loss does
         if named:
@@ -230,6 +232,7 @@ def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any])
     from dp2erm_cvx.cli.reading import coded_data, raw_table, read_domain
     from dp2erm_cvx.cli.stages import MOST, read_settings
     from dp2erm_cvx.compare import default_programs, simulated
+    from dp2erm_cvx.sampling import refuse_arms
 
     if data is None:
         for name in ("treatment", "outcome", "covariates", "domain", *REQUIRED, "ranges"):
@@ -245,6 +248,7 @@ def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any])
         raise DeclarationError("--n is the number of simulated records: leave it out beside a data file")
     else:
         domain = read_domain(options)
+        refuse_arms(domain.codebook, "a certificate of a program")
         dataset = coded_data(raw_table(data, options, domain), domain, options)
     settings = read_settings(options)
     if settings and len(programs) != 1:

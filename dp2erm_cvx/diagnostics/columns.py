@@ -32,17 +32,17 @@ _DATE = re.compile(r"(\d{4}-\d\d?-\d\d?([ T].*)?|\d\d?[./]\d\d?[./]\d{2,4})")
 class RecordCounts:
     """What becomes of records by what is declared, in counts: for the data holder alone.
 
-    ``missing`` have no treatment, and ``absent`` of both arms no outcome. ``unreadable`` are the cells by
-    column that hold nothing declared: no label of the treatment, no level, no number. ``clipped`` values of
-    the ``outcome`` are beyond their bound. ``spelled`` are labels of the table by the declared ones that they
-    are but for case and blanks, and ``levels`` the cells by declared level. ``silent`` are of an arm, but not
+    ``arms`` are those that count, by arm. ``missing`` have no treatment, and ``absent`` of any arm no
+    outcome. ``unreadable`` are the cells by column that hold nothing declared: no label of the treatment, no
+    level, no number. ``clipped`` values of the ``outcome`` are beyond their bound. ``spelled`` are labels of
+    the table by the declared ones that they are but for case and blanks, and ``levels`` the cells by declared
+    level. ``silent`` are of an arm, but not
     eligible, or outside of the declared groups: the arms are counted without them. ``values`` are
     the first three of the outcomes that count.
     """
 
     outcome: str
-    treated: int
-    controls: int
+    arms: Mapping[str, int]
     missing: int
     clipped: int
     unreadable: Mapping[str, int]
@@ -61,7 +61,7 @@ class RecordCounts:
                 found[one.name] = own + more
             elif isinstance(own, tuple):
                 found[one.name] = tuple(sorted({*own, *more})[:3])
-            elif one.name in ("unreadable", "levels"):
+            elif one.name in ("arms", "unreadable", "levels"):
                 found[one.name] = {name: count + more[name] for name, count in own.items()}
             else:
                 found[one.name] = own if isinstance(own, str) else {**own, **more}
@@ -70,14 +70,14 @@ class RecordCounts:
     @property
     def total(self) -> int:
         """All records."""
-        return self.treated + self.controls + self.missing + self.silent
+        return sum(self.arms.values()) + self.missing + self.silent
 
     @property
     def line(self) -> str:
         """The records by arm."""
         lost, silent = self.missing, self.silent
-        told = f"{self.total:,} records: {self.treated:,} treated, "
-        told += f"{self.controls:,} controls" + (f", {lost:,} without a treatment" if lost else "")
+        arms = ", ".join(f"{count:,} {arm}" for arm, count in self.arms.items())
+        told = f"{self.total:,} records: {arms}" + (f", {lost:,} without a treatment" if lost else "")
         return f"{told}, {silent:,} not eligible." if silent else f"{told}."
 
     def __str__(self) -> str:
@@ -93,9 +93,9 @@ class RecordCounts:
     @property
     def wrong(self) -> list[str]:
         """What a release of these records should not be paid for, each in a few words."""
-        eligible, total = self.treated + self.controls, self.total
-        arms = {"treated": self.treated, "a control": self.controls}
-        found = [f"no record is {arm}" for arm, count in arms.items() if not count]
+        eligible, total = sum(self.arms.values()), self.total
+        named = {"controls": "a control"}
+        found = [f"no record is {named.get(arm, arm)}" for arm, count in self.arms.items() if not count]
         found += [
             f"{name}: {count:,} of {total:,} cells hold nothing declared"
             for name, count in self.unreadable.items()
@@ -122,7 +122,7 @@ def record_counts(table: Table, *, public: Any, columns: Sequence[str]) -> Recor
     if book.silences:
         outside = np.sum(book.counts(table.cells, np.ones(len(arms))).reshape(len(arms), -1), axis=1) == 0.0
     unreadable = {treatment: int(np.sum(arms < 0)), outcome: _unreadable(table, outcome, numbers, book)}
-    spelled = _spelled(told, (str(book.treatment.treated), str(book.treatment.control)))
+    spelled = _spelled(told, book.treatment.labels)
     levels: dict[str, int] = {}
     for name in book.columns(columns):
         if name in book.levels:
@@ -137,13 +137,14 @@ def record_counts(table: Table, *, public: Any, columns: Sequence[str]) -> Recor
     if (bound := getattr(public, "outcome_bound", None)) is not None:  # else its range is released
         net = numbers - getattr(public, "treatment_cost", 0.0) * arms - public.outcome_middle
         clipped = int(np.sum((np.abs(net) > bound) & (arms >= 0) & ~outside))
-    treated, controls = (int(np.sum((arms == arm) & ~outside)) for arm in (1, 0))
+    named = {"treated": 1, "controls": 0}
+    if book.treatment.levels:
+        named = {label: number for number, label in enumerate(book.treatment.labels)}
+    by_arm = {name: int(np.sum((arms == arm) & ~outside)) for name, arm in named.items()}
     lost, silent = int(np.sum(arms < 0)), int(np.sum((arms >= 0) & outside))
     absent = int(np.sum(np.isnan(numbers) & (arms >= 0)))
     values = tuple(np.unique(numbers[(arms >= 0) & ~outside & np.isfinite(numbers)])[:3].tolist())
-    return RecordCounts(
-        outcome, treated, controls, lost, clipped, unreadable, spelled, levels, silent, absent, values
-    )
+    return RecordCounts(outcome, by_arm, lost, clipped, unreadable, spelled, levels, silent, absent, values)
 
 
 def _unreadable(table: Table, name: str, numbers: NDArray[np.float64], book: Codebook) -> int:
@@ -256,10 +257,12 @@ class TableCells:
 
 def _declared(name: str, book: Codebook, ranges: Mapping[str, Any]) -> tuple[str, tuple[str, ...], str]:
     """What a column is declared as, the labels that it may hold, and what is said of any other cell."""
-    arms = (str(book.treatment.treated), str(book.treatment.control))
-    weights = book.sampling_weights
+    arms, weights = book.treatment.labels[::-1], book.sampling_weights
     if name == book.treatment.column and name not in book.levels:
-        return "treatment", arms, f"neither {' nor '.join(arms)}; declare both under [treatment]"
+        known = f"neither {' nor '.join(arms)}; declare both under [treatment]"
+        if book.treatment.levels:
+            known = f"none of {', '.join(arms[::-1])}; declare them under [treatment]"
+        return "treatment", arms, known
     if name in book.levels:
         return "levels", tuple(str(level) for level in book.levels[name]), "no declared level"
     if weights is not None and name == weights.column:

@@ -54,9 +54,9 @@ class Domain:
         Whether the outcome has two values, the ends of its interval. Any other counts as the nearer of them,
         a missing one as the middle. Needs a treatment cost of 0.
 
-    Both bounds lie between 1e-30 and 1e30. Raises DeclarationError naming the field. Values outside the
-    universe are clipped by a fixed rule (:meth:`records`): each covariate to its range and bound, then all of
-    them radially toward their center; the net outcome to its interval.
+    Both bounds lie between 1e-30 and 1e30. Raises DeclarationError naming the field. Others are clipped by a
+    fixed rule (:meth:`records`): each covariate to its range and bound, then all of them radially toward
+    their center; the net outcome to its interval.
     """
 
     covariate_bound: float
@@ -82,18 +82,14 @@ class Domain:
                 )
             put(self, name, bound)
         for name in ("outcome_center", "treatment_cost"):
-            number = public_number(name, getattr(self, name))
+            number = public_number(name, stated := getattr(self, name))
             if abs(number) > LARGEST:
-                raise DeclarationError(
-                    f"{name} = {shown(getattr(self, name))}: must be at most {LARGEST:g} in size"
-                )
+                raise DeclarationError(f"{name} = {shown(stated)}: must be at most {LARGEST:g} in size")
             put(self, name, number)
-        intercept = public_number("intercept", self.intercept, at_least=0)
-        if intercept >= self.covariate_bound:
-            raise DeclarationError(
-                f"intercept = {shown(self.intercept)}: must be below covariate_bound = "
-                f"{self.covariate_bound:g}, which counts it"
-            )
+        intercept, most = public_number("intercept", self.intercept, at_least=0), self.covariate_bound
+        if intercept >= most:
+            told = f"intercept = {shown(self.intercept)}: must be below covariate_bound = {most:g}"
+            raise DeclarationError(f"{told}, which counts it")
         put(self, "intercept", intercept)
         if self.arm_floor is not None:
             put(self, "arm_floor", whole_number("arm_floor", self.arm_floor, at_least=1))
@@ -156,6 +152,11 @@ class Domain:
     def units(self) -> int | None:
         """N, the public number of persons, where they are what is protected; None where records are."""
         return None if self.codebook is None or self.codebook.unit is None else self.codebook.unit.number
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Labels of the arms of the treatment, in the order of their numbers."""
+        return ("0", "1") if self.codebook is None else self.codebook.treatment.labels
 
     @property
     def of_records(self) -> Domain:

@@ -22,7 +22,7 @@ from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import printable
 from dp2erm_cvx.release.declaration import state_guarantee
 from dp2erm_cvx.release.record import BaseRelease, Guarantee
-from dp2erm_cvx.sampling import refuse_units
+from dp2erm_cvx.sampling import refuse_arms, refuse_units_and_arms
 from dp2erm_cvx.solve import FirstCertified, Solver, private_solver
 from dp2erm_cvx.solve.solvers import ConicSolver
 from dp2erm_cvx.steps import Execution
@@ -75,8 +75,10 @@ def named_dataset(public: Public, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> D
     if public.codebook is not None and not isinstance(X, NamedColumns):
         return Dataset.coded(public, X, a, y)
     columns, named = public.columns, getattr(X, "columns", None)
-    dataset = Dataset.from_arrays(X, a, y, columns if named is None else tuple(named))
-    if (book := public.codebook) is not None:
+    book = public.codebook
+    n_arms = 2 if book is None else len(book.treatment.labels)
+    dataset = Dataset.from_arrays(X, a, y, columns if named is None else tuple(named), n_arms)
+    if book is not None:
         if (sampling := getattr(X, "sampling", None)) is None and book.sampling_weights is not None:
             raise DataError("sampling weights are declared, and these columns come without any")
         if book.groups and (sampling is None or np.ndim(sampling) < 2):
@@ -342,7 +344,8 @@ def blocked_dataset(public: Public, data: BlockedDataset) -> BlockedDataset:
 
     Raises as it does. Where no codebook is declared, what is no record is found by a pass over all of them.
     """
-    refuse_units(public.codebook, "a dataset in blocks")
+    refuse_arms(public.codebook, "a dataset in blocks (--blocks never reads it whole)")
+    refuse_units_and_arms(public.codebook, "a dataset in blocks")
     floor = public.arm_floor if isinstance(public, Domain) else None
     if public.codebook is not None and data.coded_by != public:
         data = data.coded(public)

@@ -137,6 +137,8 @@ def _rounded(scale: float, uniforms: Sequence[LazyUniform]) -> tuple[int, ...]:
 
 def _uniforms_needed(calibration: Calibration) -> int:
     """A pair for every two Gaussian coordinates, and p for a gamma radius; p and p + 1 for box noise."""
+    if calibration.blocks > 1:
+        return calibration.blocks * _uniforms_needed(calibration.of_block)
     p = calibration.n_parameters
     if calibration.noise is Noise.BOX:
         return 2 * p + 1
@@ -168,6 +170,10 @@ def _enclose(calibration: Calibration, uniforms: Sequence[arb]) -> list[arb]:
     """The noise vector as a function of the uniforms, one ball per coordinate."""
     from flint import arb
 
+    if calibration.blocks > 1:
+        own = len(uniforms) // calibration.blocks
+        parts = (uniforms[begin : begin + own] for begin in range(0, len(uniforms), own))
+        return [ball for part in parts for ball in _enclose(calibration.of_block, part)]
     p, scale = calibration.n_parameters, arb(calibration.scale)
     if calibration.box is not None:
         length = -scale * math.prod(uniforms[p:], start=arb(1)).log()
@@ -236,6 +242,11 @@ def draw(calibration: Calibration, *, seed: int | str | None = None) -> NDArray[
     :func:`~dp2erm_cvx.mechanism.draw_within` proves a distance to an exact draw.
     """
     source = random_source(seed)
+    return np.concatenate([_drawn(calibration.of_block, source) for _ in range(calibration.blocks)])
+
+
+def _drawn(calibration: Calibration, source: Source) -> NDArray[np.float64]:
+    """The noise of one block."""
     p = calibration.n_parameters
     if calibration.noise is Noise.GAUSSIAN:
         return np.array([source.gauss(0.0, calibration.scale) for _ in range(p)])
@@ -255,6 +266,9 @@ def simulate_noise(calibration: Calibration, size: int, rng: np.random.Generator
 
     For figures and predicted ranges only, never for a release: the generator is repeatable.
     """
+    if calibration.blocks > 1:
+        parts = [simulate_noise(calibration.of_block, size, rng) for _ in range(calibration.blocks)]
+        return np.concatenate(parts, axis=1)
     shape = (size, calibration.n_parameters)
     if calibration.noise is Noise.GAUSSIAN:
         return rng.normal(scale=calibration.scale, size=shape)

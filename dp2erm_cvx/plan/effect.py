@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
+from dp2erm_cvx.plan.arms import arms_rule, average_of, check_arms
 from dp2erm_cvx.plan.defaults import CAP, NORM, Request, default_scale, effect_error, effect_rule, smaller_arm
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, STEADY, Pipeline, chosen_noise, shares_in_turn
 from dp2erm_cvx.plan.plan import Plan
@@ -20,7 +21,9 @@ from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size
 from dp2erm_cvx.sampling import refuse_sampling, uneven
 from dp2erm_cvx.steps import (
+    ArmNuisances,
     Arms,
+    ArmScores,
     AverageScore,
     CellNuisances,
     CellSums,
@@ -91,6 +94,8 @@ class EffectStudy(Pipeline[EffectPlan]):
     Raises DeclarationError for an invalid argument.
     """
 
+    several_arms: ClassVar[bool] = True
+
     universe: Universe
     budget: Budget
     estimand: str = "ate"
@@ -136,6 +141,8 @@ class EffectStudy(Pipeline[EffectPlan]):
             )
         if law == "auto" and self.settings.rows is not None:
             put(self, "noise", chosen_noise(law, self.handed(self._placing(self.settings, True))))
+        if self._several:
+            check_arms(self)
         list(self.steps(None))  # what is declared is judged here, not where it is used
 
     @property
@@ -224,6 +231,8 @@ class EffectStudy(Pipeline[EffectPlan]):
         scale = self.scale if released else self.residual_scale
         known = declared.get("propensity")
         kind = self.kind
+        if kind is ArmScores:
+            return replace(arms_rule(self, left), **declared)
         # where it is public, it is that of everybody: nothing confounds, and no factor is beyond its inverse
         public = None if known is None or isinstance(known, str) else public_fraction("propensity", known)
         assumed, rate = self.assumed if public is None else None, smaller_arm(public)
@@ -262,6 +271,7 @@ class EffectStudy(Pipeline[EffectPlan]):
         exact, rows = numerical_share is not None, settings.rows
         assert rows is not None
         rate: str | float = "rate" if settings.known is None else settings.known
+        n_arms = len(self.universe.domain.arms)
         steps: list[Step] = []
         if settings.known is None:
             steps.append(TreatmentRate(share=settings.rate_share, exact=exact))
@@ -279,16 +289,22 @@ class EffectStudy(Pipeline[EffectPlan]):
             own = log_odds  # what the outcome regression is weighted by is released before it
             steps.append(self.logistic(self.handed(steps), settings, numerical_share))
         for name, share in regressions.items():
-            mapped = OutcomeRows(rows, tuple(terms), scale, settings.arms, rate, own, settings.noise_ratio)
+            weights = settings.arms, rate, own, settings.noise_ratio, n_arms
+            mapped = OutcomeRows(rows, tuple(terms), scale, *weights)
             steps.append(self.regression(name, program, mapped, numerical_share, share))
-            terms.append(Term(rows, name))
+            terms.append(Term(rows, name, n_arms=n_arms))
         if log_odds is not None and own is None:
             steps.append(self.logistic(self.handed(steps), settings, numerical_share))
         # where no mean square is released, what the bound leaves of the squares that were guessed
         spreads, values = self.law.within(settings.norm_bound), self.two_values
         if values is not None:
             values = replace(values, slope=settings.slope)
-        nuisances = LinearNuisances(tuple(terms), rate, log_odds, spreads, self.scale, self.assumed)
+        declared = tuple(terms), rate, log_odds, spreads, self.scale, self.assumed
+        if self._several:  # whose lines are not bent, so that they can be averaged
+            steps.append(average_of(self, exact))
+            public = settings.propensity if isinstance(settings.propensity, tuple) else ()
+            return steps, ArmNuisances(*declared, shares=public)
+        nuisances = LinearNuisances(*declared)
         return steps, replace(nuisances, two_values=values)
 
     @property
@@ -320,6 +336,11 @@ class EffectStudy(Pipeline[EffectPlan]):
         return self.placing(*shares, settings.norm_bound, self.reach, exact=exact)
 
     @property
+    def _several(self) -> bool:
+        """Whether the treatment has more than two arms."""
+        return len(self.universe.domain.arms) > 2
+
+    @property
     def _kept(self) -> float:
         """Of epsilon: what the ranges leave, which the other shares are of."""
         return 1.0 if self.ranges is None else 1.0 - self.ranges.share
@@ -348,6 +369,8 @@ class EffectStudy(Pipeline[EffectPlan]):
     @property
     def kind(self) -> type[EffectScore]:
         """The score of what is estimated, in groups where the domain declares any."""
+        if self._several:
+            return ArmScores
         return GroupScore if self.universe.domain.groups else SCORES[self.estimand]
 
     def _event_reach(self, propensity: str | float) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special
 
 from dp2erm_cvx.calibration import Calibration
-from dp2erm_cvx.calibration.sums import bracketed
+from dp2erm_cvx.calibration.tails import bracketed
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.steps import (
     AverageScore,

@@ -6,7 +6,7 @@ import abc
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise
@@ -17,6 +17,7 @@ from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import PrivateFirstStage, SecondStage
 from dp2erm_cvx.public import one_of
+from dp2erm_cvx.sampling import refuse_arms
 from dp2erm_cvx.steps import (
     ColumnRanges,
     CovariateLaw,
@@ -55,6 +56,9 @@ class Pipeline(abc.ABC, Generic[P_co]):
     that share of epsilon covers the numerical error of what is released.
     """
 
+    #: Whether treatments may have more than two arms.
+    several_arms: ClassVar[bool] = False
+
     universe: Universe
     budget: Budget
     noise: Noise | str
@@ -62,7 +66,9 @@ class Pipeline(abc.ABC, Generic[P_co]):
     numerical_share: float
 
     def __post_init__(self) -> None:
-        """Raise DeclarationError for a kind of arithmetic that is none, and too many covariates."""
+        """Raise DeclarationError for what is no arithmetic, too many covariates, and arms if it knows two."""
+        if not self.several_arms:
+            refuse_arms(self.universe.domain.codebook, "a rule, or a fit with weights,")
         object.__setattr__(self, "arithmetic", one_of("arithmetic", self.arithmetic, Arithmetic))
         if self.universe.n_features > MOST_FEATURES:
             raise DeclarationError(

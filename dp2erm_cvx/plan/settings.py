@@ -98,7 +98,8 @@ class CausalSettings(abc.ABC):
 class EffectSettings(CausalSettings):
     """Everything that a private effect is calibrated from, beside the universe and the budget.
 
-    Those of ``CausalSettings``; the propensity may be "constant", with ``cells`` "cells", too.
+    Those of ``CausalSettings``; the propensity may be "constant", with ``cells`` "cells", too. Of more than
+    two arms it is "constant", or their public probabilities, and ``score_bound`` is at equal shares of them.
 
     Attributes
     ----------
@@ -118,7 +119,7 @@ class EffectSettings(CausalSettings):
 
     norm_bound: float
     center_share: float
-    propensity: str | float
+    propensity: str | float | tuple[float, ...]
     rows: Rows | None
     arms: Arms
     rate_share: float
@@ -147,6 +148,9 @@ class EffectSettings(CausalSettings):
         lines = self.cells is None
         if lines is (self.rows is None):
             raise DeclarationError("rows and cells: one of the two is declared")
+        if isinstance(self.propensity, list | tuple):
+            object.__setattr__(self, "propensity", tuple(self.propensity))
+            return
         if self.propensity in (("logistic", "constant") if lines else ("cells",)):
             return
         if isinstance(self.propensity, str):
@@ -163,7 +167,9 @@ class EffectSettings(CausalSettings):
 
     @property
     def known(self) -> float | None:
-        """The probability of treatment where it is public, as in a randomized trial."""
+        """The probability of treatment where it is public, as in a randomized trial; of arms the least."""
+        if isinstance(self.propensity, tuple):
+            return min(self.propensity)
         return None if isinstance(self.propensity, str) else self.propensity
 
 

@@ -14,7 +14,7 @@ from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.privacy import Budget, StabilityBound
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.registry import refuse_taken_name
-from dp2erm_cvx.sampling import refuse_sampling, refuse_units
+from dp2erm_cvx.sampling import refuse_sampling, refuse_units_and_arms
 from dp2erm_cvx.steps import Fit, Step
 from dp2erm_cvx.universe import Universe
 
@@ -90,7 +90,7 @@ class Study(Pipeline[TwoStagePlan]):
         refuse_sampling(
             self.universe.domain.codebook, "weights of sum n balance the sample, and take no sampling weights"
         )
-        refuse_units(self.universe.domain.codebook, "a fit with the weights of a first stage")
+        refuse_units_and_arms(self.universe.domain.codebook, "a fit with the weights of a first stage")
         chosen = self.calibrator
         if self.split is not None and not chosen.splits:
             raise DeclarationError(

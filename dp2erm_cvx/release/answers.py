@@ -13,9 +13,9 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.interval import EffectInterval
 from dp2erm_cvx.release.record import Standing
-from dp2erm_cvx.release.story import ESTIMANDS, interval_text, signed, unit_of
+from dp2erm_cvx.release.story import ESTIMANDS, unit_of
 from dp2erm_cvx.release.verify import at_level
-from dp2erm_cvx.release.words import compared
+from dp2erm_cvx.release.words import compared, interval_text, signed
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -27,6 +27,8 @@ FORMATS = {".csv": "", ".md": "github", ".tex": "latex_booktabs"}
 @dataclass(frozen=True)
 class Answer:
     """One effect of a ``question``, of one group of records where the question is by groups.
+
+    Of more than two arms it is one contrast, which stands in the place of the group.
 
     ``interval`` is for this effect by itself, ``joint`` for all answers at once (Bonferroni). ``records`` is
     how many count, with the noise of their release; None where that was not released. ``cost`` is what its
@@ -66,7 +68,9 @@ def answers(releases: Mapping[str, Any]) -> list[Answer]:
     all follows from the released numbers. Raises DeclarationError where nothing follows from a file.
     """
     effects = {name: one for name, one in releases.items() if isinstance(one, EffectRelease)}
-    number = sum(1 + len(one.groups) for one in effects.values())
+    number = sum(
+        len(one.arms.contrasts) if one.arms is not None else 1 + len(one.groups) for one in effects.values()
+    )
     found: list[Answer] = []
     for name, release in effects.items():
         all_at_once = at_level(release, 1.0 - (1.0 - release.interval.level) / number)
@@ -74,8 +78,12 @@ def answers(releases: Mapping[str, Any]) -> list[Answer]:
         pairs = zip(release.groups, all_at_once.groups, strict=True)
         parts: list[tuple[str | None, Any, Any]] = [(None, release, all_at_once)]
         parts += [(own.group, own, other) for own, other in pairs]
+        if release.arms is not None and all_at_once.arms is not None:
+            contrasts = zip(release.arms.contrasts, all_at_once.arms.contrasts, strict=True)
+            parts = [(f"{own.level} less {own.against}", own, other) for own, other in contrasts]
         for group, own, other in parts:
-            numbers = group, own.counted, own.estimate, own.interval, other.interval
+            records = getattr(own, "counted", release.counted)
+            numbers = group, records, own.estimate, own.interval, other.interval
             found.append(Answer(*shared, *numbers, release.cost()))
     return found
 

@@ -152,6 +152,11 @@ def _linear(release: Any) -> str:
 def _assumed(release: Any) -> str:
     """Which models have to be right for a mean of scores to be the effect."""
     known = release.settings["propensity"]
+    if release.arms is not None and not isinstance(known, str):
+        return (
+            f"the arms were assigned with the public probabilities {', '.join(f'{one:g}' for one in known)}, "
+            "whatever the covariates. The outcome regression may be wrong."
+        )
     if not isinstance(known, str):
         return (
             f"everybody was treated with the public probability {known:g}, whatever the covariates. The "
@@ -274,6 +279,11 @@ CAVEATS = (
            lambda r: "All groups share the regression: its slopes are to hold in each, arms are to lie no "
                      "farther apart there, and outcomes of a group on average within half a standard "
                      "deviation of residuals from what it predicts."),
+    Caveat("arms", "notes", _EFFECT, lambda r: r.arms is not None,
+           lambda r: "Intervals of single contrasts hold by themselves; those of all together hold at the "
+                     f"same time ({len(r.arms.contrasts)} contrasts, Bonferroni)."),
+    Caveat("arms-events", "assumes", _EFFECT, lambda r: r.arms is not None and r.is_risk and _modeled(r),
+           lambda r: "Regressions of an event are lines of which a fifth of the confounding is allowed for."),
     Caveat("gains", "notes", _RULE, lambda r: r.gains,
            lambda r: f"{_gains(r)} They take the rule as given: fitted to the same records, it looks a "
                      "little better than it is."),
@@ -370,7 +380,7 @@ def needed_to_treat(interval: EffectInterval) -> tuple[float, float] | None:
 
 def sensitivity(release: EffectRelease) -> Iterator[str]:
     """What follows from an average effect or from risks, in words."""
-    if release.estimand not in ("ate", "risks"):
+    if release.estimand not in ("ate", "risks") or release.arms is not None:
         return
     two_values = bool(release.domain.get("binary_outcome", False))
     yield from _e_values(release, two_values)

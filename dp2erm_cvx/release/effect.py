@@ -15,12 +15,14 @@ from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.plan import EffectPlan
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, nuisance_error, risk_errors
 from dp2erm_cvx.private_ranges import Known, Within
+from dp2erm_cvx.release.arms import ArmEffects, arm_effects
 from dp2erm_cvx.release.declaration import declaration_of, state_steps
 from dp2erm_cvx.release.groups import GroupEffect, group_average, group_means, group_rows, state_groups
 from dp2erm_cvx.release.interval import STRICT, EffectInterval, ScoreInterval, effect_interval, score_interval
 from dp2erm_cvx.release.ratio import ArmRisks, part_interval
 from dp2erm_cvx.release.record import BaseRelease, Guarantee
 from dp2erm_cvx.steps import (
+    ArmScores,
     CellNuisances,
     CellSums,
     ColumnRanges,
@@ -60,20 +62,27 @@ def state_nuisances(
     if public is not None:
         assert not isinstance(public.source, str)
         yield Nuisance("public center", public.rows.value, public.rows.names(columns), public.source)
+    arms = plan.study.universe.domain.arms
     for step in plan.steps[:-1]:
         if isinstance(step, ColumnRanges):
             continue
         if isinstance(step, CellSums):
             yield from _cells(plan, step, released, columns)
             continue
-        yield state_coefficient(step, released[step.name], columns)
+        yield state_coefficient(step, released[step.name], columns, arms)
 
 
-def state_coefficient(step: Step, released: Array, columns: tuple[str, ...]) -> Nuisance:
-    """What a step ``released`` (p,): a regression of the outcome, or the propensity."""
+def state_coefficient(
+    step: Step, released: Array, columns: tuple[str, ...], arms: tuple[str, ...] = ()
+) -> Nuisance:
+    """What a step ``released`` (p,): a regression of the outcome, or the propensity.
+
+    The labels of ``arms`` name their coefficients where there are more than two.
+    """
     coefficient = tuple(float(value) for value in released)
     if step.regression is not None:
-        rows, names = step.regression.rows.value, step.regression.rows.names(columns)
+        own = (columns, arms) if len(arms) > 2 else (columns,)
+        rows, names = step.regression.rows.value, step.regression.rows.names(*own)
     elif isinstance(step, TreatmentRate):
         rows, names, coefficient = step.stated(released)
     elif step.integers is not None:
@@ -227,6 +236,9 @@ class EffectRelease(BaseRelease):
     Where an effect was estimated in every level of a column, ``groups`` hold them in the order of the levels,
     ``released`` three integers for each, and the ``estimate`` is of all their records together.
 
+    Of a treatment of more than two arms ``arms`` hold the mean outcome of each and all contrasts, and the
+    ``estimate`` is the first of them; ``released`` are two integers for each, and one more.
+
     Where ``ranges`` were released, settings, nuisances and domain are those of normalized records, and
     ``outcome_unit`` is what one unit of their outcome is.
     """
@@ -249,6 +261,7 @@ class EffectRelease(BaseRelease):
     target: str = TARGETS[1]
     counted: float | None = None
     groups: tuple[GroupEffect, ...] = ()
+    arms: ArmEffects | None = None
 
     @property
     def by(self) -> str | None:
@@ -266,10 +279,22 @@ class EffectRelease(BaseRelease):
         domain = self.domain
         return bool(self.risks) or (bool(domain.get("binary_outcome")) and domain["outcome_bound"] == 0.5)
 
+    def to_dict(self, *, derived: bool = True) -> dict[str, Any]:
+        """Plain JSON types, as of every release."""
+        plain = super().to_dict(derived=derived)
+        if self.arms is None:  # files of two arms stay as they were before there were more
+            del plain["arms"]
+        return plain
+
     def rows(self) -> list[Mapping[str, Any]]:
-        """The estimate with its interval; then one for every group, with its contrast to the first."""
+        """The estimate with its interval; then one for every group, with its contrast to the first.
+
+        Of more than two arms one for every contrast.
+        """
         told = {"estimand": self.estimand, "estimate": self.estimate, **asdict(self.interval)}
         more = {"target": self.target, **self.cost()}
+        if self.arms is not None:
+            return [{"estimand": self.estimand, **row, **more} for row in self.arms.rows()]
         if not self.groups:
             return [{**told, **more}]
         return [
@@ -296,11 +321,14 @@ def make_effect(
     own = score.score.at(score.universe, released)
     center = own.center
     assert center is not None
+    arms: ArmEffects | None = None
     risks: tuple[float, ...] = ()
     ratios: tuple[Ratio, ...] = ()
     predicted = target == TARGETS[0] and study.predicts_bias
     groups = group_means(plan, released, predicted=predicted) if isinstance(own, GroupScore) else []
-    if groups:
+    if isinstance(own, ArmScores):
+        arms, found = arm_effects(plan, released, level, predicted=predicted)
+    elif groups:
         found = group_average(groups, level)
     else:
         found, risks, ratios = estimated(score, sums, center, level, own.widening)
@@ -315,9 +343,8 @@ def make_effect(
         predicted = predicted or bool(by_arm)
     ranges, unit = state_ranges(plan, released, names)
     nuisances, universe = tuple(state_nuisances(plan, released, columns)), study.universe
-    capped = capped_share(
-        study.estimand, own.cap, universe.domain.features_bound, nuisances, universe.n_samples
-    )
+    parts = study.estimand, own.cap, universe.domain.features_bound, nuisances, universe.n_samples
+    capped = 0.0 if arms is not None else capped_share(*parts)
     return EffectRelease(
         estimand=score.score.estimand,
         estimate=found.estimate * unit,
@@ -346,6 +373,7 @@ def make_effect(
         target=TARGETS[0 if predicted else 1],
         counted=counted_records(score, sums),
         groups=tuple(state_groups(groups, level, unit)),
+        arms=arms,
     )
 
 
@@ -388,6 +416,8 @@ def counted_records(step: MeanScore, sums: tuple[int, ...]) -> float | None:
     law: SumLaw = noise.law
     if law is SumLaw.COUNTED_ARMS:
         return float(n * noise.means(sums)[5])
+    if law is SumLaw.DISJOINT:
+        return float(n * noise.means((0, 0, sums[-1]))[2])
     return n * counted_share(step, sums) if law.whole else None
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dp2erm_cvx.calibration.base import Noise
-from dp2erm_cvx.calibration.sums import GridSums, bracketed, sum_quantile, sum_tail
+from dp2erm_cvx.calibration.sums import GridSums
+from dp2erm_cvx.calibration.tails import bracketed, sum_quantile, sum_tail
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.effect_error import NuisanceError
 from dp2erm_cvx.public import public_number

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,12 +18,15 @@ from dp2erm_cvx.release.record import BaseRelease, Release
 from dp2erm_cvx.release.rule import RuleRelease, released_range
 from dp2erm_cvx.release.units import coefficients, decisions
 from dp2erm_cvx.release.words import (
+    arm_tables,
     calibrated,
     clips,
     compared,
     guaranteed,
+    interval_text,
     population,
     sampled,
+    signed,
     spent_by_step,
     units_of,
 )
@@ -178,8 +180,13 @@ def _effect(release: EffectRelease) -> Story:
     level = f"{100 * interval.level:g} %"
     parts = [("privacy noise", interval.noise_half_width), ("sampling", interval.sampling_half_width)]
     spans = [Span(f"{level} interval", release.estimate, interval.low, interval.high)]
-    if not release.groups:
+    if not release.groups and release.arms is None:
         spans += [Span.around(f"{name} alone", release.estimate, width) for name, width in parts if width]
+    if release.arms is not None:  # the forest of all contrasts
+        spans = [
+            Span(f"{one.level} less {one.against}", one.estimate, one.interval.low, one.interval.high)
+            for one in release.arms.contrasts
+        ]
     for group in release.groups:
         if None not in (group.interval.low, group.interval.high):
             name = f"{release.by}: {group.group or 'missing'}"
@@ -191,27 +198,31 @@ def _effect(release: EffectRelease) -> Story:
     )
     if release.normalized:
         fixed += " Bounds of outcome, residuals and estimates were declared in units of the released range."
+    subject, about, caption = _subject(release, among), "", " The bars below are parts of the interval."
+    if release.arms is not None:
+        first, caption = release.arms.contrasts[0], f" Intervals at {level}, each by itself."
+        people, subject = "all arms alike", f"{subject}, {first.level} less {first.against}"
+        title, about = "Private effects of several arms", f"Of {first.level} less {first.against}: "
     return _story(
         release,
         f", {people}",
         title=f"{title} by {release.by}" if release.by else title,
         headline=(
-            f"{_subject(release, among)}: {signed(release.estimate, half)}{unit}{_net(release)} "
+            f"{subject}: {signed(release.estimate, half)}{unit}{_net(release)} "
             f"({level} CI {interval_text(interval)})"
         ),
-        precision=_precision(interval, half),
+        precision=about + _precision(interval, half),
         parts=(
             *((name, _counted(width, half)) for name, width in parts),
             ("bias: confounding that noise and shrinkage leave of the adjustment", bias),
             ("bias: confounders that are missing, wrong models, clipped records", "NOT counted"),
         ),
         use=_of_groups(release),
-        details=(*_risks(release), *_groups(release), *_ranges(release)),
+        details=(*_risks(release), *arm_tables(release), *_groups(release), *_ranges(release)),
         spent=(spent_by_step(release),),
         declared=(clips(release), fixed),
         spans=tuple(spans),
-        caption=f"In {unit_of(release) or 'risk'}."
-        + ("" if release.groups else " The bars below are parts of the interval."),
+        caption=f"In {unit_of(release) or 'risk'}.{'' if release.groups else caption}",
     )
 
 
@@ -416,22 +427,6 @@ def _noise(moved: NoiseRange) -> str:
         f"{assumed}: no bound, as the true curvature is private, and sampling is not counted. gamma also "
         f"pulls theta toward 0, by about {moved.shrinkage:.0%}."
     )
-
-
-def interval_text(interval: EffectInterval) -> str:
-    """Both ends, to two digits of the half width."""
-    half = interval.half_width
-    if interval.low is None and interval.high is None:
-        return "unbounded"
-    return " to ".join(
-        "unbounded" if end is None else signed(end, half) for end in (interval.low, interval.high)
-    )
-
-
-def signed(number: float, half: float | None) -> str:
-    """A number with a sign, to two digits of the half width."""
-    places = 1 - math.floor(math.log10(half)) if half is not None and half > 0.0 else -1
-    return f"{number:+.{places}f}" if 0 <= places <= 9 and abs(number) < 1e9 else f"{number:+.4g}"
 
 
 def _unsigned(number: float, half: float | None) -> str:

@@ -17,12 +17,15 @@ from dp2erm_cvx.release.record import BaseRelease, Guarantee, Release, Standing,
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from dp2erm_cvx.display import Block
     from dp2erm_cvx.release.effect import EffectRelease
+    from dp2erm_cvx.release.interval import EffectInterval
 
 #: What each step releases.
 _RELEASED = {
     "ranges": "ranges of the columns",
     "rate": "treated share",
+    "average": "mean of the covariates that the regressions see",
     "mean": "mean of the scaled covariates",
     "spread": "mean square of the scaled covariates",
     "center": "outcome regression",
@@ -59,8 +62,8 @@ def compared(release: BaseRelease) -> tuple[str, str]:
     """Treatment and outcome, by the names of the table where they are declared."""
     book = Domain.from_dict(release.domain).codebook or Codebook()
     outcome, column = book.outcome or UNNAMED[1], book.treatment.column
-    if column is None:
-        return UNNAMED[0], outcome
+    if column is None or book.treatment.levels:
+        return column or UNNAMED[0], outcome
     treated, control = str(book.treatment.treated), str(book.treatment.control)
     bare, number = control.lower() in _NO, control not in _NO and control.replace(".", "").isdigit()
     against = "" if bare else f" against {control}"
@@ -282,9 +285,13 @@ def clips(release: EffectRelease) -> Table:
         ("residual of the outcome regression", 0.0, unit * float(settings["residual_bound"])),
         ("estimate of one record, less the middle", 0.0, unit * float(settings["score_bound"])),
     ]
+    if release.arms is not None:
+        sides[2] = ("weighted residual, of an arm that all arms are as large as", *sides[2][1:])
     ends = [(name, middle - bound, middle + bound) for name, middle, bound in sides]
     least = 1.0 / float(settings["cap"])
-    if release.estimand != "overlap":  # whose weights need no cap
+    if release.arms is not None:
+        ends.append(("probability of an arm", least, 1.0))
+    elif release.estimand != "overlap":  # whose weights need no cap
         ends.append(("propensity of treatment", 0.0 if release.estimand == "att" else least, 1.0 - least))
     ends.append(("norm of the scaled covariates", 0.0, domain.features_bound))
     rows = [(name, f"{low:.4g}", f"{high:.4g}") for name, low, high in ends]
@@ -353,3 +360,37 @@ def _listed(settings: Any, before: str = "") -> str:
         return ""
     items = ((key, value) for key, value in settings.items() if value not in (None, [], {}))
     return before + ", ".join(f"{k} = {v:.6g}" if type(v) is float else f"{k} = {v}" for k, v in items)
+
+
+def arm_tables(release: EffectRelease) -> Iterator[Block]:
+    """The mean outcomes of more than two arms, and their contrasts."""
+    if release.arms is None:
+        return
+    level, shares = f"{100 * release.interval.level:g} % CI", "share, with noise"
+    if not isinstance(release.settings["propensity"], str):
+        shares = "public share"
+    table = grid("arm", shares, "risk" if release.is_risk else "mean outcome", level)
+    for one in release.arms.means:
+        mean = signed(one.estimate, one.interval.half_width).lstrip("+")
+        table.add_row(one.level, f"{100.0 * one.share:.0f} %", mean, interval_text(one.interval))
+    yield table
+    table = grid("arm", "less", "effect", level, "all together", left=2)
+    for each in release.arms.contrasts:
+        effect = signed(each.estimate, each.interval.half_width)
+        ends = interval_text(each.interval), interval_text(each.joint)
+        table.add_row(each.level, each.against, effect, *ends)
+    yield table
+
+
+def signed(number: float, half: float | None) -> str:
+    """A number with a sign, to two digits of the half width."""
+    places = 1 - math.floor(math.log10(half)) if half is not None and half > 0.0 else -1
+    return f"{number:+.{places}f}" if 0 <= places <= 9 and abs(number) < 1e9 else f"{number:+.4g}"
+
+
+def interval_text(interval: EffectInterval) -> str:
+    """Both ends, to two digits of the half width."""
+    half = interval.half_width
+    return " to ".join(
+        "unbounded" if end is None else signed(end, half) for end in (interval.low, interval.high)
+    )

@@ -225,7 +225,13 @@ def _description(release: BaseRelease) -> Iterator[str]:
     columns = ", ".join(map(_code, release.columns))
     if isinstance(release, EffectRelease):
         among = ESTIMANDS[release.estimand][2]
-        yield f"The average effect of {treatment} on {outcome}{among}, with an interval."
+        many = release.arms is not None
+        what = (
+            f"The average effects of all arms of {treatment}"
+            if many
+            else f"The average effect of {treatment}"
+        )
+        yield f"{what} on {outcome}{among}, with {'intervals' if many else 'an interval'}."
     elif _kind(release) == "effect":
         yield f"The average effect of {treatment} on {outcome}, by weighted means."
     elif isinstance(release, Release):

@@ -8,6 +8,7 @@ stand the ranges of columns that nobody declared, and the value of a weighted ru
 from dp2erm_cvx.steps.cells import CellNuisances, CellSums, Partition, declared_partition
 from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare, placed
 from dp2erm_cvx.steps.estimands import (
+    ArmScores,
     AverageScore,
     GroupScore,
     OverlapScore,
@@ -17,6 +18,7 @@ from dp2erm_cvx.steps.estimands import (
 )
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.nuisances import (
+    ArmNuisances,
     Confounding,
     LinearNuisances,
     Nuisances,
@@ -43,6 +45,8 @@ from dp2erm_cvx.steps.sums import IntegerSums, SideCounts, TreatmentRate
 from dp2erm_cvx.steps.weights import WeightsPlan, refuse_unsolvable, solve_theta, solve_weights
 
 __all__ = [
+    "ArmNuisances",
+    "ArmScores",
     "Arms",
     "AverageScore",
     "Balance",

@@ -14,7 +14,7 @@ from scipy import special
 
 from dp2erm_cvx.blocks import VIEW
 from dp2erm_cvx.calibration import IntegerNoise, Noise
-from dp2erm_cvx.calibration.sums import bracketed
+from dp2erm_cvx.calibration.tails import bracketed
 from dp2erm_cvx.codebook import OTHER
 from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
 from dp2erm_cvx.privacy import Budget
@@ -135,15 +135,19 @@ class CovariateMean(IntegerSums):
     """The mean of the scaled covariates: it is subtracted from all of them.
 
     The records of later steps are then shrunk radially to this ``norm``. Both are maps of single records at
-    what was released (Theorem 10), into a domain that is public whatever the mean is.
+    what was released (Theorem 10), into a domain that is public whatever the mean is. Where it is not
+    ``subtracted``, it is released alone.
     """
 
     name: str = "mean"
     law: CovariateLaw
     norm: float
+    subtracted: bool = True
 
     def hands(self, universe: Universe) -> Universe:
         """Records whose covariates differ from a point of the box by another point of it."""
+        if not self.subtracted:
+            return universe
         low, high = _box(universe)
         bound = math.hypot(universe.domain.intercept, self.norm)
         width = tuple((high - low).tolist())
@@ -191,6 +195,8 @@ class CovariateMean(IntegerSums):
 
     def mapped(self, records: Records, released: Mapping[str, Array]) -> Records:
         """The records less the mean, shrunk into the ball of the later universe."""
+        if not self.subtracted:
+            return records
         later = self.hands(self.universe)
         make = partial(_remade, partial(_centered, mean=self.mean(released)), later.domain)
         return records.mapped(make, _outcomes, later.domain, later.n_columns)
@@ -292,7 +298,7 @@ def placed(steps: Sequence[Step], released: Mapping[str, Array]) -> tuple[Array 
     """The mean (k,) that is subtracted from covariates, if any, and what they are then multiplied by."""
     mean, scale = None, 1.0
     for step in steps:
-        if isinstance(step, CovariateMean):
+        if isinstance(step, CovariateMean) and step.subtracted:
             mean = step.mean(released)
         elif isinstance(step, MeanSquare):
             scale = step.size(released).scale
@@ -324,7 +330,7 @@ def _mass(universe: Universe, released: Mapping[str, Array]) -> float:
     """What all records count together: n, or the released sum of their weights, or a guess of it."""
     if not universe.domain.weighted or "rate" not in released:
         return universe.mass * universe.n_samples
-    return max(released_mass(released["rate"]), 1.0)
+    return max(released_mass(released["rate"], len(universe.domain.arms)), 1.0)
 
 
 def _outcomes(block: Records) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from dp2erm_cvx.calibration import GridSums, Noise, SumLaw, calibrate_sums
 from dp2erm_cvx.domain import Array, Domain, Records, cleaned
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps.nuisances import LinearNuisances, RuleNuisances
+from dp2erm_cvx.steps.nuisances import ArmNuisances, LinearNuisances, RuleNuisances
 from dp2erm_cvx.steps.record_map import Arms, Rows, treated_share
 from dp2erm_cvx.steps.score import EffectScore, Parts, Released
 from dp2erm_cvx.universe import Universe
@@ -89,6 +89,57 @@ class GroupScore(AverageScore):
             part = Records(X, a, y, block.domain, counts[inside], unit)
             sums += own.counted_sums(part, released, noise)
         return sums
+
+
+@dataclass(frozen=True)
+class ArmScores(EffectScore):
+    """``1{A = a} r / e_a`` of K > 2 arms: with the mean of the regressions, their mean outcomes (Theorem 26).
+
+    A record adds to the sums of its own arm alone: they are disjoint, of a B of its own for every arm, the
+    ``widenings`` (K,) of the common one. Beside them stands the number of records that count.
+    """
+
+    estimand: ClassVar[str] = "ate"
+    law: ClassVar[SumLaw] = SumLaw.DISJOINT
+    rows: ClassVar[Rows] = Rows.ARMS
+    arms: ClassVar[Arms] = Arms.ALIKE
+    price: ClassVar[float] = 1.5
+    propensities: ClassVar[tuple[float, ...]] = (0.0,)
+
+    widenings: tuple[float, ...] = ()
+
+    def at(self, universe: Universe, released: Released) -> Self:
+        nuisances = self.nuisances.given(released, universe.n_samples)
+        assert isinstance(nuisances, ArmNuisances)
+        shares = np.array(nuisances.shares)
+        widenings = tuple(np.minimum(1.0 / (len(shares) * shares), self.widest).tolist())
+        cap = max(self.cap, 2.0 / float(np.min(shares)))
+        return replace(self, nuisances=nuisances, center=0.0, widenings=widenings, cap=cap)
+
+    def parts(self, records: Records, released: Released) -> Parts:
+        """The regression of the record's own arm, its probability and the clipped residual."""
+        assert isinstance(self.nuisances, ArmNuisances)
+        x, a = records.covariates, records.a
+        own = self.nuisances.outcome(x, a.astype(np.float64), released)
+        e = np.maximum(cleaned(self.nuisances.own(x, a, released), 1.0), 1.0 / self.cap)
+        residual = cleaned(records.y - own, self.residual_bound)
+        return Parts(own, own, 0.0, e, records.counts > 0.0, residual)
+
+    def score(self, parts: Parts) -> Array:
+        return parts.residual / parts.e
+
+    def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
+        return self.score(parts), parts.treated.astype(np.float64)
+
+    def block_sums(self, block: Records, released: Released, noise: GridSums) -> tuple[int, ...]:
+        """Sum and squares of every arm in turn, then the number of records that count."""
+        score, counted = self.columns(self.parts(block, released), block.counts)
+        sums, number = list[int](), 0
+        for arm, widening in enumerate(self.widenings):
+            own = block.a == arm
+            total, squares, count = noise.totals(score[own] / widening, counted[own])
+            sums, number = [*sums, total, squares], number + count
+        return (*sums, number)
 
 
 @dataclass(frozen=True)

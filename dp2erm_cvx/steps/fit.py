@@ -143,6 +143,8 @@ class Fit(Step):
             (budget, None) if self.numerical_share is None else reserve(budget, self.numerical_share)
         )
         objective = Objective(weights.bound, loss, n, domain.relation, program.name)
+        if self.map is not None:
+            objective = replace(objective, blocks=self.map.blocks)
         if isinstance(program, SecondStage):
             weighting = "weights 1" if self.first is None else self.first.name
             sets = type(program.feasible(domain)).__name__

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 from scipy.special import expit
 
 from dp2erm_cvx.calibration import Calibration
-from dp2erm_cvx.calibration.sums import bracketed
+from dp2erm_cvx.calibration.tails import bracketed
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.steps.covariates import MeanSquare
 from dp2erm_cvx.steps.fit import Fit
@@ -28,6 +29,10 @@ VARIANCE = 0.2
 TYPICAL = 0.5
 #: Part of the shrinkage that is taken to be left after it was undone: what its curvature may be off by.
 LEFT = 0.25
+
+
+#: The rate of treatment, or those of more than two arms.
+Rate = float | tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -55,8 +60,10 @@ class Confounding:
         """The heterogeneity that settings are chosen for; what is declared is the most that there is."""
         return TYPICAL * self.heterogeneity
 
-    def within(self, rate: float) -> float:
+    def within(self, rate: Rate) -> float:
         """The share of the variance along the difference of the arms that lies within them."""
+        if isinstance(rate, tuple):  # of K arms, of which no two are farther apart
+            return max(1.0 - 0.5 * (1.0 - math.fsum(one * one for one in rate)) * self.distance**2, 0.2)
         return max(1.0 - rate * (1.0 - rate) * self.distance**2, 0.2)
 
 
@@ -123,7 +130,7 @@ class RidgeFit:
         assert made is not None
         assert isinstance(step, Fit)
         assert isinstance(step.calibration, Calibration)
-        first = 1 if made.rows in (Rows.POOLED, Rows.ARMS) else 2
+        first = 1 if made.rows in (Rows.POOLED, Rows.ARMS) else made.n_arms
         noise = math.sqrt(float(step.calibration.variances[first]))
         slope = getattr(step.program, "slope", None)
         n, mass = step.universe.n_samples, step.universe.mass
@@ -148,19 +155,21 @@ class RidgeFit:
         bend = 2.0 if self.slope is None else float(special.erfcx(deviation / (math.sqrt(2.0) * self.slope)))
         return bend, bend
 
-    def curvature(self, deviation: float, rate: float) -> Array:
-        """Contributions of either arm (2,) to the curvature of the mean loss, the untreated first."""
+    def curvature(self, deviation: float, rate: Rate) -> Array:
+        """Contributions of every arm (K,) to the curvature of the mean loss, of two the untreated first."""
+        if isinstance(rate, tuple):
+            return np.array(rate) * (self.mass * self.bends(deviation)[0])
         parts = np.array([1.0 - rate, rate]) * self.weights(rate)
         found: Array = self.mass * parts * np.array(self.bends(deviation))
         return found
 
     def errors(
-        self, spreads: Array, deviation: float, rate: float, part: float = 1.0, least_share: float = 1.0
+        self, spreads: Array, deviation: float, rate: Rate, part: float = 1.0, least_share: float = 1.0
     ) -> tuple[Array, Array]:
         """The parts (g, k) of slopes that gamma shrinks away, and the standard deviations of their noise.
 
         In units of the outcome per standard deviation of a covariate, for covariates of these ``spreads`` and
-        residuals of this ``deviation``: g = 2 slopes of either arm, the untreated first, or g = 1 where they
+        residuals of this ``deviation``: g = K slopes of every arm, the untreated first, or g = 1 where they
         are common. ``part`` is what of the records' variance tells of the slopes, ``least_share`` that of
         their direction among independent covariates.
         """
@@ -176,7 +185,7 @@ def shrinkage(
     regressions: Sequence[RidgeFit],
     spreads: Array,
     deviation: float,
-    rate: float,
+    rate: Rate,
     declared: Confounding,
     least_share: float = 1.0,
 ) -> tuple[Array, Array]:
@@ -320,6 +329,47 @@ class LinearNuisances(Nuisances):
         if isinstance(self.rate, str):
             raise ValueError("the rate of treatment is among all records: ask what is given first")
         return np.full(len(x), self.rate)
+
+
+@dataclass(frozen=True)
+class ArmNuisances(LinearNuisances):
+    """Regressions by arm or with slopes in common, of K > 2 arms.
+
+    ``shares`` are the probabilities of all arms: public, or, once they are known, those that the step
+    ``rate`` released. ``log_odds`` is a multinomial regression, with a coefficient for every arm.
+    """
+
+    shares: tuple[float, ...] = ()
+
+    def given(self, released: Mapping[str, Array], n_samples: int) -> LinearNuisances:
+        if not isinstance(self.rate, str):
+            return super().given(released, n_samples)
+        sums = released[self.rate]
+        mass = max(released_mass(sums, len(sums)), 1.0) / n_samples
+        found = replace(self, rate=1.0 / len(sums), shares=arm_shares(sums))
+        known = tuple(replace(one, mass=mass) for one in self.regressions)
+        return super(ArmNuisances, replace(found, regressions=known)).given(released, n_samples)
+
+    def shrinkage(self, deviation: float, least_share: float = 1.0) -> tuple[Array, Array]:
+        spreads = np.array(self.spreads)
+        return shrinkage(self.regressions, spreads, deviation, self.shares, self.declared, least_share)
+
+    def own(self, x: Array, a: NDArray[np.int64], released: Mapping[str, Array]) -> Array:
+        """P(A = a | x), (n,), of the record's own arm of several, before it is clipped."""
+        if self.log_odds is None:
+            return np.array(self.shares)[a]
+        logits = [self.log_odds.predict(x, np.full(len(x), arm), released) for arm in range(len(self.shares))]
+        apart = np.clip(np.array(logits) - np.choose(a, logits), -500.0, 500.0)
+        # odds by one scalar function for all of them: that of a vector may round a row by where it stands
+        return np.asarray(1.0 / np.sum(expit(apart) / expit(-apart), axis=0))
+
+
+def arm_shares(released: Array) -> tuple[float, ...]:
+    """The shares of K arms from the released sums of what their records count, none below ``1/RAREST``."""
+    counts = np.maximum(np.asarray(released, dtype=np.float64), 0.0)
+    total = float(counts.sum())
+    shares = counts / total if total > 0.0 else np.full(len(counts), 1.0 / len(counts))
+    return tuple(np.maximum(shares, 1.0 / RAREST).tolist())
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,11 @@ class RecordMap(abc.ABC):
         """True if a record may count with a factor below 1, beside its sampling weight."""
         return False
 
+    @property
+    def blocks(self) -> int:
+        """Blocks of columns, as many in each, of which every row has entries in one alone."""
+        return 1
+
     def factors(self, records: Records, released: Mapping[str, Array]) -> Array:
         """Weight of every mapped record (n,), in [0, 1], a function of itself and ``released`` alone."""
         return records.counts
@@ -92,7 +97,7 @@ class Rows(enum.StrEnum):
 
     ``COMMON``: an intercept per arm and common slopes, (1-a, a, x). ``MIX``: with a slope of the effect, at
     half the scale, (1-a, a, x, (2a-1) x/2). ``ARMS``: each arm on its own, ((1-a)(1, x), a (1, x)).
-    ``POOLED``: no arms, (1, x).
+    ``POOLED``: no arms, (1, x). The arms are numbered from 0 on; all but ``MIX`` are of any number of them.
     """
 
     COMMON = "common"
@@ -100,60 +105,67 @@ class Rows(enum.StrEnum):
     ARMS = "arms"
     POOLED = "pooled"
 
-    def of(self, x: Array, a: ArrayLike) -> Array:
-        """The rows (n, p) of covariates x (n, k) and treatments a (n,) in {0, 1}."""
+    def of(self, x: Array, a: ArrayLike, n_arms: int = 2) -> Array:
+        """The rows (n, p) of covariates x (n, k) and treatments a (n,), numbers of arms."""
         n, k = x.shape
         treated = np.broadcast_to(np.asarray(a, dtype=np.float64), (n,))
+        of_arms = [1.0 - treated, treated]
+        if n_arms > 2:
+            of_arms = [(treated == arm).astype(np.float64) for arm in range(n_arms)]
         if self is Rows.POOLED:
             rows = np.empty((n, 1 + k))
             rows[:, 0], rows[:, 1:] = 1.0, x
         elif self is Rows.ARMS:
-            rows = np.empty((n, 2 + 2 * k))
-            for begin, arm in ((0, 1.0 - treated), (1 + k, treated)):
+            rows = np.empty((n, n_arms * (1 + k)))
+            for begin, arm in zip(range(0, rows.shape[1], 1 + k), of_arms, strict=True):
                 rows[:, begin] = arm
                 np.multiply(arm[:, None], x, out=rows[:, begin + 1 : begin + 1 + k])
         else:
-            rows = np.empty((n, 2 + k if self is Rows.COMMON else 2 + 2 * k))
-            rows[:, 0], rows[:, 1], rows[:, 2 : 2 + k] = 1.0 - treated, treated, x
+            rows = np.empty((n, n_arms + k if self is Rows.COMMON else 2 + 2 * k))
+            rows[:, :n_arms], rows[:, n_arms : n_arms + k] = np.column_stack(of_arms), x
             if self is Rows.MIX:
                 np.multiply((treated - 0.5)[:, None], x, out=rows[:, 2 + k :])
         return rows
 
-    def predict(self, theta: ArrayLike, x: Array, a: ArrayLike) -> Array:
+    def predict(self, theta: ArrayLike, x: Array, a: ArrayLike, n_arms: int = 2) -> Array:
         """``<row, theta>`` (n,), row by row: a matrix product may round a row by where it stands."""
-        k, treated = x.shape[1], np.broadcast_to(np.asarray(a, dtype=np.float64), (len(x),)) == 1.0
+        k, number = x.shape[1], np.broadcast_to(np.asarray(a, dtype=np.float64), (len(x),))
+        number = number if n_arms > 2 else (number == 1.0).astype(np.float64)
         coefficient, predicted = np.asarray(theta, dtype=np.float64), np.empty(len(x))
         with np.errstate(over="ignore", invalid="ignore"):
             parts = []  # of either arm: the constant, and the slope of each covariate
-            for arm in (0.0, 1.0):
-                origin = self.of(np.zeros((1, k)), arm)
-                parts.append(((origin @ coefficient)[0], (self.of(np.eye(k), arm) - origin) @ coefficient))
+            for arm in range(n_arms):
+                origin = self.of(np.zeros((1, k)), arm, n_arms)
+                slopes = (self.of(np.eye(k), arm, n_arms) - origin) @ coefficient
+                parts.append(((origin @ coefficient)[0], slopes))
             for begin in range(0, len(x), VIEW):
                 own = slice(begin, begin + VIEW)
                 for arm, (constant, slopes) in enumerate(parts):
-                    asked = treated[own] == bool(arm)
+                    asked = number[own] == arm
                     if np.any(asked):
                         product = np.sum(x[own] * slopes, axis=1) + constant
                         predicted[own] = np.where(asked, product, predicted[own])
         return predicted
 
-    def names(self, columns: tuple[str, ...]) -> tuple[str, ...]:
+    def names(
+        self, columns: tuple[str, ...], arms: tuple[str, ...] = ("control", "treated")
+    ) -> tuple[str, ...]:
         """The name of every coordinate of theta."""
         if self in (Rows.COMMON, Rows.MIX):
             slopes = [f"{name} x arm" for name in columns] if self is Rows.MIX else []
-            return ("control", "treated", *columns, *slopes)
+            return (*arms, *columns, *slopes)
         own = ("intercept", *columns)
         if self is Rows.ARMS:
-            return tuple(f"{name} | {arm}" for arm in ("control", "treated") for name in own)
+            return tuple(f"{name} | {arm}" for arm in arms for name in own)
         return own
 
-    def constants(self, n_features: int) -> NDArray[np.bool_]:
+    def constants(self, n_features: int, n_arms: int = 2) -> NDArray[np.bool_]:
         """Where the rows (p,) hold no covariate: True for an intercept."""
         nowhere = np.zeros((1, n_features))
-        found: NDArray[np.bool_] = np.any([self.of(nowhere, arm)[0] != 0.0 for arm in (0.0, 1.0)], axis=0)
-        return found
+        rows = [self.of(nowhere, arm, n_arms)[0] != 0.0 for arm in range(n_arms)]
+        return np.asarray(np.any(rows, axis=0))
 
-    def widths(self, bounds: tuple[float, ...] | None) -> tuple[float, ...] | None:
+    def widths(self, bounds: tuple[float, ...] | None, n_arms: int = 2) -> tuple[float, ...] | None:
         """Bounds on the size of every entry of a row (p,), from those on the covariates (k,), if any.
 
         Every entry is a constant or a multiple of one covariate, so that it is largest at their bounds.
@@ -161,7 +173,7 @@ class Rows(enum.StrEnum):
         if bounds is None:
             return None
         largest = np.array([bounds])
-        found = np.max([np.abs(self.of(largest, arm)[0]) for arm in (0.0, 1.0)], axis=0)
+        found = np.max([np.abs(self.of(largest, arm, n_arms)[0]) for arm in range(n_arms)], axis=0)
         return tuple(found.tolist())
 
     def norm(self, bound: float) -> float:
@@ -173,23 +185,24 @@ class Rows(enum.StrEnum):
 class Term:
     """One linear regression: its rows, and the step that released its coefficient, or a public one.
 
-    The coefficients of covariates count ``stretch`` times, which undoes a known shrinkage: (k,), or (2k,) by
-    arm.
+    The coefficients of covariates count ``stretch`` times, which undoes a known shrinkage: (k,), or one for
+    every arm of ``n_arms``.
     """
 
     rows: Rows
     source: str | tuple[float, ...]
     stretch: tuple[float, ...] | None = None
+    n_arms: int = 2
 
     def predict(self, x: Array, a: ArrayLike, released: Mapping[str, Array]) -> Array:
         """The regression (n,) at covariates x (n, k) and treatments a (n,)."""
-        return self.rows.predict(self.coefficient(x.shape[1], released), x, a)
+        return self.rows.predict(self.coefficient(x.shape[1], released), x, a, self.n_arms)
 
     def coefficient(self, n_features: int, released: Mapping[str, Array]) -> Array:
         """The coefficient (p,) that predicts: its own array."""
         theta = np.array(released[self.source] if isinstance(self.source, str) else self.source, dtype=float)
         if self.stretch is not None:
-            slopes = ~self.rows.constants(n_features)
+            slopes = ~self.rows.constants(n_features, self.n_arms)
             theta[slopes] *= np.resize(self.stretch, int(slopes.sum()))
         return theta
 
@@ -239,7 +252,8 @@ class OutcomeRows(RecordMap):
     and shrinkage weigh on intercepts and slopes in the proportion that it declares.
 
     Records count by ``arms``, ``noise_ratio`` and the ``rate`` of treatment: a number, or the step that
-    released it; that of their own where ``log_odds`` is a released propensity on (1, x).
+    released it; that of their own where ``log_odds`` is a released propensity on (1, x). All those of
+    ``n_arms`` > 2 arms count alike.
     """
 
     rows: Rows
@@ -249,10 +263,15 @@ class OutcomeRows(RecordMap):
     rate: str | float = 0.5
     log_odds: Term | None = None
     noise_ratio: float = 0.0
+    n_arms: int = 2
 
     @property
     def factored(self) -> bool:
         return self.arms not in (Arms.ALIKE, Arms.CONTROLS)
+
+    @property
+    def blocks(self) -> int:
+        return self.n_arms if self.n_arms > 2 and self.rows is Rows.ARMS else 1
 
     def at(self, released: Mapping[str, Array], n_samples: int) -> Self:
         """The same, with the rate that was released for ``n_samples`` records worked out."""
@@ -279,7 +298,7 @@ class OutcomeRows(RecordMap):
         mapped = replace(
             domain,
             covariate_bound=self.rows.norm(self.scale * domain.features_bound),
-            coordinate_bound=self.rows.widths(widths),
+            coordinate_bound=self.rows.widths(widths, self.n_arms),
             outcome_bound=domain.outcome_bound * self._outcomes,
             outcome_center=0.0,
             binary_outcome=False,
@@ -288,12 +307,12 @@ class OutcomeRows(RecordMap):
             center=None,
             intercept=0.0,
         )
-        columns = tuple(f"x{k}" for k in range(universe.n_features))
-        return Universe(mapped, universe.n_samples, len(self.rows.names(columns)))
+        width = len(self.rows.constants(universe.n_features, self.n_arms))
+        return Universe(mapped, universe.n_samples, width)
 
     def design(self, x: Array, a: NDArray[np.int64]) -> Array:
         # in place: a scaled copy of all covariates would be one more table in memory
-        rows, slopes = self.rows.of(x, a), ~self.rows.constants(x.shape[1])
+        rows, slopes = self.rows.of(x, a, self.n_arms), ~self.rows.constants(x.shape[1], self.n_arms)
         np.multiply(rows, self.scale, out=rows, where=slopes)
         if self.arms is Arms.CONTROLS:  # the treated have an intercept alone
             np.multiply(rows, 1.0 - a[:, None], out=rows, where=slopes)
@@ -313,7 +332,7 @@ class OutcomeRows(RecordMap):
 
     def unscaled(self, theta: Array, n_features: int) -> Array:
         """A coefficient (p,) on the mapped rows as one on rows of the covariates themselves."""
-        return theta * np.where(self.rows.constants(n_features), 1.0, self.scale)
+        return theta * np.where(self.rows.constants(n_features, self.n_arms), 1.0, self.scale)
 
 
 @dataclass(frozen=True)

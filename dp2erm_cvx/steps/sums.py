@@ -97,7 +97,7 @@ class IntegerSums(Step):
 
 @dataclass(frozen=True)
 class TreatmentRate(IntegerSums):
-    """The number of treated records: one replacement moves it by 1.
+    """The number of treated records: one replacement moves it by 1. Of more than two arms, those of each.
 
     Where records may count less than 1, what the treated and the untreated count is added up, in K-ths, in
     every group: the same as cells, of which there is one per group.
@@ -116,7 +116,10 @@ class TreatmentRate(IntegerSums):
         return super().predicted_error / self.universe.n_samples**2
 
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
-        """The number of treated records, or what the records of both arms count, treated first, by group."""
+        """The number of treated records, or what the records of all arms count, by group.
+
+        Of two arms the treated come first, of more the arms are in their order.
+        """
         if not records.domain.weighted:
             return (sum(records.blocks.map(_treated)),)
         return tuple(int(one) for one in np.sum(records.whole_units.map(_sums_by_arm), axis=0).ravel())
@@ -127,7 +130,10 @@ class TreatmentRate(IntegerSums):
             return "treated records", ("number",), (float(released[0]),)
         both = tuple(float(one) / UNIT for one in released)
         domain = self.universe.domain
-        arms, book = ("treated", "untreated"), domain.codebook
+        arms: tuple[str, ...] = ("treated", "untreated")
+        book = domain.codebook
+        if len(domain.arms) > 2:
+            arms = domain.arms
         names: tuple[str, ...] = arms
         if book is not None and domain.groups:
             levels = [level or "missing" for level in domain.groups]
@@ -135,9 +141,9 @@ class TreatmentRate(IntegerSums):
         return "records" if not uneven(domain.codebook) else "sampling weights over their bound", names, both
 
 
-def released_mass(released: Array) -> float:
-    """What all records count together, where the sums of both arms were released; at least 0."""
-    return float(np.maximum(np.sum(np.reshape(released, (2, -1)), axis=1), 0.0).sum()) / UNIT
+def released_mass(released: Array, n_arms: int = 2) -> float:
+    """What all records count together, where the sums of all arms were released; at least 0."""
+    return float(np.maximum(np.sum(np.reshape(released, (n_arms, -1)), axis=1), 0.0).sum()) / UNIT
 
 
 @dataclass(frozen=True)
@@ -185,9 +191,10 @@ def _treated(block: Records) -> int:
 
 
 def _sums_by_arm(block: Records) -> NDArray[np.int64]:
-    """What records count in K-ths (2, G), the treated first, by group."""
-    groups = block.group_counts.T
-    found = [_in_cells(block, [counts * (block.a == arm) for counts in groups]) for arm in (1, 0)]
+    """What records count in K-ths by arm and group: of two arms (2, G), the treated first."""
+    groups, n_arms = block.group_counts.T, len(block.domain.arms)
+    order = (1, 0) if n_arms == 2 else range(n_arms)
+    found = [_in_cells(block, [counts * (block.a == arm) for counts in groups]) for arm in order]
     return np.array(found, dtype=np.int64)
 
 

@@ -10,7 +10,7 @@ from scipy.integrate import quad
 
 from dp2erm_cvx.calibration.base import Noise
 from dp2erm_cvx.calibration.numbers import analytic_delta, analytic_ratio
-from dp2erm_cvx.calibration.sums import _many_tail, sum_quantile, sum_tail
+from dp2erm_cvx.calibration.tails import _many_tail, sum_quantile, sum_tail
 
 LAPLACE, GAUSSIAN = Noise.GAMMA, Noise.GAUSSIAN
 

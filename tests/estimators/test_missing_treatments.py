@@ -11,11 +11,11 @@ import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, PrivateEffect, PrivateRule
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.codebook import Treatment
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.steps import Execution
+from dp2erm_cvx.treatment import Treatment
 
 CODED = Codebook(Treatment("drug", "vasopressor", "none"), "pressure")
 DOMAIN = Domain(

@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRule
-from dp2erm_cvx.codebook import Treatment
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plotting import forest_plot
 from dp2erm_cvx.release.answers import answer_blocks, answers, answers_as
 from dp2erm_cvx.release.verify import at_level, verify
+from dp2erm_cvx.treatment import Treatment
 from tests.command_line import run
 
 BOOK = Codebook(Treatment("drug", "A", "B"), "pressure", {"sex": ["F", "M"]}, units={"pressure": "mmHg"})

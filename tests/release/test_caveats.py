@@ -13,6 +13,7 @@ from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRanges, P
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release.caveats import CAVEATS, caveats_of, sentences
 from dp2erm_cvx.report import release_page
+from dp2erm_cvx.treatment import Treatment
 
 DOMAIN = Domain(1.5, 2.0, ranges={"u": (-1.0, 1.0), "v": (-1.0, 1.0)})
 GROUPS = replace(DOMAIN, ranges={"u": (-1.0, 1.0)}, codebook=Codebook(levels={"sex": ["F", "M"]}))
@@ -39,7 +40,11 @@ def releases():
     effect, rule, weights = made[1], made[-4], made[-3]
     weak = replace(effect.guarantee, epsilon=11.0, delta=0.01)
     made += [replace(effect, **one) for one in ({"guarantee": weak}, {"capped": 0.5}, {"target": "score"})]
-    book = {"missing": {"u": 0.0}, "unit": {"column": "id", "number": 400}}
+    arms = Codebook(treatment=Treatment(levels=["a", "b", "c"]))
+    event = replace(DOMAIN, outcome_center=0.5, outcome_bound=0.5, binary_outcome=True, codebook=arms)
+    labels, happened = np.array(["a", "b", "c"])[np.arange(400) % 3], (X["u"] > 0.0).astype(float)
+    made.append(PrivateEffect(event, nine, seed=1).fit(X, labels, happened).release_)
+    book = {"missing": {"u": 0.0}, "unit": {"column": "id", "number": 400, "count": 1}}
     share = {"outcome_center": 0.5, "outcome_bound": 0.5}
     made += [replace(effect, domain={**effect.domain, **more}) for more in ({"codebook": book}, share)]
     made += [ranged, replace(rule, flipped_share=0.4), replace(rule, kept_confounding=0.9)]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateTwoStageERM, Release
-from dp2erm_cvx.codebook import Treatment
 from dp2erm_cvx.display import as_html, grid, heading
 from dp2erm_cvx.plan.predict import planned_range
 from dp2erm_cvx.release.effect import Nuisance, capped_share
+from dp2erm_cvx.treatment import Treatment
 
 DOMAIN = Domain(1.5, 2.0, outcome_center=1.0, ranges={"<u>": (-1.0, 1.0), "[v]": (-1.0, 1.0)})
 

@@ -1,0 +1,227 @@
+"""Effects of a treatment of more than two arms: settings, what is refused, and what nuisances leave."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.plan.defaults import (
+    CAP,
+    MARGIN,
+    MEAN_SHARE,
+    NORM,
+    SPREAD_SHARE,
+    Request,
+    effect_rule,
+)
+from dp2erm_cvx.plan.effect_error import HEAVIER, NO_ERROR, NuisanceError
+from dp2erm_cvx.plan.settings import EffectSettings
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.steps import (
+    ArmNuisances,
+    Arms,
+    ArmScores,
+    AverageScore,
+    Confounding,
+    CovariateMean,
+    MeanSquare,
+    RidgeFit,
+    Rows,
+)
+from dp2erm_cvx.steps.nuisances import LEFT, STRETCH
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.plan.effect import EffectPlan, EffectStudy
+
+#: The step that releases the mean of the covariates which regressions by arm are averaged at, and its share
+#: of what center and propensity leave.
+AVERAGE, AVERAGE_SHARE = "average", 0.15
+#: B over standard deviations of residuals, at equal shares of the arms and times their number: what is beyond
+#: is less than the noise that a larger one brings.
+REACH = 3.0
+#: Part of the confounding that a regression of two values may leave which is not unbent, at a slope of twice
+#: the outcome bound: its derivative is off by as much between probabilities of .2 and .8.
+BENT = 0.2
+
+
+def arms_rule(study: EffectStudy, budget: Budget) -> EffectSettings:
+    """The settings where nothing is declared, of the least predicted mean squared error of a contrast.
+
+    From public quantities alone: rows and share of the outcome regression.
+    """
+    book, universe, values = study.universe.domain.codebook, study.universe, study.two_values
+    assert book is not None
+    shares, n_arms = tuple(book.treatment.rates), len(book.treatment.labels)
+    assumed = None if shares else study.assumed
+    found = effect_rule(universe, budget, study.residual_scale, assumed, ArmScores, values, 1.0 / n_arms)
+    total = universe.mass * universe.n_samples * budget.epsilon
+    # lines of two values are not unbent, so that they can be averaged: their loss hardly saturates
+    slope = found.slope if values is None else 2.0 * universe.domain.outcome_bound
+    rate = max(0.02, min(0.1, 40.0 * n_arms / total))
+    left = 1.0 - SPREAD_SHARE - (0.0 if shares else rate) - (MEAN_SHARE if found.mean_share else 0.0)
+    least = min(shares, default=1.0 / n_arms)
+    request = Request(
+        ArmScores,
+        universe.mass * universe.n_samples,
+        universe.n_features,
+        budget.epsilon,
+        study.scale,
+        slope,
+        study.law,
+        found.norm_bound,
+        found.residual_bound,
+        assumed or Confounding(0.0),
+        rate=least,
+    )
+    # outcomes of two values have residuals as long as they lie apart
+    reach = REACH * study.scale if values is None else values.width
+    tried = [(rows, float(share)) for rows in (Rows.COMMON, Rows.ARMS) for share in np.arange(0.1, 0.9, 0.05)]
+    tried = [(rows, share) for rows, share in tried if share < 0.9 * left]
+    rows, center = min(tried, key=lambda one: arms_error(request, n_arms, reach, left, *one))
+    return replace(
+        found,
+        rows=rows,
+        arms=Arms.ALIKE,
+        noise_ratio=0.0,
+        slope=slope,
+        rate_share=rate,
+        propensity=shares or "constant",
+        center_share=center,
+        score_bound=n_arms * reach,
+        cap=max(CAP, 2.0 / least),
+    )
+
+
+def arms_error(request: Request, n_arms: int, reach: float, left: float, rows: Rows, center: float) -> float:
+    """The mean squared error of a contrast of two of K arms, to first order, as :func:`effect_error` has it.
+
+    ``reach`` is B of an arm times its share, ``center`` the share of the budget for the outcome regression
+    on these ``rows``, ``left`` what it and the sums have together.
+    """
+    n, p, sigma, rate = request.n_samples, request.n_features, request.deviation, request.rate
+    square, epsilon, declared = 1.0 + NORM**2, center * request.epsilon, request.confounding
+    columns = p + (1 if rows is Rows.ARMS else n_arms)
+    fit = RidgeFit(
+        gamma=2.0 * square / (n * epsilon),
+        noise=2.0 * math.sqrt(square * (columns + 1)) * request.slope / epsilon,
+        n_samples=n,
+        slope=request.slope,
+        scale=NORM / request.norm_bound,
+        arms=Arms.ALIKE,
+        rows=rows,
+    )
+    shares = (rate,) + ((1.0 - rate) / (n_arms - 1),) * (n_arms - 1)
+    found = fit.errors(request.spread, sigma, shares, declared.within(shares))
+    kept, noise = (float(one[0, 0]) for one in found)
+    stretch = min(1.0 / max(1.0 - kept, 1e-9), STRETCH)
+    noise, still = noise * stretch, 1.0 - stretch * (1.0 - kept)
+    # by arm, both have errors of their own; in common, what effects vary by stays as well
+    by_arm, away = rows is Rows.ARMS, declared.distance
+    varying = 0.0 if by_arm else declared.typical * sigma
+    times = math.sqrt(2.0) * (1.0 - rate) if by_arm else 1.0
+    residuals = sigma**2 + p * noise**2 + (still * sigma) ** 2 + 0.5 * varying**2
+    paid = (left - center) * (1.0 - AVERAGE_SHARE) * request.epsilon
+    scale = ArmScores.price * 2.0 * reach / rate / (n * paid)
+    sampling = (2.0 * residuals / rate + away**2 * sigma**2 + 2.0 * MARGIN * 2.0 * reach / rate * scale) / n
+    bias = away * (times * max(LEFT * kept, still) * sigma + (1.0 - rate) * varying)
+    return sampling + 4.0 * scale**2 + (times * noise * away) ** 2 + bias**2
+
+
+def average_of(study: EffectStudy, exact: bool) -> CovariateMean:
+    """The step that releases the mean of the covariates that the regressions see."""
+    settings, plain = study.settings, (0.0,) * study.universe.n_features
+    law, share = replace(study.law, shares=plain, zeros=plain), AVERAGE_SHARE * (1.0 - settings.spent)
+    bound = settings.norm_bound
+    return CovariateMean(name=AVERAGE, share=share, exact=exact, law=law, norm=bound, subtracted=False)
+
+
+def check_arms(study: EffectStudy) -> None:
+    """Raise DeclarationError where what is declared of more than two arms is for two alone."""
+    domain, settings = study.universe.domain, study.settings
+    assert domain.codebook is not None
+    for declared, instead in (
+        (study.estimand != AverageScore.estimand, f"estimand = {shown(study.estimand)}: take 'ate'"),
+        (domain.groups, "by: leave it out, or declare where"),
+        (domain.units is not None, "unit: make one record of every person"),
+        (domain.sampling is not None, "sampling_weights: leave them out"),
+        (domain.treatment_cost, "treatment_cost: leave it out, or subtract it from the outcome"),
+        (domain.arm_floor, "arm_floor: leave it out"),
+        (study.ranges is not None, "ranges that are released: declare public ones"),
+        (study.noise is not Noise.GAMMA, f"noise = {str(study.noise)!r}: take 'gamma'"),
+        (study.public_center is not None, "public_center: leave it out"),
+        (study.effect_center is not None, "effect_center: leave it out"),
+        (settings.rows not in (Rows.COMMON, Rows.ARMS), "rows: take 'common' or 'arms', and no cells"),
+        (settings.first_fit is not None, "first_fit: leave it out"),
+        (settings.arms is not Arms.ALIKE, "arms: take 'alike'"),
+        (isinstance(settings.propensity, float), "propensity: declare rates in [treatment]"),
+        (settings.propensity == "logistic", "propensity = 'logistic': take 'constant'"),
+    ):
+        if declared:
+            raise DeclarationError(f"{instead}; it is not known for a treatment of {len(domain.arms)} levels")
+    if isinstance(settings.propensity, tuple) and settings.propensity != domain.codebook.treatment.rates:
+        raise DeclarationError("propensity: rates of the levels are declared in [treatment]")
+
+
+def arm_errors(
+    plan: EffectPlan, released: Mapping[str, Array], deviation: float
+) -> tuple[list[NuisanceError], float]:
+    """What the nuisances leave of every arm's mean outcome, at residuals of this standard ``deviation``.
+
+    In a contrast of slopes by arm both add, and noises are independent. With slopes in common it is the
+    second number that counts, the standard deviation of what their noise and sampling adds to any contrast:
+    the arms lie at most the declared distance apart, and so does each of them from all. Nothing where the
+    propensity is public.
+    """
+    study, score = plan.study, plan.score
+    nuisances = score.score.at(score.universe, released).nuisances
+    assert isinstance(nuisances, ArmNuisances)
+    shares, k = np.array(nuisances.shares), len(nuisances.spreads)
+    if study.settings.known is not None:
+        return [NO_ERROR] * len(shares), 0.0
+    (fit,), (term,), away = nuisances.regressions, nuisances.terms, study.confounding
+    grid = [nuisances.shrinkage(deviation, share) for share in np.geomspace(study.collinearity, 1.0, 9)]
+    declared, stretch, square = nuisances.shrinkage(study.scale)[0], nuisances.stretch, plan.step("spread")
+    unsure = LEFT
+    if isinstance(square, MeanSquare):
+        unsure = math.hypot(LEFT, square.size(released).error)
+    left = np.max([unsure * declared, *(np.abs(1.0 - stretch * (1.0 - kept)) for kept, _ in grid)], axis=0)
+    noise = np.sqrt(np.mean(np.max([stretch * one for _, one in grid], axis=0) ** 2, axis=1))
+    theta, constant = np.asarray(released[str(term.source)]), term.rows.constants(k, len(shares))
+    left = left + (0.0 if study.two_values is None else BENT)
+    sizes = theta[~constant].reshape(-1, k) * np.array(nuisances.spreads) / np.maximum(1.0 - declared, 0.02)
+    half = 0.5 * study.universe.domain.outcome_bound
+    sizes *= np.minimum(1.0, half / np.maximum(np.linalg.norm(sizes, axis=1), 1e-300))[:, None]
+    stays = np.linalg.norm(left * sizes, axis=1)
+    within, n = study.assumed.within(nuisances.shares), fit.mass * fit.n_samples
+    heavier = HEAVIER / (n * within)
+    # an intercept is off by noise and ridge, and the residuals of its arm do not cancel it at a wrong rate
+    curvature, rate = np.maximum(fit.curvature(deviation, nuisances.shares), 1e-12), plan.step("rate")
+    off = (fit.noise / (fit.n_samples * (curvature + fit.gamma))) ** 2
+    off = off + np.minimum(np.abs(theta[constant]) * fit.gamma / curvature, 2.0 * half) ** 2
+    counted = 0.0 if rate is None else rate.calibration.variance * rate.calibration.unit**2 / n**2
+    by_rate = np.sqrt(np.minimum(off, 4.0 * half**2) * np.minimum(counted / shares**2, 0.25))
+    varying, common = 0.0, 0.0
+    if term.rows is Rows.COMMON:  # slopes of an arm differ from those in common by what effects vary by
+        varying = study.heterogeneity * deviation * away
+        common = away * math.hypot(float(noise[0]), deviation * math.sqrt(heavier))
+    by_arm = term.rows is Rows.ARMS
+    # the ridge on an intercept leaks into slopes along the mean of an arm
+    leaks = away**2 * np.abs(theta[constant]) * fit.gamma / within
+    leaks = leaks / (curvature if by_arm else float(np.sum(curvature)))
+    found = []
+    for arm, share in enumerate(shares):
+        one, other = arm if by_arm else 0, 1.0 - share
+        # of slopes in common either arm has half of what stays of the distance between the two
+        bias = other * away * float(stays[one]) if by_arm else 0.5 * away * float(stays[0])
+        moved = other * away * float(noise[one]) if by_arm else 0.0
+        sampling = other * away * deviation * math.sqrt(heavier / share) if by_arm else 0.0
+        bias += varying * other**2 + float(leaks[arm]) * (other**2 if by_arm else share)
+        found.append(NuisanceError(bias, math.hypot(moved, float(by_rate[arm])), sampling))
+    return found, common

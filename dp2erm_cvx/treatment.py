@@ -1,0 +1,130 @@
+"""The column of a treatment: the labels of its arms, which of them are compared, and public rates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.errors import DeclarationError, known_names, shown
+from dp2erm_cvx.public import one_line, public_number
+from dp2erm_cvx.tables import distinct_labels, label_of, repeated
+
+#: Arms that a treatment may have.
+MOST_ARMS = 20
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """The column of the treatment and the labels of its arms; any other cell counts as missing.
+
+    Labels are texts or numbers; 1, 1.0, "1" and "true" are the same. Raises DeclarationError.
+
+    Parameters
+    ----------
+    column, treated, control
+        Name of the column, and the labels of two arms.
+    levels
+        Of a treatment of K >= 3 arms their labels, in place of these two. Of two levels the one that is not
+        the reference is the treated.
+    reference
+        The level that effects are measured from; default: the first.
+    contrasts
+        "reference": the effect of every level against it; "pairs": those of all pairs of levels.
+    rates
+        The public probabilities of K arms, in the order of the levels, as in a randomized trial.
+    """
+
+    column: str | None = None
+    treated: str | float = "1"
+    control: str | float = "0"
+    levels: Sequence[str | float] = ()
+    reference: str | float | None = None
+    contrasts: str = "reference"
+    rates: Sequence[float] = ()
+
+    def __post_init__(self) -> None:
+        if self.column is not None:
+            object.__setattr__(self, "column", one_line("treatment: column", self.column))
+        for name in ("treated", "control"):
+            label = declared_label(f"treatment: {name}", getattr(self, name))
+            if not label:
+                raise DeclarationError(f"treatment: {name} is empty: an empty cell counts as missing")
+            object.__setattr__(self, name, label)
+        if self.levels or self.reference is not None or self.rates or self.contrasts != "reference":
+            self._check_levels()
+        if self.treated == self.control:
+            raise DeclarationError(f"treatment: treated and control are both {shown(self.control)}")
+
+    def _check_levels(self) -> None:
+        levels = declared_levels("treatment: levels", self.levels)
+        if not 2 <= len(levels) <= MOST_ARMS or "" in levels:
+            raise DeclarationError(f"treatment: levels: must be 2 to {MOST_ARMS} labels, none of them empty")
+        first = (
+            levels[0] if self.reference is None else declared_label("treatment: reference", self.reference)
+        )
+        if first not in levels:
+            raise DeclarationError(f"treatment: reference = {shown(first)}: {known_names(first, levels)}")
+        if self.contrasts not in ("reference", "pairs"):
+            raise DeclarationError(
+                f"treatment: contrasts = {shown(self.contrasts)}: must be reference or pairs"
+            )
+        if (self.treated, self.control) != (type(self).treated, type(self).control):
+            raise DeclarationError("treatment: levels take the place of treated and control: leave those out")
+        if isinstance(self.rates, str) or not isinstance(self.rates, Sequence):
+            raise DeclarationError(f"treatment: rates = {shown(self.rates)}: must list probabilities")
+        rates = tuple(public_number("treatment: rates", one, above=0.0) for one in self.rates)
+        if rates and (len(rates) != len(levels) or abs(sum(rates) - 1.0) > 1e-9):
+            raise DeclarationError(f"treatment: rates: must be {len(levels)} probabilities that add up to 1")
+        if len(levels) == 2 and rates:
+            raise DeclarationError("treatment: rates: of two levels declare the propensity of the effect")
+        found: dict[str, Any] = {"levels": levels, "reference": first, "rates": rates}
+        if len(levels) == 2:  # which is a treatment as any other
+            other = levels[1] if first == levels[0] else levels[0]
+            found = {"levels": (), "reference": None, "contrasts": "reference"}
+            found |= {"treated": other, "control": first}
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Those of all arms, in the order of their numbers: of two arms the control first."""
+        return tuple(map(str, self.levels or (self.control, self.treated)))
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Numbers of the arms whose means are subtracted from each other, the treated first."""
+        numbers, first = range(len(self.labels)), 0
+        if self.levels:
+            first = self.labels.index(str(self.reference))
+        others = [number for number in numbers if number != first]
+        found = [(number, first) for number in others]
+        if self.contrasts == "pairs":
+            found += [(later, one) for place, one in enumerate(others) for later in others[place + 1 :]]
+        return tuple(found)
+
+    def arms(self, cells: Any) -> NDArray[np.int64]:
+        """The number of the arm of every cell (n,), or -1 where it is no label."""
+        known = {label: number for number, label in enumerate(self.labels)}
+        distinct, place = distinct_labels(cells, "treatment")
+        return np.array([known.get(one, -1) for one in distinct], dtype=np.int64)[place]
+
+
+def declared_levels(name: str, declared: Any) -> tuple[str, ...]:
+    """The labels that a list declares. Raises DeclarationError where it is none, or names one twice."""
+    if isinstance(declared, str) or not isinstance(declared, Sequence) or not declared:
+        raise DeclarationError(f'{name} = {shown(declared)}: must list levels, such as ["N", "S"]')
+    found = tuple(declared_label(name, one) for one in declared)
+    if (twice := repeated(found)) is not None:
+        raise DeclarationError(f"{name}: level {shown(twice)} stands there twice")
+    return found
+
+
+def declared_label(name: str, value: object) -> str:
+    """The label that is declared. Raises DeclarationError where it is neither a text nor a number."""
+    if not isinstance(value, str | bool | int | float):
+        raise DeclarationError(f"{name} = {shown(value)}: must be a text or a number")
+    return one_line(name, label_of(value), empty=True)

@@ -1,0 +1,303 @@
+"""Private effects of a treatment of more than two arms: exact losses, releases, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRule, Treatment
+from dp2erm_cvx.calibration import Noise, SumLaw, calibrate_sums
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.mechanism import draw, draw_within
+from dp2erm_cvx.release.effect import EffectRelease
+from dp2erm_cvx.release.reading import read_release_file
+from dp2erm_cvx.release.verify import verify
+from dp2erm_cvx.sampling import SamplingWeights, Unit
+from dp2erm_cvx.steps import Rows
+
+LEVELS, EFFECTS = ("none", "low", "high"), np.array([0.0, 0.5, 1.0])
+
+
+def domain(n_features=2, levels=LEVELS, **treatment):
+    book = Codebook(treatment=Treatment(levels=levels, **({"contrasts": "pairs"} | treatment)))
+    return Domain(
+        covariate_bound=math.sqrt(n_features), outcome_bound=6.0, ranges=[(-1, 1)] * n_features, codebook=book
+    )
+
+
+def table(n, seed=0, *, confounded=1.0, silent=0.02):
+    rng = np.random.default_rng(seed)
+    X = np.clip(rng.standard_normal((n, 2)) / 3, -1, 1)
+    odds = np.exp(np.log([0.5, 0.3, 0.2]) + confounded * X @ np.array([[0, 0], [1.0, 0.5], [-0.5, 1.0]]).T)
+    arm = (rng.random(n)[:, None] > np.cumsum(odds / odds.sum(1, keepdims=True), axis=1)).sum(1)
+    slopes = np.array([[1.8, 1.2], [2.7, 1.2], [1.8, 0.3]])
+    y = EFFECTS[arm] + np.sum(X * slopes[arm], axis=1) + rng.standard_normal(n)
+    labels = np.array(LEVELS, dtype=object)[arm]
+    labels[rng.random(n) < silent] = ""
+    return X, labels, y
+
+
+def planned(n=400, epsilon=1.0, rows="arms", **treatment):
+    model = PrivateEffect(domain(**treatment), Budget(epsilon), residual_scale=1.0, settings={"rows": rows})
+    return model.plan(n, 2)
+
+
+# A record adds to the sums of its own arm: enumerated by the code that adds them up.
+
+
+def of_one_record(noise, n_arms, *, shared=False, reach=1.0):
+    """What tables of one record add: nothing, or a score to its own arm; ``shared``: to all arms."""
+    found = [np.zeros(2 * n_arms + 1, dtype=object)]
+    for arm, part in itertools.product(range(n_arms), np.linspace(-1.2, 1.2, 25)):
+        own = replace(noise, largest=int(reach * noise.largest))
+        total, squares, count = own.totals([part * own.bound], [1.0])
+        row = np.zeros(2 * n_arms + 1, dtype=object)
+        for place in range(n_arms) if shared else (arm,):
+            row[2 * place : 2 * place + 2] = noise.multipliers[0] * total // own.multipliers[0], squares
+        row[-1] = count * noise.multipliers[2] // own.multipliers[2]
+        found.append(row)
+    return np.array(found, dtype=object)
+
+
+def moved(rows, kind):
+    apart = np.abs(rows[:, None] - rows[None]).astype(float)
+    return float(apart.sum(-1).max() if kind == "gamma" else np.sqrt((apart**2).sum(-1).max()))
+
+
+@pytest.mark.parametrize("kind", ["gamma", "gaussian"])
+@pytest.mark.parametrize("n_arms", [2, 3, 5])
+def test_disjoint_sums_of_any_number_of_arms_move_as_those_of_one_record(kind, n_arms):
+    noise = calibrate_sums(SumLaw.DISJOINT, 2.0, 50, Budget(1.0, 1e-6), kind)
+    claimed = noise.integers.sensitivity
+    assert 0.999 * claimed < moved(of_one_record(noise, n_arms), kind) <= claimed
+    # arms that overlap, and the bound of another arm, twice as wide
+    assert moved(of_one_record(noise, n_arms, shared=True), kind) > 1.3 * claimed
+    assert moved(of_one_record(noise, n_arms, reach=2.0), kind) > 1.5 * claimed
+
+
+@pytest.mark.parametrize("rates", [(), (0.6, 0.3, 0.1)])
+@pytest.mark.parametrize("rows", ["arms", "common"])
+def test_the_score_of_any_record_is_covered(rows, rates):
+    plan = planned(rows=rows, rates=rates)
+    step, rng = plan.score, np.random.default_rng(0)
+    released = {"spread": np.array([2**19]), "mean": np.zeros(2), "average": np.zeros(2)}
+    width = len(Rows(rows).constants(2, 3))
+    released |= {"rate": np.array([240, 120, 40]) * 2**20, "center": rng.normal(size=width)}
+    own = step.score.at(step.universe, released)
+    x = np.array(list(itertools.product([-0.3, 0.3], [-0.3, 0.3])))
+    sums = []
+    for arm, y, counts in itertools.product(range(3), np.linspace(-6, 6, 13), (0.0, 1.0)):
+        records = step.universe.domain.records(x, np.full(4, arm), np.full(4, y), np.full(4, counts))
+        for place in range(4):
+            one = replace(
+                records,
+                X=records.X[place : place + 1],
+                a=records.a[:1],
+                y=records.y[:1],
+                sampling=records.sampling[:1],
+            )
+            sums.append(own.block_sums(one, released, step.calibration))
+    found = moved(np.array(sums, dtype=object), "gamma")
+    assert 0.9 * step.integers.sensitivity < found <= step.integers.sensitivity
+    # arms of their own bounds: the smallest one has the widest
+    assert own.widenings[2] > own.widenings[0]
+
+
+# The outcome regression by arm: the exact density of its coefficient, with one record that counts.
+
+
+def largest_loss(step, gamma=1.0, scale=1.0):
+    """Of the log density between a record in one arm, and in another one, or nowhere: by search."""
+    rng, m, S = np.random.default_rng(1), step.loss.saturation.row_norm, step.program.slope
+    ridge, size, draws = step.universe.n_samples * step.calibration.gamma * gamma, 400_000, []
+
+    def logs(theta, y):
+        """Noise and log determinant of an arm with a record of outcome y, and without it, along its row."""
+        residual = m * theta - y
+        bend = np.exp(-np.abs(residual) / S)
+        pull = S * np.sign(residual) * (1.0 - bend) * m
+        inside = -np.abs(ridge * theta + pull) / (scale * step.calibration.scale)
+        alone = -np.abs(ridge * theta) / (scale * step.calibration.scale)
+        return inside + np.log(ridge + bend * m * m), alone + math.log(ridge)
+
+    for _ in range(2):
+        theta = rng.normal(size=size) * np.exp(rng.uniform(-6, 5, size)) * S / m
+        y = rng.choice([0.0, 1.0, 30.0], size) * rng.normal(size=size) * S + m * theta * rng.integers(
+            0, 2, size
+        )
+        inside, alone = logs(theta, y)
+        draws.append(inside - alone)
+    best = [(float(one.max()), float(one.min())) for one in draws]
+    # arms are independent: the record leaves one of them and enters another
+    return max(high for high, _ in best) - min(low for _, low in best)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_noise_by_arm_costs_nothing_in_the_number_of_arms(epsilon):
+    step = planned(epsilon=epsilon).step("center")
+    assert step.calibration.blocks == 3
+    spent = step.calibration.epsilon
+    assert 0.97 * spent < largest_loss(step) <= spent * (1 + 1e-9)
+    assert largest_loss(step, gamma=1 / 3) > 1.05 * spent
+    assert largest_loss(step, scale=1 / 1.5) > 1.3 * spent
+    common = planned(epsilon=epsilon, rows="common").step("center")
+    assert common.calibration.blocks == 1
+    assert common.calibration.scale == step.calibration.scale
+
+
+def test_the_noise_of_every_arm_is_drawn_alike_and_by_itself():
+    calibration = planned().step("center").calibration
+    p = calibration.n_parameters // 3
+    for drawn in (
+        [draw(calibration, seed=k) for k in range(2000)],
+        [draw_within(calibration, 1e-6, seed=k).value for k in range(150)],
+    ):
+        lengths = np.linalg.norm(np.reshape(drawn, (-1, 3, p)), axis=2) / calibration.scale
+        error = math.sqrt(p / len(drawn))
+        assert np.abs(lengths.mean(axis=0) - p).max() < 4 * error
+        assert np.abs(lengths.var(axis=0) / p - 1).max() < 0.5
+        assert np.abs(np.corrcoef(lengths.T) - np.eye(3)).max() < 5 / math.sqrt(len(drawn))
+        assert calibration.norms(np.array(drawn)) == pytest.approx(lengths.sum(axis=1) * calibration.scale)
+    assert calibration.variances == pytest.approx((p + 1) * calibration.scale**2)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return PrivateEffect(domain(), Budget(8.0), residual_scale=1.0, seed=3).fit(*table(3000)).release_
+
+
+def test_all_arms_and_all_pairs_are_released(fitted):
+    arms = fitted.arms
+    pairs = [(one.level, one.against) for one in arms.contrasts]
+    assert pairs == [("low", "none"), ("high", "none"), ("high", "low")]
+    truth = dict(zip(LEVELS, EFFECTS, strict=True))
+    for one in arms.contrasts:
+        true = truth[one.level] - truth[one.against]
+        assert one.joint.low < true < one.joint.high
+        assert one.joint.low < one.interval.low < one.estimate < one.interval.high < one.joint.high
+        assert one.estimate == pytest.approx(
+            *(
+                next(a.estimate for a in arms.means if a.level == one.level) - other.estimate
+                for other in arms.means
+                if other.level == one.against
+            )
+        )
+    for one, share in zip(arms.means, (0.5, 0.3, 0.2), strict=True):
+        assert one.interval.low < truth[one.level] < one.interval.high
+        assert one.share == pytest.approx(share, abs=0.05)
+    assert fitted.counted == pytest.approx(0.98 * 3000, abs=60)
+    assert fitted.estimate == arms.contrasts[0].estimate
+    assert math.fsum(step.epsilon for step in fitted.steps) <= 8.0
+    assert [row["arm"] for row in fitted.rows()] == ["low", "high", "high"]
+
+
+def test_a_release_of_arms_is_read_again_and_verified(fitted, tmp_path):
+    path = tmp_path / "release.json"
+    path.write_text(fitted.to_json())
+    again = read_release_file(path)
+    assert isinstance(again, EffectRelease)
+    assert again == fitted
+    first = fitted.arms.contrasts[0]
+    for changed in (
+        replace(fitted.arms, contrasts=(replace(first, estimate=0.0), *fitted.arms.contrasts[1:])),
+        replace(fitted.arms, contrasts=fitted.arms.contrasts[:2]),
+    ):
+        assert not verify(replace(fitted, arms=changed)).holds
+    words = " ".join(fitted.summary().split())
+    assert "Private effects of several arms" in words
+    assert "high low" in words
+
+
+@pytest.mark.parametrize("rates", [(), (0.5, 0.3, 0.2)])
+def test_intervals_cover_in_trials_and_with_confounding(rates):
+    missed = 0
+    model = PrivateEffect(domain(rates=rates), Budget(2.0), residual_scale=1.0, arithmetic="assumed")
+    for seed in range(8):
+        model.seed = seed
+        found = model.fit(*table(2500, seed, confounded=0.0 if rates else 1.0)).release_.arms.contrasts
+        true = dict(zip(LEVELS, EFFECTS, strict=True))
+        missed += not all(
+            one.joint.low < true[one.level] - true[one.against] < one.joint.high for one in found
+        )
+    assert missed <= 2
+
+
+def test_two_levels_are_a_treatment_as_any_other():
+    assert Treatment(levels=["a", "b"], reference="b") == Treatment(treated="a", control="b")
+    assert "levels" not in Codebook(treatment=Treatment(levels=["a", "b"])).to_dict()["treatment"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "told"),
+    [
+        ({"levels": LEVELS, "reference": "x"}, "known: none, low, high"),
+        ({"levels": LEVELS, "rates": [0.5, 0.5]}, "must be 3 probabilities that add up to 1"),
+        ({"levels": LEVELS, "rates": [0.5, 0.4, 0.2]}, "add up to 1"),
+        ({"levels": LEVELS, "contrasts": "all"}, "must be reference or pairs"),
+        ({"levels": LEVELS, "treated": "low"}, "leave those out"),
+        ({"levels": ["a", ""]}, "none of them empty"),
+        ({"levels": ["a", "b"], "rates": [0.5, 0.5]}, "declare the propensity of the effect"),
+        ({"rates": [0.5, 0.3, 0.2]}, "must list levels"),
+    ],
+)
+def test_what_is_no_treatment_of_several_arms_is_refused(declared, told):
+    with pytest.raises(DeclarationError, match=told) as caught:
+        Treatment(**declared)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "remedy"),
+    [
+        ({"estimand": "att"}, "take 'ate'"),
+        ({"estimand": "overlap"}, "take 'ate'"),
+        ({"noise": "gaussian"}, "take 'gamma'"),
+        ({"effect_center": 1.0}, "leave it out"),
+        ({"settings": {"propensity": "logistic"}}, "take 'constant'"),
+        ({"settings": {"propensity": 0.5}}, "declare rates"),
+        ({"settings": {"rows": "mix"}}, "take 'common' or 'arms'"),
+        ({"settings": {"cells": {"0": [0.0]}}}, "take 'common' or 'arms'"),
+        ({"settings": {"first_fit": 0.5}}, "leave it out"),
+    ],
+)
+def test_what_is_for_two_arms_is_refused_when_planned(settings, remedy):
+    model = PrivateEffect(domain(), Budget(1.0, 1e-6), **settings)
+    with pytest.raises(DeclarationError, match=remedy) as caught:
+        model.plan(1000, 2)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "book",
+    [
+        {"unit": Unit("person", 50)},
+        {"sampling_weights": SamplingWeights("weight", 3.0)},
+        {"levels": {"sex": ["f", "m"]}, "group": "sex"},
+    ],
+)
+def test_persons_weights_and_groups_are_refused(book):
+    declared = domain()
+    names = {"x1": (-1, 1), "x2": (-1, 1), "sex=f": (-1, 1), "sex=m": (-1, 1)}
+    chosen = replace(declared.codebook, **book)
+    ranges = names if "levels" in book else dict(list(names.items())[:2])
+    own = replace(declared, ranges=ranges, codebook=chosen, covariate_bound=2.0)
+    with pytest.raises(DeclarationError, match="treatment of 3 levels"):
+        PrivateEffect(own, Budget(1.0)).plan(50, len(ranges))
+
+
+def test_rules_know_two_arms():
+    with pytest.raises(DeclarationError, match="knows two arms"):
+        PrivateRule(domain(), Budget(1.0)).plan(1000, 2)
+
+
+def test_more_arms_pay_for_their_own_bounds_alone():
+    noises = []
+    for levels in (LEVELS, tuple("abcde")):
+        step = planned(levels=levels).score
+        noises.append(step.calibration.scales[0] / step.calibration.bound)
+    assert noises[0] == pytest.approx(noises[1], rel=0.3)
+    assert Noise(planned().score.noise) is Noise.GAMMA
