@@ -27,7 +27,7 @@ LIMITS = {
     "classes": 396,
     "names that other files use": 795,
     "names that one other file uses": 314,
-    "lines of tests": 40_503,
+    "lines of tests": 40_311,
     "pages": 41,
     "words of pages": 47_655,
 }

@@ -229,7 +229,7 @@ CAUGHT = {
     "row", [row for row in ROWS if row.n == 400 and (row.scheme, row.setting) in CAUGHT], ids=label
 )
 def test_movements_from_structured_starts_exceed_half_of_the_bound_alone(row):
-    found = small(row).search(300)
+    found = small(row).search(200)
     assert not found.verdict("sharp").violated
     assert found.verdict("half").violated
 
