@@ -12,9 +12,9 @@ from dp2erm_cvx import suprema
 from dp2erm_cvx.program.atoms import atom
 from dp2erm_cvx.program.curves import LOGISTIC, SQUARE, Curve, Part
 from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY, OVERLAP, LogWeight
-from dp2erm_cvx.stability import logistic_diameter
+from dp2erm_cvx.stability import logistic_diameter, minimizer_norm
 from dp2erm_cvx.stability.logistic import largest_margin
-from dp2erm_cvx.suprema import Saturation, gradient_diameter, largest_multiple, minimizer_norm
+from dp2erm_cvx.suprema import Saturation, gradient_diameter, largest_multiple
 from tests.helpers import BOUNDED_INFLUENCE
 
 HUBER = Curve((Part(1.0, atom("huber", 0.8)),))

@@ -160,7 +160,7 @@ def test_the_joint_density_integrates_to_one():
     pair = neighbors(np.random.default_rng(5), N, 1)
     model = release(LINE)
     plan, (law, _) = audited_laws(model, pair)
-    axes = [np.linspace(-18 * unit, 16 * unit, 121) for unit in law.units]
+    axes = [np.linspace(-12 * unit, 10 * unit, 79) for unit in law.units]
     total = sum(
         math.exp(law.log_density(law.place(np.array([lam, theta])))) for lam in axes[0] for theta in axes[1]
     )
