@@ -27,7 +27,7 @@ LIMITS = {
     "classes": 396,
     "names that other files use": 794,
     "names that one other file uses": 314,
-    "lines of tests": 40_291,
+    "lines of tests": 40_294,
     "pages": 41,
     "words of pages": 47_727,
 }
