@@ -113,7 +113,7 @@ def test_diameters_by_arm_are_no_more_than_by_hand(varying, r):
 
 def test_a_linear_term_of_an_authors_own_counts_in_every_constant():
     class Tilted(first_stages()["overlap"]):
-        name = "tilted"
+        name, _made = "tilted", True
 
         def linear_bound(self, domain):
             return 0.5
