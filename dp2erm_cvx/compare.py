@@ -145,7 +145,8 @@ def against_n(program: FirstStage, universe: Universe, points: int = 25) -> list
     share = None if domain.arm_floor is None else domain.arm_floor / universe.n_samples
 
     def sized(n: int) -> Universe:
-        return Universe(dataclasses.replace(domain, arm_floor=_floor(share, n)), n, universe.n_features)
+        floor = None if share is None else max(1, math.floor(share * n))
+        return Universe(dataclasses.replace(domain, arm_floor=floor), n, universe.n_features)
 
     return _collected((float(n), program, sized(int(n))) for n in sizes)
 
@@ -160,10 +161,6 @@ def against_ridge(program: FirstStage, universe: Universe, points: int = 25) -> 
     return _collected(
         (float(value), dataclasses.replace(program, ridge=float(value)), universe) for value in grid
     )
-
-
-def _floor(share: float | None, n: int) -> int | None:
-    return None if share is None else max(1, math.floor(share * n))
 
 
 def _collected(settings: Iterable[tuple[float, FirstStage, Universe]]) -> list[BoundCurve]:

@@ -151,55 +151,27 @@ def largest_multiple(
     return max(map(abs, _multiples(loss, reach, offset, factor, tilt))) * _ROUNDED
 
 
-def minimizer_norm(loss: ScalarLoss, ridge: float, radius: float = math.inf, beside: float = 0.0) -> float:
-    """Bound on ``||v||`` of a minimizer of a mean of ``phi(<z, v>)`` plus ``ridge/2 ||v||^2`` in a ball.
+def support(x: Array, y: Array, a: Array, b: Array) -> Array:
+    """Largest ``a x + b y`` over points (x, y), for each a >= 0 and b > 0.
 
-    By optimality at 0, ``ridge rho^2 <= max over |s| <= rho of -s phi'(s)`` (rows of norm 1), plus ``beside
-    rho`` for linear terms of that norm. The largest such rho over geometric cells, the last one bisected.
+    It is at a corner of the convex hull. Rounding may take one that is below it by less than ``_OUTWARD``.
     """
-
-    def allowed(low: float, high: float) -> bool:
-        """True if some rho of a cell may satisfy the condition."""
-        edges = np.linspace(0.0, high, 2001)
-        a, b = edges[:-1], edges[1:]
-        top = float(np.max(np.maximum(pull(loss, a, b), pull(loss, -b, -a))))
-        return not ridge * low**2 > top + beside * high
-
-    edges = np.concatenate([[0.0], np.geomspace(1e-6, 1e6, 4000)])
-    low, high = edges[:-1], edges[1:]
-    with np.errstate(over="ignore", invalid="ignore"):
-        right, left = pull(loss, low, high), pull(loss, -high, -low)
-        most = np.maximum.accumulate(np.nan_to_num(np.maximum(right, left), nan=np.inf, posinf=np.inf))
-        cells = np.flatnonzero(ridge * low**2 <= most + beside * high)
-    if cells[-1] == len(low) - 1:
-        return radius
-
-    def last(parts: list[Interval], cuts: int) -> float | None:
-        """Upper end of the last cell that may hold such a rho, cut so many times."""
-        for cell in reversed(parts):
-            if not allowed(*cell):
-                continue
-            inner = last(list(pairwise(np.linspace(*cell, 17).tolist())), cuts - 1) if cuts else cell[1]
-            if inner is not None:
-                return inner
-        return None
-
-    norm = last([(float(low[k]), float(high[k])) for k in cells], 2)
-    return min(radius, (low[-1] if norm is None else norm) * _OUTWARD)
-
-
-def pull(loss: ScalarLoss, low: Array, high: Array) -> Array:
-    """Upper bound of ``-s phi'(s)`` on cells: by its ends, and by its middle and its steepest derivative."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        down, up = loss.slope(low), loss.slope(high)
-        by_ends: Array = np.max([-low * down, -low * up, -high * down, -high * up], axis=0)
-        least, largest = loss.curvatures(low, high)
-        bends = np.stack([low * least, low * largest, high * least, high * largest])
-        steep = np.maximum(np.abs(down + bends.min(axis=0)), np.abs(up + bends.max(axis=0)))
-        middle = 0.5 * (low + high)
-        by_middle = -middle * loss.slope(middle) + 0.5 * (high - low) * steep
-    smaller: Array = np.fmin(by_ends, by_middle)
-    return smaller
+    order = np.lexsort((-y, -x))
+    highest = np.maximum.accumulate(y[order])
+    order = order[np.concatenate([[True], highest[1:] > highest[:-1]])]
+    corners: list[Interval] = []
+    for right, up in zip(x[order].tolist(), y[order].tolist(), strict=True):
+        while len(corners) > 1:
+            (far, low), (near, high) = corners[-2:]
+            if (up - low) * (far - near) < (high - low) * (far - right):
+                break
+            corners.pop()
+        corners.append((right, up))
+    x, y = np.array(corners).T
+    slopes = np.diff(y) / -np.diff(x)
+    at = len(slopes) - np.searchsorted(slopes[::-1], a / b)
+    largest: Array = a * x[at] + b * y[at]
+    return largest
 
 
 def _multiples(
@@ -279,9 +251,11 @@ def _weight_width(weight: ScalarWeight, p: float, q: float, clipped: bool) -> fl
 def _spread(y: Array, t: Array, angles: int = _ANGLES) -> float:
     """Largest ``H(alpha) + H(pi - alpha)`` over all angles, H from multiples y at row angles t."""
     alpha = np.linspace(0.0, math.pi, 2 * angles + 1)
-    H = np.max(
-        np.outer(np.sin(alpha), np.abs(y) * np.cos(t)) + np.outer(np.cos(alpha), y * np.sin(t)), axis=1
-    )
+    across, along, sines, cosines = np.abs(y) * np.cos(t), y * np.sin(t), np.sin(alpha), np.cos(alpha)
+    half = angles + 1
+    upper = support(across, along, sines[:half], cosines[:half])
+    lower = support(across, -along, sines[half:], -cosines[half:])
+    H = np.concatenate([upper, lower])
     return float(np.max(H + H[::-1])) / math.cos(0.5 * (alpha[1] - alpha[0]))
 
 

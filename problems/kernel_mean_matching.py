@@ -49,6 +49,9 @@ def _public_sample(name: str, value: object) -> PublicSample:
 class KernelMeanMatching(FirstStage):
     """For transfer to a population with other covariates.
 
+    Its constants are stated: those of a kernel between two samples, of which a record may change sides
+    (Theorem 6 with one block).
+
     Parameters
     ----------
     target

@@ -167,8 +167,10 @@ def cases() -> list[tuple[str, dict[str, Any]]]:
 
 
 def lies_between(settings: Mapping[str, Any]) -> bool:
-    """Whether a set is paired with one of two penalties, where other settings pair it with none and both."""
-    return settings.get("theta_set") is not None and settings.get("regularizer") in _NETS[1:3]
+    """Whether a set is paired with part of a penalty, where another setting pairs it with the whole."""
+    return isinstance(settings.get("theta_set"), (L2Ball, Box, WholeSpace)) and settings.get(
+        "regularizer"
+    ) in (*_NETS[:3],)
 
 
 def build(name: str, settings: Mapping[str, Any]) -> Program:

@@ -16,7 +16,7 @@ from dp2erm_cvx.audit.additive import (
 )
 from dp2erm_cvx.audit.blackbox import BlackBoxAudit, Counted, audit_blackbox, replay_blackbox, search_blackbox
 from dp2erm_cvx.audit.density import DensityAudit, HockeyStick, audit_density, replay_pair, search_pairs
-from dp2erm_cvx.audit.finding import Declared, Finding, epsilon_at
+from dp2erm_cvx.audit.finding import Declared, Finding
 from dp2erm_cvx.audit.movement import Claim, Interval, Quantity, claims_of
 from dp2erm_cvx.audit.noise import NoiseAudit, RepeatAudit, audit_noise, audit_repeats
 from dp2erm_cvx.audit.runs import Attack
@@ -53,7 +53,6 @@ __all__ = [
     "audit_repeats",
     "audit_stability",
     "claims_of",
-    "epsilon_at",
     "replay",
     "replay_additive",
     "replay_blackbox",

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dp2erm_cvx.audit.finding import Declared, Finding, epsilon_at
+from dp2erm_cvx.audit.finding import Declared, Finding
 from dp2erm_cvx.audit.pairs import next_pair
 from dp2erm_cvx.audit.runs import of_exception, of_output
 from dp2erm_cvx.audit.search import Gain, Search, SearchPlan, State
@@ -214,7 +214,9 @@ class AdditiveAudit:
         """The epsilon of this pair, at the declared delta if there is one; nan where mu is declared."""
         if self.declared.mu is not None:
             return math.nan
-        return self.found if self.pure else epsilon_at(self.found, self.declared.delta)
+        if self.pure or not math.isfinite(self.found):
+            return self.found
+        return Declared(mu=self.found).epsilon_at(self.declared.delta)
 
     @property
     def exceeds(self) -> bool:

@@ -42,12 +42,6 @@ class Counted:
     epsilon_low: float
     mu_low: float
 
-    def __str__(self) -> str:
-        return (
-            f"{self.direction}: {self.hits} against {self.other_hits} of {self.runs} runs with {self.event}, "
-            f"epsilon >= {self.epsilon_low:.3g}, mu >= {self.mu_low:.3g}"
-        )
-
 
 @dataclass(frozen=True)
 class BlackBoxAudit:

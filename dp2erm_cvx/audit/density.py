@@ -264,7 +264,7 @@ def _climb(height: Callable[[Array], float], start: Array, units: Array) -> None
 
 def _sampled(one: ReleaseLaw, other: ReleaseLaw, draws: int, rng: np.random.Generator) -> list[_Peak]:
     """Outputs of ``one``, and the log of its density over that of ``other`` there."""
-    drawn = [one.draw(rng) for _ in range(draws)]
+    drawn = (one.draw(rng) for _ in range(draws))  # each is judged while the laws given it are kept
     return [_Peak(log_ratio(one, other, at), one.error(at) + other.error(at), at) for at in drawn]
 
 

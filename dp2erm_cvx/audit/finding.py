@@ -28,7 +28,7 @@ class Declared:
 
     A mechanism is mu-GDP where no test tells neighbors apart better than N(0, 1) from N(mu, 1): a test of
     level alpha has power at most ``Phi(Phi^-1(alpha) + mu)`` (Dong, Roth and Su 2022). It is then
-    (epsilon, delta)-private for every pair of :func:`epsilon_at`.
+    (epsilon, delta)-private for every pair of :meth:`epsilon_at`.
 
     Raises DeclarationError unless exactly one of ``epsilon`` and ``mu`` is given, with ``delta`` only beside
     ``epsilon``.
@@ -67,24 +67,21 @@ class Declared:
             return float(math.sqrt(8.0) * erfinv(self.delta))
         return analytic_ratio(self.number, self.delta)
 
+    def epsilon_at(self, delta: float) -> float:
+        """The least epsilon at which a Gaussian mechanism has ``delta`` > 0, 1e-9 below at most."""
+        mu, low, high = self.gaussian_mu, 0.0, 1.0
+        if mu == 0.0 or math.erf(mu / math.sqrt(8.0)) <= delta:  # its delta at epsilon = 0
+            return 0.0
+        while analytic_delta(mu, high) > delta:
+            low, high = high, 2.0 * high
+        while high - low > 1e-9 * high:
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if analytic_delta(mu, middle) > delta else (low, middle)
+        return low
+
     def __str__(self) -> str:
         delta = "" if self.mu is not None else f", delta = {self.delta:g}"
         return f"{self.name} = {self.number:g}{delta}"
-
-
-def epsilon_at(mu: float, delta: float) -> float:
-    """The least epsilon at which a Gaussian mechanism of this mu has ``delta`` > 0, to 1e-9 from below."""
-    if not math.isfinite(mu):
-        return math.inf
-    if mu == 0.0 or math.erf(mu / math.sqrt(8.0)) <= delta:  # its delta at epsilon = 0
-        return 0.0
-    low, high = 0.0, 1.0
-    while analytic_delta(mu, high) > delta:
-        low, high = high, 2.0 * high
-    while high - low > 1e-9 * high:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if analytic_delta(mu, middle) > delta else (low, middle)
-    return low
 
 
 #: X (n, k), a (n,) and y (n,) of one dataset.

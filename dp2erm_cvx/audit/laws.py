@@ -210,8 +210,10 @@ class ObjectiveLaw(Law):
         return place.theta * self.unscaled
 
     def log_density(self, place: Place) -> float:
+        volume = float(
+            np.linalg.slogdet(self._jacobian(place))[1]
+        )  # first: its pass has the gradient as well
         sizes = self._length(place) / self.calibration.scale
-        volume = float(np.linalg.slogdet(self._jacobian(place))[1])
         return volume - (sizes if self.pure else sizes**2 / 2)
 
     def error(self, place: Place) -> float:

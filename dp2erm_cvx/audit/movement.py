@@ -16,7 +16,8 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.privacy import BoundFamily, Neighboring, StabilityBound
-from dp2erm_cvx.program import DirectFirstStage, FirstStage
+from dp2erm_cvx.program import FirstStage
+from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve import GAP_TOLERANCE, TOLERANCE, Solver, solve
 from dp2erm_cvx.solve.batch import Reading
@@ -325,7 +326,7 @@ def _solved_together(program: FirstStage, datasets: list[Records]) -> tuple[Arra
 
     None for a program that has no such method. A bound is ``inf`` where the usual tolerance is not proved.
     """
-    if not isinstance(program, DirectFirstStage):
+    if not isinstance(program, WeightsProgram):
         return None
     step, parts = max(1, _TOGETHER // max(datasets[0].X.size, 1)), []
     for begin in range(0, len(datasets), step):

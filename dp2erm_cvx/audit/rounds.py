@@ -129,12 +129,6 @@ class Rounds:
     def _highest(self, state: State) -> float:
         return max((pair.ratio(self.claims) for best in state.best.values() for _, pair in best), default=0.0)
 
-    def checked(self, state: State) -> SolverCheck:
-        """The neighbors that were solved again."""
-        datasets, unsolved = (int(state.counts.get(name, 0)) for name in ("datasets", "unsolved"))
-        disagreement, radius = (state.largest.get(name, 0.0) for name in ("disagreement", "radius"))
-        return SolverCheck(self.solver, datasets, disagreement, radius, unsolved)
-
     def _most(self, number: int) -> int:
         if self.names[number % len(self.names)] != BASE:
             return CHUNK
@@ -253,7 +247,9 @@ class Rounds:
         for claim in claims:
             worst = max(resolved, key=lambda item: item.movements[claim.quantity].low)
             verdicts.append(Verdict(claim, worst.movements[claim.quantity], worst, state.spent))
-        checked = self.checked(state)
+        datasets, unsolved = (int(state.counts.get(name, 0)) for name in ("datasets", "unsolved"))
+        disagreement, radius = (state.largest.get(name, 0.0) for name in ("disagreement", "radius"))
+        checked = SolverCheck(self.solver, datasets, disagreement, radius, unsolved)
         if self.few:  # else the solver is that which has just solved them
             checked = checked.plus(check(self.program, resolved, self.solver))
         return tuple(verdicts), tuple(resolved), checked

@@ -169,7 +169,9 @@ def _entropy(
         spread = np.einsum("bm,bmd,bme->bde", p, B, B) - m[:, :, None] * m[:, None, :]
         return value, m - target + ridge * v, spread + unit
 
-    v = minimize_in_ball(smooth, len(B), B.shape[2], _radius(model))
+    ball = model.penalty.set
+    radius = ball.radius if isinstance(ball, L2Ball) else math.inf
+    v = minimize_in_ball(smooth, len(B), B.shape[2], radius)
     s = np.minimum(np.einsum("bmd,bd->bm", B, v), math.log(model.trim))
     return _of_sum_n(np.exp(s - np.max(s, axis=1, keepdims=True)), share)
 
@@ -195,11 +197,6 @@ def _entropy_rows(
     side = np.stack([1 - arm, arm], axis=2) * scale[:, None, :]
     B = (side[..., None] * g[:, :, None, :]).reshape(*arm.shape, -1)
     return B, ((scale * share)[..., None] * mean[:, None, :]).reshape(len(B), -1)
-
-
-def _radius(model: ExponentialModel) -> float:
-    ball = model.penalty.set
-    return ball.radius if isinstance(ball, L2Ball) else math.inf
 
 
 def _separable(

@@ -226,10 +226,7 @@ def digest(records: Records | None) -> str | None:
     """A fingerprint of the records, by which a checkpoint knows its data."""
     if records is None:
         return None
-    found = hashlib.sha256()
-    for one in records.blocks.map(_hashed):
-        found.update(one)
-    return found.hexdigest()
+    return hashlib.sha256(b"".join(records.blocks.map(_hashed))).hexdigest()
 
 
 def _hashed(records: Records) -> bytes:

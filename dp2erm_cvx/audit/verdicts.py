@@ -50,11 +50,6 @@ class Verdict:
         return self.movement.low / self.claim.bound if self.claim.bound > 0 else float("inf")
 
     @property
-    def numerical_error(self) -> float:
-        """Sum of the certified radii of both weights, in the 1-norm."""
-        return self.worst.radius
-
-    @property
     def sentence(self) -> str:
         """What came out for the claim."""
         if self.violated:
@@ -75,7 +70,7 @@ class Verdict:
             # a bound of 0 has no ratio, and JSON no infinity
             "ratio": self.ratio if math.isfinite(self.ratio) else None,
             "origin": self.worst.origin,
-            "numerical_error": self.numerical_error,
+            "numerical_error": self.worst.radius,
             "verdict": str(self),
         }
 
@@ -145,7 +140,7 @@ class StabilityAudit:
     @property
     def numerical_error(self) -> float:
         """Largest sum of two certified radii among the pairs reported."""
-        return max(verdict.numerical_error for verdict in self.verdicts)
+        return max(verdict.worst.radius for verdict in self.verdicts)
 
     @property
     def unseen(self) -> float | None:

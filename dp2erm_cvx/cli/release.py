@@ -25,7 +25,16 @@ from dp2erm_cvx.cli.releasing import (
     release_options,
     show_plan,
 )
-from dp2erm_cvx.cli.screen import check_new, console, print_json, progress, reserved, unwritable, writable
+from dp2erm_cvx.cli.screen import (
+    check_new,
+    console,
+    print_json,
+    progress,
+    reserved,
+    stages,
+    unwritable,
+    writable,
+)
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -266,7 +275,7 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
         records = [coded.by(model.domain, counts.append) for model in models.values()]
         plans = declared.plans(models, records[0].n_samples, len(records[0].columns))
         announce(counts, models.values(), yes=options["yes"])
-        releases = _released(declared, models, plans, coded, files, options)
+        releases = _released(declared, models, plans, coded, files, options, stages(bar))
     if options["as_json"]:
         print_json({name: release.to_dict() for name, release in releases.items()})
         return
@@ -290,6 +299,7 @@ def _released(
     coded: Coded,
     files: dict[str, str],
     options: dict[str, Any],
+    told: Callable[[str, int, int], None],
 ) -> dict[str, BaseRelease]:
     """The releases, each in its file. Files are opened before the charge, which no failure takes back."""
     treatment, *outcomes = dict.fromkeys(name for one in models.values() for name in data_columns(one.domain))
@@ -310,7 +320,8 @@ def _released(
         elif study.account is not None:
             click.echo("note: seeded, hence not private: nothing is charged to the ledger", err=True)
         try:
-            for name, model in models.items():
+            for done, (name, model) in enumerate(models.items()):
+                told("questions answered", done, len(models))
                 # whom records count, and their outcome, follows from the question
                 fit_to(model, coded.by(model.public()))
                 releases[name] = replace(model.release_, study=study.digest)

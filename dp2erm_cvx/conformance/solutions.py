@@ -19,12 +19,7 @@ from dp2erm_cvx.conformance.subject import (
     standard_records,
 )
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.errors import (
-    CalibrationError,
-    CertificateError,
-    InfeasibleError,
-    SolverError,
-)
+from dp2erm_cvx.errors import CalibrationError, CertificateError, InfeasibleError, SolverError
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, Program, SecondStage
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.solve import Solution, solve

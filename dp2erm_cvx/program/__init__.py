@@ -7,7 +7,6 @@ from dp2erm_cvx.program.atoms import bounded_influence
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments
 from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.declaration import Declaration, Leaves
-from dp2erm_cvx.program.direct_stage import DirectFirstStage
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.kernels import Gaussian
 from dp2erm_cvx.program.linear_stage import LinearStage, second_stage
@@ -30,7 +29,6 @@ __all__ = [
     "ClosedFormWeights",
     "Curve",
     "Declaration",
-    "DirectFirstStage",
     "Domain",
     "FirstStage",
     "Gaussian",

@@ -32,12 +32,11 @@ class Declaration:
 class Leaves:
     """Hands a declaration its data, by name, as Parameters (or as Constants, if ``embed``).
 
-    Scalars are Parameters in either case, so that hyper-parameters, noise and gamma re-solve. ``signed``
-    declares every leaf as nonnegative: whether it is must not be told, as a private fit shows the error.
+    Scalars are Parameters in either case, so that hyper-parameters, noise and gamma re-solve.
     """
 
-    def __init__(self, data: Mapping[str, Value], *, embed: bool, signed: bool = False) -> None:
-        self._data, self._embed, self._signed = data, embed, signed
+    def __init__(self, data: Mapping[str, Value], *, embed: bool) -> None:
+        self._data, self._embed = data, embed
         self.parameters: dict[str, Any] = {}
 
     def has(self, name: str) -> bool:
@@ -52,7 +51,7 @@ class Leaves:
         if self._embed and value.ndim == 2:
             return cp.Constant(value, name=name)
         if name not in self.parameters:
-            self.parameters[name] = cp.Parameter(value.shape, name=name, nonneg=nonneg or self._signed)
+            self.parameters[name] = cp.Parameter(value.shape, name=name, nonneg=nonneg)
         return self.parameters[name]
 
 
@@ -81,7 +80,7 @@ class Compiled:
         if not self.problem.is_dcp(dpp=True):
             raise ProgramError(
                 "the declared problem is not DPP, so that a re-solve could silently use old data: "
-                + _reason(self.problem, _signs_that_help(declare, data))
+                + _reason(self.problem)
             )
 
     @staticmethod
@@ -116,16 +115,6 @@ class Compiled:
         }
 
 
-def _signs_that_help(declare: Callable[[Leaves], Declaration], data: Mapping[str, Value]) -> set[str]:
-    """Leaves that make a declaration DPP once all are declared as nonnegative, if that helps."""
-    leaves = Leaves(data, embed=False, signed=True)
-    declared = declare(leaves)
-    problem = cp.Problem(cp.Minimize(declared.objective), list(declared.constraints.values()))
-    if not problem.is_dcp(dpp=True):
-        return set()
-    return set(leaves.parameters)
-
-
 #: Longest text of an expression in a message.
 _LONGEST = 160
 
@@ -152,27 +141,18 @@ def _is_array(value: object) -> bool:
     return value is not None and not isinstance(value, list)
 
 
-def _reason(problem: Any, signed: set[str]) -> str:
-    """What is wrong with the smallest expression that is not DPP, and what to do.
-
-    ``signed`` are the leaves that make the problem DPP once all are declared as nonnegative, if they do.
-    """
+def _reason(problem: Any) -> str:
+    """What is wrong with the smallest expression that is not DPP, and what to do."""
     with cp.utilities.scopes.dpp_scope():
         found = next((node for part in _parts(problem) for node in _smallest(part)), None)
     if found is None:
         return "the objective is not convex: minimize a convex function"
-    leaves = sorted({leaf.name() for leaf in found.parameters()})
-    if not leaves:
+    data = ", ".join(sorted({leaf.name() for leaf in found.parameters()}))
+    if not data:
         return f"{_shown(found)} is not convex by the rules of CVXPY, whatever the data are"
-    quoted = ", ".join(map(repr, leaves))
-    if unsigned := [name for name in leaves if name in signed]:
-        asked = ", ".join(f"leaf({name!r}, nonneg=True)" for name in unsigned)
-        return f"{_shown(found)} is convex only where a leaf is nonnegative: if it always is, ask for {asked}"
-    if len(leaves) > 1:
-        return f"{_shown(found)} multiplies the leaves {quoted}: multiply them in data(), and ask for one"
     return (
-        f"{_shown(found)} is not convex for every value of the leaf {quoted}: a leaf may be added, or be a "
-        "factor (nonneg=True in front of a convex function); compute anything else in data()"
+        f"{_shown(found)} is not convex for every value of {data}: data may be added to an expression of the "
+        "variable, or multiply it; make anything else of one record by records.rows or records.numbers"
     )
 
 

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import abc
+import inspect
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.errors import CalibrationError, ProgramError
+from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.model.direct import DirectModel, PublicConstants, minimize_points
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.terms import ReadObjective
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
+from dp2erm_cvx.program.declaration import SIZES, Declaration, Leaves, Value, printed, with_n
 from dp2erm_cvx.program.first_stage import FirstStage
-from dp2erm_cvx.program.stage import Instance, Kind
+from dp2erm_cvx.program.form import weights_curvature
+from dp2erm_cvx.program.rows import DeclaredRecords
+from dp2erm_cvx.program.stage import STANDARD, DeclaredProgram, Function, Instance, Kind
+from dp2erm_cvx.stability import Bound
 from dp2erm_cvx.universe import Universe
 
 T = TypeVar("T")
@@ -31,58 +35,120 @@ _STEPS = 30
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
-class DirectFirstStage(FirstStage):
-    """minimize ``objective(leaf, w)`` subject to ``sum(w) = n``, ``floor <= w <= cap``.
+class _Stated:
+    """``bound`` of a class is a decorator that states one; of a program it is its bound."""
 
-    A concrete program states the leaves of its objective (``data``) with public bounds of their entries
-    (``data_bounds``), and the objective as a convex expression of CVXPY. Where its tree is read, strong
-    convexity, smooth form, certificate (Theorem A; D at a kink) and the radius that every solve reaches
-    (Theorem C) are derived. Read are sums of square, entr, log, exp, logistic, power, quad_form, log_det,
-    norms, absolute values and maxima of affine functions. Any other program is judged by a duality gap, which
-    knows quadratics, norms and absolute values; one that nothing can certify is refused when planned.
+    def __get__(self, program: WeightsProgram | None, owner: type[WeightsProgram]) -> Any:
+        if program is not None:
+            return partial(WeightsProgram._bound, program)
 
-    V is 2n, unless the kind is ``Kind.STATED`` and the author states a ``stated_bound``. ``cap``, ``floor``
-    and ``eigenvalue_floor`` (of every argument of log_det) are public: class attributes, or fields of the
-    dataclass.
+        def state(function: Function) -> Function:
+            owner.statement = staticmethod(function)
+            owner.kind = Kind.STATED
+            owner.theorem = "a bound that its author states"
+            return function
+
+        return state
+
+
+@dataclass(frozen=True)
+class WeightsProgram(DeclaredProgram, FirstStage):
+    """Weights w (n,) that are the variable of a declared problem, beside ``sum(w) = n, w >= 0``.
+
+    Where the tree of its objective is read, strong convexity, smooth form, certificate (Theorem A; D at a
+    kink) and the radius that every solve reaches (Theorem C) are derived. Read are sums of square, entr, log,
+    exp, logistic, power, quad_form, log_det, norms, absolute values and maxima of affine functions, on a box.
+    Any other program is judged by a duality gap, which knows quadratics, norms and absolute values; one that
+    nothing can certify is refused when planned. V is 2n, unless its author states a bound.
     """
 
     kind: ClassVar[Kind] = Kind.DIRECT
     usual_solver: ClassVar[str] = "first_certified"
     cone: ClassVar[str] = "second-order"
+    theorem = "none: universal corollary"
+    statement: ClassVar[Function | None] = None
+    bound = _Stated()
+    #: Of every argument of log_det, public.
+    eigenvalue_floor: ClassVar[float | None] = None
 
-    cap: float = math.inf
-    floor: float = 0.0
-    eigenvalue_floor: float | None = None
+    def refuse_misread(self) -> None:
+        universe = Universe(STANDARD, 6, 3)
+        records = next(universe.examples())
+        if not self.strong_convexity(records) > 0.0 and self.instance(records).model is None:
+            objective = printed(self._problem(STANDARD, 6, 3)[1].objective.args[0])
+            reason = self.unread(universe) or "add c * sum_squares(w - 1)"
+            raise DeclarationError(f"{objective}: no strong convexity in the weights is known; {reason}")
 
-    @abc.abstractmethod
-    def objective(self, leaf: Leaves, weights: cp.Variable) -> Any:
-        """A convex CVXPY expression of the weights (n,), DPP in the leaves."""
+    def own_data(self) -> tuple[str, ...] | None:
+        if type(self).statement is not None:
+            return None
+        w = cp.Variable(5, name="w")
+        records = DeclaredRecords(STANDARD, 5, 3)
+        self.resolve(STANDARD).called(w, records)
+        return records.own
 
-    def data_bounds(self, universe: Universe) -> Mapping[str, Value]:
-        """Public bounds of the sizes of the leaves' entries, a number or an array each; they are enforced.
+    def stated_bound(self, universe: Universe) -> Bound | None:
+        """Result of the author's function at public numbers; None without one."""
+        function, n = type(self).statement, universe.n_samples
+        if function is None:
+            return None
+        known = {"n": n, "M": universe.domain.covariate_bound, "outcome_bound": universe.domain.outcome_bound}
+        known |= self.by_name()
+        wanted = inspect.signature(function).parameters
+        if unknown := [name for name in wanted if name not in known]:
+            raise DeclarationError(
+                f"{self.name}: its bound asks for {unknown[0]!r}: it may ask for {', '.join(known)}"
+            )
+        stated = self.asked(function, **{name: known[name] for name in wanted})
+        if not isinstance(stated, Bound):
+            raise DeclarationError(
+                f"{self.name}: its bound returns Bound.from_l2(...) or Bound.from_gradient(...)"
+            )
+        return stated
 
-        A leaf without one leaves the program without a radius that is known in advance.
-        """
-        return {}
+    def data(self, records: Records) -> dict[str, Value]:
+        size = records.n_samples, records.X.shape[1]
+        problem = self.cached(
+            ("problem", records.domain, size), lambda: self._problem(records.domain, *size)[1]
+        )
+        return {leaf.name(): leaf.of(records) for leaf in problem.parameters()}
+
+    def data_bounds(self, universe: Universe) -> dict[str, Value]:
+        """The largest entry of every row and number, from the public sets of the records."""
+        problem = self._problem(universe.domain, universe.n_samples, universe.n_columns)[1]
+        return {leaf.name(): leaf.within.largest for leaf in problem.parameters()}
 
     def box(self, n: int) -> tuple[float, float]:
-        """Least and largest of n weights: ``floor``, and ``cap`` or ``inf``."""
-        return self.floor, self.cap
-
-    def stated_bound(self, universe: Universe) -> stability.Bound | None:
-        """How far the weights of a resolved program move, by its author's own proof; None for V = 2n."""
-        return None
+        """Least and largest of n weights, of the declared constraints; 0 and ``inf`` without any."""
+        w, problem = self._problem(STANDARD, n, 3)
+        ends = [end for end in (_end(constraint, w) for constraint in problem.constraints) if end]
+        return max([0.0, *(v for v, up in ends if not up)]), min([math.inf, *(v for v, up in ends if up)])
 
     def strong_convexity(self, records: Records) -> float:
-        """M such that the objective less ``m/2 ||w||^2`` is convex, where it cannot be derived.
+        """M such that the objective less ``m/2 ||w||^2`` is convex, by a sum of squares; 0 for none."""
+        domain, n = records.domain, records.n_samples
+        return self.cached(
+            ("curvature", domain, n), lambda: weights_curvature(*self._problem(domain, n, 3)[::-1])
+        )
 
-        Of an objective that is not read, or strongly convex by a term that couples weights; 0 for none.
-        """
-        return 0.0
+    def declared_formula(self) -> str:
+        """The program in one line."""
+        texts = []
+        for n in SIZES:
+            _, problem = self._problem(STANDARD, n, 3)
+            sets = "".join(f", {printed(constraint)}" for constraint in problem.constraints)
+            texts.append(f"w = argmin {printed(problem.objective.args[0])}, sum(w) == n, w >= 0{sets}")
+        return with_n(*texts)
 
-    def constraints(self, leaf: Leaves, weights: cp.Variable) -> dict[str, Any]:
-        """Further constraints by name: such a program is not read, and its data may leave it no weights."""
-        return {}
+    def _problem(self, domain: Domain, n: int, p: int) -> tuple[Any, Any]:
+        w, records = cp.Variable(n, name="w"), DeclaredRecords(domain, n, p)
+        return w, self.called(w, records)
+
+    def _for_solver(self, leaf: Leaves, w: cp.Variable) -> tuple[Any, dict[str, Any]]:
+        """The objective, and the constraints beside the box."""
+        problem = self.called(w, DeclaredRecords(STANDARD, w.size, 0, leaf=leaf))
+        stated = {f"constraint_{k}": own for k, own in enumerate(problem.constraints)}
+        return problem.objective.args[0], {k: own for k, own in stated.items() if _end(own, w) is None}
 
     def declare(self, leaf: Leaves) -> Declaration:
         n = leaf("ones").shape[0]
@@ -92,10 +158,10 @@ class DirectFirstStage(FirstStage):
         if floor > 0:
             box["floor"] = w >= floor
         total = {"total": leaf("ones") @ w == n}
-        constraints = total | box | self.constraints(leaf, w)
-        return Declaration(self.objective(leaf, w), {"weights": w}, constraints)
+        objective, beside = self._for_solver(leaf, w)
+        return Declaration(objective, {"weights": w}, total | box | beside)
 
-    def bound(self, universe: Universe) -> StabilityBound:
+    def _bound(self, universe: Universe) -> StabilityBound:
         n, stated = universe.n_samples, self.stated_bound(universe)
         _, cap = self._box(n)
         if stated is None:
@@ -110,7 +176,7 @@ class DirectFirstStage(FirstStage):
         try:
             return replace(stated, w_max=min(stated.w_max, cap)).at(n, m, self.relations)
         except CalibrationError as error:
-            raise CalibrationError(f"{self.name}: {error}: add a term such as sum_squares(weights)") from None
+            raise CalibrationError(f"{self.name}: {error}: add a term such as sum_squares(w - 1)") from None
 
     def certified_error(self, universe: Universe) -> float | None:
         """``||w_hat - w||_1 / n`` by Theorem C; ``inf`` where it is silent, None where a tree is not read.
@@ -126,10 +192,7 @@ class DirectFirstStage(FirstStage):
         if not float(np.min(public.strong_convexity)) > 0:
             if self.strong_convexity(records) > 0:
                 return None
-            raise CalibrationError(
-                f"{self.name}: {public.reason}: add a term such as sum_squares(weights), or state "
-                "strong_convexity"
-            )
+            raise CalibrationError(f"{self.name}: {public.reason}: add a term such as sum_squares(w - 1)")
         if public.radius is None:
             return None if self._kinks(example, universe) else math.inf
         return public.radius / math.sqrt(universe.n_samples)
@@ -204,8 +267,6 @@ class DirectFirstStage(FirstStage):
     def _clipped(self, records: Records, bounds: Mapping[str, Value]) -> dict[str, Value]:
         data: dict[str, Value] = {**self.data(records), "ones": np.ones(records.n_samples)}
         for name, bound in bounds.items():
-            if name not in data:
-                raise ProgramError(f"{self.name}: data_bounds names {name!r}, which data does not make")
             data[name] = np.clip(np.asarray(data[name], dtype=np.float64), -np.asarray(bound), bound)
         return data
 
@@ -244,14 +305,13 @@ class DirectFirstStage(FirstStage):
 _cache: OrderedDict[Any, Any] = OrderedDict()
 
 
-def _reading(program: DirectFirstStage, shapes: Shapes, universe: Universe) -> ReadObjective | str:
+def _reading(program: WeightsProgram, shapes: Shapes, universe: Universe) -> ReadObjective | str:
     leaves = Leaves({name: np.zeros(shape) for name, shape in shapes}, embed=False)
     n = dict(shapes)["ones"][0]
     w = cp.Variable(n, name="weights", nonneg=True)
-    if program.constraints(leaves, w):
+    objective, beside = program._for_solver(leaves, w)
+    if beside:
         return "it has constraints beside its cap and floor"
-    leaves = Leaves({name: np.zeros(shape) for name, shape in shapes}, embed=False)
-    objective = program.objective(leaves, w)
     try:
         read = ReadObjective(objective, w, leaves.parameters, program.eigenvalue_floor)
     except ProgramError as error:
@@ -262,7 +322,7 @@ def _reading(program: DirectFirstStage, shapes: Shapes, universe: Universe) -> R
 
 
 def _agrees(
-    program: DirectFirstStage,
+    program: WeightsProgram,
     read: ReadObjective,
     objective: Any,
     w: Any,
@@ -282,9 +342,12 @@ def _agrees(
             leaf.value = data[name]
         w.value = rng.uniform(0.5, 1.5, read.n)
         at = read.at(read.vector(data))
-        theirs, derivative = objective.value, objective.grad.get(w)
-        if theirs is None or derivative is None or not np.all(np.isfinite(theirs)):
-            continue  # outside of the domain of an atom
+        theirs = objective.value
+        if theirs is None or not np.all(np.isfinite(theirs)):
+            continue  # outside of the domain of an atom, where CVXPY cannot add up gradients
+        derivative = objective.grad.get(w)
+        if derivative is None:
+            continue
         derivative = derivative.toarray() if hasattr(derivative, "toarray") else derivative
         value, slope = float(np.ravel(theirs)[0]), np.ravel(derivative)
         scale = 1.0 + abs(value) + float(np.max(np.abs(slope)))
@@ -304,14 +367,9 @@ def _made_nonneg(read: ReadObjective, data: dict[str, Value]) -> None:
             data[name] = np.maximum(data[name], 0.0)
 
 
-def _constants(program: DirectFirstStage, read: ReadObjective, universe: Universe) -> PublicConstants:
-    bounds = {"ones": 1.0, **program.data_bounds(universe)}
-    missing = [name for name in read.leaves if name not in bounds]
-    bound = read.bound_vector({**dict.fromkeys(missing, math.inf), **bounds})
-    found = PublicConstants.of(read, bound, *program._box(read.n))
-    if missing and found.radius is None and float(np.min(found.strong_convexity)) > 0 and not read.kinks:
-        return replace(found, reason=f"state a public bound of the entries of {missing[0]!r} in data_bounds")
-    return found
+def _constants(program: WeightsProgram, read: ReadObjective, universe: Universe) -> PublicConstants:
+    bound = read.bound_vector({"ones": 1.0, **program.data_bounds(universe)})
+    return PublicConstants.of(read, bound, *program._box(read.n))
 
 
 class _OnSimplex(Composite):
@@ -343,3 +401,15 @@ class _OnSimplex(Composite):
 
     def output_scale(self, v: Array) -> float:
         return float(self.n)
+
+
+def _end(constraint: Any, w: cp.Variable) -> tuple[float, bool] | None:
+    """The number that a constraint bounds every weight by, and whether from above; None for any other."""
+    if not isinstance(constraint, cp.constraints.Inequality):
+        return None
+    left, right = constraint.args
+    other = right if left is w else left
+    if (left is w) == (right is w) or not other.is_constant() or other.parameters():
+        return None
+    values = np.ravel(other.value)
+    return (float(values[0]), left is w) if np.ptp(values) == 0.0 else None

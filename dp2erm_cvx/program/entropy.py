@@ -103,6 +103,10 @@ class EntropyFirstStage(BalancedStage):
 class RidgedEntropyFirstStage(EntropyFirstStage):
     """Entropy balancing relaxed by a ridge and a ball on the dual, in either of its two forms.
 
+    The logarithm of a mean of exponentials is no sum of losses of single records, which the theorems on
+    separable schemes are about. So its constants are stated here: those of Theorem 4, from the bounds of the
+    balance functions, and of the rounding of its centered rows.
+
     Parameters
     ----------
     ridge

@@ -55,6 +55,9 @@ class KernelFirstStage(FirstStage):
     ``sum_i w_i = n, w >= 0``: no overlap assumption, an arm may be empty, and a constant in the kernel pulls
     the mass of each toward n/2.
 
+    Its constants are stated: all pairs of records enter a quadratic form, which no theorem on sums of losses
+    covers, and Theorems 5 and 6 take the bound and the sign of the kernel.
+
     Parameters
     ----------
     alpha

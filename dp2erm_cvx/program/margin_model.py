@@ -372,8 +372,7 @@ def _moments(
             value, wrong = exact_sum(m * of.value), of.slope_error + 4 * UNIT * of.value
             more |= {"top": top, "value_rounding": float(m @ wrong), "size": float(m_size @ of.value)}
             more["margin_error"] = float(np.max(error))
-        gradient = own.gradient(m * of.slope)
-        found.append(_Moments(value, gradient, float(m_size @ rounded), **more))
+        found.append(_Moments(value, own.gradient(m * of.slope), float(m_size @ rounded), **more))
     return _added(found)
 
 
@@ -391,6 +390,8 @@ def _square_moments(rows: MarginRows, multipliers: Array | None = None, *, v: Ar
 
 def _added(parts: Sequence[_Moments]) -> _Moments:
     """The sum of moments, gradients in a fixed tree."""
+    if len(parts) == 1:
+        return parts[0]
     top = max(part.top for part in parts)
     parts = [part if part.top == top else part.raised(top) for part in parts]
     hessians = [part.hessian for part in parts if part.hessian is not None]
@@ -399,9 +400,8 @@ def _added(parts: Sequence[_Moments]) -> _Moments:
         return float(np.sum([getattr(part, name) for part in parts]))  # math.fsum would raise on overflow
 
     # shifted values are at most n, and their sum is a divisor: it is rounded once
-    shifted = any(part.size for part in parts)
     return _Moments(
-        math.fsum([part.value for part in parts]) if shifted else total("value"),
+        math.fsum([part.value for part in parts]) if any(part.size for part in parts) else total("value"),
         tree_sum([part.gradient for part in parts]),
         total("rounding"),
         tree_sum(hessians) if hessians else None,

@@ -37,8 +37,8 @@ from dp2erm_cvx.program.stage import (
     setting,
 )
 from dp2erm_cvx.public import public_fraction, public_number, public_size
-from dp2erm_cvx.stability import MarginMovement, margin_movement, record_diameter, separable
-from dp2erm_cvx.suprema import Saturation, log_weight_diameter, minimizer_norm
+from dp2erm_cvx.stability import MarginMovement, margin_movement, minimizer_norm, record_diameter, separable
+from dp2erm_cvx.suprema import Saturation, log_weight_diameter
 from dp2erm_cvx.universe import Universe
 
 

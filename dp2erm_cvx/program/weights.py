@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import math
 from collections.abc import Callable, Iterator
-from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
-import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments
-from dp2erm_cvx.program.declaration import SIZES, Leaves, Value, printed, with_n
-from dp2erm_cvx.program.direct_stage import DirectFirstStage
+from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.first_stage import BalancedStage, ClosedFormWeights, FirstStage
-from dp2erm_cvx.program.form import weights_curvature
 from dp2erm_cvx.program.kernel_stage import MomentWeights
-from dp2erm_cvx.program.rows import DeclaredRecords, by_record
+from dp2erm_cvx.program.rows import by_record
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import PrivateFirstStage, SeparableFirstStage
 from dp2erm_cvx.program.stage import (
-    STANDARD,
     DeclaredProgram,
     Function,
     Kind,
@@ -36,116 +30,7 @@ from dp2erm_cvx.program.stage import (
     made_class,
     setting,
 )
-from dp2erm_cvx.stability import Bound
 from dp2erm_cvx.universe import Universe
-
-
-class _Stated:
-    """``bound`` of a class is a decorator that states one; of a program it is its bound."""
-
-    def __get__(self, program: WeightsProgram | None, owner: type[WeightsProgram]) -> Any:
-        if program is not None:
-            return partial(DirectFirstStage.bound, program)
-
-        def state(function: Function) -> Function:
-            owner.statement = staticmethod(function)
-            owner.kind = Kind.STATED
-            owner.theorem = "a bound that its author states"
-            return function
-
-        return state
-
-
-@dataclasses.dataclass(frozen=True)
-class WeightsProgram(DeclaredProgram, DirectFirstStage):
-    """Weights that are themselves the variable of a declared convex problem."""
-
-    theorem = "none: universal corollary"
-    statement: ClassVar[Function | None] = None
-    bound = _Stated()
-
-    def refuse_misread(self) -> None:
-        universe = Universe(STANDARD, 6, 3)
-        records = next(universe.examples())
-        if not self.strong_convexity(records) > 0.0 and self.instance(records).model is None:
-            objective = printed(self._problem(STANDARD, 6, 3)[1].objective.args[0])
-            reason = self.unread(universe) or "add c * sum_squares(w - 1)"
-            raise DeclarationError(f"{objective}: no strong convexity in the weights is known; {reason}")
-
-    def own_data(self) -> tuple[str, ...] | None:
-        if type(self).statement is not None:
-            return None
-        w = cp.Variable(5, name="w")
-        records = DeclaredRecords(STANDARD, 5, 3)
-        self.resolve(STANDARD).called(w, records)
-        return records.own
-
-    def stated_bound(self, universe: Universe) -> Bound | None:
-        """Result of the author's function at public numbers; None without one."""
-        function, n = type(self).statement, universe.n_samples
-        if function is None:
-            return None
-        known = {"n": n, "M": universe.domain.covariate_bound, "outcome_bound": universe.domain.outcome_bound}
-        known |= self.by_name()
-        wanted = inspect.signature(function).parameters
-        if unknown := [name for name in wanted if name not in known]:
-            raise DeclarationError(
-                f"{self.name}: its bound asks for {unknown[0]!r}: it may ask for {', '.join(known)}"
-            )
-        stated = self.asked(function, **{name: known[name] for name in wanted})
-        if not isinstance(stated, Bound):
-            raise DeclarationError(
-                f"{self.name}: its bound returns Bound.from_l2(...) or Bound.from_gradient(...)"
-            )
-        return stated
-
-    def data(self, records: Records) -> dict[str, Value]:
-        size = records.n_samples, records.X.shape[1]
-        problem = self.cached(
-            ("problem", records.domain, size), lambda: self._problem(records.domain, *size)[1]
-        )
-        return {leaf.name(): leaf.of(records) for leaf in problem.parameters()}
-
-    def data_bounds(self, universe: Universe) -> dict[str, Value]:
-        """The largest entry of every row and number, from the public sets of the records."""
-        problem = self._problem(universe.domain, universe.n_samples, universe.n_columns)[1]
-        return {leaf.name(): leaf.within.largest for leaf in problem.parameters()}
-
-    def box(self, n: int) -> tuple[float, float]:
-        w, problem = self._problem(STANDARD, n, 3)
-        ends = [end for end in (_end(constraint, w) for constraint in problem.constraints) if end]
-        return max([0.0, *(v for v, up in ends if not up)]), min([math.inf, *(v for v, up in ends if up)])
-
-    def objective(self, leaf: Leaves, weights: cp.Variable) -> Any:
-        return self._for_solver(leaf, weights).objective.args[0]
-
-    def constraints(self, leaf: Leaves, weights: cp.Variable) -> dict[str, Any]:
-        stated = enumerate(self._for_solver(leaf, weights).constraints)
-        return {f"constraint_{k}": own for k, own in stated if _end(own, weights) is None}
-
-    def strong_convexity(self, records: Records) -> float:
-        domain, n = records.domain, records.n_samples
-        return self.cached(
-            ("curvature", domain, n), lambda: weights_curvature(*self._problem(domain, n, 3)[::-1])
-        )
-
-    def declared_formula(self) -> str:
-        """The program in one line."""
-        texts = []
-        for n in SIZES:
-            _, problem = self._problem(STANDARD, n, 3)
-            sets = "".join(f", {printed(constraint)}" for constraint in problem.constraints)
-            texts.append(f"w = argmin {printed(problem.objective.args[0])}, sum(w) == n, w >= 0{sets}")
-        return with_n(*texts)
-
-    def _problem(self, domain: Domain, n: int, p: int) -> tuple[Any, Any]:
-        w, records = cp.Variable(n, name="w"), DeclaredRecords(domain, n, p)
-        return w, self.called(w, records)
-
-    def _for_solver(self, leaf: Leaves, w: cp.Variable) -> Any:
-        records = DeclaredRecords(STANDARD, w.size, 0, leaf=leaf)
-        return self.called(w, records)
-
 
 #: The largest margin that a set may allow for where a loss is exponential: it is exp(12) there.
 _LARGEST_MARGIN = 12.0
@@ -248,15 +133,19 @@ class Scheme:
     balance of functions of the covariates.
     """
 
-    def __call__(self, **settings: Setting) -> Callable[[Function], Any]:
+    def __call__(
+        self, *, eigenvalue_floor: float | None = None, **settings: Setting
+    ) -> Callable[[Function], Any]:
         """Decorator of ``function(w, records, **settings) -> cp.Problem`` in the weights w (n,).
 
         The library adds ``w >= 0`` and ``sum(w) = n``. The objective holds ``c * sum_squares(w - 1)`` or the
         like, which keeps the weights unique; constraints are public. V is 2n, or what the author states:
         ``@f.bound`` of a function of n, M, outcome_bound and settings that returns a
-        :class:`~dp2erm_cvx.stability.Bound`. Raises DeclarationError, in one line.
+        :class:`~dp2erm_cvx.stability.Bound`. ``eigenvalue_floor`` is one of every argument of log_det,
+        public. Raises DeclarationError, in one line.
         """
-        return lambda function: WeightsProgram.of(function, {}, settings)
+        floor = eigenvalue_floor
+        return lambda function: WeightsProgram.of(function, {}, settings, eigenvalue_floor=floor)
 
     @staticmethod
     def separable(
@@ -333,18 +222,6 @@ def describe(program: Program, universe: Universe) -> tuple[tuple[str, str], ...
     """
     resolved = program.resolve(universe.domain)
     return tuple(_rows(resolved, universe))
-
-
-def _end(constraint: Any, w: cp.Variable) -> tuple[float, bool] | None:
-    """The number that a constraint bounds every weight by, and whether from above; None for any other."""
-    if not isinstance(constraint, cp.constraints.Inequality):
-        return None
-    left, right = constraint.args
-    other = right if left is w else left
-    if (left is w) == (right is w) or not other.is_constant() or other.parameters():
-        return None
-    values = np.ravel(other.value)
-    return (float(values[0]), left is w) if np.ptp(values) == 0.0 else None
 
 
 def _rows(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:

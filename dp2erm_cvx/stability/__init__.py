@@ -39,6 +39,7 @@ from dp2erm_cvx.stability.paper import (
 from dp2erm_cvx.stability.separable import (
     MarginMovement,
     margin_movement,
+    minimizer_norm,
     record_diameter,
     separable,
 )
@@ -59,6 +60,7 @@ __all__ = [
     "logistic_diameter",
     "logistic_propensity",
     "margin_movement",
+    "minimizer_norm",
     "overlap_constant",
     "paper_entropy_balancing",
     "paper_ipw_logistic",

@@ -26,17 +26,18 @@ from dp2erm_cvx.stability.base import (
 )
 from dp2erm_cvx.suprema import (
     Array,
+    Interval,
     ScalarLoss,
     ScalarWeight,
     gradient_diameter,
     log_weight_diameter,
-    minimizer_norm,
-    pull,
+    support,
 )
 
-_CELLS, _NORMS, _TILTS = 1500, 96, 120
+_CELLS, _NORMS = 1500, 96
 _MASSES, _MULTIPLIERS = 200, 120
 _MOVES, _ANGLES = 4000, 4096
+_TILTED = np.concatenate([[0.0], np.geomspace(1e-4, 1e3, 120)])
 _OUTWARD, _ROUNDED = 1.0 + 1e-10, 1.0 + 1e-12
 #: Margins beyond which exponentials leave floating point.
 _FARTHEST = 600.0
@@ -200,7 +201,7 @@ class _Scheme:
         f = self.weights(low, high)
         near = np.maximum(np.maximum(low, -high), 0.0)
         order = np.argsort(near, kind="stable")
-        table = (near[order], pull(self.loss, low, high)[order], f[0][order], f[1][order])
+        table = (near[order], _pull(self.loss, low, high)[order], f[0][order], f[1][order])
         edges = np.linspace(0.0, self.reach, _NORMS + 1)
         cells = [(*self._at(table, float(p), float(q)), float(p), float(q)) for p, q in pairwise(edges)]
         for _ in range(3):
@@ -228,8 +229,12 @@ class _Scheme:
         grid = np.linspace(float(np.min(need)), float(np.max(need)), 24)
         scale = max(float(np.max(largest)) - float(np.min(least)), 1e-12)
         top = max(float(np.max(pulled)), 1e-12)
-        t = np.concatenate([[0.0], scale / top * np.geomspace(1e-4, 1e3, _TILTS)])
-        inner = np.min(least[None, :] - t[:, None] * pulled[None, :], axis=1)
+        t = scale / top * _TILTED
+        # a cell of more f and less pull than another never is the minimum
+        falling = np.argsort(-pulled, kind="stable")
+        below = np.minimum.accumulate(least[falling])
+        front = falling[np.concatenate([[True], below[1:] < below[:-1]])]
+        inner = np.min(least[None, front] - t[:, None] * pulled[None, front], axis=1)
         means = np.maximum(np.max(t[:, None] * grid[None, :] + inner[:, None], axis=0), float(np.min(least)))
         mean = means[np.maximum(np.searchsorted(grid, need, side="right") - 1, 0)]
         own = largest[possible]
@@ -247,19 +252,13 @@ def _variance_constant(g: Array, inverse: Array) -> tuple[float, float]:
         return math.inf, math.inf
     if largest == 0.0:
         return 0.0, 0.0
-    # only the upper envelope of (g, 1/f) matters
-    order = np.lexsort((-inverse, -g))
-    running = np.maximum.accumulate(np.concatenate([[-1.0], inverse[order][:-1]]))
-    keep = order[inverse[order] > running]
-    g, inverse = g[keep], inverse[keep]
-    best, edges = 0.0, np.linspace(0.0, 0.5, _MASSES + 1)
-    for p, q in pairwise(edges):
-        inside, outside = 4.0 * (1.0 - p) ** 2 * q, 4.0 * q * q * (1.0 - p)
-        scale = math.sqrt(float(np.max(inverse)) / ((inside + outside) * largest))
-        t = (scale * np.geomspace(1e-3, 1e3, _MULTIPLIERS))[:, None]
-        on = np.max(t * (inside * g) + q * inverse / t, axis=1)
-        off = np.max(t * (outside * g) + (1.0 - p) * inverse / t, axis=1)
-        best = max(best, float(np.min(0.5 * (on + off))) ** 2)
+    edges = np.linspace(0.0, 0.5, _MASSES + 1)[:, None]
+    p, q = edges[:-1], edges[1:]
+    inside, outside = 4.0 * (1.0 - p) ** 2 * q, 4.0 * q * q * (1.0 - p)
+    scale = np.sqrt(float(np.max(inverse)) / ((inside + outside) * largest))
+    t = scale * np.geomspace(1e-3, 1e3, _MULTIPLIERS)
+    on, off = support(g, inverse, np.stack([t * inside, t * outside]), np.stack([q / t, (1.0 - p) / t]))
+    best = float(np.max(np.min(0.5 * (on + off), axis=1))) ** 2
     return min(best, largest * float(np.max(inverse))) * _OUTWARD, largest
 
 
@@ -285,6 +284,57 @@ def _law_change(
     room = np.maximum(D * peak / n - mu * peak**2, 0.0)
     by_curvature = np.sqrt(np.minimum(C, from_mean * growth) * (n / (n - 1)) * room)
     return float(np.max(np.minimum(by_range, by_curvature))) * _OUTWARD
+
+
+def minimizer_norm(loss: ScalarLoss, ridge: float, radius: float = math.inf, beside: float = 0.0) -> float:
+    """Bound on ``||v||`` of a minimizer of a mean of ``phi(<z, v>)`` plus ``ridge/2 ||v||^2`` in a ball.
+
+    By optimality at 0, ``ridge rho^2 <= max over |s| <= rho of -s phi'(s)`` (rows of norm 1), plus ``beside
+    rho`` for linear terms of that norm. The largest such rho over geometric cells, the last one bisected.
+    """
+
+    def allowed(low: float, high: float) -> bool:
+        """True if some rho of a cell may satisfy the condition."""
+        edges = np.linspace(0.0, high, 2001)
+        a, b = edges[:-1], edges[1:]
+        top = float(np.max(np.maximum(_pull(loss, a, b), _pull(loss, -b, -a))))
+        return not ridge * low**2 > top + beside * high
+
+    edges = np.concatenate([[0.0], np.geomspace(1e-6, 1e6, 4000)])
+    low, high = edges[:-1], edges[1:]
+    with np.errstate(over="ignore", invalid="ignore"):
+        right, left = _pull(loss, low, high), _pull(loss, -high, -low)
+        most = np.maximum.accumulate(np.nan_to_num(np.maximum(right, left), nan=np.inf, posinf=np.inf))
+        cells = np.flatnonzero(ridge * low**2 <= most + beside * high)
+    if cells[-1] == len(low) - 1:
+        return radius
+
+    def last(parts: list[Interval], cuts: int) -> float | None:
+        """Upper end of the last cell that may hold such a rho, cut so many times."""
+        for cell in reversed(parts):
+            if not allowed(*cell):
+                continue
+            inner = last(list(pairwise(np.linspace(*cell, 17).tolist())), cuts - 1) if cuts else cell[1]
+            if inner is not None:
+                return inner
+        return None
+
+    norm = last([(float(low[k]), float(high[k])) for k in cells], 2)
+    return min(radius, (low[-1] if norm is None else norm) * _OUTWARD)
+
+
+def _pull(loss: ScalarLoss, low: Array, high: Array) -> Array:
+    """Upper bound of ``-s phi'(s)`` on cells: by its ends, and by its middle and its steepest derivative."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        down, up = loss.slope(low), loss.slope(high)
+        by_ends: Array = np.max([-low * down, -low * up, -high * down, -high * up], axis=0)
+        least, largest = loss.curvatures(low, high)
+        bends = np.stack([low * least, low * largest, high * least, high * largest])
+        steep = np.maximum(np.abs(down + bends.min(axis=0)), np.abs(up + bends.max(axis=0)))
+        middle = 0.5 * (low + high)
+        by_middle = -middle * loss.slope(middle) + 0.5 * (high - low) * steep
+    smaller: Array = np.fmin(by_ends, by_middle)
+    return smaller
 
 
 def record_diameter(

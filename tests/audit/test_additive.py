@@ -18,7 +18,6 @@ from dp2erm_cvx.audit import (
     SearchPlan,
     Split,
     audit_additive,
-    epsilon_at,
     replay_additive,
     search_additive,
 )
@@ -76,14 +75,13 @@ def test_gaussian_noise_has_the_mu_and_the_epsilon_of_its_trade_off():
 @pytest.mark.parametrize("mu", [0.01, 0.5, 1.0, 3.0])
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.1])
 def test_epsilon_of_a_mu_is_that_of_balle_and_wang(mu, delta):
-    epsilon = epsilon_at(mu, delta)
+    epsilon = Declared(mu=mu).epsilon_at(delta)
     exact = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
     if epsilon == 0.0:
         assert exact <= delta
     else:
         assert exact == pytest.approx(delta, rel=1e-5)
         assert Declared(epsilon, delta).gaussian_mu == pytest.approx(mu, rel=1e-6)
-    assert epsilon_at(math.inf, delta) == math.inf
 
 
 def test_vectors_lose_no_more_than_their_distance_and_that_on_a_ray():

@@ -14,7 +14,7 @@ def run(blocks):
     names = {}
     for source in blocks:
         # the same searches, and shorter
-        source = source.replace("evaluations=4000", "evaluations=400").replace("(25)", "(12)")
+        source = source.replace("evaluations=4000", "evaluations=200").replace("(25)", "(12)")
         with parallel_config(backend="threading"):
             exec(compile(source, "audits.md", "exec"), names)
 

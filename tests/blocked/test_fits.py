@@ -39,7 +39,7 @@ from tests.plugins.poisson import poisson
 pa = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402
 
-LENGTH, VIEW, GROUP, N = 128, 32, 53, 601
+LENGTH, VIEW, GROUP, N = 128, 64, 53, 601
 
 
 @pytest.fixture(autouse=True)

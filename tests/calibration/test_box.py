@@ -155,8 +155,8 @@ def test_what_a_saturating_calibration_promises_is_evaluated_again():
         assert privacy_loss(dataclasses.replace(found, **wrong), objective.loss, N, 1.0) > 0.0
 
 
-@pytest.mark.parametrize("rho", [0.5, 3.3, 20.0, math.inf])
-@pytest.mark.parametrize("k", [0.01, 0.1, 0.2, 0.4])
+@pytest.mark.parametrize("rho", [0.5, 20.0, math.inf])
+@pytest.mark.parametrize("k", [0.01, 0.1, 0.4])
 def test_a_logistic_loss_in_a_ball(rho, k):
     found = Saturation(LOGISTIC, 1.0, ball=rho)
     a = found.steepest(1.0, k, box=True)

@@ -13,7 +13,6 @@ from scipy import optimize
 
 from dp2erm_cvx import Budget
 from dp2erm_cvx.calibration import calibrate_renyi, renyi_divergence, renyi_epsilon
-from dp2erm_cvx.calibration.renyi import gradient_movement
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import RENYI_ORDERS, RenyiCurve
 from tests.calibration.gaussian_pairs import (
@@ -100,12 +99,6 @@ def test_exact_privacy_loss_in_one_dimension(epsilon, gamma_factor):
     assert 0.0 < worst_delta(epsilon, gamma_factor) <= 1.0
     # with half of the noise the same pairs break the budget
     assert worst_delta(epsilon, gamma_factor, weaken=0.5) > 1.0
-
-
-def test_movement_of_the_gradient_is_the_stated_formula():
-    V, M, outcome, gamma = 3.0, 2.0, 5.0, 0.1
-    stated = V * (M**2 * outcome * math.sqrt(2 / gamma) + 4 * M * outcome)
-    assert gradient_movement(V, squared_loss(4, M, 2 * outcome), gamma) == pytest.approx(stated, rel=1e-10)
 
 
 def random_settings(count):

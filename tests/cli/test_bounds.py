@@ -134,7 +134,7 @@ def test_the_same_command_draws_the_same_picture(tmp_path):
         ([*IPW, "--n", "4.5"], "whole"),
         ([*IPW, "--second-stage", "arm_means"], "outcome_bound"),
         ([*IPW, "--second-stage", "itr", "--outcome-bound", "1"], "--n-features"),
-        ([*IPW, "--plot", "one.xyz"], "one.xyz"),
+        (["bounds", "--program", "uniform", "--covariate-bound", "1", "--plot", "one.xyz"], "one.xyz"),
     ],
 )
 def test_bad_input_is_one_line(words, told, tmp_path, monkeypatch):

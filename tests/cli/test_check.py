@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from dp2erm_cvx import EffectRelease, PrivateEffect, files, load_domain
 from dp2erm_cvx.diagnostics.columns import TableCells
+from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.files import CsvLayout, guessed_layout, read_csv
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.tables import read_frame
@@ -115,7 +117,7 @@ def test_from_a_messy_table_to_an_effect_in_three_commands(folder):
     # what was declared is in the release, and no count of what was met
     assert release.domain["codebook"]["levels"]["Raucher"] == ["ja", "nein", ""]
     assert (
-        run("design", "domain.toml", "--n", "3000", "--replicates", "10", "--output", "s.toml").exit_code == 0
+        run("design", "domain.toml", "--n", "3000", "--replicates", "3", "--output", "s.toml").exit_code == 0
     )
     assert 'Punkte = "points"' in Path("s.toml").read_text(encoding="utf-8")
     studied = run("run", "domain.toml", "registry.csv", "--seed", "1", "--json")
@@ -437,3 +439,36 @@ def test_a_draft_says_what_of_the_data_it_rests_on(folder):
         assert '\ncolumn = "patient"\nnumber = "EDIT"    # of persons' in draft
         assert "\npatient = " not in draft  # which is no covariate
         assert tomllib.loads(draft)["unit"] == {"column": "patient", "number": "EDIT"}
+
+
+def test_messages_are_in_words_of_the_field(folder):
+    """Ten sentences that a reader meets first, as the commands say them."""
+    n, rng = 400, np.random.default_rng(2)
+    drug = np.where(rng.random(n) < 0.1, "unknown", rng.choice(["Vasopressor", "none"], n))
+    pressure = np.where(rng.random(n) < 0.05, np.nan, 90 + 4 * (drug == "Vasopressor") + rng.normal(0, 5, n))
+    write_wards(drug=drug, ward=["North", "South"] * 200, pressure=pressure)
+    Path("wards.toml").write_text(LABELS + "[units]\npressure = 'mmHg'\n")
+    words = ["wards.csv", "--domain", "wards.toml", "--epsilon", "2", "--yes"]
+    checked = " ".join(run("check", "wards.csv", "--domain", "wards.toml").stdout.split())
+    silent = f"{sum(drug == 'unknown')} records without treatment and "
+    assert silent in checked
+    assert "records without outcome do not count" in checked
+    effect = run("effect", *words, "--residual-scale", "5", "--output", "g.json")
+    assert effect.exit_code == 0, effect.output
+    shown = " ".join(effect.stdout.split())
+    assert re.search(r"Effect of Vasopressor against none on pressure: [+-][\d.]+ mmHg \(95 % CI ", shown)
+    assert re.search(r"Of the ±[\d.]+, privacy noise alone would be ±[\d.]+, sampling ±[\d.]+", shown)
+    assert "One record is taken to be one person." in shown
+    assert "those without treatment or outcome do not." in shown
+    assert "Rounding errors are covered by the guarantee." in shown
+    promise = "replacing one record changes the probability of any result by a factor of at most e^2 = 7.39."
+    assert f"epsilon = 2: {promise}" in shown
+    rule = " ".join(run("rule", *words[:-2], "60", "--yes", "--outcome-scale", "8").stdout.split())
+    assert re.search(r"About \d+ % of the confounding is expected to remain \(simulated\)\.", rule)
+    frame = pd.read_csv("wards.csv")
+    model = PrivateEffect(load_domain("wards.toml"), Budget(2.0), residual_scale=5.0)
+    with pytest.raises(DataError, match=r"give their cells, by fit\(X, X\['drug'\], X\['pressure'\]\)"):
+        model.fit(frame, "drug", "pressure")
+    Path("g.csv").write_text("a,b\n1,2\n")
+    refused = "error: g.csv is no release: give the JSON file that effect, rule, fit or run wrote"
+    assert run("show", "g.csv").stderr.startswith(refused)

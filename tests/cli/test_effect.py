@@ -123,7 +123,23 @@ def test_the_ledger_names_treatment_outcome_estimand_and_file(folder):
     ]
 
 
-def test_declarations_are_judged_before_the_data_and_the_ledger(folder, monkeypatch):
+EVERY = (("--set", "cap=1"), ("--set", "nope=1"), ("--epsilon", "nan"), ("--noise", "laplace"))
+EVERY = (*EVERY, ("--solver", "nope"), ("--seed", "-3"))
+OWN = {
+    "effect": (
+        "--level=2",
+        "--prognostic=x9",
+        "--residual-scale=-1",
+        "--estimand=late",
+        "--numerical-share=2",
+    ),
+    "rule": ("--outcome-scale=-1", "--expected=skewness", "--treatment-cost=x"),
+}
+
+
+@pytest.mark.parametrize("command", OWN)
+def test_declarations_are_judged_before_the_data_and_the_ledger(folder, monkeypatch, command):
+    words = [command, *EFFECT[1:]]
     Ledger("book.db").declare("trial", Budget(5.0))
     book = ["--ledger", "book.db", "--dataset", "trial"]
 
@@ -132,23 +148,11 @@ def test_declarations_are_judged_before_the_data_and_the_ledger(folder, monkeypa
 
     with monkeypatch.context() as patched:
         patched.setattr(reading, "raw_table", read)
-        for flag, value in (
-            ("--level", "2"),
-            ("--set", "cap=1"),
-            ("--set", "nope=1"),
-            ("--prognostic", "x9"),
-            ("--residual-scale", "-1"),
-            ("--estimand", "late"),
-            ("--epsilon", "nan"),
-            ("--noise", "laplace"),
-            ("--solver", "nope"),
-            ("--seed", "-3"),
-            ("--numerical-share", "2"),
-        ):
-            result = run(*replaced(flag, value, EFFECT), *book)
+        for flag, value in (*(one.split("=") for one in OWN[command]), *EVERY):
+            result = run(*replaced(flag, value, words), *book)
             assert result.exit_code == 2, (flag, result.output)
     assert Ledger("book.db").account("trial").spent.epsilon == 0.0
-    assert "charged to 'trial'" in run(*EFFECT, *book).stderr
+    assert "charged to 'trial'" in run(*words, *book).stderr
     assert Ledger("book.db").account("trial").spent.epsilon == pytest.approx(1.0)
 
 

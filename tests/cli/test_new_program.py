@@ -7,9 +7,10 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
-from dp2erm_cvx.conformance import program_template
+from dp2erm_cvx.conformance import Subject, program_template
 from tests.command_line import run as command
 
 ROOT = Path(__file__).parents[2]
@@ -17,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_commands_write_check_and_refuse(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("dp2erm_cvx.conformance.run.Subject", partial(Subject, larger=(101,)))
     assert command("new-program", "mine", "--kind", "exponential").exit_code == 0
     taken = command("new-program", "overlap", "--kind", "direct")
     assert (taken.exit_code, "installed already" in taken.stderr) == (2, True)
@@ -64,10 +66,12 @@ def test_a_program_of_another_distribution_is_found_listed_checked_fitted_and_au
     commands = [
         ["programs", "--json"],
         ["check-program", "matching_plugin", "--solves", "20"],
-        ["audit", *options, "--n", "60", "--solves", "200", *plain],
+        ["audit", *options, "--n", "60", "--solves", "100", *plain],
         ["bounds", *options, "--n", "100"],
     ]
     code = (
+        "from functools import partial\nfrom dp2erm_cvx.conformance import run as checks\n"
+        "checks.Subject = partial(checks.Subject, larger=(101,))\n"
         f"from tests.command_line import run\nfor words in {commands}:\n    print(repr(run(*words).stdout))"
     )
     done = subprocess.run(

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dp2erm_cvx import Budget, Ledger, RuleRelease
-from dp2erm_cvx.cli import reading
+from dp2erm_cvx import RuleRelease
 from tests.command_line import COLUMNS, EFFECT, replaced, run, write_files
 
 RULE = ["rule", *EFFECT[1:]]
@@ -63,30 +62,3 @@ def test_the_text_says_what_the_rule_is_and_is_not(more, said, steps):
     # a summary knows the file alone: no number of it was not released
     assert "\n".join(line.rstrip() for line in result.stdout.splitlines()) == release.summary()
     assert run("show", "rule.json").stdout == result.stdout
-
-
-def test_declarations_are_judged_before_the_data_and_the_ledger(monkeypatch):
-    Ledger("book.db").declare("trial", Budget(5.0))
-    book = ["--ledger", "book.db", "--dataset", "trial"]
-
-    def read(*_):
-        raise AssertionError("the data were read")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(reading, "raw_table", read)
-        for flag, value in (
-            ("--outcome-scale", "-1"),
-            ("--expected", "skewness"),
-            ("--set", "cap=1"),
-            ("--set", "nope=1"),
-            ("--set", "propensity=2"),
-            ("--epsilon", "nan"),
-            ("--noise", "laplace"),
-            ("--solver", "nope"),
-            ("--seed", "-3"),
-        ):
-            result = run(*replaced(flag, value, RULE), *book)
-            assert result.exit_code == 2, (flag, result.output)
-    assert Ledger("book.db").account("trial").spent.epsilon == 0.0
-    assert "charged to 'trial'" in run(*RULE, *book).stderr
-    assert Ledger("book.db").account("trial").spent.epsilon == pytest.approx(1.0)

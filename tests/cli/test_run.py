@@ -1,6 +1,7 @@
 """A study file from end to end: its digest, its questions together, and what refuses it."""
 
 import hashlib
+import io
 import json
 import random
 import re
@@ -9,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from dp2erm_cvx import Budget, PrivateEffect, PrivateRule
+from dp2erm_cvx.cli import screen
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain_file import load_domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError
@@ -184,6 +187,17 @@ def test_an_unproven_question_is_not_charged(folder, monkeypatch):
     result = run("run", "study.toml", "data.csv")
     assert (result.exit_code, charged()) == (2, ())
     assert "rule: is not proven" in result.stderr
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_is_left_is_told_on_a_terminal_alone(monkeypatch, terminal):
+    stream = io.StringIO()
+    shown = Console(file=stream, force_terminal=terminal, width=100)
+    monkeypatch.setattr(screen, "console", lambda stderr: shown)
+    with screen.progress("reading the data") as bar:
+        screen.stages(bar)("questions answered", 1, 4)
+    assert ("1 of 4 questions answered" in stream.getvalue()) is terminal
+    assert bool(stream.getvalue()) is terminal
 
 
 def test_what_was_paid_for_is_never_lost(folder, monkeypatch):

@@ -214,15 +214,6 @@ def test_a_conditional_candidate_makes_the_whole_conditional(ledger, monkeypatch
     assert not result.release.private
 
 
-def test_names_of_columns_reach_the_release(ledger):
-    pd = pytest.importorskip("pandas")
-    X, a, y = records(60)
-    frame = pd.DataFrame(X, columns=["dose", "age"])
-    result = choose([candidate()], ledger, (frame, a, y))
-    assert result.release.columns == ("dose", "age")
-    assert len(result.model.predict(frame)) == 60
-
-
 @pytest.mark.parametrize(
     ("kind", "match", "changes"),
     [

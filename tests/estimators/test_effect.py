@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -128,16 +129,16 @@ def weighted(**changes):
 
 
 def test_sampling_weights_give_the_effect_of_the_population_that_was_sampled():
-    """In 6 surveys: the unweighted interval is for the sample, whose effect is 1.75."""
+    """In 4 surveys: the unweighted interval is for the sample, whose effect is 1.75."""
     covered = naive = 0
-    for seed in range(6):
+    for seed in range(4):
         X, a, y = survey(seed)
         low, high = weighted(seed=seed).fit(X, a, y).interval_
         covered += low < 1.5 < high
         assert high - low < 0.25
         low, high = model(seed=seed).fit(X[["u", "v"]], a, y).interval_
         naive += low < 1.5 < high
-    assert covered >= 5
+    assert covered >= 3
     assert naive == 0
 
 
@@ -291,16 +292,23 @@ def test_an_event_is_covered_where_it_is_declared_alone(estimand):
     assert shares[True] >= 0.85
 
 
+MODELS = {
+    "effect": model(seed=None),
+    "cells": model(seed=None, settings={"cells": {"u": 4, "v": [0.0]}}),
+    "rule": PrivateRule(DOMAIN, Budget(2.0), outcome_scale=1.2),
+}
+
+
 @pytest.mark.parametrize("treated", [0, 1])
-def test_no_dataset_makes_a_fit_refuse(treated):
+@pytest.mark.parametrize("kind", MODELS)
+def test_no_dataset_makes_a_fit_refuse(kind, treated):
     X, _, _ = table(200)
     wild = X.assign(u=1e300, v=-1e300)
-    outcomes = [np.zeros(200), np.full(200, 1e300), np.where(np.arange(200) % 2, 1e308, -1e308)]
-    for y in outcomes:
+    for y in (np.zeros(200), np.full(200, 1e300), np.where(np.arange(200) % 2, 1e308, -1e308)):
         for data in (X, wild):
-            release = model(seed=None).fit(data, np.full(200, treated), y).release_
+            release = MODELS[kind].fit(data, np.full(200, treated), y).release_
             assert release.private
-            assert np.isfinite(release.estimate)
+            assert np.all(np.isfinite(release.theta if kind == "rule" else release.estimate))
 
 
 @pytest.mark.parametrize(
@@ -325,10 +333,9 @@ def test_refusals(changes, error):
         model(**changes).fit(*table(50))
 
 
-@pytest.mark.parametrize("share", [0.46, 0.52])
-def test_shares_are_judged_for_any_number_of_records_until_it_is_known(share):
+def test_shares_are_judged_for_any_number_of_records_until_it_is_known():
     """The center's share, which is not declared, leaves room for them at some numbers of records only."""
-    logistic = {"propensity": "logistic", "propensity_share": share}
+    logistic = {"propensity": "logistic", "propensity_share": 0.46}
     few = model(settings=logistic)
     few.check()
     with pytest.raises(DeclarationError, match="leave nothing to the score"):
@@ -373,11 +380,15 @@ def confounded(estimand, effect=1.0, seed=0, **changes):
     return PrivateEffect(domain, Budget(1.0), estimand=estimand, **declared).fit(X, a, y).release_, vary, a
 
 
+#: Those of no further declaration, of which several tests ask the same.
+plain = cache(confounded)
+
+
 @pytest.mark.parametrize("effect", [1.0, 4.0, -4.0])
 def test_the_interval_among_the_treated_covers_also_large_effects(effect):
     """Residuals of the treated are measured from their own intercept: the clip is at four deviations."""
     for seed in range(2):
-        release, vary, a = confounded("att", effect, seed)
+        release, vary, a = plain("att", effect, seed)
         truth = float(np.mean(vary[a == 1]))
         assert release.interval.low < truth < release.interval.high
         assert release.interval.high - release.interval.low < 0.4
@@ -393,7 +404,7 @@ def test_the_interval_among_the_treated_covers_also_large_effects(effect):
     ],
 )
 def test_effects_in_a_part_of_the_population_say_what_their_interval_is_for(estimand, words):
-    release, _, _ = confounded(estimand)
+    release, _, _ = plain(estimand)
     text = " ".join(release.summary().split())
     assert release.target == "effect"
     assert all(word in text for word in words)
@@ -411,7 +422,7 @@ def test_effects_in_a_part_of_the_population_say_what_their_interval_is_for(esti
 
 
 def test_overlap_weights_the_outcome_regression_by_a_propensity_that_was_released_before():
-    release, _, _ = confounded("overlap")
+    release, _, _ = plain("overlap")
     names = [step.step for step in release.steps]
     assert names.index("propensity") < names.index("center")
     assert release.settings["arms"] == "matched"

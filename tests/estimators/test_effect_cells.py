@@ -81,17 +81,6 @@ def test_other_estimands_take_cells(estimand):
     assert high - low < 0.1
 
 
-@pytest.mark.parametrize("treated", [0, 1])
-def test_no_table_is_too_messy_for_cells(treated):
-    X, _, _ = regions(200, 0)
-    wild = X.assign(x1=1e300, x2=-1e300)
-    for y in (np.zeros(200), np.full(200, 1e300), np.where(np.arange(200) % 2, 1e308, -1e308)):
-        for data in (X, wild):
-            release = model(seed=None, epsilon=0.1).fit(data, np.full(200, treated), y).release_
-            assert release.private
-            assert np.isfinite(release.estimate)
-
-
 def test_a_public_center_does_not_go_with_cells():
     X, a, y = regions(500, 0)
     lines = model(settings={}).fit(X, a, y).release_

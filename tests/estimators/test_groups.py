@@ -269,25 +269,16 @@ def test_what_is_refused_is_public_and_before_the_data(changes, told):
 
 def test_risks_of_a_part_are_those_of_that_part():
     """The women of a table have the risks of a table of women alone, and those of men are others."""
-    event, rng = (
-        Domain(covariate_bound=1.5, outcome_center=0.5, outcome_bound=0.5, ranges={"x": (-1, 1)}),
-        np.random.default_rng(5),
+    rng, n, book = np.random.default_rng(5), 12_000, Codebook(Treatment("a"), "y", {"sex": ["F", "M"]})
+    sex, a, x = rng.choice(["F", "M"], n), rng.integers(0, 2, n), rng.uniform(-1, 1, n)
+    y = rng.random(n) < np.where(sex == "F", 0.3 - 0.1 * a, 0.7) + 0.1 * x
+    frame = pd.DataFrame({"x": x, "sex": sex, "a": a, "y": y.astype(int)})
+    domain = Domain(1.5, 0.5, outcome_center=0.5, ranges=book.ranges({"x": (-1.0, 1.0)}), codebook=book)
+    women, declared = frame[sex == "F"], {"estimand": "risks", "residual_scale": 0.45, "seed": 1}
+    one, other = (
+        PrivateEffect(domain, Budget(6.0), where=where, **declared).fit(rows, rows["a"], rows["y"]).release_
+        for where, rows in (({"sex": "F"}, frame), (None, women))
     )
-    n = 12_000
-    frame = pd.DataFrame(
-        {"x": rng.uniform(-1, 1, n), "sex": rng.choice(["F", "M"], n), "a": rng.integers(0, 2, n)}
-    )
-    risk = np.where(frame["sex"] == "F", 0.3 - 0.1 * frame["a"], 0.7)
-    frame["y"] = (rng.random(n) < risk + 0.1 * frame["x"]).astype(int)
-    book = Codebook(Treatment("a"), "y", {"sex": ["F", "M"]})
-    domain = replace(event, ranges=book.ranges({"x": (-1.0, 1.0)}), codebook=book)
-    declared = {"estimand": "risks", "residual_scale": 0.45, "seed": 1}
-    found = PrivateEffect(domain, Budget(6.0), where={"sex": "F"}, **declared).fit(
-        frame, frame["a"], frame["y"]
-    )
-    women = frame[frame["sex"] == "F"]
-    alone = PrivateEffect(domain, Budget(6.0), **declared).fit(women, women["a"], women["y"])
-    one, other = found.release_, alone.release_
     np.testing.assert_allclose(one.risks, other.risks, atol=0.03)
     np.testing.assert_allclose(one.risks, (0.2, 0.3), atol=0.03)
     assert abs(one.counted - len(women)) < 20

@@ -95,17 +95,6 @@ def test_a_decision_is_that_of_its_own_record_to_the_last_bit():
     assert fitted.decision_function(X[["v", "u"]]).tolist() == together.tolist()
 
 
-@pytest.mark.parametrize("treated", [0, 1])
-def test_no_dataset_makes_a_fit_refuse(treated):
-    X, _, _ = table(300)
-    wild = X.assign(u=1e300, v=-1e300)
-    for y in (np.zeros(300), np.full(300, 1e300), np.where(np.arange(300) % 2, 1e308, -1e308)):
-        for data in (X, wild):
-            release = model(seed=None).fit(data, np.full(300, treated), y).release_
-            assert release.private
-            assert np.all(np.isfinite(release.theta))
-
-
 def test_it_is_an_estimator():
     fitted = model().fit(*table(300))
     other = clone(fitted)

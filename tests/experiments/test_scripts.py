@@ -48,6 +48,16 @@ def test_a_messy_extract_gives_one_answer_however_it_is_read(tmp_path, monkeypat
     table.to_csv("extract.csv", index=False)
     table.assign(**numbers).to_parquet("extract.parquet", row_group_size=200)
     released = []
+    # the chain of the page: from the table to a plot and a page
+    treated = ["--treatment", "drug", "--outcome", "sbp_change"]
+    chain = [
+        ["check", "extract.csv", *treated, "--draft", "draft.toml"],
+        ["run", "study.toml", "--plan", "900"],
+    ]
+    told = [run_command(*words) for words in chain]
+    assert [one.exit_code for one in told] == [0, 0], told
+    assert "[unit]    # this column repeats" in Path("draft.toml").read_text()
+    assert told[1].stdout.count("half width") == 4
     for words in (["extract.csv"], ["extract.parquet", "--blocks", "always"]):
         result = run_command("run", "study.toml", *words, "--seed", "4", "--json", "--force", "--yes")
         assert result.exit_code == 0, result.output
@@ -62,12 +72,25 @@ def test_a_messy_extract_gives_one_answer_however_it_is_read(tmp_path, monkeypat
         }
         released.append({name: list(one.release_.released) for name, one in fits.items()})
     assert all(one == released[0] for one in released)
+    files = [f"releases/{name}.json" for name in released[0]]
+    for answers in ("answers.svg", "answers.html", "answers.csv", "answers.md", "answers.tex"):
+        assert run_command("report", *files, "--output", answers).exit_code == 0
+    assert "sex: F" in Path("answers.md").read_text()
+    for file in files:
+        assert run_command("verify", file, "--study", "study.toml").exit_code == 0
+    # what a data holder calls from R, by reticulate
+    model = models["average"]
+    release = model.fit(table, table["drug"], table["sbp_change"]).release_
+    assert release.summary().startswith("Private average effect")
+    assert json.loads(release.to_json())["estimand"] == "ate"
+    assert release.interval.low < release.estimate < release.interval.high
 
 
 def test_a_messy_extract_is_answered(tmp_path):
     place = Cell((("n", 3000), ("severity", "left out"), ("replicate", 0)), 20)
     rows = pd.DataFrame(health_record.replicate(health_record.QUICK, place))
-    assert set(rows["answer"]) == {"average", "sex: F", "sex: M", "treated", "shock"}
+    answered = {"average", "sex: F", "sex: M", "treated", "shock", "shock: risk ratio"}
+    assert set(rows["answer"]) == answered
     assert rows["all together"].all()
     assert (rows["error"].abs() < 4 * rows["half width"]).all()
     assert "covered" in health_record.summary(rows.assign(n=3000, severity="left out"))

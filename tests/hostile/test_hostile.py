@@ -44,7 +44,7 @@ def complain(found: Count) -> None:
     assert names["release, conditional on certification"] == 0, found.shown
 
 
-@pytest.mark.parametrize(("kind", "number"), [("arrays", 120), ("tables", 80)])
+@pytest.mark.parametrize(("kind", "number"), [("arrays", 80), ("tables", 50)])
 def test_seeded_cases(kind: str, number: int) -> None:
     found = count((kind, k) for k in range(number))
     assert not found.failures(), found.failures()

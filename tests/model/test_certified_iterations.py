@@ -41,7 +41,7 @@ def distance_to(model: Composite, minimizer: Any) -> float:
 def test_the_iterations_needed_never_exceed_the_bound(share, names):
     """Random and adversarial second stages and perturbed propensities, to a share of the first distance."""
     tried = 0
-    for instance, _ in draws(seed=21, count=30, smallest=1e-3, names=names):
+    for instance, _ in draws(seed=21, count=20, smallest=1e-3, names=names):
         model = instance.model
         assert model is not None
         found = solve(instance, solver="first_certified", tolerance=1e-10, throw=False)
@@ -56,7 +56,7 @@ def test_the_iterations_needed_never_exceed_the_bound(share, names):
         # what rounding leaves is far below the shares tried here
         assert left <= share * distance * (1 + 2e-3)
         tried += 1
-    assert tried >= 15
+    assert tried >= 10
 
 
 def steep(condition: float) -> MarginModel:

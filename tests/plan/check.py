@@ -136,6 +136,6 @@ def check(plan: TwoStagePlan, stage, n, domain, budget):
     for calibration, loss, bound in parts:
         V = bound if bound.W1 is None else dataclasses.replace(bound, V=calibration.V)
         assert spent_delta(calibration, loss, n, V, domain) <= calibration.delta
-    assert plan.guarantee.epsilon <= budget.epsilon
-    assert plan.guarantee.delta <= budget.delta
+    assert spent <= plan.guarantee.epsilon <= budget.epsilon
+    assert allowed <= plan.guarantee.delta <= budget.delta
     assert plan.theta.calibration.theorem in plan.theorem

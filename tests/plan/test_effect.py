@@ -34,8 +34,9 @@ ORDER = ("rate", "mean", "spread", "center", "propensity", "score")
 
 
 @pytest.mark.parametrize("universe", [RICH, POOR], ids=["rich", "poor"])
-@pytest.mark.parametrize("arithmetic", ["assumed", "counted"])
-@pytest.mark.parametrize(("noise", "delta"), [("gamma", 0.0), ("gaussian", 1e-6)])
+@pytest.mark.parametrize(
+    ("noise", "delta", "arithmetic"), [("gamma", 0.0, "counted"), ("gaussian", 1e-6, "assumed")]
+)
 @pytest.mark.parametrize("propensity", ["logistic", "constant", 0.5])
 def test_the_steps_spend_the_budget_and_no_more(universe, arithmetic, noise, delta, propensity):
     declared = study(
@@ -270,7 +271,7 @@ def trial(rate, seed, n=4000):
     return X, a, X[:, 0] + a * (0.5 + 0.3 * X[:, 1]) + 0.5 * rng.standard_normal(n)
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.8])
+@pytest.mark.parametrize("rate", [0.1])
 def test_trials_of_unequal_arms_are_covered(rate):
     """The share of covered effects was .2 at one tenth, where residuals were cut as in equal arms."""
     covered = gains = 0

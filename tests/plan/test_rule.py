@@ -52,8 +52,9 @@ def test_the_public_rule_of_use():
 
 
 @pytest.mark.parametrize("universe", [RICH, MIDDLE, POOR], ids=["rich", "middle", "poor"])
-@pytest.mark.parametrize("arithmetic", ["assumed", "counted"])
-@pytest.mark.parametrize(("noise", "delta"), [("gamma", 0.0), ("gaussian", 1e-6)])
+@pytest.mark.parametrize(
+    ("noise", "delta", "arithmetic"), [("gamma", 0.0, "counted"), ("gaussian", 1e-6, "assumed")]
+)
 @pytest.mark.parametrize("balance", Balance)
 def test_the_steps_spend_the_budget_and_no_more(universe, arithmetic, noise, delta, balance):
     declared = study(
@@ -81,8 +82,7 @@ def test_the_steps_spend_the_budget_and_no_more(universe, arithmetic, noise, del
     assert shares["rule"] == pytest.approx(1.0 - settings.spent, rel=1e-9)
 
 
-@pytest.mark.parametrize("declared", [{}, {"value_share": 0.3}])
-@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+@pytest.mark.parametrize(("declared", "epsilon"), [({}, 0.5), ({}, 4.0), ({"value_share": 0.3}, 0.5)])
 @pytest.mark.parametrize(("n", "p", "delta"), [(500, 1, 1e-6), (4000, 5, 1e-4), (4000, 12, 1e-4)])
 def test_a_delta_is_no_reason_for_more_noise(n, p, delta, epsilon, declared):
     where = Universe(Domain(math.sqrt(p), 4.0, ranges=[(-1.0, 1.0)] * p), n, p)

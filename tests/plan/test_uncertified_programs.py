@@ -14,83 +14,52 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.problems.overlap import overlap
-from dp2erm_cvx.program import DirectFirstStage
+from dp2erm_cvx.program import scheme
 from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(1.0, 1.0, intercept=0.2)
 
 
-@dataclasses.dataclass(frozen=True)
-class Boxed(DirectFirstStage):
-    """minimize sum (w - 1)^2 subject to sum(w) = n, 0 <= w <= cap"""
-
-    cap: float = 0.5
-
-    name, _made = "boxed", True
-    formula = "w = argmin sum (w - 1)^2, w <= cap"
-    citation = "none"
-    theorem = "none: universal corollary"
-
-    def data(self, records):
-        return {"cap": self.cap}
-
-    def objective(self, leaf, weights):
-        return cp.sum_squares(weights - 1)
-
-    def constraints(self, leaf, weights):
-        return {"cap": weights <= leaf("cap")}
-
-    def strong_convexity(self, records):
-        return 2.0
+@scheme(cap=0.5)
+def boxed(w, records, cap):
+    """Weights near 1 below a cap."""
+    return cp.Problem(cp.Minimize(cp.sum_squares(w - 1)), [w <= cap])
 
 
-def variant(**members):
-    made = type(
-        "Variant", (Boxed,), {"__doc__": "minimize", "__module__": __name__, "_made": True, **members}
-    )
-    return dataclasses.dataclass(frozen=True)(made)(cap=5.0)
+def near_one(*limits, objective=lambda w: cp.sum_squares(w - 1)):
+    """A program with further constraints by the weights and n, or another objective."""
+
+    def made(w, records):
+        """Weights near 1."""
+        return cp.Problem(cp.Minimize(objective(w)), [limit(w, records.n) for limit in limits])
+
+    return scheme()(made)()
 
 
-def entropy(self, leaf, weights):
-    return -cp.sum(cp.entr(weights))
-
-
-def softest(self, leaf, weights):
-    return cp.sum_squares(weights) + cp.log_sum_exp(weights)
-
-
-def steepest(self, leaf, weights):
-    return cp.sum(weights[:2])
-
-
-def none(self, records):
-    return 0.0
-
-
-def only(self, leaf, weights):
-    """No constraint beside the box."""
-    return {}
-
-
-def limited(limit):
-    """Further constraints by the weights and n."""
-    return lambda self, leaf, w: {"cap": w <= leaf("cap"), "limit": limit(w, w.shape[0])}
+def capped(w, n):
+    return w <= 5
 
 
 #: What is declared, and what a refusal names.
 REFUSED = {
-    "capped entropy": (variant(objective=entropy), "second-order cone programs only"),
-    "an atom that is not read": (variant(objective=softest, constraints=only), "second-order cone programs"),
-    "no strong convexity": (
-        variant(objective=steepest, constraints=only, strong_convexity=none),
-        "no strong convexity",
+    "capped entropy beside another limit": (
+        near_one(
+            capped,
+            lambda w, n: cp.sum(w[:2]) <= 5,
+            objective=lambda w: 1e-6 * cp.sum_squares(w) - cp.sum(cp.entr(w)),
+        ),
+        "second-order cone programs only",
     ),
-    "a box that no dataset satisfies": (Boxed(), "cap of at least 1"),
-    "a box that is a little too small": (Boxed(cap=0.9999), "cap of at least 1"),
-    "a floor above the mean": (variant(floor=1.1), "floor in \\[0, 1\\]"),
-    "weights of at least two": (variant(constraints=limited(lambda w, n: w >= 2)), "relax its constraints"),
-    "half of the total": (variant(constraints=limited(lambda w, n: cp.sum(w) == n / 2)), "relax its"),
-    "more than all on one record": (variant(constraints=limited(lambda w, n: w[0] >= n + 1)), "relax its"),
+    "an atom that is not read": (
+        near_one(objective=lambda w: cp.sum_squares(w) + cp.log_sum_exp(w)),
+        "second-order cone programs",
+    ),
+    "a box that no dataset satisfies": (boxed(), "cap of at least 1"),
+    "a box that is a little too small": (boxed(cap=0.9999), "cap of at least 1"),
+    "a floor above the mean": (near_one(capped, lambda w, n: w >= 1.1), "floor in \\[0, 1\\]"),
+    "weights of at least two": (near_one(capped, lambda w, n: 2 * w >= 4), "relax its constraints"),
+    "half of the total": (near_one(capped, lambda w, n: cp.sum(w) == n / 2), "relax its"),
+    "more than all on one record": (near_one(capped, lambda w, n: w[0] >= n + 1), "relax its"),
 }
 
 
@@ -126,9 +95,10 @@ def test_a_fit_of_it_releases_and_charges_nothing(case, tmp_path):
 
 
 def test_a_solver_that_does_not_apply_is_refused_as_well():
+    unread = near_one(capped, lambda w, n: cp.sum(w[:2]) <= 5)
     with pytest.raises(CalibrationError, match="choose another program or solver"):
-        estimator(Boxed(cap=3.0), solver="newton").plan(60, 2)
-    assert estimator(Boxed(cap=3.0), solver="scs").plan(60, 2).bound.V == 120
+        estimator(unread, solver="newton").plan(60, 2)
+    assert estimator(unread, solver="scs").plan(60, 2).bound.V == 120
 
 
 def test_a_program_without_a_hash_is_judged_as_well():
@@ -142,31 +112,31 @@ def test_a_program_without_a_hash_is_judged_as_well():
 
 
 def test_what_has_weights_at_the_declared_number_of_records_alone_is_planned():
-    of_many = variant(constraints=limited(lambda w, n: w <= n / 600))
+    of_many = near_one(lambda w, n: 2 * w <= n / 300)
     assert estimator(of_many).plan(700, 2).bound.V == 1400
     with pytest.raises(CalibrationError, match="relax its constraints"):
         estimator(of_many).plan(400, 2)
 
 
-def balanced(self, leaf, weights):
-    return {"cap": weights <= leaf("cap"), "balance": leaf("signed") @ weights == 0.0}
+class OnSomeData(boxed):
+    """Balance of the arms, which records of one arm alone have not."""
 
+    _made = True
 
-def with_signed(self, records):
-    return {"cap": self.cap, "signed": (2 * records.a - 1) * (1.0 + records.covariates[:, 0])}
+    def _for_solver(self, leaf, w):
+        return super()._for_solver(leaf, w)[0], {"balance": leaf("sides") @ w == 0.0}
 
-
-#: Balance of the arms, which records of one arm alone have not.
-ON_SOME_DATA = {"constraints": balanced, "data": with_signed}
+    def data(self, records):
+        return super().data(records) | {"sides": (2 * records.a - 1) * (1.0 + records.covariates[:, 0])}
 
 
 def test_private_records_without_weights_change_neither_plan_nor_guarantee():
     X, a, y = records()
-    first = estimator(variant(**ON_SOME_DATA))
+    first = estimator(OnSomeData(cap=5.0))
     with warnings.catch_warnings(record=True) as heard:
         first.fit(X, a, y)
     assert not any("no solver" in str(warning.message) for warning in heard)
-    other = estimator(variant(**ON_SOME_DATA))
+    other = estimator(OnSomeData(cap=5.0))
     with pytest.warns(UserWarning, match=r"boxed: no solver found .* weights 1"):
         other.fit(X, np.zeros(60, dtype=int), y)
     assert np.array_equal(other.private_workings_.weights.value, np.ones(60))

@@ -49,6 +49,7 @@ def test_closed_form_weights(name, settings):
 
 def test_the_interval_of_log_weights_is_enforced():
     class Narrow(PROGRAMS["ipw_known"]):
+        _made = True
         log_range = lambda self, domain: (0.3, 0.4)  # noqa: E731
 
     weights = solve(Narrow(coefficient=(0.1, 1.0, -0.5, 0.0)).instance(make_records(50, 3))).value

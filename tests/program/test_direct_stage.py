@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
-from typing import ClassVar
 
 import cvxpy as cp
 import numpy as np
@@ -14,7 +12,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.errors import CalibrationError, ProgramError
 from dp2erm_cvx.model.direct import DirectModel
-from dp2erm_cvx.program import Bound, DirectFirstStage, Kind
+from dp2erm_cvx.program import Ball, Bound, scheme
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.weights import plan_weights
 from dp2erm_cvx.universe import Universe
@@ -23,79 +21,51 @@ DOMAIN = Domain(1.0, 1.0)
 N = 60
 
 
-@dataclass(frozen=True)
-class Stated(DirectFirstStage):
-    """Squared imbalance beside an objective of single weights, on a box."""
-
-    rho: float = 1.0
-    cap: float = 3.0
-    floor: float = 0.05
-
-    kind: ClassVar[Kind] = Kind.STATED
-    _made = True
-    name, citation, theorem = "stated", "own", "stated bound"
-    formula = "w = argmin h(w) + rho/n |sum w z|^2, floor <= w <= cap"
-
-    def data(self, records):
-        return {"Z": np.sqrt(self.rho / records.n_samples) * (2 * records.a - 1)[:, None] * records.X}
-
-    def data_bounds(self, universe):
-        return {"Z": math.sqrt(self.rho / universe.n_samples) * universe.domain.covariate_bound}
-
-    def objective(self, leaf, weights):
-        return -cp.sum(cp.entr(weights)) + cp.sum_squares(leaf("Z").T @ weights)
-
-    def stated_bound(self, universe):
-        # rows of norm b: 2 <., Z'w> z moves by at most this where one row does
-        b = math.sqrt(self.rho / universe.n_samples) * universe.domain.covariate_bound
-        n, M = universe.n_samples, self.cap
-        return Bound.from_gradient(4 * b**2 * (n + M * math.sqrt(n)), w_max=self.cap)
+@scheme(rho=1.0, cap=3.0, floor=0.05)
+def entropy(w, records, rho, cap, floor):
+    """Entropy beside the squared imbalance, on a box."""
+    imbalance = rho / records.n * cp.sum_squares(records.signed.T @ w)
+    return cp.Problem(cp.Minimize(-cp.sum(cp.entr(w)) + imbalance), [floor <= w, w <= cap])
 
 
-@dataclass(frozen=True)
-class Determinant(Stated):
+@entropy.bound
+def _(n, M, rho, cap):
+    # rows z of norm M: 2 rho/n <., Z'w> z moves by at most this where one row does
+    return Bound.from_gradient(4 * rho / n * M**2 * (n + cap * math.sqrt(n)), w_max=cap)
+
+
+@scheme(rho=1.0, cap=3.0, size="M**2", eigenvalue_floor=1.0)
+def determinant(w, records, rho, cap, size):
     """Weights near 1 whose weighted covariates fill all directions."""
-
-    floor: float = 0.0
-    eigenvalue_floor: float | None = 1.0
-
-    name, _made = "determinant", True
-    formula = "w = argmin |w - 1|^2 - rho log det(I + X' diag(w) X / n)"
-
-    def data(self, records):
-        x = records.X
-        return {"G": np.einsum("ij,ik->ikj", x, x).reshape(len(x), -1) / records.n_samples}
-
-    def data_bounds(self, universe):
-        return {"G": universe.domain.covariate_bound**2 / universe.n_samples}
-
-    def objective(self, leaf, weights):
-        G = leaf("G")
-        p = math.isqrt(G.shape[1])
-        information = cp.reshape(G.T @ weights, (p, p), order="F")
-        return cp.sum_squares(weights - 1) - self.rho * cp.log_det(np.eye(p) + information)
-
-    def stated_bound(self, universe):
-        # d log det / d w_i = <x_i, S^-1 x_i> / n, S >= I; one record moves S by 2 cap M^2 / n
-        n, size = universe.n_samples, universe.domain.covariate_bound**2
-        moved = self.rho * size / n * (math.sqrt(n) * 2 * self.cap * size / n + 2)
-        return Bound.from_gradient(moved, w_max=self.cap)
+    G = records.rows("products", lambda x, a, y: np.outer(x, x), Ball(size), 4)
+    information = cp.reshape(G.T @ w / records.n, (2, 2), order="F")
+    objective = cp.sum_squares(w - 1) - rho * cp.log_det(np.eye(2) + information)
+    return cp.Problem(cp.Minimize(objective), [w <= cap])
 
 
-def objective(build):
-    return {"objective": lambda self, leaf, w: build(leaf("Z"), w)}
+@determinant.bound
+def _(n, M, rho, cap):
+    # d log det / d w_i = <x_i, S^-1 x_i> / n, S >= I; one record moves S by 2 cap M^2 / n
+    moved = rho * M**2 / n * (math.sqrt(n) * 2 * cap * M**2 / n + 2)
+    return Bound.from_gradient(moved, w_max=cap)
 
 
-def variant(base=Stated, **members):
-    made = type("Variant", (base,), {"__doc__": "minimize", "__module__": __name__, "_made": True, **members})
-    return dataclass(frozen=True)(made)
+def on_the_box(objective, rows=lambda records: records.signed):
+    """A program of that objective of w and Z, rows of the records over the root of n."""
+
+    def made(w, records):
+        """A variant."""
+        Z = rows(records) / math.sqrt(records.n)
+        return cp.Problem(cp.Minimize(objective(Z, w)), [0.05 <= w, w <= 3.0])
+
+    return scheme()(made)()
 
 
 SOME = {
-    "squares": objective(lambda Z, w: cp.sum_squares(w - 1) + cp.sum_squares(Z.T @ w)),
-    "likelihood": objective(lambda Z, w: -cp.sum(cp.log(w)) + cp.sum_squares(Z.T @ w)),
-    "power": objective(lambda Z, w: cp.sum(cp.power(w, 1.5)) + cp.sum_squares(Z.T @ w)),
-    "norm": objective(lambda Z, w: cp.sum_squares(w - 1) + cp.norm(Z.T @ w)),
+    "squares": lambda Z, w: cp.sum_squares(w - 1) + cp.sum_squares(Z.T @ w),
+    "likelihood": lambda Z, w: -cp.sum(cp.log(w)) + cp.sum_squares(Z.T @ w),
+    "power": lambda Z, w: cp.sum(cp.power(w, 1.5)) + cp.sum_squares(Z.T @ w),
+    "norm": lambda Z, w: cp.sum_squares(w - 1) + cp.norm(Z.T @ w),
 }
 
 
@@ -109,19 +79,20 @@ def records(n=N, seed=0, domain=DOMAIN):
     return domain.records(X, a, y)
 
 
-PROGRAMS = {"entropy": Stated(), "determinant": Determinant()} | {
-    name: variant(**members)() for name, members in SOME.items()
+PROGRAMS = {"entropy": entropy(), "determinant": determinant()} | {
+    name: on_the_box(objective) for name, objective in SOME.items()
 }
 
 
 @pytest.mark.parametrize("solver", ["newton", "projected_gradient", "clarabel", "scs"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_solver_is_certified(name, solver):
-    program = PROGRAMS[name]
+    program = PROGRAMS[name].resolve(DOMAIN)
     found = solve(program.instance(records()), solver=solver)
     assert found.certified
     assert found.certificate.basis == "multiplier residual"
-    assert program.floor <= found.value.min() <= found.value.max() <= program.cap
+    floor, cap = program.box(N)
+    assert floor <= found.value.min() <= found.value.max() <= cap
     assert found.certificate.relative_radius <= (1e-3 if name == "norm" else 1e-9)
     error = program.certified_error(Universe(DOMAIN, N, 2))
     assert (error is None) == (name == "norm")
@@ -143,15 +114,12 @@ def test_quadratic_solvers_are_certified_as_well():
 
 
 def test_data_beyond_their_bounds_are_clipped():
-    program = variant(data_bounds=lambda self, universe: {"Z": 0.01})()
-    assert np.max(np.abs(program.instance(records()).data["Z"])) == 0.01
+    short = on_the_box(SOME["squares"], lambda records: records.rows("own", lambda x, a, y: x, Ball(0.01)))
+    assert np.max(np.linalg.norm(short.instance(records()).data["own"], axis=1)) == pytest.approx(0.01)
 
 
 def test_an_unread_objective_keeps_the_gap():
-    convex = variant(
-        objective=lambda self, leaf, w: cp.sum_squares(w - 1) + cp.norm(cp.abs(leaf("Z").T @ w)),
-        strong_convexity=lambda self, records: 2.0,
-    )()
+    convex = on_the_box(lambda Z, w: cp.sum_squares(w - 1) + cp.norm(cp.abs(Z.T @ w)))
     assert "inside of another atom" in convex.unread(Universe(DOMAIN, N, 2))
     instance = convex.instance(records())
     assert instance.model is None
@@ -172,7 +140,7 @@ def test_a_misread_objective_is_refused(monkeypatch):
 
     monkeypatch.setattr(terms.Loaded, "slope", wrong)
     with pytest.raises(ProgramError, match="was read as another one"):
-        variant()().instance(records())
+        on_the_box(SOME["power"]).instance(records())
 
 
 def test_stated_bounds():
@@ -196,7 +164,7 @@ def test_the_coupled_variation_obeys_the_bound_from_l2():
         assert V <= Bound.from_l2(float(np.linalg.norm(w - v)), largest).at(n, 0.0, frozenset()).V
 
 
-@pytest.mark.parametrize("program", [Stated(rho=0.1), Determinant(rho=0.1)], ids=["entropy", "determinant"])
+@pytest.mark.parametrize("program", [entropy(rho=0.1), determinant(rho=0.1)], ids=["entropy", "determinant"])
 def test_neighbors_move_by_no_more_than_stated(program):
     universe, rng = Universe(DOMAIN, N, 2), np.random.default_rng(2)
     bound = program.stability(universe)
@@ -213,9 +181,8 @@ def test_neighbors_move_by_no_more_than_stated(program):
 def test_v_is_2n_where_no_radius_is_public():
     universe = Universe(DOMAIN, N, 2)
     for program, why in (
-        (Stated(floor=0.0), "floor above 0"),
-        (Stated(rho=1e6), "proved steps"),
-        (variant(data_bounds=lambda self, universe: {})(), "data_bounds"),
+        (entropy(floor=0.0), "floor above 0"),
+        (entropy(rho=1e6), "proved steps"),
     ):
         bound = program.stability(universe)
         assert bound.V == 2 * N
@@ -223,7 +190,7 @@ def test_v_is_2n_where_no_radius_is_public():
         assert plan_weights(program, universe, 1e-6, "sharp").bound.V == 2 * N
 
 
-@pytest.mark.parametrize("program", [Stated(rho=0.05), Determinant(rho=5.0)], ids=["entropy", "determinant"])
+@pytest.mark.parametrize("program", [entropy(rho=0.05), determinant(rho=5.0)], ids=["entropy", "determinant"])
 def test_a_release_stands_private_on_a_stated_bound(program):
     X, a, y = data(200)
     model = PrivateTwoStageERM(DOMAIN, Budget(1.0), program, "arm_means").fit(X, a, y)
@@ -241,7 +208,7 @@ def test_a_release_stands_private_on_a_stated_bound(program):
 def test_the_model_is_made_once_per_program_and_shape(monkeypatch):
     from dp2erm_cvx.program import direct_stage
 
-    program = variant()(rho=0.123)
+    program = entropy(rho=0.123)
     program.instance(records())
     monkeypatch.setattr(direct_stage, "_reading", lambda *_: pytest.fail("read again"))
     for seed in range(3):
@@ -266,6 +233,5 @@ def test_datasets_solved_together_are_those_solved_alone(name):
 
 def test_an_objective_that_is_never_compared_is_not_believed():
     """Its logarithms are of negative numbers wherever it is tried."""
-    apart = objective(lambda Z, w: cp.sum_squares(w - 1) - cp.sum(cp.log(w - 100)))
-    program = variant(**apart)()
+    program = on_the_box(lambda Z, w: cp.sum_squares(w - 1) - cp.sum(cp.log(w - 100)) + cp.norm(Z.T @ w))
     assert "could not be compared" in program.unread(Universe(DOMAIN, N, 2))

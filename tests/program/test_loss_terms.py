@@ -62,7 +62,7 @@ def test_a_reading_has_the_values_of_cvxpy(read, shifted, refused):
         _refuse_misread(cp.logistic(s), s, lambda x: (read(x), None), shifted=shifted)
 
 
-SLOPES = (1e-3, 0.7, 1.0, 40.0)
+SLOPES = (1e-3, 40.0)
 
 
 def saturating(S):

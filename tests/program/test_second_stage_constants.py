@@ -156,30 +156,20 @@ def test_the_radius_holds_at_any_threshold(name, setting, theta_set, threshold):
     assert 0.7 * declared.hessian_trace <= trace <= declared.hessian_trace * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("name", MARGINS)
-def test_margin_radii_are_attained(name):
-    """2 M k with a threshold that both ends reach; the diameter of the logistic set in two dimensions."""
-    domain = DOMAINS["plain"]
-    settings = {"itr_huber": {"threshold": 0.3}, "itr_logistic": {}}[name]
-    program = PROGRAMS[name](theta_set=L2Ball(1.3), **settings)
-    half, _, _ = _search(program, domain, seed=2)
-    assert half >= 0.98 * program.constants(Universe(domain, 100, P)).gradient_radius
-
-
-@pytest.mark.parametrize("name", ["arm_means", "plug_in_ate"])
-def test_closed_constants_are_attained(name):
-    """Where the formula is exact, the search reaches it."""
-    for domain in DOMAINS.values():
-        program = PROGRAMS[name]()
-        half, _, _ = _search(program, domain, seed=2)
-        assert half >= 0.98 * program.constants(Universe(domain, 100, P)).gradient_radius
-
-
-@pytest.mark.parametrize(("outcome_bound", "radius"), [(0.01, 1.7), (2.0, 0.01)])
-def test_both_terms_of_the_itr_gradient_radius_are_attained(outcome_bound, radius):
-    """Each alone, by the general search."""
-    domain = Domain(1.5, outcome_bound)
-    program = PROGRAMS["itr"](theta_set=L2Ball(radius))
+@pytest.mark.parametrize(
+    ("name", "settings", "domain"),
+    [
+        # 2 M k with a threshold that both ends reach; the diameter of the logistic set in two dimensions
+        ("itr_huber", {"theta_set": L2Ball(1.3), "threshold": 0.3}, DOMAINS["plain"]),
+        ("itr_logistic", {"theta_set": L2Ball(1.3)}, DOMAINS["plain"]),
+        *((name, {}, domain) for name in ("arm_means", "plug_in_ate") for domain in DOMAINS.values()),
+        # both terms of the radius of a rule, each alone
+        ("itr", {"theta_set": L2Ball(1.7)}, Domain(1.5, 0.01)),
+        ("itr", {"theta_set": L2Ball(0.01)}, Domain(1.5, 2.0)),
+    ],
+)
+def test_the_radius_is_attained(name, settings, domain):
+    program = PROGRAMS[name](**settings)
     half, _, _ = _search(program, domain, seed=2)
     assert half >= 0.95 * program.constants(Universe(domain, 100, P)).gradient_radius
 
@@ -262,18 +252,10 @@ def test_unbounded_theta_is_refused_where_the_gradient_is_unbounded(name):
         program.constants(Universe(DOMAINS["plain"], 100, P))
 
 
-def test_unbounded_theta_is_allowed_for_the_plug_in():
-    """Its gradient differences do not depend on theta."""
-    domain = DOMAINS["plain"]
-    constants = PROGRAMS["plug_in_ate"](theta_set=WholeSpace()).constants(Universe(domain, 100, P))
-    assert constants.theta_bound is None
-    assert constants.gradient_radius == 4 * domain.outcome_bound
-
-
-def test_unbounded_theta_is_allowed_for_losses_with_bounded_slopes():
+def test_unbounded_theta_is_allowed_where_gradient_differences_are_bounded():
     domain = DOMAINS["plain"]
     M, y = domain.covariate_bound, domain.outcome_bound
-    for name, radius in (("itr_huber", 2 * M * y), ("itr_logistic", M * y)):
+    for name, radius in (("plug_in_ate", 4 * y), ("itr_huber", 2 * M * y), ("itr_logistic", M * y)):
         constants = PROGRAMS[name](theta_set=WholeSpace()).constants(Universe(domain, 100, P))
         assert constants.theta_bound is None
         assert constants.gradient_radius == pytest.approx(radius)

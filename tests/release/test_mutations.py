@@ -138,7 +138,7 @@ def among(path, names):
 
 @pytest.mark.parametrize(
     ("name", "step"),
-    [*((one, 4) for one in FAST), *(pytest.param(one, 1, marks=pytest.mark.slow) for one in MODELS)],
+    [*((one, 6) for one in FAST), *(pytest.param(one, 1, marks=pytest.mark.slow) for one in MODELS)],
 )
 def test_every_change_is_refuted_by_name(table, name, step):
     """Of every ``step``-th entry, and of all that have to be refuted."""

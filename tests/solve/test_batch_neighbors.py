@@ -84,7 +84,7 @@ def named(case: tuple[str, dict[str, Any]]) -> str:
 @pytest.mark.parametrize("case", FAST, ids=named)
 def test_weights_agree_with_single_solves_within_the_radii(case: tuple[str, dict[str, Any]]) -> None:
     records = make_records(90, 3)
-    chosen, made = replacements(records, 30), program(*case)
+    chosen, made = replacements(records, 12), program(*case)
     found = joined(Neighborhood(made, records).solve(chosen))
     assert np.all(found.certified)
     assert not np.any(found.by_single)
@@ -98,7 +98,7 @@ def test_weights_agree_with_single_solves_within_the_radii(case: tuple[str, dict
 @pytest.mark.parametrize("case", FAST[:-3], ids=named)
 def test_radii_are_those_of_the_single_judge_up_to_a_factor(case: tuple[str, dict[str, Any]]) -> None:
     records = make_records(90, 3)
-    chosen, made = replacements(records, 20, seed=4), program(*case)
+    chosen, made = replacements(records, 10, seed=4), program(*case)
     instance = made.instance(records)
     path = neighbors.fast_path(made.instance(records), records, solve(instance).point)
     assert path is not None
@@ -195,8 +195,8 @@ def test_a_wide_ball_costs_nothing(name: str) -> None:
 @pytest.mark.parametrize("ridge", [1e-6, 1e6])
 def test_extreme_ridges_and_datasets_give_sound_radii(name: str, ridge: float) -> None:
     made = program(name, {"ridge": ridge})
-    for records in edge_records().values():
-        chosen = replacements(records, 4)
+    for records in list(edge_records().values())[::2]:
+        chosen = replacements(records, 2)
         found = joined(Neighborhood(made, records).solve(chosen))
         for k in np.flatnonzero(found.certified):
             single = solve(made.instance(chosen.neighbor(int(k))), throw=False)

@@ -30,7 +30,7 @@ class Moved(Reading):
         return np.hstack([self.parts[key] for key in sorted(self.parts) if key[1] == m])
 
 
-@pytest.mark.parametrize("heights", [(1, 7), (16, 16), (128, 512)])
+@pytest.mark.parametrize("heights", [(1, 7), (16, 16)])
 @pytest.mark.parametrize("case", [*FAST[:9], FAST[14], FAST[16]], ids=named)
 def test_readings_are_those_of_the_held_weights(
     case: tuple[str, dict[str, Any]], heights: tuple[int, int], monkeypatch: pytest.MonkeyPatch

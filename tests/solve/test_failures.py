@@ -25,6 +25,7 @@ from dp2erm_cvx.solve import (
     FirstCertified,
     Newton,
     ProjectedGradient,
+    Solution,
     Status,
     certify,
     conic,
@@ -47,56 +48,61 @@ def separable() -> Records:
     return Records(X, records.a, records.y, records.domain)
 
 
-def test_unknown_solver_is_named_with_the_known_ones():
-    with pytest.raises(SolverError, match=r"'gurobi'.*newton.*clarabel"):
-        solve(bind(PROGRAMS["uniform"](), RECORDS), solver="gurobi")
+def norm(theta: Any) -> Any:
+    return cp.norm(theta, 2)
 
 
-def test_unknown_program_and_setting_are_named_with_the_known_ones():
-    with pytest.raises(ProgramError, match=r"'ebw'.*entropy_balancing"):
-        build(first_stages(), "ebw")
-    with pytest.raises(DeclarationError, match=r"'lambda'.*ridge"):
-        build(first_stages(), "entropy_balancing", **{"lambda": 1.0})
+def solved(program: Any, solver: Any, **changes: Any) -> Solution:
+    return solve(dataclasses.replace(bind(program, RECORDS), **changes), solver=solver)
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("ipw_logistic", {}),
-        ("entropy_balancing", {}),
-        ("entropy_balancing_primal", {}),
-        ("entropy_balancing_hard", {}),
-    ],
-)
-def test_osqp_refuses_what_is_not_a_quadratic_program(name, settings):
-    with pytest.raises(ProgramError, match="quadratic"):
-        solve(bind(PROGRAMS[name](**settings), RECORDS), solver=OSQP())
+REFUSED = [
+    (lambda: solved(PROGRAMS["uniform"](), "gurobi"), SolverError, r"'gurobi'.*newton.*clarabel"),
+    (lambda: build(first_stages(), "ebw"), ProgramError, r"'ebw'.*entropy_balancing"),
+    (lambda: build(first_stages(), "entropy_balancing", **{"lambda": 1.0}), DeclarationError, "ridge"),
+    (
+        lambda: solved(PROGRAMS["ipw_known"](coefficient=(0.1, 0.2)), "newton"),
+        DeclarationError,
+        "2 entries for 4",
+    ),
+    *(
+        (lambda name=name: solved(PROGRAMS[name](), OSQP()), ProgramError, "quadratic")
+        for name in ("ipw_logistic", *(f"entropy_balancing{kind}" for kind in ("", "_primal", "_hard")))
+    ),
+    *(
+        (lambda solver=solver: solved(user(norm), solver), ProgramError, "clarabel")
+        for solver in (Newton(), ProjectedGradient())
+    ),
+    *(
+        (lambda expression=expression: solved(user(expression), "clarabel"), ProgramError, "convex scalar")
+        for expression in (
+            lambda theta: cp.sqrt(norm(theta)),  # not convex
+            lambda theta: -cp.sum_squares(theta),  # concave
+            cp.abs,  # a vector
+            lambda theta: cp.norm(theta, 1) * norm(theta),  # convex or not, not DCP
+        )
+    ),
+    # whose dual cone cannot be checked
+    (lambda: solved(user(cp.log_sum_exp), "clarabel"), CertificateError, "exponential"),
+    *(
+        (lambda s=s: solved(user(norm), s, smooth=None), ProgramError, "itr: .* or the smooth part of one")
+        for s in ("first_certified", "clarabel")
+    ),
+    *(
+        (
+            lambda n=n: solved(PROGRAMS[n](), "clarabel", model=None),
+            ProgramError,
+            f"{n}: its instance (has no|needs a)",
+        )
+        for n in ("ipw_randomized", "overlap", "mmd")
+    ),
+]
 
 
-@pytest.mark.parametrize("solver", [Newton(), ProjectedGradient()])
-def test_a_user_regularizer_needs_a_conic_solver(solver):
-    with pytest.raises(ProgramError, match="clarabel"):
-        solve(bind(user(lambda theta: cp.norm(theta, 2)), RECORDS), solver=solver)
-
-
-@pytest.mark.parametrize(
-    "expression",
-    [
-        lambda theta: cp.sqrt(cp.norm(theta, 2)),  # not convex
-        lambda theta: -cp.sum_squares(theta),  # concave
-        lambda theta: cp.abs(theta),  # a vector
-        lambda theta: cp.norm(theta, 1) * cp.norm(theta, 2),  # convex or not, not DCP
-    ],
-    ids=["quasi", "concave", "vector", "product"],
-)
-def test_a_regularizer_that_is_not_a_convex_scalar_is_refused(expression):
-    with pytest.raises(ProgramError, match="convex scalar"):
-        solve(bind(user(expression), RECORDS), solver="clarabel")
-
-
-def test_a_regularizer_whose_dual_cone_cannot_be_checked_is_refused():
-    with pytest.raises(CertificateError, match="exponential"):
-        solve(bind(user(lambda theta: cp.log_sum_exp(theta)), RECORDS), solver="clarabel")
+@pytest.mark.parametrize(("call", "error", "message"), REFUSED)
+def test_what_cannot_be_solved_is_refused_in_words(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
 
 
 UNCHECKED = {
@@ -115,14 +121,14 @@ def test_what_no_gap_is_measured_for_is_refused_before_the_data_are_touched(cone
         model.plan(60, 3)
     with pytest.raises(ProgramError, match="convex scalar"):
         UserRegularizer(lambda theta: -cp.sum_squares(theta)).refuse_unchecked(3)
-    for number in (lambda theta: 0, lambda theta: cp.norm(theta, 2), lambda theta: cp.huber(cp.sum(theta))):
+    for number in (lambda theta: 0, norm, lambda theta: cp.huber(cp.sum(theta))):
         UserRegularizer(number).refuse_unchecked(3)
 
 
 @pytest.mark.parametrize("error", [cp.SolverError("1.23"), ValueError("NaN"), OverflowError("range")])
 def test_a_gap_that_cannot_be_measured_is_infinite_and_raises_nothing(monkeypatch, error):
     """Whether it can may depend on the data, and a private fit must end in a release all the same."""
-    instance = bind(user(lambda theta: cp.norm(theta, 2)), RECORDS)
+    instance = bind(user(norm), RECORDS)
     point = solve(instance, solver="clarabel").point
 
     def fail(*_):
@@ -136,7 +142,7 @@ def test_a_gap_that_cannot_be_measured_is_infinite_and_raises_nothing(monkeypatc
 
 @pytest.mark.parametrize("found", [np.nan, np.inf])
 def test_a_dual_point_that_is_not_finite_proves_nothing(monkeypatch, found):
-    instance = bind(user(lambda theta: cp.norm(theta, 2)), RECORDS)
+    instance = bind(user(norm), RECORDS)
     point = solve(instance, solver="clarabel").point
     raw = type("Raw", (), {"x": np.full(3, found), "z": np.full(3, found)})
     monkeypatch.setattr(
@@ -147,7 +153,7 @@ def test_a_dual_point_that_is_not_finite_proves_nothing(monkeypatch, found):
 
 @pytest.mark.parametrize("solver", [SCS(max_iterations=1000), Clarabel(), "first_certified"], ids=str)
 def test_a_solver_that_prints_residuals_is_not_heard(capfd, monkeypatch, solver):
-    instance = bind(user(lambda theta: cp.norm(theta, 2)), RECORDS)
+    instance = bind(user(norm), RECORDS)
     chain = cp.reductions.solvers.solving_chain.SolvingChain
     whole, solves = chain.solve_via_data, []
 
@@ -351,29 +357,8 @@ def test_bad_hyper_parameters_are_refused_in_one_line(name, settings):
     assert "\n" not in str(caught.value)
 
 
-def test_a_coefficient_of_the_wrong_length_is_refused():
-    with pytest.raises(DeclarationError, match="3 entries for 4 columns"):
-        bind(PROGRAMS["ipw_known"](coefficient=(0.1, 0.2, 0.3)), RECORDS)
-
-
 def test_solve_takes_the_first_certified_solution_unless_a_solver_is_named():
     found = solve(bind(PROGRAMS["uniform"](), RECORDS), polish=False)
     assert found.stats.solver == "newton"
     # without a smooth form Newton does not apply, and the next solver that does is taken
-    assert solve(bind(user(lambda theta: cp.norm(theta, 2)), RECORDS)).stats.solver == "clarabel"
-
-
-@pytest.mark.parametrize("solver", ["first_certified", "clarabel"])
-def test_an_instance_without_model_and_smooth_part_is_refused_in_words(solver):
-    instance = dataclasses.replace(bind(user(lambda theta: cp.norm(theta, 2)), RECORDS), smooth=None)
-    with pytest.raises(ProgramError, match="itr: its instance needs a model, or the smooth part of one"):
-        solve(instance, solver=solver)
-    with pytest.raises(ProgramError, match="or the smooth part of one"):
-        certify(instance, np.zeros(4))
-
-
-@pytest.mark.parametrize("name", ["ipw_randomized", "overlap", "mmd"])
-def test_a_model_that_no_method_of_the_base_is_written_for_is_refused_in_words(name):
-    instance = dataclasses.replace(bind(PROGRAMS[name](), RECORDS), model=None)
-    with pytest.raises(ProgramError, match=f"{name}: its instance (has no|needs a)"):
-        solve(instance, solver="clarabel")
+    assert solve(bind(user(norm), RECORDS)).stats.solver == "clarabel"

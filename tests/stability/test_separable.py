@@ -206,7 +206,7 @@ def test_no_pair_of_neighbors_moves_weights_beyond_the_bound(name):
     program, n = ATTACKED[name]
     universe = Universe(Domain(1.0, 1.0), n, 2)
     bound = program.stability(universe).V
-    worst = largest_movement(program.resolve(universe.domain), n, 60, seed=5)
+    worst = largest_movement(program.resolve(universe.domain), n, 30, seed=5)
     assert 0.25 * bound < worst <= bound
 
 

@@ -260,7 +260,7 @@ def test_every_released_vector_of_a_counted_fit_meets_its_own_grid_noise(monkeyp
 def test_theorem_8_goes_by_the_bound_on_the_response() -> None:
     # a mean of a larger response needs larger noise, whatever the outcome bound is
     class Doubled(plug_in_ate):
-        name = "doubled"
+        name, _made = "doubled", True
 
         def rows(self, records):
             found = super().rows(records)

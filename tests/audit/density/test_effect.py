@@ -342,6 +342,8 @@ class SecondMomentAtHalfItsScale(AverageScore):
 class DividedByTheArm(saturating_regression):
     """Its losses are summed over the number of treated records, in place of n."""
 
+    _made = True
+
     def instance(self, records, weights, *, gamma, noise=None):
         heavier = weights * (N / max(int(records.a.sum()), 1))
         return super().instance(records, heavier, gamma=gamma, noise=noise)

@@ -147,7 +147,7 @@ def huber_regression(theta, records, slope):
 class TakenForSaturating(huber_regression):
     """It states what a loss of bounded influence has."""
 
-    name = "taken_for_saturating"
+    name, _made = "taken_for_saturating", True
 
     def loss_constants(self, universe):
         curve = BOUNDED_INFLUENCE["1 - u"][0](2 * self.slope, 2.0)
