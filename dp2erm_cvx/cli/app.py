@@ -50,7 +50,7 @@ class Guarded(click.Group):
         """The command that is run; an empty text is no value of any of its parameters."""
         name, command, rest = super().resolve_command(ctx, args)
         for one in () if command is None else command.params:
-            one.callback = _filled
+            one.callback = one.callback or _filled
         return name, command, rest
 
     def main(self, *args: Any, **kwargs: Any) -> Any:

@@ -44,6 +44,15 @@ SHARED = {
 }
 
 
+#: What a short help explains of a command that has more than ``MANY`` options of its own.
+FIRST = (
+    *("planned", "estimand", "by", "where", "prognostic", "residual_scale", "outcome_scale", "expected"),
+    *("program", "second_stage", "settings", "epsilon", "output", "ledger", "dataset", "yes", "help"),
+    *("n_samples", "question", "effect", "treated", "whole"),
+)
+MANY = 18
+
+
 class Number(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """A number where the text is one; other text is left for the library to refuse by its own rule."""
 
@@ -108,8 +117,9 @@ def example(*lines: str) -> str:
 
 
 class Command(click.Command):
-    """A command whose help fits a page: options of many commands are listed by their names alone.
+    """A command whose help fits a screen: --help-all explains all options.
 
+    Those of many commands are listed by their names alone, and so are those that few readers need.
     It has an option for every setting that a class declares, ``declared`` as module:name: the default is that
     of the field; the help is the first sentence of what the docstring says of it. The class is imported when
     the options are asked for, and not for the help of other commands.
@@ -118,6 +128,9 @@ class Command(click.Command):
     def __init__(self, *args: Any, declared: str = "", before: str = "epsilon", **kwargs: Any) -> None:
         self._declared = (declared, before) if declared else None
         super().__init__(*args, **kwargs)
+        whole: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False}
+        whole |= {"callback": _explained, "help": "Explain every option."}
+        self._params.append(click.Option(["--help-all", "whole"], **whole))
 
     @property
     def params(self) -> list[click.Parameter]:
@@ -137,13 +150,28 @@ class Command(click.Command):
         """Those of the command itself, then the names of what it shares."""
         options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
         titles = {name: title for title, names in SHARED.items() for name in names}
+        whole, own = ctx.meta.get(_WHOLE, False), [one for one in options if one.name not in titles]
+        if len(own) > MANY and not whole:
+            more = "Explained by --help-all"
+            titles |= {str(one.name): more for one in own if one.name not in FIRST}
         with formatter.section("Options"):
             records = (one.get_help_record(ctx) for one in options if one.name not in titles)
             formatter.write_dl([one for one in records if one is not None])
-        for title in SHARED:
+        for title in dict.fromkeys(titles.values()):
             if flags := [one.opts[0] for one in options if titles.get(str(one.name)) == title]:
                 with formatter.section(title):
                     formatter.write_text(", ".join(flags))
+
+
+#: Where the context keeps that every option is to be explained.
+_WHOLE = "dp2erm_cvx.whole"
+
+
+def _explained(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
+    if asked:
+        ctx.meta[_WHOLE] = True
+        click.echo(ctx.get_help())
+        ctx.exit()
 
 
 def _fields(kind: type) -> list[Field[Any]]:

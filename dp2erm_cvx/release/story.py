@@ -319,6 +319,12 @@ def _rule(release: RuleRelease) -> Story:
         f"outcome{_net(release)}. Covariates x are {scaled}, and shrunk to a norm of at most "
         f"{release.covariate_scale * release.norm:.4g}."
     ]
+    earlier = "" if len(release.steps) == 1 else ", and leaves out that of what was released before"
+    use.append(
+        "The ± of a coefficient is the noise of the rule itself, predicted from public guesses: of slopes "
+        f"mostly too wide{earlier}; the intercept is the effect where covariates are "
+        f"{'at their released mean' if release.covariate_mean else 'in the middle of their ranges'}."
+    )
     if release.own_units is not None:
         use.append(release.own_units.told())
     if (strata := decisions(release)) is not None:

@@ -137,6 +137,14 @@ OWN = {
 }
 
 
+def test_a_help_fits_a_screen_and_all_of_it_is_there_on_request():
+    for command in ("effect", "rule", "fit"):
+        short, whole = (run(command, word).stdout for word in ("--help", "--help-all"))
+        assert len(short.splitlines()) <= 56 < len(whole.splitlines())
+        assert short.count("--numerical-share") == whole.count("--numerical-share NUMBER") == 1
+        assert "--epsilon NUMBER" in short
+
+
 @pytest.mark.parametrize("command", OWN)
 def test_declarations_are_judged_before_the_data_and_the_ledger(folder, monkeypatch, command):
     words = [command, *EFFECT[1:]]
