@@ -153,7 +153,7 @@ def arms_error(study: EffectStudy, settings: EffectSettings, total: float) -> fl
     return sampling + 4.0 * scale**2 + (times * noise * away) ** 2 + bias**2
 
 
-def propensity_of(study: EffectStudy, numerical_share: float | None) -> ArmPropensity:
+def arm_propensity(study: EffectStudy, numerical_share: float | None) -> ArmPropensity:
     """The step that releases a multinomial regression of the arm."""
     n_arms = len(study.universe.domain.arms)
     program = registry.build(registry.parts(), "multinomial_propensity", n_arms=n_arms)

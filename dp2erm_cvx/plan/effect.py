@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
-from dp2erm_cvx.plan.arms import arms_rule, average_of, check_arms, predicted_arms, propensity_of
+from dp2erm_cvx.plan.arms import arm_propensity, arms_rule, average_of, check_arms, predicted_arms
 from dp2erm_cvx.plan.defaults import CAP, NORM, Request, default_scale, effect_error, effect_rule, smaller_arm
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, STEADY, Pipeline, chosen_noise, shares_in_turn
 from dp2erm_cvx.plan.plan import Plan
@@ -307,7 +307,7 @@ class EffectStudy(Pipeline[EffectPlan]):
         if self._several:  # whose lines are not bent, so that they can be averaged
             odds = None
             if settings.propensity == "multinomial":
-                steps.append(propensity_of(self, numerical_share))
+                steps.append(arm_propensity(self, numerical_share))
                 odds = Term(Rows.ARMS, "propensity", n_arms=n_arms)
             steps.append(average_of(self, exact))
             public = settings.propensity if isinstance(settings.propensity, tuple) else ()
