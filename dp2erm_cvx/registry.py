@@ -53,6 +53,13 @@ def second_stages() -> dict[str, type[SecondStage]]:
     return {name: cls for name, cls in available().items() if issubclass(cls, SecondStage)}
 
 
+@cache
+def parts() -> dict[str, type[Program]]:
+    """Programs of this library that a pipeline solves beside its stages, by name."""
+    modules = [module for entry in entry_points(group=GROUP) if _own(entry) for module in _loaded(entry)]
+    return {cls.name: cls for module in modules for cls in _programs_of(module) if not _is_stage(cls)}
+
+
 @contextmanager
 def known_meanwhile(cls: type[Program]) -> Iterator[None]:
     """A class that is not installed can be used by its name inside of the block.
@@ -147,9 +154,7 @@ def _own(entry: EntryPoint) -> bool:
 def _offered(entry: EntryPoint) -> Found:
     found: Found = {}
     for module in _loaded(entry):
-        for _, cls in inspect.getmembers(module, inspect.isclass):
-            if not issubclass(cls, Program) or inspect.isabstract(cls) or cls.__module__ != module.__name__:
-                continue
+        for cls in filter(_is_stage, _programs_of(module)):
             try:
                 cls.refuse_own_class()
             except DeclarationError as error:
@@ -160,6 +165,17 @@ def _offered(entry: EntryPoint) -> Found:
                     "rename one"
                 )
     return found
+
+
+def _programs_of(module: ModuleType) -> Iterator[type[Program]]:
+    """The programs that are written in a module."""
+    for _, cls in inspect.getmembers(module, inspect.isclass):
+        if issubclass(cls, Program) and not inspect.isabstract(cls) and cls.__module__ == module.__name__:
+            yield cls
+
+
+def _is_stage(cls: type[Program]) -> bool:
+    return issubclass(cls, FirstStage | SecondStage)
 
 
 def _loaded(entry: EntryPoint) -> list[ModuleType]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError, shown
@@ -17,8 +18,8 @@ from dp2erm_cvx.plan.defaults import (
     MARGIN,
     MEAN_SHARE,
     NORM,
+    OPTIMISM,
     SPREAD_SHARE,
-    Request,
     effect_rule,
 )
 from dp2erm_cvx.plan.effect_error import HEAVIER, NO_ERROR, NuisanceError
@@ -26,14 +27,17 @@ from dp2erm_cvx.plan.settings import EffectSettings
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps import (
     ArmNuisances,
+    ArmPropensity,
     Arms,
     ArmScores,
     AverageScore,
     Confounding,
+    CovariateLaw,
     CovariateMean,
     MeanSquare,
     RidgeFit,
     Rows,
+    Step,
 )
 from dp2erm_cvx.steps.nuisances import LEFT, STRETCH
 
@@ -46,6 +50,9 @@ AVERAGE, AVERAGE_SHARE = "average", 0.15
 #: B over standard deviations of residuals, at equal shares of the arms and times their number: what is beyond
 #: is less than the noise that a larger one brings.
 REACH = 3.0
+#: n epsilon per covariate and arm from which on a multinomial regression is tried: intervals are as long
+#: there as without it where outcomes are linear, and it saves bias where they are not (measured).
+FEW = 1600.0
 #: Part of the confounding that a regression of two values may leave which is not unbent, at a slope of twice
 #: the outcome bound: its derivative is off by as much between probabilities of .2 and .8.
 BENT = 0.2
@@ -54,7 +61,8 @@ BENT = 0.2
 def arms_rule(study: EffectStudy, budget: Budget) -> EffectSettings:
     """The settings where nothing is declared, of the least predicted mean squared error of a contrast.
 
-    From public quantities alone: rows and share of the outcome regression.
+    From public quantities alone: rows and share of the outcome regression, and whether a multinomial
+    regression of the arm pays.
     """
     book, universe, values = study.universe.domain.codebook, study.universe, study.two_values
     assert book is not None
@@ -62,76 +70,95 @@ def arms_rule(study: EffectStudy, budget: Budget) -> EffectSettings:
     assumed = None if shares else study.assumed
     found = effect_rule(universe, budget, study.residual_scale, assumed, ArmScores, values, 1.0 / n_arms)
     total = universe.mass * universe.n_samples * budget.epsilon
-    # lines of two values are not unbent, so that they can be averaged: their loss hardly saturates
-    slope = found.slope if values is None else 2.0 * universe.domain.outcome_bound
     rate = max(0.02, min(0.1, 40.0 * n_arms / total))
-    left = 1.0 - SPREAD_SHARE - (0.0 if shares else rate) - (MEAN_SHARE if found.mean_share else 0.0)
-    least = min(shares, default=1.0 / n_arms)
-    request = Request(
-        ArmScores,
-        universe.mass * universe.n_samples,
-        universe.n_features,
-        budget.epsilon,
-        study.scale,
-        slope,
-        study.law,
-        found.norm_bound,
-        found.residual_bound,
-        assumed or Confounding(0.0),
-        rate=least,
-    )
-    # outcomes of two values have residuals as long as they lie apart
+    # outcomes of two values have residuals as long as they lie apart, and lines that are not unbent, so that
+    # they can be averaged: their loss hardly saturates
     reach = REACH * study.scale if values is None else values.width
-    tried = [(rows, float(share)) for rows in (Rows.COMMON, Rows.ARMS) for share in np.arange(0.1, 0.9, 0.05)]
-    tried = [(rows, share) for rows, share in tried if share < 0.9 * left]
-    rows, center = min(tried, key=lambda one: arms_error(request, n_arms, reach, left, *one))
-    return replace(
+    found = replace(
         found,
-        rows=rows,
         arms=Arms.ALIKE,
         noise_ratio=0.0,
-        slope=slope,
+        slope=found.slope if values is None else 2.0 * universe.domain.outcome_bound,
         rate_share=rate,
         propensity=shares or "constant",
-        center_share=center,
         score_bound=n_arms * reach,
-        cap=max(CAP, 2.0 / least),
+        cap=max(CAP, 2.0 / min(shares, default=1.0 / n_arms)),
     )
+    left = 1.0 - SPREAD_SHARE - (0.0 if shares else rate) - (MEAN_SHARE if found.mean_share else 0.0)
+    multinomial: list[tuple[Any, float]] = [("multinomial", one) for one in (0.1, 0.15, 0.2, 0.3)]
+    kinds: list[tuple[Any, float]] = [(found.propensity, found.propensity_share)]
+    few = FEW * n_arms * universe.n_features
+    if study.declared.get("propensity") == "multinomial":
+        kinds = multinomial
+    elif not shares and "propensity" not in study.declared and total >= few:
+        kinds += multinomial
+    tried = [
+        replace(found, rows=rows, center_share=center, propensity=kind, propensity_share=share)
+        for rows in (Rows.COMMON, Rows.ARMS)
+        for center in np.arange(0.1, 0.9, 0.05).tolist()
+        for kind, share in kinds
+        if center + (share if kind == "multinomial" else 0.0) < 0.9 * left
+    ]
+    return min(tried, key=lambda one: arms_error(study, one, budget.epsilon))
 
 
-def arms_error(request: Request, n_arms: int, reach: float, left: float, rows: Rows, center: float) -> float:
-    """The mean squared error of a contrast of two of K arms, to first order, as :func:`effect_error` has it.
+def predicted_arms(study: EffectStudy) -> float:
+    """The mean squared error that the settings in force are predicted to have."""
+    return arms_error(study, study.settings, study.budget.epsilon)
 
-    ``reach`` is B of an arm times its share, ``center`` the share of the budget for the outcome regression
-    on these ``rows``, ``left`` what it and the sums have together.
+
+def arms_error(study: EffectStudy, settings: EffectSettings, total: float) -> float:
+    """The mean squared error of a contrast of two arms, to first order, as :func:`effect_error` has it.
+
+    At these settings and ``total`` epsilon, for the smallest arm and another one.
     """
-    n, p, sigma, rate = request.n_samples, request.n_features, request.deviation, request.rate
-    square, epsilon, declared = 1.0 + NORM**2, center * request.epsilon, request.confounding
-    columns = p + (1 if rows is Rows.ARMS else n_arms)
+    shares, n_arms = settings.propensity, len(study.universe.domain.arms)
+    public, sigma = isinstance(shares, tuple), study.scale
+    rate = min(shares) if isinstance(shares, tuple) else 1.0 / n_arms
+    declared = Confounding(0.0) if public else study.assumed
+    n, p = study.universe.mass * study.universe.n_samples, study.universe.n_features
+    square, epsilon, norm = 1.0 + NORM**2, settings.center_share * total, settings.norm_bound
+    columns = p + (1 if settings.rows is Rows.ARMS else n_arms)
     fit = RidgeFit(
         gamma=2.0 * square / (n * epsilon),
-        noise=2.0 * math.sqrt(square * (columns + 1)) * request.slope / epsilon,
+        noise=2.0 * math.sqrt(square * (columns + 1)) * settings.slope / epsilon,
         n_samples=n,
-        slope=request.slope,
-        scale=NORM / request.norm_bound,
+        slope=settings.slope,
+        scale=NORM / norm,
         arms=Arms.ALIKE,
-        rows=rows,
+        rows=settings.rows or Rows.COMMON,
     )
-    shares = (rate,) + ((1.0 - rate) / (n_arms - 1),) * (n_arms - 1)
-    found = fit.errors(request.spread, sigma, shares, declared.within(shares))
+    law = CovariateLaw.of(study.universe.domain, p)
+    spread = norm * math.sqrt(law.mean_square(1.0, norm) / p)
+    all_shares = (rate,) + ((1.0 - rate) / (n_arms - 1),) * (n_arms - 1)
+    found = fit.errors(np.array([spread]), sigma, all_shares, declared.within(all_shares))
     kept, noise = (float(one[0, 0]) for one in found)
     stretch = min(1.0 / max(1.0 - kept, 1e-9), STRETCH)
-    noise, still = noise * stretch, 1.0 - stretch * (1.0 - kept)
+    noise, still, away = noise * stretch, 1.0 - stretch * (1.0 - kept), declared.distance
+    if settings.propensity == "multinomial":
+        paid, row = settings.propensity_share * total, 1.0 + norm**2
+        gamma, scale = 8.0 * row / (n * paid), 2.0 * math.sqrt(2.0 * row) / paid
+        curvature = rate * declared.within(all_shares) * spread**2 + gamma
+        log_noise = scale * math.sqrt((n_arms - 1) * (p + 1) + 1.0) * spread / (n * curvature)
+        away = min(OPTIMISM * math.hypot(gamma / curvature * away, math.sqrt(p) * log_noise), away)
     # by arm, both have errors of their own; in common, what effects vary by stays as well
-    by_arm, away = rows is Rows.ARMS, declared.distance
+    by_arm = settings.rows is Rows.ARMS
     varying = 0.0 if by_arm else declared.typical * sigma
     times = math.sqrt(2.0) * (1.0 - rate) if by_arm else 1.0
     residuals = sigma**2 + p * noise**2 + (still * sigma) ** 2 + 0.5 * varying**2
-    paid = (left - center) * (1.0 - AVERAGE_SHARE) * request.epsilon
-    scale = ArmScores.price * 2.0 * reach / rate / (n * paid)
-    sampling = (2.0 * residuals / rate + away**2 * sigma**2 + 2.0 * MARGIN * 2.0 * reach / rate * scale) / n
+    reach = settings.score_bound / n_arms / rate
+    scale = ArmScores.price * 2.0 * reach / (n * (1.0 - AVERAGE_SHARE) * (1.0 - settings.spent) * total)
+    sampling = (2.0 * residuals / rate + away**2 * sigma**2 + 4.0 * MARGIN * reach * scale) / n
     bias = away * (times * max(LEFT * kept, still) * sigma + (1.0 - rate) * varying)
     return sampling + 4.0 * scale**2 + (times * noise * away) ** 2 + bias**2
+
+
+def arm_propensity(study: EffectStudy, numerical_share: float | None) -> ArmPropensity:
+    """The step that releases a multinomial regression of the arm."""
+    n_arms = len(study.universe.domain.arms)
+    program = registry.build(registry.parts(), "multinomial_propensity", n_arms=n_arms)
+    share = study.settings.propensity_share
+    return ArmPropensity(share=share, program=program, numerical_share=numerical_share)
 
 
 def average_of(study: EffectStudy, exact: bool) -> CovariateMean:
@@ -161,7 +188,7 @@ def check_arms(study: EffectStudy) -> None:
         (settings.first_fit is not None, "first_fit: leave it out"),
         (settings.arms is not Arms.ALIKE, "arms: take 'alike'"),
         (isinstance(settings.propensity, float), "propensity: declare rates in [treatment]"),
-        (settings.propensity == "logistic", "propensity = 'logistic': take 'constant'"),
+        (settings.propensity == "logistic", "propensity = 'logistic': take 'multinomial'"),
     ):
         if declared:
             raise DeclarationError(f"{instead}; it is not known for a treatment of {len(domain.arms)} levels")
@@ -207,21 +234,48 @@ def arm_errors(
     off = off + np.minimum(np.abs(theta[constant]) * fit.gamma / curvature, 2.0 * half) ** 2
     counted = 0.0 if rate is None else rate.calibration.variance * rate.calibration.unit**2 / n**2
     by_rate = np.sqrt(np.minimum(off, 4.0 * half**2) * np.minimum(counted / shares**2, 0.25))
+    others, log_noise = away * (1.0 - shares), np.zeros(len(shares))
+    propensity = plan.step("propensity")
+    if propensity is not None:
+        others, log_noise = _left_by(propensity, shares, nuisances.spreads, fit.mass * within, away)
+    reaches = np.hypot(others, math.sqrt(k) * log_noise)
     varying, common = 0.0, 0.0
     if term.rows is Rows.COMMON:  # slopes of an arm differ from those in common by what effects vary by
-        varying = study.heterogeneity * deviation * away
-        common = away * math.hypot(float(noise[0]), deviation * math.sqrt(heavier))
+        varying = study.heterogeneity * deviation
+        common = min(away, 2.0 * max(reaches.tolist()))
+        common *= math.hypot(float(noise[0]), deviation * math.sqrt(heavier))
     by_arm = term.rows is Rows.ARMS
     # the ridge on an intercept leaks into slopes along the mean of an arm
     leaks = away**2 * np.abs(theta[constant]) * fit.gamma / within
     leaks = leaks / (curvature if by_arm else float(np.sum(curvature)))
     found = []
-    for arm, share in enumerate(shares):
-        one, other = arm if by_arm else 0, 1.0 - share
-        # of slopes in common either arm has half of what stays of the distance between the two
-        bias = other * away * float(stays[one]) if by_arm else 0.5 * away * float(stays[0])
-        moved = other * away * float(noise[one]) if by_arm else 0.0
-        sampling = other * away * deviation * math.sqrt(heavier / share) if by_arm else 0.0
-        bias += varying * other**2 + float(leaks[arm]) * (other**2 if by_arm else share)
-        found.append(NuisanceError(bias, math.hypot(moved, float(by_rate[arm])), sampling))
+    for arm, share in enumerate(shares.tolist()):
+        one, other = arm if by_arm else 0, float(reaches[arm])
+        # of slopes in common either arm has at most half of what stays of the distance between the two
+        stayed = float(others[arm]) if by_arm else min(float(others[arm]), 0.5 * away)
+        bias = stayed * float(stays[one]) + (1.0 - share) * stayed * varying
+        bias += float(leaks[arm]) * ((1.0 - share) * stayed / away if by_arm and away else share)
+        moved = other * float(noise[one]) if by_arm else 0.0
+        moved = math.hypot(moved, float(log_noise[arm] * stays[one]), float(by_rate[arm]))
+        sampling = other * deviation * math.sqrt(heavier / share) if by_arm else 0.0
+        found.append(NuisanceError(bias, moved, sampling))
     return found, common
+
+
+def _left_by(
+    step: Step, shares: Array, spreads: tuple[float, ...], within: float, away: float
+) -> tuple[Array, Array]:
+    """What a multinomial regression leaves of the distance of every arm (K,) from all, and its noise there.
+
+    To first order log odds are shrunk by ``gamma (gamma + s^2 W)^-1``, W the covariance of the arms at their
+    ``shares``, of the part ``within`` of the variance: what stays of the mean of arm a is its row of that
+    times ``pi_b (1 - pi_b) D / pi_a`` at most, and at most what there was.
+    """
+    calibration, universe = step.calibration, step.universe
+    square = float(np.mean(np.square(spreads)))
+    W = np.diag(shares) - np.outer(shares, shares)
+    inverse = np.linalg.inv(calibration.gamma * np.eye(len(shares)) + square * within * W)
+    left = calibration.gamma * np.abs(inverse) @ (shares * (1.0 - shares)) / shares
+    deviation = math.sqrt(float(calibration.variances[0]) * square) / universe.n_samples
+    noise = deviation * np.linalg.norm(W @ inverse, axis=1) / shares
+    return away * np.minimum(left, 1.0 - shares), noise

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
-from dp2erm_cvx.plan.arms import arms_rule, average_of, check_arms
+from dp2erm_cvx.plan.arms import arm_propensity, arms_rule, average_of, check_arms, predicted_arms
 from dp2erm_cvx.plan.defaults import CAP, NORM, Request, default_scale, effect_error, effect_rule, smaller_arm
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, STEADY, Pipeline, chosen_noise, shares_in_turn
 from dp2erm_cvx.plan.plan import Plan
@@ -143,6 +143,8 @@ class EffectStudy(Pipeline[EffectPlan]):
             put(self, "noise", chosen_noise(law, self.handed(self._placing(self.settings, True))))
         if self._several:
             check_arms(self)
+        elif self.settings.propensity == "multinomial":
+            raise DeclarationError("propensity = 'multinomial': is for more than two arms; take 'logistic'")
         list(self.steps(None))  # what is declared is judged here, not where it is used
 
     @property
@@ -168,6 +170,8 @@ class EffectStudy(Pipeline[EffectPlan]):
     def predicted_error(self) -> float:
         """The mean squared error that the settings in force are predicted to have, see ``effect_rule``."""
         settings = self.settings
+        if self._several:
+            return predicted_arms(self)
         spent = (settings.mean_share or 0.0) + (settings.spread_share or 0.0)
         spent += settings.rate_share if settings.known is None else 0.0
         logistic = settings.propensity_share if settings.propensity == "logistic" else 0.0
@@ -301,9 +305,13 @@ class EffectStudy(Pipeline[EffectPlan]):
             values = replace(values, slope=settings.slope)
         declared = tuple(terms), rate, log_odds, spreads, self.scale, self.assumed
         if self._several:  # whose lines are not bent, so that they can be averaged
+            odds = None
+            if settings.propensity == "multinomial":
+                steps.append(arm_propensity(self, numerical_share))
+                odds = Term(Rows.ARMS, "propensity", n_arms=n_arms)
             steps.append(average_of(self, exact))
             public = settings.propensity if isinstance(settings.propensity, tuple) else ()
-            return steps, ArmNuisances(*declared, shares=public)
+            return steps, replace(ArmNuisances(*declared, shares=public), log_odds=odds)
         nuisances = LinearNuisances(*declared)
         return steps, replace(nuisances, two_values=values)
 

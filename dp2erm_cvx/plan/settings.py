@@ -90,7 +90,7 @@ class CausalSettings(abc.ABC):
     def _takes(self) -> dict[str, bool]:
         """Which shares of the budget the other steps take."""
         placing = {name: getattr(self, name) is not None for name in ("mean_share", "spread_share")}
-        logistic = {"propensity_share": self.propensity == "logistic"}
+        logistic = {"propensity_share": self.propensity in ("logistic", "multinomial")}
         return placing | {"center_share": self.center_share is not None} | logistic
 
 
@@ -99,7 +99,8 @@ class EffectSettings(CausalSettings):
     """Everything that a private effect is calibrated from, beside the universe and the budget.
 
     Those of ``CausalSettings``; the propensity may be "constant", with ``cells`` "cells", too. Of more than
-    two arms it is "constant", or their public probabilities, and ``score_bound`` is at equal shares of them.
+    two arms it is "constant", "multinomial", or their public probabilities, and ``score_bound`` is at equal
+    shares of them.
 
     Attributes
     ----------
@@ -151,7 +152,7 @@ class EffectSettings(CausalSettings):
         if isinstance(self.propensity, list | tuple):
             object.__setattr__(self, "propensity", tuple(self.propensity))
             return
-        if self.propensity in (("logistic", "constant") if lines else ("cells",)):
+        if self.propensity in (("logistic", "constant", "multinomial") if lines else ("cells",)):
             return
         if isinstance(self.propensity, str):
             names = "logistic, constant," if lines else "cells"

@@ -22,6 +22,7 @@ from dp2erm_cvx.release.interval import STRICT, EffectInterval, ScoreInterval, e
 from dp2erm_cvx.release.ratio import ArmRisks, part_interval
 from dp2erm_cvx.release.record import BaseRelease, Guarantee
 from dp2erm_cvx.steps import (
+    ArmPropensity,
     ArmScores,
     CellNuisances,
     CellSums,
@@ -85,6 +86,8 @@ def state_coefficient(
         rows, names = step.regression.rows.value, step.regression.rows.names(*own)
     elif isinstance(step, TreatmentRate):
         rows, names, coefficient = step.stated(released)
+    elif isinstance(step, ArmPropensity):
+        rows, names = "log odds of arms, by contrasts", step.names(columns)
     elif step.integers is not None:
         unit = step.integers.unit
         coefficient = tuple(unit * float(value) for value in released)

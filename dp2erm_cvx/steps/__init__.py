@@ -27,6 +27,7 @@ from dp2erm_cvx.steps.nuisances import (
     TwoValues,
     shrinkage,
 )
+from dp2erm_cvx.steps.propensity import ArmPropensity
 from dp2erm_cvx.steps.ranges import ColumnRanges
 from dp2erm_cvx.steps.record_map import (
     Arms,
@@ -46,6 +47,7 @@ from dp2erm_cvx.steps.weights import WeightsPlan, refuse_unsolvable, solve_theta
 
 __all__ = [
     "ArmNuisances",
+    "ArmPropensity",
     "ArmScores",
     "Arms",
     "AverageScore",

@@ -113,7 +113,7 @@ class ArmScores(EffectScore):
         assert isinstance(nuisances, ArmNuisances)
         shares = np.array(nuisances.shares)
         widenings = tuple(np.minimum(1.0 / (len(shares) * shares), self.widest).tolist())
-        cap = max(self.cap, 2.0 / float(np.min(shares)))
+        cap = max(self.cap, 4.0 / float(np.min(shares)))
         return replace(self, nuisances=nuisances, center=0.0, widenings=widenings, cap=cap)
 
     def parts(self, records: Records, released: Released) -> Parts:

@@ -16,6 +16,7 @@ from scipy.special import expit
 from dp2erm_cvx.calibration import Calibration
 from dp2erm_cvx.calibration.tails import bracketed
 from dp2erm_cvx.domain import Array
+from dp2erm_cvx.model.multinomial import contrasts
 from dp2erm_cvx.steps.covariates import MeanSquare
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.record_map import RAREST, Arms, Rows, Term, treated_share
@@ -342,6 +343,13 @@ class ArmNuisances(LinearNuisances):
     shares: tuple[float, ...] = ()
 
     def given(self, released: Mapping[str, Array], n_samples: int) -> LinearNuisances:
+        odds = self.log_odds
+        if odds is not None and isinstance(odds.source, str):
+            parts = np.reshape(released[odds.source], (odds.n_arms - 1, -1))
+            theta = (contrasts(odds.n_arms) @ parts).ravel()
+            return replace(self, log_odds=replace(odds, source=tuple(theta.tolist()))).given(
+                released, n_samples
+            )
         if not isinstance(self.rate, str):
             return super().given(released, n_samples)
         sums = released[self.rate]

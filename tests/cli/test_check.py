@@ -117,7 +117,7 @@ def test_from_a_messy_table_to_an_effect_in_three_commands(folder):
     # what was declared is in the release, and no count of what was met
     assert release.domain["codebook"]["levels"]["Raucher"] == ["ja", "nein", ""]
     assert (
-        run("design", "domain.toml", "--n", "3000", "--replicates", "3", "--output", "s.toml").exit_code == 0
+        run("design", "domain.toml", "--n", "3000", "--replicates", "10", "--output", "s.toml").exit_code == 0
     )
     assert 'Punkte = "points"' in Path("s.toml").read_text(encoding="utf-8")
     studied = run("run", "domain.toml", "registry.csv", "--seed", "1", "--json")

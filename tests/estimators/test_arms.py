@@ -9,15 +9,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRule, Treatment
+from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRule, Treatment, registry
 from dp2erm_cvx.calibration import Noise, SumLaw, calibrate_sums
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import draw, draw_within
+from dp2erm_cvx.model.multinomial import contrasts
+from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.reading import read_release_file
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.sampling import SamplingWeights, Unit
+from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps import Rows
+from dp2erm_cvx.universe import Universe
 
 LEVELS, EFFECTS = ("none", "low", "high"), np.array([0.0, 0.5, 1.0])
 
@@ -165,9 +169,77 @@ def test_the_noise_of_every_arm_is_drawn_alike_and_by_itself():
     assert calibration.variances == pytest.approx((p + 1) * calibration.scale**2)
 
 
-@pytest.fixture(scope="module")
-def fitted():
-    return PrivateEffect(domain(), Budget(8.0), residual_scale=1.0, seed=3).fit(*table(3000)).release_
+# The multinomial regression of the arm (Theorem 27): exact shifts and determinants, the noise free.
+
+
+def multinomial_loss(n_arms, step, gamma=1.0, scale=1.0):
+    """The largest log ratio of densities found, over probabilities, arms and rows of two records."""
+    rng, basis = np.random.default_rng(2), contrasts(n_arms)
+    m = step.universe.domain.covariate_bound
+    ridge, best = step.universe.n_samples * step.calibration.gamma * gamma, 0.0
+    q = [np.concatenate([rng.dirichlet(np.full(n_arms, alpha), 4000) for alpha in (0.02, 0.3, 2.0)])] * 2
+    q[1] = q[1][rng.permutation(len(q[1]))]
+    a = [rng.integers(0, n_arms, len(one)) for one in q]
+    u = [one - np.eye(n_arms)[arm] for one, arm in zip(q, a, strict=True)]
+    logs = []
+    for one in q:
+        W = np.einsum("ni,ij->nij", one, np.eye(n_arms)) - one[:, :, None] * one[:, None, :]
+        inner = np.eye(n_arms - 1) + m * m / ridge * np.einsum("ki,nkl,lj->nij", basis, W, basis)
+        logs.append(np.linalg.slogdet(inner)[1])
+    for angle in np.linspace(0.0, math.pi, 9):  # between the rows of both
+        product = math.cos(angle) * np.sum(u[0] * u[1], axis=1)
+        apart = np.sum(u[0] ** 2, axis=1) + np.sum(u[1] ** 2, axis=1) - 2.0 * product
+        shift = m * np.sqrt(np.maximum(apart, 0.0)) / (scale * step.calibration.scale)
+        best = max(best, float(np.max(shift + logs[0] - logs[1])))
+    return best
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+@pytest.mark.parametrize("n_arms", [3, 4])
+def test_the_multinomial_regression_spends_its_epsilon_and_no_more(n_arms, epsilon):
+    model = PrivateEffect(
+        domain(levels=tuple("abcd")[:n_arms]), Budget(epsilon), settings={"propensity": "multinomial"}
+    )
+    step = model.plan(400, 2).step("propensity")
+    spent = step.calibration.epsilon
+    assert 0.98 * spent < multinomial_loss(n_arms, step) <= spent * (1 + 1e-9)
+    assert multinomial_loss(n_arms, step, gamma=1 / 8) > 1.1 * spent
+    assert multinomial_loss(n_arms, step, scale=1 / 1.5) > 1.3 * spent
+
+
+@pytest.mark.parametrize("n_arms", [2, 3, 4])
+def test_the_declared_multinomial_problem_is_the_one_that_is_solved(n_arms):
+    rng = np.random.default_rng(n_arms)
+    program = registry.build(registry.parts(), "multinomial_propensity", n_arms=n_arms)
+    public = Domain(2.0, 1.0, intercept=1.0)
+    X, a = rng.uniform(-1, 1, (60, 2)), rng.integers(0, n_arms, 60)
+    records = replace(public.records(X, a % 2, np.zeros(60)), a=a)
+    noise = 3.0 * rng.standard_normal((n_arms - 1) * 3)
+    instance = program.instance(records, 0.02, noise)
+    found = solve(instance, solver="newton")
+    assert found.certified
+    compiled = Compiled(program.declare, instance.data, embed=True)
+    compiled.load(instance.data)
+    compiled.problem.solve(solver="CLARABEL")
+    theta = compiled.values()["theta"]
+    assert np.abs(theta.sum(axis=0)).max() < 1e-7
+    assert instance.model.coefficients(found.point) == pytest.approx(theta, abs=1e-5)
+    v = rng.standard_normal(len(noise))
+    steps = 1e-6 * np.eye(len(v))
+    slopes = [(instance.model.value(v + one) - instance.model.value(v - one)) / 2e-6 for one in steps]
+    curves = [(instance.model.gradient(v + one) - instance.model.gradient(v - one)) / 2e-6 for one in steps]
+    assert instance.model.gradient(v) == pytest.approx(np.array(slopes), abs=1e-5)
+    assert instance.model.hessian(v) == pytest.approx(np.array(curves), abs=1e-5)
+    # of whatever records, within a public radius
+    radius = program.certified_radius(Universe(public, 60, 2), 0.02, float(np.linalg.norm(noise)))
+    assert found.certificate.radius <= radius < 1e-6
+
+
+@pytest.fixture(scope="module", params=["constant", "multinomial"])
+def fitted(request):
+    settings = {"propensity": request.param}
+    model = PrivateEffect(domain(), Budget(8.0), residual_scale=1.0, seed=3, settings=settings)
+    return model.fit(*table(3000)).release_
 
 
 def test_all_arms_and_all_pairs_are_released(fitted):
@@ -257,7 +329,7 @@ def test_what_is_no_treatment_of_several_arms_is_refused(declared, told):
         ({"estimand": "overlap"}, "take 'ate'"),
         ({"noise": "gaussian"}, "take 'gamma'"),
         ({"effect_center": 1.0}, "leave it out"),
-        ({"settings": {"propensity": "logistic"}}, "take 'constant'"),
+        ({"settings": {"propensity": "logistic"}}, "take 'multinomial'"),
         ({"settings": {"propensity": 0.5}}, "declare rates"),
         ({"settings": {"rows": "mix"}}, "take 'common' or 'arms'"),
         ({"settings": {"cells": {"0": [0.0]}}}, "take 'common' or 'arms'"),

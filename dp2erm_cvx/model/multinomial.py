@@ -1,0 +1,129 @@
+"""The multinomial regression of a treatment of several arms as an exact smooth function."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.model.composite import Composite, Sizes
+from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, dot_error, product_error, sum_error
+
+_ROOT_2 = math.sqrt(2.0)
+
+
+def contrasts(n_arms: int) -> Array:
+    """Orthonormal columns (K, K - 1) that are each orthogonal to ones: arms in the order of their numbers."""
+    basis = np.zeros((n_arms, n_arms - 1))
+    for j in range(n_arms - 1):
+        basis[: j + 1, j], basis[j + 1, j] = 1.0, -(j + 1.0)
+        basis[:, j] /= math.sqrt((j + 1.0) * (j + 2.0))
+    return basis
+
+
+class MultinomialModel(Composite):
+    """``sum w_i (log sum_a exp(<z_i, theta_a>) - <z_i, theta_{A_i}>) + ridge/2 ||v||^2 + <noise, v>``.
+
+    ``theta = Q v`` (K, p) for the :func:`contrasts` Q: its arms add up to 0, and its norm is that of v.
+    Rows Z (n, p) have at most the norm ``row_bound``, and weights w (n,) lie in [0, 1].
+    """
+
+    def __init__(
+        self, Z: Array, arms: NDArray[np.int64], weights: Array, ridge: float, noise: Array, row_bound: float
+    ) -> None:
+        self.Z, self.arms, self.weights, self.ridge, self.noise = Z, arms, weights, ridge, noise
+        p = Z.shape[1]
+        self.dimension, self.row_bound = len(noise), row_bound
+        self.basis = contrasts(self.dimension // p + 1)
+        # in the space of the contrasts no Hessian of a log of exponentials exceeds one half
+        self.mass = float(np.sum(weights)) * (1.0 + 1e-9)
+        self.smoothness = 0.5 * self.mass * row_bound**2 + ridge
+        self.self_concordance = _ROOT_2 * row_bound
+
+    def coefficients(self, v: Array) -> Array:
+        """Theta (K, p)."""
+        found: Array = self.basis @ v.reshape(len(self.basis) - 1, -1)
+        return found
+
+    def _logits(self, v: Array) -> tuple[Array, Array]:
+        """Logits less the largest of a record (n, K), and the log (n,) of the sum of their exponentials."""
+        logits = self.Z @ self.coefficients(v).T
+        logits -= np.max(logits, axis=1, keepdims=True)
+        return logits, np.log(np.sum(np.exp(logits), axis=1))
+
+    def value(self, v: Array) -> float:
+        logits, totals = self._logits(v)
+        losses = totals - np.take_along_axis(logits, self.arms[:, None], axis=1)[:, 0]
+        return float(self.weights @ losses + 0.5 * self.ridge * (v @ v) + self.noise @ v)
+
+    def _probabilities(self, v: Array) -> Array:
+        logits, _ = self._logits(v)
+        parts = np.exp(logits)
+        found: Array = parts / np.sum(parts, axis=1, keepdims=True)
+        return found
+
+    def gradient(self, v: Array) -> Array:
+        pull = self._probabilities(v)
+        pull[np.arange(len(pull)), self.arms] -= 1.0
+        pull *= self.weights[:, None]
+        total = np.array([blocked_rmatvec(self.Z, np.ascontiguousarray(column)) for column in pull.T])
+        found: Array = (self.basis.T @ total).ravel() + self.ridge * v + self.noise
+        return found
+
+    def hessian(self, v: Array) -> Array:
+        q, p, k = self._probabilities(v), self.Z.shape[1], len(self.basis) - 1
+        along = q @ self.basis
+        found = np.zeros((k, p, k, p))
+        for i in range(k):
+            for j in range(i + 1):
+                curvature = q @ (self.basis[:, i] * self.basis[:, j]) - along[:, i] * along[:, j]
+                block = (self.Z * (self.weights * curvature)[:, None]).T @ self.Z
+                found[i, :, j], found[j, :, i] = block, block.T
+        return found.reshape(k * p, k * p) + self.ridge * np.eye(k * p)
+
+    def rounding(self, v: Array) -> float:
+        norm, n_arms = float(np.linalg.norm(v)), len(self.basis)
+        fixed, growing = rounding_of(len(self.Z), self.Z.shape[1], n_arms, self.row_bound, self.mass)
+        linear = self.ridge * norm + float(np.linalg.norm(self.noise))
+        return fixed + growing * norm + 4.0 * UNIT * linear
+
+    def hessian_rounding(self, v: Array) -> float:
+        norm, n_arms = float(np.linalg.norm(v)), len(self.basis)
+        error = product_error(len(self.Z)) + (8.0 * n_arms + 64.0) * UNIT
+        error += 16.0 * (dot_error(self.Z.shape[1]) + (n_arms + 2) * UNIT) * self.row_bound * norm
+        return n_arms * error * self.mass * self.row_bound**2 + 4.0 * UNIT * self.ridge
+
+
+def rounding_of(n: int, p: int, n_arms: int, row_bound: float, mass: float) -> tuple[float, float]:
+    """Bound on the rounding of a gradient: what is fixed, and what grows with the norm of v.
+
+    A logit is off by at most ``delta = (dot_error + (K + 2) u) M ||v||``, so a probability by at most ``4
+    delta + (K + 16) u`` of itself; pulls of norm at most the root of 2 are summed in blocks and turned into
+    contrasts.
+    """
+    sums = _ROOT_2 * (sum_error(n) + (2 * n_arms + 8) * UNIT)
+    fixed = mass * row_bound * ((n_arms + 16) * UNIT + sums)
+    growing = 4.0 * (dot_error(p) + (n_arms + 2) * UNIT) * mass * row_bound**2
+    return 1.01 * fixed, 1.01 * growing
+
+
+def multinomial_sizes(
+    n: int, p: int, n_arms: int, row_bound: float, ridge: float, noise_bound: float
+) -> Sizes:
+    """Those of every such sum over at most n rows, for noise of at most this norm."""
+    fixed, growing = rounding_of(n, p, n_arms, row_bound, n * (1.0 + 1e-9))
+    steep = n * _ROOT_2 * row_bound + noise_bound
+    # at the minimizer ridge ||v||^2 <= n log K + ||noise|| ||v||, as 0 has no smaller a value
+    far = math.sqrt(2.0 * n * math.log(n_arms) / ridge) + 2.0 * noise_bound / ridge
+    return Sizes(
+        strong_convexity=ridge,
+        smoothness=0.5 * n * (1.0 + 1e-9) * row_bound**2 + ridge,
+        slope=steep,
+        rounding=fixed + 4.0 * UNIT * noise_bound,
+        rounding_growth=growing + 4.0 * UNIT * ridge,
+        minimizer_norm=min(far, steep / ridge),
+        set_norm=math.inf,
+        set_rounding=0.0,
+    )

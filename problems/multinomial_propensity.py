@@ -1,0 +1,74 @@
+"""Probabilities of the arms of a treatment that has more than two, by one multinomial regression.
+
+minimize    sum_i w_i (log sum_a exp(<x_i, theta_a>) - <x_i, theta_{A_i}>)
+            + n gamma/2 ||theta||^2 + <b, theta>
+subject to  sum_a theta_a = 0
+
+with the arm A_i of record i, and noise b that adds up to 0 over the arms as well. The gradient of a record
+is ``(q - e_A) x``, of norm at most sqrt(2) M, and its Hessian has the trace ``(1 - ||q||^2) ||x||^2``, which
+vanishes where the gradient is largest.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+
+from dp2erm_cvx.model.multinomial import MultinomialModel, multinomial_sizes
+from dp2erm_cvx.program import Array, Declaration, Instance, Program, Records, Universe, setting
+from dp2erm_cvx.public import whole_number
+
+
+@dataclass(frozen=True)
+class MultinomialPropensity(Program):
+    """Multinomial logistic regression of the arm on the covariates (McFadden 1974).
+
+    Parameters
+    ----------
+    n_arms
+        K of at least 2.
+    """
+
+    n_arms: int = setting(3, whole_number, at_least=2)
+
+    name = "multinomial_propensity"
+    formula = (
+        "theta = argmin sum_i w_i (log sum_a exp(<x_i, theta_a>) - <x_i, theta_A_i>) + n gamma/2 |theta|^2"
+    )
+    citation = "McFadden (1974); Theorem 27"
+    theorem = "Theorem 27 (pure noise)"
+    cone = "exponential"
+
+    def declare(self, leaf: Any) -> Declaration:
+        Z, chosen = leaf("Z"), leaf("chosen")
+        theta = cp.Variable((self.n_arms, Z.shape[1]), name="theta")
+        logits = cp.Variable((Z.shape[0], self.n_arms), name="logits")
+        losses = leaf("weights", nonneg=True) @ cp.log_sum_exp(logits, axis=1)
+        losses -= cp.sum(cp.multiply(chosen, logits))
+        penalties = leaf("curvature", nonneg=True) / 2 * cp.sum_squares(theta)
+        penalties += cp.sum(cp.multiply(leaf("noise"), theta))
+        constraints = {"logits": logits == Z @ theta.T, "arms": cp.sum(theta, axis=0) == 0}
+        return Declaration(losses + penalties, {"theta": theta, "logits": logits}, constraints)
+
+    def read(self, instance: Instance, values: Any, duals: Any) -> Array:
+        basis = instance.model_as(MultinomialModel).basis
+        return np.asarray((basis.T @ values["theta"]).ravel())
+
+    def instance(self, records: Records, gamma: float, noise: Array) -> Instance:
+        """Bind the program to rows and arms; ``noise`` ((K - 1) p,) is in contrasts of the arms."""
+        weights, bound = records.counts, records.domain.covariate_bound
+        ridge = records.n_samples * gamma
+        model = MultinomialModel(records.X, records.a, weights, ridge, noise, bound)
+
+        def data() -> dict[str, Any]:
+            chosen = weights[:, None] * (records.a[:, None] == np.arange(self.n_arms))
+            noises = model.coefficients(noise)
+            return {"Z": records.X, "chosen": chosen, "weights": weights, "curvature": ridge, "noise": noises}
+
+        return Instance(self, data, model, ridge)
+
+    def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
+        """Public bound on the radius that every solve is certified to, on whatever records."""
+        n, p, bound = universe.n_samples, universe.n_columns, universe.domain.covariate_bound
+        return multinomial_sizes(n, p, self.n_arms, bound, n * gamma, noise_bound).radius()
