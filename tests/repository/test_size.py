@@ -27,9 +27,9 @@ LIMITS = {
     "classes": 399,
     "names that other files use": 801,
     "names that one other file uses": 312,
-    "lines of tests": 40_374,
+    "lines of tests": 40_395,
     "pages": 42,
-    "words of pages": 48_382,
+    "words of pages": 48_381,
 }
 
 
