@@ -27,7 +27,7 @@ LIMITS = {
     "classes": 399,
     "names that other files use": 801,
     "names that one other file uses": 312,
-    "lines of tests": 40_395,
+    "lines of tests": 40_397,
     "pages": 42,
     "words of pages": 48_381,
 }
