@@ -30,6 +30,9 @@ _SMOOTH = frozenset({"entr", "log", "exp", "logistic", "power", SQUARES, "QuadFo
 _NAMES = {"PowerApprox": "power", "PnormApprox": "Pnorm"}
 _BILINEAR = frozenset({"MulExpression", "multiply", "conv", "convolve", "kron"})
 
+#: What to do about data times data, which no parameter of a program may be.
+_PRODUCT = "make the product by records.rows or records.numbers"
+
 
 @dataclass(frozen=True, eq=False)
 class Affine:
@@ -179,7 +182,7 @@ class _Walk:
         divisor, matrix = 1.0, np.zeros((0, 0))
         if kind in (SQUARES, "QuadForm"):
             if e.args[1].parameters() or not e.args[1].is_constant():
-                raise ProgramError(f"the second argument of {kind} holds data: multiply in data()")
+                raise ProgramError(f"the second argument of {kind} holds data: {_PRODUCT}")
             value = _dense(e.args[1].value)
             divisor = float(value) if kind == SQUARES else 1.0
             matrix = value if kind == "QuadForm" else matrix
@@ -230,7 +233,7 @@ def _combined(e: Any, kids: Sequence[Affine]) -> Affine:
         leaf = kid.leaf[entry]
         if loaded is not None:
             if np.any(leaf):
-                raise ProgramError("a product of data: multiply in data()")
+                raise ProgramError(f"a product of data: {_PRODUCT}")
             again, source = loaded.pick(np.rint(weight).astype(np.int64) - 1)
             row, entry, leaf = row[again], entry[again], loaded.leaf[source]
             weight, heavy = loaded.value[source], loaded.major[source]

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 #: The step that releases the mean of the covariates which regressions by arm are averaged at, and its share
 #: of what center and propensity leave.
 AVERAGE, AVERAGE_SHARE = "average", 0.15
-#: B over standard deviations of residuals, at equal shares of the arms and times their number: what is beyond
-#: is less than the noise that a larger one brings.
+#: M_r over standard deviations of residuals, but for what noise does: what is beyond is less than the noise
+#: that a larger one brings.
 REACH = 3.0
 #: n epsilon per covariate and arm from which on a multinomial regression is tried: intervals are as long
 #: there as without it where outcomes are linear, and it saves bias where they are not (measured).
@@ -71,9 +71,7 @@ def arms_rule(study: EffectStudy, budget: Budget) -> EffectSettings:
     found = effect_rule(universe, budget, study.residual_scale, assumed, ArmScores, values, 1.0 / n_arms)
     total = universe.mass * universe.n_samples * budget.epsilon
     rate = max(0.02, min(0.1, 40.0 * n_arms / total))
-    # outcomes of two values have residuals as long as they lie apart, and lines that are not unbent, so that
-    # they can be averaged: their loss hardly saturates
-    reach = REACH * study.scale if values is None else values.width
+    # lines of outcomes of two values are not unbent, so that they can be averaged: their loss hardly bends
     found = replace(
         found,
         arms=Arms.ALIKE,
@@ -81,7 +79,6 @@ def arms_rule(study: EffectStudy, budget: Budget) -> EffectSettings:
         slope=found.slope if values is None else 2.0 * universe.domain.outcome_bound,
         rate_share=rate,
         propensity=shares or "constant",
-        score_bound=n_arms * reach,
         cap=max(CAP, 2.0 / min(shares, default=1.0 / n_arms)),
     )
     left = 1.0 - SPREAD_SHARE - (0.0 if shares else rate) - (MEAN_SHARE if found.mean_share else 0.0)
@@ -93,7 +90,11 @@ def arms_rule(study: EffectStudy, budget: Budget) -> EffectSettings:
     elif not shares and "propensity" not in study.declared and total >= few:
         kinds += multinomial
     tried = [
-        replace(found, rows=rows, center_share=center, propensity=kind, propensity_share=share)
+        clipped(
+            study,
+            replace(found, rows=rows, center_share=center, propensity=kind, propensity_share=share),
+            budget.epsilon,
+        )
         for rows in (Rows.COMMON, Rows.ARMS)
         for center in np.arange(0.1, 0.9, 0.05).tolist()
         for kind, share in kinds
@@ -102,20 +103,34 @@ def arms_rule(study: EffectStudy, budget: Budget) -> EffectSettings:
     return min(tried, key=lambda one: arms_error(study, one, budget.epsilon))
 
 
-def predicted_arms(study: EffectStudy) -> float:
-    """The mean squared error that the settings in force are predicted to have."""
-    return arms_error(study, study.settings, study.budget.epsilon)
+def clipped(study: EffectStudy, settings: EffectSettings, total: float) -> EffectSettings:
+    """These settings with M_r and B that leave room for what noise and ridge do to intercepts.
 
-
-def arms_error(study: EffectStudy, settings: EffectSettings, total: float) -> float:
-    """The mean squared error of a contrast of two arms, to first order, as :func:`effect_error` has it.
-
-    At these settings and ``total`` epsilon, for the smallest arm and another one.
+    M_r is three standard deviations of residuals, twice the predicted noise of an intercept, and what the
+    ridge takes off one of half the outcome bound; B is M_r at equal shares of the arms, twice that where
+    probabilities vary. Residuals of outcomes of two values are as long as these lie apart.
     """
+    n_arms, values = len(study.universe.domain.arms), study.two_values
+    reach = settings.residual_bound if values is None else values.width
+    if values is None:
+        fit, shares = _planned_fit(study, settings, total)
+        curvature = float(np.min(fit.curvature(study.scale, shares))) + fit.gamma
+        half = 0.5 * study.universe.domain.outcome_bound
+        reach = (
+            REACH * study.scale + 2.0 * fit.noise / (fit.n_samples * curvature) + half * fit.gamma / curvature
+        )
+        reach = min(reach, 4.0 * half)
+        settings = replace(settings, residual_bound=reach)
+    times = 2.0 if settings.propensity == "multinomial" else 1.0
+    return replace(settings, score_bound=times * n_arms * reach)
+
+
+def _planned_fit(
+    study: EffectStudy, settings: EffectSettings, total: float
+) -> tuple[RidgeFit, tuple[float, ...]]:
+    """The outcome regression as planned, and the shares of the arms that it is planned for."""
     shares, n_arms = settings.propensity, len(study.universe.domain.arms)
-    public, sigma = isinstance(shares, tuple), study.scale
     rate = min(shares) if isinstance(shares, tuple) else 1.0 / n_arms
-    declared = Confounding(0.0) if public else study.assumed
     n, p = study.universe.mass * study.universe.n_samples, study.universe.n_features
     square, epsilon, norm = 1.0 + NORM**2, settings.center_share * total, settings.norm_bound
     columns = p + (1 if settings.rows is Rows.ARMS else n_arms)
@@ -128,9 +143,25 @@ def arms_error(study: EffectStudy, settings: EffectSettings, total: float) -> fl
         arms=Arms.ALIKE,
         rows=settings.rows or Rows.COMMON,
     )
+    return fit, (rate,) + ((1.0 - rate) / (n_arms - 1),) * (n_arms - 1)
+
+
+def predicted_arms(study: EffectStudy) -> float:
+    """The mean squared error that the settings in force are predicted to have."""
+    return arms_error(study, study.settings, study.budget.epsilon)
+
+
+def arms_error(study: EffectStudy, settings: EffectSettings, total: float) -> float:
+    """The mean squared error of a contrast of two arms, to first order, as :func:`effect_error` has it.
+
+    At these settings and ``total`` epsilon, for the smallest arm and another one.
+    """
+    sigma, n_arms, norm = study.scale, len(study.universe.domain.arms), settings.norm_bound
+    declared = Confounding(0.0) if isinstance(settings.propensity, tuple) else study.assumed
+    fit, all_shares = _planned_fit(study, settings, total)
+    n, p, rate = fit.n_samples, study.universe.n_features, all_shares[0]
     law = CovariateLaw.of(study.universe.domain, p)
     spread = norm * math.sqrt(law.mean_square(1.0, norm) / p)
-    all_shares = (rate,) + ((1.0 - rate) / (n_arms - 1),) * (n_arms - 1)
     found = fit.errors(np.array([spread]), sigma, all_shares, declared.within(all_shares))
     kept, noise = (float(one[0, 0]) for one in found)
     stretch = min(1.0 / max(1.0 - kept, 1e-9), STRETCH)
@@ -192,7 +223,8 @@ def check_arms(study: EffectStudy) -> None:
     ):
         if declared:
             raise DeclarationError(f"{instead}; it is not known for a treatment of {len(domain.arms)} levels")
-    if isinstance(settings.propensity, tuple) and settings.propensity != domain.codebook.treatment.rates:
+    rates = domain.codebook.treatment.rates
+    if (rates and settings.propensity != rates) or (not rates and isinstance(settings.propensity, tuple)):
         raise DeclarationError("propensity: rates of the levels are declared in [treatment]")
 
 

@@ -28,6 +28,7 @@ from dp2erm_cvx.steps import (
     TreatedScore,
 )
 from dp2erm_cvx.steps.nuisances import LEFT, STRETCH
+from dp2erm_cvx.steps.record_map import RAREST
 from dp2erm_cvx.steps.sums import released_mass, side_shares
 from dp2erm_cvx.universe import Universe
 
@@ -220,9 +221,13 @@ def _arm_errors(
     wanted = study.kind.wanted(rate if group is None else group[0])
     varying = last.leaning(rate, wanted) * study.heterogeneity * residual
     rates = by_rate if by_arm else [math.hypot(*by_rate)]
+    # where scores are divided by more than an arm's share, whatever its mean outcome may be is covered
+    share = rate if group is None else group[0]
+    rare = np.array([1.0 - share, share]) <= 1.0 / RAREST
+    unknown = 4.0 * half * (rare if by_arm else np.any(rare, keepdims=True))
     return tuple(
         NuisanceError(
-            bias=off * (float(kept[g]) + varying) + abs(float(leaks[g])),
+            bias=off * (float(kept[g]) + varying) + abs(float(leaks[g])) + float(unknown[g]),
             noise=math.hypot(float(noises[g]), log_noise * (float(kept[g]) + varying), rates[g]),
             sampling=heavier * sampling[g],
             shift=-float(leaks[g]),

@@ -1,4 +1,4 @@
-"""Names that a scheme file imports: the abstract stages, their building blocks and declarations."""
+"""Names that a scheme file imports: decorators, and what programs of the library are built of."""
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.model.sets import Box, L1Ball, L2Ball, WholeSpace

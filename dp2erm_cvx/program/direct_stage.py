@@ -118,18 +118,15 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         problem = self._problem(universe.domain, universe.n_samples, universe.n_columns)[1]
         return {leaf.name(): leaf.within.largest for leaf in problem.parameters()}
 
-    def box(self, n: int) -> tuple[float, float]:
+    def box(self, n: int, n_columns: int) -> tuple[float, float]:
         """Least and largest of n weights, of the declared constraints; 0 and ``inf`` without any."""
-        w, problem = self._problem(STANDARD, n, 3)
-        ends = [end for end in (_end(constraint, w) for constraint in problem.constraints) if end]
-        return max([0.0, *(v for v, up in ends if not up)]), min([math.inf, *(v for v, up in ends if up)])
+        w, problem = self._problem(STANDARD, n, n_columns)
+        return _ends(problem.constraints, w)
 
     def strong_convexity(self, records: Records) -> float:
         """M such that the objective less ``m/2 ||w||^2`` is convex, by a sum of squares; 0 for none."""
-        domain, n = records.domain, records.n_samples
-        return self.cached(
-            ("curvature", domain, n), lambda: weights_curvature(*self._problem(domain, n, 3)[::-1])
-        )
+        of = records.domain, records.n_samples, records.X.shape[1]
+        return self.cached(("curvature", *of), lambda: weights_curvature(*self._problem(*of)[::-1]))
 
     def declared_formula(self) -> str:
         """The program in one line."""
@@ -144,26 +141,26 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         w, records = cp.Variable(n, name="w"), DeclaredRecords(domain, n, p)
         return w, self.called(w, records)
 
-    def _for_solver(self, leaf: Leaves, w: cp.Variable) -> tuple[Any, dict[str, Any]]:
-        """The objective, and the constraints beside the box."""
+    def _for_solver(self, leaf: Leaves, w: cp.Variable) -> tuple[Any, tuple[float, float], dict[str, Any]]:
+        """The objective, the box, and the constraints beside it."""
         problem = self.called(w, DeclaredRecords(STANDARD, w.size, 0, leaf=leaf))
         stated = {f"constraint_{k}": own for k, own in enumerate(problem.constraints)}
-        return problem.objective.args[0], {k: own for k, own in stated.items() if _end(own, w) is None}
+        beside = {k: own for k, own in stated.items() if _end(own, w) is None}
+        return problem.objective.args[0], _ends(problem.constraints, w), beside
 
     def declare(self, leaf: Leaves) -> Declaration:
         n = leaf("ones").shape[0]
         w = cp.Variable(n, name="weights", nonneg=True)
-        floor, cap = self.box(n)
+        objective, (floor, cap), beside = self._for_solver(leaf, w)
         box: dict[str, Any] = {} if math.isinf(cap) else {"cap": w <= cap}
         if floor > 0:
             box["floor"] = w >= floor
         total = {"total": leaf("ones") @ w == n}
-        objective, beside = self._for_solver(leaf, w)
         return Declaration(objective, {"weights": w}, total | box | beside)
 
     def _bound(self, universe: Universe) -> StabilityBound:
         n, stated = universe.n_samples, self.stated_bound(universe)
-        _, cap = self._box(n)
+        _, cap = self._box(n, universe.n_columns)
         if stated is None:
             return stability.any_weights(n, self.kind.proved, self.relations)
         example = self._bounded(next(universe.examples()), universe)
@@ -183,7 +180,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
 
         Raises CalibrationError where no weights are in the box, or nothing makes them unique.
         """
-        self._box(universe.n_samples)
+        self._box(universe.n_samples, universe.n_columns)
         records = next(universe.examples())
         example = self._bounded(records, universe)
         public = self._public(example, universe)
@@ -200,7 +197,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     def instance(self, records: Records) -> Instance:
         program = self.resolve(records.domain)
         n = records.n_samples
-        floor, cap = program._box(n)
+        floor, cap = program._box(n, records.X.shape[1])
         universe = Universe(records.domain, n, records.n_features)
         data, targets = program._bounded(records, universe), program.targets(records)
         public = program._public(data, universe)
@@ -249,9 +246,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         found = self._read(self._bounded(next(universe.examples()), universe), universe)
         return found if isinstance(found, str) else None
 
-    def _box(self, n: int) -> tuple[float, float]:
+    def _box(self, n: int, n_columns: int) -> tuple[float, float]:
         """Floor and cap, at most n. Raises CalibrationError where no weights of sum n are between them."""
-        floor, cap = self.cached(("box", n), lambda: self.box(n))
+        floor, cap = self.cached(("box", n, n_columns), lambda: self.box(n, n_columns))
         if not (0.0 <= floor <= 1.0 <= cap):
             raise CalibrationError(
                 f"{self.name}: no weights of mean 1 have floor = {floor:g} and cap = {cap:g}: state a floor "
@@ -309,7 +306,7 @@ def _reading(program: WeightsProgram, shapes: Shapes, universe: Universe) -> Rea
     leaves = Leaves({name: np.zeros(shape) for name, shape in shapes}, embed=False)
     n = dict(shapes)["ones"][0]
     w = cp.Variable(n, name="weights", nonneg=True)
-    objective, beside = program._for_solver(leaves, w)
+    objective, _, beside = program._for_solver(leaves, w)
     if beside:
         return "it has constraints beside its cap and floor"
     try:
@@ -369,7 +366,7 @@ def _made_nonneg(read: ReadObjective, data: dict[str, Value]) -> None:
 
 def _constants(program: WeightsProgram, read: ReadObjective, universe: Universe) -> PublicConstants:
     bound = read.bound_vector({"ones": 1.0, **program.data_bounds(universe)})
-    return PublicConstants.of(read, bound, *program._box(read.n))
+    return PublicConstants.of(read, bound, *program._box(read.n, universe.n_columns))
 
 
 class _OnSimplex(Composite):
@@ -401,6 +398,12 @@ class _OnSimplex(Composite):
 
     def output_scale(self, v: Array) -> float:
         return float(self.n)
+
+
+def _ends(constraints: Sequence[Any], w: cp.Variable) -> tuple[float, float]:
+    """Largest floor and least cap of the weights; 0 and ``inf`` without any."""
+    ends = [end for end in (_end(constraint, w) for constraint in constraints) if end]
+    return max([0.0, *(v for v, up in ends if not up)]), min([math.inf, *(v for v, up in ends if up)])
 
 
 def _end(constraint: Any, w: cp.Variable) -> tuple[float, bool] | None:

@@ -148,6 +148,10 @@ class BalancedStage(FirstStage):
     balance: Moments | BalanceFunctions = setting(
         Moments(), declared_choice, kinds=(Moments, BalanceFunctions)
     )
+
+    def own_data(self) -> tuple[str, ...] | None:
+        return (self.balance.name,) if isinstance(self.balance, BalanceFunctions) else ()
+
     constant: float | None = setting(None, public_size)
 
     def bounds(self, domain: Domain) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -105,7 +106,13 @@ def second_stage(
     instead, one for each of the named ``coordinates``. A rule treats where the effect is positive, or where
     ``treats(effect, x)`` is true of a record with raw covariates x. Raises DeclarationError, in one line.
     """
-    members: dict[str, Any] = {} if treats is None else {"treats": staticmethod(treats)}
+    members: dict[str, Any] = {}
+    if treats is not None:
+        try:
+            inspect.signature(treats).bind(0.0, np.zeros(1))
+        except TypeError:
+            raise DeclarationError("treats: must be a function of an effect and covariates") from None
+        members["treats"] = staticmethod(treats)
     if coordinates is None:
         return lambda function: LinearStage.of(function, {}, settings, **members)
     members["coordinates"] = tuple(coordinates)

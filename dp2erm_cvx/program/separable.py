@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -90,6 +91,8 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         """The program in one line."""
         *_, loss, weight = self._parts
         margins = ", ".join(f"{name} = {text}" for name, text in self.margins.items())
+        if self.at_controls:
+            weight, margins = re.sub(r"\bs\b", "u", weight), f"{margins}, u = (1 - a) <x, v>"
         return f"v = argmin sum {loss} + n mu/2 |v|^2, |v| <= R, {margins};  w_i ~ exp({weight})"
 
     @property

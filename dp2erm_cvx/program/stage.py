@@ -354,7 +354,7 @@ class Instance:
         if not isinstance(self.model, kind):
             raise ProgramError(
                 f"{self.program.name}: its instance has no {kind.__name__.strip('_')} for a model, which a "
-                "method of its base class is written for: override that method with the model"
+                "method of its base class is written for"
             )
         return self.model
 

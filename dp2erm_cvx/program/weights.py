@@ -12,6 +12,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.first_stage import BalancedStage, ClosedFormWeights, FirstStage
@@ -30,6 +31,7 @@ from dp2erm_cvx.program.stage import (
     made_class,
     setting,
 )
+from dp2erm_cvx.public import public_number
 from dp2erm_cvx.universe import Universe
 
 #: The largest margin that a set may allow for where a loss is exponential: it is exp(12) there.
@@ -121,6 +123,19 @@ class KnownWeights(DeclaredProgram, ClosedFormWeights):
             logs: Array = np.log(np.maximum(weight(records), 0.0))
         return logs
 
+    def bound(self, universe: Universe) -> StabilityBound:
+        for arm in (0, 1):
+            try:
+                weight = float(
+                    type(self).function(np.zeros(universe.n_features), arm, **dict(self.own_settings()))
+                )
+            except Exception as error:
+                reason = f"fails at covariates 0 in arm {arm}: {type(error).__name__}"
+                raise DeclarationError(f"{self.name}: {reason}") from None
+            if math.isnan(weight):
+                raise DeclarationError(f"{self.name}: is no number at covariates 0 in arm {arm}")
+        return super().bound(universe)
+
     def log_range(self, domain: Domain) -> tuple[float, float]:
         self.refuse_misread()
         return math.log(self.number("least")), math.log(self.number("most"))
@@ -145,6 +160,8 @@ class Scheme:
         public. Raises DeclarationError, in one line.
         """
         floor = eigenvalue_floor
+        if floor is not None:
+            floor = public_number("eigenvalue_floor", floor, above=0.0)
         return lambda function: WeightsProgram.of(function, {}, settings, eigenvalue_floor=floor)
 
     @staticmethod
@@ -161,8 +178,9 @@ class Scheme:
         The program minimizes ``sum_i loss(<z_i, v>) + n ridge/2 ||v||^2`` over ``||v|| <= radius``, ``z_i =
         (2 a_i - 1) x_i``; then ``w_i`` is proportional to ``exp(log weight)`` at the same margin, with sum n.
         The loss is convex, the log weight any expression. Stability, certificates and noise are derived
-        (Theorems 3, 22 and 23). With ``at_controls`` weights are read at ``(1 - a_i) x_i``, so that treated
-        records count alike: odds weights, for the effect on the treated (Theorem 3).
+        (Theorems 3, 22 and 23). With ``at_controls`` the log weight is read at ``u_i = (1 - a_i) <x_i, v>``
+        in the place of s, so that treated records count alike: ``cp.logistic(-s), s`` are odds weights, for
+        the effect on the treated (Theorem 3).
 
         With ``by_arm`` it decorates ``function(s, t, **settings)`` of the margins of ``g = (constant,
         balance(x))`` at the coefficients of the record's own arm and of the other one: t may be added to the
@@ -247,11 +265,7 @@ def _rows(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
         yield "theorem", f"none: {error}"
     own = program.own_data()
     if own is None:
-        stated = isinstance(program, WeightsProgram)
-        yield (
-            "assumed",
-            "V as its author states it" if stated else "bounds and constants, as their author states",
-        )
+        yield "assumed", "the bound as its author states it, and functions of one record alone"
     else:
         yield "assumed", f"{', '.join(own)} is made record by record" if own else "nothing"
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import EffectPlan
@@ -15,7 +16,7 @@ from dp2erm_cvx.plan.arms import AVERAGE, arm_errors
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, residual_deviation
 from dp2erm_cvx.release.interval import STRICT, EffectInterval, ScoreInterval, linear_interval, misses
 from dp2erm_cvx.steps import ArmNuisances, ArmScores
-from dp2erm_cvx.steps.record_map import UNIT
+from dp2erm_cvx.steps.record_map import RAREST, UNIT
 
 
 @dataclass(frozen=True)
@@ -98,14 +99,14 @@ class _Arms:
     def combined(self, weights: Array, level: float) -> ScoreInterval:
         """That of the sum of ``weights`` (K,) times the mean outcomes.
 
-        Sums of arms are of different records: their errors are uncorrelated. All that is divided by the
-        released size has its noise.
+        Sums of arms are of different records: their errors are uncorrelated; with what the mean covariate
+        varies by they may not be. All that is divided by the released size has its noise.
         """
         study, (_, tail) = self.plan.study, misses(level)
         line, n = weights @ self.lines, study.universe.n_samples
         total = float(weights @ self.sums + line[1:] @ self.average)
         varied = self.spread * math.hypot(*line[1:])
-        deviation = math.sqrt(float(weights**2 @ self.squares) + varied**2)
+        deviation = math.sqrt(float(weights**2 @ self.squares)) + varied
         scales = (*np.abs(weights * self.scales), *np.abs(line[1:] * self.blur), abs(total) * self.count)
         moved = math.hypot(self.common, *(weights * [one.noise for one in self.errors]))
         sampling = math.hypot(deviation, *(weights * [one.sampling for one in self.errors]) * math.sqrt(n))
@@ -164,9 +165,8 @@ def _read(
     squares = np.clip(table[:, 1] + margin, 0.0, noise.bound**2) * widenings**2
     size = min(max(float(table[0, 2]), 1.0 / n), 1.0)
     lines = _lines(nuisances, released, n_arms, k)
-    spreads, share = np.array(nuisances.spreads), study.collinearity
-    # no combination of standardized covariates varies by more, as the variances of all add up
-    spread = float(np.max(spreads)) * math.sqrt(k - (k - 1) * share)
+    # no direction varies by more than all variances together, and their sum alone was released
+    spread = float(np.linalg.norm(nuisances.spreads))
     sums_of = np.asarray(released[AVERAGE], dtype=np.float64) / (UNIT * n * size)
     blur = float(average.calibration.scale) * average.calibration.unit / (n * size)
     errors, common = [NO_ERROR] * n_arms, 0.0
@@ -176,6 +176,9 @@ def _read(
         deviation = math.sqrt(float(np.mean(squares * shares)) / size)
         residual = residual_deviation(deviation, study.settings.residual_bound, half)
         errors, common = arm_errors(plan, released, max(residual, 1e-9 * half))
+        means = np.abs(lines[:, 0] + lines[:, 1:] @ sums_of + table[:, 0] * widenings / size)
+        for arm in np.flatnonzero(_rare(plan, released)):  # whatever its mean outcome may be is covered
+            errors[arm] = replace(errors[arm], bias=float(means[arm]) + 2.0 * half)
     return (
         _Arms(
             plan=plan,
@@ -194,6 +197,18 @@ def _read(
         ),
         nuisances.shares,
     )
+
+
+def _rare(plan: EffectPlan, released: Mapping[str, Array]) -> NDArray[np.bool_]:
+    """The arms (K,) whose share, with its noise, may be below the least one that scores are divided by."""
+    step = plan.step("rate")
+    if step is None:
+        return np.zeros(len(plan.study.universe.domain.arms), dtype=bool)
+    counts = np.asarray(released[step.name], dtype=np.float64)
+    total = max(float(np.sum(np.maximum(counts, 0.0))), 1.0)
+    deviation = math.sqrt(step.calibration.variance) * step.calibration.unit * UNIT / total
+    found: NDArray[np.bool_] = counts / total < 1.0 / RAREST + 3.0 * deviation
+    return found
 
 
 def _lines(nuisances: ArmNuisances, released: Mapping[str, Array], n_arms: int, k: int) -> Array:

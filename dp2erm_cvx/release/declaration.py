@@ -237,7 +237,9 @@ def _assumptions(plan: Plan, certifies: bool, by_gap: bool) -> tuple[str, ...]:
     for program in plan.programs:
         home, own = f"{type(program).__module__}.{type(program).__name__}", program.own_data()
         if own is None:
-            found.append(f"the bounds, constants and certificates of {home} are its author's")
+            found.append(
+                f"the stated bound of {home} holds, and its own functions see one record: its author's word"
+            )
         elif own:
             found.append(f"{', '.join(own)} of {home}: each record's value is made of that record alone")
     if not certifies:

@@ -391,6 +391,8 @@ def signed(number: float, half: float | None) -> str:
 def interval_text(interval: EffectInterval) -> str:
     """Both ends, to two digits of the half width."""
     half = interval.half_width
+    if interval.low is None and interval.high is None:
+        return "unbounded"
     return " to ".join(
         "unbounded" if end is None else signed(end, half) for end in (interval.low, interval.high)
     )

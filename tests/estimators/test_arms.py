@@ -373,3 +373,52 @@ def test_more_arms_pay_for_their_own_bounds_alone():
         noises.append(step.calibration.scales[0] / step.calibration.bound)
     assert noises[0] == pytest.approx(noises[1], rel=0.3)
     assert Noise(planned().score.noise) is Noise.GAMMA
+
+
+@pytest.mark.parametrize("levels", [("a", "b"), ("a", "b", "c")])
+def test_an_arm_that_is_rarer_than_scores_allow_for_has_no_confident_answer(levels):
+    """Three in a thousand: inverse shares are those of one in fifty."""
+    rng, n = np.random.default_rng(3), 4000
+    X = rng.uniform(-1, 1, (n, 2))
+    arm = np.where(rng.random(n) < 0.003, len(levels) - 1, rng.integers(0, max(len(levels) - 1, 1), n))
+    y = np.where(arm == len(levels) - 1, 4.0, 0.0) + X[:, 0] + rng.standard_normal(n)
+    label = np.array(levels, dtype=object)[arm]
+    book = Codebook(treatment=Treatment(column="t", levels=levels))
+    public = Domain(math.sqrt(2), 6.0, ranges=[(-1, 1)] * 2, codebook=book)
+    release = PrivateEffect(public, Budget(4.0), residual_scale=1.0, seed=0).fit(X, label, y).release_
+    last = release.interval if release.arms is None else release.arms.contrasts[-1].interval
+    assert last.low < 4.0 < last.high
+    assert last.high - last.low > 12.0
+
+
+def test_rooms_for_noise_of_intercepts_and_for_probabilities_that_vary():
+    levels = tuple("abcde")
+    book = Codebook(treatment=Treatment(levels=levels, rates=(0.2,) * 5))
+    public = Domain(math.sqrt(2), 6.0, ranges=[(-1, 1)] * 2, codebook=book)
+    sizes = (1000, 10**5)
+    few, many = (
+        PrivateEffect(public, Budget(1.0), residual_scale=1.0).plan(n, 2).study.settings for n in sizes
+    )
+    assert few.residual_bound > 4.5 > 3.2 > many.residual_bound >= 3.0
+    assert few.score_bound == pytest.approx(5 * few.residual_bound)
+    private = replace(public, codebook=Codebook(treatment=Treatment(levels=levels)))
+    fitted = PrivateEffect(private, Budget(1.0), residual_scale=1.0, settings={"propensity": "multinomial"})
+    settings = fitted.plan(10**5, 2).study.settings
+    assert settings.score_bound == pytest.approx(10 * settings.residual_bound)
+    with pytest.raises(DeclarationError, match="rates of the levels are declared"):
+        PrivateEffect(public, Budget(1.0), settings={"propensity": "multinomial"}).plan(10**5, 2)
+
+
+def test_the_mean_covariate_may_vary_along_one_column_alone():
+    """One mean square is released: it may be that of the column which the regressions follow."""
+    rng, n = np.random.default_rng(0), 4000
+    X = np.zeros((n, 8))
+    X[:, 0] = rng.choice([-1.0, 1.0], n)
+    arm = rng.integers(0, 3, n)
+    y = np.array([3.0, 3.0, -3.0])[arm] * X[:, 0] + 0.5 * rng.standard_normal(n)
+    label = np.array(["a", "b", "c"], dtype=object)[arm]
+    book = Codebook(treatment=Treatment(levels=("a", "b", "c"), rates=(1 / 3, 1 / 3, 1 - 2 / 3)))
+    public = Domain(math.sqrt(8), 6.0, ranges=[(-1, 1)] * 8, codebook=book)
+    model = PrivateEffect(public, Budget(20.0), residual_scale=0.5, seed=1)
+    contrast = model.fit(X, label, y).release_.arms.contrasts[1].interval
+    assert contrast.half_width > 1.96 * 6.0 / math.sqrt(n)  # the standard error of six times its mean

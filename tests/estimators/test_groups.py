@@ -98,7 +98,7 @@ def test_one_group_alone():
         assert not release.groups
     told = " ".join(release.summary().split())
     assert "of those among the 6,000 records where ward is B" in told
-    assert "those without treatment or outcome and those whose ward is not B do not." in told
+    assert "those without treatment or outcome and those not eligible do not." in told
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ class OnSomeData(boxed):
     _made = True
 
     def _for_solver(self, leaf, w):
-        return super()._for_solver(leaf, w)[0], {"balance": leaf("sides") @ w == 0.0}
+        return *super()._for_solver(leaf, w)[:2], {"balance": leaf("sides") @ w == 0.0}
 
     def data(self, records):
         return super().data(records) | {"sides": (2 * records.a - 1) * (1.0 + records.covariates[:, 0])}

@@ -12,7 +12,8 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program import Ball, Bound, FirstStage, scheme, second_stage
+from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.program import BalanceFunctions, Ball, Bound, FirstStage, scheme, second_stage
 from dp2erm_cvx.program.declaration import with_n
 from dp2erm_cvx.program.weights import describe
 from dp2erm_cvx.solve import solve
@@ -132,7 +133,7 @@ def test_a_release_rests_on_no_word_of_the_author_but_a_stated_bound(first, seco
     raw = data.covariates
     model = PrivateTwoStageERM(DOMAIN, Budget(2.0), first(), second(), seed=1).fit(raw, data.a, data.y)
     assumed = "; ".join(model.release_.guarantee.assumptions)
-    assert ("are its author's" in assumed) == (first is robust)
+    assert ("its author's word" in assumed) == (first is robust)
     own = second().own_data()
     assert own is not None
     assert all(name in assumed for name in own)
@@ -148,7 +149,7 @@ def test_what_is_derived_is_on_one_screen(program):
     stated = getattr(program, "stated_bound", None) is not None
     own = program().own_data()
     assert rows["assumed"] == (
-        "V as its author states it"
+        "the bound as its author states it, and functions of one record alone"
         if stated
         else f"{', '.join(own)} is made record by record"
         if own
@@ -332,3 +333,59 @@ def test_a_misread_loss_is_caught_by_cvxpy(fault, monkeypatch):
         monkeypatch.setattr(form, "_margin", lambda e, v: (*right(e, v)[:2], None, right(e, v)[3]))
     with pytest.raises(DeclarationError, match="was read as something with other values"):
         of_theta(lambda theta, r: cp.sum(cp.huber(residual(theta, r) + 0.3, 0.4)))()
+
+
+def test_functions_of_an_author_that_are_broken_are_refused_in_public():
+    @scheme.known(least=0.5, most=2.0)
+    def misspelt(x, a):
+        """The inverse of a probability that is not there."""
+        return 1 / probability[a]  # noqa: F821
+
+    @scheme.known(least=0.5, most=2.0)
+    def no_number(x, a):
+        """No weight at all."""
+        return math.nan
+
+    universe = Universe(DOMAIN, N, P)
+    for program, reason in ((misspelt, "in arm 0: NameError"), (no_number, "is no number")):
+        with pytest.raises(DeclarationError, match=reason):
+            program().stability(universe)
+    for rule in (0.5, lambda effect: effect > 0):
+        with pytest.raises(DeclarationError, match="treats"):
+            second_stage(treats=rule)
+    for floor in (-1.0, math.nan, True, "x"):
+        with pytest.raises(DeclarationError, match="eigenvalue_floor"):
+            scheme(eigenvalue_floor=floor)
+
+
+def test_balance_functions_of_an_author_are_named_by_a_release():
+    @scheme.moments(norm_bound=2.0, ridge=10.0)
+    def curves(x):
+        """Covariates and their squares."""
+        return np.append(x, x**2)
+
+    for program in (curves(), EntropyBalancing(balance=BalanceFunctions(np.sin, 2.0, "sines"))):
+        assert program.own_data() == (program.balance.name,)
+        assert dict(describe(program, Universe(DOMAIN, 400, P)))["assumed"].endswith(
+            "is made record by record"
+        )
+    data = records(n=200)
+    model = PrivateTwoStageERM(DOMAIN, Budget(2.0), curves(), SECOND[0](), seed=1)
+    release = model.fit(data.covariates, data.a, data.y).release_
+    assert any("curves" in one and "that record alone" in one for one in release.guarantee.assumptions)
+
+
+def test_odds_weights_are_read_at_controls_and_say_where():
+    @scheme.separable(ridge=1e-3, radius=3.0, at_controls=True)
+    def odds(s):
+        """Odds of a logistic propensity, for the effect on the treated."""
+        return cp.logistic(-s), s
+
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1, 1, (4000, 1))
+    a = (rng.random(4000) < 1 / (1 + np.exp(-1.5 * X[:, 0]))).astype(int)
+    domain = Domain(1.5, 1.0, intercept=1.0)
+    weights = solve(odds().resolve(domain).instance(domain.records(X, a, np.zeros(4000)))).value
+    controls = np.average(X[a == 0, 0], weights=weights[a == 0])
+    assert controls == pytest.approx(X[a == 1, 0].mean(), abs=0.05)
+    assert odds().formula.endswith("u = (1 - a) <x, v>;  w_i ~ exp(u)")

@@ -91,7 +91,7 @@ def test_every_solver_is_certified(name, solver):
     found = solve(program.instance(records()), solver=solver)
     assert found.certified
     assert found.certificate.basis == "multiplier residual"
-    floor, cap = program.box(N)
+    floor, cap = program.box(N, 3)
     assert floor <= found.value.min() <= found.value.max() <= cap
     assert found.certificate.relative_radius <= (1e-3 if name == "norm" else 1e-9)
     error = program.certified_error(Universe(DOMAIN, N, 2))
@@ -235,3 +235,33 @@ def test_an_objective_that_is_never_compared_is_not_believed():
     """Its logarithms are of negative numbers wherever it is tried."""
     program = on_the_box(lambda Z, w: cp.sum_squares(w - 1) - cp.sum(cp.log(w - 100)) + cp.norm(Z.T @ w))
     assert "could not be compared" in program.unread(Universe(DOMAIN, N, 2))
+
+
+def test_curvature_and_box_are_those_of_the_columns_there_are():
+    """A curvature of 2/k read at three columns would claim a tenth of what neighbors move at thirty."""
+
+    @scheme(rho=0.05)
+    def by_columns(w, records, rho):
+        """Weights whose pull to 1 and whose cap depend on the number of columns."""
+        n, k = records.x.shape
+        pull = cp.sum_squares(w - 1) / k + 1e-3 / n * cp.sum_squares(records.x.T @ w)
+        return cp.Problem(cp.Minimize(pull + rho * records.y @ w), [w <= 1 + 30 / k])
+
+    @by_columns.bound
+    def _(rho, outcome_bound):
+        return Bound.from_gradient(2 * rho * outcome_bound)
+
+    n, y = 40, np.random.default_rng(0).uniform(-1, 1, 40)
+    for k in (3, 30):
+        program, domain = by_columns(), Domain(1.0, 1.0)
+        solved = [
+            solve(program.instance(domain.records(np.zeros((n, k)), np.arange(n) % 2, values))).value
+            for values in (np.append(y[1:], 1.0), np.append(y[1:], -1.0))
+        ]
+        bound = program.stability(Universe(domain, n, k))
+        moved = float(np.linalg.norm(solved[0] - solved[1]))
+        assert 0.5 * bound.L2 < moved <= bound.L2
+        assert program.strong_convexity(domain.records(np.zeros((n, k)), np.zeros(n), y)) == pytest.approx(
+            2 / k
+        )
+        assert bound.w_max == pytest.approx(1 + 30 / k)
