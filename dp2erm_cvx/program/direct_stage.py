@@ -138,8 +138,8 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return with_n(*texts)
 
     def _problem(self, domain: Domain, n: int, p: int) -> tuple[Any, Any]:
-        w, records = cp.Variable(n, name="w"), DeclaredRecords(domain, n, p)
-        return w, self.called(w, records)
+        w = cp.Variable(n, name="w")
+        return w, self.called(w, DeclaredRecords(domain, n, p, tried=domain is not STANDARD))
 
     def _for_solver(self, leaf: Leaves, w: cp.Variable) -> tuple[Any, tuple[float, float], dict[str, Any]]:
         """The objective, the box, and the constraints beside it."""

@@ -124,8 +124,9 @@ class DeclaredRecords:
     ``x`` covariates, ``signed`` ``(2a - 1) x``, ``favored`` ``sign(y) (2a - 1) x``, ``y`` the centered
     outcome, ``outcome_size`` its absolute value, ``response`` ``2 (2a - 1) y``, ``treatment`` a, ``arms`` the
     unit vectors ``(1 - a, a)``, ``ones`` rows of one 1, and ``n`` their number. ``own`` are the names of data
-    that the author's maps make; ``leaf`` stands for the data where a problem is made for solvers. Raises
-    DeclarationError for another attribute.
+    that the author's maps make; ``leaf`` stands for the data where a problem is made for solvers. Where
+    these are the columns of data, and not those of an example, maps are ``tried`` at a record of zeros, which
+    is public. Raises DeclarationError for another attribute.
     """
 
     domain: Domain
@@ -135,6 +136,7 @@ class DeclaredRecords:
     bound: float | None = None
     own: tuple[str, ...] = ()
     leaf: Callable[..., Any] | None = None
+    tried: bool = False
     _data: dict[str, Datum] = field(default_factory=dict)
 
     @property
@@ -182,6 +184,7 @@ class DeclaredRecords:
         0. ``width`` is that of a row, by default that of x.
         """
         columns = self.n_columns if width is None else width
+        self._try(name, make, columns)
         return self._own(name, within, by_record(name, make, width), columns)
 
     def cells(self, name: str, make: Callable[..., Any], size: int) -> Datum:
@@ -190,6 +193,7 @@ class DeclaredRecords:
         A whole number from 0 to ``size - 1``; others are cut off, and where ``make`` fails it is 0.
         """
         number = by_record(name, make, 0)
+        self._try(name, make, 1)
 
         def rows(records: Records) -> Array:
             return np.eye(size)[np.clip(number(records), 0, size - 1).astype(np.int64)]
@@ -198,7 +202,19 @@ class DeclaredRecords:
 
     def numbers(self, name: str, make: Callable[..., Any], low: float, high: float) -> Datum:
         """Numbers of an author's own, ``make(x, a, y)`` of one record, clipped to ``[low, high]``."""
+        self._try(name, make, 1)
         return self._own(name, Range(low, high), by_record(name, make, 0))
+
+    def _try(self, name: str, make: Callable[..., Any], k: int) -> None:
+        for arm in (0, 1) if self.tried else ():
+            try:
+                length = np.size(np.asarray(make(np.zeros(self.n_columns), arm, 0.0), dtype=np.float64))
+            except Exception as error:
+                raise DeclarationError(
+                    f"{name!r} fails at a record of zeros: {type(error).__name__}"
+                ) from None
+            if length != k:
+                raise DeclarationError(f"{name!r} has {length} numbers at a record of zeros: must be {k}")
 
     def _own(self, name: str, within: Within, make: RecordMap, k: int | None = None) -> Datum:
         if name in _LIBRARY:

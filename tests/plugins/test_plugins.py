@@ -350,6 +350,20 @@ def test_functions_of_an_author_that_are_broken_are_refused_in_public():
     for program, reason in ((misspelt, "in arm 0: NameError"), (no_number, "is no number")):
         with pytest.raises(DeclarationError, match=reason):
             program().stability(universe)
+
+    def of_rows(make):
+        @scheme()
+        def own(w, records):
+            """Rows of a function that is misspelt, or too short."""
+            rows = records.rows("own", make, Ball(1.0))
+            return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + cp.sum_squares(rows.T @ w) / records.n))
+
+        return own()
+
+    maps = ((lambda x, a, y: x * probability, "NameError"), (lambda x, a, y: x[1:], "has 3 numbers"))  # noqa: F821
+    for make, reason in maps:
+        with pytest.raises(DeclarationError, match=f"'own' .*{reason}"):
+            of_rows(make).resolve(DOMAIN).certified_error(universe)  # asked for when planned
     for rule in (0.5, lambda effect: effect > 0):
         with pytest.raises(DeclarationError, match="treats"):
             second_stage(treats=rule)
