@@ -106,7 +106,7 @@ def arms_rule(study: EffectStudy, budget: Budget) -> EffectSettings:
 def clipped(study: EffectStudy, settings: EffectSettings, total: float) -> EffectSettings:
     """These settings with M_r and B that leave room for what noise and ridge do to intercepts.
 
-    M_r is three standard deviations of residuals, twice the predicted noise of an intercept, and what the
+    M_r is three standard deviations of residuals with the predicted noise of an intercept, and what the
     ridge takes off one of half the outcome bound; B is M_r at equal shares of the arms, twice that where
     probabilities vary. Residuals of outcomes of two values are as long as these lie apart.
     """
@@ -116,9 +116,8 @@ def clipped(study: EffectStudy, settings: EffectSettings, total: float) -> Effec
         fit, shares = _planned_fit(study, settings, total)
         curvature = float(np.min(fit.curvature(study.scale, shares))) + fit.gamma
         half = 0.5 * study.universe.domain.outcome_bound
-        reach = (
-            REACH * study.scale + 2.0 * fit.noise / (fit.n_samples * curvature) + half * fit.gamma / curvature
-        )
+        noise, shrunk = fit.noise / (fit.n_samples * curvature), half * fit.gamma / curvature
+        reach = REACH * math.hypot(study.scale, noise) + shrunk
         reach = min(reach, 4.0 * half)
         settings = replace(settings, residual_bound=reach)
     times = 2.0 if settings.propensity == "multinomial" else 1.0
