@@ -90,7 +90,7 @@ def arms_rule(study: EffectStudy, budget: Budget) -> EffectSettings:
     elif not shares and "propensity" not in study.declared and total >= few:
         kinds += multinomial
     tried = [
-        clipped(
+        _clipped(
             study,
             replace(found, rows=rows, center_share=center, propensity=kind, propensity_share=share),
             budget.epsilon,
@@ -103,7 +103,7 @@ def arms_rule(study: EffectStudy, budget: Budget) -> EffectSettings:
     return min(tried, key=lambda one: arms_error(study, one, budget.epsilon))
 
 
-def clipped(study: EffectStudy, settings: EffectSettings, total: float) -> EffectSettings:
+def _clipped(study: EffectStudy, settings: EffectSettings, total: float) -> EffectSettings:
     """These settings with M_r and B that leave room for what noise and ridge do to intercepts.
 
     M_r is three standard deviations of residuals with the predicted noise of an intercept, and what the
@@ -117,8 +117,7 @@ def clipped(study: EffectStudy, settings: EffectSettings, total: float) -> Effec
         curvature = float(np.min(fit.curvature(study.scale, shares))) + fit.gamma
         half = 0.5 * study.universe.domain.outcome_bound
         noise, shrunk = fit.noise / (fit.n_samples * curvature), half * fit.gamma / curvature
-        reach = REACH * math.hypot(study.scale, noise) + shrunk
-        reach = min(reach, 4.0 * half)
+        reach = min(REACH * math.hypot(study.scale, noise) + shrunk, 4.0 * half)
         settings = replace(settings, residual_bound=reach)
     times = 2.0 if settings.propensity == "multinomial" else 1.0
     return replace(settings, score_bound=times * n_arms * reach)
@@ -143,11 +142,6 @@ def _planned_fit(
         rows=settings.rows or Rows.COMMON,
     )
     return fit, (rate,) + ((1.0 - rate) / (n_arms - 1),) * (n_arms - 1)
-
-
-def predicted_arms(study: EffectStudy) -> float:
-    """The mean squared error that the settings in force are predicted to have."""
-    return arms_error(study, study.settings, study.budget.epsilon)
 
 
 def arms_error(study: EffectStudy, settings: EffectSettings, total: float) -> float:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
-from dp2erm_cvx.plan.arms import arm_propensity, arms_rule, average_of, check_arms, predicted_arms
+from dp2erm_cvx.plan.arms import arm_propensity, arms_error, arms_rule, average_of, check_arms
 from dp2erm_cvx.plan.defaults import CAP, NORM, Request, default_scale, effect_error, effect_rule, smaller_arm
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, STEADY, Pipeline, chosen_noise, shares_in_turn
 from dp2erm_cvx.plan.plan import Plan
@@ -171,7 +171,7 @@ class EffectStudy(Pipeline[EffectPlan]):
         """The mean squared error that the settings in force are predicted to have, see ``effect_rule``."""
         settings = self.settings
         if self._several:
-            return predicted_arms(self)
+            return arms_error(self, self.settings, self.budget.epsilon)
         spent = (settings.mean_share or 0.0) + (settings.spread_share or 0.0)
         spent += settings.rate_share if settings.known is None else 0.0
         logistic = settings.propensity_share if settings.propensity == "logistic" else 0.0

@@ -205,16 +205,26 @@ class DeclaredRecords:
         self._try(name, make, 1)
         return self._own(name, Range(low, high), by_record(name, make, 0))
 
-    def _try(self, name: str, make: Callable[..., Any], k: int) -> None:
-        for arm in (0, 1) if self.tried else ():
+    @staticmethod
+    def at_zeros(name: str, make: Callable[..., Any], n_columns: int, k: int) -> Array:
+        """Values (2, k) at public records of zeros in both arms. Raises DeclarationError for others."""
+        rows = []
+        for arm in (0, 1):
             try:
-                length = np.size(np.asarray(make(np.zeros(self.n_columns), arm, 0.0), dtype=np.float64))
+                values = np.asarray(make(np.zeros(n_columns), arm, 0.0), dtype=np.float64).ravel()
             except Exception as error:
+                reason = f"fails at a record of zeros in arm {arm}: {type(error).__name__}"
+                raise DeclarationError(f"{name!r} {reason}") from None
+            if len(values) != k:
                 raise DeclarationError(
-                    f"{name!r} fails at a record of zeros: {type(error).__name__}"
-                ) from None
-            if length != k:
-                raise DeclarationError(f"{name!r} has {length} numbers at a record of zeros: must be {k}")
+                    f"{name!r} has {len(values)} numbers at a record of zeros: must be {k}"
+                )
+            rows.append(values)
+        return np.array(rows)
+
+    def _try(self, name: str, make: Callable[..., Any], k: int) -> None:
+        if self.tried:
+            self.at_zeros(name, make, self.n_columns, k)
 
     def _own(self, name: str, within: Within, make: RecordMap, k: int | None = None) -> Datum:
         if name in _LIBRARY:

@@ -17,7 +17,7 @@ from dp2erm_cvx.program.balance import BalanceFunctions, Moments
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.first_stage import BalancedStage, ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.kernel_stage import MomentWeights
-from dp2erm_cvx.program.rows import by_record
+from dp2erm_cvx.program.rows import DeclaredRecords, by_record
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import PrivateFirstStage, SeparableFirstStage
 from dp2erm_cvx.program.stage import (
@@ -124,16 +124,11 @@ class KnownWeights(DeclaredProgram, ClosedFormWeights):
         return logs
 
     def bound(self, universe: Universe) -> StabilityBound:
-        for arm in (0, 1):
-            try:
-                weight = float(
-                    type(self).function(np.zeros(universe.n_features), arm, **dict(self.own_settings()))
-                )
-            except Exception as error:
-                reason = f"fails at covariates 0 in arm {arm}: {type(error).__name__}"
-                raise DeclarationError(f"{self.name}: {reason}") from None
-            if math.isnan(weight):
-                raise DeclarationError(f"{self.name}: is no number at covariates 0 in arm {arm}")
+        function, known = type(self).function, dict(self.own_settings())
+        own, p = (lambda x, a, y: function(x, a, **known)), universe.n_features
+        weights = DeclaredRecords.at_zeros(self.name, own, p, 1)
+        if np.any(np.isnan(weights)):
+            raise DeclarationError(f"{self.name!r} is no number at a record of zeros")
         return super().bound(universe)
 
     def log_range(self, domain: Domain) -> tuple[float, float]:

@@ -169,6 +169,7 @@ def _read(
     spread = float(np.linalg.norm(nuisances.spreads))
     sums_of = np.asarray(released[AVERAGE], dtype=np.float64) / (UNIT * n * size)
     blur = float(average.calibration.scale) * average.calibration.unit / (n * size)
+    residuals = table[:, 0] * widenings / size
     errors, common = [NO_ERROR] * n_arms, 0.0
     if predicted:
         half = 0.5 * study.universe.domain.outcome_bound
@@ -176,7 +177,7 @@ def _read(
         deviation = math.sqrt(float(np.mean(squares * shares)) / size)
         residual = residual_deviation(deviation, study.settings.residual_bound, half)
         errors, common = arm_errors(plan, released, max(residual, 1e-9 * half))
-        means = np.abs(lines[:, 0] + lines[:, 1:] @ sums_of + table[:, 0] * widenings / size)
+        means = np.abs(lines[:, 0] + lines[:, 1:] @ sums_of + residuals)
         for arm in np.flatnonzero(_rare(plan, released)):  # whatever its mean outcome may be is covered
             errors[arm] = replace(errors[arm], bias=float(means[arm]) + 2.0 * half)
     return (
@@ -185,7 +186,7 @@ def _read(
             lines=lines,
             average=sums_of,
             blur=blur,
-            sums=table[:, 0] * widenings / size,
+            sums=residuals,
             squares=squares / size**2,
             scales=noise.scales[0] * widenings / size,
             size=size,

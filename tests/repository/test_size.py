@@ -25,7 +25,7 @@ LIMITS = {
     "files": 215,
     "lines": 50_367,
     "classes": 399,
-    "names that other files use": 802,
+    "names that other files use": 801,
     "names that one other file uses": 312,
     "lines of tests": 40_548,
     "pages": 42,
