@@ -256,9 +256,13 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
             n, columns = whole_number("--plan", options["planned"], at_least=2), declared.domain.columns
             if columns is None:
                 raise DeclarationError(f"{study}: the covariates are not declared: give [ranges]")
-            for name, plan in declared.plans(models, n, len(columns)).items():
+            plans = declared.plans(models, n, len(columns))
+            for name, plan in plans.items():
                 show_plan(plan, n, as_json=options["as_json"], name=name)
-            click.echo(f"study {declared.digest}", err=options["as_json"])
+            spent = sum(plan.own.epsilon for plan in plans.values())
+            click.echo(
+                f"all questions: epsilon = {spent:.6g}\nstudy {declared.digest}", err=options["as_json"]
+            )
             return
         assert data is not None
         folder, book = Path(options["output_dir"]), str(declared.account[0]) if declared.account else None

@@ -228,6 +228,7 @@ def show_plan(plan: Plan, n_samples: int, *, as_json: bool, name: str | None = N
             "theorem": step.theorem,
             **asdict(step.guarantee),
             "scale": _scale(step.calibration),
+            **({"of": plan.study.before[step.name]["of"]} if step.name in plan.study.before else {}),
         }
         for step in plan.steps
     ]
@@ -243,11 +244,19 @@ def show_plan(plan: Plan, n_samples: int, *, as_json: bool, name: str | None = N
     head = "Planned" if name is None else f"{name}: planned"
     screen.print(f"{head} for {n_samples:,} records. No data were read; nothing is spent.", style="bold")
     texts = [
-        (row["step"], f"{row['epsilon']:.4g}", f"{row['delta']:.3g}", f"{row['scale']:.4g}", row["theorem"])
+        (
+            row["step"],
+            f"{row['epsilon']:.4g}",
+            f"{row['delta']:.3g}",
+            f"{row['scale']:.4g}",
+            f"as {row['of']} released it" if "of" in row else row["theorem"],
+        )
         for row in rows
     ]
     screen.print(grid("step", "epsilon", "delta", "noise scale", "theorem", left=0, rows=texts))
     screen.print(f"Together: epsilon = {spent.epsilon:g}, delta = {spent.delta:g}.")
+    if plan.study.before:
+        screen.print(f"Beside what was released before: epsilon = {plan.own.epsilon:g}.")
     for value, sentence in predicted.values():
         screen.print(sentence.format(value))
 

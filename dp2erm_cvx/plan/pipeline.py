@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise
@@ -64,6 +65,9 @@ class Pipeline(abc.ABC, Generic[P_co]):
     noise: Noise | str
     arithmetic: Arithmetic | str
     numerical_share: float
+    #: Steps that an earlier question of the same study released, by name: ``of`` which one, and at which
+    #: ``epsilon`` of which ``budget``. They are not released again, and spend none of the own budget.
+    before: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
     def __post_init__(self) -> None:
         """Raise DeclarationError for what is no arithmetic, too many covariates, and arms if it knows two."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,11 +17,12 @@ from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.calibration.profiles import joint_delta, joint_relief
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
+from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, shown
 from dp2erm_cvx.mechanism import secure_available
 from dp2erm_cvx.plan.pipeline import P_co, Pipeline
 from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound
 from dp2erm_cvx.program.stage import Program
+from dp2erm_cvx.public import one_line, public_number
 from dp2erm_cvx.solve import Solution
 from dp2erm_cvx.steps import Execution, Fit, Inputs, MeanScore, Step, StepResult
 from dp2erm_cvx.steps.step import exact_budget
@@ -74,8 +76,15 @@ class Plan:
             object.__setattr__(self, "steps", (*others, last.knowing({step.name: step for step in others})))
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # certificates judge what comes of it
-    def run(self, dataset: Dataset | BlockedDataset, execution: Execution) -> PlanResult:
+    def run(
+        self,
+        dataset: Dataset | BlockedDataset,
+        execution: Execution,
+        earlier: Mapping[str, StepResult] = MappingProxyType({}),
+    ) -> PlanResult:
         """Run the steps. No noise is ever drawn anew: whatever solver has to solve it, a vector stays.
+
+        ``earlier`` are the results of the steps that were released before.
 
         Raises DataError where the domain declares sampling weights and the dataset was made without them.
         """
@@ -91,7 +100,9 @@ class Plan:
             if step.weighted and inputs.weights is None:
                 assert step.weights is not None
                 inputs = replace(inputs, weights=step.weights.find(inputs, released, execution))
-            found = results[step.name] = step.run(inputs, released, execution)
+            known = step.name in self.study.before  # never again: nobody paid for a second time
+            found = earlier[step.name] if known else step.run(inputs, released, execution)
+            results[step.name] = found
             inputs = step.hand_on(inputs, found, released | {step.name: found.released})
         return PlanResult(inputs, results)
 
@@ -134,8 +145,17 @@ class Plan:
         spent = [step.guarantee for step in self.steps]
         if len(spent) == 1 and self.steps[0].precision is None:
             return spent[0]
+        if self.study.before:
+            return _together(spent)
         budget = self.study.budget
         return Budget(budget.epsilon, budget.delta if any(part.delta for part in spent) else 0.0)
+
+    @property
+    def own(self) -> Budget:
+        """What is spent beside the steps that were released before, whose noise is pure."""
+        if not self.study.before:
+            return self.guarantee
+        return _together([step.guarantee for step in self.steps if step.name not in self.study.before])
 
     @property
     def curve(self) -> RenyiCurve | None:
@@ -167,11 +187,17 @@ class Plan:
     @property
     def joint(self) -> bool:
         """Whether the steps guarantee together more than basic composition of them says."""
-        return math.fsum(step.guarantee.epsilon for step in self.steps) > self.study.budget.epsilon
+        return math.fsum(step.guarantee.epsilon for step in self.steps) > self.guarantee.epsilon
 
 
 def _inside(data: Dataset, *, domain: Domain) -> Records:
     return domain.records(data.X, data.a, data.y, data.sampling, data.person)
+
+
+def _together(spent: Sequence[Budget]) -> Budget:
+    """The sum of what steps spend, rounded up."""
+    epsilon, delta = (math.fsum(getattr(part, name) for part in spent) for name in ("epsilon", "delta"))
+    return Budget(epsilon * _ROUND_UP, delta * _ROUND_UP)
 
 
 P = TypeVar("P", bound=Plan)
@@ -246,7 +272,13 @@ def _planned(study: Pipeline[P_co], numerical_share: float | None) -> P_co:
 
 
 def _calibrated(study: Pipeline[P_co], steps: Sequence[Step]) -> P_co:
-    budgets = _divided(study.budget, steps)
+    budgets = divided(study.budget, steps)
+    for name, entry in study.before.items():
+        if name not in budgets or set(entry) != {"of", "epsilon", "budget"}:
+            raise DeclarationError(f"before: {shown(name)} is no step of this release, of a question")
+        one_line(f"before.{name}", entry["of"])
+        budgets[name] = Budget(entry["epsilon"])
+        public_number(f"before.{name}.budget", entry["budget"], above=0.0)
     planned: dict[str, Step] = {}
     universe = study.start
     for step in steps:
@@ -269,7 +301,7 @@ def _composed(plan: P) -> P:
     return found if joint_delta(laws, left.epsilon) <= left.delta else plan
 
 
-def _divided(budget: Budget, steps: Sequence[Step]) -> dict[str, Budget]:
+def divided(budget: Budget, steps: Sequence[Step]) -> dict[str, Budget]:
     """The budget of each step: a later one takes its share first, and one step takes the rest."""
     parts, left = {}, budget
     for step in reversed(steps):
