@@ -51,7 +51,7 @@ from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.files import CsvLayout
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
-from dp2erm_cvx.plan import EffectPlan, Plan
+from dp2erm_cvx.plan import EffectStudy, Plan
 from dp2erm_cvx.plan.shared import sharing
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import Moments
@@ -119,7 +119,7 @@ class StudyFile:
                 raise DeclarationError(f"{question.name}: {error}") from None
         return models
 
-    def plans(self, models: Mapping[str, PrivateEstimator], n: int, n_features: int) -> dict[str, Plan]:
+    def plans(self, models: Mapping[str, PrivateEstimator], n: int, n_features: int) -> dict[str, Plan[Any]]:
         """The plan of every question for n records. Raises naming the one that cannot be planned.
 
         Effects share the steps that no outcome enters where they declare the same of these: the ``models``
@@ -139,8 +139,8 @@ class StudyFile:
 
     def _planned(
         self, models: Mapping[str, PrivateEstimator], n: int, n_features: int, times: float
-    ) -> dict[str, Plan]:
-        plans: dict[str, Plan] = {}
+    ) -> dict[str, Plan[Any]]:
+        plans: dict[str, Plan[Any]] = {}
         for question, (name, model) in zip(self.questions, models.items(), strict=True):
             model.budget = self._part(question.share, times)
             try:
@@ -168,7 +168,7 @@ class StudyFile:
                 return name
         return None
 
-    def charge(self, plans: Mapping[str, Plan], of: str) -> Receipt | None:
+    def charge(self, plans: Mapping[str, Plan[Any]], of: str) -> Receipt | None:
         """Charge the account with all questions at once, before any noise; None where there is no account.
 
         ``of`` says in the note what the questions are about. Raises LedgerError where the sum does not fit,
@@ -199,18 +199,20 @@ class StudyFile:
         return Budget(epsilon * share * _ROUND_DOWN, delta * share * _ROUND_DOWN)
 
 
-def _take_over(model: PrivateEffect, plans: Mapping[str, Plan], n: int, n_features: int) -> EffectPlan:
+def _take_over(
+    model: PrivateEffect, plans: Mapping[str, Plan[Any]], n: int, n_features: int
+) -> Plan[EffectStudy]:
     """The plan of an effect that shares the most steps with an earlier one; the model takes them over."""
     stated = dict(model.settings or {})
 
-    def make(settings: Mapping[str, Any], before: Mapping[str, Any]) -> EffectPlan:
+    def make(settings: Mapping[str, Any], before: Mapping[str, Any]) -> Plan[EffectStudy]:
         model.settings, model.before = {**settings, **stated} or None, before
         plan = model.plan(n, n_features)
-        assert isinstance(plan, EffectPlan)
+        assert isinstance(plan.study, EffectStudy)
         return plan
 
     alone = make({}, {})
-    tried = [sharing(alone, make, of, one) for of, one in plans.items() if isinstance(one, EffectPlan)]
+    tried = [sharing(alone, make, of, one) for of, one in plans.items() if isinstance(one.study, EffectStudy)]
     best = max([alone, *tried], key=lambda plan: len(plan.study.before))
     model.settings, model.before = best.study.declared or None, best.study.before
     return best

@@ -13,8 +13,8 @@ from typing import Any
 
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import Dp2ermError
-from dp2erm_cvx.plan.effect import EffectPlan
-from dp2erm_cvx.plan.plan import divided
+from dp2erm_cvx.plan.effect import EffectStudy
+from dp2erm_cvx.plan.plan import Plan, divided
 from dp2erm_cvx.steps import ArmPropensity, CovariateMean, Fit, MeanSquare, Step, TreatmentRate
 from dp2erm_cvx.universe import Universe
 
@@ -24,11 +24,12 @@ _PLACING = ("norm_bound", "mean_share", "spread_share", "rate_share")
 _PLACED = {"rate", "mean", "spread"}
 
 Before = Mapping[str, Mapping[str, Any]]
+Effect = Plan[EffectStudy]
 
 
 def sharing(
-    alone: EffectPlan, make: Callable[[Mapping[str, Any], Before], EffectPlan], of: str, earlier: EffectPlan
-) -> EffectPlan:
+    alone: Effect, make: Callable[[Mapping[str, Any], Before], Effect], of: str, earlier: Effect
+) -> Effect:
     """The plan of an effect that takes over what it can of an ``earlier`` one; else that of it ``alone``.
 
     ``make`` plans it with these settings, beside its own, and at steps that were released before.
@@ -58,7 +59,7 @@ def sharing(
     return alone
 
 
-def _same(earlier: EffectPlan, own: EffectPlan) -> set[str]:
+def _same(earlier: Effect, own: Effect) -> set[str]:
     """Steps that no outcome enters, and which both release by one map of the same records."""
     declared, again = _outcome_free(earlier), _outcome_free(own)
     one, other = (_unseen(plan.study.start) for plan in (earlier, own))
@@ -67,7 +68,7 @@ def _same(earlier: EffectPlan, own: EffectPlan) -> set[str]:
     return set() if apart or one != other else same
 
 
-def _outcome_free(plan: EffectPlan) -> dict[str, Step]:
+def _outcome_free(plan: Effect) -> dict[str, Step]:
     """The steps that no outcome enters as they are declared, whatever their shares."""
     steps = plan.study.steps(plan.study.numerical_share if plan.counted else None)
     kinds = TreatmentRate | CovariateMean | MeanSquare | ArmPropensity
