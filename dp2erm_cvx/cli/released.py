@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from dp2erm_cvx.cli.options import DOMAIN_FIELDS, csv_options, json_option
+from dp2erm_cvx.cli.programs import known_name
 from dp2erm_cvx.cli.screen import check_new, console, progress, writable, write_text
-from dp2erm_cvx.cli.stages import known_name
 from dp2erm_cvx.errors import DeclarationError
 
 
