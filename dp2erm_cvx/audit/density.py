@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
 
-from dp2erm_cvx.audit.blackbox import upper
+from dp2erm_cvx.audit.events import upper
 from dp2erm_cvx.audit.finding import DIRECTIONS, Finding
-from dp2erm_cvx.audit.pairs import KindPair, next_pair
+from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.release_laws import (
     Audited,
     Outputs,
@@ -24,10 +22,10 @@ from dp2erm_cvx.audit.release_laws import (
     audited_laws,
     log_ratio,
 )
-from dp2erm_cvx.audit.search import Gain, Search, SearchPlan, State
+from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError
+from dp2erm_cvx.errors import CertificateError, DeclarationError
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.public import whole_number
@@ -320,7 +318,7 @@ _SCREENED, _FRESH = 8, 0.4
 _LOOK, _SEARCH_DRAWS = 60, 300
 
 
-def search_pairs(
+def search_density(
     model: PrivateEstimator,
     n_samples: int,
     n_features: int,
@@ -357,7 +355,7 @@ def search_pairs(
         )
     quick = {"seed": seed, "starts": 1, "draws": _SEARCH_DRAWS}
 
-    def audited(pair: KindPair, settings: dict[str, int]) -> DensityAudit:
+    def audited(pair: Pairs, settings: dict[str, int]) -> DensityAudit:
         first, second = pair.raw(model.domain)
         return audit_density(model, first, second, **settings)
 
@@ -378,7 +376,7 @@ def search_pairs(
         return float(max((high for high, _ in state.best.get("loss", ())), default=0.0))
 
     call = [audited_facts(model)[0], n_samples, n_features, seed]
-    state = Search(look, highest=highest, wave=4, call=call, read=KindPair.of_plain).run(search)
+    state = explore(look, search, highest=highest, wave=4, call=call, read=Pairs.of_plain)
     # the best pairs with all starts, and the very best as the search audited it, too
     best, asked = state.pairs("loss"), {"seed": seed, "starts": starts, "draws": draws}
     audits = [(audited(pair, asked), asked, pair) for pair in best[:3]]
@@ -423,28 +421,3 @@ def _height(audit: DensityAudit) -> float:
         return (audit.loss - audit.numerical_error) / audit.epsilon
     # where no output lost more than epsilon, the loss still tells pairs apart
     return stick.estimate / audit.delta + 1e-6 * min(audit.loss / audit.epsilon, 1e3)
-
-
-def replay_pair(path: str | Path, model: PrivateEstimator) -> tuple[DensityAudit, float | None]:
-    """Audit a saved pair once more: the audit, and the loss that was saved with it.
-
-    The settings are those of the saved audit. Another ``solver`` of the model checks the weights that the
-    densities rest on. A pair that a stability audit saved is audited with the usual settings, and its loss is
-    None. Raises DataError where the files are missing or damaged, DeclarationError where ``model`` is not the
-    one they were saved for.
-    """
-    pair, (mine, weights) = Finding.load(path), audited_facts(model)
-    settings, loss = {}, None
-    if pair.kind == "density":
-        try:
-            theirs, settings = dict(pair.facts["model"]), dict(pair.facts["settings"])
-            loss = float(pair.facts["audit"]["loss"])
-        except (KeyError, TypeError, ValueError) as wrong:
-            raise DataError(f"{path}: not a saved pair ({type(wrong).__name__})") from None
-    else:
-        mine = {"first_stage": weights, "domain": model.domain.to_dict()}
-        theirs = {"first_stage": pair.first_stage, "domain": pair.domain.to_dict()}
-    for name, value in json.loads(json.dumps(mine, default=float)).items():
-        if json.loads(json.dumps(theirs.get(name), default=float)) != value:
-            raise DeclarationError(f"{path}: was saved for another model: {name} differs")
-    return audit_density(model, *pair.raw(), **settings), loss

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfinv
 
+from dp2erm_cvx.audit.pairs import Columns, unscaled
 from dp2erm_cvx.calibration.numbers import analytic_delta, analytic_ratio
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError
@@ -83,9 +84,6 @@ class Declared:
         delta = "" if self.mu is not None else f", delta = {self.delta:g}"
         return f"{self.name} = {self.number:g}{delta}"
 
-
-#: X (n, k), a (n,) and y (n,) of one dataset.
-Columns = tuple[Array, NDArray[np.int64], Array]
 
 _FORMAT = "dp2erm-cvx pair 1"
 _DATASETS = ("first", "second")
@@ -247,14 +245,6 @@ def differing_rows(first: Columns, second: Columns) -> NDArray[np.bool_]:
     """Which rows of two datasets of one shape differ, (n,)."""
     (X, a, y), (X2, a2, y2) = first, second
     return np.asarray(np.any(X != X2, axis=1) | (a != a2) | (y != y2), dtype=bool)
-
-
-def unscaled(domain: Domain, X: Array, a: NDArray[np.int64], y: Array) -> Columns:
-    """Records in the units of the data from scaled covariates X (n, k) and net outcomes y (n,)."""
-    if domain.ranges is not None:
-        low, high = np.array(domain.range_pairs, dtype=np.float64).T
-        X = (low / 2 + high / 2) + X * (high / 2 - low / 2)
-    return X, a, y + domain.treatment_cost * a + domain.outcome_center
 
 
 def _check(pair: Finding) -> None:

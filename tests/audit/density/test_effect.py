@@ -8,7 +8,7 @@ import pytest
 from scipy import special
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRanges
-from dp2erm_cvx.audit import audit_density, search_pairs
+from dp2erm_cvx.audit import audit_density, search_density
 from dp2erm_cvx.audit.release_laws import audited_laws, log_ratio
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import cleaned
@@ -110,7 +110,7 @@ def test_a_weighted_effect_spends_what_it_may():
     heavy, light = np.full(N, 5.0), np.array([0.0, *[5.0] * (N - 1)])
     plan, datasets = with_weights(effect(), pair, (heavy, heavy))
     with pytest.raises(DeclarationError, match="pairs are drawn without any"):
-        search_pairs(PrivateEffect(SAMPLED, Budget(1.0)), N, 1)
+        search_density(PrivateEffect(SAMPLED, Budget(1.0)), N, 1)
     assert 0.6 < audit_density(plan, *datasets, starts=1).loss <= 1.0
     for weights in ((heavy, light), (light, 9.0 * heavy)):
         one, other = audited_laws(*with_weights(effect(), pair, weights))[1]
