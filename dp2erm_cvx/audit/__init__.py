@@ -9,17 +9,18 @@ from dp2erm_cvx.audit.additive import (
     Noised,
     Split,
     audit_additive,
+    noised_sums,
     run_stages,
     search_additive,
 )
 from dp2erm_cvx.audit.density import DensityAudit, HockeyStick, audit_density, search_density
-from dp2erm_cvx.audit.finding import Declared, Finding
+from dp2erm_cvx.audit.finding import Declared, Finding, replay
 from dp2erm_cvx.audit.movement import Claim, Interval, Quantity, Verdict, claims_of
 from dp2erm_cvx.audit.noise import NoiseAudit, audit_noise, audit_repeats
-from dp2erm_cvx.audit.replay import replay
 from dp2erm_cvx.audit.runs import Attack, Counted, RunsAudit, audit_runs, search_runs
 from dp2erm_cvx.audit.search import SearchPlan
-from dp2erm_cvx.audit.stability import StabilityAudit, TightnessCell, audit_stability, tightness
+from dp2erm_cvx.audit.stability import StabilityAudit, audit_stability
+from dp2erm_cvx.audit.tightness import TightnessCell, tightness
 
 __all__ = [
     "AdditiveAudit",
@@ -47,6 +48,7 @@ __all__ = [
     "audit_runs",
     "audit_stability",
     "claims_of",
+    "noised_sums",
     "replay",
     "run_stages",
     "search_additive",

@@ -6,20 +6,23 @@ Of one pair of neighbors, or of the worst that a search meets.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.audit.events import of_exception, of_output
-from dp2erm_cvx.audit.finding import Declared, Finding
+from dp2erm_cvx.audit.finding import Declared, Finding, replays
 from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.steps import IntegerSums
 from dp2erm_cvx.universe import Universe
 
 
@@ -318,6 +321,31 @@ def _placed(one: Noised, other: Noised, rng: np.random.Generator) -> tuple[Array
     return center + length * direction, moved
 
 
+def noised_sums(plan: Plan[Any], released: Mapping[str, ArrayLike]) -> Staged:
+    """All sums of a plan as a mechanism of known noise: of records, or of persons, and of any number of arms.
+
+    Its dataset is (X, a, y) in the units of the data, with the person (n,) of every row where persons are
+    units, as searches draw it. Steps that are fits are taken at what they ``released``, by name: their own
+    losses are those of :func:`~dp2erm_cvx.audit.audit_density`. So what is declared is what the calibrations
+    of the steps of sums promise together.
+    """
+    domain = plan.study.start.domain
+
+    def stages(dataset: Sequence[Any]) -> Stages[None]:
+        X, a, y, *person = dataset
+        records = domain.records(X, a, y, np.ones(len(a)), *person)
+        known = {name: np.asarray(value) for name, value in released.items()}
+        for step in plan.steps:
+            if isinstance(step, IntegerSums) and step.integers is not None:
+                value, noise = np.array(step.exact_sums(records, known), dtype=np.float64), step.integers
+                order = 1 if noise.noise.pure else 2
+                drawn = yield Noised(value, noise.scale, noise.noise, noise.sensitivity, order)
+                known[step.name] = np.rint(drawn).astype(np.int64)
+                records = step.mapped(records, known)
+
+    return stages
+
+
 #: Share of the looks that draw a new pair.
 _NEW = 0.35
 
@@ -359,3 +387,16 @@ def search_additive(
     name = getattr(mechanism, "__name__", type(mechanism).__name__)
     facts = {"mechanism": name, "audit": audit.to_dict(), "counts": {"screened": state.spent}}
     return Finding.worst("additive", domain, worst.raw(domain), facts, audit)
+
+
+@replays("additive")
+def _again(
+    path: str | Path, pair: Finding, mechanism: Staged, *, declared: Declared | None, **_: Any
+) -> AdditiveAudit:
+    """At the same splits and released values."""
+    try:
+        known = pair.facts["audit"]
+        declared, seed = declared or Declared(**known["declared"]), int(known["seed"])
+    except (KeyError, TypeError) as wrong:
+        raise DataError(f"{path}: no finding of an audit of known noise ({wrong})") from None
+    return audit_additive(mechanism, *pair.raw(), declared, seed=seed)

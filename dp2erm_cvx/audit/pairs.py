@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.audit.finding import Columns, count_arms, unscaled
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.universe import Universe
@@ -18,16 +19,8 @@ CLUSTERS = 4
 #: Draws without an admissible pair before giving up.
 _TRIES = 200
 
-#: X (n, k), a (n,) and y (n,) of one dataset.
-Columns = tuple[Array, NDArray[np.int64], Array]
-
-
-def unscaled(domain: Domain, X: Array, a: NDArray[np.int64], y: Array) -> Columns:
-    """Records in the units of the data from scaled covariates X (n, k) and net outcomes y (n,)."""
-    if domain.ranges is not None:
-        low, high = np.array(domain.range_pairs, dtype=np.float64).T
-        X = (low / 2 + high / 2) + X * (high / 2 - low / 2)
-    return X, a, y + domain.treatment_cost * a + domain.outcome_center
+#: Records of a person at most, where persons with several are units.
+_MOST = 3
 
 
 def records_at(domain: Domain, X: Array, a: NDArray[np.int64], y: Array | None = None) -> Records:
@@ -44,7 +37,8 @@ class Pairs:
     ``X`` (b, m, k) are scaled covariates, ``a`` (b, m) treatments and ``y`` (b, m) net outcomes: of the
     changed record before and after, then of the common kinds. ``count`` (b, m - 2) says how many records of
     each common kind there are, n - 1 in all, some 0; NaN marks a pair outside of the universe. A single pair
-    may have an ``order`` (n - 1,) of its common records, by their kinds from 2 on.
+    may have an ``order`` (n - 1,) of its common records, by their kinds from 2 on. Where persons with several
+    records are units, n is their number, and a person of kind j has the records of all kinds in ``lists[j]``.
     """
 
     X: Array
@@ -52,12 +46,20 @@ class Pairs:
     y: Array
     count: Array
     order: NDArray[np.int64] | None = None
+    lists: Sequence[Sequence[int]] | None = None
 
     @classmethod
-    def single(cls, X: Array, a: NDArray[np.int64], y: Array, order: NDArray[np.int64]) -> Pairs:
+    def single(
+        cls,
+        X: Array,
+        a: NDArray[np.int64],
+        y: Array,
+        order: NDArray[np.int64],
+        lists: Sequence[Sequence[int]] | None = None,
+    ) -> Pairs:
         """One pair of kinds X (m, k), a (m,), y (m,)."""
         count = np.bincount(order, minlength=len(a))[2:].astype(np.float64)
-        return cls(X[None], a[None], y[None], count[None], order)
+        return cls(X[None], a[None], y[None], count[None], order, lists)
 
     def __len__(self) -> int:
         return len(self.X)
@@ -85,14 +87,21 @@ class Pairs:
         return self.X[:, rows], self.a[:, rows], np.column_stack([self.count, np.ones(len(self))])
 
     def datasets(self) -> tuple[Columns, Columns]:
-        """All n records of a single pair before and after, scaled; the first one differs."""
+        """All records of a single pair before and after, scaled; the first one, or first person, differs."""
         X, a, y, order = self.kinds()
-        before, after = (np.append(changed, order) for changed in (0, 1))
-        return (X[before], a[before], y[before]), (X[after], a[after], y[after])
+        first, second = (self._expanded(X, a, y, np.append(changed, order)) for changed in (0, 1))
+        return first, second
+
+    def _expanded(self, X: Array, a: NDArray[np.int64], y: Array, kinds: NDArray[np.int64]) -> Columns:
+        if self.lists is None:
+            return X[kinds], a[kinds], y[kinds]
+        sizes = [len(self.lists[kind]) for kind in kinds]
+        rows = np.array([row for kind in kinds for row in self.lists[kind]], dtype=np.int64)
+        return X[rows], a[rows], y[rows], np.repeat(np.arange(len(kinds)), sizes)
 
     def raw(self, domain: Domain) -> tuple[Columns, Columns]:
         """The same in the units of the data."""
-        first, second = (unscaled(domain, *columns) for columns in self.datasets())
+        first, second = ((*unscaled(domain, *end[:3]), *end[3:]) for end in self.datasets())
         return first, second
 
     def records(self, domain: Domain) -> tuple[Records, Records]:
@@ -102,14 +111,15 @@ class Pairs:
 
     def plain(self) -> dict[str, Any]:
         """In plain JSON types."""
-        return {name: value.tolist() for name, value in vars(self).items() if value is not None}
+        arrays = {name: value for name, value in vars(self).items() if value is not None and name != "lists"}
+        return {"lists": self.lists, **{name: value.tolist() for name, value in arrays.items()}}
 
     @classmethod
     def of_plain(cls, plain: dict[str, Any]) -> Pairs:
         """Inverse of :meth:`plain`."""
         order = np.array(plain["order"], dtype=np.int64) if "order" in plain else None
         X, y, count = (np.array(plain[name], dtype=np.float64) for name in ("X", "y", "count"))
-        return cls(X, np.array(plain["a"], dtype=np.int64), y, count, order)
+        return cls(X, np.array(plain["a"], dtype=np.int64), y, count, order, plain.get("lists"))
 
     def admissible(self, domain: Domain) -> bool:
         """True if both datasets of a single pair keep the arm floor."""
@@ -128,12 +138,13 @@ class Pairs:
         """
         n, domain, twice = universe.n_samples, universe.domain, [0, 1, 0, 1]
         X, a, y = self.X[0, twice], self.a[0, twice], self.y[0, twice]
+        lists = None if self.lists is None else [[kind] * _MOST for kind in range(4)]
         if rng.random() < 0.5:  # only the arm and the outcome tell them apart
             X[[1, 3]] = X[[0, 2]] = X[0] * (rng.random() < 0.5)
 
         def neighbors(count: int) -> Pairs:
             """The dataset with ``count`` records of the second kind, and the one with one more."""
-            return Pairs.single(X, a, y, np.where(np.arange(n - 1) < count, 3, 2))
+            return Pairs.single(X, a, y, np.where(np.arange(n - 1) < count, 3, 2), lists)
 
         def dataset(count: int) -> Columns:
             return neighbors(min(count, n - 1)).raw(domain)[count > n - 1]
@@ -161,7 +172,7 @@ class Pairs:
             chosen = places[rng.random(len(places)) < share]
             if mine or rng.random() < 0.3:
                 order[chosen] = few if mine else rare
-        return Pairs.single(X, a, y, order)
+        return Pairs.single(X, a, y, order, self.lists)
 
     @classmethod
     def admitted(cls, universe: Universe, X: Array, a: NDArray[np.int64], share: Array) -> Pairs:
@@ -340,7 +351,17 @@ def draw_pair(universe: Universe, rng: np.random.Generator) -> Pairs:
     elif rng.random() < 0.4:  # every kind at a distance from 0 of its own
         X *= 10.0 ** rng.uniform(-3, 0, size=(len(a), 1))
         X[1] = X[0] if rng.random() < 0.5 else X[1]
-    return Pairs.single(X, a, y, order)
+    if (arms := count_arms(domain)) > 2:
+        a = rng.integers(arms, size=len(a))
+        a[1] = a[1] if universe.flips else a[0]
+    lists = None if domain.units is None else [_list(kind, len(a), rng) for kind in range(len(a))]
+    return Pairs.single(X, a, y, order, lists)
+
+
+def _list(kind: int, kinds: int, rng: np.random.Generator) -> list[int]:
+    """The records of a person of a kind: mostly as many as can be, of this kind; now and then others."""
+    size = int(rng.integers(_MOST + 1)) if rng.random() < 0.3 else _MOST
+    return [kind if rng.random() < 0.8 else int(rng.integers(kinds)) for _ in range(size)]
 
 
 def next_pair(universe: Universe, known: Pairs | None, rng: np.random.Generator) -> Pairs:
@@ -408,7 +429,7 @@ def _changed(universe: Universe, pair: Pairs, rng: np.random.Generator) -> Pairs
         places = (R * _unit(X[[row]])[0], np.zeros(k), -X[target], X[target])
         X[row] = places[int(rng.integers(len(places)))]
     elif move == 3:
-        a[row] = 1 - a[row]
+        a[row] = 1 - a[row] if (arms := count_arms(universe.domain)) == 2 else rng.integers(arms)
     elif move == 4:
         y[row] = (B, -B, -y[row], y[row] + B * size * rng.normal())[int(rng.integers(4))]
     elif move == 5:
@@ -418,7 +439,10 @@ def _changed(universe: Universe, pair: Pairs, rng: np.random.Generator) -> Pairs
         y = -y
     if not universe.flips:
         a[1] = a[0]
-    return Pairs.single(universe.domain.inside(X), a, np.clip(y, -B, B), order)
+    lists = pair.lists
+    if lists is not None and rng.random() < 0.3:
+        lists = [*lists[:row], _list(row, m, rng), *lists[row + 1 :]]
+    return Pairs.single(universe.domain.inside(X), a, np.clip(y, -B, B), order, lists)
 
 
 def _unit(rows: Array) -> Array:

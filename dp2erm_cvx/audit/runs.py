@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,11 @@ from dp2erm_cvx.audit.events import (
     of_output,
     scores,
 )
-from dp2erm_cvx.audit.finding import DIRECTIONS, Declared, Finding
-from dp2erm_cvx.audit.pairs import Columns, next_pair
+from dp2erm_cvx.audit.finding import DIRECTIONS, Columns, Declared, Finding, replays
+from dp2erm_cvx.audit.pairs import next_pair
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.mechanism import random_source
 from dp2erm_cvx.parallel import run_tasks, whole_workers
 from dp2erm_cvx.public import public_fraction, whole_number
@@ -375,3 +376,23 @@ def _separation(one: Array, other: Array) -> float:
     spread = max(float(np.subtract(*np.quantile(part, [0.75, 0.25]))) for part in (one, other))
     gap = abs(float(np.median(one) - np.median(other)))
     return float(2 * ranks + (np.log1p(min(gap / spread, 1e9)) if spread > 0 else 10.0 * (gap > 0)))
+
+
+@replays("blackbox")
+def _again(
+    path: str | Path,
+    pair: Finding,
+    mechanism: Callable[..., Any],
+    *,
+    declared: Declared | None,
+    attack: Attack | None,
+    **_: Any,
+) -> RunsAudit:
+    """By new runs that choose an event of their own."""
+    try:
+        known = pair.facts["audit"]
+        declared = declared or Declared(known["epsilon"], known["delta"], known.get("mu"))
+        attack = attack or Attack(**pair.facts["attack"])
+    except (KeyError, TypeError) as wrong:
+        raise DataError(f"{path}: no finding of a black-box audit ({wrong})") from None
+    return audit_runs(mechanism, *pair.raw(), declared, attack=attack)

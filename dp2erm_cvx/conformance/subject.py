@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.audit.pairs import Pairs, draw_pair
+from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.program import FirstStage, Instance, Kind, Program, SecondStage
@@ -165,7 +165,7 @@ def neighbors(count: int, n_samples: int, seed: int) -> Iterator[tuple[Records, 
     """
     domain, rng = check_domain(n_samples), np.random.default_rng([seed, 7])
     for index in range(count):
-        pair = draw_pair(check_universe(domain, n_samples), rng)
+        pair = next_pair(check_universe(domain, n_samples), None, rng)
         if index % 3 == 1:
             X, a, y, order = pair.kinds()
             kinds, side = np.concatenate([[0, 1], order]), 1 - 2 * (index % 2)

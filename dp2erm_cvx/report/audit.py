@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -38,7 +39,8 @@ def _violated(audit: Audit) -> bool:
 
 
 def _title(audit: Audit) -> str:
-    return str(getattr(audit, "title", "")) or type(getattr(audit, "audit", audit)).__name__
+    kind = type(getattr(audit, "audit", audit)).__name__.removesuffix("Audit").lower()
+    return str(getattr(audit, "title", "")) or f"{kind} audit"
 
 
 def _headline(audits: Sequence[Audit]) -> str:
@@ -89,10 +91,19 @@ def neighbor_in_words(pair: NeighborPair, universe: Universe) -> str:
 
 def _facts(audit: Audit) -> dict[str, Any]:
     """Of one audit, in plain JSON types; of a pair that a search found, with its records in words."""
-    if hasattr(audit, "facts"):
-        return {"title": _title(audit), "violated": _violated(audit), **audit.facts}
-    numbers = audit.to_dict() if hasattr(audit, "to_dict") else asdict(audit)
-    return {"title": _title(audit), "violated": _violated(audit), **numbers}
+    numbers = audit.facts if hasattr(audit, "facts") else None
+    if numbers is None:
+        numbers = audit.to_dict() if hasattr(audit, "to_dict") else asdict(audit)
+    return {"title": _title(audit), "violated": _violated(audit), **_plain(numbers)}
+
+
+def _plain(facts: Any) -> Any:
+    """The same, where no number is infinite or unknown: those are None."""
+    if isinstance(facts, dict):
+        return {key: _plain(value) for key, value in facts.items()}
+    if isinstance(facts, list | tuple):
+        return [_plain(value) for value in facts]
+    return None if isinstance(facts, float) and not math.isfinite(facts) else facts
 
 
 def _flat(facts: Any, name: str = "") -> Iterator[tuple[str, Any]]:
