@@ -12,7 +12,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRanges, PrivateRule, PrivateTwoStageERM
+from dp2erm_cvx import (
+    Budget,
+    Codebook,
+    Domain,
+    PrivateEffect,
+    PrivateRanges,
+    PrivateRule,
+    PrivateTwoStageERM,
+    Treatment,
+)
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.calibration import calibrate_sums
 from dp2erm_cvx.calibration.objective import jacobian_loss
@@ -42,6 +51,11 @@ LAWS = {
     SumLaw.GROUPS: [
         row for s in HALVES for h in (0.25, 0.5) for row in ((2 * h * s, h, 0, 0), (0, 0, 2 * h * s, h))
     ],
+    # of three arms, and a record that leaves its person with less than a whole count
+    SumLaw.DISJOINT: [
+        (0.0,) * 4,
+        *((*(s * (arm == own) for arm in range(3)), 1.0) for s in HALVES for own in range(3)),
+    ],
 }
 
 
@@ -61,7 +75,8 @@ def contributions(noise, units):
         added = []
         for begin in range(0, len(unit), 2 if noise.law is SumLaw.GROUPS else len(unit)):
             columns = np.array(unit[begin : begin + (2 if noise.law is SumLaw.GROUPS else len(unit))])
-            scores = 2 if noise.law in (SumLaw.CONTRASTS, SumLaw.COUNTED_ARMS, SumLaw.ARMS) else 1
+            scores = len(columns) - 1 if noise.law is SumLaw.DISJOINT else 1
+            scores = 2 if noise.law in (SumLaw.CONTRASTS, SumLaw.COUNTED_ARMS, SumLaw.ARMS) else scores
             columns[:scores] *= noise.bound
             if noise.law is SumLaw.GROUPS:  # of several groups together at most one half
                 columns[1] = math.floor(columns[1] * 2**SHARE_BITS) / 2**SHARE_BITS
@@ -88,6 +103,15 @@ def test_no_mean_of_records_moves_a_law_of_sums_by_more_than_is_stated(law, kind
     found = movement(contributions(noise, means(LAWS[law])), kind == "gamma")
     # of what is rounded the noise of WITHIN covers more than there is
     assert 0.9 * noise.integers.sensitivity < found <= noise.integers.sensitivity
+
+
+def test_arms_that_are_clipped_by_themselves_move_by_more():
+    """A person at the bound of two arms at once: twice the ball that the noise of disjoint sums covers."""
+    noise = law_noise(SumLaw.DISJOINT, "gamma")
+    rows = np.array([[*noise.totals([s], [1.0])[:2], *noise.totals([s], [1.0])] for s in (-4.0, 4.0)])
+    assert movement(np.vstack([rows, 0 * rows]).astype(float), pure=True) > 1.3 * noise.integers.sensitivity
+    held = np.array([noise.totals([s], [s], [1.0]) for s in (-4.0, 4.0)])
+    assert movement(held.astype(float), pure=True) <= noise.integers.sensitivity
 
 
 def test_means_of_both_arms_move_by_more_than_single_records_do():
@@ -201,7 +225,9 @@ EFFECTS = {
     "where": {"where": {"sex": "F"}},
     "cells": {"settings": {"cells": {"x": 2, "sex=F": 1, "sex=M": 1}}},
     "public": {"settings": {"propensity": 0.4}},
+    "arms": {},
 }
+LEVELS = Treatment(column="arm", levels=("0", "1", "2"), contrasts="pairs")
 GRID = pd.DataFrame(
     [
         {"id": "p0", "x": x, "sex": sex, "arm": arm, "y": y}
@@ -214,6 +240,8 @@ GRID = pd.DataFrame(
 
 def model(name, **declared):
     public = declared.pop("domain", domain())
+    if name == "arms":
+        public = replace(public, codebook=replace(public.codebook, treatment=LEVELS))
     if name == "rule":
         return PrivateRule(public, Budget(2.0), settings={"value_share": 0.4}, **declared)
     if name == "risks":
@@ -231,12 +259,12 @@ def lists(most):
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [*((name, 1) for name in [*EFFECTS, "risks", "rule"]), ("ate", 2), ("att", 2)],
+    [*((name, 1) for name in [*EFFECTS, "risks", "rule"]), ("ate", 2), ("att", 2), ("arms", 2)],
 )
 def test_no_list_of_records_moves_a_step_by_more_than_its_noise_covers(name, count):
     """Sums are added over persons: two lists move them by what one of them adds less what the other does."""
     others, coded = frame(), []
-    for noise in ("gamma", "gaussian"):
+    for noise in ("gamma", "gaussian")[: 1 if name == "arms" else 2]:
         fitted = replace(
             model(name, noise=noise, seed=0, domain=domain(count=count)), budget=Budget(2.0, 1e-6)
         )
