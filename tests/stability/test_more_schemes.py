@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain, stability
-from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.program import Gaussian, Moments
+from dp2erm_cvx.program import Gaussian
 from dp2erm_cvx.program.curves import EXPONENTIAL, LOGISTIC
 from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernels import Linear
@@ -26,75 +25,9 @@ from dp2erm_cvx.suprema import gradient_diameter
 from dp2erm_cvx.universe import Universe
 from tests.stability.kernel_movement import minimize_on_simplices
 from tests.stability.more_schemes import KEEP, rows
-from tests.stability.searched import ball, largest, record_domain, remembered
 
 PAGE = (Path(__file__).parents[2] / "docs/theory/schemes.md").read_text(encoding="utf-8")
 ROWS = rows()
-# separable schemes: the constants against brute force over the program's own rows, loss and log weight
-SEPARABLE = [
-    ("overlap", {"ridge": 0.1, "radius": 1.0}, 1.5),
-    ("overlap", {"ridge": 0.003, "radius": 8.0}, 1.0),
-    ("inverse_probability_tilting", {"ridge": 0.1, "radius": 0.3, "constant": 3.0}, 1.0),
-    ("inverse_probability_tilting", {"ridge": 0.1, "radius": 4.0, "balance": Moments(2)}, 0.7),
-]
-CONSTANTS = ("gradient_diameter", "log_weight_diameter", "log_weight_range")
-
-
-def check(name, settings, M):
-    """What a search says about each declared constant."""
-    domain = Domain(M, 1.0)
-    program = first_stages()[name](**settings).resolve(domain)
-    universe, norm = Universe(domain, 100, 2), program.row_bound(domain)
-    derived = program.movement(universe)
-    # of rows of norm 1
-    declared = {constant: getattr(derived, constant) * norm for constant in CONSTANTS[:2]}
-    declared["log_weight_range"] = derived.log_weight_range
-    width = program.n_rows(universe)
-
-    @remembered
-    def terms(d):
-        record = Records(d[None, :2], np.array([int(d[2])]), np.zeros(1), domain)
-        linear = program.linear_terms(record)
-        return program.rows(record), 0.0 if linear is None else linear[0]
-
-    def gradient(lam, d):
-        z, linear = terms(d)
-        return float(program.loss.slope(z @ lam)[0]) * z[0] + linear
-
-    def log_weight(lam, d):
-        return float(program.log_weight.log(terms(d)[0] @ lam)[0])
-
-    def slope(lam, d):
-        z = terms(d)[0]
-        return float(program.log_weight.enclose(z @ lam, z @ lam)[2][0]) * z[0]
-
-    def apart(function):
-        return lambda lam, d, e: float(np.linalg.norm(function(lam, d) - function(lam, e)))
-
-    def bend(lam, other, d):
-        first, second = gradient(lam, d), gradient(other, d)
-        size = (np.linalg.norm(first) + np.linalg.norm(second)) * np.linalg.norm(lam - other)
-        return -float((first - second) @ (lam - other)) / size if size > 0.0 else 0.0
-
-    records, coefficients = record_domain(2, M), ball(width, derived.reach / norm)
-    of = {
-        "gradient_diameter": apart(gradient),
-        "log_weight_diameter": apart(slope),
-        "log_weight_range": lambda lam, d, e: log_weight(lam, d) - log_weight(lam, e),
-    }
-    regions = (coefficients, records, records)
-    findings = [largest("convexity", 0.0, bend, (coefficients, coefficients, records), evaluations=500)]
-    findings += [largest(name, declared[name], of[name], regions, evaluations=500) for name in CONSTANTS]
-    return {finding.constant: finding for finding in findings}
-
-
-@pytest.mark.parametrize(("name", "settings", "M"), SEPARABLE)
-def test_constants_of_separable_schemes_cover_what_a_search_finds(name, settings, M):
-    report = check(name, settings, M)
-    assert not any(finding.violated for finding in report.values())
-    for constant in CONSTANTS:
-        # so 0.7 of a constant, or less, would be caught
-        assert report[constant].ratio > 0.7, constant
 
 
 @pytest.mark.parametrize(("varying", "r"), [(0.6, 1.7), (0.95, 0.2), (0.1, 3.0)])
