@@ -264,9 +264,11 @@ class GridSums:
         """The exact integers before their noise, private; parts of the records have sums that add up.
 
         The first column (n,) is the score less its public center; of two means and of both arms there are two
-        of them, the treated arm first, of disjoint groups one for each of them. The mark follows: 1 if treated, or in a group; a share of that for
-        means of records; the share h, of disjoint groups of 1; where arms are counted, h is the last. Scores are rounded to steps and
-        clipped, what is no number counts as 0; shares are clipped to [0, 1/2] and rounded to their grid, or
+        of them, the treated arm first, of disjoint groups one for each of them. The mark follows: 1 if
+        treated, or in a group; a share of that for means of records; the share h, of disjoint groups of 1;
+        where arms are counted, h is the last. Scores are rounded to steps and clipped, what is no number
+        counts as 0; shares are clipped to [0, 1/2], of disjoint groups to [0, 1], and rounded to their grid,
+        or
         its ends. Raises DeclarationError for more than n records, and where lengths differ.
         """
         if self.law is SumLaw.DISJOINT:

@@ -29,13 +29,17 @@ from dp2erm_cvx.calibration.sums import _ROWS, SHARE_BITS, SumLaw
 from dp2erm_cvx.data import Dataset, NamedColumns
 from dp2erm_cvx.design.world import DesignQuestion
 from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.mechanism import quantile_scores
 from dp2erm_cvx.privacy import LossConstants
+from dp2erm_cvx.private_ranges import candidates
 from dp2erm_cvx.release.record import Standing
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.release.words import promised
 from dp2erm_cvx.report.datasheet import datasheet
 from dp2erm_cvx.sampling import Unit
 from dp2erm_cvx.steps import IntegerSums
+from dp2erm_cvx.steps.ranges import _counts_of_persons
+from dp2erm_cvx.steps.record_map import UNIT
 from dp2erm_cvx.universe import Universe
 
 HALVES = (-1.0, -0.5, 0.0, 0.5, 1.0)
@@ -412,16 +416,58 @@ def test_a_release_is_not_verified_against_another_protected_unit(other):
     assert not verify(release, other).holds
 
 
+def test_a_person_moves_the_scores_of_a_range_as_one_record_does(monkeypatch):
+    """All lists of at most two records; three whole ones would move them three times as far."""
+    book, rank = domain().codebook, 12 * UNIT
+    declared = PrivateRanges(0.5, book.ranges({"x": None}), (-2.0, 2.0), codebook=book)
+    public, others = declared.domain(3), frame(most=2).query("id != 'p0'")
+    grids = [candidates(None), None, None, None]
+    middles = (*declared.middles(3), declared.outcome_middle)
+
+    def scores(rows):
+        both = pd.concat([others, rows])
+        data = Dataset.coded(declared, both, both.arm, both.y)
+        found = _counts_of_persons(data, public, grids, middles)
+        assert found[1:] == [(), (), ()]
+        return [quantile_scores(one, rank) for one in found[0]]
+
+    def moved(tables):
+        found = np.array([scores(one) for one in tables])
+        return int(max(np.abs(found - one).max() for one in found))
+
+    rows = GRID.assign(x=np.linspace(-2, 2, len(GRID)))
+    tables = [rows.iloc[list(c)] for k in range(3) for c in itertools.combinations(range(len(rows)), k)]
+    assert moved(tables) == UNIT
+    whole = [pd.concat([rows[rows.arm == 1].query(side)] * 9).iloc[:3] for side in ("x < -1", "x > 0.8")]
+    assert UNIT - 3 < moved(whole) <= UNIT
+    alone = Dataset.coded(declared, others, others.arm, others.y)
+    one_each = others.drop_duplicates("id")
+    data = Dataset.coded(declared, one_each, one_each.arm, one_each.y)
+    found = _counts_of_persons(data, public, grids, middles)[0]
+    assert all(np.all(one % UNIT == 0) and one.sum() == N * UNIT for one in found)
+    monkeypatch.setattr(Unit, "shared", lambda self, counts, person: (counts, np.maximum(person, 0)))
+    assert moved(whole) == 3 * UNIT
+    assert alone.n_samples == N
+
+
+def test_ranges_of_persons_are_released_whatever_their_numbers_of_rows():
+    table, book = frame(400, seed=1), domain(400).codebook
+    declared = PrivateRanges(0.3, book.ranges({"x": None}), None, codebook=book)
+    found = []
+    for one in (table, pd.concat([table, table])):
+        fitted = PrivateEffect(declared, Budget(8.0), residual_scale=0.5, seed=2).fit(one, one.arm, one.y)
+        found.append(json.loads(fitted.release_.to_json()))
+        assert verify(fitted.release_).holds
+    assert found[0]["nuisances"][0] == found[1]["nuisances"][0]
+    assert found[0]["steps"] == found[1]["steps"]
+    assert found[0]["n_samples"] == 400
+
+
 def test_what_does_not_know_persons_refuses_them():
     table, public = frame(), domain()
     fits = [
         lambda: PrivateTwoStageERM(public, Budget(1.0)).fit(table, table.arm, table.y),
         lambda: PrivateTwoStageERM(public, Budget(1.0)).plan(N, 3),
-        lambda: PrivateEffect(
-            PrivateRanges(ranges=public.codebook.ranges({"x": None}), codebook=public.codebook),
-            Budget(1.0),
-            seed=0,
-        ).fit(table, table.arm, table.y),
         lambda: DesignQuestion(public, N, 3, Budget(1.0)),
     ]
     for fit in fits:
