@@ -125,7 +125,7 @@ def test_the_radius_covers_the_error_of_a_wrong_point(case: tuple[str, dict[str,
     norm = np.linalg.norm(V, axis=1)
     V[norm > batch.radius] *= (batch.radius / norm[norm > batch.radius])[:, None]
     gradient, total = batch.sweep(V, members)
-    weights = batch.weights(V, members, total)
+    weights = batch.shared.weights(V, members.index, *batch.weighed(V, members, total))
     radius, output_radius, _ = judge(batch, members, V, gradient, np.zeros(len(V)))
     moved = np.sum(np.abs(weights - exact.weights(slice(None))), axis=1)
     assert np.all(moved > exact.radius)

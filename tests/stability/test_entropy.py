@@ -17,7 +17,6 @@ from dp2erm_cvx.stability import (
     paper_entropy_balancing,
     usable,
 )
-from dp2erm_cvx.stability.base import Cells
 from dp2erm_cvx.stability.entropy import (
     arm_cells,
     entropy_law_change,
@@ -29,6 +28,15 @@ from tests.stability.movement import Pair, movement, scaled_entropy_weights
 
 INF = math.inf
 MASS = {True: "equal", False: "proportional"}
+
+
+@pytest.mark.parametrize(
+    ("mass", "ridge", "radius", "floor", "V"),
+    [("proportional", 0.3, INF, None, 21.9), ("equal", 0.1, 1.0, None, 18.9), ("equal", 1.0, INF, 80, 6.07)],
+)
+def test_reference_values(mass, ridge, radius, floor, V):
+    constants = EntropyConstants(G, G, ridge, radius, mass, floor)
+    assert pytest.approx(V, rel=0.01) == entropy_balancing(400, constants).V
 
 
 @pytest.mark.parametrize("equal", [True, False])
@@ -57,7 +65,7 @@ def test_weight_bound_is_the_largest_solution_for_each_arm_share(equal, n, mu, r
 @pytest.mark.parametrize("equal", [True, False])
 def test_cells_bound_the_shares_inside_them(equal):
     exact = arm_cells(3001, 100)
-    coarse = Cells(exact.low[:-1:20], np.append(exact.low[20:-1:20], exact.low[-1]))
+    coarse = exact[0][:-1:20], np.append(exact[0][20:-1:20], exact[0][-1])
     arguments = (3001, EntropyConstants(1.0, 0.7, 0.3, INF, MASS[equal]))
     fine = log_odds_excess(*arguments, exact)
     assert fine <= log_odds_excess(*arguments, coarse) <= 1.05 * fine
