@@ -69,6 +69,7 @@ class ColumnRanges(Step):
         if (domain := self.universe.domain).units is None:
             blocks = inputs.dataset.blocks.map(partial(_counts, grids=grids))
         else:
+            assert isinstance(inputs.dataset, Dataset)  # persons in blocks are refused
             middles = (*self.public.middles(self.universe.n_features), self.public.outcome_middle)
             blocks = [_counts_of_persons(inputs.dataset, domain, grids, middles)]
         found = [
