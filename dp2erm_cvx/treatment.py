@@ -90,7 +90,7 @@ class Treatment:
             object.__setattr__(self, name, value)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types of what is declared: the levels, or two arms as in files of before there were any."""
+        """What is declared as plain JSON types: levels, or two arms as in files of before there were any."""
         several = ("levels", "reference", "contrasts", "rates")
         names = ("column", *(several if self.levels else ("treated", "control")))
         return {name: plain(getattr(self, name)) for name in names}
