@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.cells import CellRule, Column, Eligible, declared_cells
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
-from dp2erm_cvx.public import Named, declared_by_name, one_line, plain, public_number
+from dp2erm_cvx.public import Named, declared_by_name, json_types, one_line, public_number
 from dp2erm_cvx.sampling import SamplingWeights, Unit
 from dp2erm_cvx.tables import distinct_labels, labels, numbers_or_nan
 from dp2erm_cvx.treatment import Treatment, declared_label, declared_levels
@@ -358,7 +358,7 @@ class Codebook:
             *(name for name in others if getattr(self, name)),
             *(["eligible_share"] if self.eligible else []),
         ]
-        return {name: plain(getattr(self, name)) for name in names}
+        return {name: json_types(getattr(self, name)) for name in names}
 
     @classmethod
     def from_dict(cls, declared: Mapping[str, Any]) -> Codebook:

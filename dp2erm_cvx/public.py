@@ -174,14 +174,14 @@ def declared_by_name(kind: type[Declared], title: str, declared: object) -> Decl
     return kind(**declared)
 
 
-def plain(value: Any) -> Any:
+def json_types(value: Any) -> Any:
     """A declared value as plain JSON types; what has a ``to_dict`` of its own says how it is written."""
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if dataclasses.is_dataclass(value):
-        return {one.name: plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
+        return {one.name: json_types(getattr(value, one.name)) for one in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {name: plain(one) for name, one in value.items()}
+        return {name: json_types(one) for name, one in value.items()}
     if isinstance(value, tuple | list):
-        return [plain(one) for one in value]
+        return [json_types(one) for one in value]
     return value.value if isinstance(value, enum.Enum) else value

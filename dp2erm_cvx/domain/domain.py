@@ -15,7 +15,7 @@ from dp2erm_cvx.codebook import Codebook, checked_codebook, norm_within
 from dp2erm_cvx.domain.records import LARGEST, Array, Records, clip_norm
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.public import Named, declared_by_name, one_of, plain, public_number, whole_number
+from dp2erm_cvx.public import Named, declared_by_name, json_types, one_of, public_number, whole_number
 from dp2erm_cvx.sampling import SamplingWeights, alike, counted_mass
 
 
@@ -350,7 +350,7 @@ class Domain:
 
     def to_dict(self) -> dict[str, Any]:
         """The declared constants as plain JSON types."""
-        declared = {field.name: plain(getattr(self, field.name)) for field in fields(self)}
+        declared = {field.name: json_types(getattr(self, field.name)) for field in fields(self)}
         for name in ("coordinate_bound", "center", "codebook", "binary_outcome"):
             if not declared[name]:  # files of before there were any stay as they are
                 del declared[name]
