@@ -234,6 +234,9 @@ def _largest_ratio(one: ReleaseLaw, other: ReleaseLaw, starts: list[Array], *, i
             best = peak
         return ratio
 
+    def depth(u: Array) -> float:
+        return min(-height(u), 1e300)
+
     heights, units = np.array([height(u) for u in starts]), one.units
     for index in np.argsort(-heights)[:ASCENTS] if len(units) else ():
         if np.isfinite(heights[index]):
@@ -246,7 +249,7 @@ def _largest_ratio(one: ReleaseLaw, other: ReleaseLaw, starts: list[Array], *, i
                 "xatol": 1e-9,
                 "fatol": 1e-9,
             }
-            minimize(lambda u: min(-height(u), 1e300), start, method="Nelder-Mead", options=limits)
+            minimize(depth, start, method="Nelder-Mead", options=limits)
     return best
 
 

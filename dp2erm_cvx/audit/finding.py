@@ -169,7 +169,8 @@ class Finding:
     def records(self) -> tuple[Records, Records]:
         """Both datasets as records of the domain."""
         if self.mapped:
-            return Records(*self.first, self.domain), Records(*self.second, self.domain)
+            first, second = (Records(X, a, y, self.domain) for X, a, y in (self.first, self.second))
+            return first, second
         return self.domain.records(*self.first), self.domain.records(*self.second)
 
     def save(self, path: str | Path) -> tuple[Path, Path]:
@@ -181,7 +182,7 @@ class Finding:
             for which, all_ in datasets
             for name, part in zip(_COLUMNS, all_, strict=False)
         }
-        np.savez_compressed(arrays, **columns)  # type: ignore[arg-type]
+        np.savez_compressed(arrays, **columns)
         stated = {
             "format": _FORMAT,
             "mapped": self.mapped,
@@ -259,19 +260,13 @@ def unscaled(domain: Domain, X: Array, a: NDArray[np.int64], y: Array) -> Column
     return X, a, y + domain.treatment_cost * a + domain.outcome_center
 
 
-def count_arms(domain: Domain) -> int:
-    """The number of arms."""
-    levels = () if domain.codebook is None else domain.codebook.treatment.levels
-    return len(levels) or 2
-
-
 def _check(pair: Finding) -> None:
     """Raise ValueError where the datasets are no neighbors, or mapped records leave the domain."""
     ends = (pair.first, pair.second)
     for X, a, y, *person in ends:
         if X.ndim != 2 or any(column.shape != X.shape[:1] for column in (a, y, *person)):
             raise ValueError("datasets of different shapes")
-        arms = np.isin(a, range(count_arms(pair.domain)))
+        arms = np.isin(a, range(len(pair.domain.arms)))
         if not (np.isfinite(X).all() and np.isfinite(y).all() and arms.all()):
             raise ValueError("records that are none")
         if pair.mapped and not _inside(pair.domain, X, a, y):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.audit.finding import Columns, count_arms, unscaled
+from dp2erm_cvx.audit.finding import Columns, unscaled
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.universe import Universe
@@ -72,7 +72,8 @@ class Pairs:
     def joined(cls, parts: Sequence[Pairs]) -> Pairs:
         """All pairs of all parts, of as many kinds each."""
         columns = zip(*((part.X, part.a, part.y, part.count) for part in parts), strict=True)
-        return cls(*map(np.concatenate, columns))
+        X, a, y, count = map(np.concatenate, columns)
+        return cls(X, a, y, count)
 
     def kinds(self) -> tuple[Array, NDArray[np.int64], Array, NDArray[np.int64]]:
         """Copies of X (m, k), a (m,), y (m,) and the order (n - 1,) of a single pair."""
@@ -351,7 +352,7 @@ def draw_pair(universe: Universe, rng: np.random.Generator) -> Pairs:
     elif rng.random() < 0.4:  # every kind at a distance from 0 of its own
         X *= 10.0 ** rng.uniform(-3, 0, size=(len(a), 1))
         X[1] = X[0] if rng.random() < 0.5 else X[1]
-    if (arms := count_arms(domain)) > 2:
+    if (arms := len(domain.arms)) > 2:
         a = rng.integers(arms, size=len(a))
         a[1] = a[1] if universe.flips else a[0]
     lists = None if domain.units is None else [_list(kind, len(a), rng) for kind in range(len(a))]
@@ -429,7 +430,7 @@ def _changed(universe: Universe, pair: Pairs, rng: np.random.Generator) -> Pairs
         places = (R * _unit(X[[row]])[0], np.zeros(k), -X[target], X[target])
         X[row] = places[int(rng.integers(len(places)))]
     elif move == 3:
-        a[row] = 1 - a[row] if (arms := count_arms(universe.domain)) == 2 else rng.integers(arms)
+        a[row] = 1 - a[row] if (arms := len(universe.domain.arms)) == 2 else rng.integers(arms)
     elif move == 4:
         y[row] = (B, -B, -y[row], y[row] + B * size * rng.normal())[int(rng.integers(4))]
     elif move == 5:
