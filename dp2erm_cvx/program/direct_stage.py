@@ -21,7 +21,7 @@ from dp2erm_cvx.model.direct import DirectModel, PublicConstants, minimize_point
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.terms import ReadObjective
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program.declaration import SIZES, Declaration, Leaves, Value, printed, with_n
+from dp2erm_cvx.program.declaration import SIZES, Declaration, Leaves, Value, derivative, printed, with_n
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program.form import weights_curvature
 from dp2erm_cvx.program.rows import DeclaredRecords
@@ -99,7 +99,10 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             raise DeclarationError(
                 f"{self.name}: its bound asks for {unknown[0]!r}: it may ask for {', '.join(known)}"
             )
-        stated = self.asked(function, **{name: known[name] for name in wanted})
+        try:
+            stated = self.asked(function, **{name: known[name] for name in wanted})
+        except DeclarationError as error:
+            raise DeclarationError(f"{self.name}: its bound states {error}") from None
         if not isinstance(stated, Bound):
             raise DeclarationError(
                 f"{self.name}: its bound returns Bound.from_l2(...) or Bound.from_gradient(...)"
@@ -138,8 +141,8 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return with_n(*texts)
 
     def _problem(self, domain: Domain, n: int, p: int) -> tuple[Any, Any]:
-        w = cp.Variable(n, name="w")
-        return w, self.called(w, DeclaredRecords(domain, n, p, tried=domain is not STANDARD))
+        w, records = cp.Variable(n, name="w"), DeclaredRecords(domain, n, p, tried=domain is not STANDARD)
+        return w, records.used(self.called(w, records))
 
     def _for_solver(self, leaf: Leaves, w: cp.Variable) -> tuple[Any, tuple[float, float], dict[str, Any]]:
         """The objective, the box, and the constraints beside it."""
@@ -342,11 +345,10 @@ def _agrees(
         theirs = objective.value
         if theirs is None or not np.all(np.isfinite(theirs)):
             continue  # outside of the domain of an atom, where CVXPY cannot add up gradients
-        derivative = objective.grad.get(w)
-        if derivative is None:
+        slope = derivative(objective, w)
+        if slope is None:
             continue
-        derivative = derivative.toarray() if hasattr(derivative, "toarray") else derivative
-        value, slope = float(np.ravel(theirs)[0]), np.ravel(derivative)
+        value = float(np.ravel(theirs)[0])
         scale = 1.0 + abs(value) + float(np.max(np.abs(slope)))
         off = abs(float(at.value(w.value)) - value)
         if not read.kinks:  # where a derivative need not be one and the same

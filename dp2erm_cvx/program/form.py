@@ -19,7 +19,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.program.atoms import Atom, atom
 from dp2erm_cvx.program.curves import Curve, Part
-from dp2erm_cvx.program.declaration import printed
+from dp2erm_cvx.program.declaration import derivative, printed
 from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.rows import Datum, Range
 
@@ -142,6 +142,13 @@ def weights_curvature(problem: cp.Problem, w: cp.Variable) -> float:
             raise DeclarationError(
                 f"{printed(constraint)} depends on the data, where no theorem holds: make it a penalty"
             )
+        if type(constraint).__name__ == "Equality" and constraint.expr.is_scalar():
+            w.value = np.ones(w.size)
+            along = derivative(constraint.expr, w)
+            if along is not None and np.ptp(along) == 0.0:
+                raise DeclarationError(
+                    f"{printed(constraint)}: the sum of the weights is n by itself: leave it out"
+                )
     _refuse_foreign(problem)
     total = 0.0
     for c, node in _split(objective):

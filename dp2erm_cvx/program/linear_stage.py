@@ -95,7 +95,12 @@ class LinearStage(SecondStage):
 
 
 def second_stage(
-    *, coordinates: tuple[str, ...] | None = None, treats: Function | None = None, **settings: Setting
+    function: Function | None = None,
+    /,
+    *,
+    coordinates: tuple[str, ...] | None = None,
+    treats: Function | None = None,
+    **settings: Setting,
 ) -> Callable[[Function], Any]:
     """Decorator of ``function(theta, records, **settings) -> cp.Problem``, the sum of a loss over records.
 
@@ -113,7 +118,11 @@ def second_stage(
         except TypeError:
             raise DeclarationError("treats: must be a function of an effect and covariates") from None
         members["treats"] = staticmethod(treats)
-    if coordinates is None:
-        return lambda function: LinearStage.of(function, {}, settings, **members)
-    members["coordinates"] = tuple(coordinates)
-    return lambda function: SecondStage.of(function, {}, settings, **members)
+    stage: type[SecondStage] = LinearStage
+    if coordinates is not None:
+        stage, members["coordinates"] = SecondStage, tuple(coordinates)
+
+    def decorate(function: Function) -> Any:
+        return stage.of(function, {}, settings, **members)
+
+    return decorate if function is None else decorate(function)

@@ -222,6 +222,17 @@ class DeclaredRecords:
             rows.append(values)
         return np.array(rows)
 
+    def used(self, problem: Any) -> Any:
+        """What a declaration returned. Raises DeclarationError where it leaves out data that it asked for."""
+        inside = (
+            [leaf.name() for leaf in problem.parameters()] if isinstance(problem, cp.Problem) else self._data
+        )
+        if unused := [name for name in self._data if name not in inside]:
+            raise DeclarationError(
+                f"records: {unused[0]!r} is asked for and no part of the problem: leave it out"
+            )
+        return problem
+
     def _try(self, name: str, make: Callable[..., Any], k: int) -> None:
         if self.tried:
             self.at_zeros(name, make, self.n_columns, k)

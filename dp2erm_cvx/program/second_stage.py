@@ -21,7 +21,7 @@ from dp2erm_cvx.model.sets import Box, ConvexSet, ElasticNet, L1Ball, L2Ball, Us
 from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
 from dp2erm_cvx.privacy import LossConstants, RowBox
 from dp2erm_cvx.program.curves import SQUARE, Curve
-from dp2erm_cvx.program.declaration import SIZES, Declaration, Leaves, Value, printed, with_n
+from dp2erm_cvx.program.declaration import SIZES, Declaration, Leaves, Value, derivative, printed, with_n
 from dp2erm_cvx.program.form import Form
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
@@ -137,7 +137,7 @@ class SecondStage(DeclaredProgram):
         """Records of p columns as the function sees them, the variable theta, and the problem it returns."""
         records = self.declared_records(domain, n, p)
         theta = cp.Variable(p if self.coordinates is None else len(self.coordinates), name="theta")
-        return records, theta, self.called(theta, records)
+        return records, theta, records.used(self.called(theta, records))
 
     def declared_records(self, domain: Domain, n: int, p: int) -> DeclaredRecords:
         """Records of p columns as the function sees them."""
@@ -164,9 +164,9 @@ class SecondStage(DeclaredProgram):
             theta.value = v = model.penalty.set.project(np.resize(point, theta.size))
             penalty = model.penalty.l1 * np.array([np.sum(np.abs(v)), *np.sign(v)])
             own.append(np.array([model.value(v), *model.gradient(v)]) + penalty)
-            slope = objective.grad[theta]
-            slope = slope.toarray() if hasattr(slope, "toarray") else slope
-            theirs.append(scale * np.array([objective.value, *np.ravel(slope)]))
+            slope = derivative(objective, theta)
+            assert slope is not None
+            theirs.append(scale * np.array([objective.value, *slope]))
         for values in (own, theirs):  # a constant moves no minimizer
             first = values[0][0]
             for row in values:

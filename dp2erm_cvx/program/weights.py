@@ -144,7 +144,12 @@ class Scheme:
     """
 
     def __call__(
-        self, *, eigenvalue_floor: float | None = None, **settings: Setting
+        self,
+        function: Function | None = None,
+        /,
+        *,
+        eigenvalue_floor: float | None = None,
+        **settings: Setting,
     ) -> Callable[[Function], Any]:
         """Decorator of ``function(w, records, **settings) -> cp.Problem`` in the weights w (n,).
 
@@ -157,12 +162,18 @@ class Scheme:
         floor = eigenvalue_floor
         if floor is not None:
             floor = public_number("eigenvalue_floor", floor, above=0.0)
-        return lambda function: WeightsProgram.of(function, {}, settings, eigenvalue_floor=floor)
+
+        def decorate(function: Function) -> Any:
+            return WeightsProgram.of(function, {}, settings, eigenvalue_floor=floor)
+
+        return decorate if function is None else decorate(function)
 
     @staticmethod
     def separable(
+        function: Function | None = None,
+        /,
         *,
-        ridge: Setting,
+        ridge: Setting | None = None,
         radius: Setting = math.inf,
         by_arm: bool = False,
         at_controls: bool = False,
@@ -183,7 +194,8 @@ class Scheme:
         bound of g, and G_x, that of ``balance``. A default with a check of its own is a
         :func:`~dp2erm_cvx.program.setting`. Raises DeclarationError, in one line.
         """
-        known: dict[str, Setting] = {"ridge": ridge, "radius": radius}
+        _refuse_bare("separable(ridge=1.0)", function, ridge)
+        known: dict[str, Any] = {"ridge": ridge, "radius": radius}
         if by_arm and at_controls:
             raise DeclarationError("by_arm and at_controls: declare one of them")
         if by_arm:
@@ -191,17 +203,31 @@ class Scheme:
         return lambda function: SeparableFirstStage.of(function, known, settings, at_controls=at_controls)
 
     @staticmethod
-    def known(*, least: Setting, most: Setting, **settings: Any) -> Callable[[Function], Any]:
+    def known(
+        function: Function | None = None,
+        /,
+        *,
+        least: Setting | None = None,
+        most: Setting | None = None,
+        **settings: Any,
+    ) -> Callable[[Function], Any]:
         """Decorator of ``function(x, a, **settings) -> float``, the weight of a record before normalization.
 
         x (p,) are its scaled covariates, a in {0, 1}. It is asked about one record at a time and cut off at
         ``[least, most]``, so that V = 2 w_max. Raises DeclarationError, in one line.
         """
-        return lambda function: KnownWeights.of(function, {"least": least, "most": most}, settings)
+        _refuse_bare("known(least=0.1, most=10.0)", function, least, most)
+        known: dict[str, Any] = {"least": least, "most": most}
+        return lambda function: KnownWeights.of(function, known, settings)
 
     @staticmethod
     def moments(
-        *, norm_bound: float, ridge: float | None = None, alpha: float = 1.0
+        function: Function | None = None,
+        /,
+        *,
+        norm_bound: float = 0.0,
+        ridge: float | None = None,
+        alpha: float = 1.0,
     ) -> Callable[[Function], Any]:
         """Decorator of ``function(x) -> values`` (k,) of one record's scaled covariates (p,), to be balanced.
 
@@ -209,6 +235,7 @@ class Scheme:
         sample (alpha = 1) or with each other (0), and ``n ridge ||w||^2``, as
         :class:`~dp2erm_cvx.program.kernel_stage.MomentWeights` do (Theorem 6). Raises DeclarationError.
         """
+        _refuse_bare("moments(norm_bound=1.0)", function, norm_bound or None)
 
         def decorate(function: Function) -> Any:
             doc, name = documented(function), function.__name__
@@ -222,6 +249,12 @@ class Scheme:
             return made_class(name, function, (MomentWeights,), defaults, members)
 
         return decorate
+
+
+def _refuse_bare(call: str, function: Function | None, *needed: object) -> None:
+    """Raise DeclarationError where a decorator that needs settings has none, with a call that works."""
+    if function is not None or None in needed:
+        raise DeclarationError(f"scheme.{call.split('(')[0]}: state its settings, as in @scheme.{call}")
 
 
 #: Decorators of first stages, ``@scheme(...)`` and ``@scheme.separable(...)``, see :class:`Scheme`.
