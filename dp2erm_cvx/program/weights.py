@@ -1,8 +1,9 @@
-"""First stages by declaration: weights, separable schemes, private variants; a program on one screen."""
+"""Decorators: schemes of weights, separable or not, and second stages; a program on one screen."""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 from collections.abc import Callable, Iterator
 from types import MappingProxyType
@@ -13,7 +14,7 @@ import numpy as np
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program.balance import BalanceFunctions, Moments
+from dp2erm_cvx.program.balance import BalanceFunctions
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.first_stage import BalancedStage, ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.kernel_stage import MomentWeights
@@ -26,8 +27,6 @@ from dp2erm_cvx.program.stage import (
     Kind,
     Program,
     Setting,
-    declared_choice,
-    documented,
     made_class,
     setting,
 )
@@ -238,15 +237,9 @@ class Scheme:
         _refuse_bare("moments(norm_bound=1.0)", function, norm_bound or None)
 
         def decorate(function: Function) -> Any:
-            doc, name = documented(function), function.__name__
-            balance = setting(
-                BalanceFunctions(function, norm_bound, name),
-                declared_choice,
-                kinds=(Moments, BalanceFunctions),
-            )
-            members = {"__doc__": doc, "__qualname__": function.__qualname__, "citation": doc.splitlines()[0]}
-            defaults = {"balance": balance, "ridge": ridge, "alpha": alpha}
-            return made_class(name, function, (MomentWeights,), defaults, members)
+            balance = BalanceFunctions(function, norm_bound, function.__name__)
+            stated = {"balance": balance, "ridge": ridge, "alpha": alpha}
+            return made_class(function, (MomentWeights,), stated, {})
 
         return decorate
 
@@ -259,6 +252,48 @@ def _refuse_bare(call: str, function: Function | None, *needed: object) -> None:
 
 #: Decorators of first stages, ``@scheme(...)`` and ``@scheme.separable(...)``, see :class:`Scheme`.
 scheme = Scheme()
+
+
+def second_stage(
+    function: Function | None = None,
+    /,
+    *,
+    coordinates: tuple[str, ...] | None = None,
+    treats: Function | None = None,
+    **settings: Setting,
+) -> Callable[[Function], Any]:
+    """Decorator of ``function(theta, records, **settings) -> cp.Problem``, the sum of a loss over records.
+
+    Weights, the ridge gamma and noise are the library's. The loss is a sum of curves of one margin per
+    record, with a factor, an offset and a tilt; the set of theta is a ball, an l1 ball or a box; ``records``
+    are a :class:`~dp2erm_cvx.program.rows.DeclaredRecords`. Constants, noise and certificates are derived
+    (Theorems 1, 2 and 15 to 19). Theta has one entry for every column of ``records.x``; where rows are cells
+    instead, one for each of the named ``coordinates``. A rule treats where the effect is positive, or where
+    ``treats(effect, x)`` is true of a record with raw covariates x. Raises DeclarationError, in one line.
+    """
+    members: dict[str, Any] = {}
+    if treats is not None:
+        try:
+            inspect.signature(treats).bind(0.0, np.zeros(1))
+        except TypeError:
+            raise DeclarationError("treats: must be a function of an effect and covariates") from None
+        members["treats"] = staticmethod(treats)
+    design: dict[str, Any] = {}
+    if coordinates is None:
+        design = {"features": setting(None, _feature_list), "features_bound": setting(None, above=0)}
+    else:
+        members["coordinates"] = tuple(coordinates)
+
+    def decorate(function: Function) -> Any:
+        return SecondStage.of(function, design, settings, **members)
+
+    return decorate if function is None else decorate(function)
+
+
+def _feature_list(name: str, value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, tuple | list) or not value:
+        raise DeclarationError(f"{name} = {value!r}: must be a list of covariates")
+    return tuple(value)
 
 
 def describe(program: Program, universe: Universe) -> tuple[tuple[str, str], ...]:
