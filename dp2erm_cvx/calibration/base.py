@@ -219,8 +219,10 @@ class Objective:
     ) -> Calibration:
         """The mechanism of this noise and ridge; the ``setting`` is named where floating point gives out.
 
-        ``facts`` are ``sensitivity`` and ``theorem``, and a ``split`` where it is not 1.
+        ``facts`` are ``sensitivity`` and ``theorem``, and a ``split`` where it is not 1. Raises as
+        :meth:`refuse_uncovered`, so that no calibration can leave that out.
         """
+        self.refuse_uncovered(budget, noise)
         return Calibration(
             noise=noise,
             scale=in_range("noise scale", scale * (1.0 + MARGIN), setting),
@@ -242,32 +244,35 @@ class Objective:
         """Raise CalibrationError where zeta_c is infinite, which Theorems 1 and 2 need finite."""
         self.loss.refuse_unbounded(self.name, self.theta_set)
 
+    def refuse_uncovered(self, budget: Budget, noise: Noise) -> None:
+        """Raise CalibrationError where a bound covers not what is declared, or a budget is out of range.
 
-def refuse_uncovered(bound: StabilityBound, relation: Neighboring, budget: Budget, kind: Noise) -> None:
-    """Raise CalibrationError where a bound does not cover what is declared, or a budget is out of range."""
-    if not bound.private:
-        raise CalibrationError(
-            f"the stability bound of {bound.theorem} was read off the data: declare its constants publicly"
-        )
-    if relation not in bound.relations:
-        raise CalibrationError(
-            f"{bound.theorem} does not cover the neighboring relation {relation.value!r}: "
-            f"it covers {', '.join(sorted(known.value for known in bound.relations)) or 'none'}"
-        )
-    if not (math.isfinite(bound.V) and bound.V > 0.0):
-        raise CalibrationError(
-            f"{bound.theorem} gives V = {bound.V!r}: no finite noise covers it; use a larger ridge, "
-            "a smaller radius or a trim"
-        )
-    if not SMALLEST_EPSILON <= budget.epsilon <= LARGEST_EPSILON:
-        raise CalibrationError(
-            f"epsilon = {budget.epsilon!r}: must be between {SMALLEST_EPSILON:g} and {LARGEST_EPSILON:g}"
-        )
-    if kind is Noise.GAUSSIAN and budget.delta < SMALLEST_DELTA:
-        raise CalibrationError(
-            f"delta = {budget.delta!r}: Gaussian noise needs at least {SMALLEST_DELTA:g}: declare one, or "
-            "take gamma noise"
-        )
+        A search for noise asks first: without a finite V or a delta it has no end.
+        """
+        bound, relation = self.bound, self.relation
+        if not bound.private:
+            raise CalibrationError(
+                f"the bound of {bound.theorem} was read off the data: declare its constants publicly"
+            )
+        if relation not in bound.relations:
+            raise CalibrationError(
+                f"{bound.theorem} does not cover the neighboring relation {relation.value!r}: "
+                f"it covers {', '.join(sorted(known.value for known in bound.relations)) or 'none'}"
+            )
+        if not (math.isfinite(bound.V) and bound.V > 0.0):
+            raise CalibrationError(
+                f"{bound.theorem} gives V = {bound.V!r}: no finite noise covers it; use a larger ridge, "
+                "a smaller radius or a trim"
+            )
+        if not SMALLEST_EPSILON <= budget.epsilon <= LARGEST_EPSILON:
+            raise CalibrationError(
+                f"epsilon = {budget.epsilon!r}: must be between {SMALLEST_EPSILON:g} and {LARGEST_EPSILON:g}"
+            )
+        if noise is Noise.GAUSSIAN and budget.delta < SMALLEST_DELTA:
+            raise CalibrationError(
+                f"delta = {budget.delta!r}: Gaussian noise needs at least {SMALLEST_DELTA:g}: declare one, "
+                "or take gamma noise"
+            )
 
 
 #: Relative margin on a tail probability, far above the error of the special functions.
@@ -344,63 +349,3 @@ def noise_tail(calibration: Calibration, level: float) -> float:
         tail = float(special.gammaincc(p / 2.0, min(ratio, 1e150) ** 2 / 2.0))
     # the smallest positive number where the true tail has underflowed
     return min(1.0, max(tail * (1.0 + _TAIL_ROUNDING), 5e-324))
-
-
-@dataclass(frozen=True)
-class PaperUtility:
-    """Constants of Theorem utility as printed (arXiv 2602.12604), and its tails.
-
-    With ``A = (2 rho + 3 gamma) / (2 (rho + gamma)^2)``, ``B = a_0 gamma (rho + 3 gamma) / (rho + gamma)^2``,
-    ``C = 2 a_0^2 gamma^2 (rho + 2 gamma) / (rho + gamma)^2`` and a_0 = ``||theta_opt||`` the excess is at
-    most ``A (||b||/n)^2 + B ||b||/n + C``, in units of the objective.
-    """
-
-    A: float
-    B: float
-    C: float
-
-    @classmethod
-    def of(cls, gamma: float, theta_norm: float, strong_convexity: float = 0.0) -> PaperUtility:
-        """Constants at ``gamma`` > 0, a_0 >= 0 and rho >= 0. Raises DeclarationError."""
-        g = public_number("gamma", gamma, above=0.0)
-        a = public_number("theta_norm", theta_norm, at_least=0.0)
-        rho = public_number("strong_convexity", strong_convexity, at_least=0.0)
-        total = rho + g
-        pull = a * (g / total)
-        return cls(
-            A=(2.0 * rho + 3.0 * g) / total / (2.0 * total),
-            B=pull * ((rho + 3.0 * g) / total),
-            C=2.0 * pull * pull * (rho + 2.0 * g),
-        )
-
-    def noise_level(self, excess: float) -> float:
-        """D_t for t = ``excess``: it needs ``||b|| >= n D_t``. Raises DeclarationError below C.
-
-        ``D_t = 2 (t - C) / (B + sqrt(B^2 + 4 A (t - C)))``.
-        """
-        t = public_number("excess", excess, at_least=0.0)
-        if t < self.C:
-            raise DeclarationError(f"excess = {t:g}: the theorem begins at C = {self.C:g}")
-        if t == self.C:
-            return 0.0
-        left = t - self.C
-        return 2.0 * left / (self.B + math.hypot(self.B, 2.0 * math.sqrt(self.A) * math.sqrt(left)))
-
-    def tail(self, excess: float, n_samples: int, calibration: Calibration) -> float:
-        """Printed bound on the probability of an excess of t, at most 1; 1 below C.
-
-        Gamma noise, and box noise by its longest vectors: ``C_p exp(-beta n D_t / 2)``, ``C_p = e (2 (p - 1)
-        / e)^(p - 1)`` and ``C_1 = 1``. Gaussian noise: ``2 exp(-(n D_t - sigma sqrt(p))_+^2 / (2 sigma^2))``.
-        ``calibration`` has the gamma that the constants were computed at. Raises DeclarationError.
-        """
-        n = whole_number("n_samples", n_samples, at_least=1)
-        if public_number("excess", excess, at_least=0.0) < self.C:
-            return 1.0
-        ratio = n * self.noise_level(excess) / calibration.unit
-        p = calibration.n_parameters
-        if calibration.noise.pure:
-            log_constant = 0.0 if p == 1 else 1.0 + (p - 1) * (math.log(2.0 * (p - 1)) - 1.0)
-            exponent = log_constant - ratio / 2.0
-        else:
-            exponent = math.log(2.0) - max(ratio - math.sqrt(p), 0.0) ** 2 / 2.0
-        return math.exp(min(exponent, 0.0))
