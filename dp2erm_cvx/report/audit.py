@@ -147,11 +147,12 @@ def audit_page(audits: Sequence[Audit], *, command: str | None = None, title: st
     """
     if not audits:
         raise DeclarationError("audits: nothing to report")
+    wrong = [_violated(audit) for audit in audits]
     check_installed()
     from markupsafe import Markup
 
     drawn = []
-    for audit in audits:
+    for audit, violated in zip(audits, wrong, strict=True):
         shares, tight, facts = None, None, None
         if _is_stability(audit):
             n, ridge = audit.universe.n_samples, getattr(audit.program, "ridge", None) or None
@@ -159,13 +160,13 @@ def audit_page(audits: Sequence[Audit], *, command: str | None = None, title: st
             shares = Markup(shares_figure(audit.verdicts))
         else:
             facts = list(_flat({key: fact for key, fact in _facts(audit).items() if key != "title"}))
-        drawn.append((audit, _title(audit), _violated(audit), shares, tight, facts))
+        drawn.append((audit, _title(audit), violated, shares, tight, facts))
     return rendered(
         "audit.html.j2",
         neighbor_in_words=neighbor_in_words,
         title=title,
         headline=_headline(audits),
-        fine=not any(map(_violated, audits)),
+        fine=not any(wrong),
         private=all(audit.private for audit in audits),
         audits=drawn,
         command=command,

@@ -192,7 +192,7 @@ def test_a_page_serves_audits_of_every_kind_and_the_pairs_of_searches(held):
     mean = PrivateTwoStageERM(UNIT, Budget(1.0), "uniform", "itr")
     records = np.array([[0.5], [-0.5]]), np.array([0, 1]), np.zeros(2)
     density = audit_density(mean, records, records, starts=1)
-    law = mean.plan(2, 1).theta.calibration
+    law = mean.plan(2, 1).main.calibration
     noise = audit_noise(lambda: np.zeros(1), law, size=20)
     facts = audit_facts([held, worst, runs, density, noise])
     assert facts["headline"].startswith("Violated: “additive audit”, “noise audit” (0 of ")
