@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -56,10 +55,7 @@ def test_nhefs_gives_the_textbook_numbers() -> None:
 
 
 def test_the_studies_of_the_demonstration_declare_these_ranges() -> None:
-    whole, chosen = (
-        load_domain(resources.files("dp2erm_cvx.datasets") / name).ranges
-        for name in ("study.toml", "rule.toml")
-    )
+    whole, chosen = (load_domain(FOLDER / name).ranges for name in ("study.toml", "rule.toml"))
     assert whole == nhefs_domain().ranges
     assert chosen == {name: whole[name] for name in ("age", "wt71")}
 
