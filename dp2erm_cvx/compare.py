@@ -341,20 +341,22 @@ def difference(data: Dataset) -> Estimate:
     return Estimate(means[1] - means[0], math.sqrt(sum(float(np.var(arm)) / len(arm) for arm in arms)))
 
 
-def augmented(data: Dataset, *, treated_only: bool = False) -> Estimate:
+def augmented(data: Dataset, *, estimand: str = "ate") -> Estimate:
     """Augmented inverse propensity weighting by a line in either arm and a logistic propensity.
 
-    ``treated_only``: the effect among the treated.
+    ``estimand``: "ate", "att" or "overlap", records weighted by min(e, 1 - e) at their propensities e.
     """
     rows = np.column_stack([np.ones(len(data.a)), data.X])
     m_0, m_1 = (rows @ np.linalg.lstsq(rows[data.a == arm], data.y[data.a == arm])[0] for arm in (0, 1))
     e, treated = logistic(data), data.a == 1
-    if treated_only:
-        score = np.where(treated, 1.0, -e / (1.0 - e)) * (data.y - m_0) / np.mean(treated)
-        value = float(np.mean(score))
-        return Estimate(value, _error(score - value * treated / np.mean(treated)))
-    score = m_1 - m_0 + np.where(treated, (data.y - m_1) / e, -(data.y - m_0) / (1.0 - e))
-    return Estimate(float(np.mean(score)), _error(score))
+    if estimand == "att":
+        share, score = treated * 1.0, np.where(treated, 1.0, -e / (1.0 - e)) * (data.y - m_0)
+    else:
+        share = np.minimum(e, 1.0 - e) if estimand == "overlap" else np.ones(len(e))
+        residual = np.where(treated, (data.y - m_1) / e, -(data.y - m_0) / (1.0 - e))
+        score = share * (m_1 - m_0 + residual)
+    value = float(np.mean(score) / np.mean(share))
+    return Estimate(value, _error((score - value * share) / np.mean(share)))
 
 
 def logistic(data: Dataset) -> Array:

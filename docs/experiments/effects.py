@@ -286,7 +286,7 @@ def plain_estimates(data: EffectData) -> dict[str, Any]:
     """Estimates without privacy from the records inside the universe."""
     inside = data.inside
     estimates = {"difference of means": difference(inside)}
-    estimates["AIPW"] = augmented(inside, treated_only=data.treated_only)
+    estimates["AIPW"] = augmented(inside, estimand="att" if data.treated_only else "ate")
     if not data.treated_only:
         estimates["Hajek"] = hajek(inside)
     if data.propensity is not None:
