@@ -115,7 +115,7 @@ class StudyFile:
                 raise DeclarationError(f"{question.name}: {error}") from None
         return models
 
-    def plans(self, models: Mapping[str, PrivateEstimator], n: int, n_features: int) -> dict[str, Plan]:
+    def plans(self, models: Mapping[str, PrivateEstimator], n: int, n_features: int) -> dict[str, Plan[Any]]:
         """The plan of every question for n records. Raises naming the one that cannot be planned."""
         plans = {}
         for name, model in models.items():
@@ -139,7 +139,7 @@ class StudyFile:
                 return name
         return None
 
-    def charge(self, plans: Mapping[str, Plan], of: str) -> Receipt | None:
+    def charge(self, plans: Mapping[str, Plan[Any]], of: str) -> Receipt | None:
         """Charge the account with all questions at once, before any noise; None where there is no account.
 
         ``of`` says in the note what the questions are about. Raises LedgerError where the sum does not fit,

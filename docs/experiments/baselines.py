@@ -13,7 +13,7 @@ import math
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Calibration, Noise, Objective, calibrate_paper
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.plan import Study, TwoStagePlan
+from dp2erm_cvx.plan import Plan, Study
 from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.public import public_number
@@ -57,7 +57,7 @@ def chaudhuri_logistic(
     )
 
 
-def ipw_composition(study: Study) -> TwoStagePlan:
+def ipw_composition(study: Study) -> Plan[Study]:
     """The paper's composition for IPW: half the budget each, fixed-weight corollary with ``1 + exp(M R)``.
 
     ``study.first`` is a logistic propensity, private or not, whose ``ridge`` and ``radius`` = R > 0 are
@@ -92,7 +92,7 @@ def ipw_composition(study: Study) -> TwoStagePlan:
     )
     reason = "the fixed-weight corollary does not cover weights that depend on their own record"
     plan = _plan(bound, dataclasses.replace(study, first=first, budget=half), reason, printed=True)
-    assert plan.theta.weights is not None
+    assert plan.main.weights is not None
     own = uniform_weights(universe.n_samples)
     coefficient = Fit(
         "propensity",
@@ -101,12 +101,12 @@ def ipw_composition(study: Study) -> TwoStagePlan:
         calibration=calibration,
         bound=own,
         loss=loss,
-        weights=plan.theta.weights,
+        weights=plan.main.weights,
     )
-    return TwoStagePlan(dataclasses.replace(plan.study, budget=budget), (coefficient, *plan.steps))
+    return Plan(dataclasses.replace(plan.study, budget=budget), (coefficient, *plan.steps))
 
 
-def universal(study: Study, *, printed: bool = False) -> TwoStagePlan:
+def universal(study: Study, *, printed: bool = False) -> Plan[Study]:
     """The paper's baseline for EBW and MMD: only the second stage is private, by the universal corollary.
 
     ``W1 = 2n + 2 min(w_max, n)``, ``W2 = sqrt(2 n min(w_max, n)(1 + n))``. Corrected, w_max is a proven bound
@@ -149,7 +149,7 @@ def universal(study: Study, *, printed: bool = False) -> TwoStagePlan:
     return _plan(bound, study, bound.theorem, printed=False)
 
 
-def _plan(bound: StabilityBound, study: Study, reason: str, *, printed: bool) -> TwoStagePlan:
+def _plan(bound: StabilityBound, study: Study, reason: str, *, printed: bool) -> Plan[Study]:
     """The paper's calibration of a bound; as printed it is marked as not private, in every part."""
     second, universe = study.second, study.universe
     loss, relation = second.constants(universe), universe.domain.relation
@@ -172,4 +172,4 @@ def _plan(bound: StabilityBound, study: Study, reason: str, *, printed: bool) ->
         weights=weights,
         reason=reason,
     )
-    return TwoStagePlan(study, (theta,))
+    return Plan(study, (theta,))

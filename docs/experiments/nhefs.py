@@ -155,7 +155,7 @@ def rows(design: Design, cell: Cell) -> list[Row]:
             quantiles = {"median": float(middle), "low": float(low), "high": float(high)}
             facts = {"effective_share": share, "V": plan.bound.V}
             found.append(head | {"status": "done"} | quantiles | facts)
-    if plan.propensity is None:
+    if plan.step("propensity") is None:
         thetas, share, _ = without_noise(first, arm_means().resolve(domain), weights)
         found.append(_plain(CLIPPED, effect_of(thetas[0].tolist())) | {"effective_share": share})
     found.append(_plain("textbook, no bounds", textbook_effect(data)))

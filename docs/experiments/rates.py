@@ -61,7 +61,7 @@ def costs(
     ``exceeded`` is the share of draws whose excess is above the bound at the quantile of ``||b||``, which
     should be at most ``1 - LEVEL`` up to chance.
     """
-    calibration, second, n = rule.plan.theta.calibration, rule.plan.study.second, records.n_samples
+    calibration, second, n = rule.plan.main.calibration, rule.plan.study.second, records.n_samples
     unperturbed = second.instance(records, w, gamma=0.0)
     best, model = solve(unperturbed, solver="newton", throw=False).value, unperturbed.model
     perturbed = (
@@ -110,7 +110,7 @@ def scales(design: Design, name: str, shape: tuple[int, int]) -> Iterator[Row]:
             if refused:
                 yield head | {"status": "refused", "reason": refused[0]}
                 continue
-            scale, beside = (plan.plan.theta.calibration.scale for plan in plans)
+            scale, beside = (plan.plan.main.calibration.scale for plan in plans)
             ratio = {"scale": scale, "scale_beside": beside, "scale_ratio": scale / beside}
             yield head | {"status": "compared"} | ratio
 

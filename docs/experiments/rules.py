@@ -26,7 +26,8 @@ from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.estimators import TOLERANCE
 from dp2erm_cvx.mechanism import simulate_noise
-from dp2erm_cvx.plan import RuleStudy, Study, TwoStagePlan, make_plan
+from dp2erm_cvx.plan import Plan, RuleStudy, Study, make_plan
+from dp2erm_cvx.plan.predict import rule_noise
 from dp2erm_cvx.privacy import Budget, Neighboring
 from dp2erm_cvx.program import FirstStage, L1Ball, L2Ball, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.kernels import Kernel
@@ -113,12 +114,12 @@ def first_stage(scheme: Scheme, domain: Domain, paper: bool = False, private: bo
 class PlannedRule:
     """A plan; ``note`` says what is weaker than replace-one privacy."""
 
-    plan: TwoStagePlan
+    plan: Plan[Study]
     note: str = ""
 
     def facts(self) -> Row:
         """What of it belongs in every row."""
-        calibration = self.plan.theta.calibration
+        calibration = self.plan.main.calibration
         facts = {
             "V": self.plan.bound.V,
             "gamma": getattr(calibration, "gamma", 0.0),
@@ -214,7 +215,7 @@ def draw_thetas(
         w = weights(first)
         thetas, fine = _thetas(rule, records, w.value, draws, rng)
         return thetas, effective_share(w.value), w.certified and fine
-    calibration = rule.plan.propensity.calibration
+    calibration = rule.plan.step("propensity").calibration
     noises = simulate_noise(calibration, draws, rng)
     solved = [_newton(first.perturbed(records, calibration.gamma, noise)) for noise in noises]
     parts = [_thetas(rule, records, w.value, 1, rng) for w in solved]
@@ -234,7 +235,7 @@ def _thetas(
     rule: PlannedRule, records: Records, w: Array, draws: int, rng: np.random.Generator
 ) -> tuple[Array, bool]:
     plan, second = rule.plan, rule.plan.study.second
-    calibration, program = plan.theta.calibration, plan.theta.solved()
+    calibration, program = plan.main.calibration, plan.main.solved()
     if calibration.perturbed is Perturbed.OUTPUT:
         exact = _newton(second.unconstrained().instance(records, w, gamma=0.0))
         thetas, certified = exact.value + simulate_noise(calibration, draws, rng), exact.certified
@@ -242,7 +243,7 @@ def _thetas(
         noises = simulate_noise(calibration, draws, rng)
         solved = [_newton(program.instance(records, w, gamma=calibration.gamma, noise=b)) for b in noises]
         thetas, certified = np.array([one.value for one in solved]), all(one.certified for one in solved)
-    if plan.theta.perturbed is not Perturbed.OBJECTIVE:  # theta is projected as in a release
+    if plan.main.perturbed is not Perturbed.OBJECTIVE:  # theta is projected as in a release
         theta_set = second.feasible(records.domain)
         thetas = np.array([theta_set.project(theta) for theta in thetas])
     return thetas, certified
@@ -328,14 +329,14 @@ class Trial:
                 yield head | {"status": "refused", "reason": str(error)}
                 continue
             found = plan.run(data, Execution("first_certified", TOLERANCE, int(rng.integers(2**62))))
-            theta, calibration = found.released[plan.rule.name], plan.rule.calibration
+            theta, calibration = found.released[plan.main.name], plan.main.calibration
             facts = {
                 "V": plan.bound.V,
                 "gamma": getattr(calibration, "gamma", 0.0),
                 "scale": calibration.scale,
             }
             facts |= {"theorem": plan.theorem, "note": ", ".join(step.name for step in plan.steps)}
-            facts |= {"certified": found.certified, "predicted_flips": plan.flipped_share(theta)}
+            facts |= {"certified": found.certified, "predicted_flips": rule_noise(plan, theta)[2]}
             yield head | {"status": "done"} | judged(self.test, (rows @ theta > 0)[None]) | facts
 
     def constant_rows(self) -> Iterator[Row]:

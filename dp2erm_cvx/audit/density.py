@@ -188,7 +188,7 @@ def audit_density(
     )
 
 
-def _stated(plan: Plan) -> tuple[float, float]:
+def _stated(plan: Plan[Any]) -> tuple[float, float]:
     """What the calibrations promise together: of the ideal output, without a share for the arithmetic."""
     parts, whole = [step.calibration for step in plan.steps], plan.guarantee
     epsilon, delta = sum(part.epsilon for part in parts), sum(getattr(part, "delta", 0.0) for part in parts)
@@ -397,7 +397,7 @@ def search_pairs(
     return Finding.worst("density", model.domain, worst.raw(model.domain), facts, audit, weights)
 
 
-def _screened(plan: Plan, pair: tuple[Raw, Raw], rng: np.random.Generator) -> float:
+def _screened(plan: Plan[Any], pair: tuple[Raw, Raw], rng: np.random.Generator) -> float:
     """The largest log ratio where a search would start, or a high one among a few outputs.
 
     NaN where a solution was not certified.

@@ -246,7 +246,7 @@ def audit_repeats(
     fresh: PrivateTwoStageERM = clone(model).set_params(ledger=None, dataset=None)
     thetas = np.array([fresh.fit(X, a, y).theta_ for _ in range(size)])
     n = fresh.release_.n_samples
-    step = fresh.plan(n, fresh.n_features_in_).theta
+    step = fresh.plan(n, fresh.n_features_in_).main
     theta_set = second.feasible(model.domain)
     # noise on a grid carries an atom this far into the inside, and hardly ever farther
     reach = 0.0 if step.precision is None else 50 * step.precision.grid.scale

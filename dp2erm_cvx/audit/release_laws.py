@@ -123,7 +123,9 @@ def log_ratio(one: ReleaseLaw, other: ReleaseLaw, outputs: Outputs) -> float:
     return one.log_density(outputs) - other.log_density(outputs)
 
 
-def _laws(plan: Plan, datasets: Sequence[Dataset], execution: Execution) -> tuple[ReleaseLaw, ReleaseLaw]:
+def _laws(
+    plan: Plan[Any], datasets: Sequence[Dataset], execution: Execution
+) -> tuple[ReleaseLaw, ReleaseLaw]:
     """The laws of what ``plan`` releases from two datasets.
 
     Raises CertificateError where weights are not certified, DeclarationError where a step has no density that
@@ -279,10 +281,10 @@ def _model(instance: Instance) -> MarginModel:
 
 Raw = tuple[ArrayLike, ArrayLike, ArrayLike]
 #: What can be audited: what plans a release, or the plan itself.
-Audited = PrivateEstimator | Pipeline[Any] | Plan
+Audited = PrivateEstimator | Pipeline | Plan[Any]
 
 
-def audited_laws(model: Audited, pair: tuple[Raw, Raw]) -> tuple[Plan, tuple[ReleaseLaw, ReleaseLaw]]:
+def audited_laws(model: Audited, pair: tuple[Raw, Raw]) -> tuple[Plan[Any], tuple[ReleaseLaw, ReleaseLaw]]:
     """The plan, and the laws of what it releases from either dataset. Raises as :func:`audit_density`."""
     if isinstance(model, PrivateEstimator):
         plan, one = model.prepared(*pair[0])

@@ -219,8 +219,10 @@ class Objective:
     ) -> Calibration:
         """The mechanism of this noise and ridge; the ``setting`` is named where floating point gives out.
 
-        ``facts`` are ``sensitivity`` and ``theorem``, and a ``split`` where it is not 1.
+        ``facts`` are ``sensitivity`` and ``theorem``, and a ``split`` where it is not 1. Raises as
+        :meth:`refuse_uncovered`, so that no calibration can leave that out.
         """
+        self.refuse_uncovered(budget, noise)
         return Calibration(
             noise=noise,
             scale=in_range("noise scale", scale * (1.0 + MARGIN), setting),
@@ -242,32 +244,35 @@ class Objective:
         """Raise CalibrationError where zeta_c is infinite, which Theorems 1 and 2 need finite."""
         self.loss.refuse_unbounded(self.name, self.theta_set)
 
+    def refuse_uncovered(self, budget: Budget, noise: Noise) -> None:
+        """Raise CalibrationError where a bound covers not what is declared, or a budget is out of range.
 
-def refuse_uncovered(bound: StabilityBound, relation: Neighboring, budget: Budget, kind: Noise) -> None:
-    """Raise CalibrationError where a bound does not cover what is declared, or a budget is out of range."""
-    if not bound.private:
-        raise CalibrationError(
-            f"the stability bound of {bound.theorem} was read off the data: declare its constants publicly"
-        )
-    if relation not in bound.relations:
-        raise CalibrationError(
-            f"{bound.theorem} does not cover the neighboring relation {relation.value!r}: "
-            f"it covers {', '.join(sorted(known.value for known in bound.relations)) or 'none'}"
-        )
-    if not (math.isfinite(bound.V) and bound.V > 0.0):
-        raise CalibrationError(
-            f"{bound.theorem} gives V = {bound.V!r}: no finite noise covers it; use a larger ridge, "
-            "a smaller radius or a trim"
-        )
-    if not SMALLEST_EPSILON <= budget.epsilon <= LARGEST_EPSILON:
-        raise CalibrationError(
-            f"epsilon = {budget.epsilon!r}: must be between {SMALLEST_EPSILON:g} and {LARGEST_EPSILON:g}"
-        )
-    if kind is Noise.GAUSSIAN and budget.delta < SMALLEST_DELTA:
-        raise CalibrationError(
-            f"delta = {budget.delta!r}: Gaussian noise needs at least {SMALLEST_DELTA:g}: declare one, or "
-            "take gamma noise"
-        )
+        A search for noise asks first: without a finite V or a delta it has no end.
+        """
+        bound, relation = self.bound, self.relation
+        if not bound.private:
+            raise CalibrationError(
+                f"the bound of {bound.theorem} was read off the data: declare its constants publicly"
+            )
+        if relation not in bound.relations:
+            raise CalibrationError(
+                f"{bound.theorem} does not cover the neighboring relation {relation.value!r}: "
+                f"it covers {', '.join(sorted(known.value for known in bound.relations)) or 'none'}"
+            )
+        if not (math.isfinite(bound.V) and bound.V > 0.0):
+            raise CalibrationError(
+                f"{bound.theorem} gives V = {bound.V!r}: no finite noise covers it; use a larger ridge, "
+                "a smaller radius or a trim"
+            )
+        if not SMALLEST_EPSILON <= budget.epsilon <= LARGEST_EPSILON:
+            raise CalibrationError(
+                f"epsilon = {budget.epsilon!r}: must be between {SMALLEST_EPSILON:g} and {LARGEST_EPSILON:g}"
+            )
+        if noise is Noise.GAUSSIAN and budget.delta < SMALLEST_DELTA:
+            raise CalibrationError(
+                f"delta = {budget.delta!r}: Gaussian noise needs at least {SMALLEST_DELTA:g}: declare one, "
+                "or take gamma noise"
+            )
 
 
 #: Relative margin on a tail probability, far above the error of the special functions.

@@ -16,8 +16,8 @@ from dp2erm_cvx.calibration.base import (
     Objective,
     Perturbed,
     in_range,
-    refuse_uncovered,
 )
+from dp2erm_cvx.calibration.tails import bracketed
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import one_of, public_number, whole_number
@@ -105,10 +105,7 @@ def analytic_ratio(epsilon: float, delta: float) -> float:
     high = 2.0 * low
     while analytic_delta(high, epsilon) <= delta:
         low, high = high, 2.0 * high
-    for _ in range(42):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if analytic_delta(middle, epsilon) <= delta else (low, middle)
-    return low
+    return bracketed(lambda ratio: analytic_delta(ratio, epsilon) <= delta, low, high, 42)
 
 
 def _mills(x: float) -> float:
@@ -185,7 +182,7 @@ def calibrate_output(objective: Objective, budget: Budget) -> Calibration:
     cover what is declared, and DeclarationError.
     """
     bound, largest = objective.bound, _outcome_bound(objective)
-    refuse_uncovered(bound, objective.relation, budget, Noise.GAMMA)
+    objective.refuse_uncovered(budget, Noise.GAMMA)
     sensitivity = 2.0 * largest * (bound.V / objective.n_samples) * (1.0 + MARGIN)
     setting = f"epsilon = {budget.epsilon:g}, V = {bound.V:g}, outcome_bound = {largest:g}"
     return Calibration(

@@ -18,7 +18,6 @@ from dp2erm_cvx.calibration.base import (
     gradient_size,
     mean_norm,
     predicted_distance,
-    refuse_uncovered,
 )
 from dp2erm_cvx.calibration.profiles import (
     CELLS,
@@ -27,7 +26,6 @@ from dp2erm_cvx.calibration.profiles import (
     curvature_left,
     gaussian_delta,
     margin_delta,
-    private_margin_ratio,
     private_ratio,
 )
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
@@ -93,7 +91,7 @@ def calibrate(
     kind = one_of("noise", noise, Noise)
     bound, loss = objective.bound, objective.loss
     _check_loss(loss)
-    refuse_uncovered(bound, objective.relation, budget, kind)
+    objective.refuse_uncovered(budget, kind)
     if split is None:
         q = default_split(objective, budget, kind)
     else:
@@ -126,12 +124,12 @@ def _scales(
     with np.errstate(divide="ignore", over="ignore"):
         if kind.pure:
             return gradient_size(loss, kind) * V / np.array(shares), np.zeros(len(shares), dtype=bool)
-        scales = loss.gradient_radius * V / np.array(_ratios(shares, loss.n_parameters, budget.delta, cells))
+        scales = loss.gradient_radius * V / _ratios(shares, loss.n_parameters, budget.delta, cells)
         if not loss.is_margin:
             return scales, np.zeros(len(shares), dtype=bool)
         if loss.gradient_bound is None:
             raise DeclarationError(f"{objective.name}: a loss of a margin states its gradient_bound")
-        other = loss.gradient_bound * V / np.array(_margin_ratios(shares, budget.delta))
+        other = loss.gradient_bound * V / _ratios(shares, None, budget.delta, CELLS)
     return np.minimum(scales, other), other < scales
 
 
@@ -192,14 +190,9 @@ def default_split(objective: Objective, budget: Budget, noise: Noise) -> float:
 
 
 @lru_cache(maxsize=64)
-def _ratios(shares: tuple[float, ...], n_parameters: int, delta: float, cells: int) -> tuple[float, ...]:
-    """Result of :func:`private_ratio` for calibrations."""
-    return tuple(private_ratio(np.array(shares), n_parameters, delta, cells).tolist())
-
-
-@lru_cache(maxsize=64)
-def _margin_ratios(shares: tuple[float, ...], delta: float) -> tuple[float, ...]:
-    return tuple(private_margin_ratio(np.array(shares), delta).tolist())
+def _ratios(shares: tuple[float, ...], n_parameters: int | None, delta: float, cells: int) -> Array:
+    """Result of :func:`private_ratio` for calibrations: read only."""
+    return private_ratio(np.array(shares), n_parameters, delta, cells)
 
 
 #: ``4 k V / 2`` as a share of epsilon for a logistic loss in a ball (Theorem 19), where no gamma is
@@ -233,7 +226,7 @@ def calibrate_saturating(
     bound, loss, n = objective.bound, objective.loss, objective.n_samples
     found = _saturation(objective.name, loss)
     _check_loss(loss)
-    refuse_uncovered(bound, objective.relation, budget, kind)
+    objective.refuse_uncovered(budget, kind)
     epsilon = budget.epsilon
     sensitivity = _steepest(loss, found, kind) * bound.V
     if kind.pure and math.isfinite(found.ball):
@@ -241,7 +234,7 @@ def calibrate_saturating(
         return _in_a_ball(objective, budget, kind, chosen)
     ratio = left = epsilon
     if kind is Noise.GAUSSIAN:
-        ratio = float(private_margin_ratio(epsilon, budget.delta))
+        ratio = float(private_ratio(epsilon, None, budget.delta))
         left = curvature_left(ratio, epsilon)
     # the scale is rounded up, which lowers a: gamma by more
     curvature = found.steepness * found.curvature * found.row_norm**2 / n * (bound.V / left)
@@ -363,7 +356,7 @@ def calibrate_paper(
             f"{objective.name} states no gradient_bound, which the paper's calibration needs"
         )
     _check_loss(loss)
-    refuse_uncovered(bound, objective.relation, budget, kind)
+    objective.refuse_uncovered(budget, kind)
     zeta = public_number("gradient_bound", loss.gradient_bound, above=0.0)
     if zeta < loss.gradient_radius:
         raise DeclarationError(

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from dp2erm_cvx.calibration.base import LARGEST_EPSILON, MARGIN, Calibration
+from dp2erm_cvx.calibration.tails import bracketed
 from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, RenyiCurve
 
 Array = NDArray[np.float64]
@@ -50,15 +51,20 @@ def gaussian_delta(ratio: ArrayLike, epsilon: ArrayLike, n_parameters: int, cell
     return result
 
 
-def private_ratio(epsilon: ArrayLike, n_parameters: int, delta: float, cells: int = CELLS) -> Array:
-    """A ratio ``s`` whose :func:`gaussian_delta` at ``epsilon`` > 0 was evaluated as at most ``delta``."""
+def private_ratio(epsilon: ArrayLike, n_parameters: int | None, delta: float, cells: int = CELLS) -> Array:
+    """A ratio ``s`` whose delta at ``epsilon`` > 0 was evaluated as at most ``delta``.
+
+    By :func:`gaussian_delta`, or where ``n_parameters`` is None by :func:`margin_delta`.
+    """
     eps = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
 
     def private(s: Array) -> NDArray[np.bool_]:
+        if n_parameters is None:
+            return margin_delta(s, eps) <= delta
         return gaussian_delta(s, eps, n_parameters, cells) <= delta
 
     # Gaussian concentration, P(chi_p >= sqrt(p) + u) <= exp(-u^2/2), makes this start private up to rounding.
-    u = math.sqrt(n_parameters) + math.sqrt(-2.0 * math.log(delta))
+    u = math.sqrt(n_parameters or 1) + math.sqrt(-2.0 * math.log(delta))
     found = private_end(2.0 * eps / (u + np.sqrt(u * u + 2.0 * eps)), private)
     return np.asarray(found.reshape(np.shape(epsilon)), dtype=np.float64)
 
@@ -148,15 +154,6 @@ def margin_delta(ratio: ArrayLike, epsilon: ArrayLike, curvature: float = 0.0) -
         # at most this: then y - log(1 + y) <= y^2/2 <= epsilon
         y = np.minimum(beyond / np.maximum(chance, _TINY), np.sqrt(2.0 * np.maximum(left, 0.0)))
     return best
-
-
-def private_margin_ratio(epsilon: ArrayLike, delta: float) -> Array:
-    """A ratio ``s`` whose :func:`margin_delta` at ``epsilon`` > 0 was evaluated as at most ``delta``."""
-    eps = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
-    u = 1.0 + math.sqrt(-2.0 * math.log(delta))
-    start = 2.0 * eps / (u + np.sqrt(u * u + 2.0 * eps))
-    found = private_end(start, lambda s: margin_delta(s, eps) <= delta)
-    return np.asarray(found.reshape(np.shape(epsilon)), dtype=np.float64)
 
 
 def curvature_left(ratio: float, epsilon: float) -> float:
@@ -291,10 +288,7 @@ def joint_relief(laws: Sequence[LossLaw], budget: Budget) -> float:
         if not private(high):
             break
         low, high = high, 2.0 * high
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if private(middle) else (low, middle)
-    return low
+    return bracketed(private, low, high, _HALVINGS)
 
 
 def relieved(
@@ -308,13 +302,14 @@ def relieved(
     gamma = (calibration.gamma + strong_convexity) / CURVATURE_KEPT * (1.0 + MARGIN) - strong_convexity
     scale = calibration.scale / relief * (1.0 + MARGIN)
     ratio, low, high = calibration.sensitivity / scale, 0.0, calibration.epsilon
-    while not margin_delta(ratio, high, kept) <= calibration.delta:
+
+    def alone(epsilon: float) -> bool:
+        return bool(margin_delta(ratio, epsilon, kept) <= calibration.delta)
+
+    while not alone(high):
         low, high = high, 2.0 * high
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        alone = margin_delta(ratio, middle, kept) <= calibration.delta
-        low, high = (low, middle) if alone else (middle, high)
-    return replace(calibration, scale=scale, gamma=gamma, curvature=kept, epsilon=high)
+    epsilon = bracketed(alone, high, low, _HALVINGS)
+    return replace(calibration, scale=scale, gamma=gamma, curvature=kept, epsilon=epsilon)
 
 
 def _rounded_up(law: LossLaw, cell: float, reach: float) -> tuple[int, Array, float]:

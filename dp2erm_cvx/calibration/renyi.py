@@ -21,7 +21,6 @@ from dp2erm_cvx.calibration.base import (
     in_range,
     mean_norm,
     predicted_distance,
-    refuse_uncovered,
 )
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, LossConstants, RenyiCurve
@@ -115,7 +114,7 @@ def calibrate_renyi(objective: Objective, budget: Budget, *, gamma: float | None
     """
     bound, loss, n = objective.bound, objective.loss, objective.n_samples
     M, _ = _squared(loss)
-    refuse_uncovered(bound, objective.relation, budget, Noise.GAUSSIAN)
+    objective.refuse_uncovered(budget, Noise.GAUSSIAN)
     V = bound.V
     if gamma is None:
         candidates = M * M * V / n / TAU_GRID

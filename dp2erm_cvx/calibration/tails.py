@@ -51,12 +51,12 @@ def sum_quantile(noise: Noise, tail: float, deviation: float, *scales: float) ->
     return bracketed(lambda x: sum_tail(noise, x, deviation, *scales) <= tail, high * _APART)
 
 
-def bracketed(holds: Callable[[float], bool], high: float, low: float = 0.0) -> float:
-    """Where ``holds`` begins between ``low`` and ``high``, to 1e-15 of their distance, if it holds there.
+def bracketed(holds: Callable[[float], bool], high: float, low: float = 0.0, halvings: int = 52) -> float:
+    """Where ``holds`` begins between ``low`` and ``high``, to so many halvings, if it holds there.
 
     ``high`` is taken to hold and may be the smaller of the two.
     """
-    for _ in range(52):
+    for _ in range(halvings):
         middle = 0.5 * (low + high)
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high

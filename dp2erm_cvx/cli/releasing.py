@@ -219,7 +219,7 @@ def planned(model: Any, options: dict[str, Any]) -> bool:
     return True
 
 
-def show_plan(plan: Plan, n_samples: int, *, as_json: bool, name: str | None = None) -> None:
+def show_plan(plan: Plan[Any], n_samples: int, *, as_json: bool, name: str | None = None) -> None:
     """What a plan spends, step by step, and what is predicted of its release."""
     predicted, spent = _predicted(plan), plan.guarantee
     rows: list[dict[str, Any]] = [
@@ -262,16 +262,16 @@ def _scale(calibration: Any) -> float:
     return max(scales)
 
 
-def _predicted(plan: Plan) -> dict[str, tuple[float, str]]:
+def _predicted(plan: Plan[Any]) -> dict[str, tuple[float, str]]:
     """What is predicted of the release from public numbers, each with its sentence."""
-    from dp2erm_cvx.plan import EffectPlan, TwoStagePlan
+    from dp2erm_cvx.plan import EffectStudy, Study
     from dp2erm_cvx.plan.predict import kept_imbalance, planned_range
     from dp2erm_cvx.release.caveats import remains
 
-    if isinstance(plan, EffectPlan):
+    if isinstance(plan.study, EffectStudy):
         half = 1.96 * math.sqrt(plan.study.predicted_error)
         return {"half_width": (half, "Predicted 95 % half width: {:.3g}, in units of the outcome.")}
-    if not isinstance(plan, TwoStagePlan):
+    if not isinstance(plan.study, Study):
         return {}
     if cost := plan.study.first.cost(plan.study.universe):
         click.echo(f"note: {cost}", err=True)

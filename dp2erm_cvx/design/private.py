@@ -28,7 +28,7 @@ from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.ledger.ledger import sums, up
 from dp2erm_cvx.mechanism import private_choice, random_source, repeatable_choice
 from dp2erm_cvx.mechanism.exact import Source
-from dp2erm_cvx.plan import TwoStagePlan
+from dp2erm_cvx.plan import Plan, Study
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import one_line, public_number, whole_number
 from dp2erm_cvx.release import Guarantee, Release, Standing
@@ -322,13 +322,13 @@ def _refuse(
             )
 
 
-def _plan(name: str, model: PrivateTwoStageERM, n_samples: int, n_features: int) -> TwoStagePlan:
+def _plan(name: str, model: PrivateTwoStageERM, n_samples: int, n_features: int) -> Plan[Study]:
     try:
         plan = model.plan(n_samples, n_features)
     except CalibrationError as error:
         raise CalibrationError(f"{name}: {error}") from None
     if not plan.proven:
-        raise CalibrationError(f"{name}: {plan.theta.reason}, which is not proven: no charge covers it")
+        raise CalibrationError(f"{name}: {plan.main.reason}, which is not proven: no charge covers it")
     return plan
 
 

@@ -22,7 +22,8 @@ from dp2erm_cvx.design.world import MOST_RECORDS, DesignQuestion
 from dp2erm_cvx.display import as_text, grid, heading
 from dp2erm_cvx.errors import DeclarationError, known_names
 from dp2erm_cvx.parallel import Progress
-from dp2erm_cvx.plan import EffectPlan, RulePlan
+from dp2erm_cvx.plan import EffectStudy, RuleStudy
+from dp2erm_cvx.plan.predict import rule_noise
 from dp2erm_cvx.privacy import Budget
 
 if TYPE_CHECKING:
@@ -201,13 +202,15 @@ def _expected(result: DesignResult, n: int) -> bool:
     """True if public predictions expect an answer from so many records."""
     question = result.question
     plan = design_candidates(replace(question, n_samples=n), 1)[0].model.plan(n, question.n_features)
-    if isinstance(plan, RulePlan):
+    if isinstance(plan.study, RuleStudy):
         guess = question.filled
         assert guess.effect_spread is not None
         # of two normals, the effect and the same with noise, so often the signs differ
-        flipped = math.atan2(plan.noise_effect, guess.effect_spread) / math.pi
+        flipped = (
+            math.atan2(rule_noise(plan, np.zeros(question.n_features + 1))[1], guess.effect_spread) / math.pi
+        )
         return 1.0 - flipped > (result.beside.right or 0.5) + 1.5 * MARGIN
-    assert isinstance(plan, EffectPlan)
+    assert isinstance(plan.study, EffectStudy)
     return 4.0 * math.sqrt(plan.study.predicted_error) < abs(result.question.net_effect)
 
 

@@ -144,7 +144,7 @@ def balance_table(
     )
 
 
-def adjusted(plan: Plan, found: PlanResult) -> tuple[BalanceTable, Array, NDArray[np.int64]]:
+def adjusted(plan: Plan[Any], found: PlanResult) -> tuple[BalanceTable, Array, NDArray[np.int64]]:
     """Balance before and after what a release adjusts by; propensities (m,) and arms (m,). Not private.
 
     Of the m records that count, for the data holder only. Weights are those of residuals in the score of an

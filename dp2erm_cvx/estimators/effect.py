@@ -16,7 +16,7 @@ from dp2erm_cvx.domain_file import in_groups
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.estimators.fitting import PrivateEstimator, dataset_of, named_dataset
 from dp2erm_cvx.mechanism import private_choice
-from dp2erm_cvx.plan import EffectPlan, EffectStudy, PlanResult, make_plan
+from dp2erm_cvx.plan import EffectStudy, Plan, PlanResult, make_plan
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import chosen_columns
 from dp2erm_cvx.release import Guarantee
@@ -183,7 +183,7 @@ class PrivateEffect(PrivateEstimator):
             else dataset_of(public, X, a, y)
         )
 
-    def _planned(self, raw: Any) -> tuple[EffectPlan, Any]:
+    def _planned(self, raw: Any) -> tuple[Plan[EffectStudy], Any]:
         columns = self._columns(raw.columns)
         plan = make_plan(self._declared(raw.n_samples, columns))
         return plan, raw.restricted(columns, self._curves(columns))

@@ -150,7 +150,7 @@ class PrivateEstimator(ConfiguredEstimator):
     #: Asked before every charge, once all that is declared has been judged: what it raises costs nothing.
     before_charge: Callable[[], None] | None = field(default=None, init=False)
     #: Gets the plan and what its run found, where it is set: private, for the data holder alone.
-    look: Callable[[Plan, PlanResult], None] | None = field(default=None, init=False)
+    look: Callable[[Plan[Any], PlanResult], None] | None = field(default=None, init=False)
     #: The file that the release goes to, where that is known: the note of the charge names it.
     output: str | None = field(default=None, init=False)
 
@@ -171,18 +171,17 @@ class PrivateEstimator(ConfiguredEstimator):
         """Checked raw data (n, k), (n,), (n,), with names. Raises DataError and DeclarationError."""
         return dataset_of(self.domain, X, a, y)
 
-    def _study(self, n_samples: int, n_features: int) -> Pipeline[Any]:
+    def _study(self, n_samples: int, n_features: int) -> Pipeline:
         """What is declared, for datasets of this size. Raises DeclarationError where something is invalid."""
         raise NotImplementedError
 
-    def plan(self, n_samples: int, n_features: int) -> Plan:
+    def plan(self, n_samples: int, n_features: int) -> Plan[Any]:
         """The calibrated steps, from public quantities alone.
 
         Raises DeclarationError or CalibrationError where something declared is invalid or not covered.
         """
         self.execution()
-        plan: Plan = make_plan(self._study(n_samples, n_features))
-        return plan
+        return make_plan(self._study(n_samples, n_features))
 
     def check(self, columns: Sequence[str] | None = None) -> None:
         """Judge what is declared, before any data are read: whether it suits any number of records.
@@ -227,11 +226,11 @@ class PrivateEstimator(ConfiguredEstimator):
         self._saw(raw.columns)
         return self
 
-    def prepared(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> tuple[Plan, Dataset]:
+    def prepared(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> tuple[Plan[Any], Dataset]:
         """The plan of a fit to raw data, and the records that it is run on. Raises as :meth:`plan` does."""
         return self._planned(self.dataset_from(X, a, y))
 
-    def _planned(self, raw: Any) -> tuple[Plan, Any]:
+    def _planned(self, raw: Any) -> tuple[Plan[Any], Any]:
         """The same for checked data."""
         return self.plan(raw.n_samples, len(raw.columns)), raw
 
@@ -278,7 +277,9 @@ class PrivateEstimator(ConfiguredEstimator):
         """What to declare instead where outcomes have these values alone; mostly nothing."""
         return ""
 
-    def _run(self, plan: Plan, data: Dataset | BlockedDataset, what: str) -> tuple[PlanResult, Guarantee]:
+    def _run(
+        self, plan: Plan[Any], data: Dataset | BlockedDataset, what: str
+    ) -> tuple[PlanResult, Guarantee]:
         """Charge the ledger for ``what`` is released, run the plan, and state what that guarantees."""
         execution = in_blocks(plan, data, self.execution())
         self.receipt_ = self._charge(plan, what, data)
@@ -287,7 +288,7 @@ class PrivateEstimator(ConfiguredEstimator):
             self.look(plan, found)
         return found, state_guarantee(plan, found, execution)
 
-    def _charge(self, plan: Plan, what: str, data: Dataset | BlockedDataset) -> Receipt | None:
+    def _charge(self, plan: Plan[Any], what: str, data: Dataset | BlockedDataset) -> Receipt | None:
         """Before any noise: whatever happens later, a release that could be shown has been paid for."""
         if self.before_charge is not None:
             self.before_charge()
@@ -358,7 +359,7 @@ def blocked_dataset(public: Public, data: BlockedDataset) -> BlockedDataset:
     return data
 
 
-def in_blocks(plan: Plan, data: Dataset | BlockedDataset, execution: Execution) -> Execution:
+def in_blocks(plan: Plan[Any], data: Dataset | BlockedDataset, execution: Execution) -> Execution:
     """How the plan is run on records in blocks: without the solvers that need all of them, tried last.
 
     Raises ProgramError where a program needs all records at once, or the solver that is asked for: by what is

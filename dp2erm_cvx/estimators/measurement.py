@@ -58,7 +58,7 @@ def as_opendp_measurement(model: PrivateTwoStageERM, n_samples: int, n_features:
             "releases conditional on certification"
         )
     if not plan.proven:
-        raise CalibrationError(f"{plan.theta.reason}, which is not proven: OpenDP composes only what is")
+        raise CalibrationError(f"{plan.main.reason}, which is not proven: OpenDP composes only what is")
     _require_opendp()
     from opendp.domains import user_domain
     from opendp.measurements import make_user_measurement

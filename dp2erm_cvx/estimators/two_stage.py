@@ -18,7 +18,7 @@ from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError, shown
 from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE, PrivateEstimator, dataset_of
 from dp2erm_cvx.estimators.scikit import ConfiguredEstimator
-from dp2erm_cvx.plan import PlanResult, Study, TwoStagePlan, make_plan
+from dp2erm_cvx.plan import Plan, PlanResult, Study, make_plan
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release import Guarantee
@@ -227,7 +227,7 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
             **self.shared(Study, "tolerance"),
         )
 
-    def plan(self, n_samples: int, n_features: int) -> TwoStagePlan:
+    def plan(self, n_samples: int, n_features: int) -> Plan[Study]:
         """Stability bound, loss constants and calibration, from public quantities alone.
 
         Raises DeclarationError or CalibrationError where something declared is invalid or not covered.
@@ -237,7 +237,7 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
         refuse_unsolvable(study.first, study.universe, execution.solver)
         return plan
 
-    def _planned(self, raw: Any) -> tuple[TwoStagePlan, Any]:
+    def _planned(self, raw: Any) -> tuple[Plan[Study], Any]:
         plan = self.plan(raw.n_samples, len(raw.columns))
         if (cost := plan.study.first.cost(plan.study.universe)) is not None:
             warnings.warn(cost, stacklevel=3)  # public, and before anything is spent

@@ -42,7 +42,8 @@ from dp2erm_cvx.steps import (
 from dp2erm_cvx.steps.nuisances import LEFT, STRETCH
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.plan.effect import EffectPlan, EffectStudy
+    from dp2erm_cvx.plan.effect import EffectStudy
+    from dp2erm_cvx.plan.plan import Plan
 
 #: The step that releases the mean of the covariates which regressions by arm are averaged at, and its share
 #: of what center and propensity leave.
@@ -222,7 +223,7 @@ def check_arms(study: EffectStudy) -> None:
 
 
 def arm_errors(
-    plan: EffectPlan, released: Mapping[str, Array], deviation: float
+    plan: Plan[EffectStudy], released: Mapping[str, Array], deviation: float
 ) -> tuple[list[NuisanceError], float]:
     """What the nuisances leave of every arm's mean outcome, at residuals of this standard ``deviation``.
 
@@ -231,7 +232,7 @@ def arm_errors(
     the arms lie at most the declared distance apart, and so does each of them from all. Nothing where the
     propensity is public.
     """
-    study, score = plan.study, plan.score
+    study, score = plan.study, plan.main
     nuisances = score.score.at(score.universe, released).nuisances
     assert isinstance(nuisances, ArmNuisances)
     shares, k = np.array(nuisances.shares), len(nuisances.spreads)

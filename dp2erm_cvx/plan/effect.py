@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -13,8 +13,7 @@ from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.plan.arms import arm_propensity, arms_error, arms_rule, average_of, check_arms
 from dp2erm_cvx.plan.defaults import CAP, NORM, Request, default_scale, effect_error, effect_rule, smaller_arm
-from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, STEADY, Pipeline, chosen_noise, shares_in_turn
-from dp2erm_cvx.plan.plan import Plan
+from dp2erm_cvx.plan.plan import NUMERICAL_SHARE, STEADY, Pipeline, chosen_noise, shares_in_turn
 from dp2erm_cvx.plan.settings import EffectSettings
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
@@ -47,21 +46,6 @@ from dp2erm_cvx.steps import (
 )
 from dp2erm_cvx.universe import Universe
 
-
-@dataclass(frozen=True)
-class EffectPlan(Plan):
-    """The planned steps of an effect ``study``: the score is the last of them."""
-
-    study: EffectStudy
-
-    @property
-    def score(self) -> MeanScore:
-        """The step that releases the effect."""
-        found = self.steps[-1]
-        assert isinstance(found, MeanScore)
-        return found
-
-
 #: What the ends of an outcome in [0, 1] may round to.
 _ROUNDED = 1e-12
 #: What may be estimated.
@@ -69,7 +53,7 @@ SCORES = {kind.estimand: kind for kind in (AverageScore, TreatedScore, OverlapSc
 
 
 @dataclass(frozen=True)
-class EffectStudy(Pipeline[EffectPlan]):
+class EffectStudy(Pipeline):
     """Private nuisances, then one score per record (Theorems 10 and 12).
 
     Parameters
@@ -94,6 +78,7 @@ class EffectStudy(Pipeline[EffectPlan]):
     Raises DeclarationError for an invalid argument.
     """
 
+    main: ClassVar[str] = "score"
     several_arms: ClassVar[bool] = True
 
     universe: Universe
@@ -295,7 +280,7 @@ class EffectStudy(Pipeline[EffectPlan]):
         for name, share in regressions.items():
             weights = settings.arms, rate, own, settings.noise_ratio, n_arms
             mapped = OutcomeRows(rows, tuple(terms), scale, *weights)
-            steps.append(self.regression(name, program, mapped, numerical_share, share))
+            steps.append(self.regression(name, program, mapped, numerical_share=numerical_share, share=share))
             terms.append(Term(rows, name, n_arms=n_arms))
         if log_odds is not None and own is None:
             steps.append(self.logistic(self.handed(steps), settings, numerical_share))
@@ -370,9 +355,6 @@ class EffectStudy(Pipeline[EffectPlan]):
         if total < STEADY:  # the released rate is noise: no bound may follow it far
             found = replace(found, widest=max(4.0 * domain.outcome_bound / settings.score_bound, 1.0))
         return found
-
-    def planned(self, steps: Sequence[Step]) -> EffectPlan:
-        return EffectPlan(self, tuple(steps))
 
     @property
     def kind(self) -> type[EffectScore]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from dp2erm_cvx.steps import (
     EffectScore,
     GroupScore,
     LinearNuisances,
+    MeanScore,
     MeanSquare,
     OverlapScore,
     Rows,
@@ -29,12 +29,13 @@ from dp2erm_cvx.steps import (
 )
 from dp2erm_cvx.steps.nuisances import LEFT, STRETCH
 from dp2erm_cvx.steps.record_map import RAREST
+from dp2erm_cvx.steps.score import Released
 from dp2erm_cvx.steps.sums import released_mass, side_shares
-from dp2erm_cvx.universe import Universe
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.plan.effect import EffectPlan
-    from dp2erm_cvx.plan.rule import RulePlan
+    from dp2erm_cvx.plan.effect import EffectStudy
+    from dp2erm_cvx.plan.plan import Plan
+    from dp2erm_cvx.plan.rule import RuleStudy
 
 #: Part of the confounding that an unbent regression of two values may leave, as probabilities are no lines.
 BENT = 0.04
@@ -69,7 +70,7 @@ NO_ERROR = NuisanceError(0.0, 0.0, 0.0)
 
 
 def nuisance_error(
-    plan: EffectPlan, released: Mapping[str, Array], deviation: float, share: float = 1.0
+    plan: Plan[EffectStudy], released: Released, deviation: float, share: float = 1.0
 ) -> NuisanceError:
     """That of an effect whose score has at most this standard ``deviation`` over all records.
 
@@ -84,23 +85,20 @@ def nuisance_error(
         return NO_ERROR
     nuisances, study = found[1], plan.study
     assert not isinstance(nuisances.rate, str)
-    counted, half = nuisances.regressions[-1].mass, 0.5 * study.universe.domain.outcome_bound
+    counted = nuisances.regressions[-1].mass
     square = counted * squared_factors(study.estimand, nuisances.rate, min(share / counted, 0.5))
-    residual = residual_deviation(deviation / math.sqrt(square), study.settings.residual_bound, half)
-    residual = _of_records(study.universe, residual, study.scale)
+    residual = _residual(study, deviation / math.sqrt(square), study.scale)
     return combined(*_arm_errors(plan, nuisances, released, (residual, residual), counted))
 
 
-def group_errors(plan: EffectPlan, released: Mapping[str, Array], deviation: float) -> list[NuisanceError]:
+def group_errors(plan: Plan[EffectStudy], released: Released, deviation: float) -> list[NuisanceError]:
     """Those of the effects in all groups, where clipped residuals have at most this ``deviation``."""
     found, study = _confounded(plan, released), plan.study
     if found is None:
         return [NO_ERROR] * len(study.universe.domain.groups)
     score, nuisances = found
     assert isinstance(score, GroupScore)
-    counted, half = nuisances.regressions[-1].mass, 0.5 * study.universe.domain.outcome_bound
-    residual = residual_deviation(deviation, study.settings.residual_bound, half)
-    residual = _of_records(study.universe, residual, study.scale)
+    counted, residual = nuisances.regressions[-1].mass, _residual(study, deviation, study.scale)
     errors = []
     for place, member in enumerate(score.members):
         assert isinstance(member.nuisances, LinearNuisances)
@@ -111,11 +109,11 @@ def group_errors(plan: EffectPlan, released: Mapping[str, Array], deviation: flo
 
 
 def risk_errors(
-    plan: EffectPlan, released: Mapping[str, Array], risks: tuple[float, float]
+    plan: Plan[EffectStudy], released: Released, risks: tuple[float, float]
 ) -> tuple[NuisanceError, NuisanceError]:
     """Those of both released ``risks`` by regressions by arm, the treated first, in the same way."""
-    found, study = _confounded(plan, released), plan.study
-    if found is None:
+    study = plan.study
+    if (found := _confounded(plan, released)) is None:
         return NO_ERROR, NO_ERROR
     least = 1.0 / study.universe.n_samples
     shares = [min(max(risk, least), 1.0 - least) for risk in risks]
@@ -125,23 +123,26 @@ def risk_errors(
     return second, first
 
 
-def _confounded(
-    plan: EffectPlan, released: Mapping[str, Array]
-) -> tuple[EffectScore, LinearNuisances] | None:
+def _confounded(plan: Plan[EffectStudy], released: Released) -> tuple[EffectScore, LinearNuisances] | None:
     """The score at what was released, and its regressions; None where they leave no confounding.
 
     Where the propensity is public nothing is confounded, whatever the regressions are.
     """
-    score = plan.score.score.at(plan.score.universe, released)
+    score = plan.main.score.at(plan.main.universe, released)
     nuisances = score.nuisances
     if plan.study.settings.known is not None or not isinstance(nuisances, LinearNuisances):
         return None
     return (score, nuisances) if nuisances.regressions else None
 
 
-def _of_records(universe: Universe, residual: float, guess: float) -> float:
-    """The standard deviation of a record's residual; that of a person's mean may be any part of it."""
-    return residual if universe.domain.units is None else max(residual, guess)
+def _residual(study: EffectStudy | RuleStudy, deviation: float, guess: float) -> float:
+    """The standard deviation of a record's residual, of which clipped ones have at most this ``deviation``.
+
+    That of a person's mean may be any part of it: then it is at least the ``guess``.
+    """
+    domain = study.universe.domain
+    residual = residual_deviation(deviation, study.settings.residual_bound, 0.5 * domain.outcome_bound)
+    return residual if domain.units is None else max(residual, guess)
 
 
 def combined(*errors: NuisanceError) -> NuisanceError:
@@ -156,9 +157,9 @@ def combined(*errors: NuisanceError) -> NuisanceError:
 
 
 def _arm_errors(
-    plan: EffectPlan,
+    plan: Plan[EffectStudy],
     nuisances: LinearNuisances,
-    released: Mapping[str, Array],
+    released: Released,
     residuals: tuple[float, float],
     counted: float,
     group: tuple[float, int] | None = None,
@@ -246,7 +247,7 @@ def squared_factors(estimand: str, rate: float, share: float) -> float:
     return share / (1.0 - share) if estimand == OverlapScore.estimand else 1.0 / (rate * (1.0 - rate))
 
 
-def intercept_bias(nuisances: LinearNuisances, released: Mapping[str, Array], deviation: float) -> Array:
+def intercept_bias(nuisances: LinearNuisances, released: Released, deviation: float) -> Array:
     """What the ridge on the intercept of either arm (2,) does to an effect, by way of the slopes.
 
     To first order ``-D^2 gamma (1 - p) theta_1 / H`` and ``D^2 gamma p theta_0 / H``, H the curvature of the
@@ -273,9 +274,9 @@ def intercept_bias(nuisances: LinearNuisances, released: Mapping[str, Array], de
 
 
 def rate_error(
-    plan: EffectPlan,
+    plan: Plan[EffectStudy],
     nuisances: LinearNuisances,
-    released: Mapping[str, Array],
+    released: Released,
     deviation: float,
     steep: Array,
     group: tuple[float, int] | None = None,
@@ -311,14 +312,14 @@ def rate_error(
 
 
 def value_error(
-    plan: RulePlan, released: Mapping[str, Array], deviation: float, *, treats: bool
+    plan: Plan[RuleStudy], released: Released, deviation: float, *, treats: bool
 ) -> NuisanceError:
     """That of what a rule gains on one side of it, whose score has at most this standard ``deviation``.
 
     The arms are taken to lie one standard deviation apart there; nothing where the propensity is public.
     """
-    step = plan.value
-    assert step is not None
+    step = plan.step("value")
+    assert isinstance(step, MeanScore)
     nuisances = step.score.at(step.universe, released).nuisances
     assert isinstance(nuisances, RuleNuisances)
     if nuisances.rates is None or nuisances.counts is None:
@@ -327,9 +328,7 @@ def value_error(
     study, n, rate, own = plan.study, step.universe.n_samples, nuisances.rate, nuisances.rates[treats]
     distance, within = nuisances.declared.distance, nuisances.declared.within(rate)
     half = 0.5 * study.universe.domain.outcome_bound
-    clipped = deviation * math.sqrt(rate * (1.0 - rate))
-    residual = residual_deviation(clipped, study.settings.residual_bound, half)
-    residual = _of_records(study.universe, residual, study.residual_scale)
+    residual = _residual(study, deviation * math.sqrt(rate * (1.0 - rate)), study.residual_scale)
     (fit,), theta = nuisances.regressions, np.reshape(released[str(nuisances.terms[0].source)], (2, -1))
     stretch, spreads = nuisances.stretch.reshape(2, -1), np.array(nuisances.spreads)
     part = float(side_shares(nuisances.counts, released)[int(treats)].sum())
@@ -355,7 +354,7 @@ def value_error(
     )
 
 
-def slope_sums(nuisances: LinearNuisances, released: Mapping[str, Array]) -> Array:
+def slope_sums(nuisances: LinearNuisances, released: Released) -> Array:
     """The slopes (g, k) of either arm, or in common, before any shrinkage is undone."""
     k = len(nuisances.spreads)
     slopes = [np.asarray(released[str(term.source)]) for term in _released_terms(nuisances)]
@@ -386,7 +385,7 @@ def propensity_error(step: Step, squares: Array, variance: float) -> tuple[float
 
 
 def overlap_error(
-    plan: EffectPlan, released: Mapping[str, Array], residual: float
+    plan: Plan[EffectStudy], released: Released, residual: float
 ) -> tuple[float, float, float, Array]:
     """What a released propensity e~, the cap and the clips leave of errors of common slopes.
 

@@ -2,28 +2,181 @@
 
 from __future__ import annotations
 
+import abc
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
-from typing import Any, TypeVar
+from functools import cached_property, partial, reduce
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
+from dp2erm_cvx import registry
 from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.calibration.base import mean_norm
 from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.calibration.profiles import joint_delta, joint_relief
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
+from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, shown
 from dp2erm_cvx.mechanism import secure_available
-from dp2erm_cvx.plan.pipeline import P_co, Pipeline
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound
+from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.program.stage import Program
+from dp2erm_cvx.public import one_of
+from dp2erm_cvx.sampling import refuse_arms
 from dp2erm_cvx.solve import Solution
-from dp2erm_cvx.steps import Execution, Fit, Inputs, MeanScore, Step, StepResult
+from dp2erm_cvx.steps import (
+    ColumnRanges,
+    CovariateLaw,
+    CovariateMean,
+    Execution,
+    Fit,
+    Inputs,
+    MeanScore,
+    MeanSquare,
+    OutcomeRows,
+    Step,
+    StepResult,
+    WithConstant,
+)
 from dp2erm_cvx.steps.step import exact_budget
+from dp2erm_cvx.universe import Universe
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.plan.settings import CausalSettings
+
+#: Share of epsilon that covers the arithmetic where none is declared.
+NUMERICAL_SHARE = 0.005
+
+#: Bound on the norm of a regression coefficient, in outcome bounds: too wide to be felt.
+LONGEST = 20.0
+
+#: n epsilon of the rate of treatment from which on it is more than noise.
+STEADY = 20.0
+
+#: Solves and certificates take dense matrices of this order.
+MOST_FEATURES = 2000
+
+
+class Pipeline(abc.ABC):
+    """Steps in their order, the datasets that the guarantee is about, and the budget that they share.
+
+    A declared pipeline is a dataclass with these fields; ``arithmetic`` and ``numerical_share`` say whether
+    that share of epsilon covers the numerical error of what is released.
+    """
+
+    #: The step that answers what is asked.
+    main: ClassVar[str]
+    #: Whether treatments may have more than two arms.
+    several_arms: ClassVar[bool] = False
+
+    universe: Universe
+    budget: Budget
+    noise: Noise | str
+    arithmetic: Arithmetic | str
+    numerical_share: float
+
+    def __post_init__(self) -> None:
+        """Raise DeclarationError for what is no arithmetic, too many covariates, and arms if it knows two."""
+        if not self.several_arms:
+            refuse_arms(self.universe.domain.codebook, "a rule, or a fit with weights,")
+        object.__setattr__(self, "arithmetic", one_of("arithmetic", self.arithmetic, Arithmetic))
+        if self.universe.n_features > MOST_FEATURES:
+            raise DeclarationError(
+                f"{self.universe.n_features} covariates: at most {MOST_FEATURES}, because Hessians are "
+                "dense; choose some publicly"
+            )
+
+    @property
+    def start(self) -> Universe:
+        """The public universe that the first step finds its records in."""
+        return self.universe
+
+    @abc.abstractmethod
+    def steps(self, numerical_share: float | None) -> Iterator[Step]:
+        """The steps in their order; ``numerical_share`` of each covers its arithmetic, None for none."""
+
+    def handed(self, steps: Iterable[Step]) -> Universe:
+        """That of the records that these first ``steps`` hand on."""
+        where = self.start
+        for step in steps:
+            where = step.hands(where)
+        return where
+
+    @cached_property
+    def law(self) -> CovariateLaw:
+        """What is guessed of the covariates."""
+        return CovariateLaw.of(self.universe.domain, self.universe.n_features)
+
+    def placing(
+        self, mean: float | None, spread: float | None, norm: float, reach: float, *, exact: bool
+    ) -> Iterator[Step]:
+        """The steps by which covariates are centered, in a ball of this ``reach``, and scaled to a ``norm``.
+
+        From these shares of the budget, None for no step.
+        """
+        if mean is not None:
+            yield CovariateMean(share=mean, noise=self.noise, exact=exact, law=self.law, norm=reach)
+        if spread is not None:
+            yield MeanSquare(share=spread, exact=exact, law=self.law, norm=norm)
+
+    def saturating(self, name: str, slope: float) -> SecondStage:
+        """A second stage whose loss saturates."""
+        # no theorem needs this ball; within it every solve is certified to a public radius
+        ball = L2Ball(LONGEST * self.universe.domain.outcome_bound)
+        return registry.build(registry.second_stages(), name, slope=slope, theta_set=ball)
+
+    def regression(self, name: str, program: SecondStage, rows: OutcomeRows, **how: Any) -> Fit:
+        """A regression on mapped ``rows``, with what else a :class:`~dp2erm_cvx.steps.Fit` takes."""
+        return Fit(name, noise=self.noise, program=program, map=rows, either=True, **how)
+
+    def logistic(self, universe: Universe, settings: CausalSettings, numerical_share: float | None) -> Fit:
+        """The logistic regression of the treatment on (1, x) in a ball, at weights 1, in a ``universe``."""
+        bound = WithConstant().universe(universe).domain.covariate_bound
+        radius = settings.radius / bound
+        how: Any = {"split": settings.split, "numerical_share": numerical_share}
+        stages = registry.first_stages()
+        program: Any = registry.build(stages, "ipw_private", ridge=0.0, radius=radius, trim=settings.cap)
+        where, share = WithConstant(), settings.propensity_share
+        return Fit("propensity", share, self.noise, program=program, map=where, either=True, **how)
+
+
+def chosen_noise(declared: object, universe: Universe) -> Noise:
+    """The law by its name; "auto" is gamma or box noise, whichever is shorter for regressions on (1, x).
+
+    In mean Euclidean length, from what is public. Raises DeclarationError for another name.
+    """
+    if declared != "auto":
+        known = [*(law.value for law in Noise), "auto"]
+        if declared not in known:
+            raise DeclarationError(f"noise = {shown(declared)}: must be one of {', '.join(known)}")
+        return Noise(declared)
+    rows = WithConstant().universe(universe)
+    p, widths = rows.n_columns, rows.widths
+    if widths is None:
+        return Noise.GAMMA
+    ball = rows.domain.covariate_bound * mean_norm(Noise.GAMMA, p)
+    return Noise.BOX if mean_norm(Noise.BOX, p, widths) < ball else Noise.GAMMA
+
+
+def shares_in_turn(steps: Sequence[Step], kept: float = 1.0) -> list[Step]:
+    """The same shares of the whole, as shares of what later steps leave, because those take theirs first.
+
+    All but that of ranges are shares of what is ``kept`` beside them.
+    """
+    found: list[Step] = []
+    left = 1.0
+    for step in reversed(steps):
+        share = (step.share or 0.0) * (1.0 if isinstance(step, ColumnRanges) else kept)
+        found.append(replace(step, share=share / left))
+        left -= share
+    return found[::-1]
+
+
+S = TypeVar("S", bound=Pipeline)
 
 _ROUND_UP = 1.0 + 1e-12
 
@@ -61,10 +214,10 @@ class PlanResult:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The planned ``steps`` of what was declared, in their order, and what they guarantee together."""
+class Plan(Generic[S]):
+    """The planned ``steps`` of a declared ``study``, in their order, and what they guarantee together."""
 
-    study: Pipeline[Any]
+    study: S
     steps: tuple[Step, ...]
 
     def __post_init__(self) -> None:
@@ -100,6 +253,11 @@ class Plan:
         return next((step for step in self.steps if step.name == name), None)
 
     @property
+    def main(self) -> Any:
+        """The step that answers what is asked: the score of an effect, a rule, or theta."""
+        return self.step(self.study.main)
+
+    @property
     def programs(self) -> tuple[Program, ...]:
         """The programs that its steps solve, each once."""
         solved = (program for step in self.steps for program in step.programs)
@@ -107,8 +265,9 @@ class Plan:
 
     @property
     def bound(self) -> StabilityBound:
-        """How far weights move between neighbors, in the last step that has any."""
-        return self.steps[-1].bound
+        """How far weights, or factors, move between neighbors in the main step."""
+        bound: StabilityBound = self.main.bound
+        return bound
 
     @property
     def proven(self) -> bool:
@@ -161,6 +320,9 @@ class Plan:
     @property
     def theorem(self) -> str:
         """The privacy theorems in force."""
+        if self.main.weighted:
+            told = " and ".join(step.theorem for step in self.steps)
+            return told if len(self.steps) == 1 else f"Theorem 9 (composition) of {told}"
         found = "Theorem 10 (record maps) of " + ", ".join(step.theorem for step in self.steps)
         return f"{found}; one delta for all (Theorem 16)" if self.joint else found
 
@@ -174,10 +336,7 @@ def _inside(data: Dataset, *, domain: Domain) -> Records:
     return domain.records(data.X, data.a, data.y, data.sampling, data.person)
 
 
-P = TypeVar("P", bound=Plan)
-
-
-def make_plan(study: Pipeline[P_co]) -> P_co:
+def make_plan(study: S) -> Plan[S]:
     """Calibrate a release from public quantities alone.
 
     Raises DeclarationError for an invalid share, CalibrationError where no theorem covers what is declared.
@@ -194,7 +353,7 @@ def make_plan(study: Pipeline[P_co]) -> P_co:
     return _planned(study, None)
 
 
-def plan_as_declared(study: Pipeline[P_co]) -> P_co:
+def plan_as_declared(study: S) -> Plan[S]:
     """The same for arithmetic that is declared "counted" or "assumed", whatever can be drawn on this machine.
 
     Raises as :func:`make_plan` does.
@@ -202,7 +361,7 @@ def plan_as_declared(study: Pipeline[P_co]) -> P_co:
     return _planned(study, study.numerical_share if study.arithmetic is Arithmetic.COUNTED else None)
 
 
-def counts(study: Pipeline[Any]) -> bool:
+def counts(study: Pipeline) -> bool:
     """Whether the arithmetic is counted. Raises DeclarationError or CalibrationError where it cannot be."""
     if study.arithmetic is Arithmetic.ASSUMED:
         return False
@@ -216,7 +375,7 @@ def counts(study: Pipeline[Any]) -> bool:
     return True
 
 
-def _uncountable(study: Pipeline[Any]) -> str | None:
+def _uncountable(study: Pipeline) -> str | None:
     """Why no theorem covers the arithmetic, or None."""
     epsilon = study.budget.epsilon
     if epsilon > LARGEST_COUNTED:
@@ -229,7 +388,7 @@ def _uncountable(study: Pipeline[Any]) -> str | None:
     return next((reason for reason in reversed(missing) if reason is not None), None)
 
 
-def _planned(study: Pipeline[P_co], numerical_share: float | None) -> P_co:
+def _planned(study: S, numerical_share: float | None) -> Plan[S]:
     """Every step by the law that errs less; all Gaussian, at one delta, where no step errs more by that."""
     steps = list(study.steps(numerical_share))
     found = _calibrated(study, steps)
@@ -245,17 +404,17 @@ def _planned(study: Pipeline[P_co], numerical_share: float | None) -> P_co:
     return shared if shared.joint and better else found
 
 
-def _calibrated(study: Pipeline[P_co], steps: Sequence[Step]) -> P_co:
+def _calibrated(study: S, steps: Sequence[Step]) -> Plan[S]:
     budgets = _divided(study.budget, steps)
     planned: dict[str, Step] = {}
     universe = study.start
     for step in steps:
         planned[step.name] = step.plan(universe, budgets[step.name], dict(planned))
         universe = step.hands(universe)
-    return _composed(study.planned(tuple(planned.values())))
+    return _composed(Plan(study, tuple(planned.values())))
 
 
-def _composed(plan: P) -> P:
+def _composed(plan: Plan[S]) -> Plan[S]:
     """Less noise in Gaussian steps, where one delta covers the sum of their losses (Theorem 16)."""
     laws = [step.loss_law for step in plan.steps if step.loss_law is not None]
     if len(laws) < max(2, len(plan.steps)):

@@ -6,17 +6,20 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import erfcx
 
 from dp2erm_cvx.calibration import Calibration, Perturbed
 from dp2erm_cvx.codebook import Codebook
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.mechanism import simulate_noise
-from dp2erm_cvx.plan.rule import RulePlan
-from dp2erm_cvx.plan.weighted import TwoStagePlan
+from dp2erm_cvx.plan.plan import Plan
+from dp2erm_cvx.plan.rule import RuleStudy
+from dp2erm_cvx.plan.weighted import Study
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps import CovariateMean, Fit, MeanSquare, Rows, RuleRows, Step, Term
@@ -110,9 +113,9 @@ def noise_range(
     )
 
 
-def planned_range(plan: TwoStagePlan) -> NoiseRange:
+def planned_range(plan: Plan[Study]) -> NoiseRange:
     """That of a plan, whose second stage is least squares."""
-    theta, second = plan.theta, plan.study.second
+    theta, second = plan.main, plan.study.second
     scale = 0.0 if theta.precision is None else theta.precision.grid.scale
     return noise_range(second, plan.study.universe, theta.calibration, grid_scale=scale)
 
@@ -156,7 +159,7 @@ def _coded(X: Array, domain: Domain, book: Codebook, rng: np.random.Generator) -
     return X
 
 
-def kept_imbalance(plan: TwoStagePlan) -> float | None:
+def kept_imbalance(plan: Plan[Study]) -> float | None:
     """The share of a difference of ``DIFFERENCE`` in the first covariate that varies which the weights leave.
 
     Solved on synthetic records: covariates as the domain makes one expect, arms of one size. At a private
@@ -164,7 +167,7 @@ def kept_imbalance(plan: TwoStagePlan) -> float | None:
     prediction, without any data: stronger or other imbalance leaves other shares. None where the weights are
     not for balancing arms, or cannot be had on these records. A release that is paid for never fails by it.
     """
-    first, universe, step = plan.study.first, plan.study.universe, plan.propensity
+    first, universe, step = plan.study.first, plan.study.universe, plan.step("propensity")
     if not first.balances_arms:
         return None
     noise = None
@@ -229,7 +232,70 @@ def _difference(records: Records, weights: Array, column: int) -> float:
     return float(means[0] - means[1])
 
 
-def kept_confounding(plan: RulePlan) -> float | None:
+#: Records of a public covariate spread, and draws of the noise of a rule, that predictions are averaged over.
+_POINTS, _RULES = 512, 512
+
+
+def rule_noise(
+    plan: Plan[RuleStudy], theta: ArrayLike, released: Mapping[str, Array] = MappingProxyType({})
+) -> tuple[Array, float, float]:
+    """Predicted noise of a rule: no bounds, and without that of a center or a propensity.
+
+    The half width (p,) of the 2.5-97.5 % range of the noise in every coefficient; the root mean square of
+    what it does to the effect of one record, in units of the outcome; and the share of the decisions of a
+    released ``theta`` (p,) that it flips. For covariates that spread by their ``released`` mean square, or a
+    public guess, residuals of the public guess ``outcome_scale``, and the public guess of the mass of the
+    factors. The effects without noise are guessed to be those of theta, less the size that the noise gives
+    them: 1/2 of the decisions are flipped where noise explains all of them.
+    """
+    made, spread, k = plan.main.map, plan.step("spread"), plan.study.universe.n_features
+    spreads = np.array(plan.study.law.within(plan.study.norm_bound))
+    if isinstance(spread, MeanSquare) and spread.name in released:
+        spreads = spread.spreads(released)
+    scaled, rows, coded = (
+        _rule_rows(plan, spreads, *how) for how in ((made.scale, False), (1.0, False), (made.scale, True))
+    )
+    moved, each = _moved(plan, scaled, scaled), _moved(plan, np.eye(coded.shape[1]), coded)
+    effects = np.sum(rows * np.asarray(theta, dtype=np.float64), axis=1)
+    size, noise, flipped = float(np.mean(effects**2)), float(np.mean(moved**2)), 0.5
+    if size > noise:
+        true = effects * math.sqrt(1.0 - noise / size)
+        # on either side of the boundary records are flipped as often
+        flipped = float(np.mean((true + moved > 0) != (true > 0)))
+    return made.unscaled(np.quantile(np.abs(each), 0.95, axis=0), k), math.sqrt(noise), flipped
+
+
+def _rule_rows(plan: Plan[RuleStudy], spreads: Array, scale: float = 1.0, coded: bool = False) -> Array:
+    """Rows (m, p) of public covariates of these ``spreads`` (k,), ``scale`` times those of the domain.
+
+    Where they are ``coded``, levels of one column add up to the same for everybody: noise that moves all of
+    them at once changes no effect, and nothing holds it back.
+    """
+    k, domain = plan.study.universe.n_features, plan.study.universe.domain
+    x = spreads * np.random.default_rng(k).standard_normal((_POINTS, k))
+    book, names = domain.codebook or Codebook(), domain.columns or ()
+    for column in book.levels if coded else ():
+        own = [place for place, name in enumerate(names) if book.origin(name)[0] == column]
+        total = 0.0 if plan.step("mean") is not None else 1.0
+        x[:, own] += (total - x[:, own].sum(axis=1, keepdims=True)) / max(len(own), 1)
+    rows: Array = plan.main.map.rows.of(scale * clip_norm(x, plan.study.norm_bound), np.zeros(_POINTS))
+    return rows
+
+
+def _moved(plan: Plan[RuleStudy], at: Array, rows: Array) -> Array:
+    """What draws of the noise do to the effect ``at`` (m, p), (draws, m), for records of these rows."""
+    calibration, study = plan.main.calibration, plan.study
+    # a center is guessed to spread as far as what it leaves, and residuals of 2 (y - m) to be normal
+    left = study.scale * (math.sqrt(0.5) if plan.main.map.after else 1.0)
+    squared, slope = study.settings.response_bound is not None, study.settings.slope
+    bend = 2.0 if squared else float(erfcx(math.sqrt(2.0) * left / slope))
+    p = rows.shape[1]
+    hessian = bend * study.mass * (rows.T @ rows) / len(rows) + calibration.gamma * np.eye(p)
+    drawn = simulate_noise(calibration, _RULES, np.random.default_rng(p))
+    return np.asarray(drawn @ np.linalg.solve(hessian, at.T) / study.universe.n_samples)
+
+
+def kept_confounding(plan: Plan[RuleStudy]) -> float | None:
     """The share that stays of the bias by one covariate, whose arms differ by ``DIFFERENCE``.
 
     Solved on synthetic records: covariates as the domain makes one expect, arms of one size, no effect, an

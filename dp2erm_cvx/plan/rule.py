@@ -1,4 +1,4 @@
-"""A private rule: what is declared before any record is read, its plan, and what noise may have flipped."""
+"""A private rule: what is declared before any record is read."""
 
 from __future__ import annotations
 
@@ -6,33 +6,26 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.special import erfcx, expit
+from scipy.special import expit
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.calibration import Calibration, Noise
+from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.numbers import Arithmetic
-from dp2erm_cvx.codebook import Codebook
-from dp2erm_cvx.domain import Array, clip_norm
 from dp2erm_cvx.errors import DeclarationError, known_names
-from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.plan.defaults import NORM, Request, effect_error, rule_of_use, smaller_arm
-from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, STEADY, Pipeline, chosen_noise, shares_in_turn
-from dp2erm_cvx.plan.plan import Plan
+from dp2erm_cvx.plan.plan import NUMERICAL_SHARE, STEADY, Pipeline, chosen_noise, shares_in_turn
 from dp2erm_cvx.plan.settings import RuleSettings
-from dp2erm_cvx.privacy import Budget, StabilityBound
+from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_fraction, public_size
 from dp2erm_cvx.sampling import refuse_sampling
 from dp2erm_cvx.steps import (
     Balance,
     Confounding,
     Factors,
-    Fit,
     MeanScore,
-    MeanSquare,
     OutcomeRows,
     Rows,
     RuleNuisances,
@@ -47,120 +40,10 @@ from dp2erm_cvx.universe import Universe
 
 #: Public guess of what factors below 1 add up to, in n: their sum is private.
 MASS = 0.6
-#: Records of a public covariate spread, and draws of the noise, that predictions are averaged over.
-_POINTS, _DRAWS = 512, 512
 
 
 @dataclass(frozen=True)
-class RulePlan(Plan):
-    """The planned steps of a rule's ``study``: the rule, perhaps nuisances before it and its value after."""
-
-    study: RuleStudy
-
-    @property
-    def rule(self) -> Fit:
-        """The step that releases the rule."""
-        return next(step for step in self.steps if step.name == "rule" and isinstance(step, Fit))
-
-    @property
-    def rows(self) -> OutcomeRows:
-        """What the rule is fitted to."""
-        assert self.rule.regression is not None
-        return self.rule.regression
-
-    @property
-    def bound(self) -> StabilityBound:
-        """That of the factors of the rule."""
-        return self.rule.bound
-
-    @property
-    def value(self) -> MeanScore | None:
-        """The step that releases what the rule is worth; None where no share was declared for it."""
-        found = self.step("value")
-        assert found is None or isinstance(found, MeanScore)
-        return found
-
-    @property
-    def mass(self) -> float:
-        """The public guess of the sum of the factors, over n."""
-        return (MASS if self.rows.factored else 1.0) * self.study.universe.mass
-
-    @property
-    def noise_effect(self) -> float:
-        """Root mean square of what noise does to the effect of one record, in units of the outcome.
-
-        Predicted for covariates of a public spread, residuals of the public guess ``outcome_scale``, and the
-        public guess ``mass``: no bound. What noise does to a center or a propensity is not in it.
-        """
-        return self.noise_at(self.spreads({}))
-
-    def noise_at(self, spreads: ArrayLike) -> float:
-        """The same for scaled covariates of these ``spreads`` (k,)."""
-        rows = self._rows(spreads, self.rows.scale)
-        return float(np.sqrt(np.mean(self._moved(rows, rows) ** 2)))
-
-    def spreads(self, released: Mapping[str, Array]) -> Array:
-        """Standard deviations (k,) of scaled covariates: by their released mean square, or a public guess."""
-        step = self.step("spread")
-        if step is not None and isinstance(step, MeanSquare) and step.name in released:
-            return step.spreads(released)
-        return np.array(self.study.law.within(self.study.norm_bound))
-
-    def flipped_share(self, theta: ArrayLike, spreads: ArrayLike | None = None) -> float:
-        """Share of the decisions of a released ``theta`` (p,) that the noise in it is predicted to flip.
-
-        For the same guesses, and covariates of these ``spreads`` (k,). The effects without noise are guessed
-        to be those of theta, less the size that the noise gives them: 1/2 where noise explains all of them.
-        """
-        spreads = self.spreads({}) if spreads is None else spreads
-        scaled, rows = self._rows(spreads, self.rows.scale), self._rows(spreads)
-        moved = self._moved(scaled, scaled)
-        effects = np.sum(rows * np.asarray(theta, dtype=np.float64), axis=1)
-        size, noise = float(np.mean(effects**2)), float(np.mean(moved**2))
-        if not size > noise:
-            return 0.5
-        true = effects * math.sqrt(1.0 - noise / size)
-        # on either side of the boundary records are flipped as often
-        return float(np.mean((true + moved > 0) != (true > 0)))
-
-    def _rows(self, spreads: ArrayLike, scale: float = 1.0, *, coded: bool = False) -> Array:
-        """Rows (m, p) of public covariates, ``scale`` times those of the domain.
-
-        Where they are ``coded``, levels of one column add up to the same for everybody: noise that moves all
-        of them at once changes no effect, and nothing holds it back.
-        """
-        k, domain = self.study.universe.n_features, self.study.universe.domain
-        x = np.asarray(spreads) * np.random.default_rng(k).standard_normal((_POINTS, k))
-        book, names = domain.codebook or Codebook(), domain.columns or ()
-        for column in book.levels if coded else ():
-            own = [place for place, name in enumerate(names) if book.origin(name)[0] == column]
-            total = 0.0 if self.step("mean") is not None else 1.0
-            x[:, own] += (total - x[:, own].sum(axis=1, keepdims=True)) / max(len(own), 1)
-        x = scale * clip_norm(x, self.study.norm_bound)
-        return self.rows.rows.of(x, np.zeros(_POINTS))
-
-    def half_widths(self, spreads: ArrayLike) -> Array:
-        """Half width (p,) of the 2.5-97.5 % range of the noise in every coefficient, for the same guesses."""
-        rows = self._rows(spreads, self.rows.scale, coded=True)
-        moved = self._moved(np.eye(rows.shape[1]), rows)
-        return self.rows.unscaled(np.quantile(np.abs(moved), 0.95, axis=0), self.study.universe.n_features)
-
-    def _moved(self, at: Array, rows: Array) -> Array:
-        """What draws of the noise do to the effect ``at`` (m, p), (draws, m), for records of these rows."""
-        calibration = self.rule.calibration
-        assert isinstance(calibration, Calibration)
-        # a center is guessed to spread as far as what it leaves, and residuals of 2 (y - m) to be normal
-        left = self.study.scale * (math.sqrt(0.5) if self.rows.after else 1.0)
-        squared, slope = self.study.settings.response_bound is not None, self.study.settings.slope
-        bend = 2.0 if squared else float(erfcx(math.sqrt(2.0) * left / slope))
-        p = rows.shape[1]
-        hessian = bend * self.mass * (rows.T @ rows) / len(rows) + calibration.gamma * np.eye(p)
-        drawn = simulate_noise(calibration, _DRAWS, np.random.default_rng(p))
-        return np.asarray(drawn @ np.linalg.solve(hessian, at.T) / self.study.universe.n_samples)
-
-
-@dataclass(frozen=True)
-class RuleStudy(Pipeline[RulePlan]):
+class RuleStudy(Pipeline):
     """Perhaps a center and a propensity, then a rule fitted to what they leave (Theorems 10, 13 and 20).
 
     A declared ``value_share`` pays for what the rule is worth (Theorem 12).
@@ -182,6 +65,8 @@ class RuleStudy(Pipeline[RulePlan]):
 
     Raises DeclarationError for an invalid argument.
     """
+
+    main: ClassVar[str] = "rule"
 
     universe: Universe
     budget: Budget
@@ -218,6 +103,13 @@ class RuleStudy(Pipeline[RulePlan]):
     def scale(self) -> float:
         """The guess of the outcome's standard deviation in force."""
         return self.universe.domain.outcome_bound / 3.0 if self.outcome_scale is None else self.outcome_scale
+
+    @property
+    def mass(self) -> float:
+        """The public guess of the sum of the factors, over n."""
+        settings = self.settings
+        factored = settings.propensity is not None and settings.response_bound is None
+        return (MASS if factored else 1.0) * self.universe.mass
 
     @property
     def residual_scale(self) -> float:
@@ -265,6 +157,7 @@ class RuleStudy(Pipeline[RulePlan]):
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
         """Perhaps mean and norm of covariates, perhaps a center, perhaps a propensity, then the rule."""
         settings, bound = self.settings, self.norm_bound
+        counted = {"numerical_share": numerical_share}
         center: tuple[Term, ...] = ()
         shares, exact = (settings.mean_share, settings.spread_share), numerical_share is not None
         steps = list(self.placing(*shares, bound, bound, exact=exact))
@@ -272,7 +165,7 @@ class RuleStudy(Pipeline[RulePlan]):
             program = self.saturating("saturating_regression", settings.center_slope)
             rows = OutcomeRows(Rows.POOLED, scale=settings.center_norm / bound)
             share = settings.center_share
-            steps.append(self.regression("center", program, rows, numerical_share, share))
+            steps.append(self.regression("center", program, rows, share=share, **counted))
             center = (Term(Rows.POOLED, "center"),)
         if settings.propensity == "logistic":
             steps.append(self.logistic(self.handed(steps), settings, numerical_share))
@@ -284,7 +177,7 @@ class RuleStudy(Pipeline[RulePlan]):
         if response is None:
             loss = self.saturating("itr_saturating", settings.slope)
         rule = RuleRows(Rows.POOLED, center, scale, balance=factors, response_bound=response)
-        yield self.regression("rule", loss, rule, numerical_share)
+        yield self.regression("rule", loss, rule, **counted)
         if settings.value_share is not None:
             yield from self._value(settings, settings.value_share, numerical_share)
 
@@ -337,7 +230,8 @@ class RuleStudy(Pipeline[RulePlan]):
         if counts and counts * total < STEADY:  # no bound may follow noise far
             score = replace(score, widest=max(4.0 * domain.outcome_bound / settings.score_bound, 1.0))
         steps: list[Step] = [SideCounts(share=counts, exact=exact)] if counts else []
-        steps.append(self.regression("arms", program, rows, numerical_share, center))
+        counted = {"numerical_share": numerical_share, "share": center}
+        steps.append(self.regression("arms", program, rows, **counted))
         steps.append(MeanScore(name="value", share=left - center, exact=exact, score=score))
         yield from shares_in_turn(steps, share)
 
@@ -359,6 +253,3 @@ class RuleStudy(Pipeline[RulePlan]):
             source = "propensity" if isinstance(stated, str) else stated
         balance = settings.balance if settings.response_bound is None else Balance.INVERSE
         return Factors(balance, Term(Rows.POOLED, source), settings.cap)
-
-    def planned(self, steps: Sequence[Step]) -> RulePlan:
-        return RulePlan(self, tuple(steps))

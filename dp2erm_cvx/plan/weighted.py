@@ -1,17 +1,16 @@
-"""A weighted release: what is declared before any record is read, and its plan."""
+"""A weighted release: what is declared before any record is read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from dp2erm_cvx.calibration import Calibrator, Noise, calibrator
 from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, shown
-from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline
-from dp2erm_cvx.plan.plan import Plan
-from dp2erm_cvx.privacy import Budget, StabilityBound
+from dp2erm_cvx.plan.plan import NUMERICAL_SHARE, Pipeline
+from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.registry import refuse_taken_name
 from dp2erm_cvx.sampling import refuse_sampling, refuse_units_and_arms
@@ -20,37 +19,7 @@ from dp2erm_cvx.universe import Universe
 
 
 @dataclass(frozen=True)
-class TwoStagePlan(Plan):
-    """The planned steps of a ``study``: theta is always among them."""
-
-    study: Study
-
-    @property
-    def propensity(self) -> Step | None:
-        """The coefficient of a private first stage (Theorem 9), None where it takes no noise."""
-        return self.step("propensity")
-
-    @property
-    def theta(self) -> Fit:
-        """The step that releases theta."""
-        return next(step for step in self.steps if step.name == "theta" and isinstance(step, Fit))
-
-    @property
-    def bound(self) -> StabilityBound:
-        """How far the weights of the first stage move between neighbors."""
-        return self.theta.bound
-
-    @property
-    def theorem(self) -> str:
-        """The privacy theorem in force."""
-        found = self.theta.theorem
-        if self.propensity is not None:
-            found = f"Theorem 9 (composition) of {self.propensity.theorem} and {found}"
-        return found
-
-
-@dataclass(frozen=True)
-class Study(Pipeline[TwoStagePlan]):
+class Study(Pipeline):
     """A first and a second stage, the universe of datasets, and the budget of one release.
 
     Parameters
@@ -72,6 +41,8 @@ class Study(Pipeline[TwoStagePlan]):
 
     Raises DeclarationError for an invalid argument.
     """
+
+    main: ClassVar[str] = "theta"
 
     first: FirstStage
     second: SecondStage
@@ -121,6 +92,3 @@ class Study(Pipeline[TwoStagePlan]):
             split=self.split,
             **common,
         )
-
-    def planned(self, steps: Sequence[Step]) -> TwoStagePlan:
-        return TwoStagePlan(self, tuple(steps))

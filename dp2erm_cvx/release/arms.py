@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.plan import EffectPlan
+from dp2erm_cvx.plan import EffectStudy, Plan
 from dp2erm_cvx.plan.arms import AVERAGE, arm_errors
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, residual_deviation
 from dp2erm_cvx.release.interval import STRICT, EffectInterval, ScoreInterval, linear_interval, misses
@@ -82,7 +82,7 @@ class _Arms:
     moments. ``scales`` (K,) are of the noise of the sums, and ``count`` of that of the size.
     """
 
-    plan: EffectPlan
+    plan: Plan[EffectStudy]
     lines: Array
     average: Array
     blur: float
@@ -116,11 +116,11 @@ class _Arms:
         public = middle + float(line[0]) + total, level, tail
         parts = deviation / math.sqrt(n), tuple(float(one) for one in scales if one > 0.0), rounding
         errors = moved, sampling / math.sqrt(n), bias
-        return linear_interval(self.plan.score.calibration, public, parts, errors)
+        return linear_interval(self.plan.main.calibration, public, parts, errors)
 
 
 def arm_effects(
-    plan: EffectPlan, released: Mapping[str, Array], level: float, *, predicted: bool
+    plan: Plan[EffectStudy], released: Mapping[str, Array], level: float, *, predicted: bool
 ) -> tuple[ArmEffects, ScoreInterval]:
     """The means of all arms with their contrasts, from what a run ``released``; then the first contrast.
 
@@ -148,10 +148,10 @@ def arm_effects(
 
 
 def _read(
-    plan: EffectPlan, released: Mapping[str, Array], missed: float, *, predicted: bool
+    plan: Plan[EffectStudy], released: Mapping[str, Array], missed: float, *, predicted: bool
 ) -> tuple[_Arms, tuple[float, ...]]:
     """What was released of all arms, bounds of moments but with a tenth of the probability ``missed``."""
-    step, study = plan.score, plan.study
+    step, study = plan.main, plan.study
     score, noise = step.score.at(step.universe, released), step.calibration
     assert isinstance(score, ArmScores)
     nuisances, average = score.nuisances, plan.step(AVERAGE)
@@ -200,7 +200,7 @@ def _read(
     )
 
 
-def _rare(plan: EffectPlan, released: Mapping[str, Array]) -> NDArray[np.bool_]:
+def _rare(plan: Plan[EffectStudy], released: Mapping[str, Array]) -> NDArray[np.bool_]:
     """The arms (K,) whose share, with its noise, may be below the least one that scores are divided by."""
     step = plan.step("rate")
     if step is None:

@@ -20,7 +20,7 @@ from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, shown
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
-from dp2erm_cvx.plan import EffectStudy, Pipeline, Plan, PlanResult, RuleStudy, Study, TwoStagePlan
+from dp2erm_cvx.plan import EffectStudy, Pipeline, Plan, PlanResult, RuleStudy, Study
 from dp2erm_cvx.plan.predict import kept_imbalance
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges, Within
@@ -53,7 +53,7 @@ class NotAtHandError(DeclarationError):
     """A release names a program, or a part of one, that is not known here: nothing is planned again."""
 
 
-def declaration_of(plan: Plan) -> dict[str, Any]:
+def declaration_of(plan: Plan[Any]) -> dict[str, Any]:
     """All that was declared for a plan but its records, in plain JSON types, with its goal.
 
     The arithmetic is stated as it is in force, counted or assumed: "auto" depends on what is installed.
@@ -64,7 +64,7 @@ def declaration_of(plan: Plan) -> dict[str, Any]:
     return {"goal": goal, **own, "arithmetic": "counted" if plan.counted else "assumed"}
 
 
-def study_of(release: BaseRelease) -> Pipeline[Any]:
+def study_of(release: BaseRelease) -> Pipeline:
     """Declaration of a release, by its file alone.
 
     Raises NotAtHandError where it names what is not known here, else DeclarationError where it declares
@@ -172,12 +172,12 @@ _BY_GAP = "a stage is certified by its duality gap alone"
 
 
 def make_release(
-    plan: TwoStagePlan, released: Mapping[str, Array], columns: tuple[str, ...], guarantee: Guarantee
+    plan: Plan[Study], released: Mapping[str, Array], columns: tuple[str, ...], guarantee: Guarantee
 ) -> Release:
     """State what a run of a plan ``released``, by step, under its ``guarantee``."""
     study, domain = plan.study, plan.study.universe.domain
     return Release(
-        theta=tuple(float(value) for value in released[plan.theta.name]),
+        theta=tuple(float(value) for value in released[plan.main.name]),
         parameters=study.second.parameter_names(columns, domain),
         columns=columns,
         n_samples=study.universe.n_samples,
@@ -189,20 +189,20 @@ def make_release(
     )
 
 
-def state_guarantee(plan: Plan, result: PlanResult, execution: Execution) -> Guarantee:
+def state_guarantee(plan: Plan[Any], result: PlanResult, execution: Execution) -> Guarantee:
     """Guarantee of a run of a plan, and its assumptions."""
     certifies, seeded = by_design(private_solver(execution.solver)), execution.seed is not None
     return guarantee_of(plan, certifies, result.certified, result.by_gap, seeded)
 
 
-def guarantee_again(plan: Plan, stated: Guarantee) -> Guarantee:
+def guarantee_again(plan: Plan[Any], stated: Guarantee) -> Guarantee:
     """What follows from a plan where the run was as it is ``stated``, which no file can show."""
     private = stated.standing is Standing.PRIVATE
     certifies, by_gap = _UNKNOWN_SOLVER not in stated.assumptions, _BY_GAP in stated.assumptions
     return guarantee_of(plan, certifies, private, by_gap, stated.standing is Standing.NOT_PRIVATE)
 
 
-def guarantee_of(plan: Plan, certifies: bool, certified: bool, by_gap: bool, seeded: bool) -> Guarantee:
+def guarantee_of(plan: Plan[Any], certifies: bool, certified: bool, by_gap: bool, seeded: bool) -> Guarantee:
     """What a run guarantees whose solver ``certifies`` on every dataset, and ``certified`` this one.
 
     ``by_gap`` says that it did so by a duality gap alone.
@@ -222,12 +222,12 @@ def guarantee_of(plan: Plan, certifies: bool, certified: bool, by_gap: bool, see
     )
 
 
-def state_steps(plan: Plan) -> tuple[StepStatement, ...]:
+def state_steps(plan: Plan[Any]) -> tuple[StepStatement, ...]:
     """Budget of every step, and its calibrated noise."""
     return tuple(_stated(step) for step in plan.steps)
 
 
-def _assumptions(plan: Plan, certifies: bool, by_gap: bool) -> tuple[str, ...]:
+def _assumptions(plan: Plan[Any], certifies: bool, by_gap: bool) -> tuple[str, ...]:
     """Assumptions of the guarantee beyond its theorems, public quantities and the standing."""
     found = list(dict.fromkeys(stated for step in plan.steps for stated in step.assumptions))
     if plan.study.universe.domain.sampling is not None:

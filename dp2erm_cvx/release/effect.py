@@ -12,7 +12,7 @@ from scipy.special import betainc, expit
 
 from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.plan import EffectPlan
+from dp2erm_cvx.plan import EffectStudy, Plan
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, nuisance_error, risk_errors
 from dp2erm_cvx.private_ranges import Known, Within
 from dp2erm_cvx.release.arms import ArmEffects, arm_effects
@@ -56,7 +56,7 @@ class Nuisance:
 
 
 def state_nuisances(
-    plan: EffectPlan, released: Mapping[str, Array], columns: tuple[str, ...]
+    plan: Plan[EffectStudy], released: Mapping[str, Array], columns: tuple[str, ...]
 ) -> Iterator[Nuisance]:
     """Those of a run, a public regression first."""
     public = plan.study.public_center
@@ -101,7 +101,7 @@ def state_coefficient(
     return Nuisance(step.name, rows, names, coefficient)
 
 
-def state_cuts(plan: EffectPlan, columns: tuple[str, ...]) -> dict[str, list[float]] | None:
+def state_cuts(plan: Plan[EffectStudy], columns: tuple[str, ...]) -> dict[str, list[float]] | None:
     """The public cuts of every covariate, in raw units; None without cells."""
     step = plan.step("cells")
     if step is None or not isinstance(step, CellSums):
@@ -110,11 +110,11 @@ def state_cuts(plan: EffectPlan, columns: tuple[str, ...]) -> dict[str, list[flo
 
 
 def _cells(
-    plan: EffectPlan, step: CellSums, released: Mapping[str, Array], columns: tuple[str, ...]
+    plan: Plan[EffectStudy], step: CellSums, released: Mapping[str, Array], columns: tuple[str, ...]
 ) -> Iterator[Nuisance]:
     table = step.table(released).ravel()
     yield Nuisance(step.name, "records in cells", (), tuple(float(value) for value in table))
-    nuisances, domain = plan.score.score.nuisances, plan.study.universe.domain
+    nuisances, domain = plan.main.score.nuisances, plan.study.universe.domain
     assert isinstance(nuisances, CellNuisances)
     found = nuisances.leaves(released)
     names = step.partition.names(found.boxes, columns, domain)
@@ -184,7 +184,7 @@ class ColumnRange:
 
 
 def state_ranges(
-    plan: EffectPlan, released: Mapping[str, Array], names: tuple[str, ...]
+    plan: Plan[EffectStudy], released: Mapping[str, Array], names: tuple[str, ...]
 ) -> tuple[tuple[ColumnRange, ...], float]:
     """The range of every covariate and of the outcome, by ``names``, then what effects are multiplied by."""
     step = plan.step("ranges")
@@ -307,7 +307,7 @@ class EffectRelease(BaseRelease):
 
 
 def make_effect(
-    plan: EffectPlan,
+    plan: Plan[EffectStudy],
     released: Mapping[str, Array],
     names: tuple[str, ...],
     guarantee: Guarantee,
@@ -319,7 +319,7 @@ def make_effect(
     ``names`` are those of the covariates, then of the outcome; ``target`` says what the interval is for,
     where what nuisances leave of the confounding is predicted: an effect by regressions.
     """
-    study, score, columns = plan.study, plan.score, names[:-1]
+    study, score, columns = plan.study, plan.main, names[:-1]
     sums = tuple(int(number) for number in released[score.name])
     own = score.score.at(score.universe, released)
     center = own.center

@@ -12,7 +12,7 @@ import numpy as np
 from dp2erm_cvx.calibration import GridSums
 from dp2erm_cvx.calibration.tails import sum_quantile
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.plan import EffectPlan
+from dp2erm_cvx.plan import EffectStudy, Plan
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, group_errors
 from dp2erm_cvx.release.interval import (
     STRICT,
@@ -189,9 +189,11 @@ def group_average(groups: Sequence[GroupMean], level: float) -> ScoreInterval:
     return replace(found, low=-math.inf, high=math.inf) if within else found
 
 
-def group_means(plan: EffectPlan, released: Mapping[str, Array], *, predicted: bool) -> list[GroupMean]:
+def group_means(
+    plan: Plan[EffectStudy], released: Mapping[str, Array], *, predicted: bool
+) -> list[GroupMean]:
     """What was released of every group; where ``predicted``, with what the nuisances add to its effect."""
-    score, universe = plan.score, plan.score.universe
+    score, universe = plan.main, plan.main.universe
     own, noise = score.score.at(universe, released), score.calibration
     assert isinstance(own, GroupScore)
     assert noise.law.counts

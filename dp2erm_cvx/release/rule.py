@@ -18,16 +18,16 @@ from dp2erm_cvx.data import coded_covariates
 from dp2erm_cvx.domain import Array, Domain, clip_norm
 from dp2erm_cvx.errors import DataError, DeclarationError, Dp2ermError
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet, WholeSpace
-from dp2erm_cvx.plan import RulePlan
+from dp2erm_cvx.plan import Plan, RuleStudy
 from dp2erm_cvx.plan.effect_error import value_error
-from dp2erm_cvx.plan.predict import NoiseRange, kept_confounding, noise_range
+from dp2erm_cvx.plan.predict import NoiseRange, kept_confounding, noise_range, rule_noise
 from dp2erm_cvx.program import LinearStage, SecondStage
 from dp2erm_cvx.release.declaration import declaration_of, rebuilt, state_steps
 from dp2erm_cvx.release.effect import Nuisance, state_coefficient
 from dp2erm_cvx.release.interval import STRICT, EffectInterval, effect_interval, score_interval
 from dp2erm_cvx.release.record import BaseRelease, Guarantee, Release, StepStatement
 from dp2erm_cvx.release.units import OwnUnits, beside, own_units
-from dp2erm_cvx.steps import Rows, SideCounts, placed
+from dp2erm_cvx.steps import MeanScore, Rows, SideCounts, placed
 from dp2erm_cvx.steps.sums import side_shares
 from dp2erm_cvx.tables import Table, read_frame
 from dp2erm_cvx.universe import Universe
@@ -158,26 +158,24 @@ class RuleRelease(BaseRelease):
 
 
 def make_rule(
-    plan: RulePlan, released: Mapping[str, Array], columns: tuple[str, ...], guarantee: Guarantee
+    plan: Plan[RuleStudy], released: Mapping[str, Array], columns: tuple[str, ...], guarantee: Guarantee
 ) -> RuleRelease:
     """State what a run of a plan ``released``, by step, under its ``guarantee``."""
     study = plan.study
-    theta = tuple(float(value) for value in released[plan.rule.name])
-    sums: tuple[int, ...] = ()
-    if plan.value is not None:
-        sums = tuple(int(number) for number in released[plan.value.name])
-    spreads, norm = plan.spreads(released), study.norm_bound
+    theta = tuple(float(value) for value in released[plan.main.name])
+    sums = tuple(int(number) for number in released.get("value", ()))
+    widths, moved, flipped = rule_noise(plan, theta, released)
     mean, scale = placed(plan.steps, released)
-    guesses = (study.scale, list(study.expected), plan.mass)
+    guesses = (study.scale, list(study.expected), study.mass)
     settings = asdict(study.settings)
     if isinstance(settings["propensity"], tuple):
         settings["propensity"] = list(settings["propensity"])  # as JSON has it
     return RuleRelease(
         theta=theta,
         parameters=Rows.POOLED.names(columns),
-        noise_half_width=tuple(plan.half_widths(spreads).tolist()),
-        noise_effect=plan.noise_at(spreads),
-        flipped_share=plan.flipped_share(theta, spreads),
+        noise_half_width=tuple(widths.tolist()),
+        noise_effect=moved,
+        flipped_share=flipped,
         columns=columns,
         n_samples=study.universe.n_samples,
         guarantee=guarantee,
@@ -185,27 +183,27 @@ def make_rule(
         nuisances=tuple(
             state_coefficient(step, released[step.name], columns)
             for step in plan.steps
-            if step not in (plan.rule, plan.value)
+            if step.name not in ("rule", "value")
         ),
         settings={**settings, **dict(zip(_GUESSES, guesses, strict=True))},
         domain=study.universe.domain.to_dict(),
         declared=declaration_of(plan),
-        gains=() if plan.value is None else tuple(gains(plan, released, sums)),
+        gains=tuple(gains(plan, released, sums)) if sums else (),
         released=sums,
         kept_confounding=kept_confounding(plan),
         covariate_mean=() if mean is None else tuple(mean.tolist()),
-        covariate_norm=None if study.settings.norm_bound is None else norm / scale,
+        covariate_norm=None if study.settings.norm_bound is None else study.norm_bound / scale,
         covariate_scale=scale,
     )
 
 
-def gains(plan: RulePlan, released: Mapping[str, Array], sums: tuple[int, ...]) -> Iterator[RuleGain]:
+def gains(plan: Plan[RuleStudy], released: Mapping[str, Array], sums: tuple[int, ...]) -> Iterator[RuleGain]:
     """Both from one release: each mean with the second moment of both, which is at least its own.
 
     Where records may not count, both are of those that do.
     """
-    step = plan.value
-    assert step is not None
+    step = plan.step("value")
+    assert isinstance(step, MeanScore)
     noise, own = step.calibration, step.score.at(step.universe, released)
     assert noise.law is SumLaw.CONTRASTS
     # the common second moment is at least that of either mean

@@ -14,7 +14,7 @@ from dp2erm_cvx.display import heading
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, shown
 from dp2erm_cvx.model.sets import ConvexSet
-from dp2erm_cvx.plan import EffectPlan, Plan, RulePlan, TwoStagePlan
+from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.plan.plan import plan_as_declared
 from dp2erm_cvx.release.declaration import NotAtHandError, guarantee_again, make_release, study_of
 from dp2erm_cvx.release.effect import EffectRelease, make_effect
@@ -30,13 +30,12 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=BaseRelease)
 
 
-def plan_of(release: BaseRelease) -> Plan:
+def plan_of(release: BaseRelease) -> Plan[Any]:
     """The plan of what a release declares. Raises DeclarationError or CalibrationError."""
-    plan: Plan = plan_as_declared(study_of(release))
-    return plan
+    return plan_as_declared(study_of(release))
 
 
-def released_numbers(release: BaseRelease, plan: Plan) -> dict[str, Array]:
+def released_numbers(release: BaseRelease, plan: Plan[Any]) -> dict[str, Array]:
     """Released numbers of every step of a plan, as the file states it, by the name of the step."""
     numbers: dict[str, Array] = {}
     for part in getattr(release, "nuisances", ()):
@@ -57,7 +56,7 @@ def released_numbers(release: BaseRelease, plan: Plan) -> dict[str, Array]:
     return numbers
 
 
-def stated_again(release: R, plan: Plan) -> R:
+def stated_again(release: R, plan: Plan[Any]) -> R:
     """The release that a plan makes of the numbers that were released: what follows from both.
 
     Of the run it takes over what no file can show: the standing, the study and the version.
@@ -70,10 +69,8 @@ def stated_again(release: R, plan: Plan) -> R:
     if isinstance(release, EffectRelease):
         again = _effect_at(release, release.interval.level, plan, released, guarantee)
     elif isinstance(release, RuleRelease):
-        assert isinstance(plan, RulePlan)
         again = make_rule(plan, released, release.columns, guarantee)
     else:
-        assert isinstance(plan, TwoStagePlan)
         again = make_release(plan, released, release.columns, guarantee)
     return replace(again, study=release.study, version=release.version)  # type: ignore[return-value]
 
@@ -89,10 +86,9 @@ def at_level(release: EffectRelease, level: float) -> EffectRelease:
 
 
 def _effect_at(
-    release: EffectRelease, level: float, plan: Plan, released: dict[str, Array], guarantee: Guarantee
+    release: EffectRelease, level: float, plan: Plan[Any], released: dict[str, Array], guarantee: Guarantee
 ) -> EffectRelease:
     # the name of the outcome is stated with its range, and nowhere else
-    assert isinstance(plan, EffectPlan)
     names = (*release.columns, release.ranges[-1].column if release.ranges else "")
     return make_effect(plan, released, names, guarantee, level, release.target)
 
@@ -104,8 +100,7 @@ def public_center(release: EffectRelease) -> Term:
     Raises DeclarationError where its parts have different rows, or are cells.
     """
     plan = plan_of(release)
-    assert isinstance(plan, EffectPlan)
-    released, step = released_numbers(release, plan), plan.score
+    released, step = released_numbers(release, plan), plan.main
     nuisances = step.score.at(step.universe, released).nuisances
     if not isinstance(nuisances, LinearNuisances):
         raise DeclarationError("public_center: cells are no regression")
@@ -202,7 +197,7 @@ def verify(release: BaseRelease, domain: Domain | None = None, study: str | None
     return Verification(tuple(refuted))
 
 
-def _lacking(plan: Plan, release: BaseRelease) -> Iterator[str]:
+def _lacking(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
     """What is stated so that no result can be computed from it: other steps, no level."""
     planned, stated = [step.name for step in plan.steps], [step.step for step in release.steps]
     if planned != stated:
@@ -298,7 +293,7 @@ def _bounds(domain: Domain) -> tuple[Any, ...]:
     return (replace(domain, codebook=None), *coded, counted, unit)
 
 
-def _impossible(plan: Plan, release: BaseRelease) -> Iterator[str]:
+def _impossible(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
     """Released numbers that no run has: off the public grid of their noise, or out of their public set."""
     if not math.isfinite(sum(map(abs, getattr(release, "theta", ()))) * max(_reach(release), 1.0)):
         yield "theta: is too large for finite effects"

@@ -30,15 +30,15 @@ class Certificate:
     optimum.
     """
 
-    primal_residual: float
-    dual_residual: float
-    duality_gap: float | None
-    rounding: float
-    strong_convexity: float
     radius: float
     output_radius: float
     relative_radius: float
     basis: str
+    strong_convexity: float
+    primal_residual: float = math.nan
+    dual_residual: float = math.nan
+    duality_gap: float | None = None
+    rounding: float = math.nan
     dual: str | None = None
 
     def __repr__(self) -> str:
@@ -263,7 +263,6 @@ def _by_multiplier(model: DirectModel, point: Array) -> Certificate:
     return Certificate(
         primal_residual=violation,
         dual_residual=float(claim.residual[0]),
-        duality_gap=None,
         rounding=float(claim.rounding[0]),
         strong_convexity=model.ridge,
         radius=float(claim.two[0]) + violation,
@@ -284,7 +283,6 @@ def _by_gap(instance: Instance, point: Array, dual: Dual | None) -> Certificate:
     output_radius = smooth.output_radius(point, radius)
     return Certificate(
         primal_residual=violation,
-        dual_residual=math.nan,
         duality_gap=gap,
         rounding=0.0,
         strong_convexity=m,

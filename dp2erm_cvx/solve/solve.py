@@ -129,17 +129,7 @@ def uncertified_start(instance: Instance) -> Solution:
     """Where a solver would begin, with nothing proved about it: for those who must go on regardless."""
     model = instance.composite
     start = model.start()
-    unproved = Certificate(
-        primal_residual=math.nan,
-        dual_residual=math.nan,
-        duality_gap=None,
-        rounding=math.nan,
-        strong_convexity=instance.strong_convexity,
-        radius=math.inf,
-        output_radius=math.inf,
-        relative_radius=math.inf,
-        basis="none",
-    )
+    unproved = Certificate(math.inf, math.inf, math.inf, "none", instance.strong_convexity)
     return Solution(model.output(start), start, Status.FAILED, unproved, TOLERANCE, Stats("none", 0, 0.0))
 
 

@@ -66,10 +66,12 @@ class ConicSolver(Solver):
 
     cvxpy_name: ClassVar[str]
     quadratic_only: ClassVar[bool] = False
+    #: The keyword arguments of ``cvxpy.Problem.solve`` that a setting is.
+    keywords: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     def options(self) -> dict[str, Any]:
         """Keyword arguments of ``cvxpy.Problem.solve``."""
-        return {}
+        return {word: getattr(self, name) for name, word in self.keywords}
 
     def run(self, problem: Any) -> None:
         """Leave values in the variables of a ``cvxpy.Problem`` whose data are loaded."""
@@ -111,15 +113,10 @@ class Clarabel(ConicSolver):
     max_iterations: int = 200
     name = "clarabel"
     cvxpy_name = "CLARABEL"
-
-    def options(self) -> dict[str, Any]:
-        """Keyword arguments of ``cvxpy.Problem.solve``."""
-        return {
-            "tol_gap_abs": self.tol,
-            "tol_gap_rel": self.tol,
-            "tol_feas": self.tol,
-            "max_iter": self.max_iterations,
-        }
+    keywords = (
+        *(("tol", f"tol_{of}") for of in ("gap_abs", "gap_rel", "feas")),
+        ("max_iterations", "max_iter"),
+    )
 
 
 @dataclass(frozen=True)
@@ -130,10 +127,7 @@ class SCS(ConicSolver):
     max_iterations: int = 100_000
     name = "scs"
     cvxpy_name = "SCS"
-
-    def options(self) -> dict[str, Any]:
-        """Keyword arguments of ``cvxpy.Problem.solve``."""
-        return {"eps_abs": self.eps, "eps_rel": self.eps, "max_iters": self.max_iterations}
+    keywords = ("eps", "eps_abs"), ("eps", "eps_rel"), ("max_iterations", "max_iters")
 
 
 @dataclass(frozen=True)
@@ -145,10 +139,7 @@ class OSQP(ConicSolver):
     name = "osqp"
     cvxpy_name = "OSQP"
     quadratic_only = True
-
-    def options(self) -> dict[str, Any]:
-        """Keyword arguments of ``cvxpy.Problem.solve``."""
-        return {"eps_abs": self.eps, "eps_rel": self.eps, "max_iter": self.max_iterations}
+    keywords = ("eps", "eps_abs"), ("eps", "eps_rel"), ("max_iterations", "max_iter")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ other records stays and the tilt lemma holds with kappa = 0.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
-from dp2erm_cvx.public import one_of, public_number
+from dp2erm_cvx.public import one_of, public_number, whole_number
 
 BOTH_RELATIONS = frozenset(Neighboring)
 EXACT = "the weights are those of the exact minimizer"
@@ -24,23 +23,8 @@ EXACT = "the weights are those of the exact minimizer"
 ROUNDING = 1e-10
 
 
-@dataclass(frozen=True)
-class Cells:
-    """Intervals [low, high] that cover a range of numbers."""
-
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-
-
-def sample_size(n: int, *, name: str = "n", at_least: int = 2) -> int:
-    """Check a whole number of records; raises DeclarationError below ``at_least``."""
-    try:
-        whole = operator.index(n)
-    except TypeError:
-        whole = -1
-    if isinstance(n, bool) or whole < at_least:
-        raise DeclarationError(f"{name} = {n!r}: must be a whole number of at least {at_least}")
-    return whole
+#: The lower and the upper ends of intervals that cover a range of numbers.
+Cells = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def positive_ridge(ridge: float) -> float:
@@ -61,7 +45,7 @@ def declared_floor(n: int, arm_floor: int | None, at_least: int = 1) -> int:
             "arm_floor is not declared: this program depends on the arm sizes, which are private; declare a "
             "public floor on both arm sizes"
         )
-    floor = sample_size(arm_floor, name="arm_floor", at_least=at_least)
+    floor = whole_number("arm_floor", arm_floor, at_least=at_least)
     if 2 * floor > n:
         raise DeclarationError(f"arm_floor = {arm_floor}: must be at most n/2 = {n / 2:g}")
     return floor
@@ -138,21 +122,26 @@ def tilt_lemma(n: int, log_change_range: float, w_max: float) -> float:
     range of ``h_i - h'_i`` over the common records, ``w_max`` both weights of the changed one. Raises
     DeclarationError.
     """
-    n = sample_size(n)
+    n = whole_number("n", n, at_least=2)
     spread = public_number("log_change_range", log_change_range, at_least=0.0, infinite=True)
     weight = public_number("w_max", w_max, above=0.0)
     return coupled_variation(n, weight, 2.0 * math.tanh(spread / 4.0))
 
 
 def stated_bound(
-    n: int, V: float, w_max: float, theorem: str, assumptions: tuple[str, ...]
+    n: int,
+    V: float,
+    w_max: float,
+    theorem: str,
+    assumptions: tuple[str, ...],
+    relations: frozenset[Neighboring] = BOTH_RELATIONS,
 ) -> StabilityBound:
     """Put a computed bound into a statement, rounded outward and capped at its universal values."""
     return StabilityBound(
         V=min(2.0 * n, outward(V)),
         theorem=theorem,
         assumptions=assumptions,
-        relations=BOTH_RELATIONS,
+        relations=relations,
         w_max=min(float(n), outward(w_max)),
     )
 
@@ -168,7 +157,7 @@ def fixed_weights(n: int, w_max: float) -> StabilityBound:
     the weights, of sum ``n``. A weight that is a function of its own record is *not* fixed. Raises
     DeclarationError.
     """
-    n = sample_size(n)
+    n = whole_number("n", n, at_least=2)
     largest = outward(min(float(n), public_number("w_max", w_max, at_least=1.0)))
     return StabilityBound(
         V=2.0 * largest,
@@ -234,7 +223,7 @@ class Bound:
         ``|w_j - w'_j| + 2 min(w_j, w'_j) = w_j + w'_j``. Raises CalibrationError where a gradient is stated
         and ``strong_convexity`` is not above 0.
         """
-        n, l2, statement = sample_size(n), self.l2, "||w - w'||_2"
+        n, l2, statement = whole_number("n", n, at_least=2), self.l2, "||w - w'||_2"
         if l2 is None:
             if not strong_convexity > 0 or self.gradient is None:
                 raise CalibrationError(
@@ -258,7 +247,7 @@ def universal_corollary(n: int, w_max: float = math.inf) -> StabilityBound:
     ``W1 = 2 n + 2 min(w_max, n)`` and ``W2 = sqrt(2 n min(w_max, n) (1 + n))``; ``V = W1``. ``w_max`` >= 1 is
     public and holds for every dataset of the universe. Raises DeclarationError.
     """
-    n = sample_size(n)
+    n = whole_number("n", n, at_least=2)
     largest = min(float(n), public_number("w_max", w_max, at_least=1.0, infinite=True))
     W1 = outward(2.0 * n + 2.0 * largest)
     return StabilityBound(
@@ -278,7 +267,7 @@ def uniform_weights(n: int, *, factored: bool = False) -> StabilityBound:
     ``factored`` weights are factors in [0, 1] of the own record alone, without a normalization (Theorem 13):
     a replacement takes one factor out and puts one in.
     """
-    sample_size(n)
+    whole_number("n", n, at_least=2)
     theorem, assumption = "uniform weights", "every weight is 1"
     if factored:
         theorem = "Theorem 13 (factors at most 1, not normalized)"
@@ -294,7 +283,7 @@ def fixed_up_to_scale(n: int, w_max: float, assumption: str) -> StabilityBound:
     """
     w_max = public_number("w_max", w_max, at_least=1.0)
     theorem = "tilt lemma (weights fixed up to normalization)"
-    return stated_bound(sample_size(n), 2.0 * w_max, w_max, theorem, (assumption,))
+    return stated_bound(whole_number("n", n, at_least=2), 2.0 * w_max, w_max, theorem, (assumption,))
 
 
 def overlap_weight(n: int, margin: float, trim: float) -> float:

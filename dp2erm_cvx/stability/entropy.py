@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import public_number, whole_number
 from dp2erm_cvx.stability.base import (
     EXACT,
     Cells,
@@ -23,7 +23,6 @@ from dp2erm_cvx.stability.base import (
     last_true,
     outward,
     positive_ridge,
-    sample_size,
     stated_bound,
 )
 
@@ -42,9 +41,9 @@ def arm_cells(n: int, arm_floor: int) -> Cells:
     first, last = max(1, arm_floor), n - arm_floor
     if last - first < _CELLS:
         share = np.arange(first, last + 1) / n
-        return Cells(share, share)
+        return share, share
     edge = np.linspace(first / n, last / n, _CELLS + 1)
-    return Cells(edge[:-1], edge[1:])
+    return edge[:-1], edge[1:]
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def log_odds_excess(n: int, unit: EntropyConstants, cells: Cells) -> float:
     and, for equal mass, ctr and rad are convex in the share, largest at an end; for proportional mass ctr and
     rad grow with pi_0 pi_1, largest at the share nearest 1/2.
     """
-    ends = np.stack([cells.low, cells.high])
+    ends = np.stack(cells)
     other = 1.0 - ends
     mu, radius, balance, constant = unit.ridge, unit.radius, unit.balance_bound, unit.constant
     G2, c2 = balance**2, constant**2
@@ -85,7 +84,7 @@ def log_odds_excess(n: int, unit: EntropyConstants, cells: Cells) -> float:
         center = np.max(G2 + c2 * other * (other - ends), axis=0) / 2.0
         squared = np.max(G2 + c2 * (other - ends) ** 2, axis=0) / 8.0
     else:
-        middle = np.clip(0.5, cells.low, cells.high)
+        middle = np.clip(0.5, *cells)
         rho = 2.0 * balance * middle * (1.0 - middle)
         center, squared = rho * balance, rho**2 / 2.0
 
@@ -112,7 +111,7 @@ def entropy_balancing(n: int, constants: EntropyConstants) -> StabilityBound:
     weight and e of the untrimmed scheme; it needs a finite radius. Raises DeclarationError for an invalid
     number and CalibrationError for ``ridge = 0``.
     """
-    n = sample_size(n)
+    n = whole_number("n", n, at_least=2)
     arm_mass, arm_floor = constants.arm_mass, constants.arm_floor
     balance = public_number("balance_bound", constants.balance_bound, above=0.0)
     first = public_number("constant", constants.constant, at_least=0.0)
@@ -121,7 +120,7 @@ def entropy_balancing(n: int, constants: EntropyConstants) -> StabilityBound:
     cap = public_number("trim", constants.trim, above=0.0, infinite=True)
     if arm_mass not in ("equal", "proportional"):
         raise DeclarationError(f"arm_mass = {arm_mass!r}: must be 'equal' or 'proportional'")
-    floor = 0 if arm_floor is None else sample_size(arm_floor, name="arm_floor", at_least=1)
+    floor = 0 if arm_floor is None else whole_number("arm_floor", arm_floor, at_least=1)
     if 2 * floor > n:
         raise DeclarationError(f"arm_floor = {arm_floor}: must be at most n/2 = {n / 2:g}")
 
@@ -236,7 +235,7 @@ def entropy_balancing_paper_scaling(
     are small. Raises CalibrationError without a floor and for ``ridge = 0``, DeclarationError for an invalid
     number.
     """
-    n = sample_size(n)
+    n = whole_number("n", n, at_least=2)
     floor = declared_floor(n, arm_floor)
     ball = public_number("radius", radius, above=0.0, infinite=True)
     mu = positive_ridge(ridge)

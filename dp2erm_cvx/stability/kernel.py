@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import public_number, whole_number
 from dp2erm_cvx.stability.base import (
     BOTH_RELATIONS,
     EXACT,
@@ -18,7 +18,7 @@ from dp2erm_cvx.stability.base import (
     declared_floor,
     outward,
     positive_ridge,
-    sample_size,
+    stated_bound,
     treatment_may_flip,
 )
 
@@ -108,13 +108,13 @@ def kernel_balancing(
     only where it can never bind; without flips of the treatment the bound is smaller. Raises CalibrationError
     without a floor and for a cap that can bind, and DeclarationError for an invalid number.
     """
-    n = sample_size(n, at_least=4)
+    n = whole_number("n", n, at_least=4)
     unit = constants.in_units()
     floor = declared_floor(n, arm_floor, at_least=2)
     k = unit.displacement(n - floor)
 
-    cells = size_cells(floor, n - floor)
-    t, q = unit.arm_weight(cells.low, n), unit.spread(cells.high)
+    fewest, most = size_cells(floor, n - floor)
+    t, q = unit.arm_weight(fewest, n), unit.spread(most)
     w_max = outward(n / 2.0 * float(np.max(t)))
     _refuse_binding_cap(weight_cap, w_max)
     change = math.sqrt(2.0) * unit.alpha / n
@@ -124,17 +124,10 @@ def kernel_balancing(
     flips = treatment_may_flip(relation)
     if flips and floor + 1 <= n - floor:
         largest = max(largest, np.max(_flips(n, unit, size_cells(floor + 1, n - floor), k)))
-    return StabilityBound(
-        V=min(2.0 * n, outward(n / 2.0 * float(largest))),
-        theorem="Theorem 5 (MMD per arm)",
-        assumptions=(
-            constants.assumption,
-            f"each arm has at least {floor} records in every dataset of the universe",
-            EXACT,
-        ),
-        relations=BOTH_RELATIONS if flips else frozenset({Neighboring.REPLACE_ONE_KEEP_TREATMENT}),
-        w_max=w_max,
-    )
+    scope = f"each arm has at least {floor} records in every dataset of the universe"
+    assumptions = constants.assumption, scope, EXACT
+    V, t_max = n / 2.0 * float(largest), n / 2.0 * float(np.max(t))
+    return stated_bound(n, V, t_max, "Theorem 5 (MMD per arm)", assumptions, _covered(flips))
 
 
 def pooled_kernel_balancing(
@@ -147,7 +140,7 @@ def pooled_kernel_balancing(
     ``w = n p``. No arm floor is needed: a constant in the kernel balances the arm masses softly. Raises as
     :func:`kernel_balancing`.
     """
-    n = sample_size(n)
+    n = whole_number("n", n, at_least=2)
     unit = constants.in_units()
     a = 1.0 - unit.alpha
     # extremes of <phi_i, G> over laws on the simplex, in units of C
@@ -158,24 +151,26 @@ def pooled_kernel_balancing(
     spread = centered_norm(omega / unit.ridge, np.array([float(n)]))
     pull = unit.record_change * ((1.0 + a) * tau + unit.alpha / (math.sqrt(2.0) * n))
     d = unit.law_movement(pull, tau * spread, unit.displacement(n))
-    return StabilityBound(
-        V=min(2.0 * n, outward(n * float((math.sqrt(n - 1.0) * d + 2.0 * tau)[0]))),
-        theorem="Theorem 6 (pooled MMD)",
-        assumptions=(constants.assumption, EXACT),
-        relations=BOTH_RELATIONS,
-        w_max=w_max,
-    )
+    V = n * float((math.sqrt(n - 1.0) * d + 2.0 * tau)[0])
+    stated = stated_bound(n, V, w_max, "Theorem 6 (pooled MMD)", (constants.assumption, EXACT))
+    return replace(stated, w_max=w_max)
 
 
 def _flips(n: int, unit: KernelConstants, cells: Cells, k: float) -> Array:
     """The bound in units of n/2 where the record leaves an arm of ``cells`` records for the other one."""
     a = 1.0 - unit.alpha
-    t, q = unit.arm_weight(cells.low, n), unit.spread(cells.high)
-    t_other, q_other = unit.arm_weight(n + 1 - cells.high, n), unit.spread(n + 1 - cells.low)
+    low, high = cells
+    t, q = unit.arm_weight(low, n), unit.spread(high)
+    t_other, q_other = unit.arm_weight(n + 1 - high, n), unit.spread(n + 1 - low)
     moved = np.hypot(t + a * t_other, t_other + a * t)
     pull = unit.record_change * (moved + math.sqrt(2.0) * unit.alpha / n)
     d = unit.law_movement(pull, np.hypot(t * q, t_other * q_other), k)
     return np.asarray(math.sqrt(n - 1.0) * d + 2.0 * (t + t_other))
+
+
+def _covered(flips: bool) -> frozenset[Neighboring]:
+    """The neighbors that a bound covers, which are all where treatments may flip."""
+    return BOTH_RELATIONS if flips else frozenset({Neighboring.REPLACE_ONE_KEEP_TREATMENT})
 
 
 def centered_norm(omega: float, size: Array) -> Array:
@@ -200,13 +195,13 @@ def size_cells(first: int, last: int) -> Cells:
     """
     if last - first < _EXACT:
         size = np.arange(first, last + 1, dtype=np.float64)
-        return Cells(size, size)
+        return size, size
     middle = (first + last) // 2
     up = np.unique(np.rint(np.geomspace(first, middle, _EXACT)))
     down = first + last + 1 - up[::-1]
     low = np.unique(np.concatenate([up, down[down > middle]]))
     low = low[low <= last]
-    return Cells(low, np.append(low[1:] - 1, float(last)))
+    return low, np.append(low[1:] - 1, float(last))
 
 
 def kernel_mean_matching(
@@ -229,7 +224,7 @@ def kernel_mean_matching(
     (tau + the change of mu)``. A replaced target record moves mu by ``sqrt(2 C)/n_T`` at most. Raises
     CalibrationError without a floor, DeclarationError otherwise.
     """
-    n = sample_size(n, at_least=2 if public_target else 4)
+    n = whole_number("n", n, at_least=2 if public_target else 4)
     unit = constants.in_units()
     assumptions = [constants.assumption]
     fewest, most, change = n, n, 0.0
@@ -249,10 +244,5 @@ def kernel_mean_matching(
         g, q = np.array([unit.record_change * pull]), np.array([share * spread])
         d = float(unit.law_movement(g, q, unit.displacement(most))[0])
         largest = max(largest, math.sqrt(most) * d + 2.0 * share)
-    return StabilityBound(
-        V=min(2.0 * n, outward(n * largest)),
-        theorem="Theorem 6 with one block (kernel mean matching)",
-        assumptions=(*assumptions, EXACT),
-        relations=BOTH_RELATIONS if flips else frozenset({Neighboring.REPLACE_ONE_KEEP_TREATMENT}),
-        w_max=min(float(n), outward(n * tau)),
-    )
+    theorem = "Theorem 6 with one block (kernel mean matching)"
+    return stated_bound(n, n * largest, n * tau, theorem, (*assumptions, EXACT), _covered(flips))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import public_number, whole_number
 from dp2erm_cvx.stability.base import (
     EXACT,
     coupled_variation,
@@ -19,7 +19,6 @@ from dp2erm_cvx.stability.base import (
     outward,
     overlap_weight,
     positive_ridge,
-    sample_size,
     stated_bound,
 )
 
@@ -157,7 +156,7 @@ def logistic_propensity(
     order ``ridge ** -0.5``. Raises DeclarationError for an invalid number and CalibrationError for ``ridge =
     0``.
     """
-    n = sample_size(n)
+    n = whole_number("n", n, at_least=2)
     bound = public_number("covariate_bound", covariate_bound, above=0.0)
     ball = public_number("radius", radius, above=0.0, infinite=True)
     cap = public_number("trim", trim, above=1.0, infinite=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import public_number, whole_number
 from dp2erm_cvx.stability.base import (
     BOTH_RELATIONS,
     EXACT,
@@ -16,7 +16,6 @@ from dp2erm_cvx.stability.base import (
     declared_floor,
     outward,
     positive_ridge,
-    sample_size,
     treatment_may_flip,
     universal_corollary,
 )
@@ -101,7 +100,7 @@ def paper_randomized_trial(n: int, propensity: float) -> StabilityBound:
     ``||w - w'||_2 <= sqrt(2) |p_1 - p_0| / min(p_0, p_1) * n / (n - 1)``; the common weights move together.
     ``propensity`` = p_1 in (0, 1). Raises DeclarationError.
     """
-    n = sample_size(n)
+    n = whole_number("n", n, at_least=2)
     p = public_number("propensity", propensity, above=0.0)
     if p >= 1.0:
         raise DeclarationError(f"propensity = {propensity!r}: must be below 1")
@@ -122,7 +121,7 @@ def paper_known_coefficient(n: int, covariate_bound: float, coefficient_norm: fl
     ``||w - w'||_2 <= sqrt(2) exp(M R)``; the common weights move together. ``covariate_bound`` = M > 0 in the
     units of x, ``coefficient_norm`` = R >= 0 in their inverse. Raises DeclarationError.
     """
-    n = sample_size(n)
+    n = whole_number("n", n, at_least=2)
     bound = public_number("covariate_bound", covariate_bound, above=0.0)
     norm = public_number("coefficient_norm", coefficient_norm, at_least=0.0)
     overlap = exponential(bound * norm)
@@ -148,7 +147,7 @@ def paper_ipw_logistic(
     ``ipw_logistic``, untrimmed; treatment flips are covered. Raises DeclarationError for an invalid number
     and CalibrationError where ridge and floor are both 0.
     """
-    n = sample_size(n)
+    n = whole_number("n", n, at_least=2)
     M = public_number("covariate_bound", covariate_bound, above=0.0)
     R = public_number("radius", radius, above=0.0, infinite=True)
     odds = exponential(-M * R)
@@ -186,7 +185,7 @@ def paper_entropy_balancing(
     Treatment flips within the universe are covered. Raises CalibrationError without an arm floor and where
     ridge and eigenvalue floor are both 0; DeclarationError for an invalid number.
     """
-    n = sample_size(n)
+    n = whole_number("n", n, at_least=2)
     floor = declared_floor(n, arm_floor)
     R = public_number("radius", radius, above=0.0, infinite=True)
     ratio = public_number("base_measure_ratio", base_measure_ratio, at_least=1.0)
@@ -222,7 +221,7 @@ def paper_kernel_balancing(
     statement is false: as the ridge grows the bound tends to 0 and the movement does not. Raises
     CalibrationError for such a relation and for ``ridge = 0``, DeclarationError for an invalid number.
     """
-    n = sample_size(n)
+    n = whole_number("n", n, at_least=2)
     C = public_number("kernel_bound", kernel_bound, above=0.0)
     mu = positive_ridge(ridge)
     cap = public_number("weight_cap", weight_cap, at_least=1.0, infinite=True)

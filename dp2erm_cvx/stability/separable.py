@@ -15,13 +15,12 @@ from itertools import pairwise
 import numpy as np
 
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import public_number, whole_number
 from dp2erm_cvx.stability.base import (
     EXACT,
     coupled_variation,
     largest_weight,
     positive_ridge,
-    sample_size,
     stated_bound,
 )
 from dp2erm_cvx.suprema import (
@@ -61,7 +60,7 @@ def separable(
     lies in, ``inf`` for none. Raises DeclarationError for an invalid number and CalibrationError for ``ridge
     = 0``.
     """
-    n = sample_size(n)
+    n = whole_number("n", n, at_least=2)
     D_psi = public_number("gradient_diameter", gradient_diameter, at_least=0.0)
     D_h = public_number("log_weight_diameter", log_weight_diameter, at_least=0.0)
     H = public_number("log_weight_range", log_weight_range, at_least=0.0, infinite=True)
@@ -124,7 +123,7 @@ def margin_movement(
     a multiple of the same g in the other arm, ``varying`` bounds all of g but a constant. Raises
     DeclarationError for an invalid number and CalibrationError for ``ridge = 0``.
     """
-    n = sample_size(n)
+    n = whole_number("n", n, at_least=2)
     norm = public_number("row_norm", row_norm, above=0.0)
     ball = public_number("radius", radius, above=0.0, infinite=True) * norm
     mu = min(positive_ridge(ridge) / norm / norm, 1e280)

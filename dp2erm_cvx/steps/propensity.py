@@ -32,6 +32,7 @@ def calibrate_multinomial(objective: Objective, row_bound: float, n_arms: int, b
     """Gamma noise of Theorem 27: ``scale = sqrt(2) M V / epsilon`` and ``n gamma = 4 M^2 V / epsilon``.
 
     Half of that ridge for two arms. All of epsilon pays for noise: the curvature vanishes at full slope.
+    Raises CalibrationError where the bound does not cover what is declared.
     """
     epsilon, V = budget.epsilon, objective.bound.V
     times = 2.0 if n_arms == 2 else 4.0

@@ -121,7 +121,6 @@ def weights_at(
     certificate = Certificate(
         primal_residual=0.0,
         dual_residual=0.0,
-        duality_gap=None,
         rounding=0.0,
         strong_convexity=instance.strong_convexity,
         radius=0.0,

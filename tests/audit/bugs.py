@@ -16,13 +16,13 @@ def less(calibration, **factors):
 class HalfTheNoise(PrivateTwoStageERM):
     def plan(self, n_samples, n_features):
         plan = super().plan(n_samples, n_features)
-        return changed(plan, calibration=less(plan.theta.calibration, scale=0.5))
+        return changed(plan, calibration=less(plan.main.calibration, scale=0.5))
 
 
 class HardlyAnyGamma(PrivateTwoStageERM):
     def plan(self, n_samples, n_features):
         plan = super().plan(n_samples, n_features)
-        return changed(plan, calibration=less(plan.theta.calibration, gamma=1e-6))
+        return changed(plan, calibration=less(plan.main.calibration, gamma=1e-6))
 
 
 class BoundIgnored(PrivateTwoStageERM):
@@ -31,18 +31,18 @@ class BoundIgnored(PrivateTwoStageERM):
     def plan(self, n_samples, n_features):
         plan = super().plan(n_samples, n_features)
         share = {"scale": 2 / plan.bound.V}
-        if plan.theta.perturbed is Perturbed.OBJECTIVE:
+        if plan.main.perturbed is Perturbed.OBJECTIVE:
             share["gamma"] = 2 / plan.bound.V
-        return changed(plan, calibration=less(plan.theta.calibration, **share))
+        return changed(plan, calibration=less(plan.main.calibration, **share))
 
 
 class AThirdOfThePropensityNoise(PrivateTwoStageERM):
     def plan(self, n_samples, n_features):
         plan = super().plan(n_samples, n_features)
-        return changed(plan, "propensity", calibration=less(plan.propensity.calibration, scale=1 / 3))
+        return changed(plan, "propensity", calibration=less(plan.step("propensity").calibration, scale=1 / 3))
 
 
 class HardlyAnyPropensityGamma(PrivateTwoStageERM):
     def plan(self, n_samples, n_features):
         plan = super().plan(n_samples, n_features)
-        return changed(plan, "propensity", calibration=less(plan.propensity.calibration, gamma=1e-6))
+        return changed(plan, "propensity", calibration=less(plan.step("propensity").calibration, gamma=1e-6))

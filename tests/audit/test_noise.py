@@ -171,7 +171,7 @@ def test_reused_noise_is_caught_in_released_thetas(monkeypatch, bug, arithmetic)
 def test_wrong_noise_is_caught_in_the_workings(monkeypatch, bug, size, arithmetic):
     plant(monkeypatch, bug)
     used = model(arithmetic=arithmetic)
-    calibration = used.plan(12, 2).theta.calibration
+    calibration = used.plan(12, 2).main.calibration
     found = [audit_noise(noise_of_fits(used), calibration, size=size) for _ in range(REPEATS)]
     assert sum(not audit.alarm for audit in found) <= 1
 
@@ -180,7 +180,7 @@ def test_wrong_noise_is_caught_in_the_workings(monkeypatch, bug, size, arithmeti
 def test_a_wrong_law_of_coordinates_is_caught_in_the_workings(monkeypatch, arithmetic):
     plant(monkeypatch, by_coordinate)
     used = model(arithmetic=arithmetic)
-    assert audit_noise(noise_of_fits(used), used.plan(12, 2).theta.calibration, size=300, level=0.2).alarm
+    assert audit_noise(noise_of_fits(used), used.plan(12, 2).main.calibration, size=300, level=0.2).alarm
 
 
 @pytest.mark.parametrize("settings", [{}, {"arithmetic": "assumed"}, {"noise": "gaussian"}])
@@ -191,7 +191,7 @@ def test_fresh_noise_is_left_alone(settings):
     assert not found.alarm
     assert found.counted > 12
     assert not audit_noise(
-        noise_of_fits(fresh), fresh.plan(12, 2).theta.calibration, size=40, level=1e-10
+        noise_of_fits(fresh), fresh.plan(12, 2).main.calibration, size=40, level=1e-10
     ).alarm
 
 

@@ -36,13 +36,13 @@ def log_density(data, plan):
     """Log density of (lam, theta) on the grid, up to a constant that is common to all data."""
     x, a, y = data
     z = (2 * a - 1) * x
-    b, slope = noise_for(z, LAM, plan.propensity.calibration.gamma)
-    first = -np.abs(b) / plan.propensity.calibration.scale + np.log(slope)
+    b, slope = noise_for(z, LAM, plan.step("propensity").calibration.gamma)
+    first = -np.abs(b) / plan.step("propensity").calibration.scale + np.log(slope)
     f = np.minimum(1 + np.exp(-np.multiply.outer(LAM, z)), TRIM)
     mean = (f / f.sum(axis=1, keepdims=True)) @ (2 * (2 * a - 1) * y)
-    gamma = plan.theta.calibration.gamma
+    gamma = plan.main.calibration.gamma
     pull = N * (2 * (THETA[None, :] - mean[:, None]) + gamma * THETA[None, :])
-    return first[:, None] - np.abs(pull) / plan.theta.calibration.scale
+    return first[:, None] - np.abs(pull) / plan.main.calibration.scale
 
 
 def loss(plan, count=400, seed=0, enough=np.inf):
@@ -73,7 +73,7 @@ def test_the_fit_inverts_the_noise():
         x, a = rng.uniform(-1, 1, N), rng.integers(0, 2, N)
         records = DOMAIN.records(x[:, None], a, np.zeros(N))
         b = rng.normal(scale=3.0, size=1)
-        gamma = PLAN.propensity.calibration.gamma
+        gamma = PLAN.step("propensity").calibration.gamma
         solution = solve(FIRST.perturbed(records, gamma, b))
         lam = solution.point
         assert noise_for((2 * a - 1) * x, lam, gamma)[0] == pytest.approx(b, abs=1e-6)
@@ -88,7 +88,7 @@ def test_the_joint_law_keeps_the_budget_and_nearly_spends_it():
 
 
 def test_planted_bugs_break_the_budget():
-    stage_1, stage_2 = PLAN.propensity.calibration, PLAN.theta.calibration
+    stage_1, stage_2 = PLAN.step("propensity").calibration, PLAN.main.calibration
     for wrong in (
         changed(PLAN, calibration=dataclasses.replace(stage_2, scale=stage_2.scale / 2)),
         changed(PLAN, "propensity", calibration=dataclasses.replace(stage_1, scale=stage_1.scale / 3)),

@@ -30,6 +30,7 @@ from dp2erm_cvx.calibration import (
 )
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
+from dp2erm_cvx.steps.propensity import calibrate_multinomial
 from dp2erm_cvx.suprema import Saturation
 from tests.helpers import BOUNDED_INFLUENCE
 
@@ -39,7 +40,8 @@ SQUARED = LossConstants(5, math.inf, 2.0, 0.0, None, 2.0, covariate_bound=1.0, r
 MEAN = LossConstants(1, 4.0, 2.0, 0.0, None, 1.0, covariate_bound=1.0, response_bound=6.0, is_mean=True)
 SHAPE = Saturation(BOUNDED_INFLUENCE["1 - u"][0](0.5, 1.0), 2.0)
 BENT = LossConstants(5, 1.0, 4.0, 0.0, None, 1.0, saturation=SHAPE)
-LOSSES = {"sharp": LOSS, "paper": LOSS, "renyi": SQUARED, "output": MEAN, "saturating": BENT}
+LOSSES = {"renyi": SQUARED, "output": MEAN, "saturating": BENT}
+LOSSES |= dict.fromkeys(("sharp", "paper", "multinomial"), LOSS)
 
 
 def bound_of(V=6.0, **changes):
@@ -57,6 +59,7 @@ def calibrated(name, bound=None, n=400, budget=None, loss=None, **options):
         "renyi": calibrate_renyi,
         "output": calibrate_output,
         "saturating": calibrate_saturating,
+        "multinomial": lambda objective, budget: calibrate_multinomial(objective, 1.0, 3, budget),
     }
     return ways[name](objective, budget or Budget(1.0, 1e-4), **options)
 
@@ -136,6 +139,7 @@ REFUSED = [
         (DeclarationError, "renyi", {"loss": {name: 0}}, name)
         for name in ("n_parameters", "covariate_bound", "response_bound")
     ),
+    *((CalibrationError, "multinomial", {"budget": Budget(e)}, f"epsilon = {e!r}") for e in (1e-120, 1e7)),
     (CalibrationError, "output", {"budget": Budget(1e-320)}, "epsilon = 1e-320"),
     (CalibrationError, "output", {"loss": {"response_bound": 2e295}}, "out of floating-point range"),
     (DeclarationError, "output", {"loss": {"response_bound": 0.0}}, "response_bound"),

@@ -107,36 +107,6 @@ def test_the_grid_holds_the_bound_and_the_sums(bound, n):
         assert noise.integers.sensitivity == 4 * noise.largest**2
 
 
-def grouped(n_groups, sizes, vector):
-    """What a record adds to the sums of all groups, by its size h and score u, ``|u| <= h``, or nothing."""
-    found = [np.zeros(3 * n_groups)]
-    for place in range(n_groups):
-        for h in sizes:
-            for u in np.linspace(-h, h, 21):
-                row = np.zeros(3 * n_groups)
-                row[3 * place : 3 * place + 3] = vector(u, h)
-                found.append(row)
-    return np.array(found)
-
-
-SIZES = ([1.0], np.linspace(0.05, 1.0, 20))
-
-
-@pytest.mark.parametrize("sizes", SIZES, ids=["whole", "weighted"])
-@pytest.mark.parametrize("n_groups", [1, 2, 3])
-@pytest.mark.parametrize(("c", "s"), [(1.0, 1.0), (0.25, 0.25), (1.0, 0.0), (0.5, 0.5)])
-def test_a_change_of_group_moves_both(n_groups, c, s, sizes):
-    found = grouped(n_groups, sizes, lambda u, h: (2 * u, c * h, s * u * u))
-    moved, squared = movement(found, 1), movement(found, 2) ** 2
-    if n_groups > 1:
-        assert moved == pytest.approx(2 * (2 + c + s))
-        assert squared == pytest.approx(max(16, 2 * (4 + c * c + s * s)))
-    else:
-        one = max(4.0, 2 + c + s)
-        assert moved == pytest.approx(one) if len(sizes) == 1 or c + 2 * s <= 2 else moved > one
-        assert squared == pytest.approx(16)
-
-
 def of_one_record(noise, n_groups, shares):
     """The released sums of tables of one record, by the code that adds them up."""
     rows = [np.zeros(3 * n_groups, dtype=object)]
@@ -323,18 +293,3 @@ def test_shares_are_clipped_to_one_half_and_summed_exactly():
     assert means == pytest.approx(((1.0 - bound) / 4, 0.75 / 4, (1.0 + bound**2) / 4), rel=1e-5)
     with pytest.raises(DeclarationError, match="share of shape"):
         noise.totals([1.0] * 4, [0.1])
-
-
-@pytest.mark.parametrize("kind", list(ORDER))
-def test_scales(kind):
-    budget = Budget(0.5, 1e-6)
-    both = calibrate_sums(SumLaw.ARMS, 4.0, 1000, budget, kind, other_bound=0.5)
-    effect = calibrate_sums(SumLaw.TREATED, 4.0, 1000, budget, kind)
-    unit = both.integers.scale / both.integers.sensitivity
-    # means: 2 (B + G) / n and a little, number of treated over n: 8 / n and sqrt(17) / n
-    extra = 1 + 3.5 / (18 * 4.0) if kind is Noise.GAMMA else 1.0
-    assert both.scales[0] == both.scales[1] == pytest.approx(2 * 4.5 * extra / 1000 * unit, rel=1e-4)
-    assert both.other_bound == pytest.approx(0.5, rel=1e-4)
-    scale, cost = (16 / 7, 8) if kind is Noise.GAMMA else (2 * math.sqrt(17 / 16), math.sqrt(17))
-    assert effect.scales[0] == pytest.approx(scale * 4.0 / 1000 * unit, rel=1e-4)
-    assert effect.scales[1] == pytest.approx(cost / 1000 * unit, rel=1e-4)

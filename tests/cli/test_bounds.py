@@ -54,9 +54,9 @@ def test_noise_of_a_named_second_stage_is_that_of_the_estimator():
     plan = PrivateTwoStageERM(domain, Budget(1.0), first, "arm_means").plan(500, 1)
     row = table(*IPW, *words)[SHARP]
     # the estimator counts the error of its arithmetic on top, half a percent of epsilon
-    assert row["scale"] == pytest.approx(plan.theta.calibration.scale, rel=1e-2)
-    assert row["gamma"] == pytest.approx(plan.theta.calibration.gamma, rel=1e-2)
-    assert row["scale"] < plan.theta.calibration.scale
+    assert row["scale"] == pytest.approx(plan.main.calibration.scale, rel=1e-2)
+    assert row["gamma"] == pytest.approx(plan.main.calibration.gamma, rel=1e-2)
+    assert row["scale"] < plan.main.calibration.scale
 
 
 @pytest.mark.parametrize(

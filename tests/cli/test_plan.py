@@ -36,12 +36,12 @@ def test_a_plan_is_what_the_estimator_plans():
     assert (told["n_samples"], told["predicted"]["V"]) == (900, plan.bound.V)
     assert (step["step"], step["theorem"], step["scale"]) == (
         "theta",
-        plan.theta.theorem,
-        plan.theta.calibration.scale,
+        plan.main.theorem,
+        plan.main.calibration.scale,
     )
     assert told["guarantee"] == {"epsilon": plan.guarantee.epsilon, "delta": 0.0}
     second = registry.build(registry.second_stages(), "arm_means").resolve(domain)
-    moved = noise_range(second, Universe(domain, 900, 1), plan.theta.calibration)
+    moved = noise_range(second, Universe(domain, 900, 1), plan.main.calibration)
     assert told["predicted"]["noise_half_width"] == pytest.approx(moved.effect, rel=1e-2)
     assert told["predicted"]["shrinkage"] == pytest.approx(moved.shrinkage)
 

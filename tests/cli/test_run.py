@@ -18,7 +18,7 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain_file import load_domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError
 from dp2erm_cvx.ledger import Ledger
-from dp2erm_cvx.plan import RulePlan
+from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.study_file import read_study
 from tests.command_line import run
 
@@ -183,7 +183,7 @@ def test_a_question_that_cannot_be_planned_stops_the_study_before_its_charge(fol
 
 def test_an_unproven_question_is_not_charged(folder, monkeypatch):
     Ledger("book.db").declare("trial", Budget(4.0))
-    monkeypatch.setattr(RulePlan, "proven", False)
+    monkeypatch.setattr(Plan, "proven", property(lambda plan: plan.study.main != "rule"))
     result = run("run", "study.toml", "data.csv")
     assert (result.exit_code, charged()) == (2, ())
     assert "rule: is not proven" in result.stderr

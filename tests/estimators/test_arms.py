@@ -87,7 +87,7 @@ def test_disjoint_sums_of_any_number_of_arms_move_as_those_of_one_record(kind, n
 @pytest.mark.parametrize("rows", ["arms", "common"])
 def test_the_score_of_any_record_is_covered(rows, rates):
     plan = planned(rows=rows, rates=rates)
-    step, rng = plan.score, np.random.default_rng(0)
+    step, rng = plan.main, np.random.default_rng(0)
     released = {"spread": np.array([2**19]), "mean": np.zeros(2), "average": np.zeros(2)}
     width = len(Rows(rows).constants(2, 3))
     released |= {"rate": np.array([240, 120, 40]) * 2**20, "center": rng.normal(size=width)}
@@ -369,10 +369,10 @@ def test_rules_know_two_arms():
 def test_more_arms_pay_for_their_own_bounds_alone():
     noises = []
     for levels in (LEVELS, tuple("abcde")):
-        step = planned(levels=levels).score
+        step = planned(levels=levels).main
         noises.append(step.calibration.scales[0] / step.calibration.bound)
     assert noises[0] == pytest.approx(noises[1], rel=0.3)
-    assert Noise(planned().score.noise) is Noise.GAMMA
+    assert Noise(planned().main.noise) is Noise.GAMMA
 
 
 @pytest.mark.parametrize("levels", [("a", "b"), ("a", "b", "c")])

@@ -331,7 +331,7 @@ def test_other_levels_and_missing_cells_may_be_groups():
 
 def test_the_average_over_groups_has_the_noise_of_all_of_them():
     """Its interval counts each group's noise; with one group it is nearly that group's own."""
-    score = model(by="ward").plan(6000, 7).score
+    score = model(by="ward").plan(6000, 7).main
     from dp2erm_cvx.release.groups import GroupMean
 
     half = score.calibration.multipliers

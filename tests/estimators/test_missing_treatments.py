@@ -147,8 +147,8 @@ def test_that_costs_no_noise_of_the_mean(noise, settings):
     """
     budget = Budget(1.0, 1e-6)
     changes = {"noise": noise, "settings": settings}
-    plain = model(budget, replace(DOMAIN, codebook=None), **changes).plan(1000, 2).score.calibration
-    coded = model(budget, **changes).plan(1000, 2).score.calibration
+    plain = model(budget, replace(DOMAIN, codebook=None), **changes).plan(1000, 2).main.calibration
+    coded = model(budget, **changes).plan(1000, 2).main.calibration
     assert len(plain.multipliers) == 2
     assert coded.noise is plain.noise is Noise.GAMMA
     # half the score over half a record

@@ -40,12 +40,12 @@ def test_printed_composition_has_the_printed_numbers():
     baseline = printed_ipw()
     largest = 1 + math.exp(2.0 * 0.5)
     zeta = RULE.constants(Universe(DOMAIN, 100, P)).gradient_bound
-    calibration = baseline.theta.calibration
+    calibration = baseline.main.calibration
     assert calibration.scale == pytest.approx(2 * zeta * 2 * largest / 1.0, rel=1e-9)
     assert calibration.gamma == pytest.approx(2 * (2 * 4) * math.sqrt(2) * largest / (1.0 * N), rel=1e-9)
-    assert (calibration.epsilon, baseline.propensity.calibration.epsilon) == (1.0, 1.0)
+    assert (calibration.epsilon, baseline.step("propensity").calibration.epsilon) == (1.0, 1.0)
     gaussian = printed_ipw(noise="gaussian")
-    assert (gaussian.theta.calibration.delta, gaussian.propensity.calibration.delta) == (5e-4, 0.0)
+    assert (gaussian.main.calibration.delta, gaussian.step("propensity").calibration.delta) == (5e-4, 0.0)
 
 
 @pytest.mark.parametrize("noise", ["gamma", "gaussian"])
@@ -53,8 +53,8 @@ def test_printed_forms_are_marked_in_every_part(noise):
     dual = EntropyBalancing(ridge=1.0, radius=3.0)
     for baseline in (printed_ipw(noise=noise), universal(study(dual, noise=noise), printed=True)):
         assert not baseline.bound.private
-        assert not baseline.theta.calibration.private
-        assert baseline.theta.reason
+        assert not baseline.main.calibration.private
+        assert baseline.main.reason
 
 
 def test_the_noise_of_the_printed_composition_is_covered_by_theorem_9():
@@ -68,9 +68,9 @@ def test_the_noise_of_the_printed_composition_is_covered_by_theorem_9():
         private, noise = ipw_private(radius=radius), rng.choice(["gamma", "gaussian"])
         declared = Study(private, RULE, Universe(DOMAIN, n, P), budget, noise=noise)
         plan = ipw_composition(declared)
-        true = dataclasses.replace(plan.theta.calibration, V=known_coefficient(n, 2.0, radius).V)
-        half = plan.theta.calibration.epsilon
-        assert privacy_loss(true, plan.theta.loss, n, half) <= plan.theta.calibration.delta
+        true = dataclasses.replace(plan.main.calibration, V=known_coefficient(n, 2.0, radius).V)
+        half = plan.main.calibration.epsilon
+        assert privacy_loss(true, plan.main.loss, n, half) <= plan.main.calibration.delta
 
 
 def logistic_loss_exactly(found, n, p, M, ridge):
@@ -111,9 +111,9 @@ def test_the_corrected_composition_is_theorem_9_and_needs_less_noise():
         assert pytest.approx(known_coefficient(N, 2.0, 0.5).V) == corrected.bound.V
         assert corrected.guarantee.epsilon <= BUDGET.epsilon
         assert corrected.guarantee.delta <= BUDGET.delta
-    assert corrected.theta.calibration.scale < 0.7 * printed.theta.calibration.scale
+    assert corrected.main.calibration.scale < 0.7 * printed.main.calibration.scale
     # the default split trades noise against gamma, so they are compared by what they predict together
-    errors = [predicted_error(plan.theta.calibration, plan.theta.loss, N) for plan in (corrected, printed)]
+    errors = [predicted_error(plan.main.calibration, plan.main.loss, N) for plan in (corrected, printed)]
     assert errors[0] < 0.5 * errors[1]
     trimmed = make_plan(study(ipw_private(share=0.2, radius=9.0, trim=3.0)))
     assert trimmed.bound.w_max < 3.0

@@ -36,7 +36,7 @@ def test_theta_has_the_law_of_a_release(family, noise):
         study = rule.plan.study
         model = PrivateTwoStageERM(domain, budget, study.first, study.second, seed=seed, **how)
         released.append(model.fit(data.X, data.a, data.y).theta_)
-    assert model.plan(120, 10).theta.calibration == rule.plan.theta.calibration
+    assert model.plan(120, 10).main.calibration == rule.plan.main.calibration
     released = np.array(released)
     spread = many.std(axis=0) / np.sqrt(40)
     assert np.all(np.abs(released.mean(axis=0) - many.mean(axis=0)) < 4.5 * spread)

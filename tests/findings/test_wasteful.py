@@ -34,7 +34,7 @@ def accuracy(domain, rule, n, epsilon, **declared):
 def test_the_l1_ball_costs_the_noise_of_the_l2_ball(epsilon, in_l1, in_l2):
     domain, rules = Domain(1.0, 2.0), [itr(theta_set=ball(4.0)) for ball in (L1Ball, L2Ball)]
     one, other = (
-        PrivateTwoStageERM(domain, Budget(epsilon), "uniform", rule).plan(400, 10).theta.calibration
+        PrivateTwoStageERM(domain, Budget(epsilon), "uniform", rule).plan(400, 10).main.calibration
         for rule in rules
     )
     assert one == other
@@ -59,7 +59,7 @@ def test_the_utility_bound_leaves_nothing_to_the_curvature_over_all_coefficients
     loss = rule.resolve(domain).loss_constants(Universe(domain, n, 10))
     before = split_by_the_utility_bound(loss, n, Budget(1.0))
     assert before == 0.99
-    plan = PrivateTwoStageERM(domain, Budget(1.0), "uniform", rule).plan(n, 10).theta.calibration
+    plan = PrivateTwoStageERM(domain, Budget(1.0), "uniform", rule).plan(n, 10).main.calibration
     wasteful = calibrate(Objective(uniform_weights(n), loss, n), Budget(1.0), split=before)
     # a fifth of the noise is saved, for about ten times the ridge
     assert plan.scale < 1.3 * wasteful.scale

@@ -111,8 +111,8 @@ def test_the_curve_of_a_plan_proves_its_guarantee(first: str, arithmetic: str) -
     assert proven == pytest.approx(0.8, rel=1e-6)
     assert proven <= 0.8
     # every part of the plan counts
-    alone = plan.theta.calibration.curve()
-    spends = plan.theta.precision is not None or plan.propensity is not None
+    alone = plan.main.calibration.curve()
+    spends = plan.main.precision is not None or plan.step("propensity") is not None
     assert all(
         (one > other) is spends
         for one, other in zip(plan.curve.divergences, alone.divergences, strict=True)

@@ -227,7 +227,7 @@ def test_where_floating_point_is_not_sure_v_is_at_its_cap_and_standing_does_not_
     model = PrivateTwoStageERM(Domain(1.0, 1.0), Budget(1.0), first, "arm_means")
     plan = model.plan(60, 2)
     assert plan.bound.V == 120
-    assert plan.theta.weights.covers_all
+    assert plan.main.weights.covers_all
     rng = np.random.default_rng(0)
     for _ in range(2):
         X, a = hostile(rng, 60, 2)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dp2erm_cvx.plan import TwoStagePlan
+from dp2erm_cvx.plan import Plan
 
 
-def changed(plan: TwoStagePlan, name: str = "theta", **changes: Any) -> TwoStagePlan:
+def changed(plan: Plan[Any], name: str = "theta", **changes: Any) -> Plan[Any]:
     """The plan with fields of one step replaced."""
     steps = tuple(replace(step, **changes) if step.name == name else step for step in plan.steps)
     return replace(plan, steps=steps)
 
 
-def unproven(plan: TwoStagePlan) -> TwoStagePlan:
+def unproven(plan: Plan[Any]) -> Plan[Any]:
     """The plan with a bound that was read off the data."""
-    bound = replace(plan.theta.bound, private=False)
-    return changed(plan, bound=bound, weights=replace(plan.theta.weights, bound=bound))
+    bound = replace(plan.main.bound, private=False)
+    return changed(plan, bound=bound, weights=replace(plan.main.weights, bound=bound))

@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 
 from dp2erm_cvx.calibration import Noise, Perturbed, RenyiCalibration
-from dp2erm_cvx.plan import TwoStagePlan
+from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.universe import Universe
 
 
@@ -123,11 +123,11 @@ def renyi_delta(calibration, loss, n, V):
     return best
 
 
-def check(plan: TwoStagePlan, stage, n, domain, budget):
-    parts = [(plan.theta.calibration, plan.theta.loss, plan.bound)]
-    if plan.propensity is not None:
+def check(plan: Plan, stage, n, domain, budget):
+    parts = [(plan.main.calibration, plan.main.loss, plan.bound)]
+    if (first := plan.step("propensity")) is not None:
         ones = dataclasses.replace(plan.bound, V=2.0)
-        parts.append((plan.propensity.calibration, stage.loss_constants(Universe(domain, 100, 2)), ones))
+        parts.append((first.calibration, stage.loss_constants(Universe(domain, 100, 2)), ones))
     # sums of doubles: exactly, so that no rounding hides an excess
     spent = mpmath.fsum(mpmath.mpf(calibration.epsilon) for calibration, _, _ in parts)
     assert spent <= budget.epsilon
@@ -138,4 +138,4 @@ def check(plan: TwoStagePlan, stage, n, domain, budget):
         assert spent_delta(calibration, loss, n, V, domain) <= calibration.delta
     assert spent <= plan.guarantee.epsilon <= budget.epsilon
     assert allowed <= plan.guarantee.delta <= budget.delta
-    assert plan.theta.calibration.theorem in plan.theorem
+    assert plan.main.calibration.theorem in plan.theorem

@@ -15,7 +15,7 @@ from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.estimators import PrivateEffect, PrivateRule
 from dp2erm_cvx.plan import EffectStudy, effect_error, make_plan
-from dp2erm_cvx.plan.pipeline import STEADY
+from dp2erm_cvx.plan.plan import STEADY
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.solve import uncertified_start
 from dp2erm_cvx.steps import CovariateLaw, Execution, Rows, Term, fit
@@ -161,8 +161,8 @@ def test_no_bound_follows_a_released_rate_that_is_noise(released, estimand):
         assert (400 * epsilon * plan.study.settings.rate_share >= STEADY) is steady
         numbers = {"rate": [released], "mean": np.zeros(2), "spread": [2.0**20], "propensity": np.zeros(3)}
         numbers["center"] = np.zeros(plan.step("center").calibration.n_parameters)
-        found = plan.score.score.at(plan.score.universe, numbers)
-        most = max(4.0 * bound, plan.score.score.bound) * (1 + 1e-12)
+        found = plan.main.score.at(plan.main.universe, numbers)
+        most = max(4.0 * bound, plan.main.score.bound) * (1 + 1e-12)
         assert found.widening * found.bound <= most or steady
         # a steady rate that is rare is followed, up to the public cap of its inverse
         assert found.widening <= RAREST
@@ -202,7 +202,7 @@ def test_errors_of_a_regression_stay_where_the_cap_and_the_clips_cut(monkeypatch
     universe = Universe(Domain(1.0, 10.0, ranges=[(-1.0, 1.0)]), 10**9, 1)
     plan = make_plan(EffectStudy(universe, Budget(1.0), residual_scale=1.0, declared=declared))
     released = {"rate": np.array([5 * 10**8]), "center": np.zeros(3), "propensity": np.array([-0.2, 7.0])}
-    score = plan.score.score.at(plan.score.universe, released)
+    score = plan.main.score.at(plan.main.universe, released)
     spread, grid = score.nuisances.spreads[0], np.linspace(-2.7, 2.7, 81)
     z, residual, arm = (one.ravel() for one in np.meshgrid(grid, grid, [0, 1], indexing="ij"))
     e = expit(-0.2 + 7.0 * spread * z)
@@ -212,7 +212,7 @@ def test_errors_of_a_regression_stay_where_the_cap_and_the_clips_cut(monkeypatch
     records = universe.domain.records(spread * z[:, None], arm, residual)
 
     def mean(center):
-        own = plan.score.score.at(plan.score.universe, found := released | {"center": center})
+        own = plan.main.score.at(plan.main.universe, found := released | {"center": center})
         return np.average(own.score(own.parts(records, found)), weights=mass) + own.center
 
     effect = np.array([mean(-step) - mean(step) for step in 1e-3 * np.eye(3)]) / 2e-3

@@ -110,7 +110,7 @@ def test_the_guarantee_of_a_plan_is_within_its_budget(first, method):
         plan = make_plan(Study(*arguments, calibration=method, noise=noise))
         check(plan, stage, n, domain, budget)
         assert domain.relation in plan.bound.relations
-        assert plan.theta.reason
+        assert plan.main.reason
     if first != "ipw_private" or method not in PAPER:
         assert planned or refusals_only(first, method)
 
@@ -137,7 +137,7 @@ def test_the_check_catches_noise_that_is_three_percent_too_small(changes):
     )
     plan = make_plan(Study(stage, second, Universe(domain, 100, 2), budget, **changes))
     check(plan, stage, 100, domain, budget)
-    less = dataclasses.replace(plan.theta.calibration, scale=0.97 * plan.theta.calibration.scale)
+    less = dataclasses.replace(plan.main.calibration, scale=0.97 * plan.main.calibration.scale)
     with pytest.raises(AssertionError):
         check(changed(plan, calibration=less), stage, 100, domain, budget)
 
@@ -147,12 +147,12 @@ def test_a_private_first_stage_divides_the_budget(noise):
     domain, budget = Domain(2.0, 1.0), Budget(1.5, 1e-4)
     stage = ipw_private(share=0.25).resolve(domain)
     plan = make_plan(Study(stage, itr(), Universe(domain, 500, 3), budget, noise=noise))
-    assert plan.propensity.calibration.epsilon == pytest.approx(0.25 * 1.5)
-    assert plan.theta.calibration.epsilon == pytest.approx(0.75 * 1.5)
-    assert plan.propensity.calibration.delta + plan.theta.calibration.delta <= 1e-4
+    first, theta = plan.step("propensity").calibration, plan.main.calibration
+    assert (first.epsilon, theta.epsilon) == pytest.approx((0.25 * 1.5, 0.75 * 1.5))
+    assert first.delta + theta.delta <= 1e-4
     shares = (0.0, 0.0) if noise == "gamma" else (0.25e-4, 0.75e-4)
-    assert (plan.propensity.calibration.delta, plan.theta.calibration.delta) == pytest.approx(shares)
-    assert (plan.propensity.calibration.n_parameters, plan.propensity.calibration.V) == (3, 2.0)
+    assert (first.delta, theta.delta) == pytest.approx(shares)
+    assert (first.n_parameters, first.V) == (3, 2.0)
     assert pytest.approx(2 * plan.bound.w_max, rel=1e-9) == plan.bound.V
     assert "Theorem 9" in plan.theorem
 
@@ -198,7 +198,7 @@ def test_refusals(change, error, names):
 def test_the_error_of_computed_weights_is_counted():
     exact, computed = (planned(RandomizedTrial(0.3), tolerance=error / 100) for error in (0.0, 0.5))
     assert computed.bound.V == pytest.approx(exact.bound.V + 1.0)
-    assert computed.theta.calibration.V == computed.bound.V
+    assert computed.main.calibration.V == computed.bound.V
     # the movement of two weight vectors that are off by that much, in the worst direction
     rng = np.random.default_rng(0)
     w, v = 100 * rng.dirichlet(np.ones(100), 2)

@@ -125,9 +125,9 @@ def test_a_counted_plan_guarantees_the_budget_and_pays_for_its_arithmetic(first,
     assert plan.counted
     assert plan.guarantee.epsilon == budget.epsilon
     assert plan.guarantee.delta <= budget.delta
-    parts = [(plan.theta.calibration, plan.theta.precision)]
-    if plan.propensity is not None:
-        parts.append((plan.propensity.calibration, plan.propensity.precision))
+    parts = [(plan.main.calibration, plan.main.precision)]
+    if plan.step("propensity") is not None:
+        parts.append((plan.step("propensity").calibration, plan.step("propensity").precision))
     assert sum(part.epsilon + 2 * covered.grid.epsilon for part, covered in parts) <= budget.epsilon
     assert sum(part.delta * math.exp(covered.grid.epsilon) for part, covered in parts) <= budget.delta
     assert sum(2 * covered.grid.epsilon for _, covered in parts) <= 0.01 * budget.epsilon
@@ -142,7 +142,7 @@ def test_a_counted_plan_guarantees_the_budget_and_pays_for_its_arithmetic(first,
 
 def test_output_perturbation_covers_its_error_by_the_same_draw() -> None:
     plan = planned(EntropyBalancing(), plug_in_ate(), calibration="output")
-    calibration, covered = plan.theta.calibration, plan.theta.precision
+    calibration, covered = plan.main.calibration, plan.main.precision
     assert calibration.epsilon == covered.grid.epsilon == 1.0
     assert covered.grid.l1_sensitivity >= calibration.sensitivity + 2 * covered.tolerance
     assert covered.grid.scale == pytest.approx(calibration.scale, rel=0.02)
@@ -173,7 +173,7 @@ def test_without_the_extra_counting_is_refused_and_auto_assumes(monkeypatch) -> 
         planned()
     plan = planned(arithmetic="auto")
     assert not plan.counted
-    assert plan.theta.calibration.epsilon == 1.0
+    assert plan.main.calibration.epsilon == 1.0
 
 
 def test_the_curve_of_a_release_counts_its_propensity() -> None:
@@ -181,7 +181,7 @@ def test_the_curve_of_a_release_counts_its_propensity() -> None:
     plain = planned(EntropyBalancing(), itr(), budget=budget, calibration="renyi")
     composed = planned(ipw_private(), itr(), budget=budget, calibration="renyi")
     for plan, pure in ((plain, 0.0), (composed, 0.3 * 2.0)):
-        alone = plan.theta.calibration.curve().shifted(plan.theta.precision.grid.epsilon)
+        alone = plan.main.calibration.curve().shifted(plan.main.precision.grid.epsilon)
         for order in (1.125, 1.5, 2.0):
             added = plan.curve.at(order) - alone.at(order)
             assert added == pytest.approx(min(pure, order * pure**2 / 2), rel=1e-3)

@@ -64,10 +64,10 @@ def test_end_to_end(method, first, second):
     # the paper's Gamma noise is linear in 1/epsilon, so that any method needs but a large epsilon
     plain = TwoStageERM(DOMAIN, first, second, gamma=1e-7).fit(*data()).theta_
     rich = PrivateTwoStageERM(DOMAIN, BIG, first, second, calibration=method, seed=0).fit(*data()).theta_
-    if not isinstance(model.plan(60, 2).theta.calibration, RenyiCalibration):
+    if not isinstance(model.plan(60, 2).main.calibration, RenyiCalibration):
         np.testing.assert_allclose(rich, plain, atol=5e-3)
     else:  # tau limits gamma from below: compare with the same ridge
-        gamma = model.set_params(budget=BIG).plan(60, 2).theta.calibration.gamma
+        gamma = model.set_params(budget=BIG).plan(60, 2).main.calibration.gamma
         kept = dataclasses.replace(second, theta_set=WholeSpace())
         plain = TwoStageERM(DOMAIN, first, kept, gamma=gamma).fit(*data()).theta_
         np.testing.assert_allclose(rich, feasible.project(plain), atol=2e-2)
@@ -94,7 +94,7 @@ def test_a_plan_that_is_not_proven_is_never_released_as_private(monkeypatch):
     proven = model.plan(60, 2)
     for one in (
         unproven(proven),
-        changed(proven, calibration=dataclasses.replace(proven.theta.calibration, private=False)),
+        changed(proven, calibration=dataclasses.replace(proven.main.calibration, private=False)),
     ):
         monkeypatch.setattr(model, "plan", lambda *_, found=one: found)
         release = model.fit(X, a, y).release_

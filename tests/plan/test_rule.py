@@ -11,7 +11,8 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.estimators import PrivateRule
-from dp2erm_cvx.plan import RuleStudy, make_plan, rule_of_use
+from dp2erm_cvx.plan import RuleStudy, make_plan, predict, rule_of_use
+from dp2erm_cvx.plan.predict import rule_noise
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps import Balance, Execution
 from dp2erm_cvx.universe import Universe
@@ -119,7 +120,7 @@ def test_every_step_is_calibrated_as_the_theorem_says():
     """1/beta = 2 M c / eps and gamma = 2 M^2 / (n eps), M with the constant, whatever factors there are."""
     plan = make_plan(study())
     # covariates are scaled to these norms, whatever was declared
-    for step, share, c, norm in ((plan.step("center"), 0.3, 0.35, 1.6), (plan.rule, 0.52, 0.7, 2.4)):
+    for step, share, c, norm in ((plan.step("center"), 0.3, 0.35, 1.6), (plan.main, 0.52, 0.7, 2.4)):
         M = math.hypot(1.0, norm)
         assert step.regression is not None
         assert step.universe.domain.covariate_bound == pytest.approx(M)
@@ -128,11 +129,11 @@ def test_every_step_is_calibrated_as_the_theorem_says():
         assert step.calibration.gamma == pytest.approx(2 * M**2 / (1000 * share))
     propensity = plan.step("propensity")
     assert propensity.program.radius * math.hypot(1.0, plan.study.norm_bound) == pytest.approx(3.3)
-    assert plan.rule.regression.factored
-    assert plan.rule.bound.theorem.startswith("Theorem 13")
-    assert not make_plan(study(MIDDLE)).rule.regression.factored
+    assert plan.main.regression.factored
+    assert plan.main.bound.theorem.startswith("Theorem 13")
+    assert not make_plan(study(MIDDLE)).main.regression.factored
     inverse = make_plan(study(declared={"balance": "inverse", "cap": 20.0}))
-    assert inverse.rule.calibration == plan.rule.calibration
+    assert inverse.main.calibration == plan.main.calibration
 
 
 @pytest.mark.parametrize(
@@ -171,29 +172,30 @@ def test_what_may_not_be_expected_is_refused(expected):
 
 def test_flipped_decisions_grow_with_the_noise_and_shrink_with_the_effect():
     theta = np.array([0.1, 1.0, -1.0, 0.5])
-    shares = [make_plan(study(epsilon=epsilon)).flipped_share(theta) for epsilon in (0.1, 1.0, 10.0, 100.0)]
+    shares = [rule_noise(make_plan(study(epsilon=one)), theta)[2] for one in (0.1, 1.0, 10.0, 100.0)]
     assert shares == sorted(shares, reverse=True)
     assert shares[0] > 0.1
     assert shares[-1] < 0.02
     plan = make_plan(study())
-    assert plan.flipped_share(0.0 * theta) == 0.5
-    assert plan.flipped_share(3 * theta) < plan.flipped_share(theta)
-    assert make_plan(study(MIDDLE)).noise_effect > plan.noise_effect
+    _, moved, flipped = rule_noise(plan, theta)
+    assert rule_noise(plan, 0.0 * theta)[2] == 0.5
+    assert rule_noise(plan, 3 * theta)[2] < flipped
+    assert rule_noise(make_plan(study(MIDDLE)), theta)[1] > moved
 
 
 def test_the_predicted_flips_are_those_of_noise_that_is_drawn():
     """Of a rule with a known size, at the public covariates and guesses that the prediction is about."""
     plan = make_plan(study(epsilon=3.0))
-    spreads = plan.spreads({})
-    scaled, rows = plan._rows(spreads, plan.rows.scale), plan._rows(spreads)
-    moved = plan._moved(scaled, scaled)
+    spreads = np.array(plan.study.law.within(plan.study.norm_bound))
+    scaled, rows = predict._rule_rows(plan, spreads, plan.main.map.scale), predict._rule_rows(plan, spreads)
+    moved = predict._moved(plan, scaled, scaled)
     true = np.array([0.05, 0.8, -0.8, 0.4])
     effects = rows @ true
     flips, predicted = [], []
     calibration_theta = np.linalg.lstsq(rows, moved[:100].T, rcond=None)[0].T
     for noise in calibration_theta:
         flips.append(np.mean((effects + rows @ noise > 0) != (effects > 0)))
-        predicted.append(plan.flipped_share(true + noise))
+        predicted.append(rule_noise(plan, true + noise)[2])
     assert np.mean(predicted) == pytest.approx(np.mean(flips), abs=0.05)
 
 

@@ -185,8 +185,8 @@ def test_tutorials_say_what_a_seed_does():
     assert {"first_effect", "first_rule"} <= set(seeded)
 
 
-RUNNING = ["index", "quickstart", "domain", "guarantee", "ledger", "calibration", "solving", "after_release"]
-RUNNING += ["which_pipeline"]
+RUNNING = ["index", "quickstart", "domain", "guarantee", "ledger", "theory/calibrations", "solving"]
+RUNNING += ["after_release", "which_pipeline"]
 
 
 @pytest.mark.parametrize("name", RUNNING)
@@ -289,7 +289,7 @@ def test_the_study_of_its_page_runs(tmp_path, monkeypatch):
     ]
 
 
-@pytest.mark.parametrize("name", ["calibration.md", "findings.md"])
+@pytest.mark.parametrize("name", ["theory/calibrations.md", "findings.md"])
 def test_commands_without_data_run(name):
     text = "\n".join(blocks(name, "sh")).replace("\\\n", " ")
     commands = [shlex.split(line, comments=True) for line in text.splitlines() if line.startswith("dp2erm ")]
@@ -318,7 +318,7 @@ def test_commands_of_a_design_are_commands():
 
 
 def test_every_calibration_is_explained():
-    listed = re.findall(r'^\| `"([\w-]+)"`', page("calibration.md"), flags=re.MULTILINE)
+    listed = re.findall(r'^\| `"([\w-]+)"`', page("theory/calibrations.md"), flags=re.MULTILINE)
     assert set(listed) == set(NAMES)
 
 

@@ -67,7 +67,7 @@ def test_several_chunks_and_other_programs(monkeypatch: pytest.MonkeyPatch) -> N
         assert np.all(np.abs(sums - np.sum(np.abs(held.values[0] - 1), axis=1)) <= radius + 1e-11)
 
 
-@pytest.mark.parametrize("bug", ["own", "_Weighed"])
+@pytest.mark.parametrize("bug", ["own", "_pass"])
 @pytest.mark.parametrize("name", ["ipw_logistic", "entropy_balancing"])
 def test_wrong_weights_of_a_reading_are_found_out(
     name: str, bug: str, monkeypatch: pytest.MonkeyPatch
@@ -75,11 +75,13 @@ def test_wrong_weights_of_a_reading_are_found_out(
     records = make_records(60, 3)
     chosen, made = replacements(records, 12), program(name, {"ridge": 0.05})
     (right,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))
-    own, passes, off = Terms.own, rows._Weighed, 1 + 1e-5
+    own, passes, off = Terms.own, rows.SharedRows._pass, 1 + 1e-5
     if bug == "own":
         monkeypatch.setattr(Terms, bug, lambda s, V, *more: (own(s, V, *more)[0], own(s, V * off, *more)[1]))
     else:
-        monkeypatch.setattr(rows, bug, lambda terms, V, *more: passes(terms, V * off, *more))
+        monkeypatch.setattr(
+            rows.SharedRows, bug, lambda s, V, *more: passes(s, V * off if more[1:] else V, *more)
+        )
     (found,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))
     assert np.all(found.certified)
     assert np.all(np.abs(found.values[0] - right.values[0])[:, 0] <= found.radius + right.radius)

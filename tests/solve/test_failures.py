@@ -331,32 +331,6 @@ def test_no_repr_or_message_holds_data():
     assert not any(character.isdigit() for character in short.advice().replace("1e-09", ""))
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("ipw_logistic", {"ridge": -1.0}),
-        ("ipw_logistic", {"ridge": float("nan")}),
-        ("ipw_logistic", {"radius": 0.0}),
-        ("ipw_logistic", {"trim": 0.5}),
-        ("ipw_randomized", {"propensity": 1.0}),
-        ("ipw_randomized", {"propensity": "abc"}),
-        ("ipw_known", {}),
-        ("ipw_known", {"coefficient": (float("inf"),)}),
-        ("entropy_balancing", {"ridge": float("inf")}),
-        ("entropy_balancing", {"arm_mass": "half"}),
-        ("entropy_balancing", {"scaling": "none"}),
-        ("entropy_balancing", {"constant": 0.0}),
-        ("entropy_balancing_primal", {"ridge": 0.0}),
-        ("itr", {"features": ()}),
-        ("itr", {"features_bound": -1.0}),
-    ],
-)
-def test_bad_hyper_parameters_are_refused_in_one_line(name, settings):
-    with pytest.raises(DeclarationError) as caught:
-        PROGRAMS[name](**settings)
-    assert "\n" not in str(caught.value)
-
-
 def test_solve_takes_the_first_certified_solution_unless_a_solver_is_named():
     found = solve(bind(PROGRAMS["uniform"](), RECORDS), polish=False)
     assert found.stats.solver == "newton"

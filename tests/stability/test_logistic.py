@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -58,18 +57,10 @@ def test_law_change_against_closed_form_and_dense_grid(n, ridge):
     assert change == pytest.approx(dense, rel=1e-4)
 
 
-def test_a_cap_never_costs_stability_and_at_the_extremes_changes_nothing():
-    for n in (4, 400):
-        for ridge in (0.003, 0.1, 1.0):
-            for radius in (2.0, INF):
-                free = logistic_propensity(n, 1.0, ridge, radius)
-                along = [logistic_propensity(n, 1.0, ridge, radius, F).V for F in np.geomspace(1.001, 1e6, 7)]
-                assert all(b >= a * (1 - 2e-4) for a, b in pairwise(along))
-                assert along[-1] <= free.V * (1 + 1e-9)
-                # a cap below every weight makes them all equal
-                lowest = 1 + math.exp(-min(radius, largest_margin(ridge)))
-                assert pytest.approx(2.0) == logistic_propensity(n, 1.0, ridge, radius, lowest * (1 - 1e-6)).V
-    assert logistic_propensity(400, 1.0, 0.1, 2.0, 1e6).V == logistic_propensity(400, 1.0, 0.1, 2.0).V
+@pytest.mark.parametrize(("n", "ridge", "radius"), [(4, 0.003, 2.0), (400, 0.1, INF), (400, 1.0, 2.0)])
+def test_a_cap_below_every_weight_makes_them_equal(n, ridge, radius):
+    lowest = 1 + math.exp(-min(radius, largest_margin(ridge)))
+    assert pytest.approx(2.0) == logistic_propensity(n, 1.0, ridge, radius, lowest * (1 - 1e-6)).V
 
 
 def test_bounded_in_n_and_of_order_root_ridge():

@@ -444,7 +444,7 @@ def test_slopes_are_what_they_would_be_without_ridge(n, epsilon, width):
         return where.unscaled(solve(instance, tolerance=1e-5).value, k)
 
     released["center"] = slopes(step.calibration.gamma)
-    nuisances = plan.score.score.at(plan.score.universe, released).nuisances
+    nuisances = plan.main.score.at(plan.main.universe, released).nuisances
     (term,) = nuisances.terms
     true = slopes(1e-6 * step.calibration.gamma)[2:]
     left = float(released["center"][2:] @ true / (true @ true))

@@ -147,7 +147,7 @@ def test_rates_by_side_follow_from_the_counts_alone():
     """Few records of a side say little about its rate; no rate leaves its public range."""
     domain = Domain(2.0, 4.0, ranges=dict.fromkeys("uv", (-1.0, 1.0)))
     plan = PrivateRule(domain, Budget(1.0), settings={"value_share": 0.4}).plan(4000, 2)
-    nuisances, counts = plan.value.score.nuisances, plan.step("sides")
+    nuisances, counts = plan.step("value").score.nuisances, plan.step("sides")
     found = {"spread": np.array([0.3 * 4000 * UNIT]), "mean": np.zeros(2)}
     given = {name: one for name, one in found.items() if plan.step(name) is not None}
 

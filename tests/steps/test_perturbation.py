@@ -242,14 +242,15 @@ def test_every_released_vector_of_a_counted_fit_meets_its_own_grid_noise(monkeyp
     monkeypatch.setattr(module, "perturb_on_grid", seen)
     model = fitted(first_stage="ipw_private", numerical_share=1e-9)
     plan = model.plan(150, 3)
-    assert [noise for noise, _ in met] == [plan.propensity.precision.grid, plan.theta.precision.grid]
+    assert [noise for noise, _ in met] == [plan.step("propensity").precision.grid, plan.main.precision.grid]
     first, workings = model.resolved_first_stage(), model.private_workings_
     released = L2Ball(first.radius).project(
         met[0][1]
     )  # noise so large leaves the ball once in a hundred times
     assert np.allclose(workings.weights.point, released, rtol=1e-12)
     # a tiny share makes this noise large: weights at the minimizer itself would be far off
-    instance = first.perturbed(workings.records, plan.propensity.calibration.gamma, workings.propensity.noise)
+    gamma = plan.step("propensity").calibration.gamma
+    instance = first.perturbed(workings.records, gamma, workings.propensity.noise)
     there = instance.model.output(released)
     assert np.allclose(workings.weights.value, there, atol=1e-6)
     minimizer = solve(instance, throw=False).value
@@ -273,8 +274,8 @@ def test_theorem_8_goes_by_the_bound_on_the_response() -> None:
     for method in ("output", "auto"):
         plain = fitted(second_stage=plug_in_ate(), calibration=method, first_stage="uniform").plan(150, 3)
         large = fitted(second_stage=Doubled(), calibration=method, first_stage="uniform").plan(150, 3)
-        assert large.theta.calibration.scale == pytest.approx(10 * plain.theta.calibration.scale)
-        grids = [found.theta.precision.grid for found in (large, plain)]
+        assert large.main.calibration.scale == pytest.approx(10 * plain.main.calibration.scale)
+        grids = [found.main.precision.grid for found in (large, plain)]
         assert grids[0].scale == pytest.approx(10 * grids[1].scale, rel=0.01)
 
 

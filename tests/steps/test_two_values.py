@@ -79,7 +79,7 @@ def test_curvatures_follow_the_released_levels_of_either_arm():
         "mean": np.zeros(2),
         "center": np.array([-0.47, 0.1, 0.1, -0.3, 0.1, 0.1]),
     }
-    nuisances = plan.score.score.at(plan.score.universe, released).nuisances
+    nuisances = plan.main.score.at(plan.main.universe, released).nuisances
     values, (regression,) = nuisances.two_values, nuisances.regressions
     assert regression.curvatures == pytest.approx((values.curvature(-0.47), values.curvature(-0.3)))
     kept, noise = nuisances.shrinkage(0.3)
@@ -108,7 +108,7 @@ def test_an_outcome_of_two_values_is_one_of_its_ends():
 def test_no_score_of_a_risk_is_cut_at_a_constant_propensity():
     """All corners of a probability, an outcome and an arm, at rates on either side of one half."""
     plan = make_plan(EffectStudy(Universe(EVENT, 4000, 1), Budget(1.0), estimand="risks", residual_scale=0.3))
-    score = plan.score.score
+    score = plan.main.score
     for rate in (0.03, 0.2, 0.5, 0.9):
         own = score.scaled(rate, EVENT)
         for level in (-0.5, 0.0, 0.5):

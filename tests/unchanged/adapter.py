@@ -20,7 +20,7 @@ from dp2erm_cvx import (
 )
 from dp2erm_cvx.calibration import NAMES, Perturbed
 from dp2erm_cvx.errors import Dp2ermError
-from dp2erm_cvx.plan import Study, TwoStagePlan, make_plan
+from dp2erm_cvx.plan import Plan, Study, make_plan
 from dp2erm_cvx.privacy import BoundFamily
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, Program, SecondStage
 from dp2erm_cvx.registry import first_stages, programs, second_stages
@@ -130,11 +130,11 @@ def solved(program: Program, domain: Domain, n: int, n_features: int) -> dict[st
     return {"length": float(np.linalg.norm(value)), "largest": float(np.max(value)), **sums}
 
 
-def _flat(plan: TwoStagePlan) -> dict[str, float | str | bool | None]:
-    calibration, precision, curve = plan.theta.calibration, plan.theta.precision, plan.curve
-    solved = plan.theta.perturbed is not Perturbed.OUTPUT
-    private = None if plan.propensity is None else plan.propensity.calibration
-    covered = None if plan.propensity is None else plan.propensity.precision
+def _flat(plan: Plan[Any]) -> dict[str, float | str | bool | None]:
+    calibration, precision, curve = plan.main.calibration, plan.main.precision, plan.curve
+    solved = plan.main.perturbed is not Perturbed.OUTPUT
+    private = None if plan.step("propensity") is None else plan.step("propensity").calibration
+    covered = None if plan.step("propensity") is None else plan.step("propensity").precision
     return {
         "theorem": plan.theorem,
         "V": plan.bound.V,
@@ -160,11 +160,11 @@ def _flat(plan: TwoStagePlan) -> dict[str, float | str | bool | None]:
         "propensity_delta": None if private is None else private.delta,
         "propensity_tolerance": None if covered is None else covered.tolerance,
         "propensity_grid_scale": None if covered is None else covered.grid.scale,
-        "radius": plan.theta.radius,
+        "radius": plan.main.radius,
         "proven": plan.proven,
         "counted": plan.counted,
-        "weights_known": plan.theta.weights.known,
-        "reason": plan.theta.reason,
+        "weights_known": plan.main.weights.known,
+        "reason": plan.main.reason,
     }
 
 

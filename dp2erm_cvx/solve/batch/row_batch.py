@@ -128,20 +128,8 @@ class RowBatch:
         at = np.broadcast_to(self.point, rows.shape)
         return self.terms.own(at, rows, self.log_base[index])[0]
 
-    def read(self, V: Array, members: Members, total: Array, reading: Reading) -> tuple[Array, Array, Array]:
-        """One pass over the records: the reading of the weights at V (m, d), where f adds up to ``total``.
-
-        Sums (m, s), maxima (m, t), and the weights of the replaced rows (m,).
-        """
-        own, scale = self._weighed(V, members, total)
-        return *self.shared.read(V, members.index, own, scale, reading), own * scale
-
-    def weights(self, V: Array, members: Members, total: Array) -> Array:
-        """The weights (m, n) that :meth:`read` reads."""
-        return self.shared.weights(V, members.index, *self._weighed(V, members, total))
-
-    def _weighed(self, V: Array, members: Members, total: Array) -> tuple[Array, Array]:
-        """Unnormalized weights of replaced rows, and the normalizing factor of all, (m,) each."""
+    def weighed(self, V: Array, members: Members, total: Array) -> tuple[Array, Array]:
+        """Unnormalized weights of replaced rows at V (m, d), and the factor n / total of all, (m,) each."""
         return self.terms.own(V, members.rows, self.log_base[members.index])[1], self.n / total
 
     def rounding(self, V: Array, members: Members) -> Array:
@@ -262,16 +250,16 @@ def minimize_together(batch: RowBatch, replaced: Replacements, goal: float) -> C
     on_ball = np.full(m, np.linalg.norm(batch.point) >= batch.radius * (1 - 1e-9))
     multiplier = _multiplier(V, G, on_ball)
     best, best_radius, sweeps = V.copy(), np.full(m, np.inf), np.zeros(m, dtype=np.int64)
-    inverses, live, stalled = _Inverses(batch, members), np.arange(m), np.zeros(m, dtype=np.int64)
+    live, stalled = np.arange(m), np.zeros(m, dtype=np.int64)
     total = np.ones(m)
     for sweep in range(_MAX_SWEEPS):
         of: Part = slice(None) if len(live) == m else live
         with np.errstate(all="ignore"):
             # what overflows is left where it was, to be solved elsewhere
-            V_new, on_ball[of] = _step(batch, inverses, V[of], G[of], multiplier[of], on_ball[of], of)
-            far = ~(members.spread[live] * np.linalg.norm(V_new, axis=1) <= LARGEST_SCORE)
+            part = members if len(live) == m else members.take(live)
+            V_new, on_ball[of] = _step(batch, part, V[of], G[of], multiplier[of], on_ball[of])
+            far = ~(part.spread * np.linalg.norm(V_new, axis=1) <= LARGEST_SCORE)
         V_new[far] = V[live][far]
-        part = members if len(live) == m else members.take(live)
         G_new, f_total = batch.sweep(V_new, part)
         nu = _multiplier(V_new, G_new, on_ball[live])
         _, found, at_floor = judge(batch, part, V_new, G_new, nu)
@@ -288,11 +276,14 @@ def minimize_together(batch: RowBatch, replaced: Replacements, goal: float) -> C
 
     @np.errstate(all="ignore")  # of a point that nothing was proved about
     def weights(of: slice) -> Array:
-        return batch.weights(best[of], members.take(of), total[of])
+        part = members.take(of)
+        own, scale = batch.weighed(best[of], part, total[of])
+        return batch.shared.weights(best[of], part.index, own, scale)
 
     @np.errstate(all="ignore")
     def read(reading: Reading) -> tuple[Array, Array, Array]:
-        return batch.read(best, members, total, reading)
+        own, scale = batch.weighed(best, members, total)
+        return *batch.shared.read(best, members.index, own, scale, reading), own * scale
 
     return Claims(best, best_radius, sweeps, weights, read)
 
@@ -340,54 +331,46 @@ def judge(
     return radius, np.where(sound, output, np.inf), norms(residual) <= rounding
 
 
-class _Inverses:
-    """Inverse Hessians of the neighbors at the base solution, which every step of Newton's method takes.
+#: Update vectors u (m, d), the inverse Hessian times them, and Sherman and Morrison's factors (m,).
+_Updates = list[tuple[Array, Array, Array]]
 
-    The Hessian of a neighbor is nearly the base Hessian plus ``coefficient u u'`` for the record that left
-    and the one that came, inverted by Sherman and Morrison's formula.
+
+def _updated(batch: RowBatch, members: Members, shift: Array) -> _Updates:
+    """What turns the inverse of the base Hessian plus ``shift`` (m,) I into those of the members, nearly.
+
+    At the base solution their Hessians are the base Hessian plus ``c u u'`` for the record that left and the
+    one that came, inverted by Sherman and Morrison's formula, one after the other.
     """
+    updates: _Updates = []
+    for u, c in batch.updates(members):
+        solved = _applied(batch, updates, u, shift)
+        scale = 1 + c * dot(u, solved)
+        # an update that would leave no curvature is left out
+        updates.append((u, solved, np.where(scale > 0.05, c / np.where(scale > 0.05, scale, 1.0), 0.0)))
+    return updates
 
-    def __init__(self, batch: RowBatch, members: Members) -> None:
-        self.metric, self.updates = batch.metric, batch.updates(members)
-        self.unshifted = self._updated(np.zeros(len(members)), slice(None))
 
-    def apply(self, right: Array, shift: Array, live: Part) -> Array:
-        """Inverse Hessians of the members ``live`` plus ``shift`` (m,) I, times right (m, d)."""
-        found = self.metric.solve(right, shift)
-        if np.any(shift):
-            updates = self._updated(shift, live)
-        else:
-            updates = [(u[live], solved[live], factor[live]) for u, solved, factor in self.unshifted]
-        for u, solved, factor in updates:
-            found -= solved * (factor * dot(u, found))[:, None]
-        return found
-
-    def _updated(self, shift: Array, live: Part) -> list[tuple[Array, Array, Array]]:
-        """Every update u with ``H^-1 u`` after the updates before it, and Sherman and Morrison's factor."""
-        seen: list[tuple[Array, Array, Array]] = []
-        for vectors, coefficients in self.updates:
-            u, c = vectors[live], coefficients[live]
-            solved = self.metric.solve(u, shift)
-            for v, solved_v, factor in seen:
-                solved -= solved_v * (factor * dot(v, solved))[:, None]
-            scale = 1 + c * dot(u, solved)
-            # an update that would leave no curvature is left out
-            seen.append((u, solved, np.where(scale > 0.05, c / np.where(scale > 0.05, scale, 1.0), 0.0)))
-        return seen
+def _applied(batch: RowBatch, updates: _Updates, right: Array, shift: Array) -> Array:
+    """The inverse Hessians of the members times right (m, d)."""
+    product = batch.metric.solve(right, shift)
+    for u, solved, factor in updates:
+        product -= solved * (factor * dot(u, product))[:, None]
+    return product
 
 
 def _step(
-    batch: RowBatch, inverses: _Inverses, V: Array, G: Array, nu: Array, on_ball: Mask, live: Part
+    batch: RowBatch, members: Members, V: Array, G: Array, nu: Array, on_ball: Mask
 ) -> tuple[Array, Mask]:
     """The next points, and whether each of them lies on the ball."""
     zero = np.zeros(len(V))
-    free = V - inverses.apply(G, zero, live)
+    free = V - _applied(batch, unshifted := _updated(batch, members, zero), G, zero)
     if np.isinf(batch.radius):
         return free, on_ball
     # inside by the free step: the ball does not bind. Otherwise the multiplier is an unknown too
     inside = np.linalg.norm(free, axis=1) <= batch.radius
-    away = inverses.apply(G + nu[:, None] * V, nu, live)
-    normal = inverses.apply(V, nu, live)
+    updates = _updated(batch, members, nu) if np.any(nu) else unshifted
+    away = _applied(batch, updates, G + nu[:, None] * V, nu)
+    normal = _applied(batch, updates, V, nu)
     gap = 0.5 * (batch.radius**2 - dot(V, V))
     change = -(dot(V, away) + gap) / np.maximum(dot(V, normal), 1e-300)
     bound = V - away - change[:, None] * normal

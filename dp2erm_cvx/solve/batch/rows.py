@@ -94,41 +94,42 @@ class Terms:
 
 
 @dataclass(frozen=True, eq=False)
-class _AtPoints:
-    """Points V (m, d) of neighbors whose records ``index`` (m,) are not among the shared ones."""
+class _Pass:
+    """Points V (m, d) of neighbors whose records ``index`` (m,) are not among the shared rows.
+
+    With ``own`` (m,), what weights of replaced rows are proportional to, weights are made, all of them times
+    ``scale`` (m,). Without, the replaced rows count nothing.
+    """
 
     terms: Terms
     V: Array
     index: Index
     n_base: int
+    own: Array | None = None
+    scale: Array | None = None
 
-    def tiles(self, numbers: range) -> Iterator[tuple[slice, Index, Index]]:
-        """Parts of a block, each with the members whose replaced row lies in it, and the place of that."""
+    def tiles(
+        self, Z: Array, numbers: range, beside: tuple[Array, ...]
+    ) -> Iterator[tuple[slice, Array, Array]]:
+        """Parts of the rows Z (k, d), their pulls and what weights are proportional to, (m, .) each."""
         here = np.flatnonzero((self.index >= numbers.start) & (self.index < numbers.stop))
         place = self.index[here] - numbers.start
         size = min(max(_TILE // max(len(self.index), 1), _SHORTEST), _TALLEST)
-        height = 2 ** (size.bit_length() - 1)
+        height, room = 2 ** (size.bit_length() - 1), Room(len(self.V))
         for low in range(0, len(numbers), height):
-            inside = (place >= low) & (place < low + height)
-            yield slice(low, min(low + height, len(numbers))), here[inside], place[inside] - low
-
-
-@dataclass(frozen=True, eq=False)
-class _Weighed(_AtPoints):
-    """With ``own`` (m,), what weights of replaced rows are proportional to, and the factor ``scale`` (m,)."""
-
-    own: Array
-    scale: Array
-
-    def parts(self, Z: Array, numbers: range, beside: tuple[Array, ...]) -> Iterator[tuple[slice, Array]]:
-        """The weights (m, k) of parts of a block."""
-        room = Room(len(self.V))
-        for part, held, place in self.tiles(numbers):
-            base = tuple(one[part] for one in beside[: self.n_base])
-            f = self.terms.tilted(self.V, Z[part], base, room)[1]
-            f[held, place] = self.own[held]
-            f *= self.scale[:, None]
-            yield part, f
+            part, inside = (
+                slice(low, min(low + height, len(numbers))),
+                (place >= low) & (place < low + height),
+            )
+            held, at = here[inside], place[inside] - low
+            base = tuple(column[part] for column in beside[: self.n_base])
+            pull, f = self.terms.tilted(self.V, Z[part], base, room)
+            if self.own is None or self.scale is None:
+                pull[held, at] = f[held, at] = 0.0
+            else:
+                f[held, at] = self.own[held]
+                f *= self.scale[:, None]
+            yield part, pull, f
 
 
 class SharedRows:
@@ -156,22 +157,23 @@ class SharedRows:
 
         The records ``index`` (m,) are left out.
         """
-        asked = _AtPoints(self.terms, V, index, len(self.base))
+        asked = self._pass(V, index)
         moments, sums = zip(*self._map(partial(_swept, asked=asked)), strict=True)
         return tree_sum(moments), tree_sum(sums)
 
     def read(self, V: Array, index: Index, own: Array, scale: Array, reading: Reading) -> tuple[Array, Array]:
         """Sums and maxima of a reading of weights ``scale`` f, f being ``own`` at ``index``."""
-        weighed = _Weighed(self.terms, V, index, len(self.base), own, scale)
-        parts = self._map(partial(_read, weighed=weighed, reading=reading.alone()), *reading.beside)
-        sums, largest = zip(*parts, strict=True)
+        ask = partial(_read, asked=self._pass(V, index, own, scale), reading=reading.alone())
+        sums, largest = zip(*self._map(ask, *reading.beside), strict=True)
         return tree_sum(sums), np.maximum.reduce(largest)
 
     def weights(self, V: Array, index: Index, own: Array, scale: Array) -> Array:
         """These weights (m, n)."""
-        weighed = _Weighed(self.terms, V, index, len(self.base), own, scale)
-        parts = self._map(partial(_weights, weighed=weighed))
+        parts = self._map(partial(_weights, asked=self._pass(V, index, own, scale)))
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+    def _pass(self, V: Array, index: Index, *weighed: Array) -> _Pass:
+        return _Pass(self.terms, V, index, len(self.base), *weighed)
 
     def _map(self, ask: Any, *more: Array) -> list[Any]:
         return self._blocks.map(ask, range(self.n), *self.base, *more)
@@ -204,33 +206,27 @@ def _plain(block: MarginRows) -> Array:
     return block.Z
 
 
-def _swept(Z: Array, numbers: range, *base: Array, asked: _AtPoints) -> tuple[Array, Array]:
-    room, found = Room(len(asked.V)), []
-    for part, held, place in asked.tiles(numbers):
-        pull, f = asked.terms.tilted(asked.V, Z[part], tuple(one[part] for one in base), room)
-        for one in (pull, f):
-            one[held, place] = 0.0
+def _swept(Z: Array, numbers: range, *base: Array, asked: _Pass) -> tuple[Array, Array]:
+    moments, sums = [], []
+    for part, pull, f in asked.tiles(Z, numbers, base):
         total = pull.sum(axis=1)
-        totals = total if f is pull else f.sum(axis=1)
-        found.append((pull @ Z[part], np.stack([total, totals], axis=1)))
-    moments, sums = zip(*found, strict=True)
+        sums.append(np.stack([total, total if f is pull else f.sum(axis=1)], axis=1))
+        moments.append(pull @ Z[part])
     return tree_sum(moments), tree_sum(sums)
 
 
-def _read(
-    Z: Array, numbers: range, *beside: Array, weighed: _Weighed, reading: Reading
-) -> tuple[Array, Array]:
+def _read(Z: Array, numbers: range, *beside: Array, asked: _Pass, reading: Reading) -> tuple[Array, Array]:
+    own = beside[asked.n_base :]
     parts = [
-        reading.of(f, *(one[part] for one in beside[weighed.n_base :]))
-        for part, f in weighed.parts(Z, numbers, beside)
+        reading.of(f, *(column[part] for column in own)) for part, _, f in asked.tiles(Z, numbers, beside)
     ]
     sums, largest = zip(*parts, strict=True)
     return tree_sum(sums), np.maximum.reduce(largest)
 
 
-def _weights(Z: Array, numbers: range, *beside: Array, weighed: _Weighed) -> Array:
-    weights = np.empty((len(weighed.own), len(numbers)))
-    for part, f in weighed.parts(Z, numbers, beside):
+def _weights(Z: Array, numbers: range, *beside: Array, asked: _Pass) -> Array:
+    weights = np.empty((len(asked.V), len(numbers)))
+    for part, _, f in asked.tiles(Z, numbers, beside):
         weights[:, part] = f
     return weights
 

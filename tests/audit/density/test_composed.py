@@ -46,7 +46,7 @@ def test_loss_of_a_mean_is_its_shift_over_the_scale(first, kind):
         for data in pair
     ]
     found = audit_density(model, *pair, starts=1)
-    expected = abs(means[0] - means[1]) / model.plan(N, 2).theta.calibration.scale
+    expected = abs(means[0] - means[1]) / model.plan(N, 2).main.calibration.scale
     assert found.loss == pytest.approx(expected, abs=2e-6)
     assert found.theta_loss == found.loss <= found.epsilon <= 1.0
     assert found.numerical_error < 1e-6
@@ -103,12 +103,12 @@ def log_density(scheme, data, plan, lam, theta):
     """Of (coefficient, theta) inside the ball, less a constant common to all data."""
     first, terms = SCHEMES[scheme]
     gradient, hessian, f = terms(data, lam)
-    noise, n = plan.propensity.calibration, len(data[1])
+    noise, n = plan.step("propensity").calibration, len(data[1])
     m = n * (first.ridge + noise.gamma)
     b = -gradient - m * lam
     volume = np.linalg.slogdet(hessian + m * np.eye(len(lam)))[1]
-    pull = n * (2 * (theta - f / f.sum() @ effects(data)) + plan.theta.calibration.gamma * theta)
-    return volume - np.linalg.norm(b) / noise.scale - abs(pull) / plan.theta.calibration.scale
+    pull = n * (2 * (theta - f / f.sum() @ effects(data)) + plan.main.calibration.gamma * theta)
+    return volume - np.linalg.norm(b) / noise.scale - abs(pull) / plan.main.calibration.scale
 
 
 @pytest.mark.parametrize("scheme", ["overlap", "tilting"])
@@ -117,7 +117,7 @@ def test_the_joint_law_is_that_of_the_formula(scheme):
     first, _ = SCHEMES[scheme]
     model = release(first)
     plan = model.plan(N, 2)
-    size = plan.propensity.calibration.n_parameters
+    size = plan.step("propensity").calibration.n_parameters
     assert size == (2 if scheme == "overlap" else 6)
     for kind in KINDS:
         pair = kind(rng, N, 2)
@@ -166,7 +166,7 @@ def test_the_joint_density_integrates_to_one():
     )
     total *= math.prod(axis[1] - axis[0] for axis in axes)
     assert total == pytest.approx(
-        4 * plan.propensity.calibration.scale * plan.theta.calibration.scale, rel=0.02
+        4 * plan.step("propensity").calibration.scale * plan.main.calibration.scale, rel=0.02
     )
 
 

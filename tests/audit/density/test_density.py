@@ -63,7 +63,7 @@ def test_loss_of_the_plug_in_is_the_shift_over_the_scale(first, seed):
     model = release(first, "plug_in_ate")
     c, d = (2 * weighted(model, data) @ (2 * (2 * data[1] - 1) * data[2]) for data in pair)
     # no other term of the objective differs between the two datasets
-    expected = abs(c - d) / model.plan(N, 2).theta.calibration.scale
+    expected = abs(c - d) / model.plan(N, 2).main.calibration.scale
     found = audit_density(model, *pair, seed=seed, starts=4)
     assert found.loss == pytest.approx(expected, abs=1e-8)
     assert found.theta_loss == pytest.approx(expected, abs=1e-8)
@@ -73,7 +73,7 @@ def test_loss_of_the_plug_in_is_the_shift_over_the_scale(first, seed):
 def test_loss_of_a_line_with_a_kink_is_that_at_the_breakpoints(seed):
     radius, l1 = 0.8, 0.15
     model = release(second=itr(Box(radius), ElasticNet(l1, 0.0)))
-    calibration = model.plan(N, 1).theta.calibration
+    calibration = model.plan(N, 1).main.calibration
     pair = neighbors(np.random.default_rng(seed), k=1)
     lines = []
     for X, a, y in pair:
@@ -102,7 +102,7 @@ def test_delta_of_a_normal_release_lies_in_its_interval(kind):
     pair = kind(np.random.default_rng(1))
     model = release(second=plug_in_ate(WholeSpace()), budget=APPROXIMATE, noise="gaussian")
     c, d = (2 * np.sum(2 * (2 * a - 1) * y) for _, a, y in pair)
-    shift = abs(c - d) / model.plan(N, 2).theta.calibration.scale
+    shift = abs(c - d) / model.plan(N, 2).main.calibration.scale
     assert shift > 0
     found = audit_density(model, *pair, draws=1000)
     away = found.epsilon / shift

@@ -183,7 +183,7 @@ def test_the_density_is_that_of_the_formulas():
             found = log_ratio(one, other, one.place(u))
             scale = square.size(integers).scale
             shrunk.append(scale > 1.0)
-            stretch = plan.score.score.nuisances.given(integers | {"center": center}, N).stretch
+            stretch = plan.main.score.nuisances.given(integers | {"center": center}, N).stretch
             theta = (center + refit) * np.array([1.0, 1.0, stretch.item()])
             right, sums = [], []
             for X, a, y in pair:
@@ -199,9 +199,9 @@ def test_the_density_is_that_of_the_formulas():
                     - abs(treated - a.sum()) / plan.step("rate").calibration.scale
                     - abs(squares - norms) / square.calibration.scale
                 )
-                bound = plan.score.score.residual_bound
-                sums.append(score_integers(data, theta, lam, plan.score.calibration, bound, rate))
-            scale = plan.score.calibration.integers.scale
+                bound = plan.main.score.residual_bound
+                sums.append(score_integers(data, theta, lam, plan.main.calibration, bound, rate))
+            scale = plan.main.calibration.integers.scale
             expected = right[0] - right[1] + np.abs(sums[0] - sums[1]).sum() / scale
             assert found == pytest.approx(expected, abs=1e-9)
     assert any(shrunk)
@@ -289,7 +289,7 @@ def test_gaussian_noise_is_sampled():
     assert not found.exceeds
     plan = effect(budget=budget, rows=None, cells={0: [0.0]}, propensity="cells").plan(N, 1)
     assert not audit_density(plan, *FLIP, draws=100).exceeds
-    noise = plan.score.calibration
+    noise = plan.main.calibration
     weak = replace(noise, integers=less(noise.integers, scale=0.1))
     assert audit_density(changed(plan, "score", calibration=weak), *FLIP, draws=100).exceeds
 
@@ -354,7 +354,7 @@ def as_a(kind, one):
 
 
 def scored_by(kind):
-    return lambda plan: changed(plan, "score", score=as_a(kind, plan.score.score))
+    return lambda plan: changed(plan, "score", score=as_a(kind, plan.main.score))
 
 
 def center_of_one_arm(plan):

@@ -71,7 +71,7 @@ def test_the_density_is_that_of_the_noise_times_the_curvature(loss, first):
         pair = kind(rng, N, 1)
         plan, laws = audited_laws(release(second, first=first), pair)
         one, other = (law.given["theta"]({}) for law in laws)
-        scale, ridge = plan.theta.calibration.scale, N * plan.theta.calibration.gamma
+        scale, ridge = plan.main.calibration.scale, N * plan.main.calibration.gamma
 
         def expected(weights, data, theta, v):
             z, o, c = rows(data[0][:, 0], *data[1:])
@@ -133,7 +133,7 @@ def test_a_saturating_loss_spends_all_of_epsilon():
 def test_a_third_of_gamma_is_caught():
     model = release(saturating_regression(slope=0.1))
     plan = model.plan(N, 1)
-    weak = changed(plan, calibration=less(plan.theta.calibration, gamma=1 / 3))
+    weak = changed(plan, calibration=less(plan.main.calibration, gamma=1 / 3))
     assert audit_density(weak, *lone_record(0.0, 1.0), starts=1).theta_exceeds
 
 
@@ -166,7 +166,7 @@ def test_gaussian_noise_of_a_margin_loss_is_sampled():
     pair = lone_record(1.0, -1.0)
     assert not audit_density(model, *pair, draws=150).exceeds
     plan = model.plan(N, 1)
-    weak = changed(plan, calibration=less(plan.theta.calibration, scale=0.2))
+    weak = changed(plan, calibration=less(plan.main.calibration, scale=0.2))
     assert audit_density(weak, *pair, draws=150).exceeds
 
 
@@ -184,7 +184,7 @@ def test_box_noise_keeps_epsilon_and_a_saturating_loss_spends_it(second):
         return
     assert found.loss > 0.99
     plan = model.plan(N, 1)
-    calibration = plan.theta.calibration
+    calibration = plan.main.calibration
     weak = changed(plan, calibration=less(calibration, gamma=1 / 3))
     assert audit_density(weak, *lone_record(0.0, 1.0), starts=1).theta_exceeds
     # a box of half the width of the covariate, at the scale that would do for it

@@ -93,7 +93,7 @@ def test_a_record_that_flips_spends_what_it_may():
 
 def test_a_value_moves_by_its_share_at_most():
     """Both gains and their second moment, whatever was released: a record may change which one it adds to."""
-    value = planned(0.2, 0.2, value_share=0.5, score_bound=0.01).value
+    value = planned(0.2, 0.2, value_share=0.5, score_bound=0.01).step("value")
     rng, worst = np.random.default_rng(5), 0.0
     for _ in range(300):
         released = {name: rng.normal(size=2) * 10 ** rng.uniform(-2, 1) for name in ("center", "rule")}
@@ -152,7 +152,7 @@ def test_a_public_propensity_keeps_the_budget():
     study = planned(0.3, balance="inverse").study
     plan = make_plan(dataclasses.replace(study, declared={**study.declared, "propensity": (1.0, 2.0)}))
     assert [step.name for step in plan.steps] == ["center", "rule"]
-    assert plan.rule.regression.factored
+    assert plan.main.regression.factored
     found = audit_density(plan, *OPPOSED, starts=1)
     assert 0.3 < found.loss <= found.epsilon
 
@@ -160,13 +160,13 @@ def test_a_public_propensity_keeps_the_budget():
 def test_factors_on_the_response_keep_the_budget():
     """Theorem 14: a flip turns a response from one end to the other, against full slopes of all others."""
     plan = planned(0.1, 0.1, response_bound=2.0)
-    assert plan.rule.bound.V == 2.0
-    assert plan.rule.calibration.n_parameters == 2
+    assert plan.main.bound.V == 2.0
+    assert plan.main.calibration.n_parameters == 2
     found = audit_density(plan, *FLIP, starts=1)
     assert 0.4 < found.loss <= found.epsilon
     # noise for half of the bound that records are clipped to
     narrow = planned(0.1, 0.1, response_bound=1.0)
-    wrong = changed(plan, "rule", calibration=narrow.rule.calibration)
+    wrong = changed(plan, "rule", calibration=narrow.main.calibration)
     assert audit_density(wrong, *FLIP, starts=1).loss > 1.5 * found.loss
 
 
@@ -271,7 +271,7 @@ class CenteredByTheData(RuleRows):
 )
 def test_planted_errors_are_caught(settings, kind, pair):
     plan = planned(*settings)
-    fields = {field.name: getattr(plan.rule.regression, field.name) for field in dataclasses.fields(RuleRows)}
+    fields = {field.name: getattr(plan.main.regression, field.name) for field in dataclasses.fields(RuleRows)}
     wrong = changed(plan, "rule", map=kind(**fields))
     assert audit_density(wrong, *pair, starts=1).exceeds
 
@@ -279,7 +279,7 @@ def test_planted_errors_are_caught(settings, kind, pair):
 def test_a_third_of_gamma_is_caught():
     """A record without a slope, whose curvature appears, for one with full slope and none."""
     plan = planned(None, 0.05)
-    wrong = changed(plan, "rule", calibration=less(plan.rule.calibration, gamma=1 / 3))
+    wrong = changed(plan, "rule", calibration=less(plan.main.calibration, gamma=1 / 3))
     pair = records(y=0.0), records()
     assert loss_at_zero(wrong, pair) > 1.2
     assert 0.8 < loss_at_zero(plan, pair) <= 1.0

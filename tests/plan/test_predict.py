@@ -1,0 +1,219 @@
+"""What is predicted without data: what rules and weights leave of a confounder, how far noise reaches."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dp2erm_cvx import (
+    Budget,
+    Codebook,
+    Domain,
+    EffectRelease,
+    PrivateEffect,
+    PrivateRule,
+    PrivateTwoStageERM,
+    TwoStageERM,
+    registry,
+)
+from dp2erm_cvx.domain_file import domain_of
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.mechanism import simulate_noise
+from dp2erm_cvx.plan import Study, make_plan
+from dp2erm_cvx.plan.predict import (
+    DIFFERENCE,
+    MISSING,
+    kept_confounding,
+    kept_imbalance,
+    noise_range,
+    public_covariates,
+)
+from dp2erm_cvx.problems.arm_means import arm_means
+from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
+from dp2erm_cvx.problems.uniform import Uniform
+from dp2erm_cvx.program import Box
+from dp2erm_cvx.release.rule import RuleRelease
+from dp2erm_cvx.universe import Universe
+
+DOMAIN, NARROW = (Domain(covariate_bound=1.5, outcome_bound=bound) for bound in (12.0, 4.0))
+
+
+def rule(n, epsilon=1.0, **settings):
+    model = PrivateRule(DOMAIN, Budget(epsilon), outcome_scale=2.0, settings=settings)
+    return kept_confounding(model.plan(n, 2))
+
+
+def confounded(n, seed):
+    """A covariate well inside the domain, apart by the declared difference, that moves the outcome by 2."""
+    rng = np.random.default_rng(seed)
+    a, z = np.arange(n) % 2, rng.standard_normal(n)
+    z += DIFFERENCE * (a - 0.5)
+    X = np.column_stack([0.25 * z, 0.25 * rng.standard_normal(n)])
+    return X, a, 2.0 * (z + rng.standard_normal(n))
+
+
+def test_records_and_epsilon_decide_how_much_stays():
+    shares = [rule(n) for n in (60, 400, 100_000)]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[-1] < 0.05
+    assert shares[0] > 0.3
+    assert rule(400, epsilon=0.2) > rule(400, epsilon=5.0)
+
+
+def test_the_prediction_is_what_fits_leave():
+    """Whole fits with their noise, of which the prediction knows n and public guesses alone."""
+    model, effects = PrivateRule(DOMAIN, Budget(1.0), outcome_scale=2.0, arithmetic="assumed"), []
+    for seed in range(40):
+        X, a, y = confounded(400, seed)
+        constant, *slopes = model.set_params(seed=seed).fit(X, a, y).release_.theta
+        effects.append(constant + np.mean(X @ np.array(slopes)))
+    stays = np.mean(effects) / (2.0 * DIFFERENCE)
+    error = np.std(effects) / np.sqrt(len(effects)) / (2.0 * DIFFERENCE)
+    assert stays == pytest.approx(rule(400), abs=3.0 * error + 0.05)
+    assert error < 0.08 < 0.2 < stays
+
+
+def test_a_rule_without_center_and_propensity_leaves_all():
+    assert rule(400, center_share=None, propensity=None) == pytest.approx(1.0, abs=1e-6)
+    assert rule(100_000, center_share=None) < 0.3
+
+
+def test_nothing_is_predicted_where_nothing_is_confounded_or_known():
+    assert rule(400, propensity=[0.1, 0.2, 0.3]) is None
+
+
+def test_a_release_says_it_and_warns():
+    X, a, y = confounded(300, 0)
+    for epsilon, warned in ((0.05, True), (50.0, False)):
+        release = PrivateRule(DOMAIN, Budget(epsilon), seed=1).fit(X, a, y).release_
+        text = " ".join(release.summary().split())
+        assert f"About {100 * min(release.kept_confounding, 1.0):.0f} % of the confounding" in text
+        assert ("The correction hardly works" in text) is warned
+        assert RuleRelease.from_json(release.to_json()) == release
+        told = f'"kept_confounding": {release.kept_confounding!r}'
+        assert told in release.to_json()
+        with pytest.raises(DeclarationError, match="kept_confounding"):
+            RuleRelease.from_json(release.to_json().replace(told, '"kept_confounding": -0.5'))
+
+
+@pytest.mark.parametrize("also", [{"x": (-1.0, 1.0)}, {}], ids=["another varies", "nothing varies"])
+def test_a_covariate_that_never_varies_costs_no_release(also):
+    """The only level of a column is on in all records: what was paid for is released all the same."""
+    book = Codebook(levels={"region": ["N"]})
+    domain = Domain(2.0, 1.0, ranges={"region=N": (-1.0, 1.0), **also}, codebook=book)
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"region": ["N"] * 200, "x": rng.uniform(-1, 1, 200)})
+    a, y = rng.integers(0, 2, 200), rng.uniform(-1, 1, 200)
+    effect = PrivateEffect(domain, Budget(1.0)).fit(X, a, y).release_
+    assert EffectRelease.from_json(effect.to_json()) == effect
+    logistic = {"settings": {"propensity": "logistic"}}
+    for model, known in (
+        (PrivateRule(domain, Budget(1.0), **logistic), "kept_confounding"),
+        (PrivateTwoStageERM(domain, Budget(1.0), "ipw_logistic", "arm_means"), "kept_imbalance"),
+    ):
+        release = model.fit(X, a, y).release_
+        assert (getattr(release, known) is None) is (not also)
+        assert type(release).from_json(release.to_json()) == release
+
+
+def kept(first, n=1000, epsilon=1.0):
+    return kept_imbalance(make_plan(Study(first, arm_means(), Universe(NARROW, n, 3), Budget(epsilon))))
+
+
+def test_a_ridge_decides_how_much_stays():
+    for scheme in (EntropyBalancing, ipw_logistic):
+        shares = [kept(scheme(ridge=ridge)) for ridge in (1e-6, 0.1, 10.0, 1e5)]
+        assert shares == sorted(shares)
+        assert shares[0] < 0.25
+        assert shares[-1] == pytest.approx(1.0, abs=1e-3)
+    assert kept(Uniform()) == 1.0
+
+
+def test_noise_in_a_propensity_leaves_an_imbalance_of_its_own():
+    many, few = (kept(ipw_private(ridge=1e-3), n) for n in (100_000, 300))
+    assert many < 0.3 < 0.5 < few
+
+
+def test_a_weighted_release_says_it_and_warns():
+    rng = np.random.default_rng(0)
+    X, a = rng.uniform(-0.7, 0.7, (200, 2)), rng.integers(0, 2, 200)
+    for ridge, warned in ((1e-3, False), (2.0, True)):
+        model = PrivateTwoStageERM(NARROW, Budget(1.0), ipw_logistic(ridge=ridge), arm_means())
+        release = model.fit(X, a, X[:, 0]).release_
+        text = " ".join(release.summary().split())
+        assert f"About {100 * release.kept_imbalance:.0f} % of the difference between the arms" in text
+        assert ("The weights hardly balance" in text) is warned
+        assert type(release).from_json(release.to_json()) == release
+
+
+def test_noise_range_of_arm_means_in_closed_form():
+    domain = Domain(covariate_bound=1.0, outcome_bound=2.0)
+    second = registry.build(registry.second_stages(), "arm_means", theta_set=Box(1.0))
+    model = PrivateTwoStageERM(domain, Budget(1.0), "uniform", second)
+    calibration = model.plan(500, 3).main.calibration
+    found = noise_range(second, Universe(domain, 500, 3), calibration)
+    b = simulate_noise(calibration, 200_000, np.random.default_rng(9))
+    scale = 500 * (1 + calibration.gamma)
+    np.testing.assert_allclose(found.half_width, np.quantile(np.abs(b), 0.95, axis=0) / scale, rtol=0.03)
+    assert found.effect == pytest.approx(np.quantile(np.abs(b[:, 1] - b[:, 0]), 0.95) / scale, rel=0.03)
+    assert found.shrinkage == pytest.approx(calibration.gamma / (1 + calibration.gamma))
+    assert found.bound == 1.0
+
+
+@pytest.mark.parametrize(
+    ("program", "ranges"),
+    [
+        ("itr", ((0.0, 10.0), (-3.0, 5.0))),
+        pytest.param("itr", None, marks=pytest.mark.slow),
+        ("arm_means", None),
+    ],
+)
+def test_noise_range_covers_what_releases_do(program, ranges):
+    """On records like the assumed ones, 95 % of the releases fall in the range."""
+    domain = Domain(covariate_bound=1.5, outcome_bound=1.0, ranges=ranges)
+    rng = np.random.default_rng(4)
+    n = 2000
+    X = public_covariates(domain, 2, n, rng)
+    a, y = np.arange(n) % 2, rng.uniform(-0.2, 0.2, n)
+    second = registry.build(registry.second_stages(), program, theta_set=Box(50.0))
+    plan = PrivateTwoStageERM(domain, Budget(4.0), "uniform", second).plan(n, 2)
+    found = noise_range(second, Universe(domain, n, 2), plan.main.calibration)
+    plain = TwoStageERM(domain, "uniform", second, gamma=plan.main.calibration.gamma).fit(X, a, y).theta_
+    moved = np.array(
+        [
+            PrivateTwoStageERM(domain, Budget(4.0), "uniform", second, seed=seed).fit(X, a, y).theta_ - plain
+            for seed in range(200)
+        ]
+    )
+    inside = np.mean(np.abs(moved) <= found.half_width, axis=0)
+    assert np.all((inside > 0.90) & (inside < 0.99)), inside
+    assert not found.dominates
+
+
+def test_dominates_compares_with_the_declared_bound():
+    domain = Domain(covariate_bound=1.0, outcome_bound=2.0)
+    second = registry.build(registry.second_stages(), "arm_means", theta_set=Box(1.0))
+    for epsilon, expected in ((0.001, True), (100.0, False)):
+        plan = PrivateTwoStageERM(domain, Budget(epsilon), "uniform", second).plan(500, 3)
+        found = noise_range(second, Universe(domain, 500, 3), plan.main.calibration)
+        assert found.dominates is expected
+
+
+def test_public_covariates_of_a_codebook_are_levels_and_gaps():
+    declared = {
+        "outcome_bound": 1.0,
+        "ranges": {"age": [30, 80], "dose": [0, 10]},
+        "levels": {"region": ["N", "S", "W"]},
+        "missing": {"dose": 2.0},
+    }
+    domain = domain_of(declared)
+    assert domain.columns == ("age", "dose", "dose=missing", "region=N", "region=S", "region=W")
+    X = public_covariates(domain, 6, 20_000, np.random.default_rng(0))
+    assert np.all(X[:, 3:].sum(axis=1) == 1.0)
+    assert X[:, 3:].mean(axis=0) == pytest.approx(1 / 3, abs=0.02)
+    gaps = X[:, 2] == 1.0
+    assert gaps.mean() == pytest.approx(MISSING, abs=0.01)
+    assert np.all(X[gaps, 1] == 2.0)
+    assert X[:, 0].std() == pytest.approx(25 / 3, rel=0.03)
+    chosen = domain.restricted([0, 2])  # an indicator without its number
+    assert public_covariates(chosen, 2, 100, np.random.default_rng(0)).shape == (100, 2)
