@@ -26,8 +26,8 @@ from rules import Constants, Trial, first_stage, judged, taken
 from twins_data import SHA256, read_twins
 
 from dp2erm_cvx import Budget, PrivateEffect, PrivateTwoStageERM, registry
-from dp2erm_cvx.compare import augmented, difference
 from dp2erm_cvx.datasets import SCENARIOS, simulate
+from dp2erm_cvx.diagnostics import augmented, difference
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import Box
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from dp2erm_cvx.data import Dataset, NamedColumns
+from dp2erm_cvx.diagnostics import augmented, difference
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DataError, DeclarationError, shown
 from dp2erm_cvx.public import one_line, public_number
@@ -45,7 +46,7 @@ class SimulatedRun:
     effective: float = math.nan
 
 
-class Scenario(NamedTuple):
+class DesignSample(NamedTuple):
     """Records to fit to, and what pipelines are judged by.
 
     Of an effect its ``truth``, net of the cost of treatment. Of a rule the decisions (m,) of a fitted model
@@ -144,14 +145,12 @@ class PublicData:
 
     def scenario(
         self, domain: Domain, n_samples: int, goal: str, estimand: str, rng: np.random.Generator
-    ) -> Scenario:
+    ) -> DesignSample:
         """A bootstrap sample of the records; rules are judged on those that it leaves out.
 
         The effect is that which augmented inverse propensity weighting estimates from all of them, without
         privacy.
         """
-        from dp2erm_cvx.compare import augmented, difference
-
         data = self.dataset
         drawn, left_out = self.sample(n_samples, rng, None if goal == "effect" else self.holdout)
         counts = np.ones(len(data.a)) if data.sampling is None else data.sampling
@@ -170,7 +169,7 @@ class PublicData:
         sampling = None if data.sampling is None else counts[drawn]
         X, off = NamedColumns(data.X[drawn], data.columns, sampling), difference(inside).value - truth
         truth -= domain.treatment_cost
-        return Scenario(X, data.a[drawn], data.y[drawn], truth, judged_at, judge, off)
+        return DesignSample(X, data.a[drawn], data.y[drawn], truth, judged_at, judge, off)
 
 
 def noise_of(model: Any) -> float:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from dp2erm_cvx.data import NamedColumns
-from dp2erm_cvx.design.scenario import PublicData, Scenario, SimulatedRun, noise_of
+from dp2erm_cvx.design.scenario import DesignSample, PublicData, SimulatedRun, noise_of
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.predict import public_covariates
@@ -364,7 +364,7 @@ class World:
 
     def scenario(
         self, domain: Domain, n_samples: int, goal: str, estimand: str, rng: np.random.Generator
-    ) -> Scenario:
+    ) -> DesignSample:
         """Independent records; decisions are judged by the true effects of others."""
         raw, a, y = self.draw(n_samples, rng)
         names = domain.columns or tuple(f"x{k + 1}" for k in range(self.n_features))
@@ -383,7 +383,7 @@ class World:
             NamedColumns(census, names),
             self.truth(estimand),
         )
-        return Scenario(X, a, y, truth, judged_at, judge, self.confounded_by)
+        return DesignSample(X, a, y, truth, judged_at, judge, self.confounded_by)
 
 
 def _unit(weights: Array, covariance: Array) -> Array:

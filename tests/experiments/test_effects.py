@@ -10,8 +10,8 @@ from common import hajek
 from effects import drawn, effect_errors, population, published_row
 from populations import POPULATIONS
 
-from dp2erm_cvx.compare import augmented, difference
 from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.diagnostics import augmented, difference
 from dp2erm_cvx.errors import DeclarationError
 
 
