@@ -164,17 +164,12 @@ class PublicData:
                 value = public_number("what score returned", self.score(model, judged_at.values, a, y))
             else:
                 value = value_of_rule(treated.astype(np.int64), a, y - domain.treatment_cost * a, weights)
-            return SimulatedRun(-value, noise=noise_of(model), value=value)
+            return SimulatedRun(-value, value=value)
 
         sampling = None if data.sampling is None else counts[drawn]
         X, off = NamedColumns(data.X[drawn], data.columns, sampling), difference(inside).value - truth
         truth -= domain.treatment_cost
         return DesignSample(X, data.a[drawn], data.y[drawn], truth, judged_at, judge, off)
-
-
-def noise_of(model: Any) -> float:
-    """How far noise moves the effect of one record by a fitted rule; nan where its release does not say."""
-    return float(getattr(getattr(model, "release_", None), "noise_effect", math.nan))
 
 
 def treatment_probabilities(dataset: Dataset, domain: Domain) -> Array:

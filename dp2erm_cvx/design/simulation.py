@@ -199,6 +199,8 @@ def replicate(
             model.fit(world.X, world.a, world.y)
             if rule:
                 run = world.judge(model, _treats(model, world.judged_at))
+                noise = model.release_.noise_effect if isinstance(model, PrivateRule) else math.nan
+                run = replace(run, noise=noise)
             else:
                 run = _estimated(model, world.truth)
             found.append(replace(run, effective=_effective(model)))

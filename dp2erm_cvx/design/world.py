@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from dp2erm_cvx.data import NamedColumns
-from dp2erm_cvx.design.scenario import DesignSample, PublicData, SimulatedRun, noise_of
+from dp2erm_cvx.design.scenario import DesignSample, PublicData, SimulatedRun
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.predict import public_covariates
@@ -376,7 +376,7 @@ class World:
         def judge(model: Any, treated: NDArray[np.bool_]) -> SimulatedRun:
             wrong = treated != (effects > 0)
             lost = float(np.mean(wrong * np.abs(effects)))
-            return SimulatedRun(float(np.mean(wrong)), noise=noise_of(model), lost=lost)
+            return SimulatedRun(float(np.mean(wrong)), lost=lost)
 
         X, judged_at, truth = (
             NamedColumns(raw, names, sampling),
