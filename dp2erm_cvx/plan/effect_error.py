@@ -27,8 +27,7 @@ from dp2erm_cvx.steps import (
     Term,
     TreatedScore,
 )
-from dp2erm_cvx.steps.nuisances import LEFT, STRETCH
-from dp2erm_cvx.steps.record_map import rare
+from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, rare
 from dp2erm_cvx.steps.score import Released
 from dp2erm_cvx.steps.sums import released_mass, side_shares
 

@@ -47,15 +47,6 @@ def treated_share(released: Array, n_samples: int) -> float:
     return min(max(share, 1.0 / RAREST), 1.0 - 1.0 / RAREST)
 
 
-def rare(shares: Array, deviation: float = 0.0) -> NDArray[np.bool_]:
-    """Where released ``shares`` of arms, off by three of a ``deviation``, may be below what scores divide by.
-
-    Whatever the mean outcome of such an arm may be then has to be covered.
-    """
-    found: NDArray[np.bool_] = shares <= 1.0 / RAREST + 3.0 * deviation
-    return found
-
-
 class RecordMap(abc.ABC):
     """A map of every record by itself: whoever changes one record changes one mapped record.
 
