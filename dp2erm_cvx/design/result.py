@@ -74,7 +74,35 @@ class DesignResult:
 
     def blocks(self) -> Iterator[Block]:
         """Report: the guess, the table, and the advice."""
-        return design_blocks(self)
+        asked = self.question
+        delta = f", delta = {asked.budget.delta:g}" if asked.budget.delta else ""
+        goal = "a rule" if asked.goal == "rule" else f"an effect ({asked.estimand})"
+        yield heading(
+            f"Design of {goal}: n = {asked.n_samples:,}, epsilon = {asked.budget.epsilon:g}{delta}, "
+            f"{asked.n_features} covariates"
+        )
+        if not self.answers:
+            yield _verdict(self)
+            yield ""
+        yield "Simulated from the public domain and the guess below. No data were read, nothing was spent."
+        yield _guessed(self)
+        yield (
+            "The plain difference of means would be off by "
+            f"{self.confounded_by:+.3g}. Covariates fill their declared ranges, all matter alike, and how is "
+            f"drawn anew in each of the {asked.replicates} datasets (seed {asked.seed})."
+        )
+        if (weights := asked.domain.sampling) is not None:
+            yield (
+                f"Sampling weights are all {weights.mean:g}, as was guessed, where noise is that of the "
+                f"bound {weights.largest:g}. Unequal ones leave the same noise, and more sampling error."
+            )
+        yield ""
+        yield _rules(self) if asked.goal == "rule" else _effects(self)
+        yield _legend(self)
+        yield from _refused(self)
+        yield ""
+        if self.answers:
+            yield _verdict(self)
 
     def __str__(self) -> str:
         return as_text(self.blocks())
@@ -188,39 +216,6 @@ _PARTS = {
     "binary": "outcome of two values",
     "drivers": "covariates that matter",
 }
-
-
-def design_blocks(result: DesignResult) -> Iterator[Block]:
-    """Everything that a design says."""
-    asked = result.question
-    delta = f", delta = {asked.budget.delta:g}" if asked.budget.delta else ""
-    goal = "a rule" if asked.goal == "rule" else f"an effect ({asked.estimand})"
-    yield heading(
-        f"Design of {goal}: n = {asked.n_samples:,}, epsilon = {asked.budget.epsilon:g}{delta}, "
-        f"{asked.n_features} covariates"
-    )
-    if not result.answers:
-        yield _verdict(result)
-        yield ""
-    yield "Simulated from the public domain and the guess below. No data were read, nothing was spent."
-    yield _guessed(result)
-    yield (
-        "The plain difference of means would be off by "
-        f"{result.confounded_by:+.3g}. Covariates fill their declared ranges, all matter alike, and how is "
-        f"drawn anew in each of the {asked.replicates} datasets (seed {asked.seed})."
-    )
-    if (weights := asked.domain.sampling) is not None:
-        yield (
-            f"Sampling weights are all {weights.mean:g}, as was guessed, where noise is that of the bound "
-            f"{weights.largest:g}. Unequal ones leave the same noise, and more sampling error."
-        )
-    yield ""
-    yield _rules(result) if asked.goal == "rule" else _effects(result)
-    yield _legend(result)
-    yield from _refused(result)
-    yield ""
-    if result.answers:
-        yield _verdict(result)
 
 
 def _guessed(result: DesignResult) -> Any:

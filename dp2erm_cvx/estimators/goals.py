@@ -12,11 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from dp2erm_cvx.curves import Curves
-from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.domain_file import in_groups
 from dp2erm_cvx.errors import DeclarationError, shown
-from dp2erm_cvx.estimators.fitting import PrivateEstimator, dataset_of, named_dataset
+from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.mechanism import private_choice
 from dp2erm_cvx.plan import EffectStudy, Plan, PlanResult, RuleStudy, make_plan
 from dp2erm_cvx.private_ranges import PrivateRanges
@@ -176,15 +175,6 @@ class PrivateEffect(PrivateEstimator):
         if self.seed is None:
             private_choice(1, 1.0)  # needs OpenDP: told before any data are read
         return in_groups(self.domain, self.where, self.by)
-
-    def dataset_from(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
-        """Checked raw data (n, k), (n,), (n,), with names. Raises DataError or DeclarationError."""
-        public = self.public()
-        return (
-            named_dataset(public, X, a, y)
-            if isinstance(public, PrivateRanges)
-            else dataset_of(public, X, a, y)
-        )
 
     def _planned(self, raw: Any) -> tuple[Plan[EffectStudy], Any]:
         columns = self._columns(raw.columns)

@@ -16,7 +16,13 @@ from dp2erm_cvx.data import Dataset, covariate_table
 from dp2erm_cvx.diagnostics import BalanceTable, balance_table
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DeclarationError, shown
-from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE, PrivateEstimator, dataset_of
+from dp2erm_cvx.estimators.fitting import (
+    LEAST_TOLERANCE,
+    TOLERANCE,
+    PrivateEstimator,
+    checked_domain,
+    dataset_of,
+)
 from dp2erm_cvx.estimators.scikit import ConfiguredEstimator
 from dp2erm_cvx.plan import Plan, PlanResult, Study, make_plan
 from dp2erm_cvx.program import FirstStage, SecondStage
@@ -139,7 +145,7 @@ class TwoStageERM(TwoStageBase):
             self.domain.codebook, "weights of sum n balance the sample, and take no sampling weights"
         )
         refuse_units_and_arms(self.domain.codebook, "a fit with the weights of a first stage")
-        dataset = dataset_of(self.domain, X, a, y)
+        dataset = dataset_of(checked_domain(self.domain), X, a, y)
         records = self.domain.records(dataset.X, dataset.a, dataset.y)
         tolerance = public_number("tolerance", self.tolerance, above=0)
         weights = solve_weights(self.resolved_first_stage().instance(records), self.solver, tolerance)

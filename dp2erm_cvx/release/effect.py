@@ -18,9 +18,9 @@ from dp2erm_cvx.private_ranges import Within
 from dp2erm_cvx.release.arms import ArmEffects, arm_effects
 from dp2erm_cvx.release.declaration import declaration_of, state_steps
 from dp2erm_cvx.release.groups import GroupEffect, group_average, group_means, group_rows, state_groups
-from dp2erm_cvx.release.interval import STRICT, EffectInterval, ScoreInterval, effect_interval, score_interval
+from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, effect_interval, score_interval
 from dp2erm_cvx.release.ratio import ArmRisks, part_interval
-from dp2erm_cvx.release.record import BaseRelease, Guarantee
+from dp2erm_cvx.release.record import STRICT, BaseRelease, Guarantee
 from dp2erm_cvx.steps import (
     ArmPropensity,
     ArmScores,

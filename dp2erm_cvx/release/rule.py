@@ -24,8 +24,8 @@ from dp2erm_cvx.plan.predict import NoiseRange, kept_confounding, noise_range, r
 from dp2erm_cvx.program import LinearStage, SecondStage
 from dp2erm_cvx.release.declaration import declaration_of, rebuilt, state_steps
 from dp2erm_cvx.release.effect import Nuisance, state_coefficient
-from dp2erm_cvx.release.interval import STRICT, EffectInterval, effect_interval, score_interval
-from dp2erm_cvx.release.record import BaseRelease, Guarantee, Release, StepStatement
+from dp2erm_cvx.release.interval import EffectInterval, effect_interval, score_interval
+from dp2erm_cvx.release.record import STRICT, BaseRelease, Guarantee, Release, StepStatement
 from dp2erm_cvx.release.units import OwnUnits, beside, own_units
 from dp2erm_cvx.steps import MeanScore, Rows, SideCounts, placed
 from dp2erm_cvx.steps.sums import side_shares
