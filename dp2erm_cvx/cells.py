@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.errors import DeclarationError, shown
-from dp2erm_cvx.public import Named, declared_by_name, one_line, public_size
+from dp2erm_cvx.public import Named, declared_by_name, json_types, one_line, public_size
 from dp2erm_cvx.tables import distinct_labels, label_of, numbers_or_nan
 
 #: The cells (n,) of a raw column, by its name.
@@ -151,9 +151,7 @@ class CellRule:
 
     def to_dict(self) -> dict[str, Any]:
         """What is declared, as plain JSON types."""
-        declared = {one.name: getattr(self, one.name) for one in fields(self)}
-        declared["synonyms"] = {level: list(texts) for level, texts in self.synonyms.items()}
-        declared["units"] = dict(self.units)
+        declared = {one.name: json_types(getattr(self, one.name)) for one in fields(self)}
         return {name: value for name, value in declared.items() if value}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.cells import CellRule, Column, Eligible, declared_cells
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
-from dp2erm_cvx.public import Named, declared_by_name, one_line, public_number
+from dp2erm_cvx.public import Named, declared_by_name, json_types, one_line, public_number
 from dp2erm_cvx.sampling import SamplingWeights, Unit
 from dp2erm_cvx.tables import distinct_labels, labels, numbers_or_nan
 from dp2erm_cvx.treatment import Treatment, declared_label, declared_levels
@@ -351,27 +351,14 @@ class Codebook:
 
     def to_dict(self) -> dict[str, Any]:
         """The declarations as plain JSON types."""
-        treatment = {one.name: getattr(self.treatment, one.name) for one in fields(Treatment)}
-        if not self.treatment.levels:  # files of before there were any stay as they are
-            treatment = {name: treatment[name] for name in ("column", "treated", "control")}
-        else:
-            treatment |= {name: list(treatment[name]) for name in ("levels", "rates")}
-            del treatment["treated"], treatment["control"]
-        levels = {name: list(known) for name, known in self.levels.items()}
-        others: dict[str, Any] = {"missing": dict(self.missing), "units": dict(self.units)}
-        if self.sampling_weights is not None:  # files of before there were any stay as they are
-            others["sampling_weights"] = asdict(self.sampling_weights)
-        if self.unit is not None:
-            others["unit"] = asdict(self.unit)
-        if self.where:
-            others["where"] = dict(self.where)
-        if self.group is not None:
-            others["group"] = self.group
-        if self.cells:
-            others["cells"] = {name: one.to_dict() for name, one in self.cells.items()}
-        if self.eligible:
-            others |= {"eligible": list(self.eligible), "eligible_share": self.eligible_share}
-        return {"treatment": treatment, "outcome": self.outcome, "levels": levels, **others}
+        # files of before there were any of the others stay as they are
+        others = "sampling_weights", "unit", "where", "group", "cells", "eligible"
+        names = [
+            *("treatment", "outcome", "levels", "missing", "units"),
+            *(name for name in others if getattr(self, name)),
+            *(["eligible_share"] if self.eligible else []),
+        ]
+        return {name: json_types(getattr(self, name)) for name in names}
 
     @classmethod
     def from_dict(cls, declared: Mapping[str, Any]) -> Codebook:

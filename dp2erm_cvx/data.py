@@ -227,7 +227,7 @@ class Dataset:
         )
         covariates = np.vstack([covariates.reshape(-1, len(names)), [middles, middles]])
         persons = person, book.unit.number
-        return cls(covariates, arms, outcomes, tuple(names), *told, counts, *persons)
+        return cls(covariates, arms, outcomes, tuple(names), *told, counts, *persons, n_arms=n_arms)
 
     @classmethod
     def read(

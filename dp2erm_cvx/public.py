@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 
@@ -172,3 +172,16 @@ def declared_by_name(kind: type[Declared], title: str, declared: object) -> Decl
         if name not in declared and one.default is one.default_factory is dataclasses.MISSING:
             raise DeclarationError(f"{title}: {name} is missing")
     return kind(**declared)
+
+
+def json_types(value: Any) -> Any:
+    """A declared value as plain JSON types; what has a ``to_dict`` of its own says how it is written."""
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if dataclasses.is_dataclass(value):
+        return {one.name: json_types(getattr(value, one.name)) for one in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {name: json_types(one) for name, one in value.items()}
+    if isinstance(value, tuple | list):
+        return [json_types(one) for one in value]
+    return value.value if isinstance(value, enum.Enum) else value

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
-from dp2erm_cvx.public import one_line, public_number
+from dp2erm_cvx.public import json_types, one_line, public_number
 from dp2erm_cvx.tables import distinct_labels, label_of, repeated
 
 #: Arms that a treatment may have.
@@ -88,6 +88,12 @@ class Treatment:
             found |= {"treated": other, "control": first}
         for name, value in found.items():
             object.__setattr__(self, name, value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is declared as plain JSON types: levels, or two arms as in files of before there were any."""
+        several = ("levels", "reference", "contrasts", "rates")
+        names = ("column", *(several if self.levels else ("treated", "control")))
+        return {name: json_types(getattr(self, name)) for name in names}
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -25,17 +25,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import cvxpy as cp
-import numpy as np
 
-from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import (
     Array,
     Declaration,
     Instance,
     Leaves,
     Records,
-    StabilityBound,
-    Universe,
     setting,
 )
 from dp2erm_cvx.program.declaration import Value
@@ -74,21 +71,6 @@ class EntropyBalancing(RidgedEntropyFirstStage):
         if self.base_measure is not None and math.isfinite(self.trim):
             raise DeclarationError("trim and base_measure: declare one of them")
 
-    def log_base(self, n_samples: int) -> Array:
-        """log(n q_i), (n,). Raises DeclarationError unless q has one entry per record."""
-        if self.base_measure is None:
-            return np.zeros(n_samples)
-        if len(self.base_measure) != n_samples:
-            raise DeclarationError(
-                f"base_measure has {len(self.base_measure)} entries for {n_samples} records"
-            )
-        log_q: Array = np.log(np.array(self.base_measure))
-        return log_q - math.log(math.fsum(self.base_measure) / n_samples)
-
-    def largest_log_base(self, n_samples: int) -> float:
-        # a plan may be for any number of records: none of them is stored
-        return 0.0 if self.base_measure is None else float(np.max(np.abs(self.log_base(n_samples))))
-
     def data(self, records: Records) -> dict[str, Value]:
         data = super().data(records) | {"curvature": records.n_samples * self.mu}
         if self.base_measure is not None:
@@ -107,24 +89,6 @@ class EntropyBalancing(RidgedEntropyFirstStage):
         objective = n * (log_mean - leaf("target") @ lam) + ridge
         ball = {} if math.isinf(self.radius) else {"ball": cp.norm(lam, 2) <= leaf("radius", nonneg=True)}
         return Declaration(objective, {"dual": lam}, ball)
-
-    def model(self, records: Records) -> ExponentialModel:
-        log_base = None if self.base_measure is None else self.log_base(records.n_samples)
-        return ExponentialModel(
-            *self.balanced(records), self.mu, self.radius, trim=self.trim, log_base=log_base
-        )
-
-    @property
-    def base_measure_ratio(self) -> float:
-        q = self.base_measure
-        return 1.0 if q is None else max(q) / min(q) * (1 + 1e-12)
-
-    def bound(self, universe: Universe) -> StabilityBound:
-        if self.base_measure is not None:
-            raise CalibrationError(
-                "entropy balancing with a base_measure has no sharp bound: leave it out, or use the paper's"
-            )
-        return super().bound(universe)
 
 
 @dataclass(frozen=True)

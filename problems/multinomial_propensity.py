@@ -71,4 +71,5 @@ class MultinomialPropensity(Program):
     def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
         """Public bound on the radius that every solve is certified to, on whatever records."""
         n, p, bound = universe.n_samples, universe.n_columns, universe.domain.covariate_bound
-        return multinomial_sizes(n, p, self.n_arms, bound, n * gamma, noise_bound).radius()
+        sizes = n, universe.most_rows, p, self.n_arms, bound, n * gamma, noise_bound
+        return multinomial_sizes(*sizes).radius()

@@ -6,7 +6,9 @@ covariate twice: half of R^p has no curvature then.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -17,12 +19,14 @@ from matplotlib.figure import Figure
 from rules import Constants, PlannedRule, Weights, effective_share, first_stage, plan_rule
 from scipy.stats import linregress, t
 
-from dp2erm_cvx.calibration import PaperUtility, noise_tail, utility_bound
+from dp2erm_cvx.calibration import Calibration, noise_tail, utility_bound
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.plotting.figure import COLORS, WIDTH, new_figure, plain
+from dp2erm_cvx.public import public_number, whole_number
 from dp2erm_cvx.solve import solve
 
 STRONG, NONE = "strongly convex", "not strongly convex"
@@ -50,6 +54,66 @@ QUICK: Design = {
     "draws": 10,
     "families": ["sharp"],
 }
+
+
+@dataclass(frozen=True)
+class PaperUtility:
+    """Constants of Theorem utility as printed (arXiv 2602.12604), and its tails.
+
+    With ``A = (2 rho + 3 gamma) / (2 (rho + gamma)^2)``, ``B = a_0 gamma (rho + 3 gamma) / (rho + gamma)^2``,
+    ``C = 2 a_0^2 gamma^2 (rho + 2 gamma) / (rho + gamma)^2`` and a_0 = ``||theta_opt||`` the excess is at
+    most ``A (||b||/n)^2 + B ||b||/n + C``, in units of the objective.
+    """
+
+    A: float
+    B: float
+    C: float
+
+    @classmethod
+    def of(cls, gamma: float, theta_norm: float, strong_convexity: float = 0.0) -> PaperUtility:
+        """Constants at ``gamma`` > 0, a_0 >= 0 and rho >= 0. Raises DeclarationError."""
+        g = public_number("gamma", gamma, above=0.0)
+        a = public_number("theta_norm", theta_norm, at_least=0.0)
+        rho = public_number("strong_convexity", strong_convexity, at_least=0.0)
+        total = rho + g
+        pull = a * (g / total)
+        return cls(
+            A=(2.0 * rho + 3.0 * g) / total / (2.0 * total),
+            B=pull * ((rho + 3.0 * g) / total),
+            C=2.0 * pull * pull * (rho + 2.0 * g),
+        )
+
+    def noise_level(self, excess: float) -> float:
+        """D_t for t = ``excess``: it needs ``||b|| >= n D_t``. Raises DeclarationError below C.
+
+        ``D_t = 2 (t - C) / (B + sqrt(B^2 + 4 A (t - C)))``.
+        """
+        t = public_number("excess", excess, at_least=0.0)
+        if t < self.C:
+            raise DeclarationError(f"excess = {t:g}: the theorem begins at C = {self.C:g}")
+        if t == self.C:
+            return 0.0
+        left = t - self.C
+        return 2.0 * left / (self.B + math.hypot(self.B, 2.0 * math.sqrt(self.A) * math.sqrt(left)))
+
+    def tail(self, excess: float, n_samples: int, calibration: Calibration) -> float:
+        """Printed bound on the probability of an excess of t, at most 1; 1 below C.
+
+        Gamma noise, and box noise by its longest vectors: ``C_p exp(-beta n D_t / 2)``, ``C_p = e (2 (p - 1)
+        / e)^(p - 1)`` and ``C_1 = 1``. Gaussian noise: ``2 exp(-(n D_t - sigma sqrt(p))_+^2 / (2 sigma^2))``.
+        ``calibration`` has the gamma that the constants were computed at. Raises DeclarationError.
+        """
+        n = whole_number("n_samples", n_samples, at_least=1)
+        if public_number("excess", excess, at_least=0.0) < self.C:
+            return 1.0
+        ratio = n * self.noise_level(excess) / calibration.unit
+        p = calibration.n_parameters
+        if calibration.noise.pure:
+            log_constant = 0.0 if p == 1 else 1.0 + (p - 1) * (math.log(2.0 * (p - 1)) - 1.0)
+            exponent = log_constant - ratio / 2.0
+        else:
+            exponent = math.log(2.0) - max(ratio - math.sqrt(p), 0.0) ** 2 / 2.0
+        return math.exp(min(exponent, 0.0))
 
 
 def costs(

@@ -47,8 +47,9 @@ class SumLaw(enum.StrEnum):
     ``WITHIN``: the same where ``|k| <= 2 h K``, as with sampling weights.
     ``WHOLE``: the same where h is 0 or 1/2, and k = 0 where h is.
     ``GROUPS``, ``WHOLE_GROUPS``: these two in each of many disjoint groups; the noise covers all of them.
-    ``DISJOINT``: ``k, k^2`` in each of many disjoint groups, of steps of their own, and one count of the
-    records in any of them (Theorem 26).
+    ``DISJOINT``: ``k, k^2`` in each of many groups, of steps of their own, and one count of a share h in
+    [0, 1] of the record; sizes of k add up to ``h K`` over the groups, of a record to one of them (Theorem
+    26).
     """
 
     SCORE = "score"
@@ -123,7 +124,7 @@ def _group_factors(K: int, L: int, pure: bool) -> tuple[int, ...]:
 
 
 def _disjoint_factors(K: int, L: int, pure: bool) -> tuple[int, ...]:
-    return (2 * K, 1, 3 * K**2) if pure else (2 * K, 2, math.isqrt(8 * K**4))
+    return (2 * K, 1, 3 * K**2) if pure else (2 * K, 2, math.isqrt(8 * K**2) * K)
 
 
 def _overlap_moved(K: int, L: int, pure: bool) -> int:
@@ -163,7 +164,9 @@ def _counted_moved(K: int, L: int, pure: bool) -> int:
 # 4 K^2 (u^2 + v^2) + 9 (u^2 - v^2)^2, convex in the squares and at most 13 K^4. One that changes its group
 # moves both: its own is at most 10 K^2, or 198 K^4 squared. In disjoint sums a record that changes its group
 # moves 2K |k| + k^2 in either, 6 K^2 together; squared, for 2, 4 K^2 k^2 + 4 k^4 in either, 16 K^4. One that
-# falls out of all of them moves the count by 3 K^2 beside 3 K^2, squared by at most 8 K^4 beside 8 K^4.
+# falls out of all of them moves the count by 3 K^2 beside 3 K^2, squared by at most 8 K^4 beside 8 K^4. Of a
+# person in several of them, with sizes that add up to S <= q and to T <= r, q >= r the counts in K-ths, they
+# move by 2K (S + T) + S^2 + T^2 + 3K (q - r) <= 5 K q + q^2 + r (r - K) <= 6 K^2.
 _ROWS: dict[SumLaw, _Row] = {
     SumLaw.SCORE: _Row((1, 2), lambda K, L, pure: (2 * K, 1 if pure else 3), _score_moved),
     SumLaw.CONTRASTS: _Row((1, 1, 2), lambda K, L, pure: (2 * K, 2 * K, 1 if pure else 3), _score_moved),
@@ -261,11 +264,15 @@ class GridSums:
         """The exact integers before their noise, private; parts of the records have sums that add up.
 
         The first column (n,) is the score less its public center; of two means and of both arms there are two
-        of them, the treated arm first. The mark follows: 1 if treated, or in a group; a share of that for
-        means of records; the share h; where arms are counted, h is the last. Scores are rounded to steps and
-        clipped, what is no number counts as 0; shares are clipped to [0, 1/2] and rounded to their grid, or
+        of them, the treated arm first, of disjoint groups one for each of them. The mark follows: 1 if
+        treated, or in a group; a share of that for means of records; the share h, of disjoint groups of 1;
+        where arms are counted, h is the last. Scores are rounded to steps and clipped, what is no number
+        counts as 0; shares are clipped to [0, 1/2], of disjoint groups to [0, 1], and rounded to their grid,
+        or
         its ends. Raises DeclarationError for more than n records, and where lengths differ.
         """
+        if self.law is SumLaw.DISJOINT:
+            return self._disjoint(columns[:-1], columns[-1])
         if len(columns) != {SumLaw.SCORE: 1, SumLaw.ARMS: 3, SumLaw.COUNTED_ARMS: 4}.get(self.law, 2):
             raise DeclarationError(f"{len(columns)} columns are not what the sums {self.law.value!r} are of")
         if self.law.of_arms:
@@ -282,8 +289,6 @@ class GridSums:
             return self._counted(k, mark)
         flags = _flags(mark, score)
         inside, own = flags.astype(np.int64), np.where(flags, k, 0)
-        if self.law is SumLaw.DISJOINT:  # of one group
-            return self._totals(own, own * own, inside)
         return self._totals(k, inside, k * k, 2 * own - k)
 
     def _of_arms(
@@ -296,6 +301,18 @@ class GridSums:
         k_0 = h * self._steps(second, np.minimum(np.where(treated < 1.0, K, L), K + L - np.abs(k_1)))
         columns = k_1, k_0, (k_1 - k_0) ** 2, (k_1 + k_0) ** 2, k_1**2 - k_0**2, h
         return self._totals(*columns[: len(self.multipliers)])
+
+    def _disjoint(self, scores: Sequence[ArrayLike], share: ArrayLike) -> tuple[int, ...]:
+        """Sum and squares of every group in turn, then the shares: no unit leaves the ball of its own."""
+        first, square, size = self.multipliers
+        counted = np.nan_to_num(np.asarray(share, dtype=np.float64))
+        room = np.rint(np.clip(counted, 0.0, 1.0) * self.largest).astype(np.int64)
+        found, left = list[int](), room
+        for score in scores:
+            k = self._steps(score, left)
+            left = left - np.abs(k)
+            found += [first * int(k.sum()), square * int((k * k).sum())]
+        return (*found, size // self.largest * int(room.sum()))
 
     def _counted(self, k: Whole, share: ArrayLike) -> tuple[int, ...]:
         shares = np.asarray(share, dtype=np.float64)

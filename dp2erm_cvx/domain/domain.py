@@ -15,7 +15,7 @@ from dp2erm_cvx.codebook import Codebook, checked_codebook, norm_within
 from dp2erm_cvx.domain.records import LARGEST, Array, Records, clip_norm
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.public import Named, declared_by_name, one_of, public_number, whole_number
+from dp2erm_cvx.public import Named, declared_by_name, json_types, one_of, public_number, whole_number
 from dp2erm_cvx.sampling import SamplingWeights, alike, counted_mass
 
 
@@ -350,22 +350,11 @@ class Domain:
 
     def to_dict(self) -> dict[str, Any]:
         """The declared constants as plain JSON types."""
-        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        declared = {field.name: json_types(getattr(self, field.name)) for field in fields(self)}
         for name in ("coordinate_bound", "center", "codebook", "binary_outcome"):
-            if not plain[name]:  # files of before there were any stay as they are
-                del plain[name]
-        plain["relation"] = self.relation.value
-        if isinstance(self.coordinate_bound, tuple):
-            plain["coordinate_bound"] = list(self.coordinate_bound)
-        if isinstance(self.ranges, Mapping):
-            plain["ranges"] = {name: list(pair) for name, pair in self.ranges.items()}
-        elif self.ranges is not None:
-            plain["ranges"] = [list(pair) for pair in self.ranges]
-        if self.center is not None:
-            plain["center"] = dict(self.center) if isinstance(self.center, Mapping) else list(self.center)
-        if self.codebook is not None:
-            plain["codebook"] = self.codebook.to_dict()
-        return plain
+            if not declared[name]:  # files of before there were any stay as they are
+                del declared[name]
+        return declared
 
     @classmethod
     def from_dict(cls, declared: Mapping[str, Any]) -> Domain:

@@ -9,7 +9,7 @@ from dp2erm_cvx.mechanism.discrete import (
     perturb_integers,
     perturb_on_grid,
     private_choice,
-    quantile_counts,
+    quantile_places,
     quantile_scores,
     repeatable_choice,
 )
@@ -29,7 +29,7 @@ __all__ = [
     "perturb_integers",
     "perturb_on_grid",
     "private_choice",
-    "quantile_counts",
+    "quantile_places",
     "quantile_scores",
     "random_source",
     "repeatable_choice",

@@ -122,26 +122,26 @@ def repeatable_choice(sensitivity: int, epsilon: float, source: Source) -> Choic
     return partial(_flip, selection_scale(sensitivity, epsilon), source)
 
 
-def quantile_counts(
+def quantile_places(
     values: NDArray[np.float64], candidates: NDArray[np.float64], *, above: bool
 ) -> NDArray[np.int64]:
-    """How many values (n,) stand for each of the increasing ``candidates`` (m,). Not private.
+    """Which of the increasing ``candidates`` (m,) every value (n,) stands for. Not private.
 
-    Every value stands for the next candidate above or below it, the outermost one where there is none.
+    It is the next one above or below it, the outermost one where there is none.
     """
     if above:
         place = np.searchsorted(candidates, values, side="left")
     else:
         place = np.searchsorted(candidates, values, side="right") - 1
-    return np.bincount(np.clip(place, 0, len(candidates) - 1), minlength=len(candidates))
+    return np.clip(place, 0, len(candidates) - 1)
 
 
 def quantile_scores(counts: NDArray[np.int64], rank: int) -> list[int]:
     """Minus the distance, in records, of ``rank`` to the ranks of each candidate. Not private.
 
-    ``counts`` (m,) are those of :func:`quantile_counts`; candidate c has the ranks from the number of values
-    below it to that of values up to it. Replacing one record moves both by at most 1, in the same direction,
-    and so every score.
+    ``counts`` (m,) are those of :func:`quantile_places`; candidate c has the ranks from the number of values
+    below it to that of values up to it. Replacing one record moves both by at most 1, and so every score; of
+    a person who adds K whole parts to several candidates, all by at most K.
     """
     up_to = np.cumsum(counts)
     missed = np.maximum(up_to - counts - rank, 0) + np.maximum(rank - up_to, 0)

@@ -165,6 +165,45 @@ class Composite(abc.ABC):
         return norm if norm > 0 else 1.0
 
 
+class SimplexModel(Composite):
+    """A program over a product of simplices, weights ``scale * v``: by itself nothing but its set."""
+
+    ridge, smoothness, self_concordance = 0.0, 1.0, 0.0
+    scale = 1.0
+
+    def __init__(self, feasible: Simplices) -> None:
+        self.n = self.dimension = len(feasible.group)
+        self.penalty = Penalty(feasible)
+
+    def value(self, v: Array) -> float:
+        return 0.0
+
+    def gradient(self, v: Array) -> Array:
+        return np.zeros(self.n)
+
+    def hessian(self, v: Array) -> Array:
+        return np.zeros((self.n, self.n))
+
+    def rounding(self, v: Array) -> float:
+        return 0.0
+
+    def spectrum(self, v: Array) -> tuple[float, float]:
+        # the eigenvalues of a Hessian of this size would cost more than the solve
+        return self.ridge, self.smoothness
+
+    def start(self) -> Array:
+        return self.penalty.set.project(np.zeros(self.n))
+
+    def output(self, v: Array) -> Array:
+        return self.scale * v
+
+    def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
+        return self.scale * (math.sqrt(self.n) * radius + 4 * UNIT * float(np.sum(np.abs(v))))
+
+    def output_scale(self, v: Array) -> float:
+        return float(self.n)
+
+
 class Recent(Generic[T]):
     """Cache of the last ``most`` points v (d,), by their bits: a pass is made once for each."""
 

@@ -200,7 +200,6 @@ def check_arms(study: EffectStudy) -> None:
     for declared, instead in (
         (study.estimand != AverageScore.estimand, f"estimand = {shown(study.estimand)}: take 'ate'"),
         (domain.groups, "by: leave it out, or declare where"),
-        (domain.units is not None, "unit: make one record of every person"),
         (domain.sampling is not None, "sampling_weights: leave them out"),
         (domain.treatment_cost, "treatment_cost: leave it out, or subtract it from the outcome"),
         (domain.arm_floor, "arm_floor: leave it out"),

@@ -345,7 +345,7 @@ class EffectStudy(Pipeline):
                 nuisances, *clips, missing=domain.weighted, other_bound=domain.outcome_bound
             )
         else:
-            sampled = uneven(domain.codebook)
+            sampled = uneven(domain.codebook) and not self._several
             if domain.units is not None:  # of whom a part may be treated, or in a group
                 sampled = sampled or self.kind in (TreatedScore, GroupScore)
             missing = domain.weighted and not sampled

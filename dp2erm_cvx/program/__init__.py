@@ -9,14 +9,13 @@ from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.declaration import Declaration, Leaves
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.kernels import Gaussian
-from dp2erm_cvx.program.linear_stage import LinearStage, second_stage
 from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.program.rows import Ball
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import PrivateFirstStage, SeparableFirstStage, private
 from dp2erm_cvx.program.stage import Instance, Kind, Program, setting
-from dp2erm_cvx.program.weights import scheme
+from dp2erm_cvx.program.weights import scheme, second_stage
 from dp2erm_cvx.stability import Bound
 from dp2erm_cvx.universe import Universe
 
@@ -37,7 +36,6 @@ __all__ = [
     "L1Ball",
     "L2Ball",
     "Leaves",
-    "LinearStage",
     "LogWeight",
     "MarginRows",
     "Moments",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +63,35 @@ class Moments:
         return {"moments": self.degree}
 
 
+def one_by_one(name: str, make: Callable[..., Any], table: Sequence[tuple[Any, ...]], k: int) -> Array:
+    """Values (n, k) of ``make`` at every record of a table: 0 where it fails or has another size.
+
+    Each is asked for alone and twice. Raises DataError (for the data holder) where a record has other values
+    when it is asked for in another order: the function then remembers other records.
+    """
+
+    def of(record: tuple[Any, ...]) -> Array:
+        try:
+            values = _alone(make, record)
+        except Exception:
+            return np.zeros(k)
+        return values if len(values) == k else np.zeros(k)
+
+    # once for all rows: number by number it takes longer than most functions do
+    rows: Array = np.nan_to_num(np.array([of(record) for record in table]).reshape(len(table), k))
+    again = np.nan_to_num(np.array([of(record) for record in table[::-1]]).reshape(len(table), k)[::-1])
+    if not np.array_equal(rows, again):
+        raise DataError(f"{name} gives one record two different values: it must depend on that record alone")
+    return rows
+
+
+def _alone(make: Callable[..., Any], record: tuple[Any, ...]) -> Array:
+    # a copy, because a function that writes into its argument would move the record out of the universe
+    x, *rest = record
+    values: Array = np.asarray(make(x.copy(), *rest), dtype=np.float64).ravel()
+    return values
+
+
 @dataclass(frozen=True)
 class BalanceFunctions:
     """The user's own ``function`` of one covariate vector (p,) -> (k,), shrunk radially to ``norm_bound``.
@@ -85,7 +114,7 @@ class BalanceFunctions:
     def size(self, n_features: int) -> int:
         """k, read off at the origin and so public. Raises DeclarationError where the function fails."""
         try:
-            return len(self._row(np.zeros(n_features)))
+            return len(_alone(self.function, (np.zeros(n_features),)))
         except Exception as error:
             raise DeclarationError(
                 f"balance function {self.name!r} fails at the origin: {type(error).__name__}"
@@ -94,35 +123,16 @@ class BalanceFunctions:
     def __call__(self, X: Array) -> Array:
         """(n, p) -> (n, k), k read off at the origin.
 
-        Raises DeclarationError where the function fails at the origin; DataError (for the data holder) where
-        a record has other values when it is asked for in another order: the function then remembers other
-        records.
+        Raises DeclarationError where the function fails at the origin, and DataError as :func:`one_by_one`.
         """
-        size = self.size(X.shape[1])
-        # once for all rows: number by number it takes longer than most functions do
-        rows = np.nan_to_num(np.stack([self._guarded(row, size) for row in X]))
-        again = np.nan_to_num(np.stack([self._guarded(row, size) for row in X[::-1]])[::-1])
-        if not np.array_equal(rows, again):
-            raise DataError(
-                f"balance function {self.name!r} gives one record two different values: it must depend on "
-                "that record alone"
-            )
+        rows = one_by_one(
+            f"balance function {self.name!r}", self.function, [(row,) for row in X], self.size(X.shape[1])
+        )
         return clip_norm(rows, self.norm_bound)
 
     def names(self, records: Records) -> tuple[str, ...]:
         """A name for every function."""
         return tuple(f"{self.name}[{j}]" for j in range(self(records.covariates[:1]).shape[1]))
-
-    def _row(self, row: Array) -> Array:
-        # a copy, because a function that writes into its argument would move the record out of the universe
-        return np.atleast_1d(np.asarray(self.function(row.copy()), dtype=np.float64)).ravel()
-
-    def _guarded(self, row: Array, size: int) -> Array:
-        try:
-            values = self._row(row)
-        except Exception:
-            return np.zeros(size)
-        return values if len(values) == size else np.zeros(size)
 
     def describe(self) -> dict[str, Any]:
         """Plain JSON types for a release."""

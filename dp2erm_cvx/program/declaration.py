@@ -115,6 +115,12 @@ class Compiled:
         }
 
 
+def derivative(e: Any, variable: Any) -> Array | None:
+    """That (size,) of a number by a variable at its value, by CVXPY; None where it has none."""
+    found = e.grad.get(variable)
+    return None if found is None else np.ravel(found.toarray() if hasattr(found, "toarray") else found)
+
+
 #: Longest text of an expression in a message.
 _LONGEST = 160
 

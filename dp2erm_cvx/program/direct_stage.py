@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, ClassVar, TypeVar
+from functools import lru_cache, partial
+from typing import Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
@@ -16,12 +15,12 @@ import numpy as np
 from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
-from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
+from dp2erm_cvx.model.composite import Composite, SimplexModel
 from dp2erm_cvx.model.direct import DirectModel, PublicConstants, minimize_points
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.terms import ReadObjective
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program.declaration import SIZES, Declaration, Leaves, Value, printed, with_n
+from dp2erm_cvx.program.declaration import SIZES, Declaration, Leaves, Value, derivative, printed, with_n
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program.form import weights_curvature
 from dp2erm_cvx.program.rows import DeclaredRecords
@@ -29,7 +28,6 @@ from dp2erm_cvx.program.stage import STANDARD, DeclaredProgram, Function, Instan
 from dp2erm_cvx.stability import Bound
 from dp2erm_cvx.universe import Universe
 
-T = TypeVar("T")
 #: Steps of Newton's method on many datasets at once; whoever needs more is solved alone.
 _STEPS = 30
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
@@ -75,7 +73,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         universe = Universe(STANDARD, 6, 3)
         records = next(universe.examples())
         if not self.strong_convexity(records) > 0.0 and self.instance(records).model is None:
-            objective = printed(self._problem(STANDARD, 6, 3)[1].objective.args[0])
+            objective = printed(_declared(self, STANDARD, 6, 3)[1].objective.args[0])
             reason = self.unread(universe) or "add c * sum_squares(w - 1)"
             raise DeclarationError(f"{objective}: no strong convexity in the weights is known; {reason}")
 
@@ -99,7 +97,10 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             raise DeclarationError(
                 f"{self.name}: its bound asks for {unknown[0]!r}: it may ask for {', '.join(known)}"
             )
-        stated = self.asked(function, **{name: known[name] for name in wanted})
+        try:
+            stated = self.asked(function, **{name: known[name] for name in wanted})
+        except DeclarationError as error:
+            raise DeclarationError(f"{self.name}: its bound states {error}") from None
         if not isinstance(stated, Bound):
             raise DeclarationError(
                 f"{self.name}: its bound returns Bound.from_l2(...) or Bound.from_gradient(...)"
@@ -107,39 +108,31 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return stated
 
     def data(self, records: Records) -> dict[str, Value]:
-        size = records.n_samples, records.X.shape[1]
-        problem = self.cached(
-            ("problem", records.domain, size), lambda: self._problem(records.domain, *size)[1]
-        )
+        _, problem = _declared(self, records.domain, records.n_samples, records.X.shape[1])
         return {leaf.name(): leaf.of(records) for leaf in problem.parameters()}
 
     def data_bounds(self, universe: Universe) -> dict[str, Value]:
         """The largest entry of every row and number, from the public sets of the records."""
-        problem = self._problem(universe.domain, universe.n_samples, universe.n_columns)[1]
+        _, problem = _declared(self, universe.domain, universe.n_samples, universe.n_columns)
         return {leaf.name(): leaf.within.largest for leaf in problem.parameters()}
 
     def box(self, n: int, n_columns: int) -> tuple[float, float]:
         """Least and largest of n weights, of the declared constraints; 0 and ``inf`` without any."""
-        w, problem = self._problem(STANDARD, n, n_columns)
+        w, problem = _declared(self, STANDARD, n, n_columns)
         return _ends(problem.constraints, w)
 
     def strong_convexity(self, records: Records) -> float:
         """M such that the objective less ``m/2 ||w||^2`` is convex, by a sum of squares; 0 for none."""
-        of = records.domain, records.n_samples, records.X.shape[1]
-        return self.cached(("curvature", *of), lambda: weights_curvature(*self._problem(*of)[::-1]))
+        return _curvature(self, records.domain, records.n_samples, records.X.shape[1])
 
     def declared_formula(self) -> str:
         """The program in one line."""
         texts = []
         for n in SIZES:
-            _, problem = self._problem(STANDARD, n, 3)
+            _, problem = _declared(self, STANDARD, n, 3)
             sets = "".join(f", {printed(constraint)}" for constraint in problem.constraints)
             texts.append(f"w = argmin {printed(problem.objective.args[0])}, sum(w) == n, w >= 0{sets}")
         return with_n(*texts)
-
-    def _problem(self, domain: Domain, n: int, p: int) -> tuple[Any, Any]:
-        w = cp.Variable(n, name="w")
-        return w, self.called(w, DeclaredRecords(domain, n, p, tried=domain is not STANDARD))
 
     def _for_solver(self, leaf: Leaves, w: cp.Variable) -> tuple[Any, tuple[float, float], dict[str, Any]]:
         """The objective, the box, and the constraints beside it."""
@@ -205,7 +198,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         if public is not None and not float(np.min(public.strong_convexity)) > 0:
             public = replace(public, strong_convexity=np.full(n, declared)) if declared > 0 else None
         if public is None:
-            smooth = _OnSimplex(n, cap, floor)
+            smooth = SimplexModel(Simplices(np.zeros(n, dtype=np.int64), float(n), cap, floor))
             return Instance(program, lambda: data, None, declared, smooth, targets)
         read = program._read(data, universe)
         assert isinstance(read, ReadObjective)
@@ -248,7 +241,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
 
     def _box(self, n: int, n_columns: int) -> tuple[float, float]:
         """Floor and cap, at most n. Raises CalibrationError where no weights of sum n are between them."""
-        floor, cap = self.cached(("box", n, n_columns), lambda: self.box(n, n_columns))
+        floor, cap = self.box(n, n_columns)
         if not (0.0 <= floor <= 1.0 <= cap):
             raise CalibrationError(
                 f"{self.name}: no weights of mean 1 have floor = {floor:g} and cap = {cap:g}: state a floor "
@@ -258,8 +251,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
 
     def _bounded(self, records: Records, universe: Universe) -> dict[str, Value]:
         """The leaves, clipped to their public bounds."""
-        bounds = self.cached(("bounds", universe), lambda: self.data_bounds(universe))
-        return self._clipped(records, bounds)
+        return self._clipped(records, self.data_bounds(universe))
 
     def _clipped(self, records: Records, bounds: Mapping[str, Value]) -> dict[str, Value]:
         data: dict[str, Value] = {**self.data(records), "ones": np.ones(records.n_samples)}
@@ -269,39 +261,34 @@ class WeightsProgram(DeclaredProgram, FirstStage):
 
     def _read(self, data: Mapping[str, Value], universe: Universe) -> ReadObjective | str:
         """The objective at data of these shapes, or why it is not read."""
-        shapes = tuple((name, np.shape(value)) for name, value in data.items())
-        return self.cached(("read", shapes), lambda: _reading(self, shapes, universe))
+        return _reading(self, _shapes(data), universe)
 
     def _public(self, data: Mapping[str, Value], universe: Universe) -> PublicConstants | None:
-        read = self._read(data, universe)
-        if isinstance(read, str):
-            return None
-        shapes = tuple((name, np.shape(value)) for name, value in data.items())
-        return self.cached(("constants", shapes, universe), lambda: _constants(self, read, universe))
-
-    def cached(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
-        """One result per program and key; a program that cannot be hashed is read anew."""
-        own = (type(self), self, *key)
-        try:
-            hash(own)
-        except TypeError:
-            return make()
-        if own not in _cache:
-            _cache[own] = make()
-            if len(_cache) > 64:
-                _cache.popitem(last=False)
-        _cache.move_to_end(own)
-        found: T = _cache[own]
-        return found
+        return _constants(self, _shapes(data), universe)
 
     def _kinks(self, data: Mapping[str, Value], universe: Universe) -> bool:
         read = self._read(data, universe)
         return isinstance(read, ReadObjective) and read.kinks
 
 
-_cache: OrderedDict[Any, Any] = OrderedDict()
+def _shapes(data: Mapping[str, Value]) -> Shapes:
+    return tuple((name, np.shape(value)) for name, value in data.items())
 
 
+@lru_cache(maxsize=64)
+def _declared(program: WeightsProgram, domain: Domain, n: int, p: int) -> tuple[Any, Any]:
+    """The weights, and the problem in them as its author states it."""
+    w, records = cp.Variable(n, name="w"), DeclaredRecords(domain, n, p, tried=domain is not STANDARD)
+    return w, records.used(program.called(w, records))
+
+
+@lru_cache(maxsize=64)
+def _curvature(program: WeightsProgram, domain: Domain, n: int, p: int) -> float:
+    w, problem = _declared(program, domain, n, p)
+    return weights_curvature(problem, w)
+
+
+@lru_cache(maxsize=64)
 def _reading(program: WeightsProgram, shapes: Shapes, universe: Universe) -> ReadObjective | str:
     leaves = Leaves({name: np.zeros(shape) for name, shape in shapes}, embed=False)
     n = dict(shapes)["ones"][0]
@@ -342,11 +329,10 @@ def _agrees(
         theirs = objective.value
         if theirs is None or not np.all(np.isfinite(theirs)):
             continue  # outside of the domain of an atom, where CVXPY cannot add up gradients
-        derivative = objective.grad.get(w)
-        if derivative is None:
+        slope = derivative(objective, w)
+        if slope is None:
             continue
-        derivative = derivative.toarray() if hasattr(derivative, "toarray") else derivative
-        value, slope = float(np.ravel(theirs)[0]), np.ravel(derivative)
+        value = float(np.ravel(theirs)[0])
         scale = 1.0 + abs(value) + float(np.max(np.abs(slope)))
         off = abs(float(at.value(w.value)) - value)
         if not read.kinks:  # where a derivative need not be one and the same
@@ -364,40 +350,13 @@ def _made_nonneg(read: ReadObjective, data: dict[str, Value]) -> None:
             data[name] = np.maximum(data[name], 0.0)
 
 
-def _constants(program: WeightsProgram, read: ReadObjective, universe: Universe) -> PublicConstants:
+@lru_cache(maxsize=64)
+def _constants(program: WeightsProgram, shapes: Shapes, universe: Universe) -> PublicConstants | None:
+    read = _reading(program, shapes, universe)
+    if isinstance(read, str):
+        return None
     bound = read.bound_vector({"ones": 1.0, **program.data_bounds(universe)})
     return PublicConstants.of(read, bound, *program._box(read.n, universe.n_columns))
-
-
-class _OnSimplex(Composite):
-    """The feasible set and the scale of weights; nothing is known of their objective."""
-
-    ridge, smoothness, self_concordance = 0.0, 1.0, 0.0
-
-    def __init__(self, n: int, cap: float, floor: float) -> None:
-        self.n = self.dimension = n
-        self.penalty = Penalty(Simplices(np.zeros(n, dtype=np.int64), float(n), cap, floor))
-
-    def value(self, v: Array) -> float:
-        return 0.0
-
-    def gradient(self, v: Array) -> Array:
-        return np.zeros(self.n)
-
-    def hessian(self, v: Array) -> Array:
-        return np.zeros((self.n, self.n))
-
-    def rounding(self, v: Array) -> float:
-        return 0.0
-
-    def start(self) -> Array:
-        return np.ones(self.n)
-
-    def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
-        return math.sqrt(self.n) * radius
-
-    def output_scale(self, v: Array) -> float:
-        return float(self.n)
 
 
 def _ends(constraints: Sequence[Any], w: cp.Variable) -> tuple[float, float]:

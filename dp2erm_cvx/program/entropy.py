@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.blocks import VIEW, Blocks, tree_sum, whole
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.errors import CalibrationError, InfeasibleError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, InfeasibleError
 from dp2erm_cvx.model.composite import CLOSED_FORM, LocalError, Penalty, Sizes
 from dp2erm_cvx.model.sets import L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import UNIT, column_sums, compensated_sum, dot_error, rounded_sum, sum_error
@@ -117,8 +117,10 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
     """
 
     by_blocks: ClassVar[bool] = True
-    #: A public cap on ``exp(<b_i, v>)`` before weights are normalized; a setting of one of the forms.
+    #: A public cap on ``exp(<b_i, v>)`` before weights are normalized, and a base measure q, one public
+    #: number per record: settings of one of the forms.
     trim = math.inf
+    base_measure = cast("tuple[float, ...] | None", None)
 
     ridge: float | None = setting(None, public_size, zero=True)
     radius: float = setting(math.inf, public_size, infinite=True)
@@ -145,7 +147,10 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
         G = math.hypot(constant, balance_bound)
         # || t - mean(b) || is at most G / sqrt(2) for rows e_a (x) g, and 2 for rows of norm at most 1
         row_bound, slope = (1.0, 2.0) if self.scaling == "paper" else (G, 0.75 * G)
-        log_base = self.largest_log_base(universe.n_samples)
+        # a plan may be for any number of records: none of them is stored
+        log_base = (
+            0.0 if self.base_measure is None else float(np.max(np.abs(self.log_base(universe.n_samples))))
+        )
         if log_base > 0.0:
             slope = 2 * row_bound  # the mean is that under the base measure
         n, spread, ridge = universe.n_samples, 2 * row_bound, self.mu
@@ -176,12 +181,21 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
             kappa += size * (found + dot_error(dimension) * norm) + 2 * UNIT * log_trim
         return kappa + CLOSED_FORM
 
-    def largest_log_base(self, n_samples: int) -> float:
-        """Largest ``|log(n q_i)|`` of the base measure q: 0 unless a program has one."""
-        return 0.0
+    def log_base(self, n_samples: int) -> Array:
+        """log(n q_i), (n,). Raises DeclarationError unless q has one entry per record."""
+        if self.base_measure is None:
+            return np.zeros(n_samples)
+        if len(self.base_measure) != n_samples:
+            raise DeclarationError(
+                f"base_measure has {len(self.base_measure)} entries for {n_samples} records"
+            )
+        log_q: Array = np.log(np.array(self.base_measure))
+        return log_q - math.log(math.fsum(self.base_measure) / n_samples)
 
     def model(self, records: Records) -> ExponentialModel:
-        return ExponentialModel(*self.balanced(records), self.mu, self.radius)
+        log_base = None if self.base_measure is None else self.log_base(records.n_samples)
+        rows, target = self.balanced(records)
+        return ExponentialModel(rows, target, self.mu, self.radius, trim=self.trim, log_base=log_base)
 
     def row_neighbors(self, records: Records) -> RowNeighbors | None:
         if self.scaling == "paper":
@@ -203,11 +217,6 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
 
         return replaced
 
-    @property
-    def base_measure_ratio(self) -> float:
-        """Largest over smallest value of the base measure."""
-        return 1.0
-
     def constants(self, universe: Universe) -> EntropyConstants:
         """Constants of a resolved program, for Theorem 4: the public scaling."""
         domain = universe.domain
@@ -218,6 +227,10 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
     def bound(self, universe: Universe) -> StabilityBound:
         """Theorem 4, or Theorem 4' for the paper's scaling."""
         n = universe.n_samples
+        if self.base_measure is not None:
+            raise CalibrationError(
+                "entropy balancing with a base_measure has no sharp bound: leave it out, or use the paper's"
+            )
         if self.scaling == "paper":
             self._refuse_trim("Theorem 4'")
             return stability.entropy_balancing_paper_scaling(n, **self.paper_arguments(universe.domain))
@@ -231,8 +244,8 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
 
     def printed_bound(self, universe: Universe) -> StabilityBound:
         self._refuse_trim("the paper's theorem")
-        arguments = self.paper_arguments(universe.domain)
-        ratio = self.base_measure_ratio
+        arguments, q = self.paper_arguments(universe.domain), self.base_measure
+        ratio = 1.0 if q is None else max(q) / min(q) * (1 + 1e-12)
         return stability.paper_entropy_balancing(universe.n_samples, **arguments, base_measure_ratio=ratio)
 
     def _refuse_trim(self, theorem: str) -> None:

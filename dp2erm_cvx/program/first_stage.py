@@ -90,17 +90,7 @@ class FirstStage(Program):
         program = self.resolve(universe.domain)
         if family is BoundFamily.PAPER:
             return program.paper_bound(universe)
-        found = program.bound(universe)
-        program.refuse_unproved(found, universe.n_samples)
-        return found
-
-    def refuse_unproved(self, bound: StabilityBound, n_samples: int) -> None:
-        """Raise CalibrationError where no theorem is about the program and it states less than 2n."""
-        if self.kind is Kind.DIRECT and bound.V < 2 * n_samples:
-            raise CalibrationError(
-                f"{self.name} states V = {bound.V:g} and is declared {self.kind.value!r}, which no theorem "
-                "covers: declare the kind that its theorem is about"
-            )
+        return program.bound(universe)
 
     def instance(self, records: Records) -> Instance:
         """Bind the program to data."""

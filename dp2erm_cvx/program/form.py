@@ -19,7 +19,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.program.atoms import Atom, atom
 from dp2erm_cvx.program.curves import Curve, Part
-from dp2erm_cvx.program.declaration import printed
+from dp2erm_cvx.program.declaration import derivative, printed
 from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.rows import Datum, Range
 
@@ -80,11 +80,7 @@ class Form:
     @staticmethod
     def of(problem: cp.Problem, v: cp.Variable) -> Form:
         """Form of a declared problem in v (p,). Raises DeclarationError naming what is not read, and why."""
-        if not isinstance(problem, cp.Problem) or not isinstance(problem.objective, cp.Minimize):
-            raise DeclarationError("a declaration returns cp.Problem(cp.Minimize(...), [...])")
-        objective = problem.objective.args[0]
-        _refuse_nonconvex(objective, *problem.constraints)
-        _refuse_foreign(problem)
+        objective = _objective(problem)
         terms: list[MarginTerm] = []
         ridge = l1 = 0.0
         for c, node in _split(objective):
@@ -112,6 +108,20 @@ class Form:
         return replace(self, term=term, ridge=factor * self.ridge, l1=factor * self.l1)
 
 
+def _objective(problem: cp.Problem) -> Any:
+    """What a declared problem minimizes. Raises DeclarationError for what is not convex or has no set."""
+    if not isinstance(problem, cp.Problem) or not isinstance(problem.objective, cp.Minimize):
+        raise DeclarationError("a declaration returns cp.Problem(cp.Minimize(...), [...])")
+    _refuse_nonconvex(problem.objective.args[0], *problem.constraints)
+    for leaf in problem.parameters():
+        if not isinstance(leaf, Datum):
+            raise DeclarationError(
+                f"parameter {leaf.name()} has no public set: take it from records (rows(), numbers()), or "
+                "make it a setting"
+            )
+    return problem.objective.args[0]
+
+
 def _refuse_nonconvex(*expressions: Any) -> None:
     """Raise DeclarationError naming the first expression or constraint that is not convex by DCP."""
     for node in expressions:
@@ -133,16 +143,19 @@ def weights_curvature(problem: cp.Problem, w: cp.Variable) -> float:
     Squares of the weights themselves count, less constants; 0 where there are none. Raises
     DeclarationError where the problem is not convex, and where its constraints hold data.
     """
-    if not isinstance(problem, cp.Problem) or not isinstance(problem.objective, cp.Minimize):
-        raise DeclarationError("a declaration returns cp.Problem(cp.Minimize(...), [...])")
-    objective = problem.objective.args[0]
-    _refuse_nonconvex(objective, *problem.constraints)
+    objective = _objective(problem)
     for constraint in problem.constraints:
         if constraint.parameters():
             raise DeclarationError(
                 f"{printed(constraint)} depends on the data, where no theorem holds: make it a penalty"
             )
-    _refuse_foreign(problem)
+        if type(constraint).__name__ == "Equality" and constraint.expr.is_scalar():
+            w.value = np.ones(w.size)
+            along = derivative(constraint.expr, w)
+            if along is not None and np.ptp(along) == 0.0:
+                raise DeclarationError(
+                    f"{printed(constraint)}: the sum of the weights is n by itself: leave it out"
+                )
     total = 0.0
     for c, node in _split(objective):
         if _name(node) == "quad_over_lin" and _scalar(node.args[1]) and not node.args[0].parameters():
@@ -210,15 +223,6 @@ def _log_weight(e: Any, s: cp.Variable) -> LogWeight:
         return LogWeight("log", (_log_weight(e.args[0], s),))
     outer, inner = _atom(e)
     return _log_weight(inner, s).of_atom(outer)
-
-
-def _refuse_foreign(problem: cp.Problem) -> None:
-    for leaf in problem.parameters():
-        if not isinstance(leaf, Datum):
-            raise DeclarationError(
-                f"parameter {leaf.name()} has no public set: take it from records (rows(), numbers()), or "
-                "make it a setting"
-            )
 
 
 def _summed(c: float, node: Any, v: cp.Variable) -> Iterator[MarginTerm]:
@@ -371,10 +375,8 @@ def _split(e: Any, c: float = 1.0) -> Iterator[tuple[float, Any]]:
     if name == "AddExpression":
         for part in e.args:
             yield from _split(part, c)
-    elif name == "NegExpression":
-        yield from _split(e.args[0], -c)
-    elif name == "Promote":
-        yield from _split(e.args[0], c)
+    elif name in ("NegExpression", "Promote"):
+        yield from _split(e.args[0], -c if name == "NegExpression" else c)
     elif name == "DivExpression" and _scalar(e.args[1]):
         yield from _split(e.args[0], c / _number(e.args[1]))
     elif (k := _multiple(e)) is not None:

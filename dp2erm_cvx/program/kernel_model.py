@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from functools import cached_property, partial
 from typing import Any
 
@@ -14,37 +13,13 @@ from scipy.linalg import cho_factor, cho_solve
 from dp2erm_cvx.blocks import Blocks, tree_sum, whole
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
+from dp2erm_cvx.model.composite import SimplexModel
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, product_error, row_products, sum_error
 from dp2erm_cvx.program.kernels import ENTRY_ERROR, Kernel
 
 
-class _SimplexQuadratic(Composite):
-    """Base of quadratics with a ridge over a product of simplices; the weights are ``scale * v``."""
-
-    self_concordance = 0.0
-    n: int
-    scale: float
-
-    def spectrum(self, v: Array) -> tuple[float, float]:
-        # the eigenvalues of a Hessian of this size would cost more than the solve
-        return self.ridge, self.smoothness
-
-    def start(self) -> Array:
-        return self.penalty.set.project(np.zeros(self.n))
-
-    def output(self, v: Array) -> Array:
-        return self.scale * v
-
-    def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
-        return self.scale * (math.sqrt(self.n) * radius + 4 * UNIT * float(np.sum(np.abs(v))))
-
-    def output_scale(self, v: Array) -> float:
-        return float(self.n)
-
-
-class KernelModel(_SimplexQuadratic):
+class KernelModel(SimplexModel):
     """f(v) = <v, Q v> - 2 <c, v> + ridge ||v||^2 over a product of simplices; weights ``scale * v``.
 
     ``Q`` (n, n) positive semidefinite, ``c`` (n,); ``entry_error`` as in
@@ -61,9 +36,8 @@ class KernelModel(_SimplexQuadratic):
         entry_error: float = ENTRY_ERROR,
     ) -> None:
         self.Q, self.c, self.scale, self.entry_error = Q, c, scale, entry_error
-        self.n = self.dimension = len(c)
+        super().__init__(feasible)
         self.half_ridge, self.ridge = ridge, 2 * ridge
-        self.penalty = Penalty(feasible)
         self.row_sums: Array = np.sum(np.abs(Q), axis=1)
         # a Schur test bounds the largest eigenvalue by the largest absolute row sum
         self.smoothness = 2 * float(np.max(self.row_sums)) * (1 + 1e-9) + self.ridge
@@ -95,7 +69,7 @@ class KernelModel(_SimplexQuadratic):
         return float(np.linalg.norm(terms)) + entries * float(np.linalg.norm(size))
 
 
-class FactoredKernelModel(_SimplexQuadratic):
+class FactoredKernelModel(SimplexModel):
     """f(v) = ||G'v||^2 - 2 <c, v> + ridge ||v||^2 over a product of simplices; weights ``scale * v``.
 
     ``rows`` G (n, k) may come in blocks, ``c = share F (F'1)``, with rows of F as long as those of G. An
@@ -114,9 +88,8 @@ class FactoredKernelModel(_SimplexQuadratic):
     ) -> None:
         self.blocks = rows if isinstance(rows, Blocks) else whole(rows, len(rows))
         self.c, self.scale, self.entry_error = c, scale, entry_error
-        self.n = self.dimension = len(c)
-        self.half_ridge, self.ridge = ridge, 2 * ridge
-        self.feasible, self.penalty = feasible, Penalty(feasible)
+        super().__init__(feasible)
+        self.half_ridge, self.ridge, self.feasible = ridge, 2 * ridge, feasible
         found = self.blocks.map(_extent)
         self.sizes: Array = np.concatenate([sizes for sizes, _ in found])
         gram = tree_sum([gram for _, gram in found])

@@ -15,7 +15,8 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
-from dp2erm_cvx.errors import DataError, DeclarationError, known_names
+from dp2erm_cvx.errors import DeclarationError, known_names
+from dp2erm_cvx.program.balance import one_by_one
 from dp2erm_cvx.public import public_number, public_size
 
 #: Rows (n, k) or numbers (n,), each made of one record: of covariates with the intercept, and the records.
@@ -222,6 +223,17 @@ class DeclaredRecords:
             rows.append(values)
         return np.array(rows)
 
+    def used(self, problem: Any) -> Any:
+        """What a declaration returned. Raises DeclarationError where it leaves out data that it asked for."""
+        inside = (
+            [leaf.name() for leaf in problem.parameters()] if isinstance(problem, cp.Problem) else self._data
+        )
+        if unused := [name for name in self._data if name not in inside]:
+            raise DeclarationError(
+                f"records: {unused[0]!r} is asked for and no part of the problem: leave it out"
+            )
+        return problem
+
     def _try(self, name: str, make: Callable[..., Any], k: int) -> None:
         if self.tried:
             self.at_zeros(name, make, self.n_columns, k)
@@ -274,20 +286,10 @@ _LIBRARY: Mapping[str, tuple[float, float, Callable[[Records], Any]]] = {
 def by_record(name: str, make: Callable[..., Any], width: int | None) -> RecordMap:
     """A map that sees one record at a time; 0 for the width of a number, None for that of the covariates."""
 
-    def of(x: Array, a: int, y: float, k: int) -> Array:
-        try:
-            values = np.asarray(make(x.copy(), a, y), dtype=np.float64).ravel()
-        except Exception:
-            return np.zeros(k)
-        return np.nan_to_num(values) if len(values) == k else np.zeros(k)
-
     def made(records: Records) -> Array:
         k = records.X.shape[1] if width is None else width or 1
         table = list(zip(records.X, map(int, records.a), map(float, records.y), strict=True))
-        rows = np.array([of(*record, k) for record in table]).reshape(len(table), k)
-        again = np.array([of(*record, k) for record in table[::-1]]).reshape(rows.shape)[::-1]
-        if not np.array_equal(rows, again):
-            raise DataError(f"{name!r} gives one record two different values: it must depend on it alone")
+        rows = one_by_one(repr(name), make, table, k)
         return rows if width != 0 else rows[:, 0]
 
     return made

@@ -6,22 +6,22 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import cvxpy as cp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import Box, ConvexSet, ElasticNet, L1Ball, L2Ball, UserRegularizer, WholeSpace
 from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
 from dp2erm_cvx.privacy import LossConstants, RowBox
 from dp2erm_cvx.program.curves import SQUARE, Curve
-from dp2erm_cvx.program.declaration import SIZES, Declaration, Leaves, Value, printed, with_n
+from dp2erm_cvx.program.declaration import SIZES, Declaration, Leaves, Value, derivative, printed, with_n
 from dp2erm_cvx.program.form import Form
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
@@ -34,7 +34,7 @@ from dp2erm_cvx.program.stage import (
     declared_choice,
     setting,
 )
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import chosen_columns, public_number
 from dp2erm_cvx.suprema import Saturation
 from dp2erm_cvx.universe import Universe
 
@@ -64,14 +64,23 @@ class SecondStage(DeclaredProgram):
         Theta, the public set of the parameter; None leaves it to the program and the domain.
     regularizer
         R, added to the loss: an elastic net, or one of your own.
+    features
+        Names declared by the domain's ranges, or column numbers without the intercept; default: all.
+    features_bound
+        Norm that the chosen features are shrunk to, radially; default: the domain's own bound.
     """
 
     by_blocks: ClassVar[bool] = True
     cone: ClassVar[str] = "that of its atoms: QP, exponential, second-order"
     theorem: ClassVar[str] = "Theorems 1, 2 and 15 to 19, derived from the declaration"
-    defaults: ClassVar[Mapping[str, str]] = MappingProxyType({"theta_set": "the set that it declares"})
+    defaults: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"theta_set": "the set that it declares", "features": "all", "features_bound": "that of the domain"}
+    )
     #: Names of the entries of theta where rows are not the covariates; None: the columns of the design.
     coordinates: ClassVar[tuple[str, ...] | None] = None
+    #: Covariates of the design, and the norm that they are shrunk to; settings where rows are covariates.
+    features = cast("tuple[str | int, ...] | None", None)
+    features_bound = cast("float | None", None)
     #: The author's rule: from the effect at a record and its raw covariates (k,) to whether it is treated.
     treats: ClassVar[Function | None] = None
 
@@ -135,13 +144,37 @@ class SecondStage(DeclaredProgram):
 
     def declared_problem(self, domain: Domain, n: int, p: int) -> tuple[DeclaredRecords, Any, Any]:
         """Records of p columns as the function sees them, the variable theta, and the problem it returns."""
-        records = self.declared_records(domain, n, p)
+        design = (self.covariates, self.row_norm(domain)) if self.coordinates is None else ()
+        records = DeclaredRecords(domain, n, p, *design)
         theta = cp.Variable(p if self.coordinates is None else len(self.coordinates), name="theta")
-        return records, theta, self.called(theta, records)
+        return records, theta, records.used(self.called(theta, records))
 
-    def declared_records(self, domain: Domain, n: int, p: int) -> DeclaredRecords:
-        """Records of p columns as the function sees them."""
-        return DeclaredRecords(domain, n, p)
+    def public_numbers(self, domain: Domain) -> dict[str, float]:
+        bound = self.row_norm(domain) if self.coordinates is None else domain.covariate_bound
+        return super().public_numbers(domain) | {"M": bound}
+
+    def columns(self, domain: Domain, n_features: int) -> list[int]:
+        """Column numbers of the chosen features. Raises DeclarationError on an unknown or repeated one."""
+        if self.features is None:
+            return list(range(n_features))
+        return chosen_columns("features", self.features, domain.columns or (), n_features)
+
+    def covariates(self, domain: Domain, X: Array) -> Array:
+        """Rows of the design from records already in the domain (intercept column included)."""
+        if self.features is None and self.features_bound is None:
+            return X
+        constant = 1 if domain.intercept else 0
+        columns = self.columns(domain, X.shape[1] - constant)
+        if self.features_bound is None and columns == list(range(X.shape[1] - constant)):
+            return X
+        chosen = X[:, constant:][:, columns]
+        shrunk = chosen if self.features_bound is None else clip_norm(chosen, self.features_bound)
+        return np.hstack([X[:, :constant], shrunk])
+
+    def row_norm(self, domain: Domain) -> float:
+        """Bound on the norm of the rows of the design."""
+        bound = domain.features_bound if self.features_bound is None else self.features_bound
+        return min(domain.covariate_bound, float(np.hypot(domain.intercept, bound)))
 
     def declared_formula(self) -> str:
         """The program in one line."""
@@ -164,9 +197,9 @@ class SecondStage(DeclaredProgram):
             theta.value = v = model.penalty.set.project(np.resize(point, theta.size))
             penalty = model.penalty.l1 * np.array([np.sum(np.abs(v)), *np.sign(v)])
             own.append(np.array([model.value(v), *model.gradient(v)]) + penalty)
-            slope = objective.grad[theta]
-            slope = slope.toarray() if hasattr(slope, "toarray") else slope
-            theirs.append(scale * np.array([objective.value, *np.ravel(slope)]))
+            slope = derivative(objective, theta)
+            assert slope is not None
+            theirs.append(scale * np.array([objective.value, *slope]))
         for values in (own, theirs):  # a constant moves no minimizer
             first = values[0][0]
             for row in values:
@@ -178,8 +211,10 @@ class SecondStage(DeclaredProgram):
 
     def parameter_names(self, columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
         """Name of every coordinate of theta."""
-        assert self.coordinates is not None
-        return self.coordinates
+        if self.coordinates is not None:
+            return self.coordinates
+        chosen = tuple(columns[index] for index in self.columns(domain, len(columns)))
+        return ("intercept", *chosen) if domain.intercept else chosen
 
     def effect(self, theta: Array, domain: Domain, X: ArrayLike) -> Array:
         """Estimated net treatment effect (m,) at raw covariates X (m, k), in units of the outcome.
@@ -187,14 +222,18 @@ class SecondStage(DeclaredProgram):
         Where the outcome itself is predicted, the prediction under treatment less that under control. Rows
         are made of covariates and the arm, with an outcome of 0.
         """
-        term, features = self.form(domain).term, domain.features(X)
-        arms = [
-            term.rows.of(Records(features, np.full(len(features), arm), np.zeros(len(features)), domain))
-            for arm in (0, 1)
-        ]
-        contrast = term.offset is not None and term.offset[1].name() == "y"
+        features = domain.features(X)
+        if self.coordinates is None:
+            rows = self.covariates(domain, features)
+        else:
+            term, zeros = self.form(domain).term, np.zeros(len(features))
+            arms = [
+                term.rows.of(Records(features, np.full(len(features), arm), zeros, domain)) for arm in (0, 1)
+            ]
+            contrast = term.offset is not None and term.offset[1].name() == "y"
+            rows = arms[1] - arms[0] if contrast else arms[1]
         # row by row: in a matrix product the rounding of a row may depend on where it stands
-        rowwise: Array = np.sum((arms[1] - arms[0] if contrast else arms[1]) * theta, axis=1)
+        rowwise: Array = np.sum(rows * theta, axis=1)
         return rowwise
 
     @property
@@ -230,7 +269,12 @@ class SecondStage(DeclaredProgram):
 
     def box(self, universe: Universe, slope: float) -> RowBox | None:
         """That of the rows; None without one. Gradients are at most ``slope`` times a row."""
-        return None
+        domain, widths = universe.domain, universe.widths
+        if widths is None or self.coordinates is not None:
+            return None
+        constant = 1 if domain.intercept else 0
+        chosen = (widths[constant + index] for index in self.columns(domain, universe.n_features))
+        return RowBox((*widths[:constant], *chosen), slope)
 
     def loss_constants(self, universe: Universe) -> LossConstants:
         """All constants, derived from the curve, the bounds of the rows and Theta (Lemma A).
@@ -290,13 +334,8 @@ class SecondStage(DeclaredProgram):
             return None
         most = universe.most_rows
         sizes = MarginSum(n, p, loss, rows, theta_set, ridge, noise, weighted=True, n_rows=most).sizes()
-        if sizes is None:
-            return None
-        if (
-            not squares
-            and math.isinf(loss.concordance)
-            and sizes.smoothness > STEEPEST * sizes.strong_convexity
-        ):
+        jumps = not squares and math.isinf(loss.concordance)
+        if sizes is None or (jumps and sizes.smoothness > STEEPEST * sizes.strong_convexity):
             return None
         return sizes.radius()
 
@@ -318,10 +357,7 @@ class SecondStage(DeclaredProgram):
             linear=self._linear(records, weights, noise),
         )
         own = isinstance(self.regularizer, UserRegularizer)
-
-        def data() -> dict[str, Value]:
-            return {**self.loss_data(model), **self.penalty_data(domain, n, gamma, model.linear)}
-
+        data = partial(self._data, model, domain, gamma)
         return Instance(self, data, None if own else model, model.ridge, model if own else None)
 
     @property
@@ -342,32 +378,32 @@ class SecondStage(DeclaredProgram):
         tilts = self.tilts(records)
         return None if tilts is None else tilts[:, None] * self.rows(records).Z
 
-    def loss_data(self, model: MarginModel) -> dict[str, Value]:
-        """Leaves of the loss."""
+    def _data(self, model: MarginModel, domain: Domain, gamma: float) -> dict[str, Value]:
+        """Leaves of the declaration."""
+        n, (l1, l2), Z, weights = model.n, self._net, model.Z, model.multipliers
+        penalties: dict[str, Value] = {"noise": model.linear, "curvature": n * gamma, "n_samples": float(n)}
+        penalties |= {"l1": n * l1, "l2": n * l2, **self.feasible(domain).bounds()}
         if self.squared:
-            Z, weights = model.Z, model.multipliers
             eigenvalues, vectors = np.linalg.eigh((Z.T * weights) @ Z)
-            return {
-                "factor": np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T,
-                "linear": -2 * (Z.T @ (weights * model.whole.offsets)),
-            }
-        return {"Z": model.Z, "offset": model.whole.offsets, "multipliers": model.multipliers}
+            factor = np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T
+            return {"factor": factor, "linear": -2 * (Z.T @ (weights * model.whole.offsets)), **penalties}
+        return {"Z": Z, "offset": model.whole.offsets, "multipliers": weights, **penalties}
 
-    def penalty_data(self, domain: Domain, n: int, gamma: float, noise: Array) -> dict[str, Value]:
-        """Leaves of :meth:`penalties`: noise b (p,), n gamma, and what Theta and R have."""
-        data: dict[str, Value] = {
-            "noise": noise,
-            "curvature": n * gamma,
-            "n_samples": float(n),
-            **self.feasible(domain).bounds(),
-        }
-        if isinstance(self.regularizer, UserRegularizer):
-            return data
-        return data | {"l1": n * self.regularizer.l1, "l2": n * self.regularizer.l2}
-
-    def penalties(self, leaf: Leaves, theta: cp.Variable) -> tuple[Any, dict[str, Any]]:
-        """``<noise, theta> + curvature/2 ||theta||^2 + n R(theta)``, and Theta as constraints."""
-        objective = leaf("noise") @ theta + leaf("curvature", nonneg=True) / 2 * cp.sum_squares(theta)
+    def declare(self, leaf: Leaves) -> Declaration:
+        constraints: dict[str, Any] = {}
+        if self.squared:
+            factor = leaf("factor")
+            theta = cp.Variable(factor.shape[1], name="theta")
+            objective, variables = cp.sum_squares(factor @ theta) + leaf("linear") @ theta, {"theta": theta}
+        else:
+            Z = leaf("Z")
+            theta, s = cp.Variable(Z.shape[1], name="theta"), cp.Variable(Z.shape[0], name="margins")
+            objective = leaf("multipliers", nonneg=True) @ self.loss.declared(s)
+            variables, constraints["margins"] = (
+                {"theta": theta, "margins": s},
+                s == Z @ theta - leaf("offset"),
+            )
+        objective += leaf("noise") @ theta + leaf("curvature", nonneg=True) / 2 * cp.sum_squares(theta)
         if isinstance(self.regularizer, UserRegularizer):
             objective += leaf("n_samples", nonneg=True) * self.regularizer.declared(theta)
         else:
@@ -377,21 +413,8 @@ class SecondStage(DeclaredProgram):
                 objective += leaf("l2", nonneg=True) / 2 * cp.sum_squares(theta)
         assert self.theta_set is not None
         bounds = [leaf(name, nonneg=True) for name in self.theta_set.parameters]
-        return objective, self.theta_set.constraints(theta, *bounds)
-
-    def declare(self, leaf: Leaves) -> Declaration:
-        if self.squared:
-            factor = leaf("factor")
-            theta = cp.Variable(factor.shape[1], name="theta")
-            penalties, constraints = self.penalties(leaf, theta)
-            squares = cp.sum_squares(factor @ theta) + leaf("linear") @ theta
-            return Declaration(squares + penalties, {"theta": theta}, constraints)
-        Z = leaf("Z")
-        theta, s = cp.Variable(Z.shape[1], name="theta"), cp.Variable(Z.shape[0], name="margins")
-        penalties, constraints = self.penalties(leaf, theta)
-        objective = leaf("multipliers", nonneg=True) @ self.loss.declared(s) + penalties
-        margins = {"margins": s == Z @ theta - leaf("offset")}
-        return Declaration(objective, {"theta": theta, "margins": s}, margins | constraints)
+        constraints |= self.theta_set.constraints(theta, *bounds)
+        return Declaration(objective, variables, constraints)
 
 
 def _weighted_sum(rows: Array | None, weights: Array) -> tuple[Array, Array] | None:

@@ -35,6 +35,7 @@ from dp2erm_cvx.program.stage import (
     ReplacedRows,
     RowNeighbors,
     Setting,
+    made_class,
     setting,
 )
 from dp2erm_cvx.public import public_fraction, public_number, public_size
@@ -432,11 +433,10 @@ def private(
     ``ridge``, ``radius`` and other ``settings`` are its defaults, ``share`` that of the budget which buys the
     coefficient. Its name is by default that of the scheme with ``_private`` behind it.
     """
-    kept = {k: v for k, v in program.formulas.items() if k not in ("ridge", "radius")}
-    stated = {**kept, "ridge": ridge, "radius": radius, "share": share, **settings}
-    name, bases = name or f"{program.name}_private", (PrivateFirstStage, program)
-    own = {"__doc__": program.__doc__, "__qualname__": name}
-    variant: type[Any] = program.made(name, program.function, bases, stated, own)
+    stated = {**program.formulas, "ridge": ridge, "radius": radius, "share": share, **settings}
+    name = name or f"{program.name}_private"
+    own = {"name": name, "__qualname__": name}
+    variant: type[Any] = made_class(program.function, (PrivateFirstStage, program), stated, own)
     return variant
 
 

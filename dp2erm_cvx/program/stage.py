@@ -243,22 +243,10 @@ class DeclaredProgram(Program):
             raise DeclarationError(
                 f"{name}: {unknown[0]!r} must be a keyword of the decorator and an argument of the function"
             )
-        doc = documented(function)
-        namespace = {"citation": doc.splitlines()[0], "__qualname__": function.__qualname__}
-        made = cls.made(name, function, (cls,), stated, namespace | {"__doc__": doc} | members)
+        made = made_class(function, (cls,), stated, {"function": staticmethod(function), **members})
         if not function.__module__.startswith("dp2erm_cvx."):
             made().resolve(STANDARD).refuse_misread()
         return made
-
-    @staticmethod
-    def made(
-        name: str, function: Function, bases: tuple[Any, ...], stated: Mapping[str, Any], own: dict[str, Any]
-    ) -> Any:
-        """Program class with these settings beside those of its bases; formulas stay open until resolved."""
-        formulas = {k: v for k, v in stated.items() if isinstance(v, str)}
-        numbers = {k: None if k in formulas else v for k, v in stated.items()}
-        namespace = {"function": staticmethod(function), "formulas": formulas, **own}
-        return made_class(name, function, bases, numbers, namespace)
 
     @staticmethod
     def asked(function: Function, *arguments: Any, **settings: float) -> Any:
@@ -287,36 +275,38 @@ class DeclaredProgram(Program):
 
 
 def made_class(
-    name: str,
-    function: Function,
-    bases: tuple[Any, ...],
-    defaults: Mapping[str, Any],
-    members: Mapping[str, Any],
+    function: Function, bases: tuple[Any, ...], stated: Mapping[str, Any], members: Mapping[str, Any]
 ) -> Any:
-    """Program class of a decorator in the module of its function, with these defaults of settings."""
-    fields: list[Any] = [
-        (k, Any, v if isinstance(v, dataclasses.Field) else _kept_check(bases, k, v))
-        for k, v in defaults.items()
-    ]
-    namespace = {"name": name, **members, "__module__": function.__module__, "_made": True}
-    cls: Any = dataclasses.make_dataclass(name, fields, bases=bases, namespace=namespace, frozen=True)
-    cls.__module__ = function.__module__
-    return cls
+    """Program class of a decorator, with the name, docstring and module of its function unless stated.
 
-
-def documented(function: Function) -> str:
-    """The docstring of a declaration. Raises DeclarationError where there is none."""
+    Settings ``stated`` are beside those of its bases, whose checks they keep; formulas stay open until
+    resolved. Raises DeclarationError where there is no docstring.
+    """
     doc = inspect.getdoc(function) or ""
     if not doc:
         raise DeclarationError(f"{function.__name__}: a declaration has a docstring, which says what it is")
-    return doc
-
-
-def _kept_check(bases: tuple[type[Any], ...], name: str, default: Any) -> Any:
-    """Field of this name with another default, and the check of the field of the bases."""
     known = {field.name: field for base in bases for field in dataclasses.fields(base)}
-    check, bounds = known[name].metadata["check"] if name in known else (public_number, {"infinite": True})
-    return setting(default, check, **bounds)
+    formulas = {k: v for k, v in stated.items() if isinstance(v, str)}
+    fields: list[Any] = []
+    for k, v in stated.items():
+        check, bounds = known[k].metadata["check"] if k in known else (public_number, {"infinite": True})
+        field = setting(None if k in formulas else v, check, **bounds)
+        fields.append((k, Any, v if isinstance(v, dataclasses.Field) else field))
+    namespace: dict[str, Any] = {
+        "name": function.__name__,
+        "citation": doc.splitlines()[0],
+        "__doc__": doc,
+        "__qualname__": function.__qualname__,
+        **({"formulas": formulas} if formulas else {}),
+        **members,
+        "__module__": function.__module__,
+        "_made": True,
+    }
+    cls: Any = dataclasses.make_dataclass(
+        namespace["name"], fields, bases=bases, namespace=namespace, frozen=True
+    )
+    cls.__module__ = function.__module__
+    return cls
 
 
 @dataclass(frozen=True, eq=False)

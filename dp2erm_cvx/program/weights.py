@@ -1,8 +1,9 @@
-"""First stages by declaration: weights, separable schemes, private variants; a program on one screen."""
+"""Decorators: schemes of weights, separable or not, and second stages; a program on one screen."""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 from collections.abc import Callable, Iterator
 from types import MappingProxyType
@@ -13,7 +14,7 @@ import numpy as np
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program.balance import BalanceFunctions, Moments
+from dp2erm_cvx.program.balance import BalanceFunctions
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.first_stage import BalancedStage, ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.kernel_stage import MomentWeights
@@ -26,8 +27,6 @@ from dp2erm_cvx.program.stage import (
     Kind,
     Program,
     Setting,
-    declared_choice,
-    documented,
     made_class,
     setting,
 )
@@ -144,7 +143,12 @@ class Scheme:
     """
 
     def __call__(
-        self, *, eigenvalue_floor: float | None = None, **settings: Setting
+        self,
+        function: Function | None = None,
+        /,
+        *,
+        eigenvalue_floor: float | None = None,
+        **settings: Setting,
     ) -> Callable[[Function], Any]:
         """Decorator of ``function(w, records, **settings) -> cp.Problem`` in the weights w (n,).
 
@@ -157,12 +161,18 @@ class Scheme:
         floor = eigenvalue_floor
         if floor is not None:
             floor = public_number("eigenvalue_floor", floor, above=0.0)
-        return lambda function: WeightsProgram.of(function, {}, settings, eigenvalue_floor=floor)
+
+        def decorate(function: Function) -> Any:
+            return WeightsProgram.of(function, {}, settings, eigenvalue_floor=floor)
+
+        return decorate if function is None else decorate(function)
 
     @staticmethod
     def separable(
+        function: Function | None = None,
+        /,
         *,
-        ridge: Setting,
+        ridge: Setting | None = None,
         radius: Setting = math.inf,
         by_arm: bool = False,
         at_controls: bool = False,
@@ -183,7 +193,8 @@ class Scheme:
         bound of g, and G_x, that of ``balance``. A default with a check of its own is a
         :func:`~dp2erm_cvx.program.setting`. Raises DeclarationError, in one line.
         """
-        known: dict[str, Setting] = {"ridge": ridge, "radius": radius}
+        _refuse_bare("separable(ridge=1.0)", function, ridge)
+        known: dict[str, Any] = {"ridge": ridge, "radius": radius}
         if by_arm and at_controls:
             raise DeclarationError("by_arm and at_controls: declare one of them")
         if by_arm:
@@ -191,17 +202,31 @@ class Scheme:
         return lambda function: SeparableFirstStage.of(function, known, settings, at_controls=at_controls)
 
     @staticmethod
-    def known(*, least: Setting, most: Setting, **settings: Any) -> Callable[[Function], Any]:
+    def known(
+        function: Function | None = None,
+        /,
+        *,
+        least: Setting | None = None,
+        most: Setting | None = None,
+        **settings: Any,
+    ) -> Callable[[Function], Any]:
         """Decorator of ``function(x, a, **settings) -> float``, the weight of a record before normalization.
 
         x (p,) are its scaled covariates, a in {0, 1}. It is asked about one record at a time and cut off at
         ``[least, most]``, so that V = 2 w_max. Raises DeclarationError, in one line.
         """
-        return lambda function: KnownWeights.of(function, {"least": least, "most": most}, settings)
+        _refuse_bare("known(least=0.1, most=10.0)", function, least, most)
+        known: dict[str, Any] = {"least": least, "most": most}
+        return lambda function: KnownWeights.of(function, known, settings)
 
     @staticmethod
     def moments(
-        *, norm_bound: float, ridge: float | None = None, alpha: float = 1.0
+        function: Function | None = None,
+        /,
+        *,
+        norm_bound: float = 0.0,
+        ridge: float | None = None,
+        alpha: float = 1.0,
     ) -> Callable[[Function], Any]:
         """Decorator of ``function(x) -> values`` (k,) of one record's scaled covariates (p,), to be balanced.
 
@@ -209,23 +234,66 @@ class Scheme:
         sample (alpha = 1) or with each other (0), and ``n ridge ||w||^2``, as
         :class:`~dp2erm_cvx.program.kernel_stage.MomentWeights` do (Theorem 6). Raises DeclarationError.
         """
+        _refuse_bare("moments(norm_bound=1.0)", function, norm_bound or None)
 
         def decorate(function: Function) -> Any:
-            doc, name = documented(function), function.__name__
-            balance = setting(
-                BalanceFunctions(function, norm_bound, name),
-                declared_choice,
-                kinds=(Moments, BalanceFunctions),
-            )
-            members = {"__doc__": doc, "__qualname__": function.__qualname__, "citation": doc.splitlines()[0]}
-            defaults = {"balance": balance, "ridge": ridge, "alpha": alpha}
-            return made_class(name, function, (MomentWeights,), defaults, members)
+            balance = BalanceFunctions(function, norm_bound, function.__name__)
+            stated = {"balance": balance, "ridge": ridge, "alpha": alpha}
+            return made_class(function, (MomentWeights,), stated, {})
 
         return decorate
 
 
+def _refuse_bare(call: str, function: Function | None, *needed: object) -> None:
+    """Raise DeclarationError where a decorator that needs settings has none, with a call that works."""
+    if function is not None or None in needed:
+        raise DeclarationError(f"scheme.{call.split('(')[0]}: state its settings, as in @scheme.{call}")
+
+
 #: Decorators of first stages, ``@scheme(...)`` and ``@scheme.separable(...)``, see :class:`Scheme`.
 scheme = Scheme()
+
+
+def second_stage(
+    function: Function | None = None,
+    /,
+    *,
+    coordinates: tuple[str, ...] | None = None,
+    treats: Function | None = None,
+    **settings: Setting,
+) -> Callable[[Function], Any]:
+    """Decorator of ``function(theta, records, **settings) -> cp.Problem``, the sum of a loss over records.
+
+    Weights, the ridge gamma and noise are the library's. The loss is a sum of curves of one margin per
+    record, with a factor, an offset and a tilt; the set of theta is a ball, an l1 ball or a box; ``records``
+    are a :class:`~dp2erm_cvx.program.rows.DeclaredRecords`. Constants, noise and certificates are derived
+    (Theorems 1, 2 and 15 to 19). Theta has one entry for every column of ``records.x``; where rows are cells
+    instead, one for each of the named ``coordinates``. A rule treats where the effect is positive, or where
+    ``treats(effect, x)`` is true of a record with raw covariates x. Raises DeclarationError, in one line.
+    """
+    members: dict[str, Any] = {}
+    if treats is not None:
+        try:
+            inspect.signature(treats).bind(0.0, np.zeros(1))
+        except TypeError:
+            raise DeclarationError("treats: must be a function of an effect and covariates") from None
+        members["treats"] = staticmethod(treats)
+    design: dict[str, Any] = {}
+    if coordinates is None:
+        design = {"features": setting(None, _feature_list), "features_bound": setting(None, above=0)}
+    else:
+        members["coordinates"] = tuple(coordinates)
+
+    def decorate(function: Function) -> Any:
+        return SecondStage.of(function, design, settings, **members)
+
+    return decorate if function is None else decorate(function)
+
+
+def _feature_list(name: str, value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, tuple | list) or not value:
+        raise DeclarationError(f"{name} = {value!r}: must be a list of covariates")
+    return tuple(value)
 
 
 def describe(program: Program, universe: Universe) -> tuple[tuple[str, str], ...]:

@@ -16,6 +16,7 @@ from dp2erm_cvx.plan.arms import AVERAGE, arm_errors
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, residual_deviation
 from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, linear_interval, misses
 from dp2erm_cvx.release.record import STRICT
+from dp2erm_cvx.sampling import uneven
 from dp2erm_cvx.steps import ArmNuisances, ArmScores
 from dp2erm_cvx.steps.record_map import RAREST, UNIT
 
@@ -100,20 +101,25 @@ class _Arms:
     def combined(self, weights: Array, level: float) -> ScoreInterval:
         """That of the sum of ``weights`` (K,) times the mean outcomes.
 
-        Sums of arms are of different records: their errors are uncorrelated; with what the mean covariate
-        varies by they may not be. All that is divided by the released size has its noise.
+        Sums of arms are of different records: their errors are uncorrelated; of persons, who may be in
+        several arms, they may not be, nor with what the mean covariate varies by. All that is divided by the
+        released size has its noise; where persons count by their numbers of records, the size varies as well.
         """
         study, (_, tail) = self.plan.study, misses(level)
+        domain = study.universe.domain
         line, n = weights @ self.lines, study.universe.n_samples
         total = float(weights @ self.sums + line[1:] @ self.average)
         varied = self.spread * math.hypot(*line[1:])
-        deviation = math.sqrt(float(weights**2 @ self.squares)) + varied
+        parts_of = np.abs(weights) * np.sqrt(self.squares)
+        deviation = varied + float(np.linalg.norm(parts_of, None if domain.units is None else 1))
+        if uneven(domain.codebook):
+            deviation += abs(float(weights @ self.sums)) / math.sqrt(self.size)
         scales = (*np.abs(weights * self.scales), *np.abs(line[1:] * self.blur), abs(total) * self.count)
         moved = math.hypot(self.common, *(weights * [one.noise for one in self.errors]))
         sampling = math.hypot(deviation, *(weights * [one.sampling for one in self.errors]) * math.sqrt(n))
         bias = float(np.abs(weights) @ [one.bias for one in self.errors])
         rounding = float(np.abs(weights) @ self.rounding)
-        middle = study.universe.domain.outcome_center * float(np.sum(weights))
+        middle = domain.outcome_center * float(np.sum(weights))
         public = middle + float(line[0]) + total, level, tail
         parts = deviation / math.sqrt(n), tuple(float(one) for one in scales if one > 0.0), rounding
         errors = moved, sampling / math.sqrt(n), bias
@@ -177,7 +183,9 @@ def _read(
         shares = np.array(nuisances.shares)
         deviation = math.sqrt(float(np.mean(squares * shares)) / size)
         residual = residual_deviation(deviation, study.settings.residual_bound, half)
-        errors, common = arm_errors(plan, released, max(residual, 1e-9 * half))
+        # that of a record: a person's mean may vary by any part of it
+        least = 1e-9 * half if study.universe.domain.units is None else study.scale
+        errors, common = arm_errors(plan, released, max(residual, least))
         means = np.abs(lines[:, 0] + lines[:, 1:] @ sums_of + residuals)
         for arm in np.flatnonzero(_rare(plan, released)):  # whatever its mean outcome may be is covered
             errors[arm] = replace(errors[arm], bias=float(means[arm]) + 2.0 * half)

@@ -21,7 +21,7 @@ from dp2erm_cvx.model.sets import ConvexSet, ElasticNet, WholeSpace
 from dp2erm_cvx.plan import Plan, RuleStudy
 from dp2erm_cvx.plan.effect_error import value_error
 from dp2erm_cvx.plan.predict import NoiseRange, kept_confounding, noise_range, rule_noise
-from dp2erm_cvx.program import LinearStage, SecondStage
+from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.release.declaration import declaration_of, rebuilt, state_steps
 from dp2erm_cvx.release.effect import Nuisance, state_coefficient
 from dp2erm_cvx.release.interval import EffectInterval, effect_interval, score_interval
@@ -251,7 +251,7 @@ def stage_units(release: Release) -> OwnUnits | None:
     Raises as :func:`rule_of` does.
     """
     second, domain = rule_of(release)
-    if not isinstance(second, LinearStage):
+    if second.coordinates is not None:
         return None
     constant, theta = 0.0, release.theta
     if domain.intercept:

@@ -87,7 +87,8 @@ class ArmScores(EffectScore):
     """``1{A = a} r / e_a`` of K > 2 arms: with the mean of the regressions, their mean outcomes (Theorem 26).
 
     A record adds to the sums of its own arm alone: they are disjoint, of a B of its own for every arm, the
-    ``widenings`` (K,) of the common one. Beside them stands the number of records that count.
+    ``widenings`` (K,) of the common one. Beside them stands what all records count. A person adds the means
+    of its records, each of them clipped: sizes of all arms add up to no more than B.
     """
 
     estimand: ClassVar[str] = "ate"
@@ -120,17 +121,16 @@ class ArmScores(EffectScore):
         return parts.residual / parts.e
 
     def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
-        return self.score(parts), parts.treated.astype(np.float64)
+        return self.score(parts), counts
 
     def block_sums(self, block: Records, released: Released, noise: GridSums) -> tuple[int, ...]:
-        """Sum and squares of every arm in turn, then the number of records that count."""
+        """Sum and squares of every arm in turn, then what the records count."""
         score, counted = self.columns(self.parts(block, released), block.counts)
-        sums, number = list[int](), 0
-        for arm, widening in enumerate(self.widenings):
-            own = block.a == arm
-            total, squares, count = noise.totals(score[own] / widening, counted[own])
-            sums, number = [*sums, total, squares], number + count
-        return (*sums, number)
+        arms = (
+            np.where(block.a == arm, counted * cleaned(score / widening, noise.bound), 0.0)
+            for arm, widening in enumerate(self.widenings)
+        )
+        return noise.totals(*block.by_unit(*arms, counted))
 
 
 @dataclass(frozen=True)

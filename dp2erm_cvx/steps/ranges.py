@@ -15,15 +15,16 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.mechanism import (
     private_choice,
-    quantile_counts,
+    quantile_places,
     quantile_scores,
     random_source,
     repeatable_choice,
 )
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import Known, PrivateRanges, Within, candidates
-from dp2erm_cvx.sampling import refuse_units_and_arms
+from dp2erm_cvx.sampling import refuse_arms
 from dp2erm_cvx.stability import uniform_weights
+from dp2erm_cvx.steps.record_map import UNIT
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult
 from dp2erm_cvx.universe import Universe
 
@@ -36,7 +37,7 @@ class ColumnRanges(Step):
     """The ranges of the columns that ``public`` does not declare.
 
     It comes first: the steps after it see the records normalized by what it released (Theorem 10). Its
-    universe is theirs.
+    universe is theirs. A person stands for one record: its values share that, in whole parts of K.
     """
 
     name: str = "ranges"
@@ -44,7 +45,7 @@ class ColumnRanges(Step):
     exact: bool = True
 
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
-        refuse_units_and_arms(universe.domain.codebook, "a private range of a column")
+        refuse_arms(universe.domain.codebook, "a private range of a column")
         known = self.public.known(universe.n_features)
         sizes = [None if isinstance(one, tuple) else len(candidates(one)) for one in known]
         noise = calibrate_ranges(universe.n_samples, sizes, budget)
@@ -64,7 +65,13 @@ class ColumnRanges(Step):
         """Release a range (k + 1, 2) for every covariate, then for the outcome; public ones as declared."""
         known = self.public.known(self.universe.n_features)
         grids = [None if isinstance(one, tuple) else candidates(one) for one in known]
-        blocks = inputs.dataset.blocks.map(partial(_counts, grids=grids))
+        blocks: list[list[Counts]]
+        if (domain := self.universe.domain).units is None:
+            blocks = inputs.dataset.blocks.map(partial(_counts, grids=grids))
+        else:
+            assert isinstance(inputs.dataset, Dataset)  # persons in blocks are refused
+            middles = (*self.public.middles(self.universe.n_features), self.public.outcome_middle)
+            blocks = [_counts_of_persons(inputs.dataset, domain, grids, middles)]
         found = [
             self._range(place, known[place], [block[place] for block in blocks], execution)
             for place in range(len(known))
@@ -83,6 +90,7 @@ class ColumnRanges(Step):
         if isinstance(known, tuple):
             return known
         noise, grid, n = self.calibration, candidates(known), self.universe.n_samples
+        parts = 1 if self.universe.domain.units is None else UNIT
         level = noise.levels[place]
         assert level is not None
         inward = int(np.ceil(level * n))
@@ -90,9 +98,9 @@ class ColumnRanges(Step):
         for above, rank in ((False, inward), (True, n - inward)):
             counts = np.sum([block[above] for block in blocks], axis=0)
             seed = execution.label(f"{self.name} {place} {above}")
-            law = noise.sensitivity, noise.each
+            law = parts * noise.sensitivity, noise.each
             choose = private_choice(*law) if seed is None else repeatable_choice(*law, random_source(seed))
-            ends.append(float(grid[choose(quantile_scores(counts, rank))]))
+            ends.append(float(grid[choose(quantile_scores(counts, parts * rank))]))
         return widened(ends[0], ends[1], noise.factors[place], known)
 
 
@@ -100,8 +108,38 @@ def _counts(data: Dataset, *, grids: Sequence[Array | None]) -> list[Counts]:
     """Of every column the values at its candidates, rounded down and up; nothing where a range is public."""
     columns = (*data.X.T, data.y)
     return [
-        () if grid is None else tuple(quantile_counts(values, grid, above=above) for above in (False, True))
+        ()
+        if grid is None
+        else tuple(
+            np.bincount(quantile_places(values, grid, above=above), minlength=len(grid))
+            for above in (False, True)
+        )
         for values, grid in zip(columns, grids, strict=True)
+    ]
+
+
+def _counts_of_persons(
+    data: Dataset, domain: Domain, grids: Sequence[Array | None], middles: Sequence[float]
+) -> list[Counts]:
+    """The same in parts of a person, K each: by the rows that count, what is left of it at the middle."""
+    assert domain.codebook is not None
+    assert domain.codebook.unit is not None
+    unit, counted = replace(domain.codebook.unit, count=1), data.sampling
+    counted = np.ones(len(data.a)) if counted is None else np.asarray(counted)
+    present = (counted if counted.ndim == 1 else np.sum(counted, axis=1)) > 0.0
+    shares, person = unit.shared(present.astype(np.float64), data.person)
+
+    def counts(values: Array, grid: Array, middle: float, above: bool) -> NDArray[np.int64]:
+        place = quantile_places(values, grid, above=above)[present]
+        keys, index = np.unique(person[present] * len(grid) + place, return_inverse=True)
+        parts = np.floor(UNIT * np.bincount(index, shares[present]))
+        found = np.bincount(keys % len(grid), parts, minlength=len(grid)).astype(np.int64)
+        found[quantile_places(np.array([middle]), grid, above=above)[0]] += unit.number * UNIT - found.sum()
+        return found
+
+    return [
+        () if grid is None else tuple(counts(values, grid, middle, above) for above in (False, True))
+        for values, grid, middle in zip((*data.X.T, data.y), grids, middles, strict=True)
     ]
 
 

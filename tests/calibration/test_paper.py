@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rates import PaperUtility
 from scipy import stats
 
 from dp2erm_cvx.calibration import (
     Calibration,
     Noise,
     Objective,
-    PaperUtility,
     calibrate,
     calibrate_paper,
     noise_tail,
@@ -286,6 +286,12 @@ def test_the_tail_is_attained_by_the_objective_with_the_worst_kink():
         assert sharp_tail(float(np.quantile(worst, 1 - share)), N_RECORDS, line, 1.0, rho) == pytest.approx(
             share, rel=0.15
         )
+
+
+def test_what_it_refuses():
+    for gamma, size, curvature in ((0.0, 1.0, 0.0), (1.0, -1.0, 0.0), (1.0, 1.0, -0.1)):
+        with pytest.raises(DeclarationError):
+            PaperUtility.of(gamma, size, curvature)
 
 
 def test_below_its_threshold_the_theorem_says_nothing():

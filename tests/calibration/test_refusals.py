@@ -11,7 +11,6 @@ from dp2erm_cvx.calibration import (
     CALIBRATORS,
     Noise,
     Objective,
-    PaperUtility,
     SumLaw,
     calibrate,
     calibrate_grid,
@@ -198,9 +197,6 @@ CALLS = [
         )
         for one in ("noise_norm", "theta_norm", "strong_convexity")
     ),
-    (DeclarationError, lambda: PaperUtility.of(0.0, 1.0), "gamma"),
-    (DeclarationError, lambda: PaperUtility.of(1.0, -1.0), "theta_norm"),
-    (DeclarationError, lambda: PaperUtility.of(1.0, 1.0, -0.1), "strong_convexity"),
     *(
         (DeclarationError, lambda o=o: renyi_divergence(o, 4.0, SQUARED, 400, 10.0, 1.0), "order")
         for o in (1.0, math.inf, math.nan)

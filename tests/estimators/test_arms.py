@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRule, Treatment, registry
-from dp2erm_cvx.calibration import Noise, SumLaw, calibrate_sums
+from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import draw, draw_within
 from dp2erm_cvx.model.multinomial import contrasts
@@ -18,10 +18,11 @@ from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.reading import read_release_file
 from dp2erm_cvx.release.verify import verify
-from dp2erm_cvx.sampling import SamplingWeights, Unit
+from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps import Rows
 from dp2erm_cvx.universe import Universe
+from tests.calibration.test_movement import movement
 
 LEVELS, EFFECTS = ("none", "low", "high"), np.array([0.0, 0.5, 1.0])
 
@@ -53,36 +54,6 @@ def planned(n=400, epsilon=1.0, rows="arms", **treatment):
 # A record adds to the sums of its own arm: enumerated by the code that adds them up.
 
 
-def of_one_record(noise, n_arms, *, shared=False, reach=1.0):
-    """What tables of one record add: nothing, or a score to its own arm; ``shared``: to all arms."""
-    found = [np.zeros(2 * n_arms + 1, dtype=object)]
-    for arm, part in itertools.product(range(n_arms), np.linspace(-1.2, 1.2, 25)):
-        own = replace(noise, largest=int(reach * noise.largest))
-        total, squares, count = own.totals([part * own.bound], [1.0])
-        row = np.zeros(2 * n_arms + 1, dtype=object)
-        for place in range(n_arms) if shared else (arm,):
-            row[2 * place : 2 * place + 2] = noise.multipliers[0] * total // own.multipliers[0], squares
-        row[-1] = count * noise.multipliers[2] // own.multipliers[2]
-        found.append(row)
-    return np.array(found, dtype=object)
-
-
-def moved(rows, kind):
-    apart = np.abs(rows[:, None] - rows[None]).astype(float)
-    return float(apart.sum(-1).max() if kind == "gamma" else np.sqrt((apart**2).sum(-1).max()))
-
-
-@pytest.mark.parametrize("kind", ["gamma", "gaussian"])
-@pytest.mark.parametrize("n_arms", [2, 3, 5])
-def test_disjoint_sums_of_any_number_of_arms_move_as_those_of_one_record(kind, n_arms):
-    noise = calibrate_sums(SumLaw.DISJOINT, 2.0, 50, Budget(1.0, 1e-6), kind)
-    claimed = noise.integers.sensitivity
-    assert 0.999 * claimed < moved(of_one_record(noise, n_arms), kind) <= claimed
-    # arms that overlap, and the bound of another arm, twice as wide
-    assert moved(of_one_record(noise, n_arms, shared=True), kind) > 1.3 * claimed
-    assert moved(of_one_record(noise, n_arms, reach=2.0), kind) > 1.5 * claimed
-
-
 @pytest.mark.parametrize("rates", [(), (0.6, 0.3, 0.1)])
 @pytest.mark.parametrize("rows", ["arms", "common"])
 def test_the_score_of_any_record_is_covered(rows, rates):
@@ -105,7 +76,7 @@ def test_the_score_of_any_record_is_covered(rows, rates):
                 sampling=records.sampling[:1],
             )
             sums.append(own.block_sums(one, released, step.calibration))
-    found = moved(np.array(sums, dtype=object), "gamma")
+    found = movement(np.array(sums, dtype=np.float64), Noise.GAMMA)
     assert 0.9 * step.integers.sensitivity < found <= step.integers.sensitivity
     # arms of their own bounds: the smallest one has the widest
     assert own.widenings[2] > own.widenings[0]
@@ -114,30 +85,33 @@ def test_the_score_of_any_record_is_covered(rows, rates):
 # The outcome regression by arm: the exact density of its coefficient, with one record that counts.
 
 
-def largest_loss(step, gamma=1.0, scale=1.0):
-    """Of the log density between a record in one arm, and in another one, or nowhere: by search."""
-    rng, m, S = np.random.default_rng(1), step.loss.saturation.row_norm, step.program.slope
-    ridge, size, draws = step.universe.n_samples * step.calibration.gamma * gamma, 400_000, []
+def largest_loss(step, gamma=1.0, scale=1.0, entering=(1.0,), leaving=(1.0,)):
+    """Of the log density between a record in one arm, and in another one, or nowhere: by search.
 
-    def logs(theta, y):
+    Of a person in several arms ``entering`` and ``leaving`` are what the records count in each of them.
+    """
+    rng, m, S = np.random.default_rng(1), step.loss.saturation.row_norm, step.program.slope
+    ridge, size = step.universe.n_samples * step.calibration.gamma * gamma, 400_000
+
+    def logs(theta, y, counts):
         """Noise and log determinant of an arm with a record of outcome y, and without it, along its row."""
         residual = m * theta - y
-        bend = np.exp(-np.abs(residual) / S)
-        pull = S * np.sign(residual) * (1.0 - bend) * m
+        bend = counts * np.exp(-np.abs(residual) / S)
+        pull = S * np.sign(residual) * (counts - bend) * m
         inside = -np.abs(ridge * theta + pull) / (scale * step.calibration.scale)
         alone = -np.abs(ridge * theta) / (scale * step.calibration.scale)
         return inside + np.log(ridge + bend * m * m), alone + math.log(ridge)
 
-    for _ in range(2):
+    def extremes(counts):
         theta = rng.normal(size=size) * np.exp(rng.uniform(-6, 5, size)) * S / m
         y = rng.choice([0.0, 1.0, 30.0], size) * rng.normal(size=size) * S + m * theta * rng.integers(
             0, 2, size
         )
-        inside, alone = logs(theta, y)
-        draws.append(inside - alone)
-    best = [(float(one.max()), float(one.min())) for one in draws]
-    # arms are independent: the record leaves one of them and enters another
-    return max(high for high, _ in best) - min(low for _, low in best)
+        inside, alone = logs(theta, y, counts)
+        return float(np.max(inside - alone)), float(np.min(inside - alone))
+
+    # arms are independent: records leave some of them and enter others
+    return sum(extremes(one)[0] for one in entering) - sum(extremes(one)[1] for one in leaving)
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
@@ -148,6 +122,9 @@ def test_noise_by_arm_costs_nothing_in_the_number_of_arms(epsilon):
     assert 0.97 * spent < largest_loss(step) <= spent * (1 + 1e-9)
     assert largest_loss(step, gamma=1 / 3) > 1.05 * spent
     assert largest_loss(step, scale=1 / 1.5) > 1.3 * spent
+    half = (0.5, 0.5)  # a person with a record in each of two arms
+    assert 0.97 * spent < largest_loss(step, entering=half, leaving=half) <= spent * (1 + 1e-9)
+    assert largest_loss(step, entering=(1.0, 1.0), leaving=(1.0, 1.0)) > 1.9 * spent
     common = planned(epsilon=epsilon, rows="common").step("center")
     assert common.calibration.blocks == 1
     assert common.calibration.scale == step.calibration.scale
@@ -346,12 +323,11 @@ def test_what_is_for_two_arms_is_refused_when_planned(settings, remedy):
 @pytest.mark.parametrize(
     "book",
     [
-        {"unit": Unit("person", 50)},
         {"sampling_weights": SamplingWeights("weight", 3.0)},
         {"levels": {"sex": ["f", "m"]}, "group": "sex"},
     ],
 )
-def test_persons_weights_and_groups_are_refused(book):
+def test_weights_and_groups_are_refused(book):
     declared = domain()
     names = {"x1": (-1, 1), "x2": (-1, 1), "sex=f": (-1, 1), "sex=m": (-1, 1)}
     chosen = replace(declared.codebook, **book)

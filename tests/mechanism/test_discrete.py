@@ -20,7 +20,7 @@ from dp2erm_cvx.mechanism import (
     perturb_integers,
     perturb_on_grid,
     private_choice,
-    quantile_counts,
+    quantile_places,
     quantile_scores,
 )
 from dp2erm_cvx.mechanism.exact import _rounded
@@ -295,7 +295,7 @@ VALUES = (-math.inf, -10.0, -0.1, 0.0, 0.7, 1.0, 2.0, 1e308, math.nan)
 
 
 def ranked(values: np.ndarray, grid: np.ndarray, rank: int, *, above: bool) -> list[int]:
-    return quantile_scores(quantile_counts(values, grid, above=above), rank)
+    return quantile_scores(np.bincount(quantile_places(values, grid, above=above), minlength=len(grid)), rank)
 
 
 def by_hand(values, rank, above):

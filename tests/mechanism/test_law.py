@@ -126,13 +126,3 @@ def test_seed_repeats_the_draw(noise, one):
     calibration = calibration_of(noise, 4)
     assert np.array_equal(one(calibration, seed=3), one(calibration, seed=3))
     assert not np.array_equal(one(calibration, seed=3), one(calibration, seed=4))
-
-
-@pytest.mark.fresh_noise
-@pytest.mark.parametrize("one", ONE.values(), ids=ONE.keys())
-@pytest.mark.parametrize("noise", Noise)
-def test_operating_system_noise_has_the_right_size(noise, one):
-    calibration = calibration_of(noise, 50)
-    norms = [np.linalg.norm(one(calibration)) for _ in range(400)]
-    # 400 norms: their mean is within 10 % except with probability far below 1e-20
-    assert np.mean(norms) == pytest.approx(calibration.expected_noise, rel=0.1)

@@ -8,20 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Records
 from dp2erm_cvx.model.composite import Composite, Penalty
-from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.program.curves import SQUARE
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
-from dp2erm_cvx.registry import first_stages
-from dp2erm_cvx.solve import ProjectedGradient, Solution, newton, solve
-from tests.every_program import edge_records
+from dp2erm_cvx.solve import newton, solve
 from tests.model.test_certified_radius import ROBUST, SQUARED, draws
-
-EDGES = edge_records()
-#: The first stage without a ridge has no stability bound, hence no private release.
-RIDGED = sorted(set(first_stages()) - {"ipw_known", "entropy_balancing_hard", "stable_balancing_hard"})
 
 
 def iteration_bound(L: float, m: float, distance: float, radius: float) -> int:
@@ -85,34 +77,3 @@ def test_constant_momentum_alone_obeys_its_half_of_the_bound(condition):
         plain = newton._gradient_step(model, plain)
     if condition > 1e2:
         assert np.linalg.norm(plain - minimizer) > 1e-6 * distance
-
-
-def bounded_solve(program: FirstStage, records: Records) -> tuple[Solution, int]:
-    """Projected gradient, unpolished, cut at the iterations that its own bound asks for."""
-    instance = program.instance(records)
-    model = instance.model
-    assert model is not None
-    n = records.n_samples
-    truth = solve(instance)
-    distance = distance_to(model, truth.point) + truth.certificate.radius
-    condition = max(model.smoothness / model.ridge, 1.0)
-    # the certificate of a point at distance t is at most 4 L/m t, and the weights move by at most the square
-    # root of n or the largest row times it
-    steep = model.output_radius(truth.point, 1e-6, None) / 1e-6
-    radius = 1e-6 * n / (4 * condition * max(steep, 1e-3)) / 2
-    bound = iteration_bound(max(model.smoothness, model.ridge), model.ridge, distance, radius)
-    cut = ProjectedGradient(max_iterations=bound)
-    return solve(instance, solver=cut, tolerance=1e-6, polish=False, throw=False), bound
-
-
-@pytest.mark.parametrize("kind", EDGES)
-@pytest.mark.parametrize("name", RIDGED)
-def test_every_first_stage_is_certified_within_its_iterations(name, kind):
-    settings = {"propensity": 0.3} if name == "ipw_randomized" else {}
-    program = first_stages()[name](**settings)
-    solution, bound = bounded_solve(program, EDGES[kind])
-    assert solution.certified
-    assert solution.stats.iterations <= bound
-    assert bound <= 1000
-    by_newton = solve(program.instance(EDGES[kind]), tolerance=1e-6)
-    assert by_newton.stats.iterations < 100

@@ -58,7 +58,6 @@ REFUSED = {
     "a box that is a little too small": (boxed(cap=0.9999), "cap of at least 1"),
     "a floor above the mean": (near_one(capped, lambda w, n: w >= 1.1), "floor in \\[0, 1\\]"),
     "weights of at least two": (near_one(capped, lambda w, n: 2 * w >= 4), "relax its constraints"),
-    "half of the total": (near_one(capped, lambda w, n: cp.sum(w) == n / 2), "relax its"),
     "more than all on one record": (near_one(capped, lambda w, n: w[0] >= n + 1), "relax its"),
 }
 

@@ -201,7 +201,7 @@ def of_theta(objective, sets=lambda theta, records: [cp.norm(theta) <= 1]):
         """A loss."""
         return cp.Problem(cp.Minimize(objective(theta, records)), sets(theta, records))
 
-    return lambda: second_stage()(made)
+    return lambda: second_stage(made)
 
 
 def of_weights(objective, sets=lambda w, records: []):
@@ -209,7 +209,7 @@ def of_weights(objective, sets=lambda w, records: []):
         """Weights."""
         return cp.Problem(cp.Minimize(objective(w, records)), sets(w, records))
 
-    return lambda: scheme()(made)
+    return lambda: scheme(made)
 
 
 def residual(theta, records):
@@ -268,6 +268,18 @@ WRONG = {
         of_weights(lambda w, r: cp.sum_squares(w), lambda w, r: [r.signed.T @ w == 0]),
         "depends on the data",
     ),
+    "a sum of weights": (
+        of_weights(lambda w, r: cp.sum_squares(w - 1), lambda w, r: [cp.mean(w) == 1]),
+        "the sum of the weights is n by itself",
+    ),
+    "data that are not used": (
+        of_weights(lambda w, r: cp.sum_squares(w - 1) + 0.0 * len(r.x.shape)),
+        "'x' is asked for and no part of the problem",
+    ),
+    "no settings": (lambda: scheme.separable(of_margin), "as in @scheme.separable(ridge=1.0)"),
+    "no ridge at all": (lambda: scheme.separable(radius=2.0), "as in @scheme.separable(ridge=1.0)"),
+    "no interval": (lambda: scheme.known(of_margin), "as in @scheme.known(least=0.1, most=10.0)"),
+    "no norm": (lambda: scheme.moments(of_margin), "as in @scheme.moments(norm_bound=1.0)"),
     "rows of another width": (
         of_theta(lambda theta, r: cp.sum_squares(r.y - r.by_arm() @ theta)),
         "ValueError",
@@ -302,6 +314,14 @@ def test_a_stated_bound_is_what_its_author_returns():
         return Bound.from_l2(0.1 * cap, w_max=cap)
 
     assert even().stability(universe).V == pytest.approx(99**0.5 * 0.2 + 4.0, rel=1e-6)
+
+    def stating(number):
+        return lambda: Bound.from_l2(number)
+
+    for number in (math.nan, -1.0):
+        even.bound(stating(number))
+        with pytest.raises(DeclarationError, match=f"even: its bound states l2 = {number}"):
+            even().stability(universe)
 
 
 def test_rows_of_an_author_are_shrunk_into_their_set_and_made_alone():

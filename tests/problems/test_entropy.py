@@ -235,6 +235,7 @@ def test_what_no_theorem_covers_is_refused() -> None:
     printed = stability.paper_entropy_balancing(40, 1.0, 1.0, 5, base_measure_ratio=2.0)
     assert printed.W1 > stability.paper_entropy_balancing(40, 1.0, 1.0, 5).W1
     assert q.stability(Universe(DOMAIN, 40, 2), BoundFamily.PAPER).V >= even.V
+    assert q.printed_bound(Universe(DOMAIN, 40, 2)).W1 == pytest.approx(printed.W1, rel=1e-9)
     with pytest.raises(DeclarationError, match="one of them"):
         EntropyBalancing(trim=2.0, base_measure=(1.0, 2.0))
     with pytest.raises(DeclarationError, match="3 entries for 60"):

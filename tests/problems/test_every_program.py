@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dp2erm_cvx.conformance.solutions import solver_names
+from dp2erm_cvx.conformance.checks import solver_names
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.sets import UserRegularizer
-from dp2erm_cvx.program import ClosedFormWeights, LinearStage, Moments, SecondStage
+from dp2erm_cvx.program import ClosedFormWeights, Moments, SecondStage
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
@@ -157,7 +157,7 @@ def _dense(gradient):
 
 def _variables(instance, point):
     program = instance.program
-    if isinstance(program, LinearStage) and not program.squared:
+    if isinstance(program, SecondStage) and not program.squared:
         return {"theta": point, "margins": instance.model.margins(point)}
     return point
 

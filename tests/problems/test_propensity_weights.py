@@ -56,38 +56,18 @@ def test_the_interval_of_log_weights_is_enforced():
     assert np.ptp(np.log(weights)) == pytest.approx(0.1)
 
 
-def test_unregularized_ipw_is_an_unpenalized_logistic_regression():
-    records = make_records(400, 5)
-    fit = LogisticRegression(
-        C=np.inf, fit_intercept=False, tol=1e-12, max_iter=1000, solver="newton-cholesky"
-    )
-    fit.fit(records.X, records.a)
-    solution = solve(PROGRAMS["ipw_logistic"](ridge=0.0).instance(records))
-    np.testing.assert_allclose(solution.point, fit.coef_[0], atol=1e-7)
-    propensity = fit.predict_proba(records.X)[np.arange(400), records.a]
-    np.testing.assert_allclose(solution.value, (1 / propensity) * 400 / np.sum(1 / propensity), rtol=1e-6)
-
-
-def test_ridge_ipw_is_a_penalized_logistic_regression():
-    records = make_records(400, 5)
-    ridge = 0.03
-    # scikit-learn minimizes C * loss + |coef|^2 / 2
-    fit = LogisticRegression(
-        C=1 / (400 * ridge), fit_intercept=False, tol=1e-12, max_iter=1000, solver="newton-cg"
-    )
-    fit.fit(records.X, records.a)
-    point = solve(PROGRAMS["ipw_logistic"](ridge=ridge).instance(records)).point
-    np.testing.assert_allclose(point, fit.coef_[0], atol=1e-7)
-
-
 @pytest.mark.parametrize("ridge", [0.0, 0.03])
-def test_overlap_weights_are_the_fitted_probabilities_of_the_other_arm(ridge):
+def test_propensities_are_those_of_a_logistic_regression(ridge):
     records = make_records(400, 5)
+    # scikit-learn minimizes C * loss + |coef|^2 / 2
     C = 1 / (400 * ridge) if ridge else np.inf
     fit = LogisticRegression(C=C, fit_intercept=False, tol=1e-12, max_iter=1000, solver="newton-cholesky")
-    other = fit.fit(records.X, records.a).predict_proba(records.X)[np.arange(400), 1 - records.a]
-    weights = solve(PROGRAMS["overlap"](ridge=ridge).instance(records)).value
-    np.testing.assert_allclose(weights, other * 400 / np.sum(other), rtol=1e-6)
+    either = fit.fit(records.X, records.a).predict_proba(records.X)
+    own, other = either[np.arange(400), records.a], either[np.arange(400), 1 - records.a]
+    for name, factors in (("ipw_logistic", 1 / own), ("overlap", other)):
+        solution = solve(PROGRAMS[name](ridge=ridge).instance(records))
+        np.testing.assert_allclose(solution.point, fit.coef_[0], atol=1e-7)
+        np.testing.assert_allclose(solution.value, factors * 400 / np.sum(factors), rtol=1e-6)
 
 
 def test_overlap_weights_without_a_ridge_balance_every_mean():

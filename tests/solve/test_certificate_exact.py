@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import mpmath as mp
 import numpy as np
+import pytest
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import InfeasibleError
@@ -162,13 +165,28 @@ def ratios(seed: int, count: int) -> Iterator[tuple[str, float]]:
         assert instance.model is not None
         early = solve(instance, solver=Newton(int(rng.integers(1, 6))), throw=False).point
         order = 2 if isinstance(instance.program, SecondStage) else 1
-        for point in (polished.point, early):
+        size = 1e-3 + float(np.linalg.norm(polished.point))
+        away = [
+            polished.point + size * 10.0**e * _direction(np.random.default_rng(-e), len(early))
+            for e in (-13, -9, -5, -1)
+        ]
+        for point in (polished.point, early, *away):
             certificate = certify(instance, point)
             error = exact.distance(output, instance.model.output(point), order)
             if math.isfinite(certificate.output_radius):
                 yield name, error / certificate.output_radius
             if variable is not None and math.isfinite(certificate.radius):
                 yield name, exact.distance(variable, point) / certificate.radius
+            if variable is not None and certificate.duality_gap is not None:
+                model, inside = instance.model, instance.model.penalty.set.project(point)
+                rounding = 1e-13 * (abs(model.value(inside)) + 1.0) * (1 + model.smoothness)
+                half = 0.5 * model.ridge * exact.distance(variable, inside) ** 2
+                yield f"gap of {name}", half / (certificate.duality_gap + rounding)
+
+
+def _direction(rng: np.random.Generator, d: int) -> Array:
+    found: Array = rng.normal(size=d)
+    return found / np.linalg.norm(found)
 
 
 def check(seed: int, count: int) -> dict[str, float]:
@@ -186,7 +204,35 @@ def check(seed: int, count: int) -> dict[str, float]:
 def test_no_true_error_exceeds_its_certificate():
     largest = check(seed=31, count=66)
     # and the certificates are not so wide that nothing could exceed them
-    assert max(largest.values()) > 0.1
+    assert min(largest[name] for name in NAMES) > 1e-3
+    assert max(ratio for name, ratio in largest.items() if name.startswith("gap")) > 0.1
+
+
+CERTIFICATE = sys.modules["dp2erm_cvx.solve.certificate"]
+DISTANCE, LOCAL = CERTIFICATE._distance, CERTIFICATE._local_error
+
+
+def steep(*arguments):
+    local = LOCAL(*arguments)
+    return local and dataclasses.replace(local, energy=local.energy / 100)
+
+
+#: Errors of a certificate: what is put in the place of what.
+PLANTED = {
+    "a strong convexity a hundred times too large": (
+        *(CERTIFICATE, "_distance"),
+        lambda *one: (DISTANCE(*one)[0] / 100, DISTANCE(*one)[1]),
+    ),
+    "no rounding": (MarginModel, "rounding", lambda self, v: 0.0),
+    "a local metric that is too steep": (CERTIFICATE, "_local_error", steep),
+    "no radius of the output": (MarginModel, "output_radius", lambda self, v, radius, local=None: 1e-300),
+}
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_a_planted_error_of_a_certificate_is_exceeded(bug, monkeypatch):
+    monkeypatch.setattr(*PLANTED[bug])
+    assert any(ratio > 1.0 for _, ratio in ratios(seed=31, count=66))
 
 
 def test_no_computed_hessian_is_farther_off_than_it_says():

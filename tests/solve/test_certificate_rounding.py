@@ -89,18 +89,6 @@ def test_every_entry_of_a_kernel_is_within_its_error(kind):
     assert 1e-4 < worst <= 1.0
 
 
-def test_the_energy_kernel_as_it_is_usually_written_would_be_off():
-    """The difference of norms loses all digits of a short vector beside a long one."""
-
-    def difference(X: Array) -> Array:
-        norms = np.linalg.norm(X, axis=1)
-        apart = np.linalg.norm(X[:, None] - X[None, :], axis=2)
-        return norms[:, None] + norms[None, :] - apart
-
-    X = near_pairs(np.random.default_rng(41), 16, 2)
-    assert worst_entry(Energy(), difference, X) > 100.0
-
-
 def true_derivatives(instance: Instance, records: Records, bound: dict[str, Any]) -> exact.Derivatives:
     """Gradient and Hessian of the smooth part to 50 digits; no Hessian where the model has none to check."""
     program: Any = instance.program
@@ -279,23 +267,3 @@ def test_a_solver_that_ends_far_outside_the_ball_is_judged_without_overflow(name
     point = instance.program.read(instance, {"coefficient": outside}, {})
     assert np.linalg.norm(point) == pytest.approx(2.0, rel=1e-12)
     assert math.isfinite(certify(instance, point).relative_radius)
-
-
-def constant_column(n: int) -> Records:
-    """Balanced arms; summed one after another, the errors of the column all have one sign."""
-    X = np.full((n, 1), 0.9)
-    return Domain(1.0, 1.0).records(X, np.arange(n) % 2, np.zeros(n))
-
-
-def test_the_target_of_hard_balance_is_as_exact_as_its_certificate_says():
-    records = constant_column(40_000)
-    program = StableBalancingHard()
-    model, v = program.model(records), np.array([1.0, 1.0, 0.0, 0.0])
-    gradient = _hard_gradient(program, records, exact.to_mp(v))
-    assert exact.distance(gradient, model.gradient(v)) <= model.rounding(v)
-    # a mean of sequential sums is farther off than that
-    slow = 0.0
-    for value in records.covariates[:, 0]:
-        slow += float(value)
-    missed = math.sqrt(2) * abs(slow - math.fsum(records.covariates[:, 0])) / 2
-    assert missed > 5 * model.rounding(v)

@@ -13,17 +13,12 @@ import pytest
 from dp2erm_cvx import Domain, stability
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.program import Gaussian
 from dp2erm_cvx.program.curves import EXPONENTIAL, LOGISTIC
-from dp2erm_cvx.program.kernel_model import PublicSample
-from dp2erm_cvx.program.kernels import Linear
 from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY
-from dp2erm_cvx.registry import first_stages, second_stages
-from dp2erm_cvx.solve import solve
+from dp2erm_cvx.registry import first_stages
 from dp2erm_cvx.stability.separable import record_diameter, weight_diameter
 from dp2erm_cvx.suprema import gradient_diameter
 from dp2erm_cvx.universe import Universe
-from tests.stability.kernel_movement import minimize_on_simplices
 from tests.stability.more_schemes import KEEP, rows
 
 PAGE = (Path(__file__).parents[2] / "docs/theory/schemes.md").read_text(encoding="utf-8")
@@ -109,30 +104,6 @@ def test_the_matching_bound_is_that_of_the_page(ridge, signed):
                 assert found.relations == (frozenset({KEEP}) if keep else frozenset(Neighboring))
 
 
-@pytest.mark.parametrize("counted", [True, False])
-@pytest.mark.parametrize("kernel", [Gaussian(0.6), Linear(0.3)], ids=str)
-def test_matching_weights_are_those_of_an_independent_solution(kernel, counted):
-    rng = np.random.default_rng(2)
-    domain, n, ridge = Domain(1.5, 1.0, intercept=0.5), 24, 0.2
-    sample = PublicSample(rng.normal(size=(7, 2)))
-    program = first_stages()["kernel_mean_matching"](
-        target=None if counted else sample, ridge=ridge, kernel=kernel
-    )
-    records = domain.records(rng.normal(size=(n, 2)), np.arange(n) % 3 == 0, np.zeros(n))
-    X = records.covariates
-    target = X[records.a == 1] if counted else domain.features(sample.X)[:, 1:]
-    source = X[records.a == 0] if counted else X
-    p = minimize_on_simplices(
-        kernel.matrix(source) + n * ridge * np.eye(len(source)),
-        kernel.cross(source, target).mean(axis=1),
-        np.ones((1, len(source))),
-        np.full(len(source), np.inf),
-    )
-    expected = np.zeros(n)
-    expected[records.a == 0 if counted else slice(None)] = n * p
-    np.testing.assert_allclose(solve(program.instance(records)).value, expected, atol=1e-7)
-
-
 # movements
 
 
@@ -187,37 +158,3 @@ def test_the_table_of_the_page_is_about_these_rows():
     for (*_, found, bound), row in zip(listed, ROWS, strict=True):
         assert float(bound) == pytest.approx(row.bound, rel=1e-3)
         assert float(found) <= float(bound)
-
-
-@pytest.mark.parametrize(("share", "violated"), [((1.0, 1.0), False), ((0.5, 1.0), True), ((1.0, 0.5), True)])
-def test_theorem_1_holds_for_the_huber_loss_on_a_line(share, violated):
-    """Densities of theta between neighbors at the points of Theta, against zeta_c V and J."""
-    M, outcome, k, n = 1.0, 0.5, 0.3, 5
-    program = second_stages()["itr_huber"](threshold=k, features=(0,))
-    declared = program.constants(Universe(Domain(M, outcome), 100, 1))
-    rng = np.random.default_rng(1)
-    worst = -math.inf
-    grid = np.linspace(-0.5, 0.5, 2001)
-    for trial in range(300):
-        X, z = rng.uniform(-M, M, n + 1), rng.uniform(-2 * outcome, 2 * outcome, n + 1)
-        w, v = n * rng.dirichlet(np.full(n, 0.3)), n * rng.dirichlet(np.full(n, 0.3))
-        beta, c = 1.0, 0.05
-        if trial < 2:  # one record counts
-            w = v = np.append(np.zeros(n - 1), n)
-        if trial == 0:  # it gives its curvature away: all of the loss is in the Jacobian
-            X[n - 1 :], z[n - 1 :], beta = (M, 0.0), 0.0, 1e-9
-        if trial == 1:  # from one flat end to the other, with the noise 0 at an end of Theta
-            X[n - 1 :], z[n - 1 :], c = M, (2 * outcome, -2 * outcome), 2 * k / 0.5
-        V = np.abs(w[:-1] - v[:-1]).sum() + w[-1] + v[-1]
-
-        def log_density(rows, weights, X=X, z=z, beta=beta, c=c):
-            s = X[rows] * grid[:, None] - z[rows]
-            slope = (2 * np.clip(s, -k, k) * X[rows]) @ weights + n * c * grid
-            curvature = (2 * (np.abs(s) < k) * X[rows] ** 2) @ weights + n * c
-            return np.log(curvature) - beta * np.abs(slope)
-
-        ratio = log_density(np.arange(n), w) - log_density(np.append(np.arange(n - 1), n), v)
-        shift = beta * share[0] * declared.gradient_radius * V
-        jacobian = math.log1p(share[1] * declared.hessian_trace * V / (2 * n * c))
-        worst = max(worst, float(np.max(ratio)) - shift - jacobian)
-    assert (worst > 1e-9) == violated

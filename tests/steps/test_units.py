@@ -12,7 +12,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRanges, PrivateRule, PrivateTwoStageERM
+from dp2erm_cvx import (
+    Budget,
+    Codebook,
+    Domain,
+    PrivateEffect,
+    PrivateRanges,
+    PrivateRule,
+    PrivateTwoStageERM,
+    Treatment,
+)
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.calibration import calibrate_sums
 from dp2erm_cvx.calibration.objective import jacobian_loss
@@ -20,13 +29,17 @@ from dp2erm_cvx.calibration.sums import _ROWS, SHARE_BITS, SumLaw
 from dp2erm_cvx.data import Dataset, NamedColumns
 from dp2erm_cvx.design.world import DesignQuestion
 from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.mechanism import quantile_scores
 from dp2erm_cvx.privacy import LossConstants
+from dp2erm_cvx.private_ranges import candidates
 from dp2erm_cvx.release.record import Standing
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.release.words import promised
 from dp2erm_cvx.report.datasheet import datasheet
 from dp2erm_cvx.sampling import Unit
 from dp2erm_cvx.steps import IntegerSums
+from dp2erm_cvx.steps.ranges import _counts_of_persons
+from dp2erm_cvx.steps.record_map import UNIT
 from dp2erm_cvx.universe import Universe
 
 HALVES = (-1.0, -0.5, 0.0, 0.5, 1.0)
@@ -41,6 +54,11 @@ LAWS = {
     SumLaw.WHOLE: [(s, 0.5) for s in HALVES],
     SumLaw.GROUPS: [
         row for s in HALVES for h in (0.25, 0.5) for row in ((2 * h * s, h, 0, 0), (0, 0, 2 * h * s, h))
+    ],
+    # of three arms, and a record that leaves its person with less than a whole count
+    SumLaw.DISJOINT: [
+        (0.0,) * 4,
+        *((*(s * (arm == own) for arm in range(3)), 1.0) for s in HALVES for own in range(3)),
     ],
 }
 
@@ -61,7 +79,8 @@ def contributions(noise, units):
         added = []
         for begin in range(0, len(unit), 2 if noise.law is SumLaw.GROUPS else len(unit)):
             columns = np.array(unit[begin : begin + (2 if noise.law is SumLaw.GROUPS else len(unit))])
-            scores = 2 if noise.law in (SumLaw.CONTRASTS, SumLaw.COUNTED_ARMS, SumLaw.ARMS) else 1
+            scores = len(columns) - 1 if noise.law is SumLaw.DISJOINT else 1
+            scores = 2 if noise.law in (SumLaw.CONTRASTS, SumLaw.COUNTED_ARMS, SumLaw.ARMS) else scores
             columns[:scores] *= noise.bound
             if noise.law is SumLaw.GROUPS:  # of several groups together at most one half
                 columns[1] = math.floor(columns[1] * 2**SHARE_BITS) / 2**SHARE_BITS
@@ -88,6 +107,15 @@ def test_no_mean_of_records_moves_a_law_of_sums_by_more_than_is_stated(law, kind
     found = movement(contributions(noise, means(LAWS[law])), kind == "gamma")
     # of what is rounded the noise of WITHIN covers more than there is
     assert 0.9 * noise.integers.sensitivity < found <= noise.integers.sensitivity
+
+
+def test_arms_that_are_clipped_by_themselves_move_by_more():
+    """A person at the bound of two arms at once: twice the ball that the noise of disjoint sums covers."""
+    noise = law_noise(SumLaw.DISJOINT, "gamma")
+    rows = np.array([[*noise.totals([s], [1.0])[:2], *noise.totals([s], [1.0])] for s in (-4.0, 4.0)])
+    assert movement(np.vstack([rows, 0 * rows]).astype(float), pure=True) > 1.3 * noise.integers.sensitivity
+    held = np.array([noise.totals([s], [s], [1.0]) for s in (-4.0, 4.0)])
+    assert movement(held.astype(float), pure=True) <= noise.integers.sensitivity
 
 
 def test_means_of_both_arms_move_by_more_than_single_records_do():
@@ -201,7 +229,9 @@ EFFECTS = {
     "where": {"where": {"sex": "F"}},
     "cells": {"settings": {"cells": {"x": 2, "sex=F": 1, "sex=M": 1}}},
     "public": {"settings": {"propensity": 0.4}},
+    "arms": {},
 }
+LEVELS = Treatment(column="arm", levels=("0", "1", "2"), contrasts="pairs")
 GRID = pd.DataFrame(
     [
         {"id": "p0", "x": x, "sex": sex, "arm": arm, "y": y}
@@ -214,6 +244,8 @@ GRID = pd.DataFrame(
 
 def model(name, **declared):
     public = declared.pop("domain", domain())
+    if name == "arms":
+        public = replace(public, codebook=replace(public.codebook, treatment=LEVELS))
     if name == "rule":
         return PrivateRule(public, Budget(2.0), settings={"value_share": 0.4}, **declared)
     if name == "risks":
@@ -231,12 +263,12 @@ def lists(most):
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [*((name, 1) for name in [*EFFECTS, "risks", "rule"]), ("ate", 2), ("att", 2)],
+    [*((name, 1) for name in [*EFFECTS, "risks", "rule"]), ("ate", 2), ("att", 2), ("arms", 2)],
 )
 def test_no_list_of_records_moves_a_step_by_more_than_its_noise_covers(name, count):
     """Sums are added over persons: two lists move them by what one of them adds less what the other does."""
     others, coded = frame(), []
-    for noise in ("gamma", "gaussian"):
+    for noise in ("gamma", "gaussian")[: 1 if name == "arms" else 2]:
         fitted = replace(
             model(name, noise=noise, seed=0, domain=domain(count=count)), budget=Budget(2.0, 1e-6)
         )
@@ -384,16 +416,59 @@ def test_a_release_is_not_verified_against_another_protected_unit(other):
     assert not verify(release, other).holds
 
 
+def test_a_person_moves_the_scores_of_a_range_as_one_record_does(monkeypatch):
+    """All lists of at most two records; three whole ones would move them three times as far."""
+    book, rank = domain().codebook, 12 * UNIT
+    declared = PrivateRanges(0.5, book.ranges({"x": None}), (-2.0, 2.0), codebook=book)
+    public, others = declared.domain(3), frame(most=2).query("id != 'p0'")
+    grids = [candidates(None), None, None, None]
+    middles = (*declared.middles(3), declared.outcome_middle)
+
+    def scores(rows):
+        both = pd.concat([others, rows])
+        data = Dataset.coded(declared, both, both.arm, both.y)
+        found = _counts_of_persons(data, public, grids, middles)
+        assert found[1:] == [(), (), ()]
+        return [quantile_scores(one, rank) for one in found[0]]
+
+    def moved(tables):
+        found = np.array([scores(one) for one in tables])
+        return int(max(np.abs(found - one).max() for one in found))
+
+    rows = GRID.assign(x=np.linspace(-2, 2, len(GRID)))
+    tables = [rows.iloc[list(c)] for k in range(3) for c in itertools.combinations(range(len(rows)), k)]
+    assert moved(tables) == UNIT
+    whole = [pd.concat([rows[rows.arm == 1].query(side)] * 9).iloc[:3] for side in ("x < -1", "x > 0.8")]
+    assert UNIT - 3 < moved(whole) <= UNIT
+    alone = Dataset.coded(declared, others, others.arm, others.y)
+    one_each = others.drop_duplicates("id")
+    data = Dataset.coded(declared, one_each, one_each.arm, one_each.y)
+    found = _counts_of_persons(data, public, grids, middles)[0]
+    assert all(np.all(one % UNIT == 0) and one.sum() == N * UNIT for one in found)
+    monkeypatch.setattr(Unit, "shared", lambda self, counts, person: (counts, np.maximum(person, 0)))
+    assert moved(whole) == 3 * UNIT
+    assert alone.n_samples == N
+
+
+def test_ranges_of_persons_are_released_whatever_their_numbers_of_rows():
+    table, book = frame(400, seed=1), domain(400).codebook
+    declared = PrivateRanges(0.3, book.ranges({"x": None}), None, codebook=book)
+    found = []
+    for one in (table, pd.concat([table, table])):
+        fitted = PrivateEffect(declared, Budget(8.0), residual_scale=0.5, seed=2).fit(one, one.arm, one.y)
+        found.append(json.loads(fitted.release_.to_json()))
+        assert verify(fitted.release_).holds
+    assert found[0]["ranges"] == found[1]["ranges"]
+    assert found[0]["steps"] == found[1]["steps"]
+    assert found[0]["n_samples"] == 400
+    assert found[0]["estimate"] == pytest.approx(found[1]["estimate"], abs=1e-6)
+
+
 def test_what_does_not_know_persons_refuses_them():
     table, public = frame(), domain()
     fits = [
         lambda: PrivateTwoStageERM(public, Budget(1.0)).fit(table, table.arm, table.y),
         lambda: PrivateTwoStageERM(public, Budget(1.0)).plan(N, 3),
-        lambda: PrivateEffect(
-            PrivateRanges(ranges=public.codebook.ranges({"x": None}), codebook=public.codebook),
-            Budget(1.0),
-            seed=0,
-        ).fit(table, table.arm, table.y),
         lambda: DesignQuestion(public, N, 3, Budget(1.0)),
     ]
     for fit in fits:
