@@ -241,7 +241,8 @@ def show_plan(plan: Plan[Any], n_samples: int, *, as_json: bool, name: str | Non
         return
     screen = console()
     head = "Planned" if name is None else f"{name}: planned"
-    screen.print(f"{head} for {n_samples:,} records. No data were read; nothing is spent.", style="bold")
+    whose = "records" if plan.study.universe.domain.units is None else "persons"
+    screen.print(f"{head} for {n_samples:,} {whose}. No data were read; nothing is spent.", style="bold")
     texts = [
         (row["step"], f"{row['epsilon']:.4g}", f"{row['delta']:.3g}", f"{row['scale']:.4g}", row["theorem"])
         for row in rows

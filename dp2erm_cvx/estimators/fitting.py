@@ -22,7 +22,7 @@ from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import printable
 from dp2erm_cvx.release.declaration import state_guarantee
 from dp2erm_cvx.release.record import BaseRelease, Guarantee
-from dp2erm_cvx.sampling import refuse_arms, refuse_units_and_arms
+from dp2erm_cvx.sampling import refuse_units
 from dp2erm_cvx.solve import FirstCertified, Solver, private_solver
 from dp2erm_cvx.solve.solvers import ConicSolver
 from dp2erm_cvx.steps import Execution
@@ -341,8 +341,7 @@ def blocked_dataset(public: Public, data: BlockedDataset) -> BlockedDataset:
 
     Raises as it does. Where no codebook is declared, what is no record is found by a pass over all of them.
     """
-    refuse_arms(public.codebook, "a dataset in blocks (--blocks never reads it whole)")
-    refuse_units_and_arms(public.codebook, "a dataset in blocks")
+    refuse_units(public.codebook, "a dataset in blocks (--blocks never reads it whole)")
     floor = public.arm_floor if isinstance(public, Domain) else None
     if public.codebook is not None and data.coded_by != public:
         data = data.coded(public)

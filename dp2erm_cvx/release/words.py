@@ -229,10 +229,12 @@ def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
         lost = "treatment" if book.outcome in book.missing else "treatment or outcome"
         silent = [f"those without {lost}", *(["those not eligible"] if book.eligible or book.where else [])]
         silent += [] if book.group is None else [f"those of no declared {book.group}"]
-        yield (
-            f"About {max(counted, 0.0):,.0f} of the {release.n_samples:,} {units_of(release)} count, noise "
-            f"included; {' and '.join(silent)} do not."
-        )
+        whose = f"of the {release.n_samples:,} {units_of(release)} count"
+        if book.unit is not None and book.unit.count > 1:
+            whose = (
+                f"persons with {book.unit.count} records each count as much as the {release.n_samples:,} do"
+            )
+        yield (f"About {max(counted, 0.0):,.0f} {whose}, noise included; {' and '.join(silent)} do not.")
     if weights is None:
         return
     # an average effect has a denominator now, of which its noise is 17/16 times what it was
