@@ -7,7 +7,7 @@ import pytest
 from joblib import parallel_config
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import Attack, SearchPlan, audit_blackbox, audit_stability
+from dp2erm_cvx.audit import Attack, Declared, SearchPlan, audit_runs, audit_stability
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.registry import build, first_stages
@@ -56,7 +56,7 @@ def noisy_mean(values: np.ndarray, rng: np.random.Generator) -> float:
 
 def privacy_facts(workers: int) -> str:
     attack = Attack(runs=100, takes_rng=True, seed=1, workers=workers)
-    return str(audit_blackbox(noisy_mean, np.zeros(10), np.eye(10)[0], epsilon=1.0, attack=attack))
+    return str(audit_runs(noisy_mean, np.zeros(10), np.eye(10)[0], Declared(1.0), attack=attack))
 
 
 def all_facts(workers: int) -> tuple[dict, str]:

@@ -12,7 +12,7 @@ from large_data import COVARIATES, write_records
 from work import Work, load
 
 from dp2erm_cvx import Domain, registry
-from dp2erm_cvx.audit import SearchPlan, Strategies, audit_stability
+from dp2erm_cvx.audit import SearchPlan, audit_stability
 from dp2erm_cvx.audit.movement import Movement
 from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.data import Dataset
@@ -82,7 +82,7 @@ def audits(quick: bool) -> list[dict[str, Any]]:
                     program,
                     data,
                     domain,
-                    strategies=Strategies(names),
+                    strategies=names,
                     search=SearchPlan(evaluations=neighbors),
                 )
                 found.append(

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from dp2erm_cvx.audit import Attack, audit_blackbox
+from dp2erm_cvx.audit import Attack, Declared, audit_runs
 from dp2erm_cvx.plotting.figure import BLUE, ORANGE, new_figure, plain, save
 
 
@@ -33,7 +33,7 @@ mechanisms = {
 bounds = {}
 for label, mechanism in mechanisms.items():
     attack = Attack(runs=4000, takes_rng=True, seed=1)
-    audit = audit_blackbox(mechanism, left, right, epsilon=1.0, attack=attack)
+    audit = audit_runs(mechanism, left, right, Declared(1.0), attack=attack)
     bounds[label] = audit.epsilon_low
     print(label, audit)
 figure = new_figure(6.4, 2.8)

@@ -8,26 +8,23 @@ from dp2erm_cvx.audit.additive import (
     AdditiveAudit,
     Noised,
     Split,
-    StageLoss,
     audit_additive,
-    replay_additive,
+    noised_sums,
     run_stages,
     search_additive,
 )
-from dp2erm_cvx.audit.blackbox import BlackBoxAudit, Counted, audit_blackbox, replay_blackbox, search_blackbox
-from dp2erm_cvx.audit.density import DensityAudit, HockeyStick, audit_density, replay_pair, search_pairs
-from dp2erm_cvx.audit.finding import Declared, Finding
-from dp2erm_cvx.audit.movement import Claim, Interval, Quantity, claims_of
-from dp2erm_cvx.audit.noise import NoiseAudit, RepeatAudit, audit_noise, audit_repeats
-from dp2erm_cvx.audit.runs import Attack
+from dp2erm_cvx.audit.density import DensityAudit, HockeyStick, audit_density, search_density
+from dp2erm_cvx.audit.finding import Declared, Finding, replay
+from dp2erm_cvx.audit.movement import Claim, Interval, Quantity, Verdict, claims_of
+from dp2erm_cvx.audit.noise import NoiseAudit, audit_noise, audit_repeats
+from dp2erm_cvx.audit.runs import Attack, Counted, RunsAudit, audit_runs, search_runs
 from dp2erm_cvx.audit.search import SearchPlan
-from dp2erm_cvx.audit.stability import Strategies, audit_stability, tightness
-from dp2erm_cvx.audit.verdicts import StabilityAudit, TightnessCell, Verdict, replay
+from dp2erm_cvx.audit.stability import StabilityAudit, audit_stability
+from dp2erm_cvx.audit.tightness import TightnessCell, tightness
 
 __all__ = [
     "AdditiveAudit",
     "Attack",
-    "BlackBoxAudit",
     "Claim",
     "Counted",
     "Declared",
@@ -38,28 +35,24 @@ __all__ = [
     "NoiseAudit",
     "Noised",
     "Quantity",
-    "RepeatAudit",
+    "RunsAudit",
     "SearchPlan",
     "Split",
     "StabilityAudit",
-    "StageLoss",
-    "Strategies",
     "TightnessCell",
     "Verdict",
     "audit_additive",
-    "audit_blackbox",
     "audit_density",
     "audit_noise",
     "audit_repeats",
+    "audit_runs",
     "audit_stability",
     "claims_of",
+    "noised_sums",
     "replay",
-    "replay_additive",
-    "replay_blackbox",
-    "replay_pair",
     "run_stages",
     "search_additive",
-    "search_blackbox",
-    "search_pairs",
+    "search_density",
+    "search_runs",
     "tightness",
 ]

@@ -6,20 +6,23 @@ Of one pair of neighbors, or of the worst that a search meets.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.audit.finding import Declared, Finding
-from dp2erm_cvx.audit.pairs import next_pair
-from dp2erm_cvx.audit.runs import of_exception, of_output
-from dp2erm_cvx.audit.search import Gain, Search, SearchPlan, State
+from dp2erm_cvx.audit.events import of_exception, of_output
+from dp2erm_cvx.audit.finding import Declared, Finding, replays
+from dp2erm_cvx.audit.pairs import Pairs, next_pair
+from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.steps import IntegerSums
 from dp2erm_cvx.universe import Universe
 
 
@@ -49,8 +52,10 @@ class Noised:
     noise
         ``Noise.GAMMA`` for the first, ``Noise.GAUSSIAN`` for the second.
     sensitivity
-        What the mechanism takes for the most that ``value`` moves by, in the Euclidean norm; None: it says
+        What the mechanism takes for the most that ``value`` moves by, in the norm of the noise; None: it says
         nothing.
+    order
+        Of that norm: 2, or 1 for independent Laplace noise on every entry.
 
     Raises DeclarationError for another noise, or a scale that is no positive number.
     """
@@ -59,6 +64,7 @@ class Noised:
     scale: float
     noise: Noise = Noise.GAMMA
     sensitivity: float | None = None
+    order: int = 2
 
     def __post_init__(self) -> None:
         if self.noise not in (Noise.GAMMA, Noise.GAUSSIAN):
@@ -73,8 +79,9 @@ class Noised:
 
     def draw(self, rng: np.random.Generator) -> Any:
         """The value with its noise, in floating point: a simulation, and nothing to publish."""
-        if np.ndim(self.value) == 0 and self.noise is Noise.GAMMA:
-            return self.value + float(rng.laplace(scale=self.scale))
+        if self.noise is Noise.GAMMA and (np.ndim(self.value) == 0 or self.order == 1):
+            noise = rng.laplace(scale=self.scale, size=np.shape(self.value) or None)
+            return self.value + (noise if np.ndim(self.value) else float(noise))
         direction = rng.standard_normal(np.shape(self.value) or None)
         if self.noise is Noise.GAUSSIAN:
             return self.value + self.scale * direction
@@ -119,50 +126,6 @@ class StageLoss:
     def loss(self) -> float:
         """The largest log density ratio of pure noise, or mu of Gaussian noise: both are moved / scale."""
         return self.moved / self.scale
-
-    @property
-    def stated(self) -> float:
-        """What it would be where the value moves by all of the stated sensitivity; 0 where none is."""
-        return (self.sensitivity or 0.0) / self.scale
-
-    @property
-    def reached(self) -> float:
-        """Movement over the stated sensitivity; 0 where none is."""
-        return self.moved / self.sensitivity if self.sensitivity else 0.0
-
-
-def _next(stages: Stages[Any], sent: Any) -> tuple[Split | Noised | None, str | bytes]:
-    """What a mechanism asks for next, or None and what it ended with: an output, or an exception."""
-    try:
-        return stages.send(sent), b""
-    except StopIteration as end:
-        return None, of_output(list(end.value) if isinstance(end.value, tuple) else end.value).key
-    except Exception as raised:
-        return None, of_exception(raised).key
-
-
-def _different(one: Noised, other: Noised) -> str | None:
-    """Why no loss is finite, whatever the values are; None where it is."""
-    if one.noise != other.noise or one.center.shape != other.center.shape:
-        return "noise of another kind or size"
-    if one.scale != other.scale:
-        return "the scale of the noise depends on the records"
-    finite = np.isfinite(one.center) & np.isfinite(other.center)
-    if not np.array_equal(one.center[~finite], other.center[~finite], equal_nan=True):
-        return "a value is not finite on one side alone, or another one there"
-    return None
-
-
-def _placed(one: Noised, other: Noised, rng: np.random.Generator) -> tuple[Array, float]:
-    """A released vector, and the distance of both values."""
-    center, apart = one.center, np.nan_to_num(one.center - other.center)
-    moved = float(np.linalg.norm(apart))
-    if one.noise is Noise.GAUSSIAN:  # as likely as it is: a loss given a rare release is none
-        return center + one.scale * rng.standard_normal(center.size), moved
-    away = rng.standard_normal(center.size)
-    length = one.scale * 10.0 ** rng.uniform(-1.0, 1.0)
-    direction = apart / moved if moved > 0.0 else away / math.sqrt(float(np.sum(away**2)))
-    return center + length * direction, moved
 
 
 #: A loss above what is declared by less than this share is rounding.
@@ -225,13 +188,13 @@ class AdditiveAudit:
 
     @property
     def reached(self) -> float:
-        """The largest movement over the sensitivity that the mechanism itself states."""
-        return max((stage.reached for stage in self.losses), default=0.0)
+        """The largest movement over the sensitivity that the mechanism itself states, 0 where it does not."""
+        return max((one.moved / one.sensitivity for one in self.losses if one.sensitivity), default=0.0)
 
     @property
     def stated(self) -> float:
         """The largest loss that a stage has by its own stated sensitivity, an epsilon or a mu."""
-        return max((stage.stated for stage in self.losses), default=0.0)
+        return max(((one.sensitivity or 0.0) / one.scale for one in self.losses), default=0.0)
 
     @property
     def uncovered(self) -> bool:
@@ -260,19 +223,46 @@ class AdditiveAudit:
         return "; ".join([*parts, f"{len(self.losses)} noised values; not private"])
 
 
+def audit_additive(
+    mechanism: Staged, first: Any, second: Any, declared: Declared, *, seed: int = 0
+) -> AdditiveAudit:
+    """The exact loss of a mechanism on two neighbors, by the values that it adds noise to.
+
+    For noise of density ``exp(-|b| / s)`` on a value that moves by d the log density ratio is at most d/s,
+    and is that on a ray. For Gaussian noise of deviation s the pair is exactly (d/s)-GDP, hence
+    (epsilon, delta) by Balle and Wang (2018). Both datasets go through the stages with the same splits and
+    the same released values. An output that still differs, or a scale that does, has no finite loss.
+
+    Parameters
+    ----------
+    mechanism
+        A generator function of one dataset: it yields every :class:`Split` of rows and every
+        :class:`Noised` value, is sent what was drawn, and returns its output. Nothing else may be random.
+    first, second
+        Neighboring datasets, of whatever it takes; that they are neighbors is not checked.
+    declared
+        Epsilon alone for pure noise, epsilon with delta or mu for Gaussian noise.
+    seed
+        Draws the splits, and what a stage releases: a point on the line through both values, beyond the
+        first, where pure noise loses most, and any point where they are the same.
+
+    Raises DeclarationError for noise of another kind.
+    """
+    return _walk(mechanism, (first, second), declared, seed)[0]
+
+
+#: Groups of rows of every split that was drawn.
+_Groups = list[list[NDArray[np.int64]]]
+
+
 def _walk(
     mechanism: Staged, datasets: tuple[Any, Any], declared: Declared, seed: int
-) -> tuple[AdditiveAudit, list[list[np.ndarray]]]:
-    """Run both datasets through all stages: the audit, and the groups of rows that were drawn.
-
-    ``seed`` draws the splits, the same for both, and what a stage releases: a point on the line through both
-    values, beyond the first, where pure noise loses most, and any point where they are the same. Raises
-    DeclarationError where the noise is not of the kind that is declared.
-    """
+) -> tuple[AdditiveAudit, _Groups]:
+    """Run both datasets through all stages: the audit, and the groups of rows that were drawn."""
     one, other = map(mechanism, datasets)
     rng = np.random.default_rng(seed)
     losses: list[StageLoss] = []
-    groups: list[list[np.ndarray]] = []
+    groups: _Groups = []
     leak: str | None = None
     sent: Any = None
     while leak is None:
@@ -297,29 +287,63 @@ def _walk(
     return audit, groups
 
 
-def audit_additive(
-    mechanism: Staged, first: Any, second: Any, declared: Declared, *, seed: int = 0
-) -> AdditiveAudit:
-    """The exact loss of a mechanism on two neighbors, by the values that it adds noise to.
+def _next(stages: Stages[Any], sent: Any) -> tuple[Split | Noised | None, str | bytes]:
+    """What a mechanism asks for next, or None and what it ended with: an output, or an exception."""
+    try:
+        return stages.send(sent), b""
+    except StopIteration as end:
+        return None, of_output(list(end.value) if isinstance(end.value, tuple) else end.value).key
+    except Exception as raised:
+        return None, of_exception(raised).key
 
-    For noise of density ``exp(-|b| / s)`` on a value that moves by d the log density ratio is at most d/s,
-    and is that on a ray. For Gaussian noise of deviation s the pair is exactly (d/s)-GDP, hence
-    (epsilon, delta) by Balle and Wang (2018). Both datasets go through the stages with the same splits and
-    the same released values. An output that still differs, or a scale that does, has no finite loss.
 
-    Parameters
-    ----------
-    mechanism
-        A generator function of one dataset: it yields every :class:`Split` of rows and every
-        :class:`Noised` value, is sent what was drawn, and returns its output. Nothing else may be random.
-    first, second
-        Neighboring datasets, of whatever it takes; that they are neighbors is not checked.
-    declared
-        Epsilon alone for pure noise, epsilon with delta or mu for Gaussian noise.
+def _different(one: Noised, other: Noised) -> str | None:
+    """Why no loss is finite, whatever the values are; None where it is."""
+    if one.noise != other.noise or one.order != other.order or one.center.shape != other.center.shape:
+        return "noise of another kind or size"
+    if one.scale != other.scale:
+        return "the scale of the noise depends on the records"
+    finite = np.isfinite(one.center) & np.isfinite(other.center)
+    if not np.array_equal(one.center[~finite], other.center[~finite], equal_nan=True):
+        return "a value is not finite on one side alone, or another one there"
+    return None
 
-    Raises DeclarationError for noise of another kind.
+
+def _placed(one: Noised, other: Noised, rng: np.random.Generator) -> tuple[Array, float]:
+    """A released vector, and the distance of both values in the norm of the noise."""
+    center, apart = one.center, np.nan_to_num(one.center - other.center)
+    moved = float(np.linalg.norm(apart, one.order))
+    if one.noise is Noise.GAUSSIAN:  # as likely as it is: a loss given a rare release is none
+        return center + one.scale * rng.standard_normal(center.size), moved
+    away = rng.standard_normal(center.size)
+    length = one.scale * 10.0 ** rng.uniform(-1.0, 1.0)
+    direction = apart / moved if moved > 0.0 else away / math.sqrt(float(np.sum(away**2)))
+    return center + length * direction, moved
+
+
+def noised_sums(plan: Plan[Any], released: Mapping[str, ArrayLike]) -> Staged:
+    """All sums of a plan as a mechanism of known noise: of records, or of persons, and of any number of arms.
+
+    Its dataset is (X, a, y) in the units of the data, with the person (n,) of every row where persons are
+    units, as searches draw it. Steps that are fits are taken at what they ``released``, by name: their own
+    losses are those of :func:`~dp2erm_cvx.audit.audit_density`. So what is declared is what the calibrations
+    of the steps of sums promise together.
     """
-    return _walk(mechanism, (first, second), declared, seed)[0]
+    domain = plan.study.start.domain
+
+    def stages(dataset: Sequence[Any]) -> Stages[None]:
+        X, a, y, *person = dataset
+        records = domain.records(X, a, y, np.ones(len(a)), *person)
+        known = {name: np.asarray(value) for name, value in released.items()}
+        for step in plan.steps:
+            if isinstance(step, IntegerSums) and step.integers is not None:
+                value, noise = np.array(step.exact_sums(records, known), dtype=np.float64), step.integers
+                order = 1 if noise.noise.pure else 2
+                drawn = yield Noised(value, noise.scale, noise.noise, noise.sensitivity, order)
+                known[step.name] = np.rint(drawn).astype(np.int64)
+                records = step.mapped(records, known)
+
+    return stages
 
 
 #: Share of the looks that draw a new pair.
@@ -340,14 +364,13 @@ def search_additive(
     are neighbors. The evaluations of ``search`` are pairs, in one process and without a checkpoint; default:
     3,000. Raises what :func:`audit_additive` raises, and DeclarationError where an arm floor leaves no pair.
     """
-    search = SearchPlan(evaluations=3000) if search is None else search
-    domain = universe.domain
+    search, domain = search or SearchPlan(evaluations=3000), universe.domain
 
     def look(state: State, number: int, room: int) -> Gain:
         """A new pair, or a change of one of the best, often with its splits and released values."""
         rng = np.random.default_rng([search.seed, state.spent])
         seed, known, fresh = int(rng.integers(2**31)), state.elite("loss", rng), rng.random() < _NEW
-        pair = next_pair(universe, None if known is None or fresh else known[0], rng)
+        pair: Pairs = next_pair(universe, None if known is None or fresh else known[0], rng)
         if known is not None and rng.random() < (0.7 if fresh else 0.8):
             _, audit, groups = known
             seed = audit.seed
@@ -359,24 +382,21 @@ def search_additive(
         height = audit.found, sum(stage.loss for stage in audit.losses)
         return Gain(1, [({"loss": height}, (pair, audit, groups))])
 
-    state = Search(look, highest=lambda state: float(state.best["loss"][0][0][0]), keep=8).run(search)
+    state = explore(look, search, highest=lambda state: float(state.best["loss"][0][0][0]), keep=8)
     worst, audit, _ = state.pairs("loss")[0]
     name = getattr(mechanism, "__name__", type(mechanism).__name__)
     facts = {"mechanism": name, "audit": audit.to_dict(), "counts": {"screened": state.spent}}
     return Finding.worst("additive", domain, worst.raw(domain), facts, audit)
 
 
-def replay_additive(path: str | Path, mechanism: Staged, declared: Declared | None = None) -> AdditiveAudit:
-    """Audit ``mechanism`` on a pair that a search saved, with the same splits and released values.
-
-    ``declared`` is that of the file unless it is given.
-    Raises DataError for files without a pair of this audit, and what :func:`audit_additive` raises.
-    """
-    pair = Finding.load(path, "additive")
+@replays("additive")
+def _again(
+    path: str | Path, pair: Finding, mechanism: Staged, *, declared: Declared | None, **_: Any
+) -> AdditiveAudit:
+    """At the same splits and released values."""
     try:
-        known: dict[str, Any] = pair.facts["audit"]
-        declared = Declared(**known["declared"]) if declared is None else declared
-        seed = int(known["seed"])
+        known = pair.facts["audit"]
+        declared, seed = declared or Declared(**known["declared"]), int(known["seed"])
     except (KeyError, TypeError) as wrong:
         raise DataError(f"{path}: no finding of an audit of known noise ({wrong})") from None
     return audit_additive(mechanism, *pair.raw(), declared, seed=seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from dp2erm_cvx.audit.blackbox import upper
-from dp2erm_cvx.audit.finding import DIRECTIONS, Finding
-from dp2erm_cvx.audit.pairs import KindPair, next_pair
+from dp2erm_cvx.audit.events import upper
+from dp2erm_cvx.audit.finding import DIRECTIONS, Finding, replays
+from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.release_laws import (
     Audited,
     Outputs,
@@ -24,14 +24,14 @@ from dp2erm_cvx.audit.release_laws import (
     audited_laws,
     log_ratio,
 )
-from dp2erm_cvx.audit.search import Gain, Search, SearchPlan, State
+from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.public import whole_number
-from dp2erm_cvx.sampling import refuse_units_and_arms
+from dp2erm_cvx.sampling import refuse_arms
 
 #: Probability with which all confidence bounds of one audit hold.
 CONFIDENCE = 0.99
@@ -146,7 +146,10 @@ def audit_density(
     draws = whole_number("draws", draws, at_least=100)
     seed = whole_number("seed", seed, at_least=0)
     plan, (one, other) = audited_laws(model, (first, second))
-    epsilon, delta = _stated(plan)
+    # what the calibrations promise together: of the ideal output, without a share for the arithmetic
+    parts, whole = [step.calibration for step in plan.steps], plan.guarantee
+    epsilon = min(sum(part.epsilon for part in parts), whole.epsilon)
+    delta = min(sum(getattr(part, "delta", 0.0) for part in parts), whole.delta)
     rng = np.random.default_rng(seed)
     both = ((DIRECTIONS[0], one, other), (DIRECTIONS[1], other, one))
     stick = None
@@ -188,13 +191,6 @@ def audit_density(
     )
 
 
-def _stated(plan: Plan[Any]) -> tuple[float, float]:
-    """What the calibrations promise together: of the ideal output, without a share for the arithmetic."""
-    parts, whole = [step.calibration for step in plan.steps], plan.guarantee
-    epsilon, delta = sum(part.epsilon for part in parts), sum(getattr(part, "delta", 0.0) for part in parts)
-    return min(epsilon, whole.epsilon), min(delta, whole.delta)
-
-
 @dataclass(frozen=True)
 class _Peak:
     """The largest ratio that was met beyond its ``error``, and where: nowhere without ``outputs``."""
@@ -211,15 +207,16 @@ class _Peak:
     @property
     def regular(self) -> bool:
         """Whether one output determines everything that the density is of: after an earlier one none does."""
-        return _regular(self.outputs)
+        places = list(self.outputs.values())
+        return len(places) == 1 and places[0].regular
 
 
 _NOWHERE = _Peak(-np.inf, 0.0, {})
 
 
-def _regular(outputs: Outputs) -> bool:
-    places = list(outputs.values())
-    return len(places) == 1 and places[0].regular
+def _peak(one: ReleaseLaw, other: ReleaseLaw, outputs: Outputs) -> _Peak:
+    """Log of the density of ``one`` over that of ``other``."""
+    return _Peak(log_ratio(one, other, outputs), one.error(outputs) + other.error(outputs), outputs)
 
 
 def _largest_ratio(one: ReleaseLaw, other: ReleaseLaw, starts: list[Array], *, inside: bool) -> _Peak:
@@ -229,43 +226,36 @@ def _largest_ratio(one: ReleaseLaw, other: ReleaseLaw, starts: list[Array], *, i
     def height(u: Array) -> float:
         nonlocal best
         outputs = one.place(u)
-        if inside and not _regular(outputs):
+        if inside and not _Peak(0.0, 0.0, outputs).regular:
             return -np.inf
         ratio = log_ratio(one, other, outputs)
-        if ratio > best.certain:
-            # far out, a ratio can be larger by nothing but its rounding
-            peak = _Peak(ratio, one.error(outputs) + other.error(outputs), outputs)
-            best = peak if peak.certain > best.certain else best
+        # far out, a ratio can be larger by nothing but its rounding
+        if ratio > best.certain and (peak := _peak(one, other, outputs)).certain > best.certain:
+            best = peak
         return ratio
-
-    heights, units = np.array([height(u) for u in starts]), one.units
-    for index in np.argsort(-heights)[:ASCENTS] if len(units) else ():
-        if np.isfinite(heights[index]):
-            _climb(height, starts[index], units)
-    return best
-
-
-def _climb(height: Callable[[Array], float], start: Array, units: Array) -> None:
-    # a simplex, because the ratio jumps where Pi does and has kinks where a noise vanishes
-    reach = 0.1 * (float(np.linalg.norm(start / units)) + 1.0) * units
-    simplex = np.vstack([start, start + np.diag(reach)])
-    limits: Any = {
-        "initial_simplex": simplex,
-        "maxfev": _EVALUATIONS * len(start),
-        "xatol": 1e-9,
-        "fatol": 1e-9,
-    }
 
     def depth(u: Array) -> float:
         return min(-height(u), 1e300)
 
-    minimize(depth, start, method="Nelder-Mead", options=limits)
+    heights, units = np.array([height(u) for u in starts]), one.units
+    for index in np.argsort(-heights)[:ASCENTS] if len(units) else ():
+        if np.isfinite(heights[index]):
+            start = starts[index]
+            # a simplex, because the ratio jumps where Pi does and has kinks where a noise vanishes
+            reach = 0.1 * (float(np.linalg.norm(start / units)) + 1.0) * units
+            limits: Any = {
+                "initial_simplex": np.vstack([start, start + np.diag(reach)]),
+                "maxfev": _EVALUATIONS * len(start),
+                "xatol": 1e-9,
+                "fatol": 1e-9,
+            }
+            minimize(depth, start, method="Nelder-Mead", options=limits)
+    return best
 
 
 def _sampled(one: ReleaseLaw, other: ReleaseLaw, draws: int, rng: np.random.Generator) -> list[_Peak]:
-    """Outputs of ``one``, and the log of its density over that of ``other`` there."""
-    drawn = (one.draw(rng) for _ in range(draws))  # each is judged while the laws given it are kept
-    return [_Peak(log_ratio(one, other, at), one.error(at) + other.error(at), at) for at in drawn]
+    """Outputs of ``one``, each judged while the laws given it are kept."""
+    return [_peak(one, other, one.draw(rng)) for _ in range(draws)]
 
 
 def _highest(sample: list[_Peak], inside: bool) -> _Peak:
@@ -320,7 +310,7 @@ _SCREENED, _FRESH = 8, 0.4
 _LOOK, _SEARCH_DRAWS = 60, 300
 
 
-def search_pairs(
+def search_density(
     model: PrivateEstimator,
     n_samples: int,
     n_features: int,
@@ -348,7 +338,7 @@ def search_pairs(
     CertificateError if every pair was; DeclarationError for a domain with sampling weights, which are not
     drawn; DataError for a checkpoint of another search.
     """
-    refuse_units_and_arms(model.public().codebook, "a search, whose pairs are of records,")
+    refuse_arms(model.public().codebook, "a search for pairs")
     search, plan = search or SearchPlan(evaluations=100), model.plan(n_samples, n_features)
     seed, universe = search.seed, plan.study.universe
     if universe.domain.sampling is not None:
@@ -357,7 +347,7 @@ def search_pairs(
         )
     quick = {"seed": seed, "starts": 1, "draws": _SEARCH_DRAWS}
 
-    def audited(pair: KindPair, settings: dict[str, int]) -> DensityAudit:
+    def audited(pair: Pairs, settings: dict[str, int]) -> DensityAudit:
         first, second = pair.raw(model.domain)
         return audit_density(model, first, second, **settings)
 
@@ -378,7 +368,7 @@ def search_pairs(
         return float(max((high for high, _ in state.best.get("loss", ())), default=0.0))
 
     call = [audited_facts(model)[0], n_samples, n_features, seed]
-    state = Search(look, highest=highest, wave=4, call=call, read=KindPair.of_plain).run(search)
+    state = explore(look, search, highest=highest, wave=4, call=call, read=Pairs.of_plain)
     # the best pairs with all starts, and the very best as the search audited it, too
     best, asked = state.pairs("loss"), {"seed": seed, "starts": starts, "draws": draws}
     audits = [(audited(pair, asked), asked, pair) for pair in best[:3]]
@@ -425,20 +415,14 @@ def _height(audit: DensityAudit) -> float:
     return stick.estimate / audit.delta + 1e-6 * min(audit.loss / audit.epsilon, 1e3)
 
 
-def replay_pair(path: str | Path, model: PrivateEstimator) -> tuple[DensityAudit, float | None]:
-    """Audit a saved pair once more: the audit, and the loss that was saved with it.
-
-    The settings are those of the saved audit. Another ``solver`` of the model checks the weights that the
-    densities rest on. A pair that a stability audit saved is audited with the usual settings, and its loss is
-    None. Raises DataError where the files are missing or damaged, DeclarationError where ``model`` is not the
-    one they were saved for.
-    """
-    pair, (mine, weights) = Finding.load(path), audited_facts(model)
-    settings, loss = {}, None
+@replays("density")
+def _again(path: str | Path, pair: Finding, model: PrivateEstimator, **_: Any) -> DensityAudit:
+    """By the saved settings, or the usual ones for the pair of a stability audit."""
+    mine, weights = audited_facts(model)
+    settings: dict[str, Any] = {}
     if pair.kind == "density":
         try:
             theirs, settings = dict(pair.facts["model"]), dict(pair.facts["settings"])
-            loss = float(pair.facts["audit"]["loss"])
         except (KeyError, TypeError, ValueError) as wrong:
             raise DataError(f"{path}: not a saved pair ({type(wrong).__name__})") from None
     else:
@@ -447,4 +431,4 @@ def replay_pair(path: str | Path, model: PrivateEstimator) -> tuple[DensityAudit
     for name, value in json.loads(json.dumps(mine, default=float)).items():
         if json.loads(json.dumps(theirs.get(name), default=float)) != value:
             raise DeclarationError(f"{path}: was saved for another model: {name} differs")
-    return audit_density(model, *pair.raw(), **settings), loss
+    return audit_density(model, *pair.raw(), **settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,11 @@ from scipy.special import erfinv
 from dp2erm_cvx.calibration.numbers import analytic_delta, analytic_ratio
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.public import public_number
+from dp2erm_cvx.solve import Solver
 
 #: Which dataset's density is divided by which.
 DIRECTIONS = ("first over second", "second over first")
@@ -84,11 +88,11 @@ class Declared:
         return f"{self.name} = {self.number:g}{delta}"
 
 
-#: X (n, k), a (n,) and y (n,) of one dataset.
-Columns = tuple[Array, NDArray[np.int64], Array]
+#: X (n, k), a (n,) and y (n,) of one dataset; where persons are units, also the person (n,) of every row.
+Columns = tuple[Any, ...]
 
 _FORMAT = "dp2erm-cvx pair 1"
-_DATASETS = ("first", "second")
+_DATASETS, _COLUMNS = ("first", "second"), ("X", "a", "y", "person")
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +103,8 @@ class Finding:
     ----------
     first, second
         Datasets (X, a, y) that differ in at most one row: in the units of the data, or, where ``mapped``,
-        records inside of the ``domain`` as programs see them.
+        records inside of the ``domain`` as programs see them. Where persons with several records are units,
+        also the person of every row, and all rows of one person may differ.
     kind
         Which audit saw the pair, such as "density" or "stability".
     facts
@@ -164,7 +169,8 @@ class Finding:
     def records(self) -> tuple[Records, Records]:
         """Both datasets as records of the domain."""
         if self.mapped:
-            return Records(*self.first, self.domain), Records(*self.second, self.domain)
+            first, second = (Records(X, a, y, self.domain) for X, a, y in (self.first, self.second))
+            return first, second
         return self.domain.records(*self.first), self.domain.records(*self.second)
 
     def save(self, path: str | Path) -> tuple[Path, Path]:
@@ -174,9 +180,9 @@ class Finding:
         columns = {
             f"{name}_{which}": part
             for which, all_ in datasets
-            for name, part in zip("Xay", all_, strict=True)
+            for name, part in zip(_COLUMNS, all_, strict=False)
         }
-        np.savez_compressed(arrays, **columns)  # type: ignore[arg-type]
+        np.savez_compressed(arrays, **columns)
         stated = {
             "format": _FORMAT,
             "mapped": self.mapped,
@@ -190,27 +196,23 @@ class Finding:
         return arrays, facts
 
     @classmethod
-    def load(cls, path: str | Path, kind: str | None = None) -> Finding:
-        """Read what :meth:`save` wrote, without the ``audit``.
-
-        Raises DataError for files that hold no pair of neighbors, or that of another audit than ``kind``.
-        """
+    def load(cls, path: str | Path) -> Finding:
+        """Read what :meth:`save` wrote, without the ``audit``; raises DataError for what is no such pair."""
         arrays, facts = _paths_of(path)
         try:
             stated = json.loads(facts.read_text(encoding="utf-8"))
             if stated.pop("format") != _FORMAT:
                 raise DataError(f"{path}: a pair in another format: save it again with this version")
             with np.load(arrays, allow_pickle=False) as held:
-                first, second = (tuple(held[f"{name}_{which}"] for name in "Xay") for which in _DATASETS)
-            domain, known = Domain.from_dict(stated.pop("domain")), stated.pop("audit")
-            pair = cls(first, second, domain, known, stated.pop("finding"), **stated)
+                names = _COLUMNS if "person_first" in held else _COLUMNS[:3]
+                first, second = (tuple(held[f"{name}_{which}"] for name in names) for which in _DATASETS)
+            domain, kind = Domain.from_dict(stated.pop("domain")), stated.pop("audit")
+            pair = cls(first, second, domain, kind, stated.pop("finding"), **stated)
             _check(pair)
         except DataError:
             raise
         except (OSError, ValueError, KeyError, TypeError, AttributeError, DeclarationError) as wrong:
             raise DataError(f"{path}: not a saved pair ({type(wrong).__name__})") from None
-        if kind is not None and known != kind:
-            raise DataError(f"{path}: the pair of a {known} audit, not of {kind}")
         return pair
 
     def __str__(self) -> str:
@@ -223,11 +225,12 @@ _KINDS = 20
 
 
 def _in_words(first: Columns, second: Columns) -> list[dict[str, Any]]:
-    """A pair whose first record changes: that record before and after, and how often each other comes."""
-    (X, a, y), (X2, a2, y2) = first, second
-    rows, counts = np.unique(np.column_stack([X, a, y])[1:], axis=0, return_counts=True)
-    changed = [np.concatenate([X[0], [a[0], y[0]]]), np.concatenate([X2[0], [a2[0], y2[0]]])]
-    listed = [("first only", 1, changed[0]), ("second only", 1, changed[1])]
+    """A pair whose first record, or person, changes: what it has before and after, and the others."""
+    ends = [np.column_stack([X, a, y]) for X, a, y, *_ in (first, second)]
+    own = [end[3] == 0 if len(end) > 3 else np.arange(len(end[1])) == 0 for end in (first, second)]
+    rows, counts = np.unique(ends[0][~own[0]], axis=0, return_counts=True)
+    listed = [("first only", 1, row) for row in ends[0][own[0]]]
+    listed += [("second only", 1, row) for row in ends[1][own[1]]]
     if len(rows) + 2 <= _KINDS:  # where all records differ, the arrays alone hold them
         listed += [("both", int(count), row) for row, count in zip(rows, counts, strict=True)]
     return [
@@ -259,13 +262,25 @@ def unscaled(domain: Domain, X: Array, a: NDArray[np.int64], y: Array) -> Column
 
 def _check(pair: Finding) -> None:
     """Raise ValueError where the datasets are no neighbors, or mapped records leave the domain."""
-    for X, a, y in (pair.first, pair.second):
-        if X.ndim != 2 or a.shape != y.shape or a.shape != X.shape[:1] or X.shape != pair.first[0].shape:
+    ends = (pair.first, pair.second)
+    for X, a, y, *person in ends:
+        if X.ndim != 2 or any(column.shape != X.shape[:1] for column in (a, y, *person)):
             raise ValueError("datasets of different shapes")
-        if not (np.isfinite(X).all() and np.isfinite(y).all() and np.isin(a, (0, 1)).all()):
+        arms = np.isin(a, range(len(pair.domain.arms)))
+        if not (np.isfinite(X).all() and np.isfinite(y).all() and arms.all()):
             raise ValueError("records that are none")
         if pair.mapped and not _inside(pair.domain, X, a, y):
             raise ValueError("records outside of the domain")
+    if len(pair.first) > 3:
+        units: list[dict[int, bytes]] = []
+        for X, a, y, person in ends:
+            rows = np.column_stack([X, a, y])
+            units.append({int(one): rows[person == one].tobytes() for one in np.unique(person)})
+        if sum(units[0].get(one) != units[1].get(one) for one in {*units[0], *units[1]}) > 1:
+            raise ValueError("more than one person differs")
+        return
+    if pair.first[0].shape != pair.second[0].shape:
+        raise ValueError("datasets of different shapes")
     if int(differing_rows(pair.first, pair.second).sum()) > 1:
         raise ValueError("more than one record differs")
 
@@ -279,3 +294,50 @@ def _inside(domain: Domain, X: Array, a: NDArray[np.int64], y: Array) -> bool:
         and (np.abs(y) <= domain.outcome_bound).all()
         and min(a.sum(), len(a) - a.sum()) >= (domain.arm_floor or 0)
     )
+
+
+#: By kind of audit, how it audits a pair of its own, or that of another audit, once more.
+_REPLAYS: dict[str, Callable[..., Any]] = {}
+
+
+def replays(kind: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A decorator of the function by which :func:`replay` audits a pair."""
+
+    def kept(function: Callable[..., Any]) -> Callable[..., Any]:
+        _REPLAYS[kind] = function
+        return function
+
+    return kept
+
+
+def replay(
+    path: str | Path,
+    subject: FirstStage | PrivateEstimator | Callable[..., Any] | None = None,
+    *,
+    solver: str | Solver = "newton",
+    declared: Declared | None = None,
+    attack: Any = None,
+) -> Any:
+    """Audit a saved pair once more, by new solves or runs, or at the same released values.
+
+    Parameters
+    ----------
+    path
+        Of the two files of a pair, with or without their endings.
+    subject
+        None, or a first stage whose settings hold a function of the user's own: the weights of both datasets
+        are solved for by ``solver`` and certified, which gives a :class:`~dp2erm_cvx.audit.Verdict`. An
+        estimator: the density audit. A mechanism of an audit of runs, or of known noise: that audit.
+    declared, attack
+        In place of what was saved, for a mechanism.
+
+    Raises DataError for files that hold no pair of neighbors, or that of another audit, DeclarationError for
+    another program or model than the saved one, and what the audit raises.
+    """
+    pair = Finding.load(path)
+    kind = "density" if isinstance(subject, PrivateEstimator) else pair.kind
+    if subject is None or isinstance(subject, FirstStage):
+        kind = "stability"
+    elif kind in ("stability", "density") and not isinstance(subject, PrivateEstimator):
+        raise DataError(f"{path}: the pair of a {kind} audit, which runs no mechanism")
+    return _REPLAYS[kind](path, pair, subject, solver=solver, declared=declared, attack=attack)

@@ -6,14 +6,15 @@ import contextlib
 import dataclasses
 import enum
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.errors import CalibrationError, DeclarationError, InfeasibleError, SolverError
+from dp2erm_cvx.errors import CalibrationError, InfeasibleError, SolverError
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.privacy import BoundFamily, Neighboring, StabilityBound
 from dp2erm_cvx.program import FirstStage
@@ -65,8 +66,7 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
     quantities only. Raises DeclarationError for a setting that is not valid in itself.
     """
     resolved = program.resolve(universe.domain)
-    n = universe.n_samples
-    found: list[Claim] = []
+    claims: list[Claim] = []
     refused: dict[str, str] = {}
 
     def collect(name: str, compute: Callable[[], StabilityBound]) -> StabilityBound | None:
@@ -75,7 +75,7 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
         except CalibrationError as error:
             refused[name] = str(error)
             return None
-        found.extend(claims_from(name, bound))
+        claims.extend(claims_from(name, bound))
         return bound
 
     authored = resolved.own_data() is None  # neither this package's nor derived
@@ -87,44 +87,22 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
         stated = dataclasses.replace(universe, domain=kept)
         alone = collect("paper, printed", lambda: resolved.paper_bound(stated, usable=False))
     if alone is not None and alone.L2 is not None and math.isfinite(alone.L2):
-        found.append(Claim("paper, printed", Quantity.L2, alone.L2, alone.theorem))
+        claims.append(Claim("paper, printed", Quantity.L2, alone.L2, alone.theorem))
     collect("paper, usable", lambda: resolved.stability(universe, BoundFamily.PAPER))
-    largest = min((known.w_max for known in (sharp, alone) if known is not None), default=math.inf)
-    collect("universal", lambda: stability.universal_corollary(n, max(1.0, largest)))
-    return tuple(dict.fromkeys(found)), refused
+    largest = max((known.w_max for known in (sharp, alone) if known is not None), default=math.inf)
+    collect("universal", lambda: stability.universal_corollary(universe.n_samples, max(1.0, largest)))
+    return tuple(dict.fromkeys(claims)), refused
 
 
 def claims_from(name: str, bound: StabilityBound) -> list[Claim]:
-    """The finite claims that one :class:`~dp2erm_cvx.privacy.StabilityBound` makes.
-
-    A bound on W1 states no more about V than that V <= W1.
-    """
-    stated: list[tuple[Quantity, float | None]] = [
-        (Quantity.V, None if bound.V == bound.W1 else bound.V),
-        (Quantity.W1, bound.W1),
-        (Quantity.W2, bound.W2),
-        (Quantity.LARGEST, bound.w_max),
-    ]
+    """The finite claims of one bound; a bound on W1 states no more about V than that V <= W1."""
+    stated = {Quantity.V: None if bound.V == bound.W1 else bound.V, Quantity.W1: bound.W1}
+    stated |= {Quantity.W2: bound.W2, Quantity.LARGEST: bound.w_max}
     return [
         Claim(name, quantity, value, bound.theorem)
-        for quantity, value in stated
+        for quantity, value in stated.items()
         if value is not None and math.isfinite(value)
     ]
-
-
-def checked_claims(bounds: Iterable[Claim | StabilityBound]) -> tuple[Claim, ...]:
-    """Claims from what a user passes. Raises DeclarationError for anything else, and for nothing at all."""
-    found: list[Claim] = []
-    for bound in bounds:
-        if isinstance(bound, StabilityBound):
-            found.extend(claims_from(bound.theorem, bound))
-        elif isinstance(bound, Claim):
-            found.append(dataclasses.replace(bound))
-        else:
-            raise DeclarationError(f"bounds: {type(bound).__name__} is neither a Claim nor a StabilityBound")
-    if not found:
-        raise DeclarationError("bounds: nothing to audit")
-    return tuple(found)
 
 
 #: Entries of covariates of the datasets that are solved at once.
@@ -265,6 +243,63 @@ class NeighborPair:
 
 
 @dataclass(frozen=True)
+class Verdict:
+    """The largest movement met of what one claim bounds.
+
+    ``movement`` holds the exact movement of the ``worst`` pair of ``neighbors``, whose weights are certified.
+    ``saved`` is that in the file of a pair that is replayed, None where another audit wrote it.
+    """
+
+    claim: Claim
+    movement: Interval
+    worst: NeighborPair = field(repr=False)
+    neighbors: int
+    saved: Interval | None = None
+
+    @property
+    def violated(self) -> bool:
+        """Whether the movement exceeds the bound whatever the numerical error is."""
+        return self.movement.low > self.claim.bound
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether movement and saved one have a point in common, as those of two right certificates must."""
+        if self.saved is None:
+            return None
+        return self.movement.low <= self.saved.high and self.saved.low <= self.movement.high
+
+    @property
+    def ratio(self) -> float:
+        """The lower end of the movement over the bound."""
+        return self.movement.low / self.claim.bound if self.claim.bound > 0 else float("inf")
+
+    @property
+    def sentence(self) -> str:
+        """What came out for the claim."""
+        if self.violated:
+            limit = f"{self.movement} > {self.claim.bound:.6g}"
+            return f"violated by this pair ({self.worst.origin}): movement in {limit}"
+        share = f"{100 * self.ratio:.3g} % of the bound: no proof"
+        return f"not violated in {self.neighbors} re-solves; the largest movement is {share}"
+
+    def __str__(self) -> str:
+        return f"{self.claim.name}: {self.claim.quantity} <= {self.claim.bound:.6g}: {self.sentence}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types; no record."""
+        return {
+            **asdict(self.claim),
+            "movement": asdict(self.movement),
+            "violated": self.violated,
+            # a bound of 0 has no ratio, and JSON no infinity
+            "ratio": self.ratio if math.isfinite(self.ratio) else None,
+            "origin": self.worst.origin,
+            "numerical_error": self.worst.radius,
+            "verdict": str(self),
+        }
+
+
+@dataclass(frozen=True)
 class SolverCheck:
     """How many datasets were solved again by ``solver``, and its largest disagreement.
 
@@ -280,17 +315,17 @@ class SolverCheck:
     unsolved: int = 0
 
     def __str__(self) -> str:
-        apart = f"{self.disagreement:.3g} of the radii, its own at most {self.radius:.2g}"
         unsolved = f", {self.unsolved} not solved" if self.unsolved else ""
         return (
-            f"{self.datasets} datasets solved again by {self.solver}: largest disagreement {apart}{unsolved}"
+            f"{self.datasets} datasets solved again by {self.solver}: largest disagreement "
+            f"{self.disagreement:.3g} of the radii, its own at most {self.radius:.2g}{unsolved}"
         )
 
     def plus(self, other: SolverCheck) -> SolverCheck:
         """Both counts together."""
-        datasets, unsolved = self.datasets + other.datasets, self.unsolved + other.unsolved
-        disagreement = max(self.disagreement, other.disagreement)
-        return SolverCheck(self.solver, datasets, disagreement, max(self.radius, other.radius), unsolved)
+        added = {name: getattr(self, name) + getattr(other, name) for name in ("datasets", "unsolved")}
+        most = {name: max(getattr(self, name), getattr(other, name)) for name in ("disagreement", "radius")}
+        return SolverCheck(self.solver, **added, **most)
 
 
 def resolve(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -70,34 +70,42 @@ _PAIRED = 12
 
 @dataclass(frozen=True)
 class NoiseAudit:
-    """Test of the law of noise on ``size`` draws. It depends on secret noise: not private.
+    """Tests of noise, or of releases of the same data: they depend on secret noise and are not private.
 
-    ``repeats``, ``radius`` and ``direction`` are p-values, each valid whatever the others are. They are for
-    how close two draws came (``closest``, a distance in units of b, up to a sign), for the law of ``||b||``,
-    of box noise in its box, and for the law of the direction. ``median_radius`` is relative to the median it
-    should have. For noise of the stated law an ``alarm`` has a probability of at most ``level``. No alarm is
-    no proof: another law may be close to the stated one, and a generator may be predictable without ever
-    repeating.
+    ``p_values`` by test are valid whatever the others are: of noise ``repeats`` (how close two draws came, up
+    to a sign), ``radius`` (the law of ``||b||``, of box noise in its box) and ``direction``; of releases
+    ``repeats`` alone. ``closest`` is the smallest distance of two of the ``counted`` ones among ``size``, and
+    ``median_radius`` relative to the median it should have. For fresh noise of the stated law an ``alarm``
+    has a probability of at most ``level``.
+
+    No alarm is no proof: another law may be close to the stated one, a generator may be predictable without
+    ever repeating, or repeat only later. Of releases fewer than two may have counted (inside Theta and off
+    the kinks of R, where theta has a density), and output perturbation may have a grid so coarse that its
+    releases coincide by right.
     """
 
-    repeats: float
-    radius: float
-    direction: float
+    p_values: Mapping[str, float]
     closest: float
-    median_radius: float
+    counted: int
     size: int
     level: float
+    median_radius: float | None = None
     private: bool = field(default=False, init=False)
 
     @property
     def alarm(self) -> bool:
-        """True if a p-value is below its third of ``level``."""
-        return min(self.repeats, self.radius, self.direction) < self.level / 3
+        """True if a p-value is below its share of ``level``."""
+        return min(self.p_values.values()) < self.level / len(self.p_values)
 
     def __str__(self) -> str:
-        verdict = "NOT the stated law" if self.alarm else "no alarm, which is no proof"
-        values = f"repeats {self.repeats:.2g}, radius {self.radius:.2g}, direction {self.direction:.2g}"
-        return f"{self.size} draws: p-values: {values}; {verdict} at level {self.level:g}; not private"
+        values = ", ".join(f"{name} {value:.2g}" for name, value in self.p_values.items())
+        if self.median_radius is None:
+            wrong = "noise was REUSED"
+            counted = f"{self.counted} of {self.size} releases counted, closest pair {self.closest:.3g}"
+        else:
+            counted, wrong = f"{self.size} draws", "NOT the stated law"
+        verdict = wrong if self.alarm else "no alarm, which is no proof"
+        return f"{counted}: p-values: {values}; {verdict} at level {self.level:g}; not private"
 
 
 def audit_noise(
@@ -124,15 +132,15 @@ def audit_noise(
     # distributions of the length at unit scale
     law = stats.gamma(p) if calibration.noise.pure else stats.chi(p)
     near = closest(draws, mirrored=True)
-    return NoiseAudit(
-        repeats=chance_of_pair(near, log_peak_density(calibration), size, p, ways=2),
-        radius=float(stats.kstest(radii / calibration.scale, law.cdf).pvalue),
-        direction=_direction(draws, radii) if calibration.box is None else _in_box(draws / calibration.box),
-        closest=near,
-        median_radius=float(np.median(radii) / (calibration.scale * law.median())),
-        size=size,
-        level=level,
-    )
+    p_values = {
+        "repeats": chance_of_pair(near, log_peak_density(calibration), size, p, ways=2),
+        "radius": float(stats.kstest(radii / calibration.scale, law.cdf).pvalue),
+        "direction": _direction(draws, radii)
+        if calibration.box is None
+        else _in_box(draws / calibration.box),
+    }
+    median = float(np.median(radii) / (calibration.scale * law.median()))
+    return NoiseAudit(p_values, near, size, size, level, median)
 
 
 def _vector(value: ArrayLike, p: int) -> Array:
@@ -188,35 +196,6 @@ def _axes(p: int) -> Iterator[Array]:
 _MARGIN = 1e-3
 
 
-@dataclass(frozen=True)
-class RepeatAudit:
-    """How close ``size`` releases of the same data came. It spends no budget and must not be published.
-
-    ``p_value`` bounds the probability that fresh noise brings any two of the ``counted`` thetas within
-    ``closest`` of each other; counted are those inside Theta and off the kinks of R, where theta has a
-    density. Noise that is used twice gives 0, or little more where noise on a grid was added. No alarm is no
-    proof: fewer than two may have counted, output perturbation may have a grid so coarse that its releases
-    coincide by right, and noise that is used again only later is not seen.
-    """
-
-    p_value: float
-    closest: float
-    counted: int
-    size: int
-    level: float
-    private: bool = field(default=False, init=False)
-
-    @property
-    def alarm(self) -> bool:
-        """True if the p-value is below ``level``; with fresh noise that has at most this probability."""
-        return self.p_value < self.level
-
-    def __str__(self) -> str:
-        verdict = "noise was REUSED" if self.alarm else "no alarm, which is no proof"
-        found = f"{self.counted} of {self.size} releases counted, closest pair {self.closest:.3g}"
-        return f"{found}, p-value {self.p_value:.2g}; {verdict} at level {self.level:g}; not private"
-
-
 def audit_repeats(
     model: PrivateTwoStageERM,
     X: ArrayLike,
@@ -225,7 +204,7 @@ def audit_repeats(
     *,
     size: int = 64,
     level: float = 1e-3,
-) -> RepeatAudit:
+) -> NoiseAudit:
     """Release theta ``size`` times from the raw data X (n, k), a (n,), y (n,), and look for reused noise.
 
     The density of theta is at most that of the noise at 0 times the determinant of the Hessian (proof of
@@ -259,7 +238,7 @@ def audit_repeats(
     near = closest(counted, mirrored=False) if len(counted) > 1 else math.inf
     density = _log_largest_density(step, n)
     chance = chance_of_pair(near + _rounding(step), density, len(counted), thetas.shape[1], ways=1)
-    return RepeatAudit(chance, near, len(counted), size, level)
+    return NoiseAudit({"repeats": chance}, near, len(counted), size, level)
 
 
 def _log_largest_density(step: Step, n: int) -> float:

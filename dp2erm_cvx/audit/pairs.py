@@ -2,75 +2,150 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.audit.finding import Columns, unscaled
-from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.universe import Universe
 
+#: Common kinds of records of the pairs that are drawn by the hundred.
+CLUSTERS = 4
 #: Draws without an admissible pair before giving up.
 _TRIES = 200
 
+#: Records of a person at most, where persons with several are units.
+_MOST = 3
+
+
+def records_at(domain: Domain, X: Array, a: NDArray[np.int64], y: Array | None = None) -> Records:
+    """Records with scaled covariates X (n, k), treatments a (n,) and net outcomes y (n,), default 0."""
+    if domain.intercept:
+        X = np.column_stack([np.full(len(X), domain.intercept), X])
+    return Records(X, a, np.zeros(len(a)) if y is None else y, domain)
+
 
 @dataclass(frozen=True, eq=False)
-class KindPair:
-    """Kinds of records in the units of the universe: scaled covariates X (m, k), a (m,), net outcome y (m,).
+class Pairs:
+    """b pairs of neighbors by the kinds of their records, in the units of the universe.
 
-    Kind 0 is the changed record before, kind 1 after; ``others`` (n - 1,) are the kinds of the rest, from 2
-    on. Only the first of ``n`` records differs.
+    ``X`` (b, m, k) are scaled covariates, ``a`` (b, m) treatments and ``y`` (b, m) net outcomes: of the
+    changed record before and after, then of the common kinds. ``count`` (b, m - 2) says how many records of
+    each common kind there are, n - 1 in all, some 0; NaN marks a pair outside of the universe. A single pair
+    may have an ``order`` (n - 1,) of its common records, by their kinds from 2 on. Where persons with several
+    records are units, n is their number, and a person of kind j has the records of all kinds in ``lists[j]``.
     """
 
     X: Array
     a: NDArray[np.int64]
     y: Array
-    others: NDArray[np.int64]
+    count: Array
+    order: NDArray[np.int64] | None = None
+    lists: Sequence[Sequence[int]] | None = None
+
+    @classmethod
+    def single(
+        cls,
+        X: Array,
+        a: NDArray[np.int64],
+        y: Array,
+        order: NDArray[np.int64],
+        lists: Sequence[Sequence[int]] | None = None,
+    ) -> Pairs:
+        """One pair of kinds X (m, k), a (m,), y (m,)."""
+        count = np.bincount(order, minlength=len(a))[2:].astype(np.float64)
+        return cls(X[None], a[None], y[None], count[None], order, lists)
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def take(self, index: NDArray[np.int64] | slice) -> Pairs:
+        """The pairs chosen."""
+        return Pairs(self.X[index], self.a[index], self.y[index], self.count[index])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Pairs]) -> Pairs:
+        """All pairs of all parts, of as many kinds each."""
+        columns = zip(*((part.X, part.a, part.y, part.count) for part in parts), strict=True)
+        X, a, y, count = map(np.concatenate, columns)
+        return cls(X, a, y, count)
+
+    def kinds(self) -> tuple[Array, NDArray[np.int64], Array, NDArray[np.int64]]:
+        """Copies of X (m, k), a (m,), y (m,) and the order (n - 1,) of a single pair."""
+        order = self.order
+        if order is None:
+            order = 2 + np.repeat(np.arange(self.count.shape[1]), self.count[0].astype(np.int64))
+        return self.X[0].copy(), self.a[0].copy(), self.y[0].copy(), order.copy()
+
+    def distinct(self, after: bool) -> tuple[Array, NDArray[np.int64], Array]:
+        """Rows (b, m - 1, k), arms and counts (b, m - 1) of one of the datasets, the changed record last."""
+        rows = [*range(2, self.a.shape[1]), int(after)]
+        return self.X[:, rows], self.a[:, rows], np.column_stack([self.count, np.ones(len(self))])
+
+    def datasets(self) -> tuple[Columns, Columns]:
+        """All records of a single pair before and after, scaled; the first one, or first person, differs."""
+        X, a, y, order = self.kinds()
+        first, second = (self._expanded(X, a, y, np.append(changed, order)) for changed in (0, 1))
+        return first, second
+
+    def _expanded(self, X: Array, a: NDArray[np.int64], y: Array, kinds: NDArray[np.int64]) -> Columns:
+        if self.lists is None:
+            return X[kinds], a[kinds], y[kinds]
+        sizes = [len(self.lists[kind]) for kind in kinds]
+        rows = np.array([row for kind in kinds for row in self.lists[kind]], dtype=np.int64)
+        return X[rows], a[rows], y[rows], np.repeat(np.arange(len(kinds)), sizes)
 
     def raw(self, domain: Domain) -> tuple[Columns, Columns]:
-        """Both datasets (X, a, y) in the units of the data."""
-        X, a, y = unscaled(domain, self.X, self.a, self.y)
-        first, second = (np.concatenate([[changed], self.others]) for changed in (0, 1))
-        return (X[first], a[first], y[first]), (X[second], a[second], y[second])
+        """The same in the units of the data."""
+        first, second = ((*unscaled(domain, *end[:3]), *end[3:]) for end in self.datasets())
+        return first, second
+
+    def records(self, domain: Domain) -> tuple[Records, Records]:
+        """The same as records of the domain."""
+        first, second = (records_at(domain, *columns) for columns in self.datasets())
+        return first, second
 
     def plain(self) -> dict[str, Any]:
         """In plain JSON types."""
-        return {name: value.tolist() for name, value in vars(self).items()}
+        arrays = {name: value for name, value in vars(self).items() if value is not None and name != "lists"}
+        return {"lists": self.lists, **{name: value.tolist() for name, value in arrays.items()}}
 
     @classmethod
-    def of_plain(cls, plain: dict[str, Any]) -> KindPair:
+    def of_plain(cls, plain: dict[str, Any]) -> Pairs:
         """Inverse of :meth:`plain`."""
-        X, y = (np.array(plain[name], dtype=np.float64) for name in ("X", "y"))
-        a, others = (np.array(plain[name], dtype=np.int64) for name in ("a", "others"))
-        return cls(X.reshape(len(a), -1), a, y, others)
+        order = np.array(plain["order"], dtype=np.int64) if "order" in plain else None
+        X, y, count = (np.array(plain[name], dtype=np.float64) for name in ("X", "y", "count"))
+        return cls(X, np.array(plain["a"], dtype=np.int64), y, count, order, plain.get("lists"))
 
     def admissible(self, domain: Domain) -> bool:
-        """True if both datasets keep the arm floor."""
-        treated, floor = int(self.a[self.others].sum()), domain.arm_floor or 0
-        n = len(self.others) + 1
-        return all(floor <= treated + int(self.a[kind]) <= n - floor for kind in (0, 1))
+        """True if both datasets of a single pair keep the arm floor."""
+        treated, n = int(self.count[0] @ self.a[0, 2:]), int(self.count[0].sum()) + 1
+        floor = domain.arm_floor or 0
+        return all(floor <= treated + int(arm) <= n - floor for arm in self.a[0, :2])
 
     def steepest(
         self, universe: Universe, distance: Callable[[Columns, Columns], float], rng: np.random.Generator
-    ) -> tuple[KindPair | None, int]:
+    ) -> tuple[Pairs | None, int]:
         """Where datasets of two kinds of records change fastest with their numbers; the distances it took.
 
         Two neighbors on the way from one kind to the other move an output at least as much, on average, as
         its ends do: a threshold that no random pair meets lies between two datasets that random draws meet.
         Of two halves the search goes on in that whose ends are farther apart.
         """
-        X, n, domain = self.X[[0, 1, 0, 1]], universe.n_samples, universe.domain
+        n, domain, twice = universe.n_samples, universe.domain, [0, 1, 0, 1]
+        X, a, y = self.X[0, twice], self.a[0, twice], self.y[0, twice]
+        lists = None if self.lists is None else [[kind] * _MOST for kind in range(4)]
         if rng.random() < 0.5:  # only the arm and the outcome tell them apart
             X[[1, 3]] = X[[0, 2]] = X[0] * (rng.random() < 0.5)
-        kinds = replace(self, X=X, a=self.a[[0, 1, 0, 1]], y=self.y[[0, 1, 0, 1]])
 
-        def neighbors(count: int) -> KindPair:
+        def neighbors(count: int) -> Pairs:
             """The dataset with ``count`` records of the second kind, and the one with one more."""
-            return replace(kinds, others=np.where(np.arange(n - 1) < count, 3, 2))
+            return Pairs.single(X, a, y, np.where(np.arange(n - 1) < count, 3, 2), lists)
 
         def dataset(count: int) -> Columns:
             return neighbors(min(count, n - 1)).raw(domain)[count > n - 1]
@@ -87,78 +162,223 @@ class KindPair:
             taken += 2
         return neighbors(low), taken
 
-    def by_groups(self, groups: list[np.ndarray], rng: np.random.Generator) -> KindPair:
+    def by_groups(self, groups: list[NDArray[np.int64]], rng: np.random.Generator) -> Pairs:
         """Records alike within the group of the changed one, but for a few, and alike within all others."""
-        kinds, others = np.arange(2, len(self.a)), self.others.copy()
-        inside, few, outside, rare = rng.choice(kinds, 4)
+        X, a, y, order = self.kinds()
+        inside, few, outside, rare = rng.choice(np.arange(2, len(a)), 4)
         share = float(rng.choice([0.1, 0.5]))
         for rows in groups:
             mine, places = 0 in rows, rows[rows > 0] - 1
-            others[places] = inside if mine else outside
+            order[places] = inside if mine else outside
             chosen = places[rng.random(len(places)) < share]
             if mine or rng.random() < 0.3:
-                others[chosen] = few if mine else rare
-        return replace(self, others=others)
+                order[chosen] = few if mine else rare
+        return Pairs.single(X, a, y, order, self.lists)
+
+    @classmethod
+    def admitted(cls, universe: Universe, X: Array, a: NDArray[np.int64], share: Array) -> Pairs:
+        """The pairs of the universe nearest to a proposal: points clipped, shares (b, m - 2) rounded.
+
+        Where an arm floor is declared, records are moved between the kinds of the two arms to meet it; a pair
+        that cannot meet it is marked.
+        """
+        if not universe.flips:
+            a = a.copy()
+            a[:, 1] = a[:, 0]
+        n, floor = universe.n_samples, universe.domain.arm_floor or 0
+        share, treated, ends = np.maximum(share, 0.0), a[:, 2:] == 1, a[:, :2]
+        low = np.maximum(floor - ends.min(axis=1), 0)
+        high = np.minimum(n - floor - ends.max(axis=1), n - 1)
+        part = np.where(treated, share, 0.0).sum(axis=1) / np.maximum(share.sum(axis=1), 1e-300)
+        size = np.clip(np.rint(part * (n - 1)), low, np.maximum(low, high))
+        count = np.zeros_like(share)
+        for side, amount in ((treated, size), (~treated, n - 1 - size)):
+            count += _whole(np.where(side, share, 0.0), amount)
+        count[(count.sum(axis=1) != n - 1) | (low > high)] = np.nan
+        return cls(universe.domain.inside(X), a, np.zeros(a.shape), count)
+
+    @classmethod
+    def starts(cls, universe: Universe, number: int, rng: np.random.Generator) -> Pairs:
+        """``number`` pairs with outcomes 0, drawn from all families in turn."""
+        raw = [_FAMILIES[index % len(_FAMILIES)](rng, universe.n_features) for index in range(number)]
+        if (universe.domain.arm_floor or 0) > 1:
+            raw = [_with_both_arms(*each) for each in raw]
+        X, a, share = map(np.stack, zip(*raw, strict=True))
+        return cls.admitted(universe, X * universe.domain.features_bound, a, share)
 
 
-def draw_pair(universe: Universe, rng: np.random.Generator) -> KindPair:
-    """A pair of a family chosen at random. Raises DeclarationError where the arm floor leaves none.
+def _whole(share: Array, amount: Array) -> Array:
+    """Whole numbers (b, m) near ``share`` that sum to ``amount`` (b,); zeros where all shares are 0."""
+    total = share.sum(axis=1, keepdims=True)
+    exact = share / np.maximum(total, 1e-300) * amount[:, None]
+    count = np.floor(exact + 1e-9)
+    rest = np.where(total[:, 0] > 0, amount - count.sum(axis=1), 0.0)
+    # the remainder, fewer than m records, goes to the largest fractions
+    order = np.argsort(-(exact - count), axis=1, kind="stable")
+    whole: Array = count + (np.argsort(order, axis=1, kind="stable") < rest[:, None])
+    return whole
 
-    Covariates are in one to four clusters, or all different: on the sphere, on a line, at its ends, at 0, on
-    the side of their arm. Arms are random, nearly empty, or separated by a direction. Extreme outcomes follow
-    the arm, agree, or alternate; the changed record jumps to its antipode, stays, or leaves 0.
-    """
-    for _ in range(_TRIES):
-        if (pair := _drawn(universe, rng)).admissible(universe.domain):
-            return pair
-    raise DeclarationError(
-        f"arm_floor = {universe.domain.arm_floor}: no pair of {universe.n_samples} records was found"
+
+#: Points (CLUSTERS + 2, d) in the unit ball and arms, of the changed record first, and shares (CLUSTERS,).
+_Raw = tuple[Array, NDArray[np.int64], Array]
+
+
+def _direction(rng: np.random.Generator, d: int) -> Array:
+    u = rng.normal(size=d)
+    return u / np.linalg.norm(u)
+
+
+def _with_arms(rng: np.random.Generator, points: Array) -> _Raw:
+    """With arms and shares at random: of one to all clusters, even or very uneven."""
+    arm, k, share = rng.integers(0, 2, CLUSTERS + 2), int(rng.integers(1, CLUSTERS + 1)), np.zeros(CLUSTERS)
+    share[:k] = rng.dirichlet(np.full(k, 10.0 ** rng.uniform(-1.0, 1.0)))
+    # drawn with the common kinds first
+    return np.roll(points, 2, axis=0), np.roll(arm, 2), share
+
+
+def _anywhere(rng: np.random.Generator, d: int) -> _Raw:
+    """Clusters anywhere, most on the sphere."""
+    points = np.stack([_direction(rng, d) for _ in range(CLUSTERS + 2)])
+    points *= np.where(rng.random((CLUSTERS + 2, 1)) < 0.6, 1.0, rng.random((CLUSTERS + 2, 1)))
+    return _with_arms(rng, points)
+
+
+def _collinear(rng: np.random.Generator, d: int) -> _Raw:
+    """All records on one axis."""
+    side = rng.choice([-1.0, 1.0], CLUSTERS + 2)
+    at = side * np.where(rng.random(CLUSTERS + 2) < 0.5, 1.0, rng.random(CLUSTERS + 2))
+    return _with_arms(rng, at[:, None] * _direction(rng, d))
+
+
+def _one_sided(rng: np.random.Generator, d: int) -> _Raw:
+    """All common records in a half-space; the changed one crosses."""
+    points, arm, share = _anywhere(rng, d)
+    u = _direction(rng, d)
+    points *= np.where(points @ u < 0, -1.0, 1.0)[:, None]
+    points[:2] = np.array([[1.0], [-1.0]]) * u
+    return points, arm, share
+
+
+def _separable(rng: np.random.Generator, d: int) -> _Raw:
+    """Treated and untreated on either side of a hyperplane; the changed record anywhere."""
+    points, arm, share = _anywhere(rng, d)
+    side = np.where((points @ _direction(rng, d)) * (2 * arm - 1) < 0, -1.0, 1.0)
+    side[:2] = 1.0
+    return points * side[:, None], arm, share
+
+
+def _nearly_empty(rng: np.random.Generator, d: int) -> _Raw:
+    """One arm with hardly any records."""
+    points, arm, share = _anywhere(rng, d) if rng.random() < 0.5 else _collinear(rng, d)
+    side = int(rng.integers(0, 2))
+    arm[2:] = side
+    if rng.random() < 0.5:
+        arm[-1] = 1 - side
+        share[-1] = 10.0 ** rng.uniform(-4.0, -1.0)
+    return points, arm, share
+
+
+def _jump(rng: np.random.Generator, d: int) -> _Raw:
+    """A record that jumps from +u to -u with a flip, u along the coefficient the others ask for."""
+    points, arm, share = _one_sided(rng, d) if rng.random() < 0.5 else _anywhere(rng, d)
+    pull = (share * (2 * arm[2:] - 1)) @ points[2:]
+    size = float(np.linalg.norm(pull))
+    u = pull / size if size > 0 else _direction(rng, d)
+    points[:2] = rng.choice([-1.0, 1.0]) * np.array([[1.0], [-1.0]]) * u
+    points[:2] += 0.3 * rng.random() * rng.normal(size=(2, d))
+    arm[1] = 1 - arm[0]
+    return points, arm, share
+
+
+def _across(rng: np.random.Generator, d: int) -> _Raw:
+    """Records along u and a few against it, both split sideways; one jumps between the sides."""
+    u, v = _direction(rng, d), _direction(rng, d)
+    along, against, split, spread = rng.random(4)
+    points = [
+        along * u + split * v,
+        along * u - split * v,
+        spread * v - against * u,
+        -spread * v - against * u,
+    ]
+    points = [*points, v - rng.random() * u, -v - rng.random() * u]
+    part = rng.random()
+    arm = np.full(CLUSTERS + 2, int(rng.integers(0, 2)))
+    swapped = rng.random(CLUSTERS + 2) < 0.5
+    # (x, a) and (-x, 1 - a) are alike to a logistic coefficient
+    return (
+        np.roll(np.where(swapped[:, None], -np.array(points), points), 2, axis=0),
+        np.roll(np.where(swapped, 1 - arm, arm), 2),
+        np.array([part, part, 1 - part, 1 - part]) / 2,
     )
 
 
-def extreme_pair(universe: Universe, rng: np.random.Generator) -> KindPair:
-    """A pair that often has opposite outcomes of the changed record, or this record far from all others."""
-    pair = draw_pair(universe, rng)
+def _with_both_arms(points: Array, arm: NDArray[np.int64], share: Array) -> _Raw:
+    """The same, where no arm of the common records is empty."""
+    present = np.flatnonzero(share > 0)
+    if len(np.unique(arm[2 + present])) == 1:
+        place = present[-1] if len(present) > 1 else (present[0] + 1) % CLUSTERS
+        arm[2 + place] = 1 - arm[2 + present[0]]
+        share[place] = max(share[place], 1e-3)
+    return points, arm, share
+
+
+#: Families of starts, in turns.
+_FAMILIES = (_anywhere, _collinear, _one_sided, _separable, _nearly_empty, _jump, _across)
+
+
+def draw_pair(universe: Universe, rng: np.random.Generator) -> Pairs:
+    """A single pair of a random family, with outcomes. Raises DeclarationError where a floor leaves none.
+
+    Covariates are in one to four clusters, or all different: on the sphere, on a line, at its ends, at 0, on
+    the side of their arm. Arms are random, nearly empty, or separated by a direction. Extreme outcomes follow
+    the arm, agree, or alternate; the changed record jumps to its antipode, stays, or leaves 0. It often has
+    opposite outcomes, or is far from all others.
+    """
+    domain = universe.domain
+    drawn = (_drawn(universe, rng) for _ in range(_TRIES))
+    pair = next((one for one in drawn if one.admissible(domain)), None)
+    if pair is None:
+        raise DeclarationError(
+            f"arm_floor = {domain.arm_floor}: no pair of {universe.n_samples} records was found"
+        )
+    X, a, y, order = pair.kinds()
     if rng.random() < 0.5:  # from one end to the other, often within its arm
-        y, a = pair.y.copy(), pair.a.copy()
-        y[:2] = universe.domain.outcome_bound * rng.choice([-1.0, 1.0]) * np.array([1.0, -1.0])
+        y[:2] = domain.outcome_bound * rng.choice([-1.0, 1.0]) * np.array([1.0, -1.0])
         a[1] = a[0] if rng.random() < 0.5 else a[1]
-        pair = replace(pair, a=a, y=y)
-    if rng.random() < 0.5:
-        return far_record(pair, rng)
-    if rng.random() < 0.4:  # every kind at a distance from 0 of its own
-        X = pair.X * 10.0 ** rng.uniform(-3, 0, size=(len(pair.a), 1))
+    if rng.random() < 0.5:  # everybody but the changed record nearer to 0
+        X[2:] *= 10.0 ** rng.uniform(-4, 0)
+        if rng.random() < 0.5:
+            y[2:] *= 10.0 ** rng.uniform(-4, 0)
+    elif rng.random() < 0.4:  # every kind at a distance from 0 of its own
+        X *= 10.0 ** rng.uniform(-3, 0, size=(len(a), 1))
         X[1] = X[0] if rng.random() < 0.5 else X[1]
-        pair = replace(pair, X=X)
-    return pair
+    if (arms := len(domain.arms)) > 2:
+        a = rng.integers(arms, size=len(a))
+        a[1] = a[1] if universe.flips else a[0]
+    lists = None if domain.units is None else [_list(kind, len(a), rng) for kind in range(len(a))]
+    return Pairs.single(X, a, y, order, lists)
 
 
-def far_record(pair: KindPair, rng: np.random.Generator) -> KindPair:
-    """Everybody but the changed record nearer to 0, so that one record is far from all others."""
-    X, y = pair.X.copy(), pair.y.copy()
-    X[2:] *= 10.0 ** rng.uniform(-4, 0)
-    if rng.random() < 0.5:
-        y[2:] *= 10.0 ** rng.uniform(-4, 0)
-    return replace(pair, X=X, y=y)
+def _list(kind: int, kinds: int, rng: np.random.Generator) -> list[int]:
+    """The records of a person of a kind: mostly as many as can be, of this kind; now and then others."""
+    size = int(rng.integers(_MOST + 1)) if rng.random() < 0.3 else _MOST
+    return [kind if rng.random() < 0.8 else int(rng.integers(kinds)) for _ in range(size)]
 
 
-def change_pair(universe: Universe, pair: KindPair, rng: np.random.Generator) -> KindPair:
-    """A pair nearby: one or two changes, of sizes from 0.001 to 1."""
+def next_pair(universe: Universe, known: Pairs | None, rng: np.random.Generator) -> Pairs:
+    """A new pair, or one near a known one by one or two changes, of sizes from 0.001 to 1."""
+    if known is None:
+        return draw_pair(universe, rng)
     for _ in range(_TRIES):
-        nearby = pair
+        nearby = known
         for _ in range(int(rng.integers(1, 3))):
             nearby = _changed(universe, nearby, rng)
         if nearby.admissible(universe.domain):
             return nearby
-    return pair
+    return known
 
 
-def next_pair(universe: Universe, known: KindPair | None, rng: np.random.Generator) -> KindPair:
-    """A new pair, or a change of a known one."""
-    return extreme_pair(universe, rng) if known is None else change_pair(universe, known, rng)
-
-
-def _drawn(universe: Universe, rng: np.random.Generator) -> KindPair:
+def _drawn(universe: Universe, rng: np.random.Generator) -> Pairs:
     n, k = universe.n_samples, universe.n_features
     R, B = universe.domain.features_bound, universe.domain.outcome_bound
     kinds = n - 1 if rng.random() < 0.1 else int(rng.integers(1, min(4, n - 1) + 1))
@@ -192,11 +412,11 @@ def _drawn(universe: Universe, rng: np.random.Generator) -> KindPair:
     y = outcomes[int(rng.integers(len(outcomes)))]
     if rng.random() < 0.5:
         y[:2] = rng.choice([-1.0, 1.0], size=2)
-    return KindPair(universe.domain.inside(X), a, B * y, rng.integers(2, m, size=n - 1))
+    return Pairs.single(universe.domain.inside(X), a, B * y, rng.integers(2, m, size=n - 1))
 
 
-def _changed(universe: Universe, pair: KindPair, rng: np.random.Generator) -> KindPair:
-    X, a, y, others = pair.X.copy(), pair.a.copy(), pair.y.copy(), pair.others.copy()
+def _changed(universe: Universe, pair: Pairs, rng: np.random.Generator) -> Pairs:
+    X, a, y, order = pair.kinds()
     R, B, k, m = universe.domain.features_bound, universe.domain.outcome_bound, X.shape[1], len(a)
     row = int(rng.integers(m)) if rng.random() < 0.5 else int(rng.integers(2))
     size = 10.0 ** rng.uniform(-3, 0)
@@ -210,17 +430,20 @@ def _changed(universe: Universe, pair: KindPair, rng: np.random.Generator) -> Ki
         places = (R * _unit(X[[row]])[0], np.zeros(k), -X[target], X[target])
         X[row] = places[int(rng.integers(len(places)))]
     elif move == 3:
-        a[row] = 1 - a[row]
+        a[row] = 1 - a[row] if (arms := len(universe.domain.arms)) == 2 else rng.integers(arms)
     elif move == 4:
         y[row] = (B, -B, -y[row], y[row] + B * size * rng.normal())[int(rng.integers(4))]
     elif move == 5:
-        some = rng.random(len(others)) < rng.choice([0.1, 0.5])
-        others[some] = rng.integers(2, m)
+        some = rng.random(len(order)) < rng.choice([0.1, 0.5])
+        order[some] = rng.integers(2, m)
     else:
         y = -y
     if not universe.flips:
         a[1] = a[0]
-    return KindPair(universe.domain.inside(X), a, np.clip(y, -B, B), others)
+    lists = pair.lists
+    if lists is not None and rng.random() < 0.3:
+        lists = [*lists[:row], _list(row, m, rng), *lists[row + 1 :]]
+    return Pairs.single(universe.domain.inside(X), a, np.clip(y, -B, B), order, lists)
 
 
 def _unit(rows: Array) -> Array:

@@ -20,7 +20,7 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
-from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, dataset_of
+from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, checked_domain, dataset_of
 from dp2erm_cvx.plan import Pipeline, Plan, make_plan
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, Program
@@ -279,23 +279,43 @@ def _model(instance: Instance) -> MarginModel:
     return instance.model
 
 
-Raw = tuple[ArrayLike, ArrayLike, ArrayLike]
+#: (X, a, y) as an estimator takes it, or, as searches draw persons, numbers with the person of every row.
+Raw = tuple[ArrayLike, ArrayLike, ArrayLike] | tuple[Array, ArrayLike, ArrayLike, ArrayLike]
 #: What can be audited: what plans a release, or the plan itself.
 Audited = PrivateEstimator | Pipeline | Plan[Any]
 
 
 def audited_laws(model: Audited, pair: tuple[Raw, Raw]) -> tuple[Plan[Any], tuple[ReleaseLaw, ReleaseLaw]]:
     """The plan, and the laws of what it releases from either dataset. Raises as :func:`audit_density`."""
+    execution = Execution("first_certified", TOLERANCE)
     if isinstance(model, PrivateEstimator):
-        plan, one = model.prepared(*pair[0])
-        datasets, execution = (one, model.prepared(*pair[1])[1]), model.execution()
+        domain, execution = checked_domain(model.public()), model.execution()
     else:
         plan = model if isinstance(model, Plan) else make_plan(model)
         domain = plan.study.universe.domain
-        datasets = dataset_of(domain, *pair[0]), dataset_of(domain, *pair[1])
-        execution = Execution("first_certified", TOLERANCE)
-    _check_neighbors(*datasets, plan.study.universe)
-    return plan, _laws(plan, datasets, execution)
+    one, other = (_persons(domain, *raw) if len(raw) == 4 else dataset_of(domain, *raw) for raw in pair)
+    if isinstance(model, PrivateEstimator):
+        plan = model.plan(one.n_samples, len(one.columns))
+    _check_neighbors(one, other, plan.study.universe)
+    return plan, _laws(plan, (one, other), execution)
+
+
+def _persons(domain: Domain, X: Array, a: ArrayLike, y: ArrayLike, person: ArrayLike) -> Dataset:
+    """Records of persons, as numbers; two rows of nobody stand behind them, as in every table of persons."""
+    rows = np.concatenate([X, np.zeros((2, X.shape[1]))])
+    arms, outcomes = (np.append(column, [0, 0]) for column in (a, y))
+    names = domain.columns or tuple(f"x{k + 1}" for k in range(X.shape[1]))
+    whose, counts = np.append(person, [-1, -1]), np.append(np.ones(len(X)), [0.0, 0.0])
+    return Dataset(
+        rows,
+        arms,
+        outcomes,
+        names,
+        sampling=counts,
+        person=whose,
+        persons=domain.units,
+        n_arms=len(domain.arms),
+    )
 
 
 def _check_neighbors(first: Dataset, second: Dataset, universe: Universe) -> None:

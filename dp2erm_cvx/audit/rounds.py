@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.audit.movement import Claim, NeighborPair, Quantity, SolverCheck, check, resolve
-from dp2erm_cvx.audit.neighbors import CLUSTERS, Base, Groups, Replacement
+from dp2erm_cvx.audit.movement import Claim, NeighborPair, Quantity, SolverCheck, Verdict, check, resolve
+from dp2erm_cvx.audit.neighbors import Base, Replacement
+from dp2erm_cvx.audit.pairs import CLUSTERS, Pairs
 from dp2erm_cvx.audit.scouts import Scout
-from dp2erm_cvx.audit.search import Gain, Search, SearchPlan, State, evolve
-from dp2erm_cvx.audit.verdicts import Verdict
+from dp2erm_cvx.audit.search import Gain, SearchPlan, State, evolve, explore
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.program import FirstStage
@@ -22,11 +22,13 @@ from dp2erm_cvx.universe import Universe
 BASE = "base"
 #: Neighbors of one dataset in a look; those among which an ascent begins; looks per drawn dataset.
 CHUNK, SCREENED, STAY = 100, 20, 4
-#: One in so many neighbors is solved again by the named solver.
-CHECKED = 100
-_SAMPLE = 7
+#: One in so many neighbors is solved again by the named solver; pairs by which a fast scout is compared.
+CHECKED, _SAMPLE = 100, 7
 #: Pairs that are kept by every quantity.
 KEPT = 10
+#: Starts of a round, how many of the best are refined, and pairs tried in each refinement: where movements
+#: are cheap, and where each takes two full solves.
+CHEAP, COSTLY = (280, 3, 1500), (35, 1, 150)
 
 #: Draws a dataset.
 Source = Callable[[np.random.Generator], Records]
@@ -36,27 +38,27 @@ Source = Callable[[np.random.Generator], Records]
 class KeptPair:
     """A pair in few numbers, and its movements ``values`` by quantity.
 
-    ``what`` is one pair of groups, or a replacement in dataset ``base`` of the data or the generator.
+    ``what`` is one pair of kinds, or a replacement in dataset ``base`` of the data or the generator.
     """
 
     values: dict[str, float]
-    origin: str
-    what: Groups | Replacement = field(compare=False)
+    what: Pairs | Replacement = field(compare=False)
     base: int = 0
+
+    @property
+    def origin(self) -> str:
+        """The search that met it."""
+        return self.what.origin if isinstance(self.what, Replacement) else "search over base datasets"
 
     def plain(self) -> dict[str, Any]:
         """In plain JSON types."""
-        what = {name: np.asarray(value).tolist() for name, value in vars(self.what).items()}
-        return {**vars(self), "what": what}
+        return {**vars(self), "what": self.what.plain()}
 
     @classmethod
     def of_plain(cls, plain: dict[str, Any]) -> KeptPair:
         """What :meth:`plain` wrote."""
-        held: dict[str, Any] = {
-            name: np.asarray(v) if isinstance(v, list) else v for name, v in plain["what"].items()
-        }
-        what = Groups(**held) if "points" in held else Replacement(**held)
-        return cls(**{**plain, "what": what})
+        kind = Replacement if "origin" in plain["what"] else Pairs
+        return cls(**{**plain, "what": kind.of_plain(plain["what"])})
 
     def ratio(self, claims: Sequence[Claim]) -> float:
         """The largest movement over its bound; that of one weight counts where nothing else is claimed."""
@@ -101,13 +103,10 @@ class Rounds:
     def __post_init__(self) -> None:
         universe = self.universe
         # so many covariates as are given data, but a base dataset needs no more than three
-        self.small = Universe(universe.domain, universe.n_samples, min(universe.n_features, 3))
-        self.scout: Scout | None = None
-        if BASE in self.names:
-            # a scout that is off wastes a search, but what is reported is solved in full
-            rng = np.random.default_rng([self.seed, 1])
-            sample = Groups.starts(self.small, _SAMPLE, rng) if self.compare else None
-            self.scout = Scout.of(self.program, self.small, sample)
+        small = Universe(universe.domain, universe.n_samples, min(universe.n_features, 3))
+        # a scout that is off wastes a search, but what is reported is solved in full
+        sample = Pairs.starts(small, _SAMPLE, np.random.default_rng([self.seed, 1])) if self.compare else None
+        self.scout = Scout.of(self.program, small, sample) if BASE in self.names else None
         self._base: tuple[int, Base] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -116,6 +115,18 @@ class Rounds:
 
     def explored(self, plan: SearchPlan) -> State:
         """The whole search. Raises DataError for a checkpoint of another audit."""
+
+        def most(number: int) -> int:
+            if self.scout is None or self.names[number % len(self.names)] != BASE:
+                return CHUNK
+            starts, refined, evaluations = COSTLY if self.scout.exact else CHEAP
+            return starts + (refined + 1) * evaluations
+
+        def highest(state: State) -> float:
+            return max(
+                (pair.ratio(self.claims) for best in state.best.values() for _, pair in best), default=0.0
+            )
+
         call = {
             "program": [self.program.name, self.program.settings()],
             "domain": self.universe.domain.to_dict(),
@@ -124,17 +135,14 @@ class Rounds:
             "search": [*self.names, self.seed, self.solver],
             "data": self.digest,
         }
-        return Search(self.look, self._most, self._highest, KEPT, 1e-9, 4, call, KeptPair.of_plain).run(plan)
-
-    def _highest(self, state: State) -> float:
-        return max((pair.ratio(self.claims) for best in state.best.values() for _, pair in best), default=0.0)
-
-    def _most(self, number: int) -> int:
-        if self.names[number % len(self.names)] != BASE:
-            return CHUNK
-        assert self.scout is not None
-        starts, refined, evaluations = COSTLY if self.scout.exact else CHEAP
-        return starts + (refined + 1) * evaluations
+        kept: dict[str, Any] = {
+            "keep": KEPT,
+            "apart": 1e-9,
+            "wave": 4,
+            "call": call,
+            "read": KeptPair.of_plain,
+        }
+        return explore(self.look, plan, most=most, highest=highest, **kept)
 
     def look(self, state: State, number: int, room: int) -> Gain:
         """One strategy."""
@@ -146,40 +154,33 @@ class Rounds:
 
     def _search_base(self, number: int, state: State, room: int, rng: np.random.Generator) -> Gain:
         assert self.scout is not None
-        quantity = self._aim(number)
-        known = [pair.what for pair in state.pairs(quantity) if isinstance(pair.what, Groups)]
-        elite = Groups.joined(known) if known else None
+        # mostly V, which every release consumes; the other quantities claimed in turn
+        claimed = list(dict.fromkeys(claim.quantity for claim in self.claims))
+        with_v = Quantity.V in claimed
+        quantity = claimed[(number // 4 if with_v else number) % len(claimed)]
+        quantity = Quantity.V if with_v and number % 4 < 3 else quantity
+        known = [pair.what for pair in state.pairs(quantity) if isinstance(pair.what, Pairs)]
         with np.errstate(all="ignore"):
-            ends, spent = _climb(self.scout, quantity, elite, room, rng)
+            ends, spent = _climb(self.scout, quantity, known, room, rng)
             moved = self.scout.movements(ends)
         gain = Gain(spent, counts={"scouted": spent})
         for index in range(len(ends)):
             values = {name.value: float(moved[name][index]) for name in Quantity}
             if np.isfinite(list(values.values())).all():
-                end = ends.take(np.array([index]))
-                gain.pairs.append((values, KeptPair(values, "search over base datasets", end)))
+                gain.pairs.append((values, KeptPair(values, ends.take(np.array([index])))))
         return gain
 
-    def _aim(self, number: int) -> Quantity:
-        """Mostly V, which every release consumes; the other quantities claimed in turn."""
-        claimed = list(dict.fromkeys(claim.quantity for claim in self.claims))
-        if Quantity.V in claimed and number % 4 < 3:
-            return Quantity.V
-        return claimed[(number // 4 if Quantity.V in claimed else number) % len(claimed)]
-
     def _search_data(self, name: str, number: int, state: State, room: int, rng: np.random.Generator) -> Gain:
-        index = 0 if self._given else number // STAY
+        index = 0 if self._fixed else number // STAY
         base = self.base(index)
         elite = [pair.what for pair in state.pairs(Quantity.V) if pair.base == index]
         known = [change for change in elite if isinstance(change, Replacement)] if name == "ascent" else []
-        tried, step = 0, 0.1
-        start: Replacement | None = None
-        moved = []
+        tried, step, moved, start = 0, 0.1, [], None
         if known and number % 4:  # mostly on from one of the best
             start = known[min(int(rng.geometric(0.5)), len(known)) - 1]
         else:
             tried, step = min(SCREENED if name == "ascent" else CHUNK, room), 0.3
-            changes = base.propose(name, number if self._given else number % STAY, tried, rng)
+            changes = base.propose(name, number if self._fixed else number % STAY, tried, rng)
             moved = base.moved(changes)
             start = max(moved, key=lambda item: item[1][Quantity.V].low)[0] if moved else None
         if name == "ascent" and start is not None and tried < room:
@@ -196,15 +197,15 @@ class Rounds:
         gain = Gain(tried, counts=counts, largest=largest)
         for change, movement in moved:
             values = {quantity.value: interval.low for quantity, interval in movement.items()}
-            gain.pairs.append((values, KeptPair(values, change.origin, change, index)))
+            gain.pairs.append((values, KeptPair(values, change, index)))
         return gain
 
     @property
-    def _given(self) -> bool:
+    def _fixed(self) -> bool:
         """Whether every draw is the same dataset."""
-        return self.source is not None and self.base_records(0) is self.base_records(1)
+        return self.source is not None and self._drawn(0) is self._drawn(1)
 
-    def base_records(self, index: int) -> Records:
+    def _drawn(self, index: int) -> Records:
         """Dataset ``index`` of the data or the generator."""
         assert self.source is not None
         return self.source(np.random.default_rng([self.seed, index]))
@@ -212,18 +213,15 @@ class Rounds:
     def base(self, index: int) -> Base:
         """The same, with its weights."""
         if self._base is None or self._base[0] != index:
-            records = self.base_records(index)
-            self._base = (index, Base(self.program, self.universe, records, self.pool))
+            self._base = (index, Base(self.program, self.universe, self._drawn(index), self.pool))
         return self._base[1]
 
     def pair(self, kept: KeptPair) -> NeighborPair | None:
         """The two datasets of a kept pair in full, or None outside of the universe."""
         if isinstance(kept.what, Replacement):
             return self.base(kept.base).pair(kept.what)
-        first, second = kept.what.expand(0, self.small)
-        floor = self.universe.domain.arm_floor or 0
-        inside = all(min(r.a.sum(), r.n_samples - r.a.sum()) >= floor for r in (first, second))
-        return NeighborPair(first, second, first.n_samples - 1, kept.origin) if inside else None
+        inside = kept.what.admissible(self.universe.domain)
+        return NeighborPair(*kept.what.records(self.universe.domain), 0, kept.origin) if inside else None
 
     def reported(self, state: State) -> tuple[tuple[Verdict, ...], tuple[NeighborPair, ...], SolverCheck]:
         """A verdict per claim, and the pairs they rest on with the ten worst, all solved again.
@@ -255,64 +253,53 @@ class Rounds:
         return tuple(verdicts), tuple(resolved), checked
 
 
-#: Starts of a round, how many of the best are refined, and pairs tried in each refinement: where movements
-#: are cheap, and where each takes two full solves.
-CHEAP, COSTLY = (280, 3, 1500), (35, 1, 150)
-
-
 def _climb(
-    scout: Scout, quantity: Quantity, elite: Groups | None, budget: int, rng: np.random.Generator
-) -> tuple[Groups, int]:
+    scout: Scout, quantity: Quantity, known: Sequence[Pairs], budget: int, rng: np.random.Generator
+) -> tuple[Pairs, int]:
     """The pairs at the ends of the ascents of one round, and how many pairs were tried, at most ``budget``.
 
-    ``elite`` are pairs of earlier rounds, one of which is refined again with small steps.
+    One of the ``known`` pairs of earlier rounds is refined again with small steps.
     """
+    universe = scout.universe
     number, refined, evaluations = COSTLY if scout.exact else CHEAP
-    starts = Groups.starts(scout.universe, min(number, budget), rng)
+    starts = Pairs.starts(universe, min(number, budget), rng)
     spent = len(starts)
     values = np.nan_to_num(scout.movements(starts)[quantity], nan=-np.inf, posinf=-np.inf)
     highest = np.argsort(-values, kind="stable")[:refined]
-    chosen = [starts.take(np.array([index])) for index in highest]
-    steps = [0.3] * len(chosen)
-    if elite is not None and len(elite):
-        pick = int(rng.integers(len(elite)))
-        chosen.append(_mutated(scout.universe, elite.take(np.array([pick])), rng))
-        steps.append(0.1)
-    ends = []
-    for start, step in zip(chosen, steps, strict=True):
+    chosen = [(starts.take(np.array([index])), 0.3) for index in highest]
+    if known:
+        pair = known[int(rng.integers(len(known)))]
+        a = pair.a.copy()
+        if rng.random() < 0.5:
+            place = (int(rng.integers(CLUSTERS + 2)) + 2) % (CLUSTERS + 2)
+            a[0, place] = 1 - a[0, place]
+        chosen.append((Pairs.admitted(universe, pair.X, a, pair.count), 0.1))
+    ends = [starts.take(np.array([int(np.argmax(values))]))]
+    for start, step in chosen:
         end, tried = _refined(scout, quantity, start, step, min(evaluations, budget - spent), rng)
         spent += tried
         ends.append(end)
-    return Groups.joined([starts.take(np.array([int(np.argmax(values))])), *ends]), spent
+    return Pairs.joined(ends), spent
 
 
 def _refined(
-    scout: Scout, quantity: Quantity, start: Groups, step: float, evaluations: int, rng: np.random.Generator
-) -> tuple[Groups, int]:
+    scout: Scout, quantity: Quantity, start: Pairs, step: float, evaluations: int, rng: np.random.Generator
+) -> tuple[Pairs, int]:
+    """Where CMA-ES on the points of the kinds that are there, and on their shares, ends."""
     universe = scout.universe
     active = np.flatnonzero(np.nan_to_num(start.count[0]) > 0)
-    rows = np.concatenate([active, [CLUSTERS, CLUSTERS + 1]]).astype(np.int64)
-    d = universe.n_features
+    rows = np.concatenate([2 + active, [0, 1]]).astype(np.int64)
+    d, bound = universe.n_features, universe.domain.features_bound
 
-    def pairs(u: Array) -> Groups:
-        points = np.repeat(start.points, len(u), axis=0)
-        points[:, rows] = u[:, : len(rows) * d].reshape(len(u), len(rows), d) * universe.domain.features_bound
+    def pairs(u: Array) -> Pairs:
+        X = np.repeat(start.X, len(u), axis=0)
+        X[:, rows] = u[:, : len(rows) * d].reshape(len(u), len(rows), d) * bound
         share = np.zeros((len(u), CLUSTERS))
         share[:, active] = np.exp(np.clip(u[:, len(rows) * d :], -30.0, 30.0))
-        return Groups.admitted(universe, points, np.repeat(start.arm, len(u), axis=0), share)
+        return Pairs.admitted(universe, X, np.repeat(start.a, len(u), axis=0), share)
 
-    points = start.points[0, rows].ravel() / universe.domain.features_bound
-    first = np.concatenate([points, np.log(np.maximum(start.count[0, active], 0.3))])
+    first = np.append(start.X[0, rows].ravel() / bound, np.log(np.maximum(start.count[0, active], 0.3)))
     best, largest, tried = evolve(
         lambda u: scout.movements(pairs(u))[quantity], first, step, evaluations, rng
     )
     return (pairs(best[None]) if np.isfinite(largest) else start), tried
-
-
-def _mutated(universe: Universe, pair: Groups, rng: np.random.Generator) -> Groups:
-    """The same pair with, half of the time, one arm changed."""
-    arm = pair.arm.copy()
-    if rng.random() < 0.5:
-        place = int(rng.integers(CLUSTERS + 2))
-        arm[0, place] = 1 - arm[0, place]
-    return Groups.admitted(universe, pair.points, arm, pair.count)

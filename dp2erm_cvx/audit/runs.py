@@ -1,139 +1,37 @@
-"""Runs of any mechanism: how many, what they give, and every number of it whose tails are events."""
+"""Runs of any mechanism on neighbors against its guarantee: events, and bounds from their counts."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
-import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
 
+from dp2erm_cvx.audit.events import (
+    Choice,
+    CountBound,
+    Observation,
+    Observations,
+    of_exception,
+    of_output,
+    scores,
+)
+from dp2erm_cvx.audit.finding import DIRECTIONS, Columns, Declared, Finding, replays
+from dp2erm_cvx.audit.pairs import next_pair
+from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.mechanism import random_source
 from dp2erm_cvx.parallel import run_tasks, whole_workers
 from dp2erm_cvx.public import public_fraction, whole_number
+from dp2erm_cvx.universe import Universe
 
-_LARGEST_EXACT = 2**53
-_DEEPEST = 8
-
-
-@dataclass(frozen=True, repr=False)
-class Observation:
-    """One output, taken apart.
-
-    ``kind`` is its structure, such as ``array (3,)`` or ``raised ValueError``. ``numbers`` (q,) are the
-    numbers in it, in the order of ``names``. ``marks`` are what is said of it in words: its kind, its texts,
-    and which numbers are not finite. ``key`` is the same for equal outputs only; -0.0 is not 0.0.
-    """
-
-    kind: str
-    numbers: Array
-    names: tuple[str, ...]
-    marks: frozenset[str]
-    key: str | bytes
-    own: Mapping[str, float] = field(default_factory=dict)
-
-
-def of_output(output: object) -> Observation:
-    """Take apart a number, text, None, an array, or lists, tuples and dicts of those.
-
-    Raises DeclarationError for anything else: equal objects could not be distinguished from different ones.
-    """
-    numbers: list[float] = []
-    names: list[str] = []
-    texts: list[str] = []
-    kind = _walk(output, "output", numbers, names, texts, 0)
-    values = np.array(numbers, dtype=np.float64)
-    odd = np.flatnonzero(~np.isfinite(values))
-    marks = {f"the output is of kind {kind}", *texts, *(f"{names[j]} is {values[j]:g}" for j in odd)}
-    if odd.size:
-        marks.add("a number is not finite")
-    key = "\0".join([kind, *sorted(texts)]).encode("utf-8", "surrogatepass") + b"\0" + values.tobytes()
-    return Observation(kind, values, tuple(names), frozenset(marks), key)
-
-
-def of_exception(raised: Exception) -> Observation:
-    """A refusal is an observation, and so is what it says."""
-    kind = f"raised {type(raised).__name__}"
-    said = f"{kind}: {raised}"
-    return Observation(kind, np.empty(0), (), frozenset({"the mechanism raised", kind, said}), said)
-
-
-def _walk(value: Any, name: str, numbers: list[float], names: list[str], texts: list[str], depth: int) -> str:
-    if depth > _DEEPEST:
-        raise DeclarationError(f"mechanism: its output is nested more than {_DEEPEST} deep")
-    if value is None or isinstance(value, bool | str | bytes | np.bool_):
-        texts.append(f"{name} is {value!r}")
-        return "none" if value is None else type(value).__name__
-    if isinstance(value, int | np.integer) and abs(int(value)) > _LARGEST_EXACT:
-        # a float would not hold it
-        texts.append(f"{name} is {int(value)}")
-    if isinstance(value, int | float | np.integer | np.floating):
-        names.append(name)
-        numbers.append(_number(value))
-        return "number"
-    if isinstance(value, complex | np.complexfloating):
-        names += [f"{name}.real", f"{name}.imag"]
-        numbers += [float(value.real), float(value.imag)]
-        return "complex number"
-    if isinstance(value, Mapping):
-        parts = [
-            f"{key!r}: {_walk(value[key], f'{name}[{key!r}]', numbers, names, texts, depth + 1)}"
-            for key in sorted(value, key=repr)
-        ]
-        return "{" + ", ".join(parts) + "}"
-    if hasattr(value, "__array__"):
-        array = np.asarray(value)
-        if array.dtype.kind in "fiu" and array.dtype.itemsize <= 8 and array.dtype != np.uint64:
-            texts += [f"{name} has type {array.dtype}"] if array.dtype != np.float64 else []
-            names += [name + "".join(f"[{i}]" for i in index) for index in np.ndindex(array.shape)]
-            numbers += [_number(entry) for entry in array.ravel().tolist()]
-            return f"array {array.shape}"
-        value = array.tolist()
-    if isinstance(value, list | tuple):
-        parts = [
-            _walk(item, f"{name}[{i}]", numbers, names, texts, depth + 1) for i, item in enumerate(value)
-        ]
-        alike = len(set(parts)) == 1
-        return f"{len(parts)} x {parts[0]}" if alike else "(" + ", ".join(parts) + ")"
-    if hasattr(value, "__array__"):
-        return _walk(value, name, numbers, names, texts, depth + 1)
-    raise DeclarationError(
-        f"mechanism: {name} is of type {type(value).__name__}: return a number, an array, text, None, "
-        "or lists and dicts of those"
-    )
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.copysign(math.inf, value)
-
-
-def lowest_bits(values: Array) -> Array:
-    """Exponent of the lowest set bit of each finite value: v is an odd multiple of 2 to that power.
-
-    0 is a multiple of every power: 1100. The shape is that of ``values``.
-    """
-    fraction, exponent = np.frexp(values)
-    whole = np.abs(fraction * 2.0**53).astype(np.int64)
-    lowest = np.log2(np.maximum(whole & -whole, 1).astype(np.float64))
-    return np.where(whole == 0, 1100.0, exponent - 53 + lowest)
-
-
-#: Marks and repeated values, tails, learned scores, and the grid of floating point.
-FAMILIES = ("values", "tails", "learned", "bits")
-
-#: What each family is called in a report.
-_NAMES = {
+#: Families of events, and what each is called in a report.
+FAMILIES = {
     "values": "marks and repeated values",
     "tails": "tails of coordinates and norms",
     "learned": "learned scores",
@@ -167,43 +65,193 @@ class Attack:
 
     runs: int = 2000
     confidence: float = 0.99
-    events: Sequence[str] = FAMILIES
+    events: Sequence[str] = tuple(FAMILIES)
     statistics: Mapping[str, Callable[[Any], float]] = field(default_factory=dict)
     takes_rng: bool = False
     seed: int | None = None
     workers: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "runs", whole_number("runs", self.runs, at_least=40))
-        object.__setattr__(self, "confidence", public_fraction("confidence", self.confidence))
-        object.__setattr__(self, "events", _families(self.events, own=bool(self.statistics)))
-        object.__setattr__(self, "statistics", dict(self.statistics))
+        put, events = object.__setattr__, (self.events,) if isinstance(self.events, str) else self.events
+        for family in events:
+            if family not in FAMILIES:
+                raise DeclarationError(f"events: {family!r} is unknown: choose from {', '.join(FAMILIES)}")
+        if not events and not self.statistics:
+            raise DeclarationError("events: choose at least one family, or give statistics")
+        put(self, "runs", whole_number("runs", self.runs, at_least=40))
+        put(self, "confidence", public_fraction("confidence", self.confidence))
+        put(self, "events", tuple(family for family in FAMILIES if family in events))
+        put(self, "statistics", dict(self.statistics))
         if self.seed is not None:
-            object.__setattr__(self, "seed", whole_number("seed", self.seed, at_least=0))
-        object.__setattr__(self, "workers", whole_workers(self.workers))
+            put(self, "seed", whole_number("seed", self.seed, at_least=0))
+        put(self, "workers", whole_workers(self.workers))
+
+
+@dataclass(frozen=True)
+class Counted:
+    """An event that was chosen first and then counted in ``runs`` other runs of each dataset.
+
+    P is the law of the output on the dataset named first in ``direction``, Q that on the other. With the
+    confidence of the audit P(event) is at least ``low`` and Q(event) at most ``high``, so that epsilon is at
+    least ``epsilon_low`` = log((low - delta) / high), or 0, and mu at least ``mu_low`` = Phi^-1(low) -
+    Phi^-1(high), or 0.
+    """
+
+    direction: str
+    event: str
+    hits: int
+    other_hits: int
+    runs: int
+    low: float
+    high: float
+    epsilon_low: float
+    mu_low: float
+
+
+@dataclass(frozen=True)
+class RunsAudit:
+    """What runs of a mechanism on one pair of datasets say about what is ``declared``.
+
+    ``epsilon_low`` is a lower bound on the epsilon that the mechanism has at the declared delta, and
+    ``mu_low`` on its mu, right with probability at least ``confidence`` if the runs are independent;
+    ``counted`` holds both directions. Events were chosen for the bound on what is declared, and ``ceiling``
+    is the most that so many runs can show of it, whatever the mechanism: a quiet audit says nothing about
+    anything above it. ``runs`` are those of each dataset, half of which chose the events; ``raised`` counts,
+    for both datasets, those that ended in an exception. ``looked_at`` events were compared, of what
+    ``searched`` says. ``seed`` repeats the runs of a mechanism that takes a generator.
+    """
+
+    declared: Declared
+    epsilon_low: float
+    mu_low: float
+    ceiling: float
+    confidence: float
+    counted: tuple[Counted, Counted]
+    runs: int
+    raised: tuple[int, int]
+    looked_at: int
+    searched: str
+    seed: int
+    private: bool = field(default=False, init=False)
 
     @property
-    def names(self) -> list[str]:
-        """What is looked at, in words."""
-        own = [f"{len(self.statistics)} own statistics"] if self.statistics else []
-        return [_NAMES[family] for family in self.events] + own
+    def low(self) -> float:
+        """The bound on what is declared."""
+        return self.epsilon_low if self.declared.mu is None else self.mu_low
+
+    @property
+    def best(self) -> Counted:
+        """The direction and event with the larger bound."""
+        name = f"{self.declared.name}_low"
+        return max(self.counted, key=lambda way: float(getattr(way, name)))
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether the declared guarantee is violated; wrong with probability at most 1 - ``confidence``."""
+        return self.low > self.declared.number
+
+    @property
+    def able(self) -> bool:
+        """Whether so many runs could show any violation at all."""
+        return self.ceiling > self.declared.number
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {**asdict(self.declared), **asdict(self), "violated": self.exceeds}
+
+    def __str__(self) -> str:
+        best, name = self.best, self.declared.name
+        bound = f"{name} >= {self.low:.4g} with confidence {self.confidence:g}, {self.declared}"
+        if self.exceeds:
+            verdict = f"VIOLATED by {best.event} ({best.hits} against {best.other_hits} of {best.runs} runs)"
+        else:
+            verdict = "no violation found, which is no proof"
+        limit = f"{self.runs} runs a dataset can show at most {self.ceiling:.4g}"
+        if not self.able:
+            limit += f", hence NO violation of this {name}: more runs are needed"
+        return f"{bound}: {verdict}; {limit}; looked at {self.searched}; not private"
 
 
-def _families(events: Sequence[str], *, own: bool) -> tuple[str, ...]:
-    chosen = (events,) if isinstance(events, str) else tuple(events)
-    for family in chosen:
-        if family not in FAMILIES:
-            raise DeclarationError(f"events: {family!r} is unknown: choose from {', '.join(FAMILIES)}")
-    if not chosen and not own:
-        raise DeclarationError("events: choose at least one family, or give statistics")
-    return tuple(family for family in FAMILIES if family in chosen)
+def audit_runs(
+    mechanism: Callable[..., Any],
+    first: Any,
+    second: Any,
+    declared: Declared,
+    *,
+    attack: Attack | None = None,
+) -> RunsAudit:
+    """Run ``mechanism`` on two neighboring datasets, and bound the epsilon or mu that it has from below.
+
+    The mechanism is anything: of this package, of another, of yours. What it returns (numbers, arrays,
+    text, None, or lists and dicts of those) or raises is the output, all of which an attacker is taken to
+    see. A quarter of the runs learns scores that separate the datasets, a quarter picks the event with
+    the largest bound for each direction, and half counts these two events. Epsilon is at least ``log((p -
+    delta)/q)`` for the lower Clopper-Pearson bound p of one probability and the upper bound q of the other
+    (Ding et al. 2018; Jagielski et al. 2020), and mu at least ``Phi^-1(p) - Phi^-1(q)`` (Dong, Roth and Su
+    2022); four bounds share the risk ``1 - attack.confidence``.
+
+    Parameters
+    ----------
+    mechanism
+        ``mechanism(dataset)``, or ``mechanism(dataset, rng)`` where the attack says so. Its runs must be
+        independent. It is given to worker processes by pickling.
+    first, second
+        Neighboring datasets, of whatever the mechanism takes; that they are neighbors is not checked.
+    declared
+        The guarantee, as epsilon with delta, or as mu.
+    attack
+        How often the mechanism runs, and what is looked at; default: ``Attack()``.
+
+    Raises DeclarationError for an invalid argument, for an output of another type, and where every run
+    raised.
+    """
+    attack = attack or Attack()
+    seed = random_source().getrandbits(53) if attack.seed is None else attack.seed
+    one, other = _run_all(mechanism, (first, second), attack, attack.runs, seed)
+    raised = [sum("the mechanism raised" in run.marks for run in part) for part in (one, other)]
+    if raised == [attack.runs, attack.runs]:
+        raise DeclarationError(f"mechanism: every run {one[0].key!s}")
+    learned, picked = attack.runs // 4, attack.runs // 2
+    risk, runs = (1.0 - attack.confidence) / 4, attack.runs - picked
+    choice = Choice(
+        one[learned:picked], other[learned:picked], CountBound.of(declared, picked - learned, risk)
+    )
+    if "values" in attack.events:
+        choice.offer_values()
+    for score in scores(one[:learned], other[:learned], attack.events):
+        choice.offer_tails(*score)
+    bounds = {"epsilon_low": CountBound(runs, risk, declared.delta), "mu_low": CountBound(runs, risk, None)}
+
+    def counted(way: int, mine: Observations, theirs: Observations) -> Counted:
+        name, test = choice.best[way][1]
+        hits, others = int(np.sum(test(mine))), int(np.sum(test(theirs)))
+        low, high = float(bounds["mu_low"].low[hits]), float(bounds["mu_low"].high[others])
+        lows = {name: bound.one(hits, others) for name, bound in bounds.items()}
+        return Counted(DIRECTIONS[way], name, hits, others, runs, low, high, **lows)
+
+    both = (counted(0, one[picked:], other[picked:]), counted(1, other[picked:], one[picked:]))
+    names = [FAMILIES[family] for family in attack.events]
+    names += [f"{len(attack.statistics)} own statistics"] if attack.statistics else []
+    return RunsAudit(
+        declared=declared,
+        epsilon_low=max(way.epsilon_low for way in both),
+        mu_low=max(way.mu_low for way in both),
+        ceiling=bounds[f"{declared.name}_low"].ceiling,
+        confidence=attack.confidence,
+        counted=both,
+        runs=attack.runs,
+        raised=(raised[0], raised[1]),
+        looked_at=choice.looked_at,
+        searched=f"{choice.looked_at} events: {', '.join(names)}",
+        seed=seed,
+    )
 
 
 #: Runs of each dataset that one worker does at a time: fixed, so that no result depends on the workers.
 _CHUNK = 50
 
 
-def run_all(
+def _run_all(
     mechanism: Callable[..., Any], datasets: tuple[Any, Any], attack: Attack, runs: int, seed: int
 ) -> tuple[list[Observation], list[Observation]]:
     """``runs`` observations of each dataset, each run with a generator of its own."""
@@ -237,175 +285,114 @@ def _run(
     return [(once(0, run), once(1, run)) for run in range(start, stop)]
 
 
-#: Kinds of output with fewer learning runs have no scores of their own, and at most so many kinds have.
-_FEWEST, _MOST_KINDS = 10, 6
-#: Standardized numbers are cut off here before a classifier sees them.
-_FAR = 20.0
-#: Bins of a coordinate, of equal shares of the learning runs.
-_BINS = 12
-#: Directions of a relative spread below this are taken to have none.
-_FLAT = 1e-13
-
-Observations = Sequence[Observation]
+#: Runs on each dataset of a pair that is screened, and of one that is looked at again.
+_SHORT, _LONG = 40, 200
+#: Shares of the looks that change one of the best pairs, and that go along a path.
+_CHANGED, _PATHS = 0.3, 0.2
+#: Risk of the bounds of a few runs: pairs are only put into an order by them.
+_RISK = 0.25
 
 
-@dataclass(frozen=True)
-class Score:
-    """``name`` of a number for every observation, given by ``function``; NaN where it has none."""
+def search_runs(
+    mechanism: Callable[..., Any],
+    universe: Universe,
+    declared: Declared,
+    *,
+    attack: Attack | None = None,
+    search: SearchPlan | None = None,
+) -> Finding:
+    """Look for neighbors on which runs of ``mechanism`` differ most, and audit the worst of them.
 
-    name: str
-    function: Callable[[Observations], Array]
+    A few runs on each of two datasets put pairs into an order. Some are new ones of structured families:
+    clusters, ends, antipodes, nearly empty arms, one record far from all others. Others are small changes of
+    the best met so far, and the steepest places on paths between datasets far apart. The best are looked at
+    with more runs, and one is audited by runs that had no part in the choice: its bound is right with its
+    stated confidence however the pair was found.
 
-    def __call__(self, observations: Observations) -> Array:
-        """Values (m,), NaN where one is not finite."""
-        with np.errstate(all="ignore"):
-            values = np.asarray(self.function(observations), dtype=np.float64)
-        return np.where(np.isfinite(values), values, np.nan)
+    Parameters
+    ----------
+    mechanism
+        ``mechanism((X, a, y))``, or ``mechanism((X, a, y), rng)`` where the attack says so: X (n, k) and y
+        (n,) in the units of the data, a (n,) of 0 and 1. What it returns is as for :func:`audit_runs`.
+    universe
+        The datasets that the guarantee is declared for; its domain says which of them are neighbors.
+    declared
+        The guarantee, as epsilon with delta, or as mu.
+    attack
+        How the worst pair is audited; default: ``Attack()``.
+    search
+        Its evaluations are screened pairs; default: 60. Its workers are those of the attack.
 
-
-def scores(first: Observations, second: Observations, families: Sequence[str]) -> Iterator[Score]:
-    """Scores from the learning runs of both datasets."""
-    both = (*first, *second)
-    for name in sorted({name for one in both for name in one.own}):
-        yield Score(name, partial(_own, name))
-    if "values" in families:
-        mine, theirs = (Counter(one.key for one in part) for part in (first, second))
-        keys = mine.keys() | theirs.keys()
-        odds = {key: math.log((mine[key] + 0.5) / (theirs[key] + 0.5)) for key in keys}
-        name = "log odds of the same output among the learning runs"  # 0 for what was not seen
-        yield Score(name, lambda them: np.array([odds.get(one.key, 0.0) for one in them]))
-    kinds = Counter(one.kind for one in both if len(one.numbers))
-    names = {one.kind: one.names for one in both}
-    for kind, count in kinds.most_common(_MOST_KINDS):
-        if count < _FEWEST:
-            break
-        rows = [_numbers_of(part, kind).reshape(-1, len(names[kind])) for part in (first, second)]
-        one, other = (part[np.all(np.isfinite(part), axis=1)] for part in rows)
-        for name, function in _of_numbers(one, other, names[kind], families):
-            yield Score(name, partial(_within, kind, function))
-
-
-#: A function of the numbers (m, q) of outputs of one kind, giving (m,).
-_OfNumbers = Callable[[Array], Array]
-
-
-def _numbers_of(observations: Observations, kind: str) -> Array:
-    """The numbers (m, q) of the observations of ``kind``."""
-    return np.array([one.numbers for one in observations if one.kind == kind])
-
-
-def _within(kind: str, function: _OfNumbers, observations: Observations) -> Array:
-    """Of the observations of ``kind``; NaN for others."""
-    mine = np.array([one.kind == kind for one in observations], dtype=bool)
-    values = np.full(len(observations), np.nan)
-    if mine.any():
-        values[mine] = function(_numbers_of(observations, kind))
-    return values
-
-
-def _of_numbers(
-    first: Array, second: Array, names: Sequence[str], families: Sequence[str]
-) -> Iterator[tuple[str, _OfNumbers]]:
-    """Of one kind of output, from the finite learning runs (m, q) of both datasets."""
-    if len(first) + len(second) >= _FEWEST:
-        if "tails" in families:
-            yield from _tails(np.concatenate([first, second]), names)
-        if "learned" in families and min(len(first), len(second)) >= 5:
-            yield from _learned(first, second, names)
-    if "bits" in families:  # naive floating-point noise leaks through the grid that a coordinate lies on
-        for j, name in enumerate(names):
-            yield f"lowest set bit of {name}", _column(j, lowest_bits)
-
-
-def _tails(pooled: Array, names: Sequence[str]) -> Iterator[tuple[str, _OfNumbers]]:
-    """Every coordinate, its distance from the middle, and norms."""
-    with np.errstate(all="ignore"):
-        middle, scale = _standard(pooled)
-    for j, name in enumerate(names):
-        yield name, _column(j, np.asarray)
-        yield f"|{name} - {middle[j]:.6g}|", _column([j], partial(_length, np.inf, middle[j], 1.0))
-    for order, label in ((1, "l1"), (2, "l2"), (np.inf, "largest")) if len(names) > 1 else ():
-        yield f"{label} norm of the standardized output", partial(_length, order, middle, scale)
-
-
-def _learned(first: Array, second: Array, names: Sequence[str]) -> Iterator[tuple[str, _OfNumbers]]:
-    """Scores that separate the learning runs: of each coordinate, Fisher's, a logistic regression's."""
-    for j, name in enumerate(names):
-        yield f"log odds of {name} in bins", _column(j, _bins(first[:, j], second[:, j]))
-    pooled = np.concatenate([first, second])
-    with np.errstate(all="ignore"):  # outputs may be as large as floats get
-        direction = _fisher(first, second)
-        middle, scale = _standard(pooled)
-        centers = [np.median((part - middle) / scale, axis=0) for part in (first, second)]
-    if np.all(np.isfinite(direction)):
-        yield "Fisher's direction of the output", lambda x: x @ direction
-
-    def features(x: Array) -> Array:
-        with np.errstate(all="ignore"):
-            z = (x - middle) / scale
-            ends = [z - center for center in centers]
-            lengths = [np.linalg.norm(v, order, axis=1) for v in (z, *ends) for order in (1, 2)]
-        cut = np.clip(np.column_stack([z, np.abs(z), *lengths]), -_FAR, _FAR)
-        return np.asarray(np.nan_to_num(cut), dtype=np.float64)
-
-    labels = np.repeat([1, 0], [len(first), len(second)])
-    model = LogisticRegression(max_iter=300)
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        # a score that is not quite converged is a worse guess, not a wrong one
-        warnings.simplefilter("ignore")
-        model.fit(features(pooled), labels)
-    name = "log odds of a logistic regression on the output, its absolute values and distances"
-    yield name, lambda x: model.decision_function(features(x))
-
-
-def _own(name: str, observations: Observations) -> Array:
-    return np.array([one.own.get(name, math.nan) for one in observations])
-
-
-def _length(order: float, middle: Array, scale: Array | float, x: Array) -> Array:
-    return np.asarray(np.linalg.norm((x - middle) / scale, order, axis=1), dtype=np.float64)
-
-
-def _column(j: int | list[int], of: _OfNumbers) -> _OfNumbers:
-    return lambda x: of(x[:, j])
-
-
-def _bins(first: Array, second: Array) -> _OfNumbers:
-    """The log odds of the values below, on, between and above the edges of bins."""
-    pooled = np.concatenate([first, second])
-    edges = np.unique(np.quantile(pooled, np.linspace(0, 1, _BINS + 1), method="lower"))
-    counts = [np.bincount(_places(part, edges), minlength=2 * len(edges) + 1) for part in (first, second)]
-    odds = np.log((counts[0] + 0.5) / (counts[1] + 0.5))
-    return lambda values: odds[_places(values, edges)]
-
-
-def _places(values: Array, edges: Array) -> NDArray[np.intp]:
-    # a value on an edge, such as a bound that outputs are clipped to, is a place of its own
-    return np.searchsorted(edges, values, side="left") + np.searchsorted(edges, values, side="right")
-
-
-def _standard(x: Array) -> tuple[Array, Array]:
-    low, middle, high = np.quantile(x, [0.25, 0.5, 0.75], axis=0)
-    spread = np.where(high > low, high - low, np.std(x, axis=0))
-    return middle, np.where(spread > 0, spread, 1.0)
-
-
-def _fisher(first: Array, second: Array) -> Array:
-    """``S^+ (m_1 - m_2)`` (q,), S the spread within a dataset, of learning runs (m, q).
-
-    It comes from singular values, so that a direction that is nearly flat, because the same noise came twice
-    along it, keeps its digits.
+    Raises what :func:`audit_runs` raises, and DeclarationError where an arm floor leaves no pair.
     """
-    _, scale = _standard(np.concatenate([first, second]))
-    one, other = first / scale, second / scale
-    between = one.mean(axis=0) - other.mean(axis=0)
-    within = np.concatenate([one - one.mean(axis=0), other - other.mean(axis=0)])
-    if not np.all(np.isfinite(within)):
-        return np.full(within.shape[1], np.nan)
-    _, spread, axes = np.linalg.svd(within, full_matrices=False)
-    if spread[0] == 0.0:
-        return np.asarray(between / scale, dtype=np.float64)
-    relative = np.maximum(spread / spread[0], _FLAT)
-    direction = axes.T @ (axes @ between / relative**2)
-    length = float(np.linalg.norm(direction))
-    return np.asarray(direction / scale / (length if length > 0 else 1.0), dtype=np.float64)
+    search, attack, domain = search or SearchPlan(evaluations=60), attack or Attack(), universe.domain
+
+    def distance(one: Columns, other: Columns, runs: int, rng: np.random.Generator) -> float:
+        mine, theirs = _run_all(mechanism, (one, other), attack, runs, int(rng.integers(2**53)))
+        choice, gap = Choice(mine, theirs, CountBound.of(declared, runs, _RISK)), 0.0
+        choice.offer_values()
+        # learned scores would separate the very runs that they learned from
+        for name, score in scores(mine, theirs, ("tails",)):
+            choice.offer_tails(name, score)
+            gap = max(gap, _separation(score(mine), score(theirs)))
+        # bounds of so few runs are 0 for small shifts, which ranks see, and ranks miss what is rare
+        return max(height for height, _ in choice.best) + gap
+
+    def look(state: State, number: int, room: int) -> Gain:
+        """A new pair, a change of one of the best, or where a path is steepest."""
+        rng = np.random.default_rng([search.seed, state.spent])
+        chance, looks = rng.random(), 0
+        known = state.elite("distance", rng) if chance < _CHANGED else None
+        pair = next_pair(universe, known, rng)
+        if chance > 1 - _PATHS:
+            steep, looks = pair.steepest(universe, lambda one, other: distance(one, other, _SHORT, rng), rng)
+            pair = pair if steep is None else steep
+        return Gain(looks + 1, [({"distance": distance(*pair.raw(domain), _SHORT, rng)}, pair)])
+
+    state = explore(look, search)
+    # the best of those kept, by more runs: the highest of many short looks is partly luck
+    heights, pairs = [], [pair.raw(domain) for pair in state.pairs("distance")]
+    for rank, (first, second) in enumerate(pairs):
+        heights.append(distance(first, second, _LONG, np.random.default_rng([search.seed, rank, 1])))
+    first, second = pairs[int(np.argmax(heights))]
+    audit = audit_runs(mechanism, first, second, declared, attack=attack)
+    facts = {
+        "mechanism": getattr(mechanism, "__name__", type(mechanism).__name__),
+        "attack": {name: getattr(attack, name) for name in ("runs", "confidence", "events", "takes_rng")},
+        "audit": audit.to_dict(),
+        "search_seed": search.seed,
+        "counts": {"screened": state.spent},
+    }
+    return Finding.worst("blackbox", domain, (first, second), facts, audit)
+
+
+def _separation(one: Array, other: Array) -> float:
+    """Distance of two samples by ranks, and by medians where the ranks are apart; 0 without values."""
+    one, other = np.sort(one[~np.isnan(one)]), np.sort(other[~np.isnan(other)])
+    if not (one.size and other.size):
+        return 0.0
+    below = np.searchsorted(other, one, side="left") + np.searchsorted(other, one, side="right")
+    ranks = abs(below.mean() / len(other) - 1.0)
+    spread = max(float(np.subtract(*np.quantile(part, [0.75, 0.25]))) for part in (one, other))
+    gap = abs(float(np.median(one) - np.median(other)))
+    return float(2 * ranks + (np.log1p(min(gap / spread, 1e9)) if spread > 0 else 10.0 * (gap > 0)))
+
+
+@replays("blackbox")
+def _again(
+    path: str | Path,
+    pair: Finding,
+    mechanism: Callable[..., Any],
+    *,
+    declared: Declared | None,
+    attack: Attack | None,
+    **_: Any,
+) -> RunsAudit:
+    """By new runs that choose an event of their own."""
+    try:
+        known = pair.facts["audit"]
+        declared = declared or Declared(known["epsilon"], known["delta"], known.get("mu"))
+        attack = attack or Attack(**pair.facts["attack"])
+    except (KeyError, TypeError) as wrong:
+        raise DataError(f"{path}: no finding of a black-box audit ({wrong})") from None
+    return audit_runs(mechanism, *pair.raw(), declared, attack=attack)

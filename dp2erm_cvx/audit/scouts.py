@@ -5,6 +5,7 @@ Small convex programs are solved side by side: Newton in a ball, and quadratics 
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.audit.movement import NeighborPair, Quantity, resolve
-from dp2erm_cvx.audit.neighbors import Groups, records_at
+from dp2erm_cvx.audit.pairs import Pairs, records_at
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.model.composite import Composite
@@ -46,7 +47,7 @@ class Scout:
     weights: Weights | None = None
 
     @classmethod
-    def of(cls, program: FirstStage, universe: Universe, sample: Groups | None = None) -> Scout:
+    def of(cls, program: FirstStage, universe: Universe, sample: Pairs | None = None) -> Scout:
         """The fast scout of a resolved program; full solves without one, or if it is off on ``sample``."""
         full, weights = cls(program, universe), _known(program, universe)
         scout = cls(program, universe, weights)
@@ -62,36 +63,29 @@ class Scout:
         """Whether every movement takes two full solves."""
         return self.weights is None
 
-    def movements(self, pairs: Groups) -> dict[Quantity, Array]:
+    def movements(self, pairs: Pairs) -> dict[Quantity, Array]:
         """Movements (b,), NaN where a pair lies outside of the universe or was not solved."""
         valid = np.flatnonzero(np.isfinite(pairs.count).all(axis=1))
-        found = {quantity: np.full(len(pairs), np.nan) for quantity in Quantity}
-        if len(valid):
+        moved = {quantity: np.full(len(pairs), np.nan) for quantity in Quantity}
+        if self.weights is None:
+            place, whole = {}, []
+            for k in valid:
+                one = pairs.take(np.array([k])).records(self.universe.domain)
+                whole.append(NeighborPair(*one, 0, ""))
+                place[id(one[0])] = k
+            for pair in resolve(self.program, whole):
+                for quantity, interval in pair.movements.items():
+                    moved[quantity][place[id(pair.first)]] = 0.5 * (interval.low + interval.high)
+        elif len(valid):
             some = pairs.take(valid)
-            try:
-                measured = self._in_full(some) if self.weights is None else _by_rows(self.weights, some)
-            except np.linalg.LinAlgError:  # hardly any ridge
-                return found
-            for quantity, values in measured.items():
-                found[quantity][valid] = values
-        return found
-
-    def _in_full(self, pairs: Groups) -> dict[Quantity, Array]:
-        changed = self.universe.n_samples - 1
-        whole = [NeighborPair(*pairs.expand(k, self.universe), changed, "") for k in range(len(pairs))]
-        found = {quantity: np.full(len(pairs), np.nan) for quantity in Quantity}
-        place = {id(pair.first): index for index, pair in enumerate(whole)}
-        for pair in resolve(self.program, whole):
-            for quantity, interval in pair.movements.items():
-                found[quantity][place[id(pair.first)]] = 0.5 * (interval.low + interval.high)
-        return found
-
-
-def _by_rows(weights: Weights, pairs: Groups) -> dict[Quantity, Array]:
-    ends = zip(pairs.dataset(False), pairs.dataset(True), strict=True)
-    x, arm, count = (np.concatenate(parts) for parts in ends)
-    both = weights(x, arm, count)
-    return _of_groups(both[: len(pairs)], both[len(pairs) :], count[: len(pairs)])
+            ends = zip(some.distinct(False), some.distinct(True), strict=True)
+            x, arm, count = (np.concatenate(parts) for parts in ends)
+            with contextlib.suppress(np.linalg.LinAlgError):  # hardly any ridge
+                both = self.weights(x, arm, count)
+                half = len(some)
+                for quantity, values in _of_groups(both[:half], both[half:], count[:half]).items():
+                    moved[quantity][valid] = values
+        return moved
 
 
 def _of_groups(w: Array, v: Array, count: Array) -> dict[Quantity, Array]:
@@ -120,7 +114,7 @@ def _known(program: FirstStage, universe: Universe) -> Weights | None:
     """Fast weights of a resolved program, if there are any for the model that it is solved by."""
     if isinstance(program, ClosedFormWeights):
         return partial(_closed_form, program, universe)
-    two = records_at(universe, np.zeros((2, universe.n_features)), np.array([0, 1]))
+    two = records_at(universe.domain, np.zeros((2, universe.n_features)), np.array([0, 1]))
     try:
         model = program.model(two)
     except Dp2ermError:  # without a smooth form, or with a setting for every one of n records
@@ -133,7 +127,7 @@ def _known(program: FirstStage, universe: Universe) -> Weights | None:
 
 def _closed_form(program: ClosedFormWeights, universe: Universe, x: Array, arm: Arms, count: Array) -> Array:
     """Of functions of each record."""
-    records = records_at(universe, x.reshape(-1, x.shape[2]), arm.ravel())
+    records = records_at(universe.domain, x.reshape(-1, x.shape[2]), arm.ravel())
     return _of_sum_n(
         program.unnormalized(records).reshape(arm.shape), count / count.sum(axis=1, keepdims=True)
     )
@@ -203,7 +197,7 @@ def _separable(
     program: SeparableFirstStage, universe: Universe, model: MarginModel, x: Array, arm: Arms, count: Array
 ) -> Array:
     """Of any :class:`~dp2erm_cvx.program.SeparableFirstStage`."""
-    records = records_at(universe, x.reshape(-1, x.shape[2]), arm.ravel())
+    records = records_at(universe.domain, x.reshape(-1, x.shape[2]), arm.ravel())
     Z = program.rows(records).reshape(*arm.shape, -1)
     share = count / count.sum(axis=1, keepdims=True)
     terms = program.linear_terms(records)

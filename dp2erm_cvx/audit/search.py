@@ -126,9 +126,19 @@ class State:
                     del best[keep:]
 
 
-@dataclass(frozen=True)
-class Search:
-    """What an audit tries, and what is kept of it.
+def explore(
+    look: Callable[[State, int, int], Gain],
+    plan: SearchPlan,
+    *,
+    most: Callable[[int], int] = lambda number: 1,
+    highest: Callable[[State], float] = lambda state: 0.0,
+    keep: int = 6,
+    apart: float = 0.0,
+    wave: int = 1,
+    call: object = None,
+    read: Callable[[Any], Any] | None = None,
+) -> State:
+    """Search in waves of looks until a limit is reached; the first look is always taken.
 
     Parameters
     ----------
@@ -145,76 +155,57 @@ class Search:
         Looks that start from the same best pairs, whoever takes them: no result depends on the workers.
     call, read
         What a checkpoint belongs to in plain JSON types, and a pair from what its ``plain()`` gave; None for
-        a search without checkpoints.
+        a search without checkpoints. One is written wherever the search could go on after a stop.
+
+    Raises DataError for a checkpoint of another search.
     """
+    path = None if plan.checkpoint is None or read is None else Path(plan.checkpoint)
+    state = State() if path is None or read is None or not path.exists() else _loaded(path, call, read)
+    limits = plan.evaluations or math.inf, plan.seconds or math.inf
+    began, whole = time.time(), True
+    while (state.spent < limits[0] and time.time() < began + limits[1]) or state.rounds == 0:
+        left = max(limits[0] - state.spent, 0)
+        # looks are added up one by one: what a wave starts from must not change meanwhile
+        before = State(state.rounds, state.spent, best={name: [*kept] for name, kept in state.best.items()})
+        tasks = []
+        for number in range(state.rounds, state.rounds + wave):
+            room, left = int(min(most(number), left)), left - most(number)
+            whole = whole and left >= 0
+            if room > 0:
+                tasks.append((before, number, room, began + limits[1] if number else math.inf))
+        run = partial(_look, look)
+        together = run_tasks(run, tasks, workers=plan.workers)
+        for gain in together if wave > 1 else (run(*task) for task in tasks):
+            whole = whole and gain is not None
+            state.add(gain or Gain(0), keep, apart)
+            if plan.progress is not None:
+                share = max(state.spent / limits[0], (time.time() - began) / limits[1])
+                plan.progress(min(share, 1.0), state.spent, highest(state))
+        # nothing is gone on from a wave that was cut short, so that a stop does not change the result
+        if path is not None and whole:
+            _save(path, call, state)
+    return state
 
-    look: Callable[[State, int, int], Gain]
-    most: Callable[[int], int] = lambda number: 1
-    highest: Callable[[State], float] = lambda state: 0.0
-    keep: int = 6
-    apart: float = 0.0
-    wave: int = 1
-    call: object = None
-    read: Callable[[Any], Any] | None = None
 
-    def run(self, plan: SearchPlan) -> State:
-        """Search in waves of looks until a limit is reached; the first look is always taken.
+def _save(path: Path, call: object, state: State) -> None:
+    best = {name: [(high, pair.plain()) for high, pair in kept] for name, kept in state.best.items()}
+    # whole or not at all, and a file of this process alone: another may work in the same folder
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_text(json.dumps({"call": call, **vars(state), "best": best}, default=float), encoding="utf-8")
+    part.replace(path)
 
-        A checkpoint is written wherever the search could go on after a stop.
-        Raises DataError for a checkpoint of another search.
-        """
-        path = None if plan.checkpoint is None or self.read is None else Path(plan.checkpoint)
-        state = State() if path is None or not path.exists() else self._loaded(path)
-        limits = plan.evaluations or math.inf, plan.seconds or math.inf
-        began, whole = time.time(), True
-        while (state.spent < limits[0] and time.time() < began + limits[1]) or state.rounds == 0:
-            left = max(limits[0] - state.spent, 0)
-            # looks are added up one by one: what a wave starts from must not change meanwhile
-            before = State(
-                state.rounds, state.spent, best={name: [*kept] for name, kept in state.best.items()}
-            )
-            tasks = []
-            for number in range(state.rounds, state.rounds + self.wave):
-                room, left = int(min(self.most(number), left)), left - self.most(number)
-                whole = whole and left >= 0
-                if room > 0:
-                    tasks.append((before, number, room, began + limits[1] if number else math.inf))
-            run = partial(_look, self.look)
-            together = run_tasks(run, tasks, workers=plan.workers)
-            for gain in together if self.wave > 1 else (run(*task) for task in tasks):
-                whole = whole and gain is not None
-                state.add(gain or Gain(0), self.keep, self.apart)
-                if plan.progress is not None:
-                    share = max(state.spent / limits[0], (time.time() - began) / limits[1])
-                    plan.progress(min(share, 1.0), state.spent, self.highest(state))
-            # nothing is gone on from a wave that was cut short, so that a stop does not change the result
-            if path is not None and whole:
-                self._save(path, state)
-        return state
 
-    def _save(self, path: Path, state: State) -> None:
-        best = {name: [(high, pair.plain()) for high, pair in kept] for name, kept in state.best.items()}
-        content = {"call": self.call, **vars(state), "best": best}
-        # whole or not at all, and a file of this process alone: another may work in the same folder
-        part = path.with_name(f"{path.name}.{os.getpid()}.part")
-        part.write_text(json.dumps(content, default=float), encoding="utf-8")
-        part.replace(path)
-
-    def _loaded(self, path: Path) -> State:
-        assert self.read is not None
-        try:
-            plain = json.loads(path.read_text(encoding="utf-8"))
-            if plain.pop("call") != json.loads(json.dumps(self.call, default=float)):
-                raise DataError(f"{path}: the state of another audit")
-            best = {
-                name: [(height, self.read(pair)) for height, pair in kept]
-                for name, kept in plain.pop("best").items()
-            }
-            return State(**plain, best=best)
-        except DataError:
-            raise
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DataError(f"{path}: not the state of an audit ({type(error).__name__})") from None
+def _loaded(path: Path, call: object, read: Callable[[Any], Any]) -> State:
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+        if plain.pop("call") != json.loads(json.dumps(call, default=float)):
+            raise DataError(f"{path}: the state of another audit")
+        best = {name: [(high, read(pair)) for high, pair in kept] for name, kept in plain.pop("best").items()}
+        return State(**plain, best=best)
+    except DataError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path}: not the state of an audit ({type(error).__name__})") from None
 
 
 def _look(

@@ -2,34 +2,163 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.audit.movement import Claim, Quantity, checked_claims, claims_of, resolve
+from dp2erm_cvx import registry
+from dp2erm_cvx.audit.finding import Finding, replays
+from dp2erm_cvx.audit.movement import (
+    Claim,
+    Interval,
+    NeighborPair,
+    Quantity,
+    SolverCheck,
+    Verdict,
+    claims_from,
+    claims_of,
+    resolve,
+)
 from dp2erm_cvx.audit.neighbors import STRATEGIES
 from dp2erm_cvx.audit.rounds import BASE, Rounds, Source
 from dp2erm_cvx.audit.search import SearchPlan
-from dp2erm_cvx.audit.verdicts import StabilityAudit, TightnessCell
+from dp2erm_cvx.audit.tightness import TightnessCell
 from dp2erm_cvx.blocked import BlockedDataset, RecordBlocks, told_bytes
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain, Records
-from dp2erm_cvx.errors import DeclarationError, Dp2ermError, ProgramError
+from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
 from dp2erm_cvx.estimators.fitting import blocked_dataset
-from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage
-from dp2erm_cvx.public import public_number, whole_number
+from dp2erm_cvx.release.declaration import rebuilt
 from dp2erm_cvx.solve.solvers import ConicSolver, solver_by_name
 from dp2erm_cvx.universe import Universe
+
+#: Records up to which a declared CVXPY problem is solved for a check: seconds each.
+LARGEST_DECLARED = 100_000
+Data = tuple[ArrayLike, ArrayLike, ArrayLike] | Dataset | Records | BlockedDataset
+Generator = Callable[[np.random.Generator], Data]
+
+
+@dataclass(frozen=True)
+class StabilityAudit:
+    """What was searched, and what it met. A search refutes a bound or says nothing: it never proves one.
+
+    ``scouted`` neighbors were solved for on their distinct records, ``resolved`` ones in full and with a
+    certificate; only the latter are reported. ``check`` compares with another solver. ``private`` is False
+    where data were given: movements then depend on them. ``refused`` gives, by family, why it states no
+    bound. A report shows it under its ``title``, with short searches of :func:`tightness` beside it.
+    """
+
+    program: FirstStage
+    universe: Universe
+    verdicts: tuple[Verdict, ...]
+    worst: tuple[NeighborPair, ...] = field(repr=False)
+    refused: dict[str, str]
+    searched: tuple[str, ...]
+    scouted: int
+    resolved: int
+    rounds: int
+    seconds: float
+    seed: int
+    check: SolverCheck
+    private: bool
+    title: str = ""
+    tightness: tuple[TightnessCell, ...] = ()
+
+    @property
+    def violated(self) -> bool:
+        """Whether a bound was violated, by the audit itself or in a cell of its tightness."""
+        return bool(self.violations) or any(cell.violations for cell in self.tightness)
+
+    @property
+    def violations(self) -> tuple[Verdict, ...]:
+        """The claims that were refuted."""
+        return tuple(verdict for verdict in self.verdicts if verdict.violated)
+
+    @property
+    def numerical_error(self) -> float:
+        """Largest sum of two certified radii among the pairs reported."""
+        return max(verdict.worst.radius for verdict in self.verdicts)
+
+    @property
+    def unseen(self) -> float | None:
+        """Factor below which the first bound on V could be too small unseen: V over the movement met.
+
+        At least 1. None where no bound on V was audited, or nothing moved.
+        """
+        ratio = next((one.ratio for one in self.verdicts if one.claim.quantity is Quantity.V), 0.0)
+        return max(1.0, 1.0 / ratio) if ratio > 0 else None
+
+    def catches(self, factor: float) -> bool:
+        """Whether the pairs met refute the first bound on V, divided by ``factor``: a planted error."""
+        first = next((one for one in self.verdicts if one.claim.quantity is Quantity.V), None)
+        return first is not None and first.movement.low > first.claim.bound / factor
+
+    def verdict(self, name: str, quantity: str = "V") -> Verdict:
+        """The verdict on one claim. Raises KeyError."""
+        by_claim = {(one.claim.name, str(one.claim.quantity)): one for one in self.verdicts}
+        return by_claim[name, quantity]
+
+    def save_counterexample(self, path: str | Path, verdict: Verdict | None = None) -> tuple[Path, Path]:
+        """Write the pair of ``verdict`` (default: the first violation) to ``path`` with .npz and .json.
+
+        The files hold the records of the pair. Raises DeclarationError where nothing was violated and no
+        verdict is named.
+        """
+        if verdict is None:
+            if not self.violations:
+                raise DeclarationError("no bound was violated: name the verdict whose pair is to be saved")
+            verdict = self.violations[0]
+        pair, movement = verdict.worst, verdict.worst.movements[verdict.claim.quantity]
+        facts = {"claim": asdict(verdict.claim), "movement": asdict(movement), "origin": pair.origin}
+        first, second = ((end.X, end.a, end.y) for end in (pair.first, pair.second))
+        weights = {"name": self.program.name, "settings": self.program.settings()}
+        domain = pair.first.domain
+        saved = Finding(first, second, domain, "stability", facts, None, True, weights, self.private)
+        return saved.save(path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types; no record."""
+        names = ("scouted", "resolved", "rounds", "seconds", "seed", "numerical_error", "unseen", "private")
+        return {
+            "program": {"name": self.program.name, "settings": self.program.settings()},
+            "domain": self.universe.domain.to_dict(),
+            "n_samples": self.universe.n_samples,
+            "n_features": self.universe.n_features,
+            "verdicts": [verdict.to_dict() for verdict in self.verdicts],
+            "refused": dict(self.refused),
+            "searched": list(self.searched),
+            "check": asdict(self.check),
+            **{name: getattr(self, name) for name in names},
+            "tightness": [cell.to_dict() for cell in self.tightness],
+            "proof": False,
+        }
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self.verdicts), self.notes()])
+
+    def notes(self) -> str:
+        """Everything besides the verdicts: bounds that were refused, what was searched, and how surely."""
+        lines = [f"{name}: no bound: {reason}" for name, reason in self.refused.items()]
+        lines += [
+            f"searched: {', '.join(self.searched)}; seed {self.seed}; a search, not a proof",
+            f"{self.scouted} neighbors scouted, {self.resolved} re-solved in full and certified; largest "
+            f"numerical error {self.numerical_error:.2g}",
+            str(self.check),
+        ]
+        if self.unseen is not None:
+            lines.append(f"an error of V below a factor {self.unseen:.2f} would not be seen here")
+        return "\n".join(
+            lines if self.private else [*lines, "this audit read the records it was given: not private"]
+        )
 
 
 def audit_stability(
@@ -38,7 +167,9 @@ def audit_stability(
     universe: Universe | Domain,
     *,
     bounds: Iterable[Claim | StabilityBound] | None = None,
-    strategies: Strategies | None = None,
+    strategies: str | Sequence[str] | None = None,
+    held_out: Data | None = None,
+    solver: str = "clarabel",
     search: SearchPlan | None = None,
 ) -> StabilityAudit:
     """Search for neighbors whose weights move more than a bound allows.
@@ -56,7 +187,16 @@ def audit_stability(
     bounds
         Claims to audit, default: every one that is known for the program.
     strategies
-        Which neighbors are tried, and the solver that checks them; default: ``Strategies()``.
+        Any of "random", "held-out", "extreme", "flips", "each", "ascent" (neighbors of the given data) and
+        "base" (a search over datasets of few distinct records); default: all that apply, but "ascent" above
+        ``LARGEST_DECLARED`` records, which it passes over for every few, and for blocks neither that nor
+        "base", whose datasets are in memory.
+    held_out
+        Records whose covariates replace those of a record; default: those of the data themselves.
+    solver
+        The conic solver of the declared CVXPY problem that at least 1 % of the neighbors solved in full, and
+        all those reported, are compared with. Above ``LARGEST_DECLARED`` records, where each of its solves
+        would take minutes, and for blocks, it is the program's usual solver on one neighbor at a time.
     search
         Its evaluations are neighbors solved for; default: 60 seconds. The final certified solves and those of
         the checking solver come on top.
@@ -67,25 +207,27 @@ def audit_stability(
     """
     if isinstance(program, PrivateFirstStage):
         raise DeclarationError(f"{program.name} adds noise to its weights: its bound is about no re-solve")
+    if not isinstance(solver_by_name(solver), ConicSolver):
+        raise DeclarationError(f"solver = {solver!r}: must reach the declared problem, such as 'clarabel'")
     search = SearchPlan(seconds=60.0) if search is None else search
-    strategies = Strategies() if strategies is None else strategies
     domain = universe.domain if isinstance(universe, Universe) else universe
     program = program.resolve(domain)
-    source = source_of(data, domain)
+    source = _source(data, domain)
     example = None if source is None else source(np.random.default_rng([search.seed, 0]))
-    universe = universe_of(universe, example)
-    claims, refused = claims_of(program, universe) if bounds is None else (checked_claims(bounds), {})
+    universe = _universe(universe, example)
+    claims, refused = claims_of(program, universe) if bounds is None else (_checked(bounds), {})
     blocked = isinstance(example, RecordBlocks)
     if blocked:
-        refuse_whole(program, universe, search, strategies)
+        _refuse_whole(program, universe, search, strategies)
     few = universe.n_samples <= LARGEST_DECLARED and not blocked
-    names = strategies.chosen(source is not None, few=few, blocked=blocked)
-    solver = strategies.solver if few else program.usual_solver
-    pool = None if strategies.held_out is None else records_of(strategies.held_out, domain).covariates
+    names = _chosen(strategies, has_data=source is not None, few=few, blocked=blocked)
+    checking = solver if few else program.usual_solver
+    pool = None if held_out is None else records_of(held_out, domain).covariates
+    digest = None
+    if example is not None:  # by which a checkpoint knows its data
+        digest = hashlib.sha256(b"".join(example.blocks.map(_hashed))).hexdigest()
     began = time.perf_counter()
-    rounds = Rounds(
-        program, universe, claims, names, source, pool, search.seed, solver, few, digest=digest(example)
-    )
+    rounds = Rounds(program, universe, claims, names, source, pool, search.seed, checking, few, digest=digest)
     state = rounds.explored(search)
     verdicts, worst, checked = rounds.reported(state)
     return StabilityAudit(
@@ -105,106 +247,86 @@ def audit_stability(
     )
 
 
-#: Records up to which a declared CVXPY problem is solved for a check: seconds each.
-LARGEST_DECLARED = 100_000
-Raw = tuple[ArrayLike, ArrayLike, ArrayLike]
-Data = Raw | Dataset | Records | BlockedDataset
-Generator = Callable[[np.random.Generator], Data]
+def _checked(bounds: Iterable[Claim | StabilityBound]) -> tuple[Claim, ...]:
+    """Claims from what a user passes. Raises DeclarationError for anything else, and for nothing at all."""
+    claims: list[Claim] = []
+    for bound in bounds:
+        if not isinstance(bound, Claim | StabilityBound):
+            raise DeclarationError(f"bounds: {type(bound).__name__} is neither a Claim nor a StabilityBound")
+        claims += claims_from(bound.theorem, bound) if isinstance(bound, StabilityBound) else [bound]
+    if not claims:
+        raise DeclarationError("bounds: nothing to audit")
+    return tuple(claims)
 
 
-@dataclass(frozen=True)
-class Strategies:
-    """Which neighbors a stability audit tries, and the solver that checks them.
-
-    Parameters
-    ----------
-    names
-        Any of "random", "held-out", "extreme", "flips", "each", "ascent" (neighbors of the given data) and
-        "base" (a search over datasets of few distinct records); default: all that apply.
-    held_out
-        Records whose covariates replace those of a record; default: those of the data themselves.
-    solver
-        The conic solver of the declared CVXPY problem that at least 1 % of the neighbors solved in full, and
-        all those reported, are compared with. Above ``LARGEST_DECLARED`` records, where each of its solves
-        would take minutes, neighbors are compared with solves of their own by the program's usual solver.
-
-    By default "ascent" is left out above ``LARGEST_DECLARED`` records: it passes over them for every few.
-    Records in blocks are treated like many; "base", whose datasets are in memory, is left out as well.
-
-    Raises DeclarationError for anything else.
-    """
-
-    names: Sequence[str] | None = None
-    held_out: Data | None = field(default=None, repr=False)
-    solver: str = "clarabel"
-
-    def __post_init__(self) -> None:
-        if not isinstance(solver_by_name(self.solver), ConicSolver):
-            raise DeclarationError(
-                f"solver = {self.solver!r}: must reach the declared problem, such as 'clarabel'"
-            )
-
-    def chosen(self, has_data: bool, *, few: bool = True, blocked: bool = False) -> tuple[str, ...]:
-        """The strategies in force. Raises DeclarationError for one that does not apply."""
-        known = (*STRATEGIES, BASE) if has_data else (BASE,)
-        if self.names is None:
-            left_out = (set() if few else {"ascent"}) | ({BASE} if blocked else set())
-            return tuple(name for name in known if name not in left_out)
-        names = (self.names,) if isinstance(self.names, str) else tuple(self.names)
-        for name in names:
-            if name not in known:
-                hint = "" if has_data else " without data or a generator"
-                raise DeclarationError(f"search = {name!r}: must be one of {', '.join(known)}{hint}")
-        if not names:
-            raise DeclarationError("search: nothing to search")
-        return tuple(dict.fromkeys(names))
+def _chosen(
+    strategies: str | Sequence[str] | None, *, has_data: bool, few: bool, blocked: bool
+) -> tuple[str, ...]:
+    """The strategies in force. Raises DeclarationError for one that does not apply."""
+    known = (*STRATEGIES, BASE) if has_data else (BASE,)
+    if strategies is None:
+        left_out = (set() if few else {"ascent"}) | ({BASE} if blocked else set())
+        return tuple(name for name in known if name not in left_out)
+    names = (strategies,) if isinstance(strategies, str) else tuple(strategies)
+    for name in names:
+        if name not in known:
+            hint = "" if has_data else " without data or a generator"
+            raise DeclarationError(f"search = {name!r}: must be one of {', '.join(known)}{hint}")
+    if not names:
+        raise DeclarationError("search: nothing to search")
+    return tuple(dict.fromkeys(names))
 
 
-def source_of(given: Data | Generator | None, domain: Domain) -> Source | None:
-    """Draws datasets from what is given; None where nothing is. Raises DataError."""
-    if given is None:
+def _source(data: Data | Generator | None, domain: Domain) -> Source | None:
+    """Draws datasets; None where there are none. Raises DataError."""
+    if data is None:
         return None
-    if callable(given):
-        draw = given
+    if callable(data):
+        draw = data
         return lambda rng: records_of(draw(rng), domain)
-    records = records_of(given, domain)
+    records = records_of(data, domain)
     return lambda rng: records
 
 
-def records_of(given: Data, domain: Domain) -> Records:
+def records_of(data: Data, domain: Domain) -> Records:
     """Records of the domain. Raises DataError, and DeclarationError for those of another domain."""
-    if isinstance(given, Records):
-        if given.domain != domain:
+    if isinstance(data, Records):
+        if data.domain != domain:
             raise DeclarationError("the records were mapped into another domain")
-        return given
-    if isinstance(given, BlockedDataset):
-        return blocked_dataset(domain, given).records(partial(_inside, domain=domain), domain)
-    data = given if isinstance(given, Dataset) else Dataset.from_arrays(*given)
-    return domain.records(data.X, data.a, data.y)
+        return data
+    if isinstance(data, BlockedDataset):
+        return blocked_dataset(domain, data).records(partial(_inside, domain=domain), domain)
+    return _inside(data if isinstance(data, Dataset) else Dataset.from_arrays(*data), domain)
 
 
 def _inside(data: Dataset, domain: Domain) -> Records:
     return domain.records(data.X, data.a, data.y)
 
 
-def refuse_whole(program: FirstStage, universe: Universe, search: SearchPlan, strategies: Strategies) -> None:
-    """Refuse what cannot be audited on records in blocks.
+def _hashed(records: Records) -> bytes:
+    digest = hashlib.sha256()
+    for part in (records.X, records.a, records.y):
+        digest.update(np.ascontiguousarray(part).data)
+    return digest.digest()
 
-    Raises ProgramError for a program that needs all records at once, DeclarationError for what else does.
-    """
+
+def _refuse_whole(
+    program: FirstStage, universe: Universe, search: SearchPlan, strategies: str | Sequence[str] | None
+) -> None:
+    """Raise ProgramError for a program, or DeclarationError for what else, that needs all records at once."""
     if not program.takes_blocks(universe):
         size = told_bytes(8 * universe.n_samples * (universe.n_features + 2))
         raise ProgramError(
             f"{program.name} needs all records in memory at once, {size} of them and more to work on, and "
             "this dataset is read in blocks: audit a program of sums over records, or a Dataset"
         )
-    if "ascent" in (strategies.names or ()):
+    if "ascent" in (strategies or ()):
         raise DeclarationError("search = 'ascent': passes over all blocks for every few: leave it out")
     if search.workers != 1:
         raise DeclarationError("workers: those of the engine pass over the blocks; leave one to the search")
 
 
-def universe_of(declared: Universe | Domain, example: Records | None) -> Universe:
+def _universe(declared: Universe | Domain, example: Records | None) -> Universe:
     """The universe that the data belong to or that is declared. Raises DeclarationError."""
     domain = declared.domain if isinstance(declared, Universe) else declared
     if example is not None:
@@ -222,95 +344,28 @@ def universe_of(declared: Universe | Domain, example: Records | None) -> Univers
     return declared
 
 
-def digest(records: Records | None) -> str | None:
-    """A fingerprint of the records, by which a checkpoint knows its data."""
-    if records is None:
-        return None
-    return hashlib.sha256(b"".join(records.blocks.map(_hashed))).hexdigest()
-
-
-def _hashed(records: Records) -> bytes:
-    found = hashlib.sha256()
-    for part in (records.X, records.a, records.y):
-        found.update(np.ascontiguousarray(part).data)
-    return found.digest()
-
-
-#: Multiples of the declared n and of the declared ridge.
-SIZES, RIDGES = (0.25, 0.5, 1.0, 2.0, 4.0), (0.01, 0.1, 1.0, 10.0)
-
-
-def tightness(
-    program: FirstStage,
-    universe: Universe,
-    *,
-    sizes: Iterable[float] | None = None,
-    ridges: Iterable[float] | None = None,
-    search: SearchPlan | None = None,
-) -> tuple[TightnessCell, ...]:
-    """Search at several n with the declared ridge, and at several ridges with the declared n.
-
-    No data are read. A public arm floor grows and shrinks with n, so that cells are comparable.
-
-    Parameters
-    ----------
-    sizes, ridges
-        Default: the multiples ``SIZES`` of n and ``RIDGES`` of the ridge; a program without a positive
-        setting ``ridge`` is searched over n alone.
-    search
-        Limits for every cell; default: 4,000 neighbors.
-
-    A cell that cannot be searched, such as a Gram matrix beyond the memory, says so in its ``refusal``.
-    Raises DeclarationError for an invalid argument.
-    """
-    search = SearchPlan(evaluations=4000) if search is None else search
-    program, n_samples = program.resolve(universe.domain), universe.n_samples
-    declared = getattr(program, "ridge", None) or None
-    if sizes is None:
-        sizes = sorted({max(2, round(n_samples * share)) for share in SIZES})
-    if ridges is None:
-        ridges = [] if declared is None else [declared * factor for factor in RIDGES]
-    elif declared is None:
-        raise DeclarationError(f"ridges: {program.name} has no ridge to vary")
-    places = [(whole_number("sizes", n, at_least=2), declared) for n in sizes]
-    places += [(n_samples, public_number("ridges", ridge, above=0.0)) for ridge in ridges]
-    alone = dataclasses.replace(search, workers=1, checkpoint=None, progress=None)
-    tasks = [(program, universe, *place, alone) for place in dict.fromkeys(places)]
-    cells: list[TightnessCell] = []
-    for cell in run_tasks(_cell, tasks, workers=search.workers):
-        cells.append(cell)
-        if search.progress is not None:
-            search.progress(len(cells) / len(tasks), len(cells), 0.0)
-    return tuple(cells)
-
-
-def _cell(
-    program: FirstStage, universe: Universe, n: int, ridge: float | None, search: SearchPlan
-) -> TightnessCell:
-    domain = universe.domain
-    if domain.arm_floor:
-        # rounded down, so that two such arms fit into n records
-        floor = max(1, math.floor(domain.arm_floor * n / universe.n_samples))
-        domain = dataclasses.replace(domain, arm_floor=floor)
-    if ridge is not None:
-        changed: Any = program
-        program = dataclasses.replace(changed, ridge=ridge)
-    universe = Universe(domain, n, universe.n_features)
+@replays("stability")
+def _again(path: str | Path, pair: Finding, program: FirstStage | None, *, solver: Any, **_: Any) -> Verdict:
+    """Weights by ``solver`` against the saved claim, or the sharp bound on V for another pair."""
+    first, second = pair.records()
     try:
-        claims, refused = claims_of(program, universe)
-    except Dp2ermError as error:
-        return TightnessCell(n, ridge, {}, None, str(error))
-    # V <= W1, and a bound on V itself replaces the one on W1
-    kinds = (Quantity.W1, Quantity.V)
-    bounds = {one.name: one.bound for kind in kinds for one in claims if one.quantity is kind}
-    if not bounds:
-        return TightnessCell(n, ridge, {}, None, "; ".join(refused.values()))
-    # every cell is small: comparing its scout with full solves would cost more than the search
-    rounds = Rounds(program, universe, claims, (BASE,), seed=search.seed, compare=False)
-    try:
-        kept = rounds.explored(search).best.get(Quantity.V, [])
-        pairs = [pair for _, one in kept if (pair := rounds.pair(one)) is not None]
-        moved = resolve(program, pairs[:1])[0].movements[Quantity.V] if pairs else None
-    except Dp2ermError as error:
-        return TightnessCell(n, ridge, bounds, None, f"not searched: {error}")
-    return TightnessCell(n, ridge, bounds, moved)
+        name, settings = str(pair.first_stage["name"]), dict(pair.first_stage["settings"])
+        claim, saved, origin = None, None, f"{pair.kind} audit"
+        if pair.kind == "stability":
+            stated = pair.facts["claim"]
+            claim = Claim(**{**stated, "quantity": Quantity(stated["quantity"])})
+            saved, origin = Interval(**pair.facts["movement"]), str(pair.facts["origin"])
+    except (KeyError, ValueError, TypeError) as wrong:
+        raise DataError(f"{path}: not a saved pair ({type(wrong).__name__})") from None
+    if program is None:
+        known = {setting: rebuilt(value) for setting, value in settings.items()}
+        program = registry.build(registry.first_stages(), name, **known)
+    if (program.name, program.settings()) != (name, settings):
+        raise DeclarationError(f"program: the pair was saved for {name} with {settings}")
+    if isinstance(program, PrivateFirstStage):
+        raise DeclarationError(f"{program.name} adds noise to its weights: its bound is about no re-solve")
+    if claim is None:
+        bound = program.stability(Universe(pair.domain, first.n_samples, first.covariates.shape[1]))
+        claim = Claim("sharp", Quantity.V, bound.V, bound.theorem)
+    (moved,) = resolve(program, [NeighborPair(first, second, pair.changed, origin)], solver)
+    return Verdict(claim, moved.movements[claim.quantity], moved, 1, saved)

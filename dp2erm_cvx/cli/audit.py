@@ -20,17 +20,15 @@ from dp2erm_cvx.cli.options import (
     output_dir_option,
     setting_options,
 )
+from dp2erm_cvx.cli.programs import known_name, known_solver
 from dp2erm_cvx.cli.reading import block_options
 from dp2erm_cvx.cli.screen import console, print_json, progress, writable, write_text
-from dp2erm_cvx.cli.stages import known_name, known_solver
 from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import public_number, whole_number
 
 if TYPE_CHECKING:
     from dp2erm_cvx.audit import SearchPlan, StabilityAudit
-    from dp2erm_cvx.domain import Domain
-    from dp2erm_cvx.universe import Universe
 
 #: Exit code where a bound was violated.
 VIOLATED = 1
@@ -71,7 +69,10 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
     is violated, and with --plant 2 also unless it refutes V/2 beside V. Short searches at other n and ridges
     come on top.
     """
-    plant = _planted(options)
+    plant = options["plant"]
+    if plant is not None and options["replay"]:
+        raise DeclarationError("--plant goes with the search of a --program")
+    plant = None if plant is None else public_number("--plant", plant, above=1)
     if options["replay"] is not None:
         if data is not None:
             raise DeclarationError("--replay takes the records from the saved pair")
@@ -79,60 +80,45 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
             raise DeclarationError("--replay takes the program from the saved pair, or from a FILE.py")
         return _replayed(options["replay"], options["solver"], options["as_json"])
     command = shlex.join(["dp2erm", *context.meta[WORDS]])
-    used = [data, options["domain"], options["checkpoint"], *_saved_files(options)]
-    paths = _paths(options, *used)
+    saved = [f"{options['save']}.{ending}" for ending in ("npz", "json")] if options["save"] else []
+    used = [data, options["domain"], options["checkpoint"]]
+    *pages, facts = _paths(options, *used, *saved)
     if program is None:
         raise DeclarationError("--program is missing: name the first stage")
+    writable(options["checkpoint"], data, options["domain"])
+    _refuse_unused(data, options)
+    for path in saved:
+        writable(path, *used)
     audit = _searched(data, program, options)
     if options["save"] is not None:
-        worst = max(audit.verdicts, key=lambda verdict: verdict.ratio)
-        audit.save_counterexample(options["save"], worst)
+        audit.save_counterexample(options["save"], max(audit.verdicts, key=lambda verdict: verdict.ratio))
     if data is not None:
         click.echo(f"NOT PRIVATE: these numbers depend on the records of {data}", err=True)
     from dp2erm_cvx.report import audit_facts, audit_page
 
-    *pages, facts = paths
     write_text(facts, json.dumps(audit_facts([audit], command), indent=2) + "\n")
     for page in pages:
         write_text(page, audit_page([audit], command=command))
-    return _shown(audit, plant, f"Report: {', '.join(map(str, paths))}", options["as_json"])
-
-
-def _shown(audit: StabilityAudit, plant: float | None, written: str, as_json: bool) -> int:
-    """Print what was found and where it is; the exit code."""
     caught = plant is None or audit.catches(plant)
-    if as_json:
+    if options["as_json"]:
         planted = {} if plant is None else {"planted": {"factor": plant, "caught": caught}}
         print_json(audit.to_dict() | planted)
     else:
         _table(audit)
         if plant is not None:
-            found = "refuted" if caught else "NOT refuted: search for longer"
-            click.echo(f"planted: V / {plant:g}: {found}")
-        click.echo(written)
+            refuted = "refuted" if caught else "NOT refuted: search for longer"
+            click.echo(f"planted: V / {plant:g}: {refuted}")
+        click.echo(f"Report: {', '.join(map(str, [*pages, facts]))}")
     return VIOLATED if audit.violated or not caught else 0
 
 
-def _planted(options: dict[str, Any]) -> float | None:
-    """The factor of ``--plant``, above 1. Raises DeclarationError."""
-    if options["plant"] is None:
-        return None
-    if options["replay"]:
-        raise DeclarationError("--plant goes with the search of a --program")
-    return public_number("--plant", options["plant"], above=1)
-
-
 def _searched(data: str | None, name: str, options: dict[str, Any]) -> StabilityAudit:
-    writable(options["checkpoint"], data, options["domain"])
-    _refuse_unused(data, options)
-    for path in _saved_files(options):
-        writable(path, data, options["domain"], options["checkpoint"])
     with progress("searching", total=100) as bar:
-        from dp2erm_cvx.audit import Strategies, audit_stability, tightness
+        from dp2erm_cvx.audit import audit_stability, tightness
         from dp2erm_cvx.audit.stability import LARGEST_DECLARED
         from dp2erm_cvx.blocked import BlockedDataset
+        from dp2erm_cvx.cli.programs import first_stage
         from dp2erm_cvx.cli.reading import Coded, read_cells, read_domain
-        from dp2erm_cvx.cli.stages import first_stage
         from dp2erm_cvx.sampling import refuse_arms
         from dp2erm_cvx.universe import Universe
 
@@ -143,9 +129,19 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
         records = None
         if data is not None:
             records = Coded(read_cells(data, options, domain, None), options).by(domain)
+            universe = None
+        else:  # 400 records, and the covariates of the ranges or 2
+            n, columns = options["n_samples"], options["n_features"]
+            columns = (len(domain.ranges) if domain.ranges else 2) if columns is None else columns
+            columns = whole_number("--n-features", columns, at_least=1)
+            universe = Universe(domain, whole_number("--n", 400 if n is None else n, at_least=2), columns)
         blocked = isinstance(records, BlockedDataset)
-        if blocked:
-            search = _in_blocks(search, options)
+        if blocked:  # the processes pass over these
+            if options["save"] is not None:
+                raise DeclarationError(
+                    "--save writes two whole datasets: read them into memory by --blocks never"
+                )
+            search = dataclasses.replace(search, workers=1)
         (task,) = bar.task_ids
 
         def shown(share: float, evaluations: int, ratio: float) -> None:
@@ -155,27 +151,13 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
         def cell_done(share: float, *_: float) -> None:
             bar.update(task, completed=100 * share, description="tightness")
 
-        result = audit_stability(
-            first,
-            records,
-            _universe(domain, options) if data is None else domain,
-            strategies=Strategies(solver=options["solver"]),
-            search=dataclasses.replace(search, checkpoint=options["checkpoint"], progress=shown),
-        )
-        n = result.universe.n_samples
-        small = Universe(
-            domain, min(n, LARGEST_DECLARED) if blocked else n, min(result.universe.n_features, 3)
-        )
+        long = dataclasses.replace(search, checkpoint=options["checkpoint"], progress=shown)
+        result = audit_stability(first, records, universe or domain, solver=options["solver"], search=long)
+        n = min(result.universe.n_samples, LARGEST_DECLARED) if blocked else result.universe.n_samples
+        small = Universe(domain, n, min(result.universe.n_features, 3))
         short = dataclasses.replace(search.share(1 / 20), progress=cell_done)
         cells = () if options["no_tightness"] else tightness(first, small, search=short)
     return dataclasses.replace(result, title=result.program.name, tightness=cells)
-
-
-def _in_blocks(search: SearchPlan, options: dict[str, Any]) -> SearchPlan:
-    """The search on records in blocks: the processes pass over these."""
-    if options["save"] is not None:
-        raise DeclarationError("--save writes two whole datasets: read them into memory by --blocks never")
-    return dataclasses.replace(search, workers=1)
 
 
 def _refuse_unused(data: str | None, options: dict[str, Any]) -> None:
@@ -201,8 +183,8 @@ def _paths(options: dict[str, Any], *others: str | None) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
-        told = getattr(error, "strerror", None) or error
-        raise DeclarationError(f"{folder}: cannot be made: {told}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise DeclarationError(f"{folder}: cannot be made: {reason}") from None
     paths = [folder / "audit.html"] * page + [folder / "audit.json"]
     for path in paths:
         writable(str(path), *others)
@@ -211,32 +193,12 @@ def _paths(options: dict[str, Any], *others: str | None) -> list[Path]:
 
 def _search(options: dict[str, Any]) -> SearchPlan:
     """The search that the options ask for."""
-    from dp2erm_cvx.audit.search import SearchPlan
+    from dp2erm_cvx.audit import SearchPlan
 
     solves, seconds = options["solves"], options["seconds"]
     evaluations = None if solves is None else whole_number("--solves", solves, at_least=1)
-    if evaluations is None and seconds is None:
-        seconds = 60.0
+    seconds = 60.0 if evaluations is None and seconds is None else seconds
     return SearchPlan(evaluations, seconds, options["seed"], options["workers"])
-
-
-def _saved_files(options: dict[str, Any]) -> list[str]:
-    """The files of ``--save``."""
-    return [] if options["save"] is None else [f"{options['save']}.{ending}" for ending in ("npz", "json")]
-
-
-def _universe(domain: Domain, options: dict[str, Any]) -> Universe:
-    """The universe of an audit without data: 400 records, and the covariates of the ranges or 2."""
-    from dp2erm_cvx.universe import Universe
-
-    n, columns = options["n_samples"], options["n_features"]
-    if columns is None:
-        columns = 2 if domain.ranges is None else len(domain.ranges)
-    return Universe(
-        domain,
-        whole_number("--n", 400 if n is None else n, at_least=2),
-        whole_number("--n-features", columns, at_least=1),
-    )
 
 
 def _table(result: StabilityAudit) -> None:
@@ -259,20 +221,17 @@ def _table(result: StabilityAudit) -> None:
 
 def _replayed(path: str, solver: str, as_json: bool) -> int:
     """Solve a saved pair again and show it; the exit code."""
-    from dp2erm_cvx.audit import replay
+    from dp2erm_cvx.audit import Verdict, replay
 
     again = replay(path, solver=known_solver(solver))
+    assert isinstance(again, Verdict)
     claim, saved = again.claim, again.saved
     if as_json:
-        facts: dict[str, Any] = {
-            "claim": dataclasses.asdict(claim),
-            "movement": dataclasses.asdict(again.movement),
-        }
-        facts["saved"] = None if saved is None else dataclasses.asdict(saved)
-        print_json({**facts, "violated": again.violated, "agrees": again.agrees})
+        facts: dict[str, Any] = {name: getattr(again, name) for name in ("claim", "movement", "saved")}
+        plain = {name: None if fact is None else dataclasses.asdict(fact) for name, fact in facts.items()}
+        print_json({**plain, "violated": again.violated, "agrees": again.agrees})
         return VIOLATED if again.violated else 0
-    verdict = "VIOLATED" if again.violated else "not violated"
-    screen = console()
+    screen, verdict = console(), "VIOLATED" if again.violated else "not violated"
     screen.print(f"{claim.name}: {claim.quantity} <= {claim.bound:.6g}: {verdict} by this pair", style="bold")
     if saved is None:
         screen.print(f"movement by {solver}: {again.movement}; another audit saved the pair")

@@ -1,5 +1,6 @@
 """Requirements on every program, as checks of a class, a registered name or a file, also under pytest."""
 
+from dp2erm_cvx.conformance.checks import checks_of
 from dp2erm_cvx.conformance.files import (
     TEMPLATES,
     callable_of,
@@ -7,13 +8,7 @@ from dp2erm_cvx.conformance.files import (
     program_template,
     programs_of_file,
 )
-from dp2erm_cvx.conformance.run import (
-    CheckOutcome,
-    ConformanceReport,
-    check_program,
-    checks_of,
-    parametrize,
-)
+from dp2erm_cvx.conformance.run import CheckOutcome, ConformanceReport, check_program, parametrize
 from dp2erm_cvx.conformance.subject import CheckStatus, Subject, edge_records, standard_records
 
 __all__ = [

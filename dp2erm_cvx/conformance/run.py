@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from dp2erm_cvx.audit.search import SearchPlan
-from dp2erm_cvx.conformance import solutions, statement
-from dp2erm_cvx.conformance.subject import (
-    SEARCH,
-    Check,
-    CheckStatus,
-    Judgment,
-    Subject,
-    check_domain,
-    check_universe,
-    failed,
-    noted,
-    passed,
-)
+from dp2erm_cvx.conformance.checks import BESIDE, checks_of
+from dp2erm_cvx.conformance.subject import SEARCH, Check, CheckStatus, Subject
 from dp2erm_cvx.errors import Dp2ermError, InfeasibleError
 from dp2erm_cvx.program import FirstStage, Program
-
-#: Every check with the programs that it concerns: all, or first stages.
-CHECKS: dict[str, tuple[Check, type[Program]]] = {**statement.CHECKS, **solutions.CHECKS}
-#: The check of first stages that is run once, beside the first example.
-BESIDE = "other settings"
-
-
-def checks_of(cls: type[Program]) -> dict[str, Check]:
-    """All that a program of this class is examined by, at each choice of its settings, by name."""
-    return {name: check for name, (check, concerned) in CHECKS.items() if issubclass(cls, concerned)}
 
 
 @dataclass(frozen=True)
@@ -125,18 +102,13 @@ def check_program(
         except Dp2ermError as error:
             outcomes.append(CheckOutcome("settings", CheckStatus.FAILED, str(error)))
         else:
-            for name, check in checks_of(program).items():
+            for name, check in checks_of(program, first=index == 0).items():
+                wrong = [one.check for one in outcomes if one.status is CheckStatus.FAILED]
+                if "declaration" in wrong or (wrong and name == BESIDE):
+                    break  # what comes after would fail for the same reason
                 outcomes.append(outcome_of(name, check, subject))
                 if done is not None:
                     done(name)
-                if outcomes[-1].status is CheckStatus.FAILED and name == "declaration":
-                    break  # what comes after would fail for the same reason
-            # other settings than the examples once, beside the first of them
-            right = all(outcome.status is not CheckStatus.FAILED for outcome in outcomes)
-            if index == 0 and right and issubclass(program, FirstStage):
-                outcomes.append(outcome_of(BESIDE, other_settings, subject))
-                if done is not None:
-                    done(BESIDE)
             settings = subject.program.settings()
         name = str(getattr(program, "name", program.__name__))
         yield ConformanceReport(name, dict(settings), *_claim(program), tuple(outcomes))
@@ -168,8 +140,7 @@ def parametrize(*programs: type[Program], search: SearchPlan = SEARCH) -> Callab
     items = []
     for cls in programs:
         for index, settings in enumerate(cls.examples):
-            beside = index == 0 and issubclass(cls, FirstStage)
-            checks = {**checks_of(cls), **({BESIDE: other_settings} if beside else {})}
+            checks = checks_of(cls, first=index == 0)
             items += [item(cls, settings, name, check) for name, check in checks.items()]
     return pytest.mark.parametrize(("program", "check"), items)
 
@@ -192,46 +163,3 @@ def outcome_of(name: str, check: Check, subject: Subject) -> CheckOutcome:
         return CheckOutcome(name, CheckStatus.FAILED, f"{type(error).__name__}: {error}")
     except Exception as error:
         return CheckOutcome(name, CheckStatus.FAILED, f"raises {type(error).__name__}: {error}")
-
-
-#: In place of a setting that is infinite, which cannot be halved.
-_FINITE = 1.5
-
-
-def other_settings(subject: Subject) -> Judgment:
-    """Movement of weights with every number among the settings halved and doubled, one at a time.
-
-    A bound may be right at the defaults and wrong elsewhere.
-    """
-    program, tried = subject.program, dict[str, list[str]]()
-    assert isinstance(program, FirstStage)
-    for name, value, other in _variations(program):
-        few = dataclasses.replace(subject.search, evaluations=min(subject.search.evaluations or 60, 60))
-        smaller = dataclasses.replace(subject, program=other, sizes=(8,), larger=(), search=few)
-        # settings that nobody asked for may be hard to solve
-        status, detail = statement.movement(smaller, unsolved=noted)
-        if status is CheckStatus.FAILED:
-            return failed(f"{name} = {value:.4g}: movement: {detail}")
-        tried.setdefault(name, []).append(f"{value:.4g}")
-    text = "; ".join(f"{name} = {', '.join(values)}" for name, values in tried.items())
-    text = f"{text}: nothing found" if text else "no other values were tried"
-    fields: Any = dataclasses.fields(program)  # type: ignore[arg-type]
-    alone = [field.name for field in fields if field.name not in tried]
-    return noted(f"{text}. {', '.join(alone)}: not varied") if alone else passed(text)
-
-
-def _variations(program: FirstStage) -> Iterator[tuple[str, float, FirstStage]]:
-    """A setting, another value of it, and the program with that: those that can be used at all."""
-    domain = check_domain(40)
-    resolved = program.resolve(domain)
-    for field in dataclasses.fields(program):  # type: ignore[arg-type]
-        value = getattr(resolved, field.name)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            continue
-        for other in (_FINITE,) if math.isinf(value) else (value / 2, 2 * value) if value else (0.5,):
-            try:
-                changed: FirstStage = dataclasses.replace(program, **{field.name: other})  # type: ignore[type-var]
-                changed.stability(check_universe(domain, 40))
-            except (Dp2ermError, TypeError, ValueError):
-                continue  # a setting that the program refuses
-            yield field.name, other, changed

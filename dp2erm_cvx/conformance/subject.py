@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.audit.pairs import KindPair, next_pair
+from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.program import FirstStage, Instance, Kind, Program, SecondStage
@@ -167,12 +167,13 @@ def neighbors(count: int, n_samples: int, seed: int) -> Iterator[tuple[Records, 
     for index in range(count):
         pair = next_pair(check_universe(domain, n_samples), None, rng)
         if index % 3 == 1:
-            kinds, side = np.concatenate([[0, 1], pair.others]), 1 - 2 * (index % 2)
-            X, y = 0.2 * pair.X[kinds], 0.2 * pair.y[kinds]
+            X, a, y, order = pair.kinds()
+            kinds, side = np.concatenate([[0, 1], order]), 1 - 2 * (index % 2)
+            X, y = 0.2 * X[kinds], 0.2 * y[kinds]
             X += 0.1 * domain.features_bound * rng.uniform(-1, 1, X.shape)
             X[1] = domain.features_bound / math.sqrt(N_FEATURES) if side < 0 else 0.0
             y[1] = side * domain.outcome_bound
-            pair = KindPair(domain.inside(X), pair.a[kinds], y, np.arange(2, n_samples + 1))
+            pair = Pairs.single(domain.inside(X), a[kinds], y, np.arange(2, n_samples + 1))
         first, second = (domain.records(*columns) for columns in pair.raw(domain))
         yield first, second
 

@@ -163,6 +163,7 @@ class PrivateEffect(PrivateEstimator):
             public_center=self._public_center(domain, len(columns)),
             declared=dict(self.settings or {}),
             ranges=ranges,
+            before=self.before,
             **self.shared(EffectStudy, "public_center"),
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, NoReturn, Self, TypeVar
 
@@ -22,10 +22,10 @@ from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import printable
 from dp2erm_cvx.release.declaration import state_guarantee
 from dp2erm_cvx.release.record import BaseRelease, Guarantee
-from dp2erm_cvx.sampling import refuse_arms, refuse_units_and_arms
+from dp2erm_cvx.sampling import refuse_units
 from dp2erm_cvx.solve import FirstCertified, Solver, private_solver
 from dp2erm_cvx.solve.solvers import ConicSolver
-from dp2erm_cvx.steps import Execution
+from dp2erm_cvx.steps import Execution, StepResult
 
 Stated = TypeVar("Stated", bound=BaseRelease)
 
@@ -153,6 +153,9 @@ class PrivateEstimator(ConfiguredEstimator):
     look: Callable[[Plan[Any], PlanResult], None] | None = field(default=None, init=False)
     #: The file that the release goes to, where that is known: the note of the charge names it.
     output: str | None = field(default=None, init=False)
+    #: Steps that earlier questions of a study release, see :class:`~dp2erm_cvx.plan.Pipeline`; and by whom.
+    before: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, init=False)
+    owners: Mapping[str, PrivateEstimator] = field(default_factory=dict, init=False)
 
     #: What the weights of a first stage are certified to, where there are any.
     tolerance = TOLERANCE
@@ -282,8 +285,16 @@ class PrivateEstimator(ConfiguredEstimator):
     ) -> tuple[PlanResult, Guarantee]:
         """Charge the ledger for ``what`` is released, run the plan, and state what that guarantees."""
         execution = in_blocks(plan, data, self.execution())
+        if late := [
+            self.before[name]["of"] for name, one in self.owners.items() if not hasattr(one, "steps_")
+        ]:
+            raise DeclarationError(f"{late[0]} comes before this question, which takes over steps of it")
         self.receipt_ = self._charge(plan, what, data)
-        found = plan.run(data, execution)
+        earlier = {name: owner.steps_[name] for name, owner in self.owners.items()}
+        found = plan.run(data, execution, earlier)
+        self.steps_: Mapping[str, StepResult] = {
+            name: replace(result, solution=None, noise=None) for name, result in found.steps.items()
+        }
         if self.look is not None:
             self.look(plan, found)
         return found, state_guarantee(plan, found, execution)
@@ -345,8 +356,7 @@ def blocked_dataset(public: Public, data: BlockedDataset) -> BlockedDataset:
 
     Raises as it does. Where no codebook is declared, what is no record is found by a pass over all of them.
     """
-    refuse_arms(public.codebook, "a dataset in blocks (--blocks never reads it whole)")
-    refuse_units_and_arms(public.codebook, "a dataset in blocks")
+    refuse_units(public.codebook, "a dataset in blocks (--blocks never reads it whole)")
     floor = public.arm_floor if isinstance(public, Domain) else None
     if public.codebook is not None and data.coded_by != public:
         data = data.coded(public)

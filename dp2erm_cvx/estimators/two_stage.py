@@ -23,7 +23,7 @@ from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release import Guarantee
 from dp2erm_cvx.release.declaration import make_release
-from dp2erm_cvx.sampling import refuse_sampling, refuse_units_and_arms
+from dp2erm_cvx.sampling import refuse_arms, refuse_sampling, refuse_units
 from dp2erm_cvx.solve import Solution, Solver
 from dp2erm_cvx.steps import StepResult, refuse_unsolvable, solve_theta, solve_weights
 from dp2erm_cvx.tables import to_table
@@ -151,7 +151,8 @@ class TwoStageERM(TwoStageBase):
         refuse_sampling(
             self.domain.codebook, "weights of sum n balance the sample, and take no sampling weights"
         )
-        refuse_units_and_arms(self.domain.codebook, "a fit with the weights of a first stage")
+        refuse_arms(self.domain.codebook, "a fit with the weights of a first stage")
+        refuse_units(self.domain.codebook, "a fit with the weights of a first stage")
         dataset = dataset_of(self.domain, X, a, y)
         records = self.domain.records(dataset.X, dataset.a, dataset.y)
         tolerance = public_number("tolerance", self.tolerance, above=0)

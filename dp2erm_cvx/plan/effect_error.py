@@ -27,8 +27,7 @@ from dp2erm_cvx.steps import (
     Term,
     TreatedScore,
 )
-from dp2erm_cvx.steps.nuisances import LEFT, STRETCH
-from dp2erm_cvx.steps.record_map import RAREST
+from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, rare
 from dp2erm_cvx.steps.score import Released
 from dp2erm_cvx.steps.sums import released_mass, side_shares
 
@@ -222,10 +221,9 @@ def _arm_errors(
     wanted = study.kind.wanted(rate if group is None else group[0])
     varying = last.leaning(rate, wanted) * study.heterogeneity * residual
     rates = by_rate if by_arm else [math.hypot(*by_rate)]
-    # where scores are divided by more than an arm's share, whatever its mean outcome may be is covered
     share = rate if group is None else group[0]
-    rare = np.array([1.0 - share, share]) <= 1.0 / RAREST
-    unknown = 4.0 * half * (rare if by_arm else np.any(rare, keepdims=True))
+    few = rare(np.array([1.0 - share, share]))  # what noise does to it is counted below, whatever the share
+    unknown = 4.0 * half * (few if by_arm else np.any(few, keepdims=True))
     return tuple(
         NuisanceError(
             bias=off * (float(kept[g]) + varying) + abs(float(leaks[g])) + float(unknown[g]),

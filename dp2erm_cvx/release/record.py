@@ -158,6 +158,12 @@ class BaseRelease(abc.ABC):
         return next((step for step in self.steps if step.step == name), None)
 
     @property
+    def before(self) -> Mapping[str, Mapping[str, Any]]:
+        """Steps that an earlier question of the same study released, by name: ``of`` which one."""
+        found: Mapping[str, Mapping[str, Any]] = self.declared.get("before", {})
+        return found
+
+    @property
     def standing(self) -> Standing:
         """True if the guarantee holds for this release."""
         return self.guarantee.standing

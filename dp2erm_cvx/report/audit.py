@@ -1,9 +1,11 @@
-"""The report of stability audits: verdicts in sentences, one HTML page, and the same facts as JSON."""
+"""The report of audits: what each found in sentences, one HTML page, and the same facts as JSON."""
 
 from __future__ import annotations
 
+import math
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -20,23 +22,50 @@ if TYPE_CHECKING:
     from dp2erm_cvx.audit.movement import NeighborPair
     from dp2erm_cvx.universe import Universe
 
+#: Any audit of this package, or the pair that a search found with its audit. Stability audits hold many
+#: verdicts; of the others a page has the sentence, the numbers, and the records of the pair.
+Audit = Any
 
-def _headline(audits: Sequence[StabilityAudit]) -> str:
+
+def _is_stability(audit: Audit) -> bool:
+    return hasattr(audit, "verdicts")
+
+
+def _violated(audit: Audit) -> bool:
+    names = [name for name in ("violated", "exceeds", "alarm") if hasattr(audit, name)]
+    if not names:
+        raise DeclarationError(f"audits: {type(audit).__name__} is no audit")
+    return bool(getattr(audit, names[0]))
+
+
+def _title(audit: Audit) -> str:
+    kind = type(getattr(audit, "audit", audit)).__name__.removesuffix("Audit").lower()
+    return str(getattr(audit, "title", "")) or f"{kind} audit"
+
+
+def _headline(audits: Sequence[Audit]) -> str:
     """What all audits and the short searches beside them come to, in one line."""
-    wrong = [verdict for audit in audits for verdict in audit.violations]
-    tried = sum(audit.scouted + audit.resolved for audit in audits)
-    bounds = sum(len(audit.verdicts) for audit in audits)
-    elsewhere = [cell for audit in audits for cell in audit.tightness if cell.violations]
-    if wrong or elsewhere:
-        known = [verdict.claim.name for verdict in wrong]
-        known += [name for cell in elsewhere for name in cell.violations]
+    stability: list[StabilityAudit] = [audit for audit in audits if _is_stability(audit)]
+    others = [audit for audit in audits if not _is_stability(audit)]
+    wrong = [verdict for audit in stability for verdict in audit.violations]
+    tried = sum(audit.scouted + audit.resolved for audit in stability)
+    bounds = sum(len(audit.verdicts) for audit in stability)
+    elsewhere = [cell for audit in stability for cell in audit.tightness if cell.violations]
+    known = [verdict.claim.name for verdict in wrong]
+    known += [name for cell in elsewhere for name in cell.violations]
+    known += [_title(audit) for audit in others if _violated(audit)]
+    counted = [f"{len(wrong)} of {bounds} bounds, {tried:,} neighbors tried"] if stability else []
+    counted += [f"{sum(map(_violated, others))} of {len(others)} guarantees"] if others else []
+    if known:
         names = ", ".join(f"“{name}”" for name in dict.fromkeys(known))
-        told = f"{len(wrong)} of {bounds} bounds, {tried:,} neighbors tried"
         places = [_place(cell) for cell in elsewhere]
         if places:
-            told += f"; by short searches at {'; '.join(places[:3])}{' and elsewhere' if places[3:] else ''}"
-        return f"Violated: {names} ({told})"
-    return f"None of {bounds} bounds was violated by {tried:,} neighbors: a search, not a proof"
+            more = " and elsewhere" if places[3:] else ""
+            counted.append(f"by short searches at {'; '.join(places[:3])}{more}")
+        return f"Violated: {names} ({'; '.join(counted)})"
+    if not others:
+        return f"None of {bounds} bounds was violated by {tried:,} neighbors: a search, not a proof"
+    return f"Nothing was violated ({'; '.join(counted)}): a search, not a proof"
 
 
 def _place(cell: TightnessCell) -> str:
@@ -60,10 +89,36 @@ def neighbor_in_words(pair: NeighborPair, universe: Universe) -> str:
     return f"{moved}; the other {len(others):,} take {values}, {told} treated"
 
 
-_PACKAGES = ("numpy", "scipy", "cvxpy", "clarabel", "scs", "osqp")
+def _facts(audit: Audit) -> dict[str, Any]:
+    """Of one audit, in plain JSON types; of a pair that a search found, with its records in words."""
+    numbers = audit.facts if hasattr(audit, "facts") else None
+    if numbers is None:
+        numbers = audit.to_dict() if hasattr(audit, "to_dict") else asdict(audit)
+    return {"title": _title(audit), "violated": _violated(audit), **_plain(numbers)}
 
 
-def audit_facts(audits: Sequence[StabilityAudit], command: str | None = None) -> dict[str, Any]:
+def _plain(facts: Any) -> Any:
+    """The same, where no number is infinite or unknown: those are None."""
+    if isinstance(facts, dict):
+        return {key: _plain(value) for key, value in facts.items()}
+    if isinstance(facts, list | tuple):
+        return [_plain(value) for value in facts]
+    return None if isinstance(facts, float) and not math.isfinite(facts) else facts
+
+
+def _flat(facts: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Every number or text of nested facts, with where it stands."""
+    if isinstance(facts, dict):
+        for key, value in facts.items():
+            yield from _flat(value, f"{name}, {key}" if name else str(key))
+    elif isinstance(facts, list | tuple) and any(isinstance(one, dict | list | tuple) for one in facts):
+        for index, value in enumerate(facts):
+            yield from _flat(value, f"{name} {index + 1}")
+    elif facts is not None:
+        yield name, ", ".join(map(str, facts)) if isinstance(facts, list | tuple) else facts
+
+
+def audit_facts(audits: Sequence[Audit], command: str | None = None) -> dict[str, Any]:
     """The report in plain JSON types: ``headline``, ``command``, ``versions``, ``private`` and ``audits``."""
     return {
         "headline": _headline(audits),
@@ -71,41 +126,47 @@ def audit_facts(audits: Sequence[StabilityAudit], command: str | None = None) ->
         "versions": _versions(),
         "private": all(audit.private for audit in audits),
         "proof": False,
-        "audits": [
-            {
-                "title": audit.title,
-                **audit.to_dict(),
-                "tightness": [cell.to_dict() for cell in audit.tightness],
-            }
-            for audit in audits
-        ],
+        "audits": [_facts(audit) for audit in audits],
     }
 
 
-def audit_page(
-    audits: Sequence[StabilityAudit], *, command: str | None = None, title: str = "Stability audit"
-) -> str:
+def audit_page(audits: Sequence[Audit], *, command: str | None = None, title: str = "Audit") -> str:
     """A page of HTML that needs no other file and no network.
 
-    ``command`` is what repeats it. Raises DeclarationError where jinja2 or matplotlib is missing, or there is
-    no audit.
+    Parameters
+    ----------
+    audits
+        Of any kind: of stability, of densities, runs, known noise, drawn noise or repeated releases, and
+        pairs that a search found.
+    command
+        What repeats it.
+    title
+        Of the page.
+
+    Raises DeclarationError where jinja2 or matplotlib is missing, or there is no audit.
     """
     if not audits:
         raise DeclarationError("audits: nothing to report")
+    wrong = [_violated(audit) for audit in audits]
     check_installed()
     from markupsafe import Markup
 
     drawn = []
-    for audit in audits:
-        n, ridge = audit.universe.n_samples, getattr(audit.program, "ridge", None) or None
-        tight = Markup(tightness_figure(audit.tightness, n, ridge)) if audit.tightness else None
-        drawn.append((audit, Markup(shares_figure(audit.verdicts)), tight))
+    for audit, violated in zip(audits, wrong, strict=True):
+        shares, tight, facts = None, None, None
+        if _is_stability(audit):
+            n, ridge = audit.universe.n_samples, getattr(audit.program, "ridge", None) or None
+            tight = Markup(tightness_figure(audit.tightness, n, ridge)) if audit.tightness else None
+            shares = Markup(shares_figure(audit.verdicts))
+        else:
+            facts = list(_flat({key: fact for key, fact in _facts(audit).items() if key != "title"}))
+        drawn.append((audit, _title(audit), violated, shares, tight, facts))
     return rendered(
         "audit.html.j2",
         neighbor_in_words=neighbor_in_words,
         title=title,
         headline=_headline(audits),
-        fine=not any(audit.violated for audit in audits),
+        fine=not any(wrong),
         private=all(audit.private for audit in audits),
         audits=drawn,
         command=command,
@@ -115,8 +176,6 @@ def audit_page(
 
 def _versions() -> dict[str, str]:
     """Of Python and of the packages that the numbers depend on."""
-    return {
-        "Python": platform.python_version(),
-        "dp2erm-cvx": __version__,
-        **{name: version(name) for name in _PACKAGES},
-    }
+    names = ("numpy", "scipy", "cvxpy", "clarabel", "scs", "osqp")
+    own = {"Python": platform.python_version(), "dp2erm-cvx": __version__}
+    return {**own, **{name: version(name) for name in names}}

@@ -372,6 +372,15 @@ class ArmNuisances(LinearNuisances):
         return np.asarray(1.0 / np.sum(expit(apart) / expit(-apart), axis=0))
 
 
+def rare(shares: Array, deviation: float = 0.0) -> NDArray[np.bool_]:
+    """Where released ``shares`` of arms, off by three of a ``deviation``, may be below what scores divide by.
+
+    Whatever the mean outcome of such an arm may be then has to be covered.
+    """
+    found: NDArray[np.bool_] = shares <= 1.0 / RAREST + 3.0 * deviation
+    return found
+
+
 def arm_shares(released: Array) -> tuple[float, ...]:
     """The shares of K arms from the released sums of what their records count, none below ``1/RAREST``."""
     counts = np.maximum(np.asarray(released, dtype=np.float64), 0.0)

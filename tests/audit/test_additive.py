@@ -18,10 +18,10 @@ from dp2erm_cvx.audit import (
     SearchPlan,
     Split,
     audit_additive,
-    replay_additive,
+    replay,
+    run_stages,
     search_additive,
 )
-from dp2erm_cvx.audit.additive import run_stages
 from dp2erm_cvx.audit.finding import Finding, differing_rows
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DataError, DeclarationError
@@ -201,9 +201,9 @@ def test_a_search_reaches_the_sensitivity_and_finds_half_the_noise():
 def test_a_pair_is_saved_and_replayed_to_the_last_digit(tmp_path):
     found = searched(noisy_mean_of_groups, evaluations=60, seed=1)
     found.save(tmp_path / "pair")
-    again = replay_additive(tmp_path / "pair", noisy_mean_of_groups)
+    again = replay(tmp_path / "pair", noisy_mean_of_groups)
     assert again == found.audit
-    assert replay_additive(
+    assert replay(
         tmp_path / "pair", lambda dataset: noisy_mean_of_groups(dataset, share=5)
     ).found == pytest.approx(5 * again.found)
     facts = json.loads((tmp_path / "pair.json").read_text())
@@ -213,7 +213,7 @@ def test_a_pair_is_saved_and_replayed_to_the_last_digit(tmp_path):
     ):
         (tmp_path / "pair.json").write_text(json.dumps(changed))
         with pytest.raises(DataError, match=said):
-            replay_additive(tmp_path / "pair", noisy_mean_of_groups)
+            replay(tmp_path / "pair", noisy_mean_of_groups)
 
 
 def test_a_run_draws_what_is_asked_for():
@@ -297,7 +297,7 @@ PLANTED = {"folds_g": "predictions", "folds_aipw": "predictions"}
 
 def replayed(name, file=None, declared=None, **settings):
     mechanism = partial(getattr(published, name), **settings)
-    return replay_additive(PAIRS / (file or name), mechanism, declared)
+    return replay(PAIRS / (file or name), mechanism, declared=declared)
 
 
 def test_every_published_method_has_a_pair():

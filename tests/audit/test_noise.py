@@ -136,16 +136,16 @@ def test_box_noise_of_another_law_is_caught():
     stated = law("box", 3)
     assert not audit_noise(box_noise(4), stated).alarm
     # Gamma(p) goes with the surface of the box, not with its inside
-    assert audit_noise(box_noise(3), stated).radius < 1e-6
-    assert audit_noise(box_noise(4, edge=0.8), stated).direction < 1e-6
-    assert audit_noise(box_noise(4, coupled=True), stated).direction < 1e-6
+    assert audit_noise(box_noise(3), stated).p_values["radius"] < 1e-6
+    assert audit_noise(box_noise(4, edge=0.8), stated).p_values["direction"] < 1e-6
+    assert audit_noise(box_noise(4, coupled=True), stated).p_values["direction"] < 1e-6
 
 
 def test_negated_noise_counts_as_repeated():
     signs = iter([1.0, -1.0] * 50)
     rows = iter(np.repeat(list(drawn())[:50], 2, axis=0))
     found = audit_noise(lambda: next(signs) * next(rows), law(), size=100)
-    assert found.repeats == 0.0
+    assert found.p_values["repeats"] == 0.0
     assert found.closest == 0.0
 
 

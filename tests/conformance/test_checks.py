@@ -20,9 +20,8 @@ from dp2erm_cvx.conformance import (
     programs_of_file,
     run,
 )
-from dp2erm_cvx.conformance.run import CheckOutcome, ConformanceReport, other_settings, outcome_of
-from dp2erm_cvx.conformance.solutions import balance
-from dp2erm_cvx.conformance.statement import short_audit
+from dp2erm_cvx.conformance.checks import balance, other_settings, short_audit
+from dp2erm_cvx.conformance.run import CheckOutcome, ConformanceReport, outcome_of
 from dp2erm_cvx.conformance.subject import Subject, failed, noted, passed
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.overlap import overlap
@@ -171,7 +170,7 @@ def test_an_audit_reports_v_and_not_the_largest_weight(monkeypatch):
         worst.append(audit_stability(*arguments, **settings))
         return worst[-1]
 
-    monkeypatch.setattr("dp2erm_cvx.conformance.statement.audit_stability", audited)
+    monkeypatch.setattr("dp2erm_cvx.conformance.checks.audit_stability", audited)
     found = outcome_of("", short_audit, Subject(ipw_logistic(), FEW)).detail
     shares = {one.claim.quantity: one.ratio for one in worst[0].verdicts}
     assert shares[Quantity.LARGEST] > 1.1 * shares[Quantity.V]

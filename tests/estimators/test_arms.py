@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRule, Treatment, registry
-from dp2erm_cvx.calibration import Noise, SumLaw, calibrate_sums
+from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import draw, draw_within
 from dp2erm_cvx.model.multinomial import contrasts
@@ -22,6 +22,7 @@ from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps import Rows
 from dp2erm_cvx.universe import Universe
+from tests.calibration.test_movement import movement
 
 LEVELS, EFFECTS = ("none", "low", "high"), np.array([0.0, 0.5, 1.0])
 
@@ -53,36 +54,6 @@ def planned(n=400, epsilon=1.0, rows="arms", **treatment):
 # A record adds to the sums of its own arm: enumerated by the code that adds them up.
 
 
-def of_one_record(noise, n_arms, *, shared=False, reach=1.0):
-    """What tables of one record add: nothing, or a score to its own arm; ``shared``: to all arms."""
-    found = [np.zeros(2 * n_arms + 1, dtype=object)]
-    for arm, part in itertools.product(range(n_arms), np.linspace(-1.2, 1.2, 25)):
-        own = replace(noise, largest=int(reach * noise.largest))
-        total, squares, count = own.totals([part * own.bound], [1.0])
-        row = np.zeros(2 * n_arms + 1, dtype=object)
-        for place in range(n_arms) if shared else (arm,):
-            row[2 * place : 2 * place + 2] = noise.multipliers[0] * total // own.multipliers[0], squares
-        row[-1] = count * noise.multipliers[2] // own.multipliers[2]
-        found.append(row)
-    return np.array(found, dtype=object)
-
-
-def moved(rows, kind):
-    apart = np.abs(rows[:, None] - rows[None]).astype(float)
-    return float(apart.sum(-1).max() if kind == "gamma" else np.sqrt((apart**2).sum(-1).max()))
-
-
-@pytest.mark.parametrize("kind", ["gamma", "gaussian"])
-@pytest.mark.parametrize("n_arms", [2, 3, 5])
-def test_disjoint_sums_of_any_number_of_arms_move_as_those_of_one_record(kind, n_arms):
-    noise = calibrate_sums(SumLaw.DISJOINT, 2.0, 50, Budget(1.0, 1e-6), kind)
-    claimed = noise.integers.sensitivity
-    assert 0.999 * claimed < moved(of_one_record(noise, n_arms), kind) <= claimed
-    # arms that overlap, and the bound of another arm, twice as wide
-    assert moved(of_one_record(noise, n_arms, shared=True), kind) > 1.3 * claimed
-    assert moved(of_one_record(noise, n_arms, reach=2.0), kind) > 1.5 * claimed
-
-
 @pytest.mark.parametrize("rates", [(), (0.6, 0.3, 0.1)])
 @pytest.mark.parametrize("rows", ["arms", "common"])
 def test_the_score_of_any_record_is_covered(rows, rates):
@@ -105,7 +76,7 @@ def test_the_score_of_any_record_is_covered(rows, rates):
                 sampling=records.sampling[:1],
             )
             sums.append(own.block_sums(one, released, step.calibration))
-    found = moved(np.array(sums, dtype=object), "gamma")
+    found = movement(np.array(sums, dtype=np.float64), Noise.GAMMA)
     assert 0.9 * step.integers.sensitivity < found <= step.integers.sensitivity
     # arms of their own bounds: the smallest one has the widest
     assert own.widenings[2] > own.widenings[0]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dp2erm_cvx.conformance.solutions import solver_names
+from dp2erm_cvx.conformance.checks import solver_names
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.sets import UserRegularizer
 from dp2erm_cvx.program import ClosedFormWeights, Moments, SecondStage

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from html.parser import HTMLParser
 
@@ -10,8 +11,21 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, audit_stability, tightness
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.audit import (
+    Attack,
+    Claim,
+    Declared,
+    Noised,
+    Quantity,
+    SearchPlan,
+    audit_density,
+    audit_noise,
+    audit_runs,
+    audit_stability,
+    search_additive,
+    tightness,
+)
 from dp2erm_cvx.audit.movement import NeighborPair
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import Bound, kernel_stage, scheme
@@ -166,6 +180,31 @@ def test_neighbors_are_told_without_values():
         "flips: a record goes from untreated to treated and moves by 100% of the diameter of the covariates; "
         "the other 3 take 2 distinct values, none treated"
     )
+
+
+def test_a_page_serves_audits_of_every_kind_and_the_pairs_of_searches(held):
+    def noisy_sum(dataset):
+        return (yield Noised(float(dataset[2].sum()), 1.0, sensitivity=2.0))
+
+    worst = search_additive(noisy_sum, Universe(UNIT, 8, 1), Declared(1.0), search=SearchPlan(40))
+    attack = Attack(runs=60, takes_rng=True, seed=0, events=("tails",))
+    runs = audit_runs(lambda x, rng: x + rng.laplace(), 0, 1, Declared(1.0), attack=attack)
+    mean = PrivateTwoStageERM(UNIT, Budget(1.0), "uniform", "itr")
+    records = np.array([[0.5], [-0.5]]), np.array([0, 1]), np.zeros(2)
+    density = audit_density(mean, records, records, starts=1)
+    law = mean.plan(2, 1).main.calibration
+    noise = audit_noise(lambda: np.zeros(1), law, size=20)
+    facts = audit_facts([held, worst, runs, density, noise])
+    assert facts["headline"].startswith("Violated: “additive audit”, “noise audit” (0 of ")
+    assert [one["violated"] for one in facts["audits"][1:]] == [True, False, False, True]
+    assert json.loads(json.dumps(facts, allow_nan=False, default=str))["audits"][1]["audit"]["found"] == 2.0
+    _, text = read(audit_page([held, worst, runs, density, noise]))
+    for one in (worst, runs, density, noise):
+        assert " ".join(str(one).split()) in text
+    assert "p_values, repeats" in text
+    assert "first only" in text
+    with pytest.raises(DeclarationError, match="str is no audit"):
+        audit_page([held, "an audit"])
 
 
 def test_a_page_needs_its_packages_and_an_audit(held, monkeypatch):

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, registry
-from dp2erm_cvx.audit import SearchPlan, audit_density, search_pairs
+from dp2erm_cvx.audit import SearchPlan, audit_density, search_density
 from dp2erm_cvx.audit.laws import ShiftLaw
 from dp2erm_cvx.audit.release_laws import audited_laws
 from dp2erm_cvx.program import Box, L2Ball
@@ -56,7 +56,7 @@ def worst(name, epsilon):
     """The audit of the worst pair of a search, or of one that flips the treatment and the outcome."""
     model = ROWS[name](epsilon)
     if not name.startswith("effect"):
-        return search_pairs(model, 8, 1, search=SearchPlan(evaluations=6), starts=2, draws=1000).audit
+        return search_density(model, 8, 1, search=SearchPlan(evaluations=6), starts=2, draws=1000).audit
     return audit_density(model, *flipped(), starts=1, draws=1000)
 
 

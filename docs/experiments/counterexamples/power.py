@@ -6,7 +6,7 @@ from functools import partial
 import public
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import Attack, Declared, SearchPlan, search_blackbox
+from dp2erm_cvx.audit import Attack, Declared, SearchPlan, search_runs
 from dp2erm_cvx.universe import Universe
 
 UNIVERSE = Universe(Domain(1.0, 1.0, arm_floor=40), 200, 2)
@@ -24,7 +24,7 @@ for name, declared, given in (
     mechanism = partial(getattr(public, name), **{declared: given})
     bounds = []
     for seed in range(int(sys.argv[1]) if len(sys.argv) > 1 else 5):
-        found = search_blackbox(
+        found = search_runs(
             mechanism,
             UNIVERSE,
             Declared(**{declared: 1.0}),

@@ -1,4 +1,4 @@
-"""Public implementations as mechanisms of one dataset (X, a, y), for ``search_blackbox``.
+"""Public implementations as mechanisms of one dataset (X, a, y), for ``search_runs``.
 
 ``epsilon`` is the budget that the package is asked for. Every function releases what a user of the package
 reads: an effect, or coefficients. Outcomes are in [-1, 1]; covariates are in the unit ball, except where

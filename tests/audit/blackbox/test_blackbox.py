@@ -10,9 +10,9 @@ from joblib import parallel_config
 from scipy import stats
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
-from dp2erm_cvx.audit import Attack
-from dp2erm_cvx.audit.blackbox import CountBound, audit_blackbox, lower, upper
-from dp2erm_cvx.audit.runs import lowest_bits, of_exception, of_output
+from dp2erm_cvx.audit import Attack, Declared
+from dp2erm_cvx.audit.events import CountBound, lower, lowest_bits, of_exception, of_output, upper
+from dp2erm_cvx.audit.runs import audit_runs
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.problems.arm_means import plug_in_ate
 from dp2erm_cvx.program import WholeSpace
@@ -26,7 +26,7 @@ CONTINUOUS = ("values", "tails", "learned")  # floating-point noise does leak th
 def audit(mechanism, first=0, second=1, epsilon=1.0, **settings):
     delta = settings.pop("delta", 0.0)
     attack = Attack(**{"seed": 0, "runs": 1000, "takes_rng": True, **settings})
-    return audit_blackbox(mechanism, first, second, epsilon=epsilon, delta=delta, attack=attack)
+    return audit_runs(mechanism, first, second, Declared(epsilon, delta), attack=attack)
 
 
 def laplace(scale):
@@ -113,7 +113,9 @@ def gaussian(scale):
 
 def test_gaussian_noise_keeps_its_mu_and_half_of_it_does_not():
     attack = Attack(runs=1000, takes_rng=True, seed=0, events=CONTINUOUS)
-    honest, wrong = (audit_blackbox(gaussian(scale), 0, 1, mu=1.0, attack=attack) for scale in (1.0, 0.5))
+    honest, wrong = (
+        audit_runs(gaussian(scale), 0, 1, Declared(mu=1.0), attack=attack) for scale in (1.0, 0.5)
+    )
     assert 0.6 < honest.mu_low <= 1.0
     assert not honest.exceeds
     assert 1.5 < wrong.mu_low <= 2.0
@@ -121,13 +123,12 @@ def test_gaussian_noise_keeps_its_mu_and_half_of_it_does_not():
     assert wrong.low == wrong.mu_low == wrong.best.mu_low
     assert "mu >= " in str(wrong)
     assert "mu = 1: VIOLATED" in str(wrong)
-    assert wrong.epsilon is None
     # the same counts bound epsilon as well, and what they say of mu is the power of the test
     best = wrong.best
     assert best.epsilon_low == pytest.approx(math.log(best.low / best.high), rel=1e-6)
     assert best.mu_low == pytest.approx(stats.norm.ppf(best.low) - stats.norm.ppf(best.high), rel=1e-6)
     with pytest.raises(DeclarationError, match="epsilon or mu"):
-        audit_blackbox(gaussian(1.0), 0, 1, epsilon=1.0, mu=1.0, attack=attack)
+        Declared(epsilon=1.0, mu=1.0)
 
 
 # known mechanisms
@@ -145,7 +146,7 @@ def test_gaussian_noise_keeps_its_mu_and_half_of_it_does_not():
 )
 def test_a_mechanism_that_keeps_its_word_is_not_flagged(mechanism, events, declared):
     attacks = [Attack(240, takes_rng=True, seed=seed, events=events) for seed in range(4)]
-    found = [audit_blackbox(mechanism, 0, 1, **declared, attack=attack) for attack in attacks]
+    found = [audit_runs(mechanism, 0, 1, Declared(**declared), attack=attack) for attack in attacks]
     assert not any(one.exceeds for one in found)
     # and yet it sees that something leaks
     assert np.mean([one.low for one in found]) > 0.05
@@ -389,7 +390,7 @@ def audited(model, kind, runs):
     pair = kind(np.random.default_rng(0), 4, 1)
     # assumed arithmetic does leak through the lowest bits, see below
     attack = Attack(runs=runs, events=CONTINUOUS, takes_rng=True, seed=0)
-    return audit_blackbox(thetas(model), *pair, epsilon=model.budget.epsilon, attack=attack)
+    return audit_runs(thetas(model), *pair, Declared(model.budget.epsilon), attack=attack)
 
 
 @pytest.mark.parametrize(
@@ -415,7 +416,7 @@ def test_assumed_arithmetic_leaks_where_counted_arithmetic_does_not():
 
     def found(arithmetic, mechanism, **attack):
         model = release(MEAN, 1.0, arithmetic=arithmetic, calibration="output")
-        return audit_blackbox(mechanism(model), *pair, epsilon=1.0, attack=Attack(**attack))
+        return audit_runs(mechanism(model), *pair, Declared(1.0), attack=Attack(**attack))
 
     assumed = found("assumed", thetas, runs=300, takes_rng=True, seed=0)
     assert assumed.exceeds
@@ -444,7 +445,7 @@ def test_noise_that_two_releases_share_is_caught(monkeypatch):
     def found():
         # the two releases together are promised 2 epsilon
         attack = Attack(runs=80, events=CONTINUOUS, takes_rng=True, seed=0)
-        return audit_blackbox(both(model), *pair, epsilon=0.5, attack=attack)
+        return audit_runs(both(model), *pair, Declared(0.5), attack=attack)
 
     assert not found().exceeds
     plant(monkeypatch, used_twice)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import Attack, Declared, SearchPlan, replay_blackbox, search_blackbox
-from dp2erm_cvx.audit.blackbox import CountBound
+from dp2erm_cvx.audit import Attack, Declared, SearchPlan, replay, search_runs
+from dp2erm_cvx.audit.events import CountBound
 from dp2erm_cvx.audit.finding import Finding, differing_rows
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.universe import Universe
@@ -55,7 +55,7 @@ def jumps_at_a_share(dataset, rng):
 def search(mechanism, seed=0, universe=SMALL, **settings):
     attack = Attack(runs=1200, takes_rng=True, seed=seed, events=CONTINUOUS)
     plan = SearchPlan(evaluations=settings.pop("evaluations", 40), seed=seed)
-    return search_blackbox(mechanism, universe, Declared(1.0), attack=attack, search=plan, **settings)
+    return search_runs(mechanism, universe, Declared(1.0), attack=attack, search=plan, **settings)
 
 
 @pytest.mark.parametrize(
@@ -121,9 +121,9 @@ def test_a_saved_pair_is_told_in_words_and_audited_again(tmp_path):
         assert sum(kind["times"] for kind in finding["records"][2:]) == 39
     np.testing.assert_array_equal(pair.raw()[1][2], found.second[2])
     attack = Attack(runs=800, takes_rng=True, seed=7, events=CONTINUOUS)
-    assert replay_blackbox(tmp_path / "pair", half_the_noise, attack=attack).exceeds
-    assert not replay_blackbox(tmp_path / "pair", noisy_sum, attack=attack).exceeds
-    again = replay_blackbox(tmp_path / "pair", half_the_noise)
+    assert replay(tmp_path / "pair", half_the_noise, attack=attack).exceeds
+    assert not replay(tmp_path / "pair", noisy_sum, attack=attack).exceeds
+    again = replay(tmp_path / "pair", half_the_noise)
     assert again.runs == found.audit.runs
     assert again.seed != found.audit.seed
 
@@ -134,10 +134,10 @@ def test_pairs_of_other_audits_are_refused(tmp_path):
     facts = json.loads((tmp_path / "pair.json").read_text())
     (tmp_path / "pair.json").write_text(json.dumps(facts | {"audit": "density"}))
     with pytest.raises(DataError, match="density audit"):
-        replay_blackbox(tmp_path / "pair", noisy_sum)
+        replay(tmp_path / "pair", noisy_sum)
     (tmp_path / "pair.json").write_text(json.dumps(facts | {"finding": {}}))
     with pytest.raises(DataError, match="no finding"):
-        replay_blackbox(tmp_path / "pair", noisy_sum)
+        replay(tmp_path / "pair", noisy_sum)
 
 
 def test_a_mechanism_that_always_raises_is_an_error():
@@ -159,7 +159,7 @@ def test_counterexamples_of_the_docs_say_what_they_count(path):
     assert audit["epsilon_low"] > audit["epsilon"]
     runs = audit["counted"][0]["runs"]
     bound = CountBound(runs, (1 - audit["confidence"]) / 4, audit["delta"])
-    found = [bound.of(way["hits"], way["other_hits"]) for way in audit["counted"]]
+    found = [bound.one(way["hits"], way["other_hits"]) for way in audit["counted"]]
     assert max(found) == pytest.approx(audit["epsilon_low"], rel=1e-12)
     file, name = pair.facts["mechanism"].split(":")
     assert f"def {name}(" in (COUNTEREXAMPLES / file).read_text()

@@ -8,13 +8,13 @@ import pytest
 from scipy import special
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRanges
-from dp2erm_cvx.audit import audit_density, search_pairs
+from dp2erm_cvx.audit import SearchPlan, audit_density, search_density
 from dp2erm_cvx.audit.release_laws import audited_laws, log_ratio
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import cleaned
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.problems.regression import saturating_regression
-from dp2erm_cvx.sampling import SamplingWeights
+from dp2erm_cvx.sampling import SamplingWeights, Unit
 from dp2erm_cvx.steps import AverageScore, Execution
 from dp2erm_cvx.steps.record_map import UNIT
 from tests.audit.bugs import less
@@ -110,7 +110,7 @@ def test_a_weighted_effect_spends_what_it_may():
     heavy, light = np.full(N, 5.0), np.array([0.0, *[5.0] * (N - 1)])
     plan, datasets = with_weights(effect(), pair, (heavy, heavy))
     with pytest.raises(DeclarationError, match="pairs are drawn without any"):
-        search_pairs(PrivateEffect(SAMPLED, Budget(1.0)), N, 1)
+        search_density(PrivateEffect(SAMPLED, Budget(1.0)), N, 1)
     assert 0.6 < audit_density(plan, *datasets, starts=1).loss <= 1.0
     for weights in ((heavy, light), (light, 9.0 * heavy)):
         one, other = audited_laws(*with_weights(effect(), pair, weights))[1]
@@ -292,6 +292,39 @@ def test_gaussian_noise_is_sampled():
     noise = plan.main.calibration
     weak = replace(noise, integers=less(noise.integers, scale=0.1))
     assert audit_density(changed(plan, "score", calibration=weak), *FLIP, draws=100).exceeds
+
+
+# persons with several records
+
+
+def whole(self, counts, person):
+    """Planted is V = 2 for all records of a person: each of them counts fully."""
+    return counts, np.maximum(person, 0)
+
+
+def test_three_whole_records_of_a_person_are_found_out(monkeypatch):
+    unit = {"column": "id", "number": N}
+    book = Codebook(unit=unit, treatment={"column": "arm"}, outcome="y")
+    domain = Domain(1.8, 2.0, ranges=book.ranges({"x": (-1, 1)}), codebook=book)
+    settings = {"propensity": 0.5, "center_share": 0.9, "spread_share": None}
+    model = PrivateEffect(domain, Budget(1.0), residual_scale=0.1, settings=settings, arithmetic="assumed")
+    found = search_density(model, N, 1, search=SearchPlan(1), starts=1)
+    assert not found.exceeds
+    assert max(np.bincount(found.first[3])) > 1
+    # all records of all persons pull one way, and those of one person then the other
+    person = np.repeat(np.arange(N), 3)
+    x, a = np.ones((3 * N, 1)), np.ones(3 * N, dtype=int)
+    pair = [(x, a, np.where(person == 0, side * 2.0, -2.0), person) for side in (1, -1)]
+
+    def loss_at_zero():
+        one, other = audited_laws(model, pair)[1]
+        place = one.place(np.zeros(len(one.units)))
+        return abs(log_ratio(one, other, place))
+
+    kept = loss_at_zero()
+    assert 0.8 < kept <= 1.0
+    monkeypatch.setattr(Unit, "shared", whole)
+    assert loss_at_zero() == pytest.approx(3.0 * kept, rel=0.1)
 
 
 # planted errors

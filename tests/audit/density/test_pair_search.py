@@ -7,8 +7,8 @@ import pytest
 from joblib import parallel_config
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
-from dp2erm_cvx.audit import SearchPlan, replay_pair, search_pairs
-from dp2erm_cvx.audit.pairs import change_pair, draw_pair, extreme_pair
+from dp2erm_cvx.audit import Finding, SearchPlan, replay, search_density
+from dp2erm_cvx.audit.pairs import draw_pair, next_pair
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.problems.arm_means import plug_in_ate
@@ -47,7 +47,7 @@ def test_pairs_are_neighbors_inside_the_domain(relation, floor):
     universe, rng = Universe(domain, 7, 2), np.random.default_rng(0)
     flips = moves = 0
     for _ in range(60):
-        pair = extreme_pair(universe, rng)
+        pair = draw_pair(universe, rng)
         for _ in range(3):
             first, second = pair.raw(domain)
             assert all(np.array_equal(one[1:], other[1:]) for one, other in zip(first, second, strict=True))
@@ -56,11 +56,11 @@ def test_pairs_are_neighbors_inside_the_domain(relation, floor):
                 records = domain.records(X, a, y)
                 # nothing is clipped: what was drawn is what is audited
                 np.testing.assert_allclose(
-                    records.covariates, pair.X[[0 if X is first[0] else 1, *pair.others]], atol=1e-9
+                    records.covariates, pair.X[0, [0 if X is first[0] else 1, *pair.order]], atol=1e-9
                 )
                 assert np.all(np.abs(y - 10.0 - 0.5 * a) <= 3.0 + 1e-9)
             flips += first[1][0] != second[1][0]
-            changed = change_pair(universe, pair, rng)
+            changed = next_pair(universe, pair, rng)
             moves += not np.array_equal(changed.X, pair.X)
             pair = changed
     assert (flips > 0) == (relation is Neighboring.REPLACE_ONE)
@@ -69,7 +69,7 @@ def test_pairs_are_neighbors_inside_the_domain(relation, floor):
 
 def test_the_worst_pair_of_a_mean_is_found():
     """The mean moves as far as it can, so that the loss is epsilon."""
-    found = search_pairs(release(), 6, 2, search=SearchPlan(12), starts=2)
+    found = search_density(release(), 6, 2, search=SearchPlan(12), starts=2)
     assert not found.exceeds
     assert found.audit.loss >= 0.999
     assert found.counts["audited"] == 12
@@ -82,7 +82,9 @@ def test_the_worst_pair_of_a_mean_is_found():
     ("second", "bug", "calibration"), [(MEAN, HalfTheNoise, "output"), ("arm_means", HardlyAnyGamma, "sharp")]
 )
 def test_a_planted_bug_is_found_without_a_hint(second, bug, calibration):
-    found = search_pairs(release(second, bug, calibration=calibration), 4, 1, search=SearchPlan(2), starts=1)
+    found = search_density(
+        release(second, bug, calibration=calibration), 4, 1, search=SearchPlan(2), starts=1
+    )
     assert found.exceeds
     assert "EXCEEDED" in str(found)
 
@@ -91,7 +93,7 @@ def test_a_planted_bug_is_found_without_a_hint(second, bug, calibration):
 @pytest.mark.parametrize("first", ["uniform", "entropy_balancing", "ipw_logistic", "mmd"])
 @pytest.mark.parametrize("second", ["itr", "plug_in_ate", "arm_means"])
 def test_no_searched_pair_exceeds_the_budget(first, second):
-    found = search_pairs(
+    found = search_density(
         release(second, first=first, calibration="sharp"), 6, 1, search=SearchPlan(25), starts=4
     )
     assert not found.exceeds
@@ -103,7 +105,7 @@ def test_gaussian_noise_is_searched_by_its_delta():
         domain, budget = Domain(1.0, 1.0), Budget(1.0, 0.05)
         return cls(domain, budget, "uniform", "plug_in_ate", noise="gaussian", arithmetic="assumed")
 
-    found = search_pairs(model(HalfTheNoise), 3, 1, search=SearchPlan(1), draws=300)
+    found = search_density(model(HalfTheNoise), 3, 1, search=SearchPlan(1), draws=300)
     assert found.audit.hockey_stick.draws == 300
     assert found.exceeds
 
@@ -111,7 +113,7 @@ def test_gaussian_noise_is_searched_by_its_delta():
 def test_a_search_repeats_and_resumes(tmp_path):
     def found(evaluations, **how):
         search = SearchPlan(evaluations, **{"seed": 3, **how})
-        return search_pairs(release(), 4, 1, search=search, starts=1)
+        return search_density(release(), 4, 1, search=search, starts=1)
 
     whole, state = found(5), tmp_path / "state.npz"
     assert found(4, checkpoint=state).counts["audited"] == 4
@@ -130,32 +132,33 @@ def test_a_search_repeats_and_resumes(tmp_path):
 
 def test_seconds_end_a_search():
     assert (
-        search_pairs(release(), 5, 1, search=SearchPlan(1000, seconds=1e-6), starts=1).counts["audited"] == 1
+        search_density(release(), 5, 1, search=SearchPlan(1000, seconds=1e-6), starts=1).counts["audited"]
+        == 1
     )
 
 
 def test_a_saved_pair_is_replayed(tmp_path):
-    found = search_pairs(release(cls=HalfTheNoise), 5, 1, search=SearchPlan(2), starts=1)
+    found = search_density(release(cls=HalfTheNoise), 5, 1, search=SearchPlan(2), starts=1)
     found.save(tmp_path / "worst")
-    again, loss = replay_pair(tmp_path / "worst", release(cls=HalfTheNoise))
+    again = replay(tmp_path / "worst", release(cls=HalfTheNoise))
     assert again == found.audit
-    assert loss == again.loss
+    assert Finding.load(tmp_path / "worst").facts["audit"]["loss"] == again.loss
     # another solver of the same model, and the same pair without the bug
-    other, _ = replay_pair(tmp_path / "worst.json", release(cls=HalfTheNoise, solver="clarabel"))
+    other = replay(tmp_path / "worst.json", release(cls=HalfTheNoise, solver="clarabel"))
     assert other.exceeds
-    assert not replay_pair(tmp_path / "worst", release())[0].exceeds
+    assert not replay(tmp_path / "worst", release()).exceeds
     assert json.loads((tmp_path / "worst.json").read_text())["private"] is False
 
 
 def test_a_pair_of_another_model_is_not_replayed(tmp_path):
-    search_pairs(release(), 5, 1, search=SearchPlan(1), starts=1).save(tmp_path / "worst")
+    search_density(release(), 5, 1, search=SearchPlan(1), starts=1).save(tmp_path / "worst")
     with pytest.raises(DeclarationError, match="second_stage differs"):
-        replay_pair(tmp_path / "worst", release("plug_in_ate"))
+        replay(tmp_path / "worst", release("plug_in_ate"))
     with pytest.raises(DataError):
-        replay_pair(tmp_path / "missing", release())
+        replay(tmp_path / "missing", release())
     (tmp_path / "worst.json").write_text("[]")
     with pytest.raises(DataError):
-        replay_pair(tmp_path / "worst", release())
+        replay(tmp_path / "worst", release())
 
 
 def test_an_arm_floor_without_pairs_is_refused():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain, blocks
-from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, Strategies, audit_stability
+from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, audit_stability
 from dp2erm_cvx.audit import stability as module
 from dp2erm_cvx.audit.movement import movements
 from dp2erm_cvx.audit.neighbors import Base
@@ -33,7 +33,7 @@ PROGRAMS: dict[str, dict[str, Any]] = {
     "ipw_randomized": {"propensity": 0.3},
 }
 SLOW = ("inverse_probability_tilting",)
-NEIGHBORS = Strategies(("random", "held-out", "extreme", "flips", "each"))
+NEIGHBORS = ("random", "held-out", "extreme", "flips", "each")
 
 
 @pytest.fixture(autouse=True)
@@ -171,6 +171,6 @@ def test_what_needs_all_records_is_refused(path):
     with pytest.raises(ProgramError, match="mmd needs all records in memory"):
         audited(programs()["mmd"](), data)
     with pytest.raises(DeclarationError, match="ascent"):
-        audited(program, data, strategies=Strategies("ascent"))
+        audited(program, data, strategies="ascent")
     with pytest.raises(DeclarationError, match="engine"):
         audited(program, data, search=SearchPlan(evaluations=10, workers=2))

@@ -13,17 +13,12 @@ from hypothesis import strategies as st
 from joblib import parallel_config
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import Quantity, SearchPlan, Strategies, audit_stability, scouts
+from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability, scouts
 from dp2erm_cvx.audit import stability as module
 from dp2erm_cvx.audit.movement import movements
-from dp2erm_cvx.audit.neighbors import (
-    STRATEGIES,
-    Base,
-    Groups,
-    Replacement,
-    records_at,
-)
-from dp2erm_cvx.audit.search import Gain, Search, evolve
+from dp2erm_cvx.audit.neighbors import STRATEGIES, Base, Replacement
+from dp2erm_cvx.audit.pairs import Pairs, records_at
+from dp2erm_cvx.audit.search import Gain, evolve, explore
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import Gaussian, Moments
 from dp2erm_cvx.program.kernel_model import PublicSample
@@ -81,27 +76,27 @@ def test_intervals_hold_the_exact_movement(seed, n, error):
 def test_starts_lie_in_the_universe(n, floor, relation):
     domain = Domain(1.3, 1.0, arm_floor=floor, intercept=0.3, relation=Neighboring(relation))
     universe = Universe(domain, n, 3)
-    starts = Groups.starts(universe, 70, np.random.default_rng(1))
+    starts = Pairs.starts(universe, 70, np.random.default_rng(1))
     valid = np.flatnonzero(np.isfinite(starts.count).all(axis=1))
     assert len(valid) > 30
     flips = 0
     for index in valid:
-        ends = starts.expand(index, universe)
+        ends = starts.take(np.array([index])).records(domain)
         for records in ends:
             assert records.n_samples == n
             assert (np.linalg.norm(records.X, axis=1) <= 1.3).all()
             assert min(records.a.sum(), n - records.a.sum()) >= (floor or 0)
-        assert np.array_equal(ends[0].X[:-1], ends[1].X[:-1])
-        assert np.array_equal(ends[0].a[:-1], ends[1].a[:-1])
-        flips += ends[0].a[-1] != ends[1].a[-1]
+        assert np.array_equal(ends[0].X[1:], ends[1].X[1:])
+        assert np.array_equal(ends[0].a[1:], ends[1].a[1:])
+        flips += ends[0].a[0] != ends[1].a[0]
     assert (flips > 0) == universe.flips
 
 
 def test_what_cannot_meet_the_floor_is_marked():
     universe = Universe(Domain(1.0, 1.0, arm_floor=3), 10, 2)
     points, share = np.zeros((2, 6, 2)), np.tile([1.0, 1.0, 0.0, 0.0], (2, 1))
-    arm = np.array([[1, 1, 0, 0, 0, 1], [1, 0, 0, 0, 0, 1]])
-    count = Groups.admitted(universe, points, arm, share).count
+    arm = np.array([[0, 1, 1, 1, 0, 0], [0, 1, 1, 0, 0, 0]])
+    count = Pairs.admitted(universe, points, arm, share).count
     assert np.isnan(count[0]).all()
     assert count[1].sum() == 9
 
@@ -136,8 +131,8 @@ def higher(state, number, room):
 
 
 def explored(evaluations, **how):
-    search = Search(higher, most=lambda number: 2, wave=4, call="heights", read=Height)
-    return search.run(SearchPlan(evaluations, **how))
+    plan = SearchPlan(evaluations, **how)
+    return explore(higher, plan, most=lambda number: 2, wave=4, call="heights", read=Height)
 
 
 def test_a_wave_starts_from_the_same_pairs_whoever_looks_and_wherever_a_search_was_cut(tmp_path):
@@ -154,7 +149,7 @@ def a_base(program, domain, n=30, d=3, seed=0):
     rng = np.random.default_rng(seed)
     universe = Universe(domain, n, d)
     X = universe.domain.inside(rng.normal(size=(n, d)))
-    records = records_at(universe, X, (rng.random(n) < 0.5).astype(np.int64))
+    records = records_at(domain, X, (rng.random(n) < 0.5).astype(np.int64))
     return Base(program.resolve(domain), universe, records, X)
 
 
@@ -218,7 +213,7 @@ PLAIN, FLOOR = Domain(1.0, 1.0), Domain(1.5, 1.0, arm_floor=8, intercept=0.5)
 def test_movements_on_distinct_rows_are_those_of_all_records(program, domain):
     universe = Universe(domain, 23, 2)
     program = program.resolve(domain)
-    pairs = Groups.starts(universe, 25, np.random.default_rng(4))
+    pairs = Pairs.starts(universe, 25, np.random.default_rng(4))
     quickly = scouts.Scout.of(program, universe)
     full = scouts.Scout(program, universe)
     with np.errstate(all="ignore"):
@@ -230,7 +225,7 @@ def test_movements_on_distinct_rows_are_those_of_all_records(program, domain):
 
 def test_a_program_that_is_not_known_is_solved_in_full():
     universe = Universe(PLAIN, 10, 2)
-    sample = Groups.starts(universe, 5, np.random.default_rng(0))
+    sample = Pairs.starts(universe, 5, np.random.default_rng(0))
     known = reference_program("ipw_logistic", ridge=0.1)
     assert not scouts.Scout.of(known, universe, sample).exact
     measured = reference_program("entropy_balancing", ridge=1.0, base_measure=(1.0,) * 10).resolve(PLAIN)
@@ -239,7 +234,7 @@ def test_a_program_that_is_not_known_is_solved_in_full():
 
 def test_a_scout_that_disagrees_with_the_solves_is_dropped(monkeypatch):
     universe = Universe(PLAIN, 10, 2)
-    sample = Groups.starts(universe, 5, np.random.default_rng(0))
+    sample = Pairs.starts(universe, 5, np.random.default_rng(0))
     family, right = scouts._FAST[MarginModel]
     monkeypatch.setitem(scouts._FAST, MarginModel, (family, lambda *given: 1.01 * right(*given)))
     assert scouts.Scout.of(reference_program("ipw_logistic", ridge=0.1), universe, sample).exact
@@ -297,12 +292,8 @@ def few(monkeypatch):
 def test_many_records_are_audited_without_the_declared_problem(few, monkeypatch):
     records = make_records(120, 3)
     monkeypatch.setattr(sys.modules["dp2erm_cvx.solve.solve"], "solved_by_cvxpy", None)
-    names = Strategies().chosen(True, few=False)
-    assert "ascent" not in names
-    assert "ascent" in Strategies().chosen(True)
-    found = audit_stability(
-        IPW, records, records.domain, strategies=Strategies(names[:-1]), search=EVALUATIONS
-    )
+    found = audit_stability(IPW, records, records.domain, strategies=STRATEGIES[:-1], search=EVALUATIONS)
+    assert "ascent" not in found.searched
     assert not found.violations
     assert found.check.solver == "newton"
     assert found.check.datasets >= 2
@@ -322,7 +313,7 @@ def test_a_wrong_batch_is_seen_by_the_check(few, monkeypatch):
 
     monkeypatch.setattr(neighbors, "minimize_together", wrong)
     records = make_records(120, 3)
-    some = Strategies(("random", "flips"))
+    some = ("random", "flips")
     assert (
         audit_stability(IPW, records, records.domain, strategies=some, search=EVALUATIONS).check.disagreement
         > 1

@@ -1,0 +1,416 @@
+"""Events among the outputs of any mechanism: what is looked at, what is chosen, and bounds from counts."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv, ndtri
+from sklearn.linear_model import LogisticRegression
+
+from dp2erm_cvx.audit.finding import Declared
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import DeclarationError
+
+_LARGEST_EXACT = 2**53
+_DEEPEST = 8
+
+
+@dataclass(frozen=True, repr=False)
+class Observation:
+    """One output, taken apart.
+
+    ``kind`` is its structure, such as ``array (3,)`` or ``raised ValueError``. ``numbers`` (q,) are the
+    numbers in it, in the order of ``names``. ``marks`` are what is said of it in words: its kind, its texts,
+    and which numbers are not finite. ``key`` is the same for equal outputs only; -0.0 is not 0.0.
+    """
+
+    kind: str
+    numbers: Array
+    names: tuple[str, ...]
+    marks: frozenset[str]
+    key: str | bytes
+    own: Mapping[str, float] = field(default_factory=dict)
+
+
+def of_output(output: object) -> Observation:
+    """Take apart a number, text, None, an array, or lists, tuples and dicts of those.
+
+    Raises DeclarationError for anything else: equal objects could not be distinguished from different ones.
+    """
+    numbers: list[float] = []
+    names: list[str] = []
+    texts: list[str] = []
+    kind = _walk(output, "output", numbers, names, texts, 0)
+    values = np.array(numbers, dtype=np.float64)
+    odd = np.flatnonzero(~np.isfinite(values))
+    marks = {f"the output is of kind {kind}", *texts, *(f"{names[j]} is {values[j]:g}" for j in odd)}
+    if odd.size:
+        marks.add("a number is not finite")
+    key = "\0".join([kind, *sorted(texts)]).encode("utf-8", "surrogatepass") + b"\0" + values.tobytes()
+    return Observation(kind, values, tuple(names), frozenset(marks), key)
+
+
+def of_exception(raised: Exception) -> Observation:
+    """A refusal is an observation, and so is what it says."""
+    kind = f"raised {type(raised).__name__}"
+    said = f"{kind}: {raised}"
+    return Observation(kind, np.empty(0), (), frozenset({"the mechanism raised", kind, said}), said)
+
+
+def _walk(value: Any, name: str, numbers: list[float], names: list[str], texts: list[str], depth: int) -> str:
+    if depth > _DEEPEST:
+        raise DeclarationError(f"mechanism: its output is nested more than {_DEEPEST} deep")
+    if value is None or isinstance(value, bool | str | bytes | np.bool_):
+        texts.append(f"{name} is {value!r}")
+        return "none" if value is None else type(value).__name__
+    if isinstance(value, int | np.integer) and abs(int(value)) > _LARGEST_EXACT:
+        # a float would not hold it
+        texts.append(f"{name} is {int(value)}")
+    if isinstance(value, int | float | np.integer | np.floating):
+        names.append(name)
+        numbers.append(_number(value))
+        return "number"
+    if isinstance(value, complex | np.complexfloating):
+        names += [f"{name}.real", f"{name}.imag"]
+        numbers += [float(value.real), float(value.imag)]
+        return "complex number"
+    if isinstance(value, Mapping):
+        parts = [
+            f"{key!r}: {_walk(value[key], f'{name}[{key!r}]', numbers, names, texts, depth + 1)}"
+            for key in sorted(value, key=repr)
+        ]
+        return "{" + ", ".join(parts) + "}"
+    if hasattr(value, "__array__"):
+        array = np.asarray(value)
+        if array.dtype.kind in "fiu" and array.dtype.itemsize <= 8 and array.dtype != np.uint64:
+            texts += [f"{name} has type {array.dtype}"] if array.dtype != np.float64 else []
+            names += [name + "".join(f"[{i}]" for i in index) for index in np.ndindex(array.shape)]
+            numbers += [_number(entry) for entry in array.ravel().tolist()]
+            return f"array {array.shape}"
+        value = array.tolist()
+    if isinstance(value, list | tuple):
+        parts = [
+            _walk(item, f"{name}[{i}]", numbers, names, texts, depth + 1) for i, item in enumerate(value)
+        ]
+        alike = len(set(parts)) == 1
+        return f"{len(parts)} x {parts[0]}" if alike else "(" + ", ".join(parts) + ")"
+    if hasattr(value, "__array__"):
+        return _walk(value, name, numbers, names, texts, depth + 1)
+    raise DeclarationError(
+        f"mechanism: {name} is of type {type(value).__name__}: return a number, an array, text, None, "
+        "or lists and dicts of those"
+    )
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def lowest_bits(values: Array) -> Array:
+    """Exponent of the lowest set bit of each finite value: v is an odd multiple of 2 to that power.
+
+    0 is a multiple of every power: 1100. The shape is that of ``values``.
+    """
+    fraction, exponent = np.frexp(values)
+    whole = np.abs(fraction * 2.0**53).astype(np.int64)
+    lowest = np.log2(np.maximum(whole & -whole, 1).astype(np.float64))
+    return np.where(whole == 0, 1100.0, exponent - 53 + lowest)
+
+
+#: Kinds of output with fewer learning runs have no scores of their own, and at most so many kinds have.
+_FEWEST, _MOST_KINDS = 10, 6
+#: Standardized numbers are cut off here before a classifier sees them.
+_FAR = 20.0
+#: Bins of a coordinate, of equal shares of the learning runs.
+_BINS = 12
+#: Directions of a relative spread below this are taken to have none.
+_FLAT = 1e-13
+
+Observations = Sequence[Observation]
+#: Maps observations to a number (m,) each; NaN where one has none.
+Score = Callable[[Observations], Array]
+#: A function of the numbers (m, q) of outputs of one kind, giving (m,).
+_OfNumbers = Callable[[Array], Array]
+
+
+def scores(first: Observations, second: Observations, families: Sequence[str]) -> Iterator[tuple[str, Score]]:
+    """Scores with their names from the learning runs of both datasets."""
+    both = (*first, *second)
+    for name in sorted({name for one in both for name in one.own}):
+        yield name, partial(_finite, partial(_own, name))
+    if "values" in families:
+        mine, theirs = (Counter(one.key for one in part) for part in (first, second))
+        keys = mine.keys() | theirs.keys()
+        odds = {key: math.log((mine[key] + 0.5) / (theirs[key] + 0.5)) for key in keys}
+        name = "log odds of the same output among the learning runs"  # 0 for what was not seen
+        yield name, partial(_finite, lambda them: [odds.get(one.key, 0.0) for one in them])
+    kinds = Counter(one.kind for one in both if len(one.numbers))
+    names = {one.kind: one.names for one in both}
+    for kind, count in kinds.most_common(_MOST_KINDS):
+        if count < _FEWEST:
+            break
+        rows = [_numbers_of(part, kind).reshape(-1, len(names[kind])) for part in (first, second)]
+        one, other = (part[np.all(np.isfinite(part), axis=1)] for part in rows)
+        for name, function in _of_numbers(one, other, names[kind], families):
+            yield name, partial(_finite, partial(_within, kind, function))
+
+
+def _own(name: str, observations: Observations) -> list[float]:
+    return [one.own.get(name, math.nan) for one in observations]
+
+
+def _finite(function: Callable[[Observations], Any], observations: Observations) -> Array:
+    with np.errstate(all="ignore"):
+        values = np.asarray(function(observations), dtype=np.float64)
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def _numbers_of(observations: Observations, kind: str) -> Array:
+    """The numbers (m, q) of the observations of ``kind``."""
+    return np.array([one.numbers for one in observations if one.kind == kind])
+
+
+def _within(kind: str, function: _OfNumbers, observations: Observations) -> Array:
+    """Of the observations of ``kind``; NaN for others."""
+    mine = np.array([one.kind == kind for one in observations], dtype=bool)
+    values = np.full(len(observations), np.nan)
+    if mine.any():
+        values[mine] = function(_numbers_of(observations, kind))
+    return values
+
+
+def _of_numbers(
+    first: Array, second: Array, names: Sequence[str], families: Sequence[str]
+) -> Iterator[tuple[str, _OfNumbers]]:
+    """Of one kind of output, from the finite learning runs (m, q) of both datasets."""
+    columns = list(enumerate(names))
+    if len(first) + len(second) >= _FEWEST:
+        pooled = np.concatenate([first, second])
+        with np.errstate(all="ignore"):
+            middle, scale = _standard(pooled)
+        if "tails" in families:  # every coordinate, its distance from the middle, and norms
+            for j, name in columns:
+                yield name, _column(j, np.asarray)
+                yield f"|{name} - {middle[j]:.6g}|", _column(j, partial(_distance, middle[j]))
+            for order, label in ((1, "l1"), (2, "l2"), (np.inf, "largest")) if len(names) > 1 else ():
+                name = f"{label} norm of the standardized output"
+                yield name, partial(_norms, order, middle, scale)
+        if "learned" in families and min(len(first), len(second)) >= 5:
+            for j, name in columns:
+                yield f"log odds of {name} in bins", _column(j, _bins(first[:, j], second[:, j]))
+            yield from _learned(first, second, middle, scale)
+    if "bits" in families:  # naive floating-point noise leaks through the grid that a coordinate lies on
+        for j, name in columns:
+            yield f"lowest set bit of {name}", _column(j, lowest_bits)
+
+
+def _column(j: int, of: _OfNumbers) -> _OfNumbers:
+    return lambda x: of(x[:, j])
+
+
+def _distance(middle: float, x: Array) -> Array:
+    return np.abs(x - middle)
+
+
+def _norms(order: float, middle: Array, scale: Array, x: Array) -> Array:
+    return np.asarray(np.linalg.norm((x - middle) / scale, order, axis=1), dtype=np.float64)
+
+
+def _learned(first: Array, second: Array, middle: Array, scale: Array) -> Iterator[tuple[str, _OfNumbers]]:
+    """Scores that separate the learning runs: Fisher's, and a logistic regression's."""
+    with np.errstate(all="ignore"):  # outputs may be as large as floats get
+        direction = _fisher(first / scale, second / scale) / scale
+        centers = [np.median((part - middle) / scale, axis=0) for part in (first, second)]
+    if np.all(np.isfinite(direction)):
+        yield "Fisher's direction of the output", lambda x: x @ direction
+
+    def features(x: Array) -> Array:
+        with np.errstate(all="ignore"):
+            z = (x - middle) / scale
+            ends = [z - center for center in centers]
+            lengths = [np.linalg.norm(v, order, axis=1) for v in (z, *ends) for order in (1, 2)]
+        cut = np.clip(np.column_stack([z, np.abs(z), *lengths]), -_FAR, _FAR)
+        return np.asarray(np.nan_to_num(cut), dtype=np.float64)
+
+    model = LogisticRegression(max_iter=300)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        # a score that is not quite converged is a worse guess, not a wrong one
+        warnings.simplefilter("ignore")
+        model.fit(features(np.concatenate([first, second])), np.repeat([1, 0], [len(first), len(second)]))
+    name = "log odds of a logistic regression on the output, its absolute values and distances"
+    yield name, lambda x: model.decision_function(features(x))
+
+
+def _bins(first: Array, second: Array) -> _OfNumbers:
+    """The log odds of the values below, on, between and above the edges of bins."""
+    pooled = np.concatenate([first, second])
+    edges = np.unique(np.quantile(pooled, np.linspace(0, 1, _BINS + 1), method="lower"))
+
+    def places(values: Array) -> NDArray[np.intp]:
+        # a value on an edge, such as a bound that outputs are clipped to, is a place of its own
+        return np.searchsorted(edges, values, side="left") + np.searchsorted(edges, values, side="right")
+
+    counts = [np.bincount(places(part), minlength=2 * len(edges) + 1) for part in (first, second)]
+    odds = np.log((counts[0] + 0.5) / (counts[1] + 0.5))
+    return lambda values: odds[places(values)]
+
+
+def _standard(x: Array) -> tuple[Array, Array]:
+    low, middle, high = np.quantile(x, [0.25, 0.5, 0.75], axis=0)
+    spread = np.where(high > low, high - low, np.std(x, axis=0))
+    return middle, np.where(spread > 0, spread, 1.0)
+
+
+def _fisher(first: Array, second: Array) -> Array:
+    """``S^+ (m_1 - m_2)`` (q,) of unit length, S the spread within a dataset, of learning runs (m, q).
+
+    It comes from singular values, so that a direction that is nearly flat, because the same noise came twice
+    along it, keeps its digits.
+    """
+    between = first.mean(axis=0) - second.mean(axis=0)
+    within = np.concatenate([first - first.mean(axis=0), second - second.mean(axis=0)])
+    if not np.all(np.isfinite(within)):
+        return np.full(within.shape[1], np.nan)
+    _, spread, axes = np.linalg.svd(within, full_matrices=False)
+    if spread[0] == 0.0:
+        return np.asarray(between, dtype=np.float64)
+    direction = axes.T @ (axes @ between / np.maximum(spread / spread[0], _FLAT) ** 2)
+    length = float(np.linalg.norm(direction))
+    return np.asarray(direction / (length if length > 0 else 1.0), dtype=np.float64)
+
+
+#: Larger than the relative error of the inverse of the incomplete beta function.
+_SLACK = 1e-10
+
+
+def lower(hits: Array, runs: int, risk: float) -> Array:
+    """A bound below the probability, wrong with probability at most ``risk``; hits are counts of ``runs``."""
+    inner = np.maximum(hits, 1)
+    bound = betaincinv(inner, runs - inner + 1, risk) * (1 - _SLACK)
+    return np.where(hits > 0, bound, 0.0)
+
+
+def upper(hits: Array, runs: int, risk: float) -> Array:
+    """A bound above the probability, wrong with probability at most ``risk``."""
+    # from the other end, where a risk near 0 keeps its digits
+    return np.minimum(1.0, (1.0 - lower(runs - hits, runs, risk)) * (1 + _SLACK))
+
+
+class CountBound:
+    """Lower confidence bounds on a parameter of privacy from counts of one event in ``runs`` runs a dataset.
+
+    On epsilon at ``delta``: P <= exp(epsilon) Q + delta, hence epsilon >= log((P - delta) / Q). Without a
+    delta on mu: P <= Phi(Phi^-1(Q) + mu), hence mu >= Phi^-1(P) - Phi^-1(Q), Phi the normal distribution.
+
+    With probability at least 1 - 2 ``risk`` the bound is right: the probability P of the event on one
+    dataset and Q on the other each get ``risk``. At least 0, and increasing in P and decreasing in Q.
+    """
+
+    def __init__(self, runs: int, risk: float, delta: float | None) -> None:
+        counts = np.arange(runs + 1, dtype=np.float64)
+        self.low, self.high = lower(counts, runs, risk), upper(counts, runs, risk)
+        with np.errstate(divide="ignore"):
+            if delta is None:
+                self._above, self._below = ndtri(self.low), ndtri(self.high)
+            else:
+                self._above, self._below = np.log(np.maximum(self.low - delta, 0.0)), np.log(self.high)
+        #: The most that any counts of this many runs give: always under P, never under Q.
+        self.ceiling = self.one(runs, 0)
+
+    @classmethod
+    def of(cls, declared: Declared, runs: int, risk: float) -> CountBound:
+        """On the number that is declared."""
+        return cls(runs, risk, declared.delta if declared.mu is None else None)
+
+    def __call__(self, mine: Array, theirs: Array) -> Array:
+        """The bound for counts ``mine`` of the event under P and ``theirs`` under Q, whole numbers."""
+        # never counted under P: -inf; perhaps certain under Q: +inf, at worst; a bound on Q is never 0
+        bound = self._above[mine.astype(np.intp)] - self._below[theirs.astype(np.intp)]
+        return np.maximum(bound * (1 - _SLACK), 0.0)
+
+    def one(self, hits: int, other_hits: int) -> float:
+        """The bound for one pair of counts."""
+        return float(self(np.array([hits]), np.array([other_hits]))[0])
+
+
+#: A set of outputs: in words, and a test of which observations are in it.
+_Event = tuple[str, Callable[[Observations], NDArray[np.bool_]]]
+
+#: No output is in it, and nothing follows from counting it.
+_NOTHING: _Event = ("no event", lambda observations: np.zeros(len(observations), dtype=bool))
+
+
+class Choice:
+    """The events with the largest lower bound in the picking runs: one per direction.
+
+    ``best[0]`` is for P = first over Q = second, ``best[1]`` for the opposite: the bound that chose an event
+    and the event, which must be counted in other runs than those.
+    """
+
+    def __init__(self, first: Observations, second: Observations, bound: CountBound) -> None:
+        self.looked_at, self._pick, self._bound = 0, (first, second), bound
+        self.best: list[tuple[float, _Event]] = [(0.0, _NOTHING), (0.0, _NOTHING)]
+
+    def offer_tails(self, name: str, score: Score) -> None:
+        """Both tails of ``score``, from every threshold that separates picking runs."""
+        values = [np.sort(part[~np.isnan(part)]) for part in map(score, self._pick)]
+        pooled = np.unique(np.concatenate(values))
+        if not pooled.size:
+            return
+        # a score may have no value: "above all" is an event, too
+        cuts = np.concatenate([[np.nextafter(pooled[0], -np.inf)], pooled[:-1] / 2 + pooled[1:] / 2])
+        below = [np.searchsorted(part, cuts, side="right").astype(np.float64) for part in values]
+        above = [len(part) - count for part, count in zip(values, below, strict=True)]
+        self._offer(
+            above[0], above[1], lambda i: (f"{name} > {cuts[i]:.9g}", lambda them: score(them) > cuts[i])
+        )
+        self._offer(
+            below[0], below[1], lambda i: (f"{name} <= {cuts[i]:.9g}", lambda them: score(them) <= cuts[i])
+        )
+
+    def offer_values(self) -> None:
+        """Every mark of an observation, and every number that came more than once."""
+        self._offer_shared(lambda one: one.marks, str)
+        self._offer_shared(_numbers, lambda key: f"{key[0]} == {float.fromhex(key[1])!r}", fewest=2)
+
+    def _offer_shared(
+        self,
+        read: Callable[[Observation], frozenset[Hashable]],
+        describe: Callable[..., str],
+        fewest: int = 1,
+    ) -> None:
+        counts = [Counter(key for observation in part for key in read(observation)) for part in self._pick]
+        # sorted, because the order of a set changes from process to process
+        keys = sorted((key for key, times in (counts[0] + counts[1]).items() if times >= fewest), key=repr)
+        if not keys:
+            return
+
+        def make(i: int) -> _Event:
+            key = keys[i]
+            return describe(key), lambda them: np.array([key in read(one) for one in them], dtype=bool)
+
+        mine, theirs = (np.array([count[key] for key in keys], dtype=np.float64) for count in counts)
+        self._offer(mine, theirs, make)
+
+    def _offer(self, mine: Array, theirs: Array, make: Callable[[int], _Event]) -> None:
+        self.looked_at += len(mine)
+        for way, lows in enumerate((self._bound(mine, theirs), self._bound(theirs, mine))):
+            top = int(np.argmax(lows))
+            if lows[top] > self.best[way][0]:
+                self.best[way] = (float(lows[top]), make(top))
+
+
+def _numbers(observation: Observation) -> frozenset[Hashable]:
+    values = map(float.hex, observation.numbers.tolist())
+    return frozenset(zip(observation.names, values, strict=True))

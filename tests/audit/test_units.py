@@ -1,0 +1,144 @@
+"""Audits of whole persons, and of several arms: what is planted is found, and what is right is left alone."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, Treatment, Universe
+from dp2erm_cvx.audit import (
+    Attack,
+    Declared,
+    SearchPlan,
+    audit_additive,
+    noised_sums,
+    replay,
+    search_additive,
+    search_runs,
+)
+from dp2erm_cvx.calibration import SumLaw
+from dp2erm_cvx.errors import DataError
+from dp2erm_cvx.steps.estimands import ArmScores
+from tests.audit.bugs import less
+from tests.plan.changed import changed
+
+N = 8
+
+
+def of_persons(count=1, number=N):
+    unit = {"column": "id", "number": number, "count": count}
+    book = Codebook(unit=unit, treatment={"column": "arm"}, outcome="y")
+    return Domain(1.8, 2.0, ranges=book.ranges({"x": (-1, 1)}), codebook=book)
+
+
+def of_arms(number, **declared):
+    levels, rates = tuple("abcde"[:number]), [1.0 / number] * number
+    book = Codebook(treatment=Treatment("arm", levels=levels, contrasts="pairs", rates=rates), **declared)
+    return Domain(1.0, 6.0, ranges=[(-1, 1)], codebook=book)
+
+
+def planned(domain, **settings):
+    model = PrivateEffect(domain, Budget(1.0), residual_scale=0.5, settings=settings)
+    return model.plan(domain.units or N, 1)
+
+
+def sums(plan):
+    """The sums given fits that released nothing."""
+    fits = (step for step in plan.steps if step.integers is None)
+    return noised_sums(plan, {step.name: np.zeros(step.calibration.n_parameters) for step in fits})
+
+
+def declared(plan):
+    return Declared(sum(step.calibration.epsilon for step in plan.steps if step.integers is not None))
+
+
+def worst(plan, evaluations=150, seed=0):
+    search = SearchPlan(evaluations, seed=seed)
+    return search_additive(sums(plan), plan.study.universe, declared(plan), search=search)
+
+
+def test_a_neighbor_replaces_all_records_of_one_person(tmp_path):
+    plan = planned(of_persons(), propensity=0.5)
+    found = worst(plan, 30)
+    (*one, person), (*other, person2) = found.first, found.second
+    assert set(person) | set(person2) <= set(range(N))
+    assert max(np.bincount(person)) > 1
+    for column, changed_column in zip(one, other, strict=True):
+        np.testing.assert_array_equal(column[person > 0], changed_column[person2 > 0])
+    found.save(tmp_path / "pair")
+    assert replay(tmp_path / "pair", sums(plan)) == found.audit
+    with np.load(tmp_path / "pair.npz") as held:
+        content = dict(held)
+    np.savez(tmp_path / "pair.npz", **content | {"y_second": content["y_second"] + 1.0})
+    with pytest.raises(DataError, match="not a saved pair"):
+        replay(tmp_path / "pair", sums(plan))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_sums_over_persons_lose_what_is_stated_and_three_times_that_at_a_third_of_the_noise(count):
+    plan = planned(of_persons(count), propensity=0.5)
+    right = worst(plan)
+    assert not right.exceeds
+    assert 0.9 < right.audit.reached <= 1.0
+    noise = plan.main.calibration
+    weak = replace(noise, integers=less(noise.integers, scale=1 / 3))
+    wrong = replay_of(right, changed(plan, "score", calibration=weak))
+    assert wrong.exceeds
+    assert max(one.loss for one in wrong.losses) > 2.9 * noise.epsilon
+
+
+def replay_of(found, plan):
+    return audit_additive(sums(plan), found.first, found.second, declared(plan), seed=found.audit.seed)
+
+
+def mean_of_persons(dataset, rng, whole=False):
+    _, _, y, person = dataset
+    share = 1.0 if whole else 1.0 / np.bincount(person, minlength=20)[person]
+    return float(np.sum(share * y)) + rng.laplace(scale=4.0)
+
+
+def mean_of_records(dataset, rng):
+    return mean_of_persons(dataset, rng, whole=True)
+
+
+@pytest.mark.parametrize("mechanism", [mean_of_persons, mean_of_records])
+def test_runs_cover_whole_persons(mechanism):
+    attack = Attack(1200, takes_rng=True, seed=0, events=("values", "tails", "learned"))
+    universe, search = Universe(of_persons(number=20), 20, 1), SearchPlan(20)
+    found = search_runs(mechanism, universe, Declared(1.0), attack=attack, search=search)
+    assert found.exceeds == (mechanism is mean_of_records)
+
+
+@pytest.mark.parametrize("number", [3, 5])
+def test_disjoint_sums_of_any_number_of_arms_lose_what_is_stated(number):
+    """A record leaves one arm for another: it moves the sums of two of them, and of all never more."""
+    plan = planned(of_arms(number))
+    assert plan.main.calibration.law is SumLaw.DISJOINT
+    found = worst(plan)
+    assert not found.exceeds
+    assert 0.95 < found.audit.reached <= 1.0
+    assert found.first[1][0] != found.second[1][0]
+
+
+def test_persons_with_records_in_several_arms_lose_what_is_stated():
+    plan = planned(of_arms(3, unit={"column": "id", "number": N}, outcome="y"))
+    found = worst(plan)
+    assert not found.exceeds
+    assert 0.9 < found.audit.reached <= 1.0
+
+
+class InEveryArm(ArmScores):
+    """A record adds to the sums of all arms, at the noise of disjoint ones."""
+
+    def block_sums(self, block, released, noise):
+        total, squares, number = noise.totals(self.score(self.parts(block, released)), np.ones(len(block.a)))
+        return (*[total, squares] * len(self.widenings), number)
+
+
+def test_sums_that_are_not_disjoint_are_found_out():
+    plan = planned(of_arms(3))
+    own = {one.name: getattr(plan.main.score, one.name) for one in fields(ArmScores)}
+    wrong = changed(plan, "score", score=InEveryArm(**own))
+    found = worst(wrong)
+    assert found.exceeds
+    assert found.audit.reached > 1.3
