@@ -127,6 +127,20 @@ def spent_by_step(release: BaseRelease) -> Table:
     return grid("released", "noise", "epsilon", "delta", left=2, rows=rows)
 
 
+def taken_over(release: BaseRelease) -> Iterator[str]:
+    """Which steps are those of an earlier question of the same study, and what of epsilon that is."""
+    owners: dict[str, list[StepStatement]] = {}
+    for step in release.steps:
+        if step.step in release.before:
+            owners.setdefault(release.before[step.step]["of"], []).append(step)
+    for of, steps in owners.items():
+        epsilon = math.fsum(step.epsilon for step in steps)
+        yield (
+            f"Released once, by the question {of} of the same study: {', '.join(map(releases_of, steps))}. "
+            f"Of this epsilon {epsilon:.4g} is spent there: an account is charged once for both."
+        )
+
+
 def releases_of(step: StepStatement) -> str:
     """What a step releases, in words."""
     return _RELEASED.get(step.step, step.theorem)
