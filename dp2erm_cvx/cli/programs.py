@@ -81,7 +81,7 @@ def public_sample(path: str, options: dict[str, Any]) -> PublicSample:
     """Rows of a file that are public, with the covariates that the domain or ``--covariates`` name."""
     import numpy as np
 
-    from dp2erm_cvx.data import coded_covariates
+    from dp2erm_cvx.data import covariate_table
     from dp2erm_cvx.files import read_table
     from dp2erm_cvx.program.kernel_model import PublicSample
 
@@ -92,7 +92,7 @@ def public_sample(path: str, options: dict[str, Any]) -> PublicSample:
         raise DeclarationError(f"target={path}: name its covariates by --covariates, or by named ranges")
     table = read_table(path, read_layout(options))
     if domain is not None and domain.codebook is not None:
-        return PublicSample(coded_covariates(domain, table, chosen))
+        return PublicSample(covariate_table(domain, table, chosen))
     return PublicSample(np.column_stack([table.numbers(name) for name in chosen]))
 
 

@@ -37,38 +37,34 @@ LEAST_TOLERANCE = 1e-8
 _NUMBERS = tuple(2**power for power in range(1, 54))
 
 
-def dataset_of(domain: Domain, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
-    """Checked raw data (n, k), (n,), (n,), with names.
+def dataset_of(public: Public, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
+    """Checked raw data (n, k), (n,), (n,), with the declared names of their columns, if there are any.
 
-    Raises DataError for what is no data of the declared universe, DeclarationError where the columns are
-    not those of the domain.
+    Where a codebook is declared, it makes records of whatever their cells hold. Raises DataError for what is
+    no data of the declared universe, DeclarationError where the columns are others.
     """
-    dataset = named_dataset(checked_domain(domain), X, a, y)
-    refuse_small_arms(domain, arms_of(dataset))
+    dataset = _named_dataset(public, X, a, y)
+    _refuse_small_arms(public, _arms_of(dataset))
     return dataset
 
 
-def arms_of(data: Dataset) -> tuple[int, int]:
+def _arms_of(data: Dataset) -> tuple[int, int]:
     """Treated and untreated records."""
     return int(np.sum(data.a)), int(np.sum(1 - data.a))
 
 
-def refuse_small_arms(domain: Domain, arms: Sequence[int]) -> None:
+def _refuse_small_arms(public: Public, arms: Sequence[int]) -> None:
     """Raise DataError where an arm is smaller than the domain declares."""
-    if domain.arm_floor is not None and min(arms) < domain.arm_floor:
+    floor = public.arm_floor if isinstance(public, Domain) else None
+    if floor is not None and min(arms) < floor:
         # outside the guarantee, like every message about invalid data: no theorem covers such a dataset
         raise DataError(
-            f"an arm has fewer than the declared arm_floor = {domain.arm_floor} records: these data are "
-            "outside the declared universe"
+            f"an arm has fewer than the declared arm_floor = {floor} records: these data are outside the "
+            "declared universe"
         )
 
 
-def named_dataset(public: Public, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
-    """Checked raw data (n, k), (n,), (n,), with the declared names of their columns, if there are any.
-
-    Where a codebook is declared, it makes records of whatever their cells hold. Raises DataError for what is
-    no data, DeclarationError where the columns are others.
-    """
+def _named_dataset(public: Public, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
     if isinstance(a, str) and isinstance(y, str):
         covariates = "X" if public.codebook is not None else f"X.drop(columns=[{a!r}, {y!r}])"
         raise DataError(f"a and y are names: give their cells, by fit({covariates}, X[{a!r}], X[{y!r}])")
@@ -87,11 +83,11 @@ def named_dataset(public: Public, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> D
             raise DataError("persons are declared to be units, and these columns come without any")
         persons = None if book.unit is None else book.unit.number
         dataset = replace(dataset, sampling=sampling, person=getattr(X, "person", None), persons=persons)
-    refuse_other_columns(public, dataset.columns)
+    _refuse_other_columns(public, dataset.columns)
     return dataset
 
 
-def refuse_other_columns(public: Public, columns: tuple[str, ...]) -> None:
+def _refuse_other_columns(public: Public, columns: tuple[str, ...]) -> None:
     """Raise DeclarationError where the data have other columns than the domain."""
     if public.columns is not None and columns != public.columns:
         raise DeclarationError(
@@ -172,7 +168,7 @@ class PrivateEstimator(ConfiguredEstimator):
 
     def dataset_from(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
         """Checked raw data (n, k), (n,), (n,), with names. Raises DataError and DeclarationError."""
-        return dataset_of(self.domain, X, a, y)
+        return dataset_of(self.public(), X, a, y)
 
     def _study(self, n_samples: int, n_features: int) -> Pipeline:
         """What is declared, for datasets of this size. Raises DeclarationError where something is invalid."""
@@ -360,12 +356,10 @@ def blocked_dataset(public: Public, data: BlockedDataset) -> BlockedDataset:
     floor = public.arm_floor if isinstance(public, Domain) else None
     if public.codebook is not None and data.coded_by != public:
         data = data.coded(public)
-    refuse_other_columns(public, data.columns)
+    _refuse_other_columns(public, data.columns)
     if public.codebook is None or floor is not None:
         # before anything is spent, as in memory
-        arms = np.sum(data.blocks.map(arms_of), axis=0)
-        if isinstance(public, Domain):
-            refuse_small_arms(public, arms)
+        _refuse_small_arms(public, np.sum(data.blocks.map(_arms_of), axis=0))
     return data
 
 

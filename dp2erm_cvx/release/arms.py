@@ -14,7 +14,8 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import EffectStudy, Plan
 from dp2erm_cvx.plan.arms import AVERAGE, arm_errors
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, residual_deviation
-from dp2erm_cvx.release.interval import STRICT, EffectInterval, ScoreInterval, linear_interval, misses
+from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, linear_interval, misses
+from dp2erm_cvx.release.record import STRICT
 from dp2erm_cvx.sampling import uneven
 from dp2erm_cvx.steps import ArmNuisances, ArmScores
 from dp2erm_cvx.steps.nuisances import rare
