@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from dp2erm_cvx import __version__
+from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.display import heading
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, shown
@@ -181,7 +182,7 @@ def verify(release: BaseRelease, domain: Domain | None = None, study: str | None
     refuted: list[str] = []
     if domain is not None:
         stated = Domain.from_dict(release.domain)
-        if _bounds(stated) not in map(_bounds, (domain, _of_columns(domain, release))):
+        if not any(_agree(stated, one) for one in (domain, _of_columns(domain, release))):
             refuted.append("domain: is not the one expected")
     if study is not None and release.study != study:
         refuted.append(f"study: {shown(release.study)} stated, {shown(study)} expected")
@@ -296,13 +297,26 @@ def _of_columns(domain: Domain, release: BaseRelease) -> Domain:
     return domain.restricted([known.index(name) for name in release.columns])
 
 
-def _bounds(domain: Domain) -> tuple[Any, ...]:
-    """Declarations that set noise: not the names of treatment and outcome."""
-    book, sampling = domain.codebook, domain.sampling
-    coded = ({}, {}) if book is None else (dict(book.levels), dict(book.missing))
-    counted = None if sampling is None else (sampling.largest, sampling.missing)
-    unit = None if book is None or book.unit is None else (book.unit.number, book.unit.count)
-    return (replace(domain, codebook=None), *coded, counted, unit)
+def _agree(stated: Domain, expected: Domain) -> bool:
+    """Whether both declare the same: bounds, who is protected, how cells are read, and who counts.
+
+    Names of treatment and outcome, and records that a question is restricted to or grouped by, are compared
+    where both declare them: a command may name them beside the file.
+    """
+    own, other = (domain.codebook or Codebook() for domain in (stated, expected))
+    if own.treatment.column is None or other.treatment.column is None:
+        own, other = (
+            replace(book, treatment=replace(book.treatment, column=None, treated="1", control="0"))
+            if len(book.treatment.labels) == 2
+            else replace(book, treatment=replace(book.treatment, column=None))
+            for book in (own, other)
+        )
+    beside: tuple[tuple[str, Any], ...] = (("outcome", None), ("where", {}), ("group", None))
+    for name, absent in beside:
+        if absent in (getattr(own, name), getattr(other, name)):
+            own, other = (replace(book, **{name: absent}) for book in (own, other))
+    own, other = (replace(book, units={}) for book in (own, other))  # for readers
+    return (replace(stated, codebook=None), own) == (replace(expected, codebook=None), other)
 
 
 def _impossible(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:

@@ -36,7 +36,7 @@ from dp2erm_cvx.release.record import Standing
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.release.words import promised
 from dp2erm_cvx.report.datasheet import datasheet
-from dp2erm_cvx.sampling import Unit
+from dp2erm_cvx.sampling import SamplingWeights, Unit
 from dp2erm_cvx.steps import IntegerSums
 from dp2erm_cvx.steps.ranges import _counts_of_persons
 from dp2erm_cvx.steps.record_map import UNIT
@@ -408,7 +408,24 @@ def test_records_that_count_unequally_are_refused_where_sampling_weights_are():
             fit()
 
 
-@pytest.mark.parametrize("other", [domain(count=2), domain().of_records])
+def otherwise(**declared):
+    """The domain with another declaration in its codebook."""
+    return replace(domain(), codebook=replace(domain().codebook, **declared))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        domain(count=2),
+        domain().of_records,
+        otherwise(unit=Unit("visit", N)),
+        otherwise(treatment=Treatment("arm", levels=("0", "1", "2"))),
+        otherwise(sampling_weights=SamplingWeights("wt", 2.0)),
+        otherwise(eligible=("x >= 0",)),
+        otherwise(treatment=Treatment("other arm")),
+        otherwise(outcome="z"),
+    ],
+)
 def test_a_release_is_not_verified_against_another_protected_unit(other):
     table = frame()
     release = model("ate", seed=1).fit(table, table.arm, table.y).release_
