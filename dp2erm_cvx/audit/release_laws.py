@@ -306,16 +306,7 @@ def _persons(domain: Domain, X: Array, a: ArrayLike, y: ArrayLike, person: Array
     arms, outcomes = (np.append(column, [0, 0]) for column in (a, y))
     names = domain.columns or tuple(f"x{k + 1}" for k in range(X.shape[1]))
     whose, counts = np.append(person, [-1, -1]), np.append(np.ones(len(X)), [0.0, 0.0])
-    return Dataset(
-        rows,
-        arms,
-        outcomes,
-        names,
-        sampling=counts,
-        person=whose,
-        persons=domain.units,
-        n_arms=len(domain.arms),
-    )
+    return Dataset(rows, arms, outcomes, names, "a", "y", counts, whose, domain.units, len(domain.arms))
 
 
 def _check_neighbors(first: Dataset, second: Dataset, universe: Universe) -> None:
