@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dp2erm_cvx.codebook import Codebook
     from dp2erm_cvx.data import Dataset
-    from dp2erm_cvx.design import PublicData, tune, tune_privately
+    from dp2erm_cvx.design import PublicData, tune_privately
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.domain_file import load_domain
     from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM, TwoStageERM
@@ -45,7 +45,6 @@ _HOME = {
     "effects": "release.rule",
     "load_domain": "domain_file",
     "recommend": "release.rule",
-    "tune": "design",
     "tune_privately": "design",
 }
 
@@ -71,7 +70,6 @@ __all__ = [
     "effects",
     "load_domain",
     "recommend",
-    "tune",
     "tune_privately",
 ]
 

@@ -16,8 +16,8 @@ import pandas as pd
 from joblib import Memory, Parallel, delayed, parallel_config
 from threadpoolctl import threadpool_limits
 
-from dp2erm_cvx.compare import Estimate, logistic
 from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.diagnostics.balance import Estimate, logistic
 from dp2erm_cvx.plotting.figure import save
 from dp2erm_cvx.privacy import Budget
 

@@ -26,8 +26,8 @@ from rules import Constants, Trial, first_stage, judged, taken
 from twins_data import SHA256, read_twins
 
 from dp2erm_cvx import Budget, PrivateEffect, PrivateTwoStageERM, registry
-from dp2erm_cvx.compare import augmented, difference
 from dp2erm_cvx.datasets import SCENARIOS, simulate
+from dp2erm_cvx.diagnostics import augmented, difference
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import Box
 
@@ -286,7 +286,7 @@ def plain_estimates(data: EffectData) -> dict[str, Any]:
     """Estimates without privacy from the records inside the universe."""
     inside = data.inside
     estimates = {"difference of means": difference(inside)}
-    estimates["AIPW"] = augmented(inside, treated_only=data.treated_only)
+    estimates["AIPW"] = augmented(inside, estimand="att" if data.treated_only else "ate")
     if not data.treated_only:
         estimates["Hajek"] = hajek(inside)
     if data.propensity is not None:

@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 from rules import PlannedRule, Weights, draw_thetas, without_noise
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.compare import difference
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
+from dp2erm_cvx.diagnostics import difference
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import Study, make_plan

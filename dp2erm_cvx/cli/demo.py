@@ -153,9 +153,9 @@ def _files(folder: Path) -> dict[str, str]:
 
 def _without_privacy() -> str:
     """What the same records say without noise."""
-    from dp2erm_cvx.compare import augmented, difference
     from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
+    from dp2erm_cvx.diagnostics import augmented, difference
 
     data = load_nhefs()
     records = nhefs_domain().records(data.X, data.a, data.y)

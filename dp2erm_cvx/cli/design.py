@@ -11,7 +11,8 @@ from dp2erm_cvx.cli.screen import console, print_json, progress, stages, writabl
 from dp2erm_cvx.errors import DeclarationError, known_names
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.design import DesignQuestion
+    from dp2erm_cvx.design import DesignQuestion, PublicData
+    from dp2erm_cvx.domain import Domain
 
 
 @click.command(
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
 @click.option("--delta", type=Number(), default=0.0, show_default=False, help="For Gaussian noise [0: none].")
 @click.option("--n-features", type=Number(), help="Number of covariates [that of the ranges].")
 @click.option("--replicates", type=Number(), default=50, help="Simulated datasets.")
+@click.option("--public", metavar="FILE", help="Public records of others, drawn from instead of the guess.")
+@click.option("--source", metavar="TEXT", help="Where these come from.")
+@click.option(
+    "--holdout", type=Number(), help="Share of these that rules are scored on [what samples leave]."
+)
 @click.option("--seed", type=Number(), default=0, help="Makes the simulation repeatable.")
 @click.option("--workers", type=Number(), default=1, help="Processes; -1 for all cores.")
 @click.option("--output", metavar="FILE.toml", help="For a copy of the study with the settings that won.")
@@ -100,6 +106,7 @@ def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignQue
         budget = Budget(options["epsilon"], options["delta"])
     if budget is None:
         raise DeclarationError(f"{path} declares no [budget]: give --epsilon")
+    public = _public(path, options, domain)
     features = options["n_features"] if domain.ranges is None else len(domain.ranges)
     if features is None:
         raise DeclarationError("the number of covariates is not declared: give --n-features, or ranges")
@@ -114,4 +121,18 @@ def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignQue
         options["replicates"],
         options["seed"],
         declared,
+        public,
     )
+
+
+def _public(path: str, options: dict[str, Any], domain: Domain) -> PublicData | None:
+    """The records that are declared public, read as the study reads its own."""
+    from dp2erm_cvx.cli.reading import coded_data, raw_table
+    from dp2erm_cvx.design import PublicData
+
+    if options["public"] is None:
+        return None
+    if options["source"] is None:
+        raise DeclarationError("--source is missing: say where the public records come from")
+    table = raw_table(options["public"], {"domain": path}, domain)
+    return PublicData(coded_data(table, domain, {"covariates": None}), options["source"], options["holdout"])

@@ -1,8 +1,8 @@
-"""Choosing among candidates: by simulation or on public data for free, on private data for a charge."""
+"""Choosing among candidates: by simulation or on public records for free, on private data for a charge."""
 
 from dp2erm_cvx.design.private import PrivateCandidate, PrivateTuning, Selection, tune_privately
-from dp2erm_cvx.design.public import PublicData, TuningResult, TuningRow, tune
 from dp2erm_cvx.design.result import DesignResult, design
+from dp2erm_cvx.design.scenario import PublicData
 from dp2erm_cvx.design.simulation import DesignRow
 from dp2erm_cvx.design.world import DesignQuestion, Guess
 
@@ -15,9 +15,6 @@ __all__ = [
     "PrivateTuning",
     "PublicData",
     "Selection",
-    "TuningResult",
-    "TuningRow",
     "design",
-    "tune",
     "tune_privately",
 ]

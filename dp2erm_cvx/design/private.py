@@ -34,11 +34,11 @@ from dp2erm_cvx.public import one_line, public_number, whole_number
 from dp2erm_cvx.release import Guarantee, Release, Standing
 from dp2erm_cvx.release.record import CHOICE
 
-Models = Mapping[str, PrivateTwoStageERM] | Sequence[PrivateTwoStageERM]
+Models = Mapping[str, Any] | Sequence[Any]
 
 
-def named_models(models: Models) -> dict[str, PrivateTwoStageERM]:
-    """The candidates by name; those of a list are called "candidate 1", "candidate 2" and so on."""
+def named_models(models: Models, kinds: tuple[type, ...] = (PrivateTwoStageERM,)) -> dict[str, Any]:
+    """The candidates by name, of these ``kinds``; those of a list are "candidate 1" and so on."""
     if isinstance(models, Mapping):
         named = dict(models)
     elif isinstance(models, Sequence) and not isinstance(models, str):
@@ -49,12 +49,13 @@ def named_models(models: Models) -> dict[str, PrivateTwoStageERM]:
         raise DeclarationError("models: give at least one candidate")
     for name, model in named.items():
         one_line("the name of a candidate", name)
-        if not isinstance(model, PrivateTwoStageERM):
-            raise DeclarationError(f"models[{name!r}] = {model!r}: must be a PrivateTwoStageERM")
+        if not isinstance(model, kinds):
+            wanted = " or ".join(kind.__name__ for kind in kinds)
+            raise DeclarationError(f"models[{name!r}] = {model!r}: must be a {wanted}")
     return named
 
 
-def common_domain(models: Mapping[str, PrivateTwoStageERM]) -> Domain:
+def common_domain(models: Mapping[str, Any]) -> Domain:
     """The one domain of all candidates: values of rules are compared within one universe."""
     (first, *others) = models.items()
     domain = first[1].domain
@@ -71,7 +72,8 @@ def fitted(
 ) -> PrivateTwoStageERM:
     """A copy of ``model`` without a ledger, fitted to ``rows`` of the dataset."""
     copy: PrivateTwoStageERM = clone(model).set_params(ledger=None, dataset=None, seed=seed)
-    X = NamedColumns(dataset.X[rows], dataset.columns)
+    sampling = None if dataset.sampling is None else dataset.sampling[rows]
+    X = NamedColumns(dataset.X[rows], dataset.columns, sampling)
     return copy.fit(X, dataset.a[rows], dataset.y[rows])
 
 
@@ -90,13 +92,21 @@ def declared_propensity(value: object) -> float:
     return propensity
 
 
-def total_gain(chosen: NDArray[np.int64], a: NDArray[np.int64], net: Array, domain: Domain, p: float) -> int:
+def total_gain(
+    chosen: NDArray[np.int64],
+    a: NDArray[np.int64],
+    net: Array,
+    domain: Domain,
+    p: float,
+    counts: Array | float = 1.0,
+) -> int:
     """Sum of the scores of a rule that recommends ``chosen`` (m,) to records treated by ``a`` (m,).
 
-    ``net`` (m,) is the net outcome of the domain, within [-M', M']; ``p`` the probability of treatment.
+    ``net`` (m,) is the net outcome of the domain, within [-M', M']; ``p`` the probability of treatment;
+    ``counts`` in [0, 1] what the records (m,) count.
     """
     rarest = min(p, 1.0 - p)
-    relative = np.where(a == 1, rarest / p, rarest / (1.0 - p)) * (net / domain.outcome_bound)
+    relative = np.where(a == 1, rarest / p, rarest / (1.0 - p)) * (net / domain.outcome_bound) * counts
     # the range is what privacy rests on: it must hold whatever is passed in, and nan has no place in it
     units = np.rint(LEVELS * np.clip(np.nan_to_num(relative), -1.0, 1.0)).astype(np.int64)
     return int(np.sum(np.where(chosen == a, units, -units)))
@@ -332,7 +342,11 @@ def _divided(n_samples: int, n_fitted: int, source: Source) -> tuple[NDArray[np.
 def _gain(model: PrivateTwoStageERM, records: Dataset, rows: NDArray[np.int64], probability: float) -> int:
     chosen = model.predict(NamedColumns(records.X[rows], records.columns))
     net = model.domain.net_outcome(records.a[rows], records.y[rows])
-    return total_gain(chosen, records.a[rows], net, model.domain, probability)
+    counts: Array | float = 1.0
+    if records.sampling is not None:
+        weights = model.domain.sampling
+        counts = records.sampling[rows] / (1.0 if weights is None else weights.largest)
+    return total_gain(chosen, records.a[rows], net, model.domain, probability, counts)
 
 
 def total_budget(parts: Iterable[Budget], score: Budget) -> Budget:

@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp2erm_cvx.design.simulation import COVERS, DesignRow, design_candidates, half_width, simulated_table
+from dp2erm_cvx.design.private import Models
+from dp2erm_cvx.design.simulation import (
+    COVERS,
+    DesignRow,
+    design_candidates,
+    half_width,
+    own_candidates,
+    simulated_table,
+)
 from dp2erm_cvx.design.world import MOST_RECORDS, DesignQuestion
 from dp2erm_cvx.display import as_text, grid, heading
+from dp2erm_cvx.errors import DeclarationError, known_names
 from dp2erm_cvx.parallel import Progress
 from dp2erm_cvx.plan import EffectStudy, RuleStudy
 from dp2erm_cvx.plan.predict import rule_noise
@@ -62,15 +71,26 @@ class DesignResult:
         """True if the first is useful.
 
         Its interval is shorter than the guessed effect and covers it at least ``COVERS`` of the time; or its
-        rule is right more often than the best constant, by more than ``MARGIN`` and than simulation error.
+        rule is right more often than the best constant, by more than ``MARGIN`` and than simulation error. On
+        public records a rule has to be worth more than the best constant, by more than simulation error.
         """
         best = self.best
         if best.reason:
             return False
         if self.question.goal == "effect":
             return best.holds and best.width < (abs(self.question.net_effect) or math.inf)
+        public = self.question.public
+        if public is not None and public.score is not None:
+            return True  # nobody knows what a constant would score
         gains = np.array(self.beside.scores) - np.array(best.scores)
-        return float(np.mean(gains)) > max(MARGIN, half_width(gains))
+        return float(np.mean(gains)) > max(MARGIN if public is None else 0.0, half_width(gains))
+
+    def row(self, name: str) -> DesignRow:
+        """The row of one candidate. Raises DeclarationError where there is none."""
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise DeclarationError(f"no candidate {known_names(name, [row.name for row in self.rows])}")
 
     def blocks(self) -> Iterator[Block]:
         """Report: the guess, the table, and the advice."""
@@ -90,6 +110,7 @@ class DesignResult:
             "guess": asdict(guess),
             "guessed": [name for name, _, stated in asked.guess.stated(guess) if not stated],
             "confounded_by": self.confounded_by,
+            "public": None if asked.public is None else asked.public.source,
             "answers": self.answers,
             "enough": None if self.enough is None else asdict(self.enough),
             "beside": self.beside.to_dict(),
@@ -101,27 +122,44 @@ class DesignResult:
 _NO_PRIVACY = 1e5
 
 
-def design(question: DesignQuestion, *, workers: int = 1, told: Progress = lambda *_: None) -> DesignResult:
-    """Simulate every candidate pipeline, rank them, and say whether the first is useful.
+def design(
+    question: DesignQuestion,
+    models: Models | None = None,
+    *,
+    workers: int = 1,
+    told: Progress = lambda *_: None,
+) -> DesignResult:
+    """Try every candidate pipeline, rank them, and say whether the first is useful.
 
-    No record is read and nothing is spent: data are drawn from the guess. Every candidate sees the same
-    datasets. An effect is ranked by its root mean square error among those whose intervals cover it often
-    enough, a rule by its share of right decisions. Candidates that paired differences do not tell from the
-    best are tied with it; the simplest of them comes first, the public rule of use before settings of one's
-    own.
+    No private record is read and nothing is spent: data are drawn from the guess, or from the public records
+    of the question. Every candidate sees the same datasets. An effect is ranked by its root mean square error
+    among those whose intervals cover it often enough, a rule by its share of right decisions, on public
+    records by its value. Candidates that paired differences do not tell from the best are tied with it; the
+    first declared comes first, of the design's own the public rule of use.
 
-    Where no candidate is useful, larger numbers of records are tried by the default pipeline. The result
-    depends on the question alone, and not on the number of ``workers``. Raises DeclarationError or
-    CalibrationError where the default pipeline has no plan.
+    Where no candidate of its own is useful, larger numbers of records are simulated by the default pipeline.
+    The result depends on the arguments alone, and not on the number of ``workers``.
+
+    Parameters
+    ----------
+    question
+        What is asked, for which records and which budget.
+    models
+        Unfitted estimators to compare, by name or as a list, each with a budget of its own. None: those that
+        the design knows.
+
+    Raises DeclarationError for invalid models, and DeclarationError or CalibrationError where the default
+    pipeline, or none of the models, has a plan.
     """
-    rows, beside, confounded_by = simulated_table(question, design_candidates(question), workers, told)
+    compared = design_candidates(question) if models is None else own_candidates(question, models)
+    rows, beside, confounded_by = simulated_table(question, compared, workers, told)
     if question.goal == "effect":
         free = replace(question, budget=Budget(_NO_PRIVACY))
         default = design_candidates(free, 1)
         ((row,), _, _) = simulated_table(free, default, workers, told, "runs without privacy")
         beside = replace(row, name="default, without privacy", tied=False, model=None)
     result = DesignResult(question, rows, beside, confounded_by)
-    if result.answers or result.best.reason:
+    if result.answers or result.best.reason or models is not None or question.public is not None:
         return result
     return replace(result, enough=enough_records(result, workers, told))
 
@@ -202,13 +240,22 @@ def design_blocks(result: DesignResult) -> Iterator[Block]:
     if not result.answers:
         yield _verdict(result)
         yield ""
-    yield "Simulated from the public domain and the guess below. No data were read, nothing was spent."
-    yield _guessed(result)
-    yield (
-        "The plain difference of means would be off by "
-        f"{result.confounded_by:+.3g}. Covariates fill their declared ranges, all matter alike, and how is "
-        f"drawn anew in each of the {asked.replicates} datasets (seed {asked.seed})."
-    )
+    public = asked.public
+    off = f"The plain difference of means would be off by {result.confounded_by:+.3g}."
+    if public is None:
+        yield "Simulated from the public domain and the guess below. No data were read, nothing was spent."
+        yield _guessed(result)
+        yield (
+            f"{off} Covariates fill their declared ranges, all matter alike, and how is drawn anew in each "
+            f"of the {asked.replicates} datasets (seed {asked.seed})."
+        )
+    else:
+        yield (
+            f"{asked.replicates} samples (seed {asked.seed}) of {public.dataset.n_samples:,} records that "
+            f"were declared public: {public.source}. No private data were read, nothing was spent."
+        )
+        told = "what a doubly robust estimate of all of them says, without privacy, counts as the effect"
+        yield f"{off} Without knowing more, {told}." if asked.goal == "effect" else off
     if (weights := asked.domain.sampling) is not None:
         yield (
             f"Sampling weights are all {weights.mean:g}, as was guessed, where noise is that of the bound "
@@ -255,6 +302,14 @@ def _effects(result: DesignResult) -> Any:
 
 
 def _rules(result: DesignResult) -> Any:
+    if result.question.public is not None:
+        table = grid("", "pipeline", "value", "noise", "effective sample", left=2)
+        for row in (*result.rows, result.beside):
+            if not row.reason and row.scores and math.isfinite(row.value):
+                value = f"{row.value:.4g} ±{row.value_half:.1g}"
+                share = "-" if math.isnan(row.effective) else f"{row.effective:.0%}"
+                table.add_row(_mark(result, row), row.name, value, _number(row.noise), share)
+        return table
     table = grid("", "pipeline", "right decisions", "lost", "noise", left=2)
     for row in (*result.rows, result.beside):
         if not row.reason:
@@ -273,6 +328,13 @@ def _legend(result: DesignResult) -> str:
     if tied >= 0:
         told += f"=: within simulation error of the best ({tied} beside the first); of these the simplest "
         told += "stands first. "
+    if result.question.goal == "rule" and result.question.public is not None:
+        scored = result.question.public.score
+        what = "mean outcome under the rule, by inverse propensities" if scored is None else "your score"
+        return told + (
+            f"value: {what}, on records that the sample left out; noise: what it moves the effect of one "
+            "record by; effective sample: of weights, 100% where they balance nothing."
+        )
     if result.question.goal == "rule":
         return told + (
             "lost: mean effect that wrong decisions forgo, per record; noise: what it moves the effect of "
@@ -294,6 +356,8 @@ def _refused(result: DesignResult) -> Iterator[str]:
 def _verdict(result: DesignResult) -> str:
     best, asked = result.best, result.question
     if result.answers:
+        if asked.goal == "rule" and asked.public is not None:
+            return f"Take: {best.name}. Its value is {best.value:.4g}{_constant(result)}."
         if asked.goal == "rule":
             return (
                 f"Take: {best.name}. It is right for {best.right:.0%}, the best constant rule for "
@@ -311,6 +375,8 @@ def _why(result: DesignResult) -> str:
     best = result.best
     if best.reason:
         return "none could be run"
+    if result.question.goal == "rule" and result.question.public is not None:
+        return f"the best has the value {best.value:.4g}{_constant(result)}"
     if result.question.goal == "rule":
         return (
             f"the best is right for {best.right:.1%}, the best constant rule for {result.beside.right:.1%}, "
@@ -324,6 +390,11 @@ def _why(result: DesignResult) -> str:
             f"{best.name}, does in {best.covers:.0%}"
         )
     return f"the interval is {best.width:.3g} wide, the guessed effect {abs(result.question.net_effect):.3g}"
+
+
+def _constant(result: DesignResult) -> str:
+    beside = result.beside.value
+    return "" if math.isnan(beside) else f", that of the best constant rule {beside:.4g}"
 
 
 def _enough(result: DesignResult) -> str:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 
 from dp2erm_cvx.data import NamedColumns
+from dp2erm_cvx.design.private import Models, common_domain, named_models
+from dp2erm_cvx.design.scenario import PublicData, SimulatedRun
 from dp2erm_cvx.design.world import DesignQuestion, World, rounded
-from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError
+from dp2erm_cvx.diagnostics import effective_sample_size
+from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, Dp2ermError
 from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.parallel import Progress, run_tasks
@@ -51,8 +56,8 @@ _WEIGHTS = ("entropy_balancing", "ipw_private")
 class Candidate:
     """One pipeline: its ``name``, the unfitted ``model``, and how a study declares it.
 
-    ``kind`` is a key of :data:`~dp2erm_cvx.study_file.QUESTIONS`; ``settings`` are the arguments of the
-    estimator beside domain and budget.
+    ``kind`` is a key of :data:`~dp2erm_cvx.study_file.QUESTIONS`, empty for a model of one's own;
+    ``settings`` are the arguments of the estimator beside domain and budget.
     """
 
     name: str
@@ -81,6 +86,22 @@ def design_candidates(question: DesignQuestion, most: int | None = None) -> list
         if len(found) == most:
             break
     return [one for _, one in found]
+
+
+def own_candidates(question: DesignQuestion, models: Models) -> list[Candidate]:
+    """Estimators of one's own over the domain of the question, by name or as a list.
+
+    Raises DeclarationError for another domain, or an estimator of something else.
+    """
+    kinds = (PrivateEffect if question.goal == "effect" else PrivateRule, PrivateTwoStageERM)
+    named = named_models(models, kinds)
+    if common_domain(named) != question.domain:
+        raise DeclarationError("models: they declare another domain than the question")
+    for name, model in named.items():
+        weighted = question.goal == "effect" and isinstance(model, PrivateTwoStageERM)
+        if weighted and model.resolved_second_stage().name != "arm_means":
+            raise DeclarationError(f"models[{name!r}] releases a rule: ask for goal = 'rule'")
+    return [Candidate(name, "", {}, model) for name, model in named.items()]
 
 
 def _laws(question: DesignQuestion) -> list[str]:
@@ -156,26 +177,6 @@ def _raw(question: DesignQuestion) -> tuple[str, ...]:
     return columns
 
 
-#: Records of the population that decisions are judged on.
-_JUDGED = 4000
-
-
-@dataclass(frozen=True)
-class SimulatedRun:
-    """One candidate on one dataset; nan where something does not apply.
-
-    ``off`` is the estimate less the truth, ``low`` and ``high`` the ends of its interval less the truth, and
-    ``noise`` the half width that noise alone would leave. Of a rule ``off`` is the share of wrong decisions,
-    ``lost`` the mean effect that they forgo, and ``noise`` how far noise moves the effect of one record.
-    """
-
-    off: float
-    low: float = math.nan
-    high: float = math.nan
-    noise: float = math.nan
-    lost: float = math.nan
-
-
 def replicate(
     question: DesignQuestion, compared: Sequence[Candidate], number: int
 ) -> tuple[list[SimulatedRun | str], SimulatedRun, float]:
@@ -184,26 +185,35 @@ def replicate(
     With them the best constant decision, and how far the plain difference of means is off. All candidates
     see the same records.
     """
-    world = World(question.domain, question.n_features, question.filled, (question.seed, number))
     rng = np.random.default_rng([question.seed, number, 1])
-    raw, a, y = world.draw(question.n_samples, rng)
-    names = question.domain.columns or tuple(f"x{k + 1}" for k in range(question.n_features))
-    weights = question.domain.sampling
-    # equal ones, as large as the public guess: they cost noise, and no sampling error
-    sampling = None if weights is None else np.full(question.n_samples, weights.mean)
-    X, found = NamedColumns(raw, names, sampling), list[SimulatedRun | str]()
-    effects = world.effects(world.census[:_JUDGED])
-    truth = world.truth(question.estimand)
+    source: World | PublicData
+    if question.public is None:
+        source = World(question.domain, question.n_features, question.filled, (question.seed, number))
+    else:
+        source = question.public
+    world = source.scenario(question.domain, question.n_samples, question.goal, question.estimand, rng)
+    found, rule = list[SimulatedRun | str](), question.goal == "rule"
     for one in compared:
-        model = clone(one.model).set_params(seed=int(rng.integers(2**62)))
+        model = clone(one.model).set_params(ledger=None, dataset=None, seed=int(rng.integers(2**62)))
         try:
-            model.fit(X, a, y)
-            rule = question.goal == "rule"
-            found.append(_decided(model, world, names, effects) if rule else _estimated(model, truth))
+            model.fit(world.X, world.a, world.y)
+            if rule:
+                run = world.judge(model, _treats(model, world.judged_at))
+                noise = model.release_.noise_effect if isinstance(model, PrivateRule) else math.nan
+                run = replace(run, noise=noise)
+            else:
+                run = _estimated(model, world.truth)
+            found.append(replace(run, effective=_effective(model)))
+        except DeclarationError:
+            raise  # a wrong setting, or a score that is no number: nothing of the data
         except Dp2ermError as error:
             found.append(str(error))
-    constants = [_judged(np.full(len(effects), arm), effects) for arm in (False, True)]
-    return found, min(constants, key=lambda one: one.off), world.confounded_by
+    constants = []
+    for arm in (False, True) if rule else ():
+        with suppress(DataError):  # few records left out may all be of one arm
+            constants.append(world.judge(None, np.full(len(world.judged_at.values), arm)))
+    best = min(constants, key=lambda one: one.off, default=SimulatedRun(math.nan))
+    return found, best, world.confounded_by
 
 
 def _estimated(model: PrivateEstimator, truth: float) -> SimulatedRun:
@@ -216,19 +226,19 @@ def _estimated(model: PrivateEstimator, truth: float) -> SimulatedRun:
     return SimulatedRun(float(treated - control) - truth)
 
 
-def _decided(
-    model: PrivateEstimator, world: World, names: Sequence[str], effects: np.ndarray
-) -> SimulatedRun:
-    X = world.census[: len(effects)]
+def _treats(model: PrivateEstimator, X: NamedColumns) -> NDArray[np.bool_]:
     if isinstance(model, PrivateRule):
-        return _judged(model.release_.effects_at(X) > 0, effects, model.release_.noise_effect)
+        return np.asarray(model.release_.effects_at(X.values) > 0)
     assert isinstance(model, PrivateTwoStageERM)
-    return _judged(model.predict(NamedColumns(X, tuple(names))) == 1, effects)
+    return np.asarray(model.predict(X) == 1)
 
 
-def _judged(treated: np.ndarray, effects: np.ndarray, noise: float = math.nan) -> SimulatedRun:
-    wrong = treated != (effects > 0)
-    return SimulatedRun(float(np.mean(wrong)), noise=noise, lost=float(np.mean(wrong * np.abs(effects))))
+def _effective(model: PrivateEstimator) -> float:
+    """The effective sample size of the weights over n: at 1 they balance nothing; nan without weights."""
+    if not isinstance(model, PrivateTwoStageERM):
+        return math.nan
+    weights = model.private_workings_.weights.value
+    return effective_sample_size(weights) / len(weights)
 
 
 def planned_noise(question: DesignQuestion, one: Candidate) -> float:
@@ -263,12 +273,16 @@ class DesignRow:
         Median width of the interval, and how often it covers the effect.
     right, lost
         Share of right decisions, and the mean effect that the wrong ones forgo.
+    value
+        Mean outcome under a rule, or the score of one's own, on public records that samples leave out.
+    effective
+        Effective sample size of weights over n: at 1 they balance nothing.
     tied
         Whether it is within simulation error of the best.
     reason
         Why there is nothing, empty otherwise.
     scores
-        What is ranked, by replicate: squared errors, or shares of wrong decisions.
+        What is ranked, by replicate: squared errors, shares of wrong decisions, values times -1.
     model
         The unfitted estimator; None for what is no candidate.
     """
@@ -288,6 +302,9 @@ class DesignRow:
     right: float = math.nan
     right_half: float = math.nan
     lost: float = math.nan
+    value: float = math.nan
+    value_half: float = math.nan
+    effective: float = math.nan
     tied: bool = False
     reason: str = ""
     scores: tuple[float, ...] = field(default=(), repr=False)
@@ -310,6 +327,7 @@ class DesignRow:
             error=error,
             error_half=half_width(squares) / max(2.0 * error, 1e-300),
             noise=noise if np.isnan(own).all() else float(np.nanmedian(own)),
+            effective=float(np.mean([one.effective for one in trials])),
             scores=tuple(squares.tolist()),
         )
         if np.isnan(low).any():
@@ -321,15 +339,19 @@ class DesignRow:
     @classmethod
     def of_rule(cls, name: str, trials: Sequence[SimulatedRun]) -> DesignRow:
         """The row of a rule, or of a constant."""
-        wrong, noise, lost = np.array([(one.off, one.noise, one.lost) for one in trials]).T
-        return cls(
+        wrong, noise, lost, value, effective = np.array(
+            [(one.off, one.noise, one.lost, one.value, one.effective) for one in trials]
+        ).T
+        found = cls(
             name,
             noise=math.nan if np.isnan(noise).any() else float(np.mean(noise)),
-            right=1.0 - float(np.mean(wrong)),
-            right_half=half_width(wrong),
-            lost=float(np.mean(lost)),
+            effective=float(np.mean(effective)),
             scores=tuple(wrong.tolist()),
         )
+        half = half_width(wrong)
+        if np.isnan(lost).any():
+            return replace(found, value=float(np.mean(value)), value_half=half)
+        return replace(found, right=1.0 - float(np.mean(wrong)), right_half=half, lost=float(np.mean(lost)))
 
     @property
     def holds(self) -> bool:

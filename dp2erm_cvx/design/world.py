@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from dp2erm_cvx.data import NamedColumns
+from dp2erm_cvx.design.scenario import DesignSample, PublicData, SimulatedRun
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.predict import public_covariates
@@ -142,6 +144,9 @@ class DesignQuestion:
         Simulated datasets, and what makes them repeatable.
     declared
         Settings of the estimator that hold whatever the design finds, such as those of a study file.
+    public
+        Public records to draw samples from, in the place of simulated ones: the guess then sets no more than
+        what pipelines declare.
 
     Raises DeclarationError for an invalid argument.
     """
@@ -156,6 +161,7 @@ class DesignQuestion:
     replicates: int = 50
     seed: int = 0
     declared: Mapping[str, Any] = field(default_factory=dict)
+    public: PublicData | None = None
 
     def __post_init__(self) -> None:
         put, universe = object.__setattr__, self.universe
@@ -178,6 +184,13 @@ class DesignQuestion:
         put(self, "replicates", whole_number("replicates", self.replicates, at_least=10))
         put(self, "seed", whole_number("seed", self.seed, at_least=0))
         driver_columns(self.guess, self.domain, self.n_features)
+        if self.public is not None:
+            if not isinstance(self.public, PublicData):
+                raise DeclarationError(
+                    "public: a choice made on private data publishes them; give PublicData of other people's "
+                    "records, or use tune_privately, which charges a ledger"
+                )
+            self.public.check(self.domain, self.n_samples, left_out=self.goal == "rule")
 
     @property
     def universe(self) -> Universe:
@@ -220,8 +233,8 @@ def driver_columns(guess: Guess, domain: Domain, n_features: int) -> list[int]:
     return chosen_columns("drivers", chosen, domain.columns or (), n_features)
 
 
-#: Records that the moments of covariates and true effects are computed from.
-_CENSUS = 10_000
+#: Records that the moments of covariates and true effects are computed from, and rules are judged on.
+_CENSUS, _JUDGED = 10_000, 4000
 #: How far the mean outcome lies off its declared center, in standard deviations: nobody knows it in advance.
 _OFF = 0.5
 #: How far the means of covariates lie off their typical values, in standard deviations: what an interval for
@@ -348,6 +361,29 @@ class World:
         assert self.guess.outcome_scale is not None
         noise = math.sqrt(1.0 - self.guess.explained) * self.guess.outcome_scale
         return X, a, mean + noise * rng.standard_normal(n_samples)
+
+    def scenario(
+        self, domain: Domain, n_samples: int, goal: str, estimand: str, rng: np.random.Generator
+    ) -> DesignSample:
+        """Independent records; decisions are judged by the true effects of others."""
+        raw, a, y = self.draw(n_samples, rng)
+        names = domain.columns or tuple(f"x{k + 1}" for k in range(self.n_features))
+        weights, census = domain.sampling, self.census[:_JUDGED]
+        # equal ones, as large as the public guess: they cost noise, and no sampling error
+        sampling = None if weights is None else np.full(n_samples, weights.mean)
+        effects = self.effects(census)
+
+        def judge(model: Any, treated: NDArray[np.bool_]) -> SimulatedRun:
+            wrong = treated != (effects > 0)
+            lost = float(np.mean(wrong * np.abs(effects)))
+            return SimulatedRun(float(np.mean(wrong)), lost=lost)
+
+        X, judged_at, truth = (
+            NamedColumns(raw, names, sampling),
+            NamedColumns(census, names),
+            self.truth(estimand),
+        )
+        return DesignSample(X, a, y, truth, judged_at, judge, self.confounded_by)
 
 
 def _unit(weights: Array, covariance: Array) -> Array:

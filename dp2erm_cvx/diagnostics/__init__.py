@@ -8,9 +8,21 @@ covered by the guarantee.
 from dp2erm_cvx.diagnostics.balance import (
     ArmSummary,
     BalanceTable,
+    Estimate,
     adjusted,
+    augmented,
     balance_table,
+    difference,
     effective_sample_size,
 )
 
-__all__ = ["ArmSummary", "BalanceTable", "adjusted", "balance_table", "effective_sample_size"]
+__all__ = [
+    "ArmSummary",
+    "BalanceTable",
+    "Estimate",
+    "adjusted",
+    "augmented",
+    "balance_table",
+    "difference",
+    "effective_sample_size",
+]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -189,6 +190,53 @@ def effective_sample_size(weights: ArrayLike) -> float:
     """
     unit = _scaled(_weights(weights))
     return float(np.sum(unit) ** 2 / np.sum(unit**2)) if unit.any() else 0.0
+
+
+class Estimate(NamedTuple):
+    """``value`` and its standard error, as of independent records and known nuisances."""
+
+    value: float
+    error: float
+
+
+def difference(data: Dataset) -> Estimate:
+    """The naive difference of means."""
+    arms = [data.y[data.a == arm] for arm in (0, 1)]
+    means = [float(np.mean(arm)) for arm in arms]
+    return Estimate(means[1] - means[0], math.sqrt(sum(float(np.var(arm)) / len(arm) for arm in arms)))
+
+
+def augmented(data: Dataset, *, estimand: str = "ate") -> Estimate:
+    """Augmented inverse propensity weighting by a line in either arm and a logistic propensity.
+
+    ``estimand``: "ate", "att" or "overlap", records weighted by min(e, 1 - e) at their propensities e.
+    """
+    rows = np.column_stack([np.ones(len(data.a)), data.X])
+    m_0, m_1 = (rows @ np.linalg.lstsq(rows[data.a == arm], data.y[data.a == arm])[0] for arm in (0, 1))
+    e, treated = logistic(data), data.a == 1
+    if estimand == "att":
+        share, score = treated * 1.0, np.where(treated, 1.0, -e / (1.0 - e)) * (data.y - m_0)
+    else:
+        share = np.minimum(e, 1.0 - e) if estimand == "overlap" else np.ones(len(e))
+        residual = np.where(treated, (data.y - m_1) / e, -(data.y - m_0) / (1.0 - e))
+        score = share * (m_1 - m_0 + residual)
+    value = float(np.mean(score) / np.mean(share))
+    return Estimate(value, _error((score - value * share) / np.mean(share)))
+
+
+def logistic(data: Dataset) -> Array:
+    """Fitted probabilities of treatment (n,), without a ridge."""
+    from sklearn.linear_model import LogisticRegression
+
+    spread = np.std(data.X, axis=0)
+    X = (data.X - np.mean(data.X, axis=0)) / np.where(spread > 0, spread, 1.0)
+    fitted = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-8).fit(X, data.a)
+    found: Array = fitted.predict_proba(X)[:, 1]
+    return found
+
+
+def _error(score: Array) -> float:
+    return float(np.std(score)) / math.sqrt(len(score))
 
 
 def numbers_where(values: Any, name: str, holds: Callable[[Array], Mask], must: str) -> Array:

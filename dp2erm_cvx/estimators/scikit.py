@@ -103,7 +103,7 @@ def no_score(model: BaseEstimator) -> str:
     """Why there is no score, and what compares candidates instead."""
     return (
         f"{type(model).__name__} has no score: one of private records is not private, and every fit of a "
-        "search is a release that spends its budget again. Candidates are compared by dp2erm_cvx.design.tune "
+        "search is a release that spends its budget again. Candidates are compared by dp2erm_cvx.design "
         "on public records, or by tune_privately, which charges a ledger for all of them"
     )
 

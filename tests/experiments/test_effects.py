@@ -10,8 +10,8 @@ from common import hajek
 from effects import drawn, effect_errors, population, published_row
 from populations import POPULATIONS
 
-from dp2erm_cvx.compare import augmented, difference
 from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.diagnostics import augmented, difference
 from dp2erm_cvx.errors import DeclarationError
 
 
@@ -21,7 +21,7 @@ def test_a_line_in_either_arm_is_exact_where_outcomes_are_lines():
     a, effect = rng.binomial(1, 1 / (1 + np.exp(-2 * x[:, 0]))), 1.0 + x[:, 1] + 0.5 * x[:, 0]
     data = Dataset.from_arrays(x, a, 3 * x[:, 0] + a * effect)
     assert augmented(data).value == pytest.approx(np.mean(effect), abs=1e-9)
-    assert augmented(data, treated_only=True).value == pytest.approx(np.mean(effect[a == 1]), abs=1e-2)
+    assert augmented(data, estimand="att").value == pytest.approx(np.mean(effect[a == 1]), abs=1e-2)
     assert difference(data).value > 2.0
 
 
@@ -83,7 +83,7 @@ def test_the_effect_among_the_treated_stands_where_it_is_known():
     data = drawn(population("linear"), 200_000, rng, treated_only=True)
     # its own propensity would be that of an average over all
     assert (data.treated_only, data.propensity) == (True, None)
-    estimate = augmented(data.dataset, treated_only=True)
+    estimate = augmented(data.dataset, estimand="att")
     assert abs(estimate.value - data.effect) < 4 * estimate.error
     with pytest.raises(DeclarationError, match="not known"):
         drawn(population("varying"), 50, rng, treated_only=True)

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, PrivateEffect, TwoStageERM
-from dp2erm_cvx.compare import augmented, certificates
+from dp2erm_cvx.compare import certificates
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
+from dp2erm_cvx.diagnostics import augmented
 from dp2erm_cvx.universe import Universe
 from tests.experiments.tables import table_of
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
@@ -150,9 +151,9 @@ def table(binary: bool) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
     return X.assign(wt=rng.uniform(0.5, 2.0, 600)), a, (y > 0.2).astype(float) if binary else y
 
 
-def rows() -> Iterator[dict[str, Any]]:
-    """Every number that a release states, or why there is none; and what verifying it said."""
-    for number, one in enumerate(declared()):
+def rows(every: int = 1) -> Iterator[dict[str, Any]]:
+    """Every number that a release states, or why there is none; of one of ``every`` releases."""
+    for number, one in itertools.islice(enumerate(declared()), 0, None, every):
         public, columns = UNIVERSES[one.universe]
         X, a, y = table(one.universe == "risks")
         model = adapter.estimator(one.goal, public, one.epsilon, one.delta, one.options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,27 +16,30 @@ HERE = Path(__file__).parent
 Row = dict[str, Any]
 
 
-def programs() -> Iterator[Row]:
+def programs(every: int = 1) -> Iterator[Row]:
     """What the labels of the other two tables stand for."""
     for name in [*adapter.first_stage_names(), *adapter.second_stage_names()]:
         for stage in cases.stages(name):
             yield {"program": stage.label, "settings": stage.settings}
 
 
-def bounds() -> Iterator[Row]:
-    """Every first stage in every universe, at every n and family of bounds."""
+def bounds(every: int = 1) -> Iterator[Row]:
+    """Every first stage in every universe, at every n and family of bounds; one of ``every`` of them."""
+    number = itertools.count()
     for name in adapter.first_stage_names():
         for stage in cases.stages(name):
             for where in cases.UNIVERSES:
                 for n in cases.SIZES:
                     for family in adapter.families():
+                        if next(number) % every:
+                            continue
                         key = {"program": stage.label, "universe": where, "n": n, "family": family}
                         yield key | _answer(
                             adapter.stability_of, stage.program, n, cases.universe(where), cases.P, family
                         )
 
 
-def solved() -> Iterator[Row]:
+def solved(every: int = 1) -> Iterator[Row]:
     """Weights and parameters of every program at two sizes."""
     for name in [*adapter.first_stage_names(), *adapter.second_stage_names()]:
         for stage in cases.stages(name):
@@ -44,9 +48,9 @@ def solved() -> Iterator[Row]:
                 yield key | _answer(adapter.solved, stage.program, cases.universe("floor"), n, cases.P)
 
 
-def plans() -> Iterator[Row]:
-    """The plans of the table."""
-    for first, second, where, n, options in cases.plans():
+def plans(every: int = 1) -> Iterator[Row]:
+    """The plans of the table, or one of ``every`` of them."""
+    for first, second, where, n, options in itertools.islice(cases.plans(), 0, None, every):
         key = {"first": first.label, "second": second.label, "universe": where, "n": n}
         key["declared"] = " ".join(f"{name}={value}" for name, value in options.items())
         declared = cases.BUDGET | options
@@ -56,7 +60,7 @@ def plans() -> Iterator[Row]:
 
 
 #: How many columns identify a row, and what computes the rows, by the name of the file.
-TABLES: dict[str, tuple[int, Callable[[], Iterator[Row]]]] = {
+TABLES: dict[str, tuple[int, Callable[..., Iterator[Row]]]] = {
     "programs": (1, programs),
     "bounds": (4, bounds),
     "plans": (5, plans),

@@ -1,0 +1,199 @@
+"""Where the records of a design come from, and what judges a pipeline on them; public records of others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+
+from dp2erm_cvx.data import Dataset, NamedColumns
+from dp2erm_cvx.diagnostics import augmented, difference
+from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.errors import DataError, DeclarationError, shown
+from dp2erm_cvx.public import one_line, public_number
+
+#: (fitted model, X (m, k), a (m,), y (m,)) -> score, larger is better.
+Score = Callable[[Any, Array, NDArray[np.int64], Array], float]
+
+#: Estimated probabilities of treatment are at least this far from 0 and 1.
+_LEAST_PROBABILITY = 0.02
+#: A sample that leaves out fewer records than this on average cannot be scored.
+_FEWEST_LEFT_OUT = 10
+
+
+@dataclass(frozen=True)
+class SimulatedRun:
+    """One candidate on one dataset; nan where something does not apply.
+
+    ``off`` is the estimate less the truth, ``low`` and ``high`` the ends of its interval less the truth, and
+    ``noise`` the half width that noise alone would leave. Of a rule ``off`` is the share of wrong decisions,
+    ``lost`` the mean effect that they forgo, and ``noise`` how far noise moves the effect of one record; on
+    public records, whose best decisions nobody knows, ``off`` is its ``value`` with the other sign.
+    ``effective`` is the effective sample size of the weights over n.
+    """
+
+    off: float
+    low: float = math.nan
+    high: float = math.nan
+    noise: float = math.nan
+    lost: float = math.nan
+    value: float = math.nan
+    effective: float = math.nan
+
+
+class DesignSample(NamedTuple):
+    """Records to fit to, and what pipelines are judged by.
+
+    Of an effect its ``truth``, net of the cost of treatment. Of a rule the decisions (m,) of a fitted model
+    at ``judged_at``; of a constant, without a model.
+    """
+
+    X: NamedColumns
+    a: NDArray[np.int64]
+    y: Array
+    truth: float
+    judged_at: NamedColumns
+    judge: Callable[[Any, NDArray[np.bool_]], SimulatedRun]
+    confounded_by: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PublicData:
+    """The user's declaration that these records are public and disjoint from the private data.
+
+    Parameters
+    ----------
+    dataset
+        The N records, in the units of the private data: :meth:`~dp2erm_cvx.data.Dataset.from_arrays`, or
+        :meth:`~dp2erm_cvx.data.Dataset.coded` for a raw table.
+    source
+        One line of text that says where the records come from; a design repeats it.
+    holdout
+        Share of the records that is set aside to score rules on before a sample is drawn from the rest.
+        None: those that a bootstrap sample of all of them leaves out. Effects need none.
+    score
+        ``score(model, X, a, y) -> float`` of a rule on records left out, larger is better. None: the value
+        of the rule, by inverse propensities that a logistic regression on all public records estimates.
+
+    Nobody can check the declaration. A person who is in both data sets is not protected by the release.
+    Raises DeclarationError for an invalid argument.
+    """
+
+    dataset: Dataset
+    source: str
+    holdout: float | None = None
+    score: Score | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dataset, Dataset):
+            raise DeclarationError(
+                f"dataset = {shown(self.dataset)}: must be a Dataset of public records, such as "
+                "Dataset.from_arrays(X, a, y)"
+            )
+        object.__setattr__(self, "source", one_line("source", self.source))
+        if self.holdout is not None:
+            aside = math.floor(public_number("holdout", self.holdout, above=0.0) * self.dataset.n_samples)
+            if not 1 <= aside <= self.dataset.n_samples - 2:
+                raise DeclarationError(
+                    f"holdout = {shown(self.holdout)}: must set aside at least 1 of the "
+                    f"{self.dataset.n_samples} public records and leave 2"
+                )
+        if self.score is not None and not callable(self.score):
+            raise DeclarationError(f"score = {self.score!r}: must be a function of (model, X, a, y)")
+
+    def __repr__(self) -> str:
+        return f"PublicData(source={self.source!r}, n_samples={self.dataset.n_samples})"
+
+    def check(self, domain: Domain, n_samples: int, *, left_out: bool) -> None:
+        """Raise where samples of ``n_samples`` cannot be drawn, or have no record ``left_out`` to score on.
+
+        DeclarationError for other columns than those of the ``domain`` and for too few records, DataError
+        where an arm is empty.
+        """
+        N = self.dataset.n_samples
+        if domain.columns not in (None, self.dataset.columns):
+            raise DeclarationError(
+                f"the domain declares the columns {', '.join(domain.columns or ())}; "
+                f"the public data have {', '.join(self.dataset.columns)}"
+            )
+        if not 0 < int(np.sum(self.dataset.a)) < N:
+            raise DataError("the public data have records of one treatment only: nothing can be compared")
+        expected = N * (1.0 - 1.0 / N) ** n_samples
+        if left_out and self.holdout is None and expected < _FEWEST_LEFT_OUT:
+            raise DeclarationError(
+                f"n_samples = {n_samples}: a bootstrap sample of so many leaves out about {expected:.1g} of "
+                f"the {N} public records to score on: set some aside with holdout=0.3, or give more"
+            )
+
+    def sample(
+        self, n_samples: int, rng: np.random.Generator, holdout: float | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows (n_samples,) drawn with replacement, and those that are left out."""
+        N = self.dataset.n_samples
+        if holdout is None:
+            drawn = rng.integers(N, size=n_samples)
+            return drawn, np.setdiff1d(np.arange(N), drawn)
+        order = rng.permutation(N)
+        aside = math.floor(holdout * N)
+        rest = order[aside:]
+        return rest[rng.integers(len(rest), size=n_samples)], order[:aside]
+
+    def scenario(
+        self, domain: Domain, n_samples: int, goal: str, estimand: str, rng: np.random.Generator
+    ) -> DesignSample:
+        """A bootstrap sample of the records; rules are judged on those that it leaves out.
+
+        The effect is that which augmented inverse propensity weighting estimates from all of them, without
+        privacy.
+        """
+        data = self.dataset
+        drawn, left_out = self.sample(n_samples, rng, None if goal == "effect" else self.holdout)
+        counts = np.ones(len(data.a)) if data.sampling is None else data.sampling
+        inside = Dataset(data.X[counts > 0], data.a[counts > 0], data.y[counts > 0], data.columns)
+        truth = augmented(inside, estimand=estimand).value
+        weights = (counts / treatment_probabilities(data, domain))[left_out]
+        judged_at, a, y = NamedColumns(data.X[left_out], data.columns), data.a[left_out], data.y[left_out]
+
+        def judge(model: Any, treated: NDArray[np.bool_]) -> SimulatedRun:
+            if self.score is not None and model is not None:
+                value = public_number("what score returned", self.score(model, judged_at.values, a, y))
+            else:
+                value = value_of_rule(treated.astype(np.int64), a, y - domain.treatment_cost * a, weights)
+            return SimulatedRun(-value, value=value)
+
+        sampling = None if data.sampling is None else counts[drawn]
+        X, off = NamedColumns(data.X[drawn], data.columns, sampling), difference(inside).value - truth
+        truth -= domain.treatment_cost
+        return DesignSample(X, data.a[drawn], data.y[drawn], truth, judged_at, judge, off)
+
+
+def treatment_probabilities(dataset: Dataset, domain: Domain) -> Array:
+    """Estimated probability (n,) of the treatment that each record got, by logistic regression.
+
+    Not private. It is the same for all candidates, so that none is judged by its own weights: a candidate
+    that balances nothing would otherwise be scored by confounded means, and look well.
+    """
+    features, counts = domain.features(dataset.X), dataset.sampling
+    model = LogisticRegression(max_iter=1000).fit(features, dataset.a, counts)
+    treated = np.clip(model.predict_proba(features)[:, 1], _LEAST_PROBABILITY, 1.0 - _LEAST_PROBABILITY)
+    return np.asarray(np.where(dataset.a == 1, treated, 1.0 - treated))
+
+
+def value_of_rule(chosen: NDArray[np.int64], a: NDArray[np.int64], net: Array, weights: Array) -> float:
+    """Self-normalized inverse-propensity estimate of ``E[Y(d(X))]``, in units of the outcome.
+
+    ``chosen``, ``a``, ``net`` and ``weights`` are (m,): what the rule recommends, the treatment, the outcome
+    less its cost, and the inverse probability of that treatment times what the record counts.
+
+    Raises DataError where nobody was treated as the rule recommends.
+    """
+    following = (chosen == a) * weights
+    total = float(np.sum(following))
+    if total == 0.0:
+        raise DataError("no record left out was treated as the rule recommends: its value has no estimate")
+    return float(following @ net) / total
