@@ -118,11 +118,6 @@ class ReleaseLaw:
         return [u for u, _ in found]
 
 
-def log_ratio(one: ReleaseLaw, other: ReleaseLaw, outputs: Outputs) -> float:
-    """Log of the density of ``one`` over that of ``other``."""
-    return one.log_density(outputs) - other.log_density(outputs)
-
-
 def _laws(
     plan: Plan[Any], datasets: Sequence[Dataset], execution: Execution
 ) -> tuple[ReleaseLaw, ReleaseLaw]:

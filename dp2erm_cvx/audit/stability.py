@@ -22,7 +22,6 @@ from dp2erm_cvx.audit.movement import (
     Quantity,
     SolverCheck,
     Verdict,
-    claims_from,
     claims_of,
     resolve,
 )
@@ -249,7 +248,7 @@ def _checked(bounds: Iterable[Claim | StabilityBound]) -> tuple[Claim, ...]:
     for bound in bounds:
         if not isinstance(bound, Claim | StabilityBound):
             raise DeclarationError(f"bounds: {type(bound).__name__} is neither a Claim nor a StabilityBound")
-        claims += claims_from(bound.theorem, bound) if isinstance(bound, StabilityBound) else [bound]
+        claims += Claim.of(bound.theorem, bound) if isinstance(bound, StabilityBound) else [bound]
     if not claims:
         raise DeclarationError("bounds: nothing to audit")
     return tuple(claims)
