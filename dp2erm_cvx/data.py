@@ -293,12 +293,27 @@ class NamedColumns:
         return np.array(self.values, dtype=dtype, copy=copy)
 
 
-def coded_covariates(public: Public, X: Any, columns: Sequence[str]) -> NDArray[np.float64]:
-    """These covariates (n, k) of raw columns by the codebook of a domain, as in :meth:`Dataset.coded`."""
-    assert public.codebook is not None
-    table, names = _raw(X, columns, public.codebook)
-    column = public.codebook.read(table.cells)
-    return public.codebook.covariates(column, names, public.middles(len(names)))
+def covariate_table(public: Public, X: Any, columns: Sequence[str]) -> NDArray[np.float64]:
+    """Raw covariates (m, k) of these columns in their order, by name where X is a frame, to predict at.
+
+    Those that a codebook makes of cells are made as in :meth:`Dataset.coded`. Raises DataError on a missing
+    column, a wrong shape, nan, inf or text.
+    """
+    if public.codebook is not None and not isinstance(X, NamedColumns):
+        table, names = _raw(X, columns, public.codebook)
+        return public.codebook.covariates(
+            public.codebook.read(table.cells), names, public.middles(len(names))
+        )
+    values = np.asarray(X) if isinstance(X, NamedColumns) or not hasattr(X, "columns") else None
+    if isinstance(X, Table) or values is None:
+        table = X if isinstance(X, Table) else read_frame(X)
+        return np.column_stack([table.numbers(name) for name in columns])
+    if isinstance(X, NamedColumns):
+        named = Table("X", X.columns, lambda name: values[:, X.columns.index(name)])
+        return np.column_stack([named.numbers(name) for name in columns])
+    if values.ndim != 2 or values.shape[1] != len(columns):
+        raise DataError(f"X has shape {values.shape}: must have the columns {', '.join(columns)}")
+    return to_table(values, columns)
 
 
 def _raw(X: Any, names: Sequence[str] | None, book: Codebook) -> tuple[Table, Sequence[str]]:

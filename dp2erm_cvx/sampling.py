@@ -187,12 +187,8 @@ def refuse_arms(codebook: Any, what: str) -> None:
         )
 
 
-def refuse_units_and_arms(codebook: Any, what: str) -> None:
-    """Raise DeclarationError where a codebook, if any, has persons as units, or more than two arms.
-
-    Which ``what`` does not know.
-    """
-    refuse_arms(codebook, what)
+def refuse_units(codebook: Any, what: str) -> None:
+    """Raise DeclarationError where a codebook, if any, has persons as units, unknown to ``what``."""
     if getattr(codebook, "unit", None) is not None:
         raise DeclarationError(
             f"unit: {what} protects single records, not persons with several; use PrivateEffect or "

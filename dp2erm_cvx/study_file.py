@@ -51,7 +51,8 @@ from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.files import CsvLayout
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
-from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.plan import EffectStudy, Plan
+from dp2erm_cvx.plan.shared import sharing
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import Moments
 from dp2erm_cvx.program.kernels import Kernel
@@ -71,6 +72,9 @@ _OWN = frozenset({"self", "domain", "budget", "ledger", "dataset", "seed", "publ
 _OUTCOME = ("outcome_column", "outcome_center", "outcome_bound", "binary_outcome", "treatment_cost")
 #: What keeps the parts of a budget from adding up to more than the whole by a rounding.
 _ROUND_DOWN = 1.0 - 1e-12
+#: How often budgets are enlarged by what questions save by sharing: two are enough but for a rule of use
+#: that lies between.
+_TRIALS = 6
 
 
 @dataclass(frozen=True)
@@ -116,11 +120,36 @@ class StudyFile:
         return models
 
     def plans(self, models: Mapping[str, PrivateEstimator], n: int, n_features: int) -> dict[str, Plan[Any]]:
-        """The plan of every question for n records. Raises naming the one that cannot be planned."""
-        plans = {}
-        for name, model in models.items():
+        """The plan of every question for n records. Raises naming the one that cannot be planned.
+
+        Effects share the steps that no outcome enters where they declare the same of these: the ``models``
+        then know what they take over, and from which one. What that saves is divided among all questions in
+        proportion to their shares, by budgets that are the same number of times as large.
+        """
+        times, whole = 1.0, math.fsum(self._part(one.share).epsilon for one in self.questions)
+        for _ in range(_TRIALS):
+            plans = self._planned(models, n, n_features, times)
+            spent = math.fsum(plan.own.epsilon for plan in plans.values())
+            shared = any(plan.study.before for plan in plans.values())
+            if (times == 1.0 and not shared) or (1.0 - 1e-5) * whole <= spent <= whole:
+                return plans
+            # few digits, which are the same on every machine
+            times = math.floor(1e6 * times * whole / spent) / 1e6
+        return self._planned(models, n, n_features, 1.0)
+
+    def _planned(
+        self, models: Mapping[str, PrivateEstimator], n: int, n_features: int, times: float
+    ) -> dict[str, Plan[Any]]:
+        plans: dict[str, Plan[Any]] = {}
+        for question, (name, model) in zip(self.questions, models.items(), strict=True):
+            model.budget = self._part(question.share, times)
             try:
-                plans[name] = model.plan(n, n_features)
+                if isinstance(model, PrivateEffect):
+                    model.settings = question.settings.get("settings")
+                    plans[name] = _take_over(model, plans, n, n_features)
+                    model.owners = {step: models[one["of"]] for step, one in model.before.items()}
+                else:
+                    plans[name] = model.plan(n, n_features)
             except Dp2ermError as error:
                 raise type(error)(f"{name}: {error}") from None
         return plans
@@ -128,11 +157,11 @@ class StudyFile:
     def question_of(self, release: BaseRelease) -> str | None:
         """The question that a release answers, by what it declares; None where it answers none of them."""
         columns = self.domain.columns or release.columns
-        for name, model in self.models().items():
-            try:
-                plan = model.plan(release.n_samples, len(columns))
-            except (CalibrationError, DeclarationError):
-                continue
+        try:
+            plans = self.plans(self.models(), release.n_samples, len(columns))
+        except (CalibrationError, DeclarationError):
+            return None
+        for name, plan in plans.items():
             declared = declaration_of(plan) | {"arithmetic": release.declared.get("arithmetic")}
             domain = plan.study.universe.domain.to_dict()
             if _plain(declared) == _plain(release.declared) and _plain(domain) == _plain(release.domain):
@@ -151,7 +180,7 @@ class StudyFile:
             if not plan.proven:
                 raise CalibrationError(f"{name}: is not proven: no charge to the ledger covers it")
         path, dataset = self.account
-        spent = [plan.guarantee for plan in plans.values()]
+        spent = [plan.own for plan in plans.values()]
         total = Budget(math.fsum(part.epsilon for part in spent), math.fsum(part.delta for part in spent))
         if total.epsilon > self.budget.epsilon or total.delta > self.budget.delta:
             raise CalibrationError("the questions spend more than the budget together: please report it")
@@ -163,10 +192,30 @@ class StudyFile:
         curve = plan.curve if not others else None
         return Ledger(path).charge(dataset, total, note, relation=self.domain.relation, curve=curve)
 
-    def _part(self, share: float) -> Budget:
+    def _part(self, share: float, times: float = 1.0) -> Budget:
         if len(self.questions) == 1 and share == 1.0:
             return self.budget
-        return Budget(self.budget.epsilon * share * _ROUND_DOWN, self.budget.delta * share * _ROUND_DOWN)
+        epsilon, delta = self.budget.epsilon * times, self.budget.delta
+        return Budget(epsilon * share * _ROUND_DOWN, delta * share * _ROUND_DOWN)
+
+
+def _take_over(
+    model: PrivateEffect, plans: Mapping[str, Plan[Any]], n: int, n_features: int
+) -> Plan[EffectStudy]:
+    """The plan of an effect that shares the most steps with an earlier one; the model takes them over."""
+    stated = dict(model.settings or {})
+
+    def make(settings: Mapping[str, Any], before: Mapping[str, Any]) -> Plan[EffectStudy]:
+        model.settings, model.before = {**settings, **stated} or None, before
+        plan = model.plan(n, n_features)
+        assert isinstance(plan.study, EffectStudy)
+        return plan
+
+    alone = make({}, {})
+    tried = [sharing(alone, make, of, one) for of, one in plans.items() if isinstance(one.study, EffectStudy)]
+    best = max([alone, *tried], key=lambda plan: len(plan.study.before))
+    model.settings, model.before = best.study.declared or None, best.study.before
+    return best
 
 
 def read_study(path: str | Path, changes: Sequence[str] = ()) -> StudyFile:
@@ -239,11 +288,12 @@ def _study(declared: dict[str, Any], changes: Sequence[str], folder: Path) -> St
     # in the order of the file, which is that of the covariates
     plain = {**declared, "budget": spent, "ledger": account, "questions": questions}
     layout = CsvLayout.from_dict(declared.pop("csv", {}))
+    outcomes = {one["outcome_column"] for one in questions if isinstance(one.get("outcome_column"), str)}
     return StudyFile(
-        domain_of(declared),
+        domain_of(_without(declared, outcomes)),
         layout,
         _budget(spent),
-        _shared(questions, declared),
+        _shared(questions, declared, outcomes),
         None if account is None else _account(_table("ledger", account), folder),
         hashlib.sha256(json.dumps(plain, default=str).encode()).hexdigest(),
     )
@@ -267,7 +317,9 @@ def _questions(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"name": name, "kind": kind, **own}
 
 
-def _shared(questions: Sequence[dict[str, Any]], declared: Mapping[str, Any]) -> tuple[Question, ...]:
+def _shared(
+    questions: Sequence[dict[str, Any]], declared: Mapping[str, Any], outcomes: set[str]
+) -> tuple[Question, ...]:
     """The questions with shares of the budget: what is not declared is divided evenly."""
     stated = [question.get("share") for question in questions]
     shares = [None if one is None else public_number("share", one, above=0.0) for one in stated]
@@ -278,19 +330,30 @@ def _shared(questions: Sequence[dict[str, Any]], declared: Mapping[str, Any]) ->
     found = []
     for table, share in zip(questions, shares, strict=True):
         own = left / open_shares if share is None else share
-        found.append(Question(table["name"], table["kind"], own, _settings(table), _own(table, declared)))
+        domain = _own(table, declared, outcomes)
+        found.append(Question(table["name"], table["kind"], own, _settings(table), domain))
     return tuple(found)
 
 
-def _own(table: Mapping[str, Any], declared: Mapping[str, Any]) -> Domain:
+def _without(declared: Mapping[str, Any], outcomes: set[str]) -> dict[str, Any]:
+    """What is declared, less the missing values of ``outcomes`` that are not the declared one."""
+    missing = declared.get("missing")
+    if not isinstance(missing, Mapping):
+        return dict(declared)
+    others = outcomes - {declared.get("outcome_column")}
+    return {**declared, "missing": {name: one for name, one in missing.items() if name not in others}}
+
+
+def _own(table: Mapping[str, Any], declared: Mapping[str, Any], outcomes: set[str]) -> Domain:
     """The domain of a question, with the outcome that it declares. Raises DeclarationError naming it."""
     own = {name: table[name] for name in _OUTCOME if name in table}
     if "outcome_column" in own and "outcome_bound" not in own:
         raise DeclarationError(f"{table['name']}: outcome_column: declare its outcome_bound beside it")
     if "outcome_column" in own:  # its center and cost are in other units
+        outcomes = outcomes | {str(declared.get("outcome_column"))}
         declared = {name: value for name, value in declared.items() if name not in _OUTCOME}
     try:
-        return domain_of({**declared, **own})
+        return domain_of(_without({**declared, **own}, outcomes))
     except DeclarationError as error:
         raise DeclarationError(f"{table['name']}: {error}" if own else str(error)) from None
 

@@ -219,14 +219,17 @@ class Objective:
     ) -> Calibration:
         """The mechanism of this noise and ridge; the ``setting`` is named where floating point gives out.
 
-        ``facts`` are ``sensitivity`` and ``theorem``, and a ``split`` where it is not 1. Raises as
-        :meth:`refuse_uncovered`, so that no calibration can leave that out.
+        ``facts`` are ``sensitivity`` and ``theorem``, and a ``split`` where it is not 1. Noise on an output
+        has no ridge. Raises as :meth:`refuse_uncovered`, so that no calibration can leave that out.
         """
         self.refuse_uncovered(budget, noise)
+        scale = in_range("noise scale", scale * (1.0 + MARGIN), setting)
+        if facts.get("perturbed") is not Perturbed.OUTPUT:
+            in_range("gamma", gamma, setting)
         return Calibration(
             noise=noise,
-            scale=in_range("noise scale", scale * (1.0 + MARGIN), setting),
-            gamma=in_range("gamma", gamma, setting),
+            scale=scale,
+            gamma=gamma,
             n_parameters=self.loss.n_parameters,
             V=self.bound.V,
             epsilon=budget.epsilon,

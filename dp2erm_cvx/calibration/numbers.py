@@ -15,7 +15,6 @@ from dp2erm_cvx.calibration.base import (
     Noise,
     Objective,
     Perturbed,
-    in_range,
 )
 from dp2erm_cvx.calibration.tails import bracketed
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
@@ -182,22 +181,11 @@ def calibrate_output(objective: Objective, budget: Budget) -> Calibration:
     cover what is declared, and DeclarationError.
     """
     bound, largest = objective.bound, _outcome_bound(objective)
-    objective.refuse_uncovered(budget, Noise.GAMMA)
     sensitivity = 2.0 * largest * (bound.V / objective.n_samples) * (1.0 + MARGIN)
     setting = f"epsilon = {budget.epsilon:g}, V = {bound.V:g}, outcome_bound = {largest:g}"
-    return Calibration(
-        noise=Noise.GAMMA,
-        scale=in_range("noise scale", sensitivity / budget.epsilon * (1.0 + MARGIN), setting),
-        gamma=0.0,
-        split=1.0,
-        n_parameters=1,
-        V=bound.V,
-        sensitivity=sensitivity,
-        epsilon=budget.epsilon,
-        delta=0.0,
-        theorem="Theorem 8 (output perturbation)",
-        perturbed=Perturbed.OUTPUT,
-    )
+    facts = {"theorem": "Theorem 8 (output perturbation)", "perturbed": Perturbed.OUTPUT}
+    scale = sensitivity / budget.epsilon
+    return objective.calibrated(Noise.GAMMA, budget, scale, 0.0, setting, sensitivity=sensitivity, **facts)
 
 
 def _outcome_bound(objective: Objective) -> float:

@@ -141,11 +141,12 @@ def calibrate_renyi(objective: Objective, budget: Budget, *, gamma: float | None
         fine, fine_orders = unit[[best]], orders[[best]]
     chosen = float(candidates[best])
     sensitivity = gradient_movement(V, loss, chosen)
-    facts = {"sensitivity": sensitivity, "theorem": "Theorem 7 (Renyi)"}
+    facts = {"theorem": "Theorem 7 (Renyi)", "perturbed": Perturbed.UNCONSTRAINED}
     scale = sensitivity * float(fine[0])
-    found = objective.calibrated(Noise.GAUSSIAN, budget, scale, chosen, setting, **facts)
-    known = vars(found) | {"perturbed": Perturbed.UNCONSTRAINED}
-    return RenyiCalibration(**known, order=float(fine_orders[0]), tau=float(taus[best]))
+    known = objective.calibrated(
+        Noise.GAUSSIAN, budget, scale, chosen, setting, sensitivity=sensitivity, **facts
+    )
+    return RenyiCalibration(**vars(known), order=float(fine_orders[0]), tau=float(taus[best]))
 
 
 def _best(unit: Array, gammas: Array, objective: Objective) -> int:

@@ -12,22 +12,8 @@ from typing import Any
 import click
 
 from dp2erm_cvx import __version__
-from dp2erm_cvx.cli.audit import audit_command
-from dp2erm_cvx.cli.check import check_command
-from dp2erm_cvx.cli.compared import bounds_command, certify_command
-from dp2erm_cvx.cli.demo import demo_command
-from dp2erm_cvx.cli.design import design_command
-from dp2erm_cvx.cli.ledger import ledger_command
+from dp2erm_cvx.cli import audit, check, compared, demo, design, ledger, programs, release, released
 from dp2erm_cvx.cli.options import WORDS
-from dp2erm_cvx.cli.programs import check_program_command, new_program_command, programs_command
-from dp2erm_cvx.cli.release import effect_command, fit_command, rule_command, run_command
-from dp2erm_cvx.cli.released import (
-    datasheet_command,
-    predict_command,
-    report_command,
-    show_command,
-    verify_command,
-)
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 
 USAGE, INTERNAL, INTERRUPTED = 2, 70, 130
@@ -120,25 +106,7 @@ def _filled(context: click.Context, parameter: click.Parameter, value: Any) -> A
     return value
 
 
-for command in (
-    check_command,
-    design_command,
-    run_command,
-    effect_command,
-    rule_command,
-    fit_command,
-    show_command,
-    report_command,
-    datasheet_command,
-    verify_command,
-    predict_command,
-    bounds_command,
-    programs_command,
-    new_program_command,
-    check_program_command,
-    certify_command,
-    audit_command,
-    ledger_command,
-    demo_command,
-):
-    main.add_command(command)
+for module in (audit, check, compared, demo, design, ledger, programs, release, released):
+    for command in vars(module).values():
+        if isinstance(command, click.Command):
+            main.add_command(command)

@@ -20,9 +20,9 @@ from dp2erm_cvx.cli.options import (
     output_dir_option,
     setting_options,
 )
+from dp2erm_cvx.cli.programs import known_name, known_solver
 from dp2erm_cvx.cli.reading import block_options
 from dp2erm_cvx.cli.screen import console, print_json, progress, writable, write_text
-from dp2erm_cvx.cli.stages import known_name, known_solver
 from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import public_number, whole_number
@@ -114,8 +114,8 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
         from dp2erm_cvx.audit import audit_stability, tightness
         from dp2erm_cvx.audit.stability import LARGEST_DECLARED
         from dp2erm_cvx.blocked import BlockedDataset
+        from dp2erm_cvx.cli.programs import first_stage
         from dp2erm_cvx.cli.reading import Coded, read_cells, read_domain
-        from dp2erm_cvx.cli.stages import first_stage
         from dp2erm_cvx.sampling import refuse_units_and_arms
         from dp2erm_cvx.universe import Universe
 

@@ -8,7 +8,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
+from importlib import resources
 from operator import add
+from string import Template
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -148,66 +150,6 @@ _LATER = re.compile(
     r"|(^|_)(after|post|los|days|score)($|_|\d)",
     re.I,
 )
-_HEAD = """\
-# What a record may look like. Everything here is public: from the codebook, the protocol or earlier papers,
-# WITHOUT these data. A range or a level that was read off the data makes the stated epsilon wrong.
-# This draft itself was made by looking at the data: which table a column stands in (numbers; at most {most}
-# texts; others) and [csv] may rest on a single cell. Correct that from what is public before you publish it.
-# Replace every "{edit}". Delete the lines of columns that are no covariates: another outcome, or what
-# treatment may have changed. Numbers that are codes, such as 1, 2 and 3, are levels: move their line.
-
-# eligible = ["age >= 18"]    # whom the study is about; others count 0
-outcome_column = {outcome}
-outcome_center = "{edit}"    # the outcome that is expected in general, in its own units
-outcome_bound = "{edit}"     # how far from it an outcome may count; beyond is clipped
-# binary_outcome = true     # of an event that is 0 or 1; the center and the bound are then 0.5
-
-[treatment]
-column = {treatment}
-{labels}
-"""
-_TWO = 'treated = "{edit}"    # its two labels; any other cell counts as missing\ncontrol = "{edit}"'
-_SEVERAL = """\
-levels = ["{edit}"]    # the labels of its arms; any other cell counts as missing
-reference = "{edit}"   # the one that the others are compared with
-# contrasts = "pairs"    # all pairs of arms
-# rates = [0.5, 0.3, 0.2]    # the probabilities of the arms where a trial made them public"""
-
-_RANGES = "[ranges]    # of numbers: the least and the largest that count; beyond is clipped"
-_LEVELS = '\n[levels]    # of categories; "other" takes what is not listed, "" a missing cell'
-_UNIT = """
-[unit]    # this column repeats: a person is then protected with all records; else delete the table
-column = {quoted}
-number = "{edit}"    # of persons, a public number
-"""
-_TAIL = """
-[missing]    # the number that stands for a missing cell, which is marked; else the middle of the range
-# severity = 5
-
-# [cells]    # how the cells of a column are read before all else: spellings, units, dates, ">89"
-# sex = { synonyms = { F = ["female"], M = ["male"] } }
-# dose = { units = { mg = 1, g = 1000 }, unit_column = "unit" }
-
-# [sampling_weights]    # of a survey: how many a record stands for; beyond "largest" is clipped
-# column = "weight"
-# largest = 5
-
-[units]
-# severity = "points"
-
-[csv]"""
-_STUDY = """
-[budget]
-epsilon = "{edit}"    # no probability of the answers changes by more than a factor e^epsilon with a record
-
-# [ledger]    # the account that every run is charged to
-# file = "book.db"
-# dataset = "trial"
-
-[[effect]]    # a question; more of them, and [[rule]], share the budget. See "dp2erm design"
-# prognostic = ["age", "severity"]    # adjust for these alone
-# residual_scale = 4.0    # how far outcomes of people with the same covariates lie apart (sd), a guess
-"""
 
 
 def drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcome: str | None) -> str:
@@ -220,6 +162,8 @@ def drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcome
     from dp2erm_cvx.diagnostics.columns import MOST_LEVELS, key
     from dp2erm_cvx.domain_file import EDIT
 
+    text = resources.files("dp2erm_cvx.cli").joinpath("templates/draft.toml.txt").read_text(encoding="utf-8")
+    parts = dict(part.split("\n", 1) for part in text.split("=== ")[1:])
     ranges, levels, others, unit = [], [], [], ""
     for name, seen in cells.seen.items():
         if name in (treatment, outcome):
@@ -227,7 +171,7 @@ def drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcome
         kind = cells.holds(name)
         two = "    # an event that treatment may change? then an outcome: delete" if len(seen) == 2 else ""
         if not unit and cells.repeats_persons(name):
-            unit = _UNIT.format(quoted=json.dumps(name, ensure_ascii=False), edit=EDIT)
+            unit = "\n" + Template(parts["unit"]).substitute(column=json.dumps(name, ensure_ascii=False))
         elif _LATER.search(name):
             asked = "an outcome? ask for it in a question of its own; else declare its range or levels"
             others.append(f"# {key(name)}: {asked}")
@@ -240,13 +184,17 @@ def drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcome
             levels.append(f'{key(name)} = ["{EDIT}"]{two}')
     named = [EDIT if name is None else name for name in (treatment, outcome)]
     quoted = [json.dumps(name, ensure_ascii=False) for name in named]
-    arms = _SEVERAL if len(cells.seen.get(treatment or "", ())) > 2 else _TWO
-    labels = arms.format(edit=EDIT)
-    parts = [_HEAD.format(edit=EDIT, most=MOST_LEVELS, treatment=quoted[0], outcome=quoted[1], labels=labels)]
-    parts += [_RANGES, *ranges, _LEVELS, *levels, *others, *filter(None, [unit])]
     csv = [f"{name} = {json.dumps(getattr(layout, name))}" for name in ("separator", "encoding", "decimal")]
     breaks = ["line_breaks = true"] if layout.line_breaks else []
-    return "\n".join([*parts, _TAIL, *csv, *breaks, _STUDY.format(edit=EDIT)])
+    tables = {"ranges": ranges, "levels": levels, "others": others, "csv": [*csv, *breaks]}
+    return Template(parts["study"]).substitute(
+        {name: "".join(f"\n{line}" for line in lines) for name, lines in tables.items()},
+        most=MOST_LEVELS,
+        treatment=quoted[0],
+        outcome=quoted[1],
+        labels=parts["several" if len(cells.seen.get(treatment or "", ())) > 2 else "two"].rstrip("\n"),
+        unit=unit,
+    )
 
 
 def column_blocks(report: Sequence[dict[str, Any]]) -> Iterator[Block]:

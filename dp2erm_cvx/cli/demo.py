@@ -14,40 +14,6 @@ from dp2erm_cvx.cli.screen import console, unwritable, write_text
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import public_number
 
-#: What both studies declare of a record.
-_RECORDS = """\
-outcome_column = "wt82_71"
-outcome_center = 2.5         # kg: a quarter of a kilogram a year, in middle life
-outcome_bound = 20           # kg: a change further away is clipped
-{beside}
-[treatment]
-column = "qsmk"              # 1: gave up smoking
-
-[ranges]                     # from the codebook, not from the data
-{ranges}
-[units]
-wt82_71 = "kg"
-"""
-_EFFECT = """
-[budget]
-epsilon = 2
-
-[[effect]]
-name = "average"
-prognostic = ["age", "wt71"] # what drives a change of weight, as is known without these data
-residual_scale = 7.5         # kg: how far changes lie apart at one age and weight, a guess
-"""
-_RULE = """
-[budget]
-epsilon = 4
-
-[[rule]]
-name = "whom"
-outcome_scale = 8.0          # kg: how far changes lie apart for all, a guess
-"""
-_BOUND = "covariate_bound = 2.5        # norm of the scaled covariates; beyond they are shrunk\n"
-_COST = "treatment_cost = 3           # kg: who gains more than this is flagged\n"
-_CHOSEN = ("age", "wt71")
 _FILES = ("study.toml", "rule.toml", "nhefs.csv")
 
 
@@ -106,7 +72,7 @@ def demo_command(
     told("3. Its answer", "An outcome regression is released first, then the mean of one number per record.")
     run(f"run {{study}} {{data}} --output-dir {{folder}}{seeded}")
     told("Beside it, NOT PRIVATE", _without_privacy())
-    told("4. Whom to treat", f"The same with a public cost of treatment, by {' and '.join(_CHOSEN)}.")
+    told("4. Whom to treat", "The same with a public cost of treatment, by age and wt71.")
     run(f"run {{rule}} {{data}} --output-dir {{folder}}{seeded}")
     told("5. What others can check", "A page for readers; then everything that is stated is computed again.")
     screen.print(f"No page: pip install {' '.join(missing())}") if missing() else run("report {average}")
@@ -133,19 +99,13 @@ def demo_command(
 
 def _files(folder: Path) -> dict[str, str]:
     """Write the data and the two studies; every file of the demonstration by its name."""
-    from dp2erm_cvx.datasets import NHEFS_RANGES
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         raise unwritable(folder, error) from None
-    ranges = {name: f"{name} = [{one.low:g}, {one.high:g}]\n" for name, one in NHEFS_RANGES.items()}
-    effect = _RECORDS.format(beside=_BOUND, ranges="".join(ranges.values())) + _EFFECT
-    chosen = "".join(ranges[name] for name in _CHOSEN)
-    rule = _RECORDS.format(beside=_COST, ranges=chosen) + _RULE
-    source = resources.files("dp2erm_cvx.datasets") / "nhefs.csv"
-    for name, text in zip(_FILES, (effect, rule, source.read_text(encoding="utf-8")), strict=True):
-        write_text(folder / name, text)
+    for name in _FILES:
+        source = resources.files("dp2erm_cvx.datasets") / name
+        write_text(folder / name, source.read_text(encoding="utf-8"))
     names = {"study": "study.toml", "rule": "rule.toml", "data": "nhefs.csv"}
     names |= {"average": "average.json", "forged": "forged.json", "folder": ""}
     return {name: shlex.quote(str(folder / file)) for name, file in names.items()}

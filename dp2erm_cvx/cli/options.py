@@ -21,15 +21,9 @@ WORDS = "dp2erm_cvx.words"
 
 #: Flags that override the field of the same name of a domain file.
 DOMAIN_FIELDS = (
-    "covariate_bound",
-    "outcome_bound",
-    "outcome_center",
-    "treatment_cost",
-    "intercept",
-    "arm_floor",
-    "relation",
-    "coordinate_bound",
-)
+    "covariate_bound", "outcome_bound", "outcome_center", "treatment_cost",
+    "intercept", "arm_floor", "relation", "coordinate_bound",
+)  # fmt: skip
 #: What every domain must declare.
 REQUIRED = ("covariate_bound", "outcome_bound")
 #: Flags for the settings that most programs have.
@@ -95,18 +89,7 @@ def apply(*options: Callable[[Any], Any]) -> Callable[[Decorated], Decorated]:
 #: How options of several values are written.
 _SPELLED = {"settings": "NAME=VALUE", "where": "COLUMN=LEVEL", "expected": "FACT"}
 #: Fields of estimators that are no options, or have others of their own.
-_OWN = [
-    "domain",
-    "budget",
-    "seed",
-    "ledger",
-    "dataset",
-    "before_charge",
-    "output",
-    "public_center",
-    "first_stage",
-    "second_stage",
-]
+_OWN = ("domain", "budget", "seed", "ledger", "dataset", "public_center", "first_stage", "second_stage")
 #: What only a command line takes.
 _BESIDE = {"solver": " Or FILE.py:NAME of your own.", **dict.fromkeys(_SPELLED, " Repeatable.")}
 

@@ -184,7 +184,7 @@ def fit_command(data: str | None, **options: Any) -> None:
     """
 
     def staged(domain: Domain, columns: tuple[str, ...]) -> dict[str, Any]:
-        from dp2erm_cvx.cli.stages import first_stage, second_stage_of
+        from dp2erm_cvx.cli.programs import first_stage, second_stage_of
 
         second = second_stage_of(options["second_stage"], options, columns, domain)
         return {"first_stage": first_stage(options["program"], options), "second_stage": second}
@@ -246,7 +246,7 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
     """
     check_files(data, {**options, **dict.fromkeys(("ledger", "dataset", "output")), "domain": study})
     with progress("reading the data", total=2) as bar:
-        from dp2erm_cvx.cli.stages import known_solver
+        from dp2erm_cvx.cli.programs import known_solver
         from dp2erm_cvx.public import whole_number
         from dp2erm_cvx.study_file import read_study
 
@@ -256,8 +256,12 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
             n, columns = whole_number("--plan", options["planned"], at_least=2), declared.domain.columns
             if columns is None:
                 raise DeclarationError(f"{study}: the covariates are not declared: give [ranges]")
-            for name, plan in declared.plans(models, n, len(columns)).items():
+            plans = declared.plans(models, n, len(columns))
+            for name, plan in plans.items():
                 show_plan(plan, n, as_json=options["as_json"], name=name)
+            if len(plans) > 1:
+                spent = sum(plan.own.epsilon for plan in plans.values())
+                click.echo(f"all questions together: epsilon = {spent:.6g}", err=options["as_json"])
             click.echo(f"study {declared.digest}", err=options["as_json"])
             return
         assert data is not None

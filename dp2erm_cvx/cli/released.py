@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from dp2erm_cvx.cli.options import DOMAIN_FIELDS, csv_options, json_option
+from dp2erm_cvx.cli.programs import known_name
 from dp2erm_cvx.cli.screen import check_new, console, progress, writable, write_text
-from dp2erm_cvx.cli.stages import known_name
 from dp2erm_cvx.errors import DeclarationError
 
 
@@ -181,7 +181,7 @@ def verify_command(release: str, domain: str | None, study: str | None) -> int:
     """
     from dp2erm_cvx.cli.reading import read_domain
     from dp2erm_cvx.release.reading import read_release_file, unfollowed
-    from dp2erm_cvx.release.verify import Verification, verify
+    from dp2erm_cvx.release.verify import Verification, taken_from, verify
 
     expected = None
     if domain is not None:
@@ -197,6 +197,12 @@ def verify_command(release: str, domain: str | None, study: str | None) -> int:
             if registered.question_of(declared) is None:
                 beside.append(f"study: what is declared answers no question of {study}")
         found = verify(declared, expected, digest)
+        for name in {entry["of"] for entry in declared.before.values()} if found.holds else ():
+            other = Path(release).with_name(f"{Path(name).name}.json")
+            if other.exists():
+                beside += taken_from(declared, name, read_release_file(other, check=False))
+            else:
+                click.echo(f"note: {other.name}, from which it took steps over, is not beside it", err=True)
         found = Verification((*found.refuted, *beside))
         if found.holds:
             found = Verification(tuple(unfollowed(declared, Path(release).read_bytes())))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dp2erm_cvx.cli.options import Number, apply, data_options, declared_settings, names
+from dp2erm_cvx.cli.programs import known_solver
 from dp2erm_cvx.cli.reading import NO_RANGES, block_options
 from dp2erm_cvx.cli.screen import check_new, console, print_json, reserved, unwritable
-from dp2erm_cvx.cli.stages import known_solver
 from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DataError, DeclarationError, LedgerError
 
@@ -221,45 +221,42 @@ def planned(model: Any, options: dict[str, Any]) -> bool:
 
 def show_plan(plan: Plan[Any], n_samples: int, *, as_json: bool, name: str | None = None) -> None:
     """What a plan spends, step by step, and what is predicted of its release."""
+    from dp2erm_cvx.release.declaration import state_steps
+
     predicted, spent = _predicted(plan), plan.guarantee
+    facts = ("step", "theorem", "epsilon", "delta", "scale")
     rows: list[dict[str, Any]] = [
-        {
-            "step": step.name,
-            "theorem": step.theorem,
-            **asdict(step.guarantee),
-            "scale": _scale(step.calibration),
-        }
-        for step in plan.steps
+        {name: getattr(one, name) for name in facts}
+        | {name: value for name, value in plan.study.before.get(one.step, {}).items() if name == "of"}
+        for one in state_steps(plan)
     ]
     if as_json:
-        facts = {fact: value for fact, (value, _) in predicted.items()}
+        known = {fact: value for fact, (value, _) in predicted.items()}
         title = {} if name is None else {"name": name}
         guarantee = {"epsilon": spent.epsilon, "delta": spent.delta}
         print_json(
-            {**title, "n_samples": n_samples, "guarantee": guarantee, "steps": rows, "predicted": facts}
+            {**title, "n_samples": n_samples, "guarantee": guarantee, "steps": rows, "predicted": known}
         )
         return
     screen = console()
     head = "Planned" if name is None else f"{name}: planned"
-    screen.print(f"{head} for {n_samples:,} records. No data were read; nothing is spent.", style="bold")
+    whose = "records" if plan.study.universe.domain.units is None else "persons"
+    screen.print(f"{head} for {n_samples:,} {whose}. No data were read; nothing is spent.", style="bold")
+    spelled = {"epsilon": ".4g", "delta": ".3g", "scale": ".4g"}
     texts = [
-        (row["step"], f"{row['epsilon']:.4g}", f"{row['delta']:.3g}", f"{row['scale']:.4g}", row["theorem"])
+        [
+            row["step"],
+            *(format(row[name], form) for name, form in spelled.items()),
+            f"as {row['of']} released it" if "of" in row else row["theorem"],
+        ]
         for row in rows
     ]
     screen.print(grid("step", "epsilon", "delta", "noise scale", "theorem", left=0, rows=texts))
     screen.print(f"Together: epsilon = {spent.epsilon:g}, delta = {spent.delta:g}.")
+    if plan.study.before:
+        screen.print(f"Beside what was released before: epsilon = {plan.own.epsilon:g}.")
     for value, sentence in predicted.values():
         screen.print(sentence.format(value))
-
-
-def _scale(calibration: Any) -> float:
-    """The noise scale: of integers in what they count, and the largest where sums have several."""
-    from dp2erm_cvx.calibration import IntegerNoise
-
-    if isinstance(calibration, IntegerNoise):
-        return calibration.unit * calibration.scale
-    scales: tuple[float, ...] = getattr(calibration, "scales", None) or (calibration.scale,)
-    return max(scales)
 
 
 def _predicted(plan: Plan[Any]) -> dict[str, tuple[float, str]]:

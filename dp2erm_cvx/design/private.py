@@ -30,7 +30,7 @@ from dp2erm_cvx.mechanism import private_choice, random_source, repeatable_choic
 from dp2erm_cvx.mechanism.exact import Source
 from dp2erm_cvx.plan import Plan, Study
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.public import one_line, public_number, whole_number
+from dp2erm_cvx.public import one_line, public_fraction, public_number, whole_number
 from dp2erm_cvx.release import Guarantee, Release, Standing
 from dp2erm_cvx.release.record import CHOICE
 
@@ -82,14 +82,6 @@ LEVELS = 2**20
 
 #: The most a sum of scores moves when one record is replaced, treatment flips included.
 SENSITIVITY = 2 * LEVELS
-
-
-def declared_propensity(value: object) -> float:
-    """The public probability of treatment, in (0, 1). Raises DeclarationError otherwise."""
-    propensity = public_number("propensity", value, above=0.0)
-    if propensity >= 1.0:
-        raise DeclarationError(f"propensity = {value!r}: must be below 1")
-    return propensity
 
 
 def total_gain(
@@ -240,7 +232,7 @@ def tune_privately(
     else:
         choose = repeatable_choice(SENSITIVITY, score_budget.epsilon, source)
     share = public_number("split", split, above=0.0)
-    probability = declared_propensity(propensity)
+    probability = public_fraction("propensity", propensity)
     records = next(iter(named.values())).dataset_from(X, a, y)
     n_fitted = math.floor(share * records.n_samples)
     n_scored = records.n_samples - n_fitted

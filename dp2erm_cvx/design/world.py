@@ -18,7 +18,7 @@ from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.predict import public_covariates
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import chosen_columns, public_fraction, public_number, public_size, whole_number
-from dp2erm_cvx.sampling import refuse_units_and_arms
+from dp2erm_cvx.sampling import refuse_arms, refuse_units
 from dp2erm_cvx.steps import Confounding
 from dp2erm_cvx.universe import Universe
 
@@ -167,7 +167,8 @@ class DesignQuestion:
         put, universe = object.__setattr__, self.universe
         if not isinstance(self.budget, Budget):
             raise DeclarationError(f"budget = {shown(self.budget)}: must be a Budget")
-        refuse_units_and_arms(self.domain.codebook, "a design, which simulates records,")
+        refuse_arms(self.domain.codebook, "a design, which simulates records,")
+        refuse_units(self.domain.codebook, "a design, which simulates records,")
         self.domain.middles(universe.n_features)  # as many as there are ranges
         if universe.n_samples > MOST_RECORDS:
             raise DeclarationError(

@@ -1,8 +1,7 @@
 """Estimators: a two-stage fit with differential privacy, and the same without."""
 
-from dp2erm_cvx.estimators.effect import PrivateEffect
 from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE
-from dp2erm_cvx.estimators.rule import PrivateRule
+from dp2erm_cvx.estimators.goals import PrivateEffect, PrivateRule
 from dp2erm_cvx.estimators.two_stage import PrivateTwoStageERM, PrivateWorkings, TwoStageERM
 
 __all__ = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, NoReturn, Self, TypeVar
 
@@ -22,10 +22,10 @@ from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import printable
 from dp2erm_cvx.release.declaration import state_guarantee
 from dp2erm_cvx.release.record import BaseRelease, Guarantee
-from dp2erm_cvx.sampling import refuse_arms, refuse_units_and_arms
+from dp2erm_cvx.sampling import refuse_units
 from dp2erm_cvx.solve import FirstCertified, Solver, private_solver
 from dp2erm_cvx.solve.solvers import ConicSolver
-from dp2erm_cvx.steps import Execution
+from dp2erm_cvx.steps import Execution, StepResult
 
 Stated = TypeVar("Stated", bound=BaseRelease)
 
@@ -37,38 +37,34 @@ LEAST_TOLERANCE = 1e-8
 _NUMBERS = tuple(2**power for power in range(1, 54))
 
 
-def dataset_of(domain: Domain, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
-    """Checked raw data (n, k), (n,), (n,), with names.
+def dataset_of(public: Public, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
+    """Checked raw data (n, k), (n,), (n,), with the declared names of their columns, if there are any.
 
-    Raises DataError for what is no data of the declared universe, DeclarationError where the columns are
-    not those of the domain.
+    Where a codebook is declared, it makes records of whatever their cells hold. Raises DataError for what is
+    no data of the declared universe, DeclarationError where the columns are others.
     """
-    dataset = named_dataset(checked_domain(domain), X, a, y)
-    refuse_small_arms(domain, arms_of(dataset))
+    dataset = _named_dataset(public, X, a, y)
+    _refuse_small_arms(public, _arms_of(dataset))
     return dataset
 
 
-def arms_of(data: Dataset) -> tuple[int, int]:
+def _arms_of(data: Dataset) -> tuple[int, int]:
     """Treated and untreated records."""
     return int(np.sum(data.a)), int(np.sum(1 - data.a))
 
 
-def refuse_small_arms(domain: Domain, arms: Sequence[int]) -> None:
+def _refuse_small_arms(public: Public, arms: Sequence[int]) -> None:
     """Raise DataError where an arm is smaller than the domain declares."""
-    if domain.arm_floor is not None and min(arms) < domain.arm_floor:
+    floor = public.arm_floor if isinstance(public, Domain) else None
+    if floor is not None and min(arms) < floor:
         # outside the guarantee, like every message about invalid data: no theorem covers such a dataset
         raise DataError(
-            f"an arm has fewer than the declared arm_floor = {domain.arm_floor} records: these data are "
-            "outside the declared universe"
+            f"an arm has fewer than the declared arm_floor = {floor} records: these data are outside the "
+            "declared universe"
         )
 
 
-def named_dataset(public: Public, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
-    """Checked raw data (n, k), (n,), (n,), with the declared names of their columns, if there are any.
-
-    Where a codebook is declared, it makes records of whatever their cells hold. Raises DataError for what is
-    no data, DeclarationError where the columns are others.
-    """
+def _named_dataset(public: Public, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
     if isinstance(a, str) and isinstance(y, str):
         covariates = "X" if public.codebook is not None else f"X.drop(columns=[{a!r}, {y!r}])"
         raise DataError(f"a and y are names: give their cells, by fit({covariates}, X[{a!r}], X[{y!r}])")
@@ -87,11 +83,11 @@ def named_dataset(public: Public, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> D
             raise DataError("persons are declared to be units, and these columns come without any")
         persons = None if book.unit is None else book.unit.number
         dataset = replace(dataset, sampling=sampling, person=getattr(X, "person", None), persons=persons)
-    refuse_other_columns(public, dataset.columns)
+    _refuse_other_columns(public, dataset.columns)
     return dataset
 
 
-def refuse_other_columns(public: Public, columns: tuple[str, ...]) -> None:
+def _refuse_other_columns(public: Public, columns: tuple[str, ...]) -> None:
     """Raise DeclarationError where the data have other columns than the domain."""
     if public.columns is not None and columns != public.columns:
         raise DeclarationError(
@@ -153,6 +149,9 @@ class PrivateEstimator(ConfiguredEstimator):
     look: Callable[[Plan[Any], PlanResult], None] | None = field(default=None, init=False)
     #: The file that the release goes to, where that is known: the note of the charge names it.
     output: str | None = field(default=None, init=False)
+    #: Steps that earlier questions of a study release, see :class:`~dp2erm_cvx.plan.Pipeline`; and by whom.
+    before: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, init=False)
+    owners: Mapping[str, PrivateEstimator] = field(default_factory=dict, init=False)
 
     #: What the weights of a first stage are certified to, where there are any.
     tolerance = TOLERANCE
@@ -169,7 +168,7 @@ class PrivateEstimator(ConfiguredEstimator):
 
     def dataset_from(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
         """Checked raw data (n, k), (n,), (n,), with names. Raises DataError and DeclarationError."""
-        return dataset_of(self.domain, X, a, y)
+        return dataset_of(self.public(), X, a, y)
 
     def _study(self, n_samples: int, n_features: int) -> Pipeline:
         """What is declared, for datasets of this size. Raises DeclarationError where something is invalid."""
@@ -282,8 +281,16 @@ class PrivateEstimator(ConfiguredEstimator):
     ) -> tuple[PlanResult, Guarantee]:
         """Charge the ledger for ``what`` is released, run the plan, and state what that guarantees."""
         execution = in_blocks(plan, data, self.execution())
+        if late := [
+            self.before[name]["of"] for name, one in self.owners.items() if not hasattr(one, "steps_")
+        ]:
+            raise DeclarationError(f"{late[0]} comes before this question, which takes over steps of it")
         self.receipt_ = self._charge(plan, what, data)
-        found = plan.run(data, execution)
+        earlier = {name: owner.steps_[name] for name, owner in self.owners.items()}
+        found = plan.run(data, execution, earlier)
+        self.steps_: Mapping[str, StepResult] = {
+            name: replace(result, solution=None, noise=None) for name, result in found.steps.items()
+        }
         if self.look is not None:
             self.look(plan, found)
         return found, state_guarantee(plan, found, execution)
@@ -345,17 +352,14 @@ def blocked_dataset(public: Public, data: BlockedDataset) -> BlockedDataset:
 
     Raises as it does. Where no codebook is declared, what is no record is found by a pass over all of them.
     """
-    refuse_arms(public.codebook, "a dataset in blocks (--blocks never reads it whole)")
-    refuse_units_and_arms(public.codebook, "a dataset in blocks")
+    refuse_units(public.codebook, "a dataset in blocks (--blocks never reads it whole)")
     floor = public.arm_floor if isinstance(public, Domain) else None
     if public.codebook is not None and data.coded_by != public:
         data = data.coded(public)
-    refuse_other_columns(public, data.columns)
+    _refuse_other_columns(public, data.columns)
     if public.codebook is None or floor is not None:
         # before anything is spent, as in memory
-        arms = np.sum(data.blocks.map(arms_of), axis=0)
-        if isinstance(public, Domain):
-            refuse_small_arms(public, arms)
+        _refuse_small_arms(public, np.sum(data.blocks.map(_arms_of), axis=0))
     return data
 
 

@@ -12,21 +12,26 @@ from sklearn.utils.validation import check_is_fitted
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.blocked import BlockedDataset
-from dp2erm_cvx.data import Dataset, NamedColumns, coded_covariates
+from dp2erm_cvx.data import Dataset, covariate_table
 from dp2erm_cvx.diagnostics import BalanceTable, balance_table
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.errors import DataError, DeclarationError, shown
-from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE, PrivateEstimator, dataset_of
+from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.estimators.fitting import (
+    LEAST_TOLERANCE,
+    TOLERANCE,
+    PrivateEstimator,
+    checked_domain,
+    dataset_of,
+)
 from dp2erm_cvx.estimators.scikit import ConfiguredEstimator
 from dp2erm_cvx.plan import Plan, PlanResult, Study, make_plan
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release import Guarantee
 from dp2erm_cvx.release.declaration import make_release
-from dp2erm_cvx.sampling import refuse_sampling, refuse_units_and_arms
+from dp2erm_cvx.sampling import refuse_arms, refuse_sampling, refuse_units
 from dp2erm_cvx.solve import Solution, Solver
 from dp2erm_cvx.steps import StepResult, refuse_unsolvable, solve_theta, solve_weights
-from dp2erm_cvx.tables import to_table
 from dp2erm_cvx.universe import Universe
 
 
@@ -85,19 +90,7 @@ class TwoStageBase(ConfiguredEstimator):
 
     def _table(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        if self.domain.codebook is not None and not isinstance(X, NamedColumns):
-            return coded_covariates(self.domain, X, list(self.feature_names_in_))
-        names = getattr(X, "columns", None)
-        if names is not None:
-            known = list(names)
-            missing = [name for name in self.feature_names_in_ if name not in known]
-            if missing:
-                raise DataError(f"X has no column {missing[0]!r}")
-            X = np.asarray(X)[:, [known.index(name) for name in self.feature_names_in_]]
-        values = np.asarray(X)
-        if values.ndim != 2 or values.shape[1] != self.n_features_in_:
-            raise DataError(f"X has shape {values.shape}: must be (m, {self.n_features_in_})")
-        return to_table(values, list(self.feature_names_in_))
+        return covariate_table(self.domain, X, list(self.feature_names_in_))
 
     def resolved_first_stage(self) -> FirstStage:
         """The first stage with every default filled in from the domain."""
@@ -151,8 +144,9 @@ class TwoStageERM(TwoStageBase):
         refuse_sampling(
             self.domain.codebook, "weights of sum n balance the sample, and take no sampling weights"
         )
-        refuse_units_and_arms(self.domain.codebook, "a fit with the weights of a first stage")
-        dataset = dataset_of(self.domain, X, a, y)
+        refuse_arms(self.domain.codebook, "a fit with the weights of a first stage")
+        refuse_units(self.domain.codebook, "a fit with the weights of a first stage")
+        dataset = dataset_of(checked_domain(self.domain), X, a, y)
         records = self.domain.records(dataset.X, dataset.a, dataset.y)
         tolerance = public_number("tolerance", self.tolerance, above=0)
         weights = solve_weights(self.resolved_first_stage().instance(records), self.solver, tolerance)

@@ -62,6 +62,14 @@ def rounded_sum(parts: Sequence[tuple[Array, Array]]) -> Array:
     return total
 
 
+def noisy_sum(parts: Sequence[tuple[Array, Array] | None], noise: Array | None) -> Array | None:
+    """The sum of compensated ones and of noise, rounded once; None where there is neither."""
+    present = [part for part in parts if part is not None]
+    if not present:
+        return noise
+    return rounded_sum(present if noise is None else [*present, (noise, np.zeros_like(noise))])
+
+
 def exact_sum(terms: Array) -> float:
     """The sum of ``terms`` (n,), rounded once but for a share of UNIT."""
     return float(rounded_sum([compensated_sum(terms)]))

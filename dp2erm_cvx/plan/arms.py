@@ -22,7 +22,7 @@ from dp2erm_cvx.plan.defaults import (
     SPREAD_SHARE,
     effect_rule,
 )
-from dp2erm_cvx.plan.effect_error import HEAVIER, NO_ERROR, NuisanceError
+from dp2erm_cvx.plan.effect_error import HEAVIER, NO_ERROR, NuisanceError, remaining
 from dp2erm_cvx.plan.settings import EffectSettings
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps import (
@@ -34,7 +34,6 @@ from dp2erm_cvx.steps import (
     Confounding,
     CovariateLaw,
     CovariateMean,
-    MeanSquare,
     RidgeFit,
     Rows,
     Step,
@@ -238,13 +237,8 @@ def arm_errors(
     if study.settings.known is not None:
         return [NO_ERROR] * len(shares), 0.0
     (fit,), (term,), away = nuisances.regressions, nuisances.terms, study.confounding
-    grid = [nuisances.shrinkage(deviation, share) for share in np.geomspace(study.collinearity, 1.0, 9)]
-    declared, stretch, square = nuisances.shrinkage(study.scale)[0], nuisances.stretch, plan.step("spread")
-    unsure = LEFT
-    if isinstance(square, MeanSquare):
-        unsure = math.hypot(LEFT, square.size(released).error)
-    left = np.max([unsure * declared, *(np.abs(1.0 - stretch * (1.0 - kept)) for kept, _ in grid)], axis=0)
-    noise = np.sqrt(np.mean(np.max([stretch * one for _, one in grid], axis=0) ** 2, axis=1))
+    declared, left, each = remaining(plan, nuisances, released, deviation)
+    noise = np.sqrt(np.mean(each**2, axis=1))
     theta, constant = np.asarray(released[str(term.source)]), term.rows.constants(k, len(shares))
     left = left + (0.0 if study.two_values is None else BENT)
     sizes = theta[~constant].reshape(-1, k) * np.array(nuisances.spreads) / np.maximum(1.0 - declared, 0.02)

@@ -13,8 +13,8 @@ from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.plan.arms import arm_propensity, arms_error, arms_rule, average_of, check_arms
 from dp2erm_cvx.plan.defaults import CAP, NORM, Request, default_scale, effect_error, effect_rule, smaller_arm
-from dp2erm_cvx.plan.plan import NUMERICAL_SHARE, STEADY, Pipeline, chosen_noise, shares_in_turn
-from dp2erm_cvx.plan.settings import EffectSettings
+from dp2erm_cvx.plan.plan import NUMERICAL_SHARE, STEADY, Pipeline
+from dp2erm_cvx.plan.settings import EffectSettings, chosen_noise, shares_in_turn
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size
@@ -72,8 +72,8 @@ class EffectStudy(Pipeline):
     ranges
         What is public about the raw records, where their ranges are released first; ``universe`` is then that
         of the normalized records, and whatever else is declared is in their units.
-    arithmetic, numerical_share
-        Whether that share of each solved step covers its numerical error.
+    arithmetic, numerical_share, before
+        Whether that share of each solved step covers its numerical error. Steps of an earlier question.
 
     Raises DeclarationError for an invalid argument.
     """
@@ -95,6 +95,7 @@ class EffectStudy(Pipeline):
     arithmetic: Arithmetic | str = Arithmetic.ASSUMED
     numerical_share: float = NUMERICAL_SHARE
     ranges: PrivateRanges | None = None
+    before: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -318,10 +319,14 @@ class EffectStudy(Pipeline):
         settings, norm = self.settings, self.settings.norm_bound
         if settings.spread_share is None:
             return norm
-        total = self.universe.mass * self.universe.n_samples * self._kept * self.budget.epsilon
+        total = self.universe.mass * self.universe.n_samples * self._kept * self._whole("spread")
         widest = self.universe.domain.features_bound * (1.0 if settings.mean_share is None else 2.0)
         times = min(max(math.sqrt(settings.spread_share * total / 48.0), 1.0), 3.0)
         return max(min(norm * times, widest), norm)
+
+    def _whole(self, step: str) -> float:
+        """Epsilon that the share of a step is of: that of the question that released it before, if any."""
+        return float(self.before[step]["budget"]) if step in self.before else self.budget.epsilon
 
     def _placing(self, settings: EffectSettings, exact: bool) -> Iterator[Step]:
         """The steps by which covariates are centered and scaled."""
@@ -350,7 +355,7 @@ class EffectStudy(Pipeline):
                 sampled = sampled or self.kind in (TreatedScore, GroupScore)
             missing = domain.weighted and not sampled
             found = self.kind(nuisances, *clips, self.effect_center, sampled, missing)
-        total = self.universe.mass * self.universe.n_samples * self.budget.epsilon * settings.rate_share
+        total = self.universe.mass * self.universe.n_samples * self._whole("rate") * settings.rate_share
         total /= max(len(domain.groups), 1)
         if total < STEADY:  # the released rate is noise: no bound may follow it far
             found = replace(found, widest=max(4.0 * domain.outcome_bound / settings.score_bound, 1.0))

@@ -27,8 +27,7 @@ from dp2erm_cvx.steps import (
     Term,
     TreatedScore,
 )
-from dp2erm_cvx.steps.nuisances import LEFT, STRETCH
-from dp2erm_cvx.steps.record_map import RAREST
+from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, rare
 from dp2erm_cvx.steps.score import Released
 from dp2erm_cvx.steps.sums import released_mass, side_shares
 
@@ -174,14 +173,7 @@ def _arm_errors(
     n, rate, distance = counted * study.universe.n_samples, nuisances.rate, study.confounding
     within = study.assumed.within(rate)
     residual = max(residuals)
-    declared, stretch = nuisances.shrinkage(study.scale)[0], nuisances.stretch
-    errors = [nuisances.shrinkage(residual, share) for share in np.geomspace(study.collinearity, 1.0, 9)]
-    unsure = LEFT
-    square = plan.step("spread")
-    if square is not None and isinstance(square, MeanSquare):
-        unsure = math.hypot(LEFT, square.size(released).error)
-    left = np.max([unsure * declared, *(np.abs(1.0 - stretch * (1.0 - kept)) for kept, _ in errors)], axis=0)
-    noise = stretch * np.max([noise for _, noise in errors], axis=0)
+    declared, left, noise = remaining(plan, nuisances, released, residual)
     # what an error of either arm's regression is of an error of the effect
     weights, steep = np.array([rate, 1.0 - rate]), np.ones(2)
     if values is not None:
@@ -222,10 +214,9 @@ def _arm_errors(
     wanted = study.kind.wanted(rate if group is None else group[0])
     varying = last.leaning(rate, wanted) * study.heterogeneity * residual
     rates = by_rate if by_arm else [math.hypot(*by_rate)]
-    # where scores are divided by more than an arm's share, whatever its mean outcome may be is covered
     share = rate if group is None else group[0]
-    rare = np.array([1.0 - share, share]) <= 1.0 / RAREST
-    unknown = 4.0 * half * (rare if by_arm else np.any(rare, keepdims=True))
+    few = rare(np.array([1.0 - share, share]))  # what noise does to it is counted below, whatever the share
+    unknown = 4.0 * half * (few if by_arm else np.any(few, keepdims=True))
     return tuple(
         NuisanceError(
             bias=off * (float(kept[g]) + varying) + abs(float(leaks[g])) + float(unknown[g]),
@@ -235,6 +226,19 @@ def _arm_errors(
         )
         for g in range(len(noise))
     )
+
+
+def remaining(
+    plan: Plan[EffectStudy], nuisances: LinearNuisances, released: Released, residual: float
+) -> tuple[Array, Array, Array]:
+    """Of released slopes (g, k): what ridge is predicted to take, what may stay of that, and their noise."""
+    study, square, unsure = plan.study, plan.step("spread"), LEFT
+    declared, stretch = nuisances.shrinkage(study.scale)[0], nuisances.stretch
+    errors = [nuisances.shrinkage(residual, share) for share in np.geomspace(study.collinearity, 1.0, 9)]
+    if isinstance(square, MeanSquare):
+        unsure = math.hypot(LEFT, square.size(released).error)
+    left = np.max([unsure * declared, *(np.abs(1.0 - stretch * (1.0 - kept)) for kept, _ in errors)], axis=0)
+    return declared, left, stretch * np.max([noise for _, noise in errors], axis=0)
 
 
 def squared_factors(estimand: str, rate: float, share: float) -> float:
@@ -356,13 +360,10 @@ def value_error(
 
 def slope_sums(nuisances: LinearNuisances, released: Released) -> Array:
     """The slopes (g, k) of either arm, or in common, before any shrinkage is undone."""
-    k = len(nuisances.spreads)
-    slopes = [np.asarray(released[str(term.source)]) for term in _released_terms(nuisances)]
-    constants = [term.rows.constants(k) for term in _released_terms(nuisances)]
-    by_arm = all(term.rows is Rows.ARMS for term in _released_terms(nuisances))
-    used = 2 * k if by_arm else k
-    total: Array = np.sum([one[~gone][:used] for one, gone in zip(slopes, constants, strict=True)], axis=0)
-    return total.reshape(-1, k)
+    k, terms = len(nuisances.spreads), _released_terms(nuisances)
+    used = 2 * k if all(term.rows is Rows.ARMS for term in terms) else k
+    slopes = [np.asarray(released[str(one.source)])[~one.rows.constants(k)][:used] for one in terms]
+    return np.asarray(np.sum(slopes, axis=0).reshape(-1, k))
 
 
 def _released_terms(nuisances: LinearNuisances) -> list[Term]:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -14,7 +15,6 @@ import numpy as np
 from dp2erm_cvx import registry
 from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.calibration.base import mean_norm
 from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.calibration.profiles import joint_delta, joint_relief
 from dp2erm_cvx.data import Dataset
@@ -25,11 +25,10 @@ from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound
 from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.program.stage import Program
-from dp2erm_cvx.public import one_of
+from dp2erm_cvx.public import one_line, one_of, public_number
 from dp2erm_cvx.sampling import refuse_arms
 from dp2erm_cvx.solve import Solution
 from dp2erm_cvx.steps import (
-    ColumnRanges,
     CovariateLaw,
     CovariateMean,
     Execution,
@@ -78,6 +77,9 @@ class Pipeline(abc.ABC):
     noise: Noise | str
     arithmetic: Arithmetic | str
     numerical_share: float
+    #: Steps that an earlier question of the same study released, by name: ``of`` which one, and at which
+    #: ``epsilon`` of which ``budget``. They are not released again, and spend none of the own budget.
+    before: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
     def __post_init__(self) -> None:
         """Raise DeclarationError for what is no arithmetic, too many covariates, and arms if it knows two."""
@@ -144,38 +146,6 @@ class Pipeline(abc.ABC):
         return Fit("propensity", share, self.noise, program=program, map=where, either=True, **how)
 
 
-def chosen_noise(declared: object, universe: Universe) -> Noise:
-    """The law by its name; "auto" is gamma or box noise, whichever is shorter for regressions on (1, x).
-
-    In mean Euclidean length, from what is public. Raises DeclarationError for another name.
-    """
-    if declared != "auto":
-        known = [*(law.value for law in Noise), "auto"]
-        if declared not in known:
-            raise DeclarationError(f"noise = {shown(declared)}: must be one of {', '.join(known)}")
-        return Noise(declared)
-    rows = WithConstant().universe(universe)
-    p, widths = rows.n_columns, rows.widths
-    if widths is None:
-        return Noise.GAMMA
-    ball = rows.domain.covariate_bound * mean_norm(Noise.GAMMA, p)
-    return Noise.BOX if mean_norm(Noise.BOX, p, widths) < ball else Noise.GAMMA
-
-
-def shares_in_turn(steps: Sequence[Step], kept: float = 1.0) -> list[Step]:
-    """The same shares of the whole, as shares of what later steps leave, because those take theirs first.
-
-    All but that of ranges are shares of what is ``kept`` beside them.
-    """
-    found: list[Step] = []
-    left = 1.0
-    for step in reversed(steps):
-        share = (step.share or 0.0) * (1.0 if isinstance(step, ColumnRanges) else kept)
-        found.append(replace(step, share=share / left))
-        left -= share
-    return found[::-1]
-
-
 S = TypeVar("S", bound=Pipeline)
 
 _ROUND_UP = 1.0 + 1e-12
@@ -227,8 +197,15 @@ class Plan(Generic[S]):
             object.__setattr__(self, "steps", (*others, last.knowing({step.name: step for step in others})))
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # certificates judge what comes of it
-    def run(self, dataset: Dataset | BlockedDataset, execution: Execution) -> PlanResult:
+    def run(
+        self,
+        dataset: Dataset | BlockedDataset,
+        execution: Execution,
+        earlier: Mapping[str, StepResult] = MappingProxyType({}),
+    ) -> PlanResult:
         """Run the steps. No noise is ever drawn anew: whatever solver has to solve it, a vector stays.
+
+        ``earlier`` are the results of the steps that were released before.
 
         Raises DataError where the domain declares sampling weights and the dataset was made without them.
         """
@@ -244,7 +221,9 @@ class Plan(Generic[S]):
             if step.weighted and inputs.weights is None:
                 assert step.weights is not None
                 inputs = replace(inputs, weights=step.weights.find(inputs, released, execution))
-            found = results[step.name] = step.run(inputs, released, execution)
+            known = step.name in self.study.before  # never again: nobody paid for a second time
+            found = earlier[step.name] if known else step.run(inputs, released, execution)
+            results[step.name] = found
             inputs = step.hand_on(inputs, found, released | {step.name: found.released})
         return PlanResult(inputs, results)
 
@@ -293,8 +272,17 @@ class Plan(Generic[S]):
         spent = [step.guarantee for step in self.steps]
         if len(spent) == 1 and self.steps[0].precision is None:
             return spent[0]
+        if self.study.before:
+            return _together(spent)
         budget = self.study.budget
         return Budget(budget.epsilon, budget.delta if any(part.delta for part in spent) else 0.0)
+
+    @property
+    def own(self) -> Budget:
+        """What is spent beside the steps that were released before, whose noise is pure."""
+        if not self.study.before:
+            return self.guarantee
+        return _together([step.guarantee for step in self.steps if step.name not in self.study.before])
 
     @property
     def curve(self) -> RenyiCurve | None:
@@ -329,11 +317,17 @@ class Plan(Generic[S]):
     @property
     def joint(self) -> bool:
         """Whether the steps guarantee together more than basic composition of them says."""
-        return math.fsum(step.guarantee.epsilon for step in self.steps) > self.study.budget.epsilon
+        return math.fsum(step.guarantee.epsilon for step in self.steps) > self.guarantee.epsilon
 
 
 def _inside(data: Dataset, *, domain: Domain) -> Records:
     return domain.records(data.X, data.a, data.y, data.sampling, data.person)
+
+
+def _together(spent: Sequence[Budget]) -> Budget:
+    """The sum of what steps spend, rounded up."""
+    epsilon, delta = (math.fsum(getattr(part, name) for part in spent) for name in ("epsilon", "delta"))
+    return Budget(epsilon * _ROUND_UP, delta * _ROUND_UP)
 
 
 def make_plan(study: S) -> Plan[S]:
@@ -405,7 +399,13 @@ def _planned(study: S, numerical_share: float | None) -> Plan[S]:
 
 
 def _calibrated(study: S, steps: Sequence[Step]) -> Plan[S]:
-    budgets = _divided(study.budget, steps)
+    budgets = divided(study.budget, steps)
+    for name, entry in study.before.items():
+        if name not in budgets or set(entry) != {"of", "epsilon", "budget"}:
+            raise DeclarationError(f"before: {shown(name)} is no step of this release, of a question")
+        one_line(f"before.{name}", entry["of"])
+        budgets[name] = Budget(entry["epsilon"])
+        public_number(f"before.{name}.budget", entry["budget"], above=0.0)
     planned: dict[str, Step] = {}
     universe = study.start
     for step in steps:
@@ -428,7 +428,7 @@ def _composed(plan: Plan[S]) -> Plan[S]:
     return found if joint_delta(laws, left.epsilon) <= left.delta else plan
 
 
-def _divided(budget: Budget, steps: Sequence[Step]) -> dict[str, Budget]:
+def divided(budget: Budget, steps: Sequence[Step]) -> dict[str, Budget]:
     """The budget of each step: a later one takes its share first, and one step takes the rest."""
     parts, left = {}, budget
     for step in reversed(steps):

@@ -16,8 +16,8 @@ from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, known_names
 from dp2erm_cvx.plan.defaults import NORM, Request, effect_error, rule_of_use, smaller_arm
-from dp2erm_cvx.plan.plan import NUMERICAL_SHARE, STEADY, Pipeline, chosen_noise, shares_in_turn
-from dp2erm_cvx.plan.settings import RuleSettings
+from dp2erm_cvx.plan.plan import NUMERICAL_SHARE, STEADY, Pipeline
+from dp2erm_cvx.plan.settings import RuleSettings, chosen_noise, shares_in_turn
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_fraction, public_size
 from dp2erm_cvx.sampling import refuse_sampling

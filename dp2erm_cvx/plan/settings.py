@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.calibration.base import mean_norm
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size
-from dp2erm_cvx.steps import Arms, Balance, Rows
+from dp2erm_cvx.steps import Arms, Balance, ColumnRanges, Rows, Step, WithConstant
+from dp2erm_cvx.universe import Universe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,3 +244,35 @@ class RuleSettings(CausalSettings):
             )
         elif stated is not None and stated != "logistic":
             object.__setattr__(self, "propensity", public_fraction("propensity", stated))
+
+
+def chosen_noise(declared: object, universe: Universe) -> Noise:
+    """The law by its name; "auto" is gamma or box noise, whichever is shorter for regressions on (1, x).
+
+    In mean Euclidean length, from what is public. Raises DeclarationError for another name.
+    """
+    if declared != "auto":
+        known = [*(law.value for law in Noise), "auto"]
+        if declared not in known:
+            raise DeclarationError(f"noise = {shown(declared)}: must be one of {', '.join(known)}")
+        return Noise(declared)
+    rows = WithConstant().universe(universe)
+    p, widths = rows.n_columns, rows.widths
+    if widths is None:
+        return Noise.GAMMA
+    ball = rows.domain.covariate_bound * mean_norm(Noise.GAMMA, p)
+    return Noise.BOX if mean_norm(Noise.BOX, p, widths) < ball else Noise.GAMMA
+
+
+def shares_in_turn(steps: Sequence[Step], kept: float = 1.0) -> list[Step]:
+    """The same shares of the whole, as shares of what later steps leave, because those take theirs first.
+
+    All but that of ranges are shares of what is ``kept`` beside them.
+    """
+    found: list[Step] = []
+    left = 1.0
+    for step in reversed(steps):
+        share = (step.share or 0.0) * (1.0 if isinstance(step, ColumnRanges) else kept)
+        found.append(replace(step, share=share / left))
+        left -= share
+    return found[::-1]

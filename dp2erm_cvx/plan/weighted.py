@@ -13,7 +13,7 @@ from dp2erm_cvx.plan.plan import NUMERICAL_SHARE, Pipeline
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.registry import refuse_taken_name
-from dp2erm_cvx.sampling import refuse_sampling, refuse_units_and_arms
+from dp2erm_cvx.sampling import refuse_arms, refuse_sampling, refuse_units
 from dp2erm_cvx.steps import Fit, Step
 from dp2erm_cvx.universe import Universe
 
@@ -61,7 +61,8 @@ class Study(Pipeline):
         refuse_sampling(
             self.universe.domain.codebook, "weights of sum n balance the sample, and take no sampling weights"
         )
-        refuse_units_and_arms(self.universe.domain.codebook, "a fit with the weights of a first stage")
+        refuse_arms(self.universe.domain.codebook, "a fit with the weights of a first stage")
+        refuse_units(self.universe.domain.codebook, "a fit with the weights of a first stage")
         chosen = self.calibrator
         if self.split is not None and not chosen.splits:
             raise DeclarationError(

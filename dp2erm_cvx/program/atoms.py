@@ -135,6 +135,12 @@ def _logistic(k: float) -> Atom:
         half: Array = 0.5 * np.tanh(0.5 * u)
         return 0.5 + half
 
+    def curvature(u: Array) -> Array:
+        # not of the slope through tanh: far out the error would be as large as the curvature
+        tilt = np.exp(-np.abs(u))
+        bent: Array = tilt / (1 + tilt) ** 2
+        return bent
+
     def together(u: Array) -> tuple[Array, Array, Array]:
         tilt = np.exp(-np.abs(u))
         rare = tilt / (1 + tilt)  # the probability of the less likely sign
@@ -143,7 +149,7 @@ def _logistic(k: float) -> Atom:
 
     return Atom(
         *("logistic", k, lambda u: np.log1p(np.exp(-np.abs(u))) + np.maximum(u, 0.0), slope),
-        *(lambda u: (p := slope(u)) * (1 - p), cp.logistic, (0.0, 1.0)),
+        *(curvature, cp.logistic, (0.0, 1.0)),
         bend=1.0,
         absolute=2.0,  # through tanh the error of a slope is absolute
         flat=8.0,

@@ -157,8 +157,7 @@ class Curve:
     def least_curvature(self, s: Array, distance: Array) -> Array:
         """Lower bound on phi'' within ``distance`` (n,) of the margins."""
         lowest: Array = self.curvatures(s - distance, s + distance)[0] * (1 - 1e-9)
-        flat = sum(part.coefficient * part.scale**2 * part.atom.flat for part in self.parts)
-        return np.maximum(lowest - UNIT * flat, 0.0)
+        return lowest
 
     def largest_slope(self, margin_bound: float) -> float:
         """Bound on ``|phi'|`` over ``|s| <= margin_bound``, which may be infinite."""

@@ -288,7 +288,7 @@ def _curvature(program: WeightsProgram, domain: Domain, n: int, p: int) -> float
     return weights_curvature(problem, w)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)  # each holds its matrices
 def _reading(program: WeightsProgram, shapes: Shapes, universe: Universe) -> ReadObjective | str:
     leaves = Leaves({name: np.zeros(shape) for name, shape in shapes}, embed=False)
     n = dict(shapes)["ones"][0]

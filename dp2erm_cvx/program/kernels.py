@@ -26,9 +26,13 @@ class Kernel(Written, abc.ABC):
     #: Whether K(x, x') may be negative somewhere.
     signed: bool = False
 
-    @abc.abstractmethod
     def cross(self, X: Array, Y: Array) -> Array:
-        """K(x, y) for the rows of X (n, p) and of Y (m, p), (n, m)."""
+        """K(x, y) for the rows of X (n, p) and of Y (m, p), (n, m): by default of their features."""
+        F, G = self.features(X), self.features(Y)
+        assert F is not None
+        assert G is not None
+        gram: Array = F @ G.T
+        return gram
 
     def matrix(self, X: Array) -> Array:
         """Gram matrix (n, n) of the rows of X (n, p)."""
@@ -152,10 +156,6 @@ class RandomFourier(_BandwidthKernel):
         pairs: Array = np.hstack([np.cos(angles), np.sin(angles)]) / np.sqrt(self.frequencies)
         return pairs
 
-    def cross(self, X: Array, Y: Array) -> Array:
-        gram: Array = self.features(X) @ self.features(Y).T
-        return gram
-
     def entry_error(self, features_bound: float, n_features: int) -> float:
         # an angle is off by the rounding of its inner product, which moves a pair along the circle by as much
         longest = float(np.max(np.linalg.norm(self._frequencies(n_features), axis=1)))
@@ -206,10 +206,6 @@ class BalanceKernel(Kernel):
     balance: Moments | BalanceFunctions
     constant: float
     signed: bool = True
-
-    def cross(self, X: Array, Y: Array) -> Array:
-        gram: Array = self.features(X) @ self.features(Y).T
-        return gram
 
     def diagonal(self, X: Array) -> Array:
         squared: Array = np.sum(np.square(self.features(X)), axis=1)

@@ -60,10 +60,6 @@ class MarginRows:
         norms: Array = np.linalg.norm(self.Z, axis=1)
         return norms
 
-    def products(self, v: Array) -> Array:
-        """<z_i, v> (n,)."""
-        return self.Z @ v
-
     def gradient(self, pull: Array) -> Array:
         """``sum pull_i z_i`` (p,), within ``sum_error`` of its magnitudes."""
         return blocked_rmatvec(self.Z, pull)
@@ -74,7 +70,8 @@ class MarginRows:
 
     def margins(self, v: Array) -> Array:
         """<z_i, v> - o_i, (n,)."""
-        return self.products(v) if self.offset is None else self.products(v) - self.offset
+        products: Array = self.Z @ v
+        return products if self.offset is None else products - self.offset
 
     def times(self, multipliers: Array | None, part: slice = slice(None)) -> Array:
         """w_i c_i, (n,), the multipliers being a ``part`` of w."""

@@ -18,7 +18,7 @@ from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import Box, ConvexSet, ElasticNet, L1Ball, L2Ball, UserRegularizer, WholeSpace
-from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
+from dp2erm_cvx.model.sums import compensated_sum, noisy_sum
 from dp2erm_cvx.privacy import LossConstants, RowBox
 from dp2erm_cvx.program.curves import SQUARE, Curve
 from dp2erm_cvx.program.declaration import SIZES, Declaration, Leaves, Value, derivative, printed, with_n
@@ -368,11 +368,8 @@ class SecondStage(DeclaredProgram):
 
     def _linear(self, records: Records, weights: Array, noise: Array | None) -> Array | None:
         """Noise, and the sum of ``w_i t_i z_i``."""
-        pulls = records.rows(self._pulls).map(_weighted_sum, weights)
-        sums = [part for part in pulls if part is not None]
-        if not sums:
-            return None if noise is None else np.asarray(noise, dtype=np.float64)
-        return rounded_sum(sums if noise is None else [*sums, (noise, np.zeros_like(noise))])
+        exact = None if noise is None else np.asarray(noise, dtype=np.float64)
+        return noisy_sum(records.rows(self._pulls).map(_weighted_sum, weights), exact)
 
     def _pulls(self, records: Records) -> Array | None:
         tilts = self.tilts(records)

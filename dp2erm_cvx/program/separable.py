@@ -18,7 +18,7 @@ from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import ConvexSet, L2Ball, WholeSpace
-from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
+from dp2erm_cvx.model.sums import compensated_sum, noisy_sum
 from dp2erm_cvx.privacy import LossConstants, RowBox, StabilityBound
 from dp2erm_cvx.program.curves import LOGISTIC, Curve
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value, printed
@@ -210,10 +210,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     def linear(self, records: Records, noise: Array | None = None) -> Array | None:
         """The sum of all linear terms, (k,), rounded once."""
-        sums = [part for part in records.rows(self._linear_sum).each() if part is not None]
-        if not sums:
-            return noise
-        return rounded_sum(sums if noise is None else [*sums, (noise, np.zeros_like(noise))])
+        return noisy_sum(records.rows(self._linear_sum).each(), noise)
 
     def movement(self, universe: Universe) -> MarginMovement:
         """Numbers of Theorems 3, 22 and 23 of a resolved program, derived from its loss and log weight.

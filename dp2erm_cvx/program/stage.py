@@ -57,33 +57,25 @@ def declared_choice(
 
 
 class Kind(enum.StrEnum):
-    """The form of a weighting program; it decides which theorem can bound the movement of its weights."""
+    """The form of a weighting program, and in words what bounds the movement of its weights.
 
-    #: Each weight is a function of its own record, normalized once: V = 2 w_max.
-    CLOSED_FORM = "closed form"
-    #: Weights are a function of a coefficient with a ridge: Theorems 3, 22 and 23, or 4.
-    EXPONENTIAL = "exponential"
-    #: The weights themselves minimize a strongly convex quadratic over a fixed set: Theorem 5, 6 or a
-    #: stated one.
-    QUADRATIC = "quadratic"
-    #: A coefficient that is itself private: Theorem 9.
-    PRIVATE = "private"
-    #: Any strongly convex program on a fixed set whose author states how far its weights move.
-    STATED = "stated bound"
-    #: Anything else. Without a theorem only the universal corollary holds, V <= 2n.
-    DIRECT = "direct"
+    It decides which theorem can. Without one only the universal corollary holds, V <= 2n.
+    """
 
-    @property
-    def proved(self) -> str:
-        """In words, what bounds the movement of weights of this kind."""
-        return {
-            Kind.CLOSED_FORM: "weights fixed up to normalization: V = 2 w_max",
-            Kind.EXPONENTIAL: "a parametric program with a ridge: Theorems 3, 22 and 23, or 4",
-            Kind.QUADRATIC: "strongly convex on a fixed set: Theorem 5, 6 or a stated one",
-            Kind.PRIVATE: "a private coefficient: Theorem 9",
-            Kind.STATED: "a bound that the author of the program states",
-            Kind.DIRECT: "no theorem, or hard constraints that depend on the data: universal corollary only",
-        }[self]
+    proved: str
+
+    def __new__(cls, value: str, proved: str) -> Self:
+        """A member that is equal to its ``value``."""
+        member = str.__new__(cls, value)
+        member._value_, member.proved = value, proved
+        return member
+
+    CLOSED_FORM = "closed form", "weights fixed up to normalization: V = 2 w_max"
+    EXPONENTIAL = "exponential", "a parametric program with a ridge: Theorems 3, 22 and 23, or 4"
+    QUADRATIC = "quadratic", "strongly convex on a fixed set: Theorem 5, 6 or a stated one"
+    PRIVATE = "private", "a private coefficient: Theorem 9"
+    STATED = "stated bound", "a bound that the author of the program states"
+    DIRECT = "direct", "no theorem, or hard constraints that depend on the data: universal corollary only"
 
 
 @dataclass(frozen=True, eq=False)

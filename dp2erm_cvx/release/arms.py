@@ -14,10 +14,12 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import EffectStudy, Plan
 from dp2erm_cvx.plan.arms import AVERAGE, arm_errors
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, residual_deviation
-from dp2erm_cvx.release.interval import STRICT, EffectInterval, ScoreInterval, linear_interval, misses
+from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, linear_interval, misses
+from dp2erm_cvx.release.record import STRICT
 from dp2erm_cvx.sampling import uneven
 from dp2erm_cvx.steps import ArmNuisances, ArmScores
-from dp2erm_cvx.steps.record_map import RAREST, UNIT
+from dp2erm_cvx.steps.nuisances import rare
+from dp2erm_cvx.steps.record_map import UNIT
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ def _read(
         least = 1e-9 * half if study.universe.domain.units is None else study.scale
         errors, common = arm_errors(plan, released, max(residual, least))
         means = np.abs(lines[:, 0] + lines[:, 1:] @ sums_of + residuals)
-        for arm in np.flatnonzero(_rare(plan, released)):  # whatever its mean outcome may be is covered
+        for arm in np.flatnonzero(_rare(plan, released)):
             errors[arm] = replace(errors[arm], bias=float(means[arm]) + 2.0 * half)
     return (
         _Arms(
@@ -209,15 +211,14 @@ def _read(
 
 
 def _rare(plan: Plan[EffectStudy], released: Mapping[str, Array]) -> NDArray[np.bool_]:
-    """The arms (K,) whose share, with its noise, may be below the least one that scores are divided by."""
+    """The arms (K,) that may be too rare; of many of them the noise of a share is counted up to half."""
     step = plan.step("rate")
     if step is None:
         return np.zeros(len(plan.study.universe.domain.arms), dtype=bool)
     counts = np.asarray(released[step.name], dtype=np.float64)
     total = max(float(np.sum(np.maximum(counts, 0.0))), 1.0)
     deviation = math.sqrt(step.calibration.variance) * step.calibration.unit * UNIT / total
-    found: NDArray[np.bool_] = counts / total < 1.0 / RAREST + 3.0 * deviation
-    return found
+    return rare(counts / total, deviation)
 
 
 def _lines(nuisances: ArmNuisances, released: Mapping[str, Array], n_arms: int, k: int) -> Array:

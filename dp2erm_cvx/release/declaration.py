@@ -61,6 +61,8 @@ def declaration_of(plan: Plan[Any]) -> dict[str, Any]:
     study = plan.study
     goal, kind = next((name, kind) for name, kind in GOALS.items() if isinstance(study, kind))
     own = {one.name: _plain(getattr(study, one.name)) for one in fields(kind) if one.name != "universe"}
+    if not study.before:  # which most releases do not state
+        own.pop("before", None)
     return {"goal": goal, **own, "arithmetic": "counted" if plan.counted else "assumed"}
 
 

@@ -14,13 +14,13 @@ from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.plan import EffectStudy, Plan
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, nuisance_error, risk_errors
-from dp2erm_cvx.private_ranges import Known, Within
+from dp2erm_cvx.private_ranges import Within
 from dp2erm_cvx.release.arms import ArmEffects, arm_effects
 from dp2erm_cvx.release.declaration import declaration_of, state_steps
 from dp2erm_cvx.release.groups import GroupEffect, group_average, group_means, group_rows, state_groups
-from dp2erm_cvx.release.interval import STRICT, EffectInterval, ScoreInterval, effect_interval, score_interval
+from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, effect_interval, score_interval
 from dp2erm_cvx.release.ratio import ArmRisks, part_interval
-from dp2erm_cvx.release.record import BaseRelease, Guarantee
+from dp2erm_cvx.release.record import STRICT, BaseRelease, Guarantee
 from dp2erm_cvx.steps import (
     ArmPropensity,
     ArmScores,
@@ -194,21 +194,22 @@ def state_ranges(
     public = step.public
     found, known = released[step.name], public.known(len(names) - 1)
     stated = tuple(
-        ColumnRange(name, float(low), float(high), not isinstance(one, tuple), _wide(one))
+        ColumnRange(
+            name,
+            float(low),
+            float(high),
+            not isinstance(one, tuple),
+            (one.low, one.high) if isinstance(one, Within) else None,
+        )
         for name, (low, high), one in zip(names, found, known, strict=True)
     )
     return stated, public.outcome_unit(found)
 
 
-def _wide(known: Known) -> tuple[float, float] | None:
-    return (known.low, known.high) if isinstance(known, Within) else None
-
-
 #: What an interval may be for: the effect, or what the score averages to at the released nuisances.
 TARGETS = ("effect", "score")
-#: What is declared of the population, and all public guesses among the settings of a release.
+#: What is declared of the population among the settings of a release.
 ASSUMED = ("confounding", "collinearity", "heterogeneity")
-_GUESSES = ("residual_scale", *ASSUMED, "effect_center")
 
 
 @dataclass(frozen=True)
@@ -421,12 +422,7 @@ def counted_records(step: MeanScore, sums: tuple[int, ...]) -> float | None:
         return float(n * noise.means(sums)[5])
     if law is SumLaw.DISJOINT:
         return float(n * noise.means((0, 0, sums[-1]))[2])
-    return n * counted_share(step, sums) if law.whole else None
-
-
-def counted_share(step: MeanScore, sums: tuple[int, ...]) -> float:
-    """What records count on average, from the sums of an average effect; 1 where all count alike."""
-    if not step.calibration.law.counts:
-        return 1.0
-    share = float(sum(2.0 * step.calibration.means(sums[at : at + 3])[1] for at in range(0, len(sums), 3)))
-    return min(max(share, 1.0 / step.universe.n_samples), 1.0)
+    if not law.whole:
+        return None
+    share = float(sum(2.0 * noise.means(sums[at : at + 3])[1] for at in range(0, len(sums), 3)))
+    return n * min(max(share, 1.0 / n), 1.0)

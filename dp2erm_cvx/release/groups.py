@@ -15,7 +15,6 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import EffectStudy, Plan
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, group_errors
 from dp2erm_cvx.release.interval import (
-    STRICT,
     EffectInterval,
     ScoreInterval,
     ScoreParts,
@@ -23,6 +22,7 @@ from dp2erm_cvx.release.interval import (
     misses,
 )
 from dp2erm_cvx.release.ratio import part_interval, part_spread, roundings_of
+from dp2erm_cvx.release.record import STRICT
 from dp2erm_cvx.steps import GroupScore, LinearNuisances
 
 #: Probability that the spread of residuals is more than what is read off the released squares.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dp2erm_cvx.calibration.base import Noise
 from dp2erm_cvx.calibration.sums import GridSums
@@ -13,9 +13,8 @@ from dp2erm_cvx.calibration.tails import bracketed, sum_quantile, sum_tail
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.effect_error import NuisanceError
 from dp2erm_cvx.public import public_number
+from dp2erm_cvx.release.record import STRICT
 
-#: How records of releases are read back.
-STRICT: Any = {"extra": "forbid", "allow_inf_nan": False}
 #: Deviation of sampling, the scales of all noise, and what rounding adds; in units of the outcome.
 ScoreParts = tuple[float, tuple[float, ...], float]
 #: Share of the permitted misses that bounds of moments get; the rest is for the two tails of the estimate.

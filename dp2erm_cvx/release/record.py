@@ -26,7 +26,7 @@ SCHEMA_VERSION = 4
 CHOICE = "the larger of basic composition of the candidates and of permute-and-flip, on disjoint parts"
 
 # what pydantic checks when a release is read from JSON
-_STRICT = {"extra": "forbid", "allow_inf_nan": False}
+STRICT: Any = {"extra": "forbid", "allow_inf_nan": False}
 
 
 class Standing(enum.StrEnum):
@@ -48,7 +48,7 @@ class Standing(enum.StrEnum):
 class Guarantee:
     """(epsilon, delta)-differential privacy of one release under ``relation``, and what it rests on."""
 
-    __pydantic_config__: ClassVar = _STRICT
+    __pydantic_config__: ClassVar = STRICT
 
     epsilon: float
     delta: float
@@ -78,7 +78,7 @@ class NumericalNoise:
     perturbed.
     """
 
-    __pydantic_config__: ClassVar = _STRICT
+    __pydantic_config__: ClassVar = STRICT
 
     tolerance: float
     grid_exponent: int
@@ -100,7 +100,7 @@ class StepStatement:
     in whose norm scale, sensitivity and gradient radius are; None for another law.
     """
 
-    __pydantic_config__: ClassVar = _STRICT
+    __pydantic_config__: ClassVar = STRICT
 
     step: str
     epsilon: float
@@ -130,7 +130,7 @@ class BaseRelease(abc.ABC):
     that was declared; ``study`` is the digest of the study file, where one was.
     """
 
-    __pydantic_config__: ClassVar = _STRICT
+    __pydantic_config__: ClassVar = STRICT
     #: What was asked for, as its declaration names it.
     goal: ClassVar[str]
     #: What its JSON spells out of the guarantee, beside stating it there.
@@ -156,6 +156,12 @@ class BaseRelease(abc.ABC):
     def step(self, name: str) -> StepStatement | None:
         """The statement of a step, such as "propensity" or "theta"; None where there was none."""
         return next((step for step in self.steps if step.step == name), None)
+
+    @property
+    def before(self) -> Mapping[str, Mapping[str, Any]]:
+        """Steps that an earlier question of the same study released, by name: ``of`` which one."""
+        found: Mapping[str, Mapping[str, Any]] = self.declared.get("before", {})
+        return found
 
     @property
     def standing(self) -> Standing:

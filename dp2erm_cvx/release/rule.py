@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Calibration, SumLaw
 from dp2erm_cvx.codebook import norm_within
-from dp2erm_cvx.data import coded_covariates
+from dp2erm_cvx.data import covariate_table
 from dp2erm_cvx.domain import Array, Domain, clip_norm
-from dp2erm_cvx.errors import DataError, DeclarationError, Dp2ermError
+from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet, WholeSpace
 from dp2erm_cvx.plan import Plan, RuleStudy
 from dp2erm_cvx.plan.effect_error import value_error
@@ -24,12 +24,11 @@ from dp2erm_cvx.plan.predict import NoiseRange, kept_confounding, noise_range, r
 from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.release.declaration import declaration_of, rebuilt, state_steps
 from dp2erm_cvx.release.effect import Nuisance, state_coefficient
-from dp2erm_cvx.release.interval import STRICT, EffectInterval, effect_interval, score_interval
-from dp2erm_cvx.release.record import BaseRelease, Guarantee, Release, StepStatement
+from dp2erm_cvx.release.interval import EffectInterval, effect_interval, score_interval
+from dp2erm_cvx.release.record import STRICT, BaseRelease, Guarantee, Release, StepStatement
 from dp2erm_cvx.release.units import OwnUnits, beside, own_units
 from dp2erm_cvx.steps import MeanScore, Rows, SideCounts, placed
 from dp2erm_cvx.steps.sums import side_shares
-from dp2erm_cvx.tables import Table, read_frame
 from dp2erm_cvx.universe import Universe
 
 #: What the value of a rule is compared with.
@@ -243,16 +242,7 @@ def recommend(release: Release | RuleRelease, X: Any) -> NDArray[np.int64]:
 
 
 def _table(release: Release | RuleRelease, X: Any) -> Array:
-    if release.domain.get("codebook") is not None:
-        return coded_covariates(Domain.from_dict(release.domain), X, release.columns)
-    if isinstance(X, Table) or hasattr(X, "columns"):
-        frame = X if isinstance(X, Table) else read_frame(X)
-        table = np.column_stack([frame.numbers(name) for name in release.columns])
-    else:
-        table = np.asarray(X, dtype=np.float64)
-    if table.ndim != 2 or table.shape[1] != len(release.columns):
-        raise DataError(f"X has shape {table.shape}: must have the columns {', '.join(release.columns)}")
-    return table
+    return covariate_table(Domain.from_dict(release.domain), X, release.columns)
 
 
 def stage_units(release: Release) -> OwnUnits | None:

@@ -28,6 +28,7 @@ from dp2erm_cvx.release.words import (
     sampled,
     signed,
     spent_by_step,
+    taken_over,
     units_of,
 )
 
@@ -219,7 +220,7 @@ def _effect(release: EffectRelease) -> Story:
         ),
         use=_of_groups(release),
         details=(*_risks(release), *arm_tables(release), *_groups(release), *_ranges(release)),
-        spent=(spent_by_step(release),),
+        spent=(spent_by_step(release), *taken_over(release)),
         declared=(clips(release), fixed),
         spans=tuple(spans),
         caption=f"In {unit_of(release) or 'risk'}.{'' if release.groups else caption}",

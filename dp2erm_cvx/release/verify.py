@@ -120,6 +120,18 @@ def public_center(release: EffectRelease) -> Term:
     return Term(own, tuple(theta.tolist()))
 
 
+def taken_from(release: BaseRelease, name: str, owner: BaseRelease) -> Iterator[str]:
+    """Steps that a release says it took over from the question ``name``, whose ``owner`` has others."""
+    known = {part.step: part.coefficient for part in getattr(owner, "nuisances", ())}
+    for part in getattr(release, "nuisances", ()):
+        entry = release.before.get(part.step)
+        if entry is None or entry["of"] != name:
+            continue
+        spent, again = release.step(part.step), owner.step(part.step)
+        if part.step in owner.before or spent != again or part.coefficient != known.get(part.step):
+            yield f"before.{part.step}: is not as {shown(name)} released it: it was not paid for there"
+
+
 #: What arithmetic raises on numbers that no plan has.
 _NO_NUMBERS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 #: Relative difference of two numbers that are the same: searches for noise stop at rounding, where an optimum

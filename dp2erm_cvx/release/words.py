@@ -127,6 +127,20 @@ def spent_by_step(release: BaseRelease) -> Table:
     return grid("released", "noise", "epsilon", "delta", left=2, rows=rows)
 
 
+def taken_over(release: BaseRelease) -> Iterator[str]:
+    """Which steps are those of an earlier question of the same study, and what of epsilon that is."""
+    owners: dict[str, list[StepStatement]] = {}
+    for step in release.steps:
+        if step.step in release.before:
+            owners.setdefault(release.before[step.step]["of"], []).append(step)
+    for of, steps in owners.items():
+        epsilon = math.fsum(step.epsilon for step in steps)
+        yield (
+            f"Released once, by the question {of} of the same study: {', '.join(map(releases_of, steps))}. "
+            f"Of this epsilon {epsilon:.4g} is spent there: an account is charged once for both."
+        )
+
+
 def releases_of(step: StepStatement) -> str:
     """What a step releases, in words."""
     return _RELEASED.get(step.step, step.theorem)
@@ -229,10 +243,12 @@ def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
         lost = "treatment" if book.outcome in book.missing else "treatment or outcome"
         silent = [f"those without {lost}", *(["those not eligible"] if book.eligible or book.where else [])]
         silent += [] if book.group is None else [f"those of no declared {book.group}"]
-        yield (
-            f"About {max(counted, 0.0):,.0f} of the {release.n_samples:,} {units_of(release)} count, noise "
-            f"included; {' and '.join(silent)} do not."
-        )
+        whose = f"of the {release.n_samples:,} {units_of(release)} count"
+        if book.unit is not None and book.unit.count > 1:
+            whose = (
+                f"persons with {book.unit.count} records each count as much as the {release.n_samples:,} do"
+            )
+        yield (f"About {max(counted, 0.0):,.0f} {whose}, noise included; {' and '.join(silent)} do not.")
     if weights is None:
         return
     # an average effect has a denominator now, of which its noise is 17/16 times what it was

@@ -281,6 +281,8 @@ def _conditions(release: BaseRelease) -> Iterator[str]:
 def _mechanisms(release: BaseRelease) -> Iterator[str]:
     for step in release.steps:
         cost = f"epsilon {step.epsilon:.6g}" + (f", delta {step.delta:.3g}" if step.delta else "")
+        if step.step in release.before:
+            cost += f", spent once with the release {_words(release.before[step.step]['of'])} of the study"
         yield (
             f"- {_words(step.step)} ({releases_of(step)}): {step.noise.value} noise, perturbed "
             f"{step.perturbed.value}, {_words(step.theorem)}; {cost}."

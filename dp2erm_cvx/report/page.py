@@ -196,4 +196,13 @@ def _together(releases: Sequence[BaseRelease]) -> Iterable[str]:
         return ["Each of these releases has a promise of its own: they are not about the same data."]
     spent = [(one.guarantee.epsilon, one.guarantee.delta) for one in releases]
     epsilon, delta = (math.fsum(part) for part in zip(*spent, strict=True))
+    numbers = [
+        (one, part.step, (one.study, part.step, part.coefficient))
+        for one in releases
+        for part in getattr(one, "nuisances", ())
+    ]
+    owned = [of for one, step, of in numbers if step not in one.before]
+    # what a question took over from another one here is spent once
+    twice = [one.step(step) for one, step, of in numbers if step in one.before and of in owned]
+    epsilon -= math.fsum(step.epsilon for step in twice if step is not None)
     return promised(replace(first, guarantee=replace(first.guarantee, epsilon=epsilon, delta=delta)))

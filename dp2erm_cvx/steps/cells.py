@@ -241,7 +241,7 @@ class CellNuisances(Nuisances):
         leaf = self._leaf(x, found)
         m_0, m_1 = (self._cells.universe.domain.outcome_bound * found.outcome[leaf, arm] for arm in (0, 1))
         e = found.treated[leaf] if self.known is None else np.full(len(x), self.known)
-        return Predicted(m_0, m_1, e)
+        return m_0, m_1, e, None
 
     @property
     def _cells(self) -> CellSums:

@@ -7,13 +7,14 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from dp2erm_cvx.calibration import GridSums, Noise, SumLaw, calibrate_sums
+from dp2erm_cvx.calibration import GridSums, SumLaw
 from dp2erm_cvx.domain import Array, Domain, Records, cleaned
-from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.nuisances import ArmNuisances, LinearNuisances, RuleNuisances
 from dp2erm_cvx.steps.record_map import Arms, Rows, treated_share
 from dp2erm_cvx.steps.score import EffectScore, Parts, Released
 from dp2erm_cvx.universe import Universe
+
+_Laws = tuple[SumLaw, SumLaw, SumLaw]
 
 
 @dataclass(frozen=True)
@@ -24,13 +25,7 @@ class AverageScore(EffectScore):
     """
 
     estimand: ClassVar[str] = "ate"
-    law: ClassVar[SumLaw] = SumLaw.SCORE
-    within: ClassVar[bool] = True
-
-    def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
-        if self.missing:
-            return calibrate_sums(SumLaw.WHOLE, self.part * self.bound, n_samples, budget, noise)
-        return super().unweighted_noise(n_samples, budget, noise)
+    laws: ClassVar[_Laws] = (SumLaw.SCORE, SumLaw.WHOLE, SumLaw.WITHIN)
 
     def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
         score = self.score(parts) / self.widening
@@ -53,15 +48,11 @@ class GroupScore(AverageScore):
     ``members`` are the scores of all groups in their order, once their rates are released.
     """
 
-    law: ClassVar[SumLaw] = SumLaw.OVERLAP
+    laws: ClassVar[_Laws] = (SumLaw.WHOLE_GROUPS, SumLaw.WHOLE_GROUPS, SumLaw.GROUPS)
     price: ClassVar[float] = 1.25
     propensities: ClassVar[tuple[float, ...]] = (0.0,)
 
     members: tuple[AverageScore, ...] = ()
-
-    def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
-        law = SumLaw.GROUPS if self.sampled else SumLaw.WHOLE_GROUPS
-        return calibrate_sums(law, self.part * self.bound, n_samples, budget, noise)
 
     def at(self, universe: Universe, released: Released) -> Self:
         found, n_groups = super().at(universe, released), len(universe.domain.groups)
@@ -101,7 +92,7 @@ class ArmScores(EffectScore):
     """
 
     estimand: ClassVar[str] = "ate"
-    law: ClassVar[SumLaw] = SumLaw.DISJOINT
+    laws: ClassVar[_Laws] = (SumLaw.DISJOINT, SumLaw.DISJOINT, SumLaw.OVERLAP)
     rows: ClassVar[Rows] = Rows.ARMS
     arms: ClassVar[Arms] = Arms.ALIKE
     price: ClassVar[float] = 1.5
@@ -151,7 +142,7 @@ class TreatedScore(EffectScore):
     """
 
     estimand: ClassVar[str] = "att"
-    law: ClassVar[SumLaw] = SumLaw.TREATED
+    laws: ClassVar[_Laws] = (SumLaw.TREATED, SumLaw.TREATED, SumLaw.OVERLAP)
     arms: ClassVar[Arms] = Arms.CONTROLS
     reach: ClassVar[tuple[float, float]] = (1.0, 2.0)
     residuals: ClassVar[float] = 4.0
@@ -192,7 +183,7 @@ class OverlapScore(EffectScore):
     """
 
     estimand: ClassVar[str] = "overlap"
-    law: ClassVar[SumLaw] = SumLaw.OVERLAP
+    laws: ClassVar[_Laws] = (SumLaw.OVERLAP,) * 3
     largest_share: ClassVar[float] = 0.5
     arms: ClassVar[Arms] = Arms.MATCHED
     reach: ClassVar[tuple[float, float]] = (1.0, 1.0)
@@ -226,16 +217,12 @@ class RiskScores(EffectScore):
     """
 
     estimand: ClassVar[str] = "risks"
-    law: ClassVar[SumLaw] = SumLaw.ARMS
+    laws: ClassVar[_Laws] = (SumLaw.ARMS, SumLaw.COUNTED_ARMS, SumLaw.OVERLAP)
     rows: ClassVar[Rows] = Rows.ARMS
     arms: ClassVar[Arms] = Arms.ALIKE
     propensities: ClassVar[tuple[float, ...]] = (0.0,)
 
-    other_bound: float = 0.5
-
-    def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
-        law, other = SumLaw.COUNTED_ARMS if self.missing else self.law, self.other_bound
-        return calibrate_sums(law, self.bound, n_samples, budget, noise, other_bound=other)
+    other_bound: float | None = 0.5
 
     def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
         score_1, score_0 = self._arms(parts)
@@ -272,7 +259,7 @@ class ValueScore(AverageScore):
     """
 
     estimand: ClassVar[str] = "value"
-    law: ClassVar[SumLaw] = SumLaw.CONTRASTS
+    laws: ClassVar[_Laws] = (SumLaw.CONTRASTS,) * 3
     arms: ClassVar[Arms] = Arms.ALIKE
     rows: ClassVar[Rows] = Rows.ARMS
 

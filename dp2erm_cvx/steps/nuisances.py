@@ -6,7 +6,6 @@ import abc
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -205,13 +204,8 @@ def shrinkage(
 STRETCH = 3.0
 
 
-class Predicted(NamedTuple):
-    """m_0, m_1 and e (n,) before they are clipped; ``effect`` (n,) is that of a released rule, if any."""
-
-    m_0: Array
-    m_1: Array
-    e: Array
-    effect: Array | None = None
+#: m_0, m_1 and e (n,) before they are clipped, and the effect (n,) by a released rule, if any.
+Predicted = tuple[Array, Array, Array, Array | None]
 
 
 class Nuisances(abc.ABC):
@@ -231,7 +225,7 @@ class Nuisances(abc.ABC):
     def at(self, x: Array, released: Mapping[str, Array]) -> Predicted:
         """All of them, each evaluated once."""
         m_0, m_1 = (self.outcome(x, arm * np.ones(len(x)), released) for arm in (0.0, 1.0))
-        return Predicted(m_0, m_1, self.propensity(x, released))
+        return m_0, m_1, self.propensity(x, released), None
 
     @abc.abstractmethod
     def outcome(self, x: Array, a: Array, released: Mapping[str, Array]) -> Array:
@@ -372,6 +366,15 @@ class ArmNuisances(LinearNuisances):
         return np.asarray(1.0 / np.sum(expit(apart) / expit(-apart), axis=0))
 
 
+def rare(shares: Array, deviation: float = 0.0) -> NDArray[np.bool_]:
+    """Where released ``shares`` of arms, off by three of a ``deviation``, may be below what scores divide by.
+
+    Whatever the mean outcome of such an arm may be then has to be covered.
+    """
+    found: NDArray[np.bool_] = shares <= 1.0 / RAREST + 3.0 * deviation
+    return found
+
+
 def arm_shares(released: Array) -> tuple[float, ...]:
     """The shares of K arms from the released sums of what their records count, none below ``1/RAREST``."""
     counts = np.maximum(np.asarray(released, dtype=np.float64), 0.0)
@@ -419,9 +422,9 @@ class RuleNuisances(LinearNuisances):
         return Rows.POOLED.predict(released[self.rule], x, 0.0)
 
     def at(self, x: Array, released: Mapping[str, Array]) -> Predicted:
-        found, effect = super().at(x, released), self.effect(x, released)
-        e = found.e if self.rates is None else np.where(effect > 0.0, self.rates[1], self.rates[0])
-        return found._replace(e=e, effect=effect)
+        (m_0, m_1, e, _), effect = super().at(x, released), self.effect(x, released)
+        e = e if self.rates is None else np.where(effect > 0.0, self.rates[1], self.rates[0])
+        return m_0, m_1, e, effect
 
 
 def _treated(shares: Array, otherwise: float, weight: float) -> float:

@@ -72,16 +72,16 @@ class EffectScore(abc.ABC):
     widening
         What B is multiplied by at the released rate of treatment: sums are of scores divided by it, so that
         their noise is calibrated before any rate is known. 1 until it is, and at most ``widest``.
+    other_bound
+        G, which the prediction for the other arm is clipped to; None where no sum holds that alone.
     """
 
     #: What is estimated, as it is declared.
     estimand: ClassVar[str]
-    #: The sums that it releases where records have no sampling weights.
-    law: ClassVar[SumLaw]
+    #: The sums that it releases: where all records count, where some may not, and by sampling weights.
+    laws: ClassVar[tuple[SumLaw, SumLaw, SumLaw]]
     #: What a record counts by at most before its sampling weight.
     largest_share: ClassVar[float] = 1.0
-    #: Whether every record counts by its sampling weight alone, so that its score is at most that share of B.
-    within: ClassVar[bool] = False
     #: What records count in a common outcome regression where nothing is declared.
     arms: ClassVar[Arms] = Arms.BALANCED
     #: Rows of its outcome regression.
@@ -104,6 +104,7 @@ class EffectScore(abc.ABC):
     missing: bool = False
     widening: float = 1.0
     widest: float = math.inf
+    other_bound: float | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -115,10 +116,11 @@ class EffectScore(abc.ABC):
 
     def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         """The noise of the sums, by the bounds of the score alone."""
-        if self.sampled:
-            law = SumLaw.WITHIN if self.within else SumLaw.OVERLAP
-            return calibrate_sums(law, self.part * self.bound, n_samples, budget, noise)
-        return self.unweighted_noise(n_samples, budget, noise)
+        law = self.laws[2 if self.sampled else int(self.missing)]
+        bound, other = self.part * self.bound if law.counts else self.bound, None
+        if law.of_arms:
+            other = self.other_bound
+        return calibrate_sums(law, bound, n_samples, budget, noise, other_bound=other)
 
     def sums(self, records: Records, released: Released, noise: GridSums) -> tuple[int, ...]:
         """The exact sums, before their noise: integers, added block by block. Private.
@@ -168,10 +170,6 @@ class EffectScore(abc.ABC):
         """The score with bounds for a released ``rate`` of treatment."""
         return self
 
-    def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
-        """The noise of the sums where no record has a sampling weight."""
-        return calibrate_sums(self.law, self.bound, n_samples, budget, noise)
-
     @abc.abstractmethod
     def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
         """What records of these ``counts`` (n,) add to the sums where none has a sampling weight. Private."""
@@ -218,10 +216,10 @@ class EffectScore(abc.ABC):
         """m_0 and m_1 at most the outcome bound in size; the residual is clipped after the subtraction."""
         x, domain = records.covariates, records.domain
         center = self._center(x.shape[1], domain, released)
-        found, treated = self.nuisances.at(x, released), records.a == 1
-        m_0, m_1 = (cleaned(outcome, domain.outcome_bound) for outcome in (found.m_0, found.m_1))
+        (*outcomes, e, effect), treated = self.nuisances.at(x, released), records.a == 1
+        m_0, m_1 = (cleaned(outcome, domain.outcome_bound) for outcome in outcomes)
         residual = cleaned(records.y - np.where(treated, m_1, m_0), self.residual_bound)
-        return Parts(m_0, m_1, center, self.capped(found.e), treated, residual, found.effect)
+        return Parts(m_0, m_1, center, self.capped(e), treated, residual, effect)
 
 
 @dataclass(frozen=True, kw_only=True)

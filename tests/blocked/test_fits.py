@@ -113,6 +113,21 @@ def test_declared_programs(path, first, second):
     assert alike(*both(PrivateTwoStageERM(declared(), Budget(2.0), first, second, seed=3), path))
 
 
+@pytest.mark.parametrize("rates", [(), (0.4, 0.5, 0.1)])
+@pytest.mark.parametrize("rows", ["arms", "common"])
+def test_several_arms(path, rows, rates):
+    """Sums of every arm, and regressions by arm; a multinomial regression needs all records."""
+    levels = Treatment("arm", levels=("no", "yes", "later"), contrasts="pairs", rates=rates)
+    public = declared()
+    public = replace(public, codebook=replace(public.codebook, treatment=levels))
+    model = PrivateEffect(public, Budget(4.0), seed=3, settings={"rows": rows})
+    alike(*both(model, path))
+    if not rates:
+        model.settings = {"propensity": "multinomial"}
+        with pytest.raises(ProgramError, match="multinomial_propensity needs all records"):
+            model.fit(blocked(path))
+
+
 @pytest.mark.parametrize(("estimand", "settings"), [("overlap", "plain"), ("ate", "trial"), ("att", "cells")])
 def test_effects(path, estimand, settings):
     model = PrivateEffect(declared(), Budget(4.0), estimand=estimand, seed=3, **SETTINGS[settings])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRanges, PrivateRule, PrivateTwoStageERM
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.calibration import (
     Calibration,
     Noise,
@@ -23,7 +23,6 @@ from dp2erm_cvx.calibration import (
 from dp2erm_cvx.calibration.base import mean_norm
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import WholeSpace
-from dp2erm_cvx.plan.predict import rule_noise
 from dp2erm_cvx.privacy import LossConstants, RowBox
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.program import PrivateFirstStage, SecondStage
@@ -245,29 +244,3 @@ def test_declarations_that_are_none():
     for wrong in (RowBox((1.0, 0.0), 1.0), RowBox((1.0, 1.0), -1.0)):
         with pytest.raises(DeclarationError, match="box"):
             calibrate(Objective(BOTH, loss_of(box=wrong), N), Budget(1.0), noise="box")
-
-
-NUMBERS = ("rate", "mean", "spread", "sides", "value", "score", "ranges")
-
-
-def test_rules_and_effects_take_it_in_every_step_that_solves():
-    shares = {"center_share": 0.3, "propensity": "logistic", "value_share": 0.2}
-    rule = PrivateRule(BINARY, Budget(1.0), noise="box", settings=shares).plan(4000, 10)
-    wheres = BINARY, PrivateRanges(0.5)
-    effects = [PrivateEffect(where, Budget(1.0), noise="box").plan(40_000, 10) for where in wheres]
-    for plan in (rule, *effects):
-        laws = {step.name: step.calibration.noise for step in plan.steps}
-        solved = {name: law for name, law in laws.items() if name not in NUMBERS}
-        assert set(solved.values()) == {Noise.BOX}
-        assert {laws[name] for name in laws.keys() - solved.keys()} == {Noise.GAMMA}
-        assert plan.guarantee.epsilon == 1.0
-    center = rule.step("center").calibration
-    scale = rule.step("center").map.scale
-    assert center.box == (1.0, *(scale,) * 10)
-    assert rule.step("propensity").calibration.box == (1.0,) * 11
-    # records at the corners of their box, of which a norm bound takes nothing off this noise
-    assert rule.study.norm_bound == BINARY.features_bound
-    shares |= {"norm_bound": None, "mean_share": None}
-    other = PrivateRule(BINARY, Budget(1.0), settings=shares).plan(4000, 10)
-    moved, others = (rule_noise(plan, np.zeros(11))[1] for plan in (rule, other))
-    assert moved < 0.75 * others

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from dataclasses import replace
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from dp2erm_cvx import Domain, PrivateRule
+from dp2erm_cvx import Domain
 from dp2erm_cvx.calibration import (
     MarginCalibration,
     Noise,
@@ -35,7 +34,6 @@ from dp2erm_cvx.calibration.profiles import (
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import RuleStudy, make_plan
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
-from dp2erm_cvx.release.rule import RuleRelease
 from dp2erm_cvx.suprema import Saturation
 from dp2erm_cvx.universe import Universe
 from tests.helpers import BOUNDED_INFLUENCE
@@ -326,21 +324,3 @@ def test_gamma_makes_up_for_the_curvature():
     K = found.curvature * found.row_norm**2 * 2.0 / (2000 * less.gamma)
     assert less.curvature == pytest.approx(K, rel=1e-6)
     assert less.curvature >= K
-
-
-def test_a_release_says_it_and_less_noise_is_not_read_as_private():
-    rng = np.random.default_rng(0)
-    X, a = rng.uniform(-0.6, 0.6, (300, 30)), rng.integers(0, 2, 300)
-    model = PrivateRule(
-        DOMAIN, Budget(1.0, 1e-3), outcome_scale=1.0, expected=["confounding"], noise="gaussian"
-    )
-    release = model.fit(X, a, X[:, 0] * a).release_
-    assert release.private
-    assert sum(step.epsilon for step in release.steps) > release.guarantee.epsilon
-    text = release.to_json()
-    assert RuleRelease.from_json(text) == release
-    stated = json.loads(text)
-    for step in stated["steps"]:
-        step["scale"] *= 0.9
-    with pytest.raises(DeclarationError, match=r"steps\.0\.scale: .* follows"):
-        RuleRelease.from_json(json.dumps(stated))

@@ -81,14 +81,6 @@ def test_output_perturbation_of_a_mean_beats_objective_perturbation():
     assert second.predicted_error > 1.25 * found[0].predicted_error
 
 
-def test_an_uncertified_paper_calibration_is_not_valid():
-    flat = LossConstants(1, 1.0, 1e-9, 0.0, 1.0, 1.0, gradient_bound=1.0)
-    objective = Objective(bound_of(800.0, W1=800.0, W2=566.0), flat, 400)
-    found, refused = rank(objective, Budget(200.0, 1 / 400), CALIBRATORS)
-    assert "paper-gaussian" not in named(found)
-    assert "not certified" in refused["paper-gaussian"]
-
-
 def test_an_unbounded_gradient_leaves_theorem_7():
     free = dataclasses.replace(LOSS, gradient_radius=math.inf, theta_bound=None)
     assert named(rank(Objective(bound_of(8.0), free, 400), BUDGET)[0]) == ["renyi"]

@@ -171,18 +171,6 @@ def test_scale_is_within_a_thousandth_of_the_best_order(tau, epsilon):
     assert 1.0 - 1e-9 <= ratio < 1.001
 
 
-def test_releases_compose_by_adding_divergences():
-    loss, V, n = squared_loss(3, 1.0, 2.0), 4.0, 2000
-    one = calibrate_renyi(objective_of(V, loss, n), Budget(1.0, 1e-6), gamma=5.0)
-    orders = 1 + np.geomspace(1e-2, 1e4, 4000)
-    curve = renyi_divergence(orders, V, loss, n, one.scale, one.gamma)
-    single, double = (renyi_epsilon(orders, k * curve, 1e-6) for k in (1, 2))
-    assert single == pytest.approx(1.0, rel=1e-3)
-    # two releases cost more than one and less than basic composition at the same total delta
-    assert 1.3 < double < 2 * renyi_epsilon(orders, curve, 5e-7)
-    assert renyi_epsilon(orders, np.zeros_like(orders), 0.5) == 0.0
-
-
 ORDERS = np.array(RENYI_ORDERS)
 
 
@@ -288,15 +276,6 @@ def test_a_numerical_error_costs_its_level_on_both_sides() -> None:
     assert closest > 0.9
     assert missing > 400
     assert halved > 400
-
-
-def test_a_shift_is_what_a_conversion_of_both_sides_gives() -> None:
-    # where the exact release is (epsilon, delta), the other is (epsilon + 2 level, e^level delta)
-    curve, level, delta = RenyiCurve.pure(0.7).plus(RenyiCurve.pure(0.4)), 0.02, 1e-5
-    direct = renyi_epsilon(curve.orders, curve.divergences, delta * math.exp(-level)) + 2 * level
-    shifted = curve.shifted(level)
-    assert renyi_epsilon(shifted.orders, shifted.divergences, delta) == pytest.approx(direct, rel=1e-12)
-    assert curve.shifted(0.0) == curve
 
 
 def test_rounding_is_never_down() -> None:

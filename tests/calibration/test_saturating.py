@@ -118,17 +118,6 @@ def test_sharp_takes_the_smaller_noise():
     assert found.expected_noise < calibrate_saturating(objective_of(near), Budget(1.0)).expected_noise
 
 
-def test_what_is_declared_otherwise_stays():
-    free = objective_of(loss_of())
-    split = calibrator("sharp").calibrate(free, Budget(1.0), "gamma", 0.5)
-    assert split == calibrate(free, Budget(1.0), split=0.5)
-    gaussian = calibrator("sharp").calibrate(free, Budget(1.0, 1e-6), "gaussian", 0.5)
-    assert gaussian == calibrate(free, Budget(1.0, 1e-6), noise="gaussian", split=0.5)
-    plain = objective_of(dataclasses.replace(free.loss, saturation=None))
-    assert calibrator("sharp").calibrate(plain, Budget(1.0), "gamma") == calibrate(plain, Budget(1.0))
-    assert not calibrator("saturating").splits
-
-
 def in_a_ball(rho, V=2.0, slope=1.0, M=2.0, mu=0.0):
     saturation = Saturation(LOGISTIC, M, slope, ball=rho)
     diameter = 2 * max(math.cos(t) / (1 + math.exp(-rho * math.sin(t))) for t in np.linspace(0, 1.5, 3000))

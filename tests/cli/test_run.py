@@ -5,6 +5,7 @@ import io
 import json
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -320,3 +321,119 @@ def test_a_domain_alone_asks_nothing(folder, asked):
     Path("study.toml").write_text(asked + DOMAIN)
     with pytest.raises(DeclarationError, match="asks nothing"):
         read_study("study.toml")
+
+
+SHARED = (
+    DOMAIN
+    + """
+[missing]
+y = 0.0
+z = 9.0
+[budget]
+epsilon = 3
+[ledger]
+file = "book.db"
+dataset = "trial"
+[[effect]]
+name = "average"
+share = 0.5
+residual_scale = 0.5
+settings = { propensity = "logistic" }
+[[effect]]
+name = "treated"
+estimand = "att"
+settings = { propensity = "logistic" }
+"""
+    + OTHER
+)
+
+
+def planned(text, n=400):
+    Path("study.toml").write_text(text)
+    study = read_study("study.toml")
+    models = study.models(seed=5)
+    return models, study.plans(models, n, 2)
+
+
+def test_questions_release_once_what_no_outcome_enters_and_pay_once(folder):
+    frame = pd.read_csv("data.csv", float_precision="round_trip")
+    frame.assign(z=10.0 + 2.0 * frame["y"]).to_csv("data.csv", index=False)
+    Path("study.toml").write_text(SHARED)
+    Ledger("book.db").declare("trial", Budget(3.0))
+    assert run("run", "study.toml", "data.csv").exit_code == 0
+    (receipt,) = charged()
+    made = {
+        one: json.loads(Path(f"releases/{one}.json").read_text()) for one in ("average", "treated", "late")
+    }
+    steps = {one: {part["step"]: part["coefficient"] for part in made[one]["nuisances"]} for one in made}
+    spent = {one: {part["step"]: part["epsilon"] for part in made[one]["steps"]} for one in made}
+    total = sum(spent["average"].values())
+    for name, shared in (
+        ("treated", {"rate", "mean", "spread", "propensity"}),
+        ("late", {"rate", "mean", "spread"}),
+    ):
+        assert made[name]["declared"]["before"].keys() == shared
+        assert {one["of"] for one in made[name]["declared"]["before"].values()} == {"average"}
+        assert all(steps[name][one] == steps["average"][one] for one in shared)
+        assert steps[name]["center"] != steps["average"]["center"]
+        own = sum(cost for step, cost in spent[name].items() if step not in shared)
+        # by itself it says all that is in it
+        assert made[name]["guarantee"]["epsilon"] >= own + sum(spent["average"][one] for one in shared)
+        total += own
+    assert 3.0 * (1 - 1e-4) < total <= receipt.budget.epsilon <= 3.0
+    result = run("verify", "releases/late.json", "--study", "study.toml")
+    assert (result.exit_code, result.stderr) == (0, "")
+    # the release of another run, whose shared steps were drawn and paid for elsewhere
+    assert run("run", "study.toml", "data.csv", "--seed", "1", "--output-dir", "more").exit_code == 0
+    Path("releases/late.json").write_text(Path("more/late.json").read_text())
+    result = run("verify", "releases/late.json", "--study", "study.toml")
+    assert result.exit_code == 1
+    assert "before.rate: is not as 'average' released it" in result.stdout
+    Path("more/average.json").unlink()
+    assert (
+        "average.json, from which it took steps over, is not beside it"
+        in run("verify", "more/late.json").stderr
+    )
+
+
+def test_what_is_taken_over_has_the_law_of_what_a_question_releases_itself(folder):
+    models, plans = planned(SHARED)
+    data = Dataset.coded(
+        models["late"].domain, pd.read_csv("data.csv").assign(z=9.0), *[[1, 0] * 200, [8.0] * 400]
+    )
+    execution, first = (
+        models["average"].execution(),
+        plans["average"].run(data, models["average"].execution()),
+    )
+    for name in ("treated", "late"):
+        plan = plans[name]
+        alone = replace(plan, study=replace(plan.study, before={}))
+        shared, own = plan.run(data, execution, first.steps), alone.run(data, execution)
+        assert all(np.array_equal(shared.released[one], own.released[one]) for one in own.released)
+        assert plan.guarantee.epsilon == pytest.approx(sum(one.guarantee.epsilon for one in plan.steps))
+        models[name].owners["rate"].__dict__.pop("steps_", None)
+        with pytest.raises(DeclarationError, match="average comes before"):
+            models[name].fit(data.X, data.a, data.y)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("z = 9.0\n", ""),  # without an outcome a record does not count
+        ('name = "late"', 'name = "late"\nprognostic = ["u"]'),
+        ('name = "late"', 'name = "late"\nnoise = "gaussian"'),
+        ('name = "late"', 'name = "late"\nsettings = { norm_bound = 0.5 }'),
+        ('name = "late"', 'name = "late"\nsettings = { cells = { u = 2, v = 2 } }'),
+        ("epsilon = 3", "epsilon = 3\ndelta = 1e-6"),
+    ],
+)
+def test_a_question_of_other_records_or_another_map_releases_its_own(folder, old, new):
+    text = SHARED.replace("epsilon = 3", "epsilon = 3\ndelta = 1e-6") if "gaussian" in new else SHARED
+    models, plans = planned(text.replace(old, new))
+    kept = "delta" in new
+    assert bool(plans["late"].study.before) is kept
+    assert plans["treated"].study.before
+    own = models["late"].plan(400, 2)
+    assert own.steps == plans["late"].steps
+    spent = sum(plan.own.epsilon for plan in plans.values())
+    assert 3.0 * (1 - 1e-4) < spent <= 3.0

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 import dp2erm_cvx.datasets
 from dp2erm_cvx.datasets import NHEFS_RANGES, SCENARIOS, load_nhefs, nhefs_domain, simulate
+from dp2erm_cvx.domain_file import load_domain
 from dp2erm_cvx.errors import DeclarationError
 
 FOLDER = Path(dp2erm_cvx.datasets.__file__).parent
@@ -51,6 +52,12 @@ def test_nhefs_gives_the_textbook_numbers() -> None:
     effect = weighted_effect(unclipped, data.a, data.y)
     assert effect == pytest.approx(3.4, abs=0.1)
     assert weighted_effect(clipped, data.a, data.y) == pytest.approx(effect, abs=0.02)
+
+
+def test_the_studies_of_the_demonstration_declare_these_ranges() -> None:
+    whole, chosen = (load_domain(FOLDER / name).ranges for name in ("study.toml", "rule.toml"))
+    assert whole == nhefs_domain().ranges
+    assert chosen == {name: whole[name] for name in ("age", "wt71")}
 
 
 def test_the_page_tells_what_the_domain_does() -> None:

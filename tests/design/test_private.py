@@ -2,9 +2,6 @@
 
 import json
 import math
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,29 +104,6 @@ def test_the_charge_comes_first_and_stays(ledger, monkeypatch):
     with pytest.raises(Killed):
         choose([candidate()], ledger)
     assert ledger.account("trial").spent.epsilon == 0.5
-
-
-KILLED = """
-import os, signal, sys
-import tests_here
-from dp2erm_cvx.design import private
-whole = private.fitted
-def second_is_killed(model, *rest):
-    if model.budget.epsilon == 0.75:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return whole(model, *rest)
-private.fitted = second_is_killed
-tests_here.choose([tests_here.candidate(0.5), tests_here.candidate(0.75)], tests_here.Ledger(sys.argv[1]))
-"""
-
-
-def test_a_killed_tuning_stays_charged(ledger, tmp_path):
-    (tmp_path / "tests_here.py").write_text(Path(__file__).read_text(encoding="utf-8"), encoding="utf-8")
-    script = tmp_path / "killed.py"
-    script.write_text(KILLED, encoding="utf-8")
-    done = subprocess.run([sys.executable, str(script), str(ledger.path)], check=False, capture_output=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    assert ledger.account("trial").spent.epsilon == 1.25
 
 
 @pytest.mark.parametrize("rows", ["as they are", "sorted by outcome"])

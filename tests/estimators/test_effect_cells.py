@@ -86,14 +86,3 @@ def test_a_public_center_does_not_go_with_cells():
     lines = model(settings={}).fit(X, a, y).release_
     with pytest.raises(DeclarationError, match="public_center"):
         model(public_center=lines).fit(X, a, y)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("cells", "bias"), [(CUTS, 0.003), ({"x1": 61, "x2": 61}, 0.01)])
-def test_the_bias_over_replicates(cells, bias):
-    found = [model(cells, seed=seed).fit(*regions(50_000, seed)) for seed in range(100, 140)]
-    errors = np.array([one.effect_ - 0.2 for one in found])
-    covered = np.mean([one.interval_[0] < 0.2 < one.interval_[1] for one in found])
-    print(f"bias {errors.mean():.4f}, rmse {np.sqrt(np.mean(errors**2)):.4f}, coverage {covered:.3f}")
-    assert abs(errors.mean()) < bias
-    assert covered >= 0.9 or cells is not CUTS

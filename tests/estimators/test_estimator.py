@@ -20,6 +20,7 @@ from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import BalanceFunctions, WholeSpace
 from dp2erm_cvx.release import Standing
+from dp2erm_cvx.release.declaration import guarantee_of
 from dp2erm_cvx.solve import Newton
 
 DOMAIN = Domain(
@@ -129,6 +130,9 @@ def test_a_user_regularizer_is_released_on_its_duality_gap() -> None:
     assert model.private_workings_.theta.certified
     assert model.release_.guarantee.standing is Standing.CONDITIONAL
     assert any("duality gap" in assumption for assumption in model.release_.guarantee.assumptions)
+    plan = fitted().plan(120, 2)
+    assert guarantee_of(plan, True, True, False, False).standing is Standing.PRIVATE
+    assert guarantee_of(plan, True, True, True, False).standing is Standing.CONDITIONAL
 
 
 def test_a_data_frame_is_predicted_by_column_name() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, PrivateEffect, PrivateRule
+from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, PrivateEffect
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release.reading import parsed
@@ -127,14 +127,6 @@ def test_the_form_of_what_is_released_does_not_tell_whether_there_are_any(estima
         forms.append((plan, [(name, len(numbers)) for name, numbers in released.items()]))
         assert np.any(data.sampling == 0.0) == (unknown > 0.0)
     assert forms[0] == forms[1]
-
-
-def test_a_rule_is_fitted_to_the_others():
-    X, drug, y = table(400, unknown=0.2)
-    plan, data = PrivateRule(DOMAIN, Budget(8.0), outcome_scale=6.0, seed=1).prepared(X, drug, y)
-    other = replace(data, y=np.where(drug == "", 140.0, data.y))
-    one, same = (plan.run(part, Execution("newton", 1e-6, 3)).released for part in (data, other))
-    assert all(np.array_equal(numbers, same[name]) for name, numbers in one.items())
 
 
 @pytest.mark.parametrize(

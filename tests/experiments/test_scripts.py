@@ -9,6 +9,7 @@ import common
 import health_record
 import numpy as np
 import pandas as pd
+import panel
 import pytest
 from common import Cell, cells, run
 
@@ -37,6 +38,44 @@ def test_a_quick_run_writes_its_table_and_figures(script, tmp_path):
     assert len(pd.read_csv(folder / "results.csv", low_memory=False)) > 10
     assert (folder / "summary.md").read_text() in done.stdout
     assert len(list(folder.glob("*.svg"))) == figures
+
+
+def test_a_panel_goes_from_its_file_to_a_page(tmp_path, monkeypatch):
+    """Four commands with one study file: identifiers with blanks, missing ones, spellings, three doses."""
+    monkeypatch.chdir(tmp_path)
+    table = panel.extract(panel.PATIENTS, np.random.default_rng(1))
+    table.to_csv("visits.csv", index=False)
+    Path("study.toml").write_text(panel.STUDY)
+    files = ["releases/pain.json", "releases/sleep.json"]
+    for words in (
+        ["check", "visits.csv", "--treatment", "dose", "--outcome", "pain", "--draft", "draft.toml"],
+        ["run", "study.toml", "visits.csv", "--seed", "4", "--yes"],
+        *(["verify", file, "--study", "study.toml"] for file in files),
+        ["report", *files, "--output", "page.html"],
+    ):
+        done = run_command(*words)
+        assert done.exit_code == 0, done.output
+        assert str(len(table)) not in done.stdout or words[0] == "check"
+    assert "[unit]    # this column repeats" in Path("draft.toml").read_text()
+    assert "high less low" in Path("page.html").read_text()
+    assert str(len(table)) not in "".join(Path(file).read_text() for file in files)
+
+
+def test_answers_about_persons_cover_where_those_about_rows_do_not(tmp_path):
+    rows = []
+    for seed in range(2):
+        trial = panel.extract(panel.PATIENTS, np.random.default_rng([7, seed]), trial=True)
+        visits = panel.extract(panel.PATIENTS, np.random.default_rng([7, seed]))
+        for read, study, table in (("visits", panel.STUDY, visits), ("person", panel.TRIAL, trial)):
+            rows += [(read, *row) for row in panel.released(study, table, seed)]
+        rows += [("row", *row) for row in panel.released(panel.ROWS, trial, seed)]
+    found = pd.DataFrame(rows, columns=["read", "answer", "off", "covered", "half"])
+    covered = found.groupby("read")["covered"].mean()
+    assert covered["visits"] >= 0.94
+    assert covered["person"] >= 0.88
+    assert covered["row"] < 0.8
+    panel.figure(found, tmp_path / "panel.svg")
+    assert (tmp_path / "panel.svg").stat().st_size > 1000
 
 
 def test_a_messy_extract_gives_one_answer_however_it_is_read(tmp_path, monkeypatch):

@@ -12,7 +12,9 @@ from dp2erm_cvx.model.composite import Composite, Penalty
 from dp2erm_cvx.program.curves import SQUARE
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
-from dp2erm_cvx.solve import newton, solve
+from dp2erm_cvx.registry import first_stages
+from dp2erm_cvx.solve import ProjectedGradient, newton, solve
+from tests.every_program import edge_records
 from tests.model.test_certified_radius import ROBUST, SQUARED, draws
 
 
@@ -77,3 +79,15 @@ def test_constant_momentum_alone_obeys_its_half_of_the_bound(condition):
         plain = newton._gradient_step(model, plain)
     if condition > 1e2:
         assert np.linalg.norm(plain - minimizer) > 1e-6 * distance
+
+
+@pytest.mark.parametrize(
+    "name", sorted(set(first_stages()) - {"ipw_known", "entropy_balancing_hard", "stable_balancing_hard"})
+)
+def test_a_few_hundred_gradients_certify_every_first_stage_with_a_ridge(name):
+    program = first_stages()[name]()
+    for records in edge_records().values():
+        instance = program.instance(records)
+        assert instance.model.smoothness <= 30 * instance.model.ridge
+        found = solve(instance, solver=ProjectedGradient(300), tolerance=1e-6, polish=False, throw=False)
+        assert found.certified

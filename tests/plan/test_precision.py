@@ -125,11 +125,11 @@ def test_a_counted_plan_guarantees_the_budget_and_pays_for_its_arithmetic(first,
     assert plan.counted
     assert plan.guarantee.epsilon == budget.epsilon
     assert plan.guarantee.delta <= budget.delta
-    parts = [(plan.main.calibration, plan.main.precision)]
-    if plan.step("propensity") is not None:
-        parts.append((plan.step("propensity").calibration, plan.step("propensity").precision))
+    parts = [(step.calibration, step.precision) for step in plan.steps]
+    stated = [part.delta * math.exp(covered.grid.epsilon) for part, covered in parts]
+    assert [step.guarantee.delta for step in plan.steps] == stated
     assert sum(part.epsilon + 2 * covered.grid.epsilon for part, covered in parts) <= budget.epsilon
-    assert sum(part.delta * math.exp(covered.grid.epsilon) for part, covered in parts) <= budget.delta
+    assert sum(stated) <= budget.delta
     assert sum(2 * covered.grid.epsilon for _, covered in parts) <= 0.01 * budget.epsilon
     for part, covered in parts:
         assert covered.grid.l1_sensitivity >= math.sqrt(part.n_parameters) * covered.tolerance

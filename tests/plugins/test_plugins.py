@@ -398,6 +398,8 @@ def test_balance_functions_of_an_author_are_named_by_a_release():
         """Covariates and their squares."""
         return np.append(x, x**2)
 
+    long = BalanceFunctions(lambda x: 9.0 * x, 0.5)(np.ones((3, 2)))
+    assert np.linalg.norm(long, axis=1) == pytest.approx(np.full(3, 0.5))
     for program in (curves(), EntropyBalancing(balance=BalanceFunctions(np.sin, 2.0, "sines"))):
         assert program.own_data() == (program.balance.name,)
         assert dict(describe(program, Universe(DOMAIN, 400, P)))["assumed"].endswith(

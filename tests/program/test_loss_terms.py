@@ -75,8 +75,7 @@ def test_values_and_errors(loss, exact, S):
                 assert np.all(loss.least_curvature(s, relative * S * np.ones(len(s))) <= moved[:, 2])
         rounded = np.abs(slope - loss.slope(s)).astype(float)
         assert np.all(rounded <= loss.rounding_units(np.inf) * 2.0**-53)
-        if loss is not LOGISTIC:
-            assert np.all(np.abs(curvature - loss.curvature(s)) <= 1e-12 * curvature + 1e-300)
+        assert np.all(np.abs(curvature - loss.curvature(s)) <= 1e-12 * curvature + 1e-300)
 
 
 def test_bounds_over_a_reach():

@@ -36,6 +36,8 @@ def test_other_columns_and_damaged_releases_are_refused(model):
     release = model.release_
     with pytest.raises(DataError, match="shape"):
         effects(release, SAMPLE.X[:, :4])
+    with pytest.raises(DataError, match="row 2, column 'c3'"):
+        recommend(release, np.where(np.arange(120)[:, None] * np.eye(10)[3] == 1.0, np.nan, SAMPLE.X))
     with pytest.raises(DataError, match="c9"):
         recommend(release, FRAME.drop(columns="c9"))
     with pytest.raises(DeclarationError, match="release JSON"):

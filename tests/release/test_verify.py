@@ -4,53 +4,35 @@ import contextlib
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
+from sklearn.base import clone
 
-from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRanges, PrivateRule, PrivateTwoStageERM, Within
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRanges, Within
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.release.declaration import NotAtHandError
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.release.verify import verify
+from tests.release.test_mutations import DOMAIN, MODELS, PURE, drawn
 
-DOMAIN = Domain(covariate_bound=1.5, outcome_bound=2.0, arm_floor=20)
-PURE, APPROXIMATE = Budget(1.0), Budget(1.0, 1e-5)
-
-RELEASES = {
-    "effect": lambda: PrivateEffect(DOMAIN, PURE, residual_scale=0.3),
-    "effect, gaussian": lambda: PrivateEffect(DOMAIN, APPROXIMATE, residual_scale=0.3, noise="gaussian"),
-    "effect, box": lambda: PrivateEffect(replace(DOMAIN, coordinate_bound=1.0), PURE, noise="box"),
-    "att": lambda: PrivateEffect(DOMAIN, PURE, estimand="att", settings={"propensity": "logistic"}),
-    "rule": lambda: PrivateRule(DOMAIN, PURE, outcome_scale=0.6, expected=["confounding"]),
-    "rule, gaussian": lambda: PrivateRule(DOMAIN, APPROXIMATE, expected=["confounding"], noise="gaussian"),
-    "rule and value": lambda: PrivateRule(DOMAIN, PURE, settings={"propensity": 0.5, "value_share": 0.2}),
-    "entropy balancing": lambda: PrivateTwoStageERM(DOMAIN, PURE),
-    "mmd, gaussian": lambda: PrivateTwoStageERM(DOMAIN, APPROXIMATE, "mmd", "itr_huber", noise="gaussian"),
-    "private propensity": lambda: PrivateTwoStageERM(DOMAIN, PURE, "ipw_private", "itr_logistic"),
-    "arm means, auto": lambda: PrivateTwoStageERM(
-        DOMAIN, APPROXIMATE, "uniform", "arm_means", calibration="auto", arithmetic="assumed"
-    ),
-}
+FAST = ("average effect", "rule and value", "balancing")
 
 
 @pytest.fixture(scope="module")
 def table():
-    rng = np.random.default_rng(0)
-    X, a = rng.uniform(-0.7, 0.7, (300, 2)), rng.integers(0, 2, 300)
-    return X, a, X[:, 0] + 0.5 * a + 0.1 * rng.standard_normal(300)
+    X, a, y = drawn()
+    return X[["u", "v"]], a, y
 
 
-FAST = ("effect", "rule and value", "entropy balancing")
+def made(name, table):
+    """The release of a model of the test of mutations, without its seed."""
+    return clone(MODELS[name]).set_params(seed=None).fit(*table).release_
 
 
-@pytest.fixture(
-    scope="module",
-    params=[one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in RELEASES],
-)
+@pytest.fixture(scope="module", params=FAST)
 def release(request, table):
-    return RELEASES[request.param]().fit(*table).release_
+    return made(request.param, table)
 
 
 def changed(release, change):
@@ -99,11 +81,11 @@ def test_a_stronger_claim_is_refuted(release):
 
 
 def test_estimates_are_what_the_integers_say(table):
-    effect = RELEASES["effect"]().fit(*table).release_
+    effect = made("average effect", table)
     shifted = replace(effect, estimate=effect.estimate + 0.01)
     (line,) = verify(shifted).refuted
     assert line == f"estimate: {shifted.estimate} stated, {effect.estimate} follows"
-    rule = RELEASES["rule and value"]().fit(*table).release_
+    rule = made("rule and value", table)
     gain = replace(rule.gains[0], estimate=rule.gains[0].estimate + 0.01)
     (line,) = verify(replace(rule, gains=(gain, *rule.gains[1:]))).refuted
     assert line.startswith("gains.0.estimate: ")
@@ -111,7 +93,7 @@ def test_estimates_are_what_the_integers_say(table):
 
 def test_other_noise_than_is_declared_is_refuted(table):
     """More of it as well: a release states what its declaration gives, and what it was predicted to do."""
-    effect = RELEASES["effect"]().fit(*table).release_
+    effect = made("average effect", table)
     center = effect.step("center")
     more = replace(center, scale=2.0 * center.scale, gamma=1.5 * center.gamma)
     steps = tuple(more if step is center else step for step in effect.steps)
@@ -121,14 +103,14 @@ def test_other_noise_than_is_declared_is_refuted(table):
 
 
 def test_a_release_of_another_version_follows_or_names_its_version(table):
-    effect = replace(RELEASES["effect"]().fit(*table).release_, version="0.0.1")
+    effect = replace(made("average effect", table), version="0.0.1")
     assert verify(effect).holds
     with pytest.raises(DeclarationError, match=r"of dp2erm-cvx '0\.0\.1'.*steps\.0\.scale"):
         verify(changed(effect, times("steps", 0, "scale", by=1.1)))
 
 
 def test_a_release_is_of_the_study_that_was_registered(table):
-    effect = replace(RELEASES["effect"]().fit(*table).release_, study="ab" * 32)
+    effect = replace(made("average effect", table), study="ab" * 32)
     assert EffectRelease.from_json(effect.to_json()) == effect
     assert verify(effect, study="ab" * 32).holds
     (line,) = verify(effect, study="cd" * 32).refuted
@@ -145,7 +127,7 @@ def test_what_was_public_about_released_ranges_is_in_the_file(table):
 
 
 def test_what_the_file_does_not_hold_is_said(table):
-    balanced = RELEASES["entropy balancing"]().fit(*table).release_
+    balanced = made("balancing", table)
     with pytest.raises(NotAtHandError, match="somebody_elses"):
         verify(changed(balanced, put("declared", "first", "name", value="somebody_elses")))
     with pytest.raises(NotAtHandError, match="not the one known here"):
@@ -163,7 +145,7 @@ def test_an_assumption_is_part_of_the_claim(table):
 
 
 def test_a_further_assumption_is_no_licence_for_other_neighbors(table):
-    balanced = RELEASES["entropy balancing"]().fit(*table).release_
+    balanced = made("balancing", table)
     stated = replace(balanced.guarantee, assumptions=(*balanced.guarantee.assumptions, "a further one"))
     assert verify(replace(balanced, guarantee=stated)).holds
     fewer = replace(stated, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
@@ -172,7 +154,7 @@ def test_a_further_assumption_is_no_licence_for_other_neighbors(table):
 
 def test_what_is_true_of_every_step_has_to_be_true_of_all(table):
     """A small gamma is true at an epsilon of its own, and not under one delta for all."""
-    rule = RELEASES["rule, gaussian"]().fit(*table).release_
+    rule = made("rule, Gaussian noise", table)
 
     def bend(plain):
         for step in plain["steps"]:
@@ -185,6 +167,6 @@ def test_what_is_true_of_every_step_has_to_be_true_of_all(table):
 
 
 def test_delta_does_not_move_from_one_step_to_another(table):
-    rule = RELEASES["rule, gaussian"]().fit(*table).release_
+    rule = made("rule, Gaussian noise", table)
     less = put("steps", len(rule.steps) - 1, "delta", value=1e-15)
     assert not verify(changed(rule, less)).holds

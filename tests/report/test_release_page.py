@@ -83,13 +83,6 @@ def test_answers_of_a_study_are_one_page_without_words_of_proofs(releases) -> No
     assert "huber: NOT PRIVATE" in seeded
 
 
-def test_a_group_stands_by_itself_on_a_narrow_page(releases) -> None:
-    page = release_page(releases["groups"])
-    assert "<table class=wide><tr><th data-of=" in page
-    assert '<td data-of="all together">' in page
-    assert ".wide td::before { content: attr(data-of)" in page
-
-
 def test_a_record_is_one_person_where_no_unit_is_declared(releases) -> None:
     for kind in KINDS:
         told, shown = "One record is taken to be one person.", releases[kind].summary().splitlines()

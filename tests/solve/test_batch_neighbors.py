@@ -102,7 +102,7 @@ def test_radii_are_those_of_the_single_judge_up_to_a_factor(case: tuple[str, dic
     instance = made.instance(records)
     path = neighbors.fast_path(made.instance(records), records, solve(instance).point)
     assert path is not None
-    fast = path.solve(chosen, 1e-13)
+    fast = path(chosen, 1e-13)
     for k in range(len(chosen)):
         judged = certify(made.instance(chosen.neighbor(k)), fast.points[k])
         assert 0.25 * judged.output_radius <= fast.radius[k] <= 25 * judged.output_radius
@@ -117,9 +117,9 @@ def test_the_radius_covers_the_error_of_a_wrong_point(case: tuple[str, dict[str,
     chosen, made = replacements(records, 12), program(*case)
     path = neighbors.fast_path(made.instance(records), records, solve(made.instance(records)).point)
     assert path is not None
-    (batch,) = path.solve.args  # type: ignore[attr-defined]
+    (batch,) = path.args  # type: ignore[attr-defined]
     members = batch.members(chosen)
-    exact = path.solve(chosen, 1e-12)
+    exact = path(chosen, 1e-12)
     shift = np.random.default_rng(0).normal(size=exact.points.shape)
     V = exact.points + size * shift / np.linalg.norm(shift, axis=1)[:, None]
     norm = np.linalg.norm(V, axis=1)

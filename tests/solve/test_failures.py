@@ -27,8 +27,10 @@ from dp2erm_cvx.solve import (
     ProjectedGradient,
     Solution,
     Status,
+    by_design,
     certify,
     conic,
+    private_solver,
     solve,
 )
 from tests.helpers import bind, make_domain, make_records, output_distance
@@ -294,6 +296,14 @@ def test_first_certified_falls_through_and_names_the_solver():
     with pytest.raises(CertificateError):
         solve(instance, solver=FirstCertified((Newton(1), ProjectedGradient(1))), polish=False)
     assert solve(instance, solver="first_certified").stats.solver == "newton"
+
+
+def test_solvers_that_go_as_far_as_the_usual_ones_certify_by_design():
+    usual, farther = private_solver("clarabel"), FirstCertified((ProjectedGradient(30_000), Newton(200)))
+    assert by_design(usual)
+    assert by_design(farther)
+    for less in (Newton(), FirstCertified((Newton(),)), FirstCertified((Newton(99), ProjectedGradient()))):
+        assert not by_design(less)
 
 
 @pytest.mark.parametrize("solver", ["newton", "projected_gradient", "clarabel", "scs"])

@@ -7,15 +7,11 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dp2erm_cvx.stability import (
     EntropyConstants,
     entropy_balancing,
     entropy_balancing_paper_scaling,
-    paper_entropy_balancing,
-    usable,
 )
 from dp2erm_cvx.stability.entropy import (
     arm_cells,
@@ -207,20 +203,3 @@ def test_scaled_random_datasets_stay_below_the_bound(restricted):
         assert moved <= bound.V
         largest = max(largest, moved / bound.V if bound.V < 2 * n else 0.0)
     assert largest > 0.5
-
-
-@settings(max_examples=150)
-@given(
-    n=st.integers(4, 100_000),
-    share=st.floats(0.0, 0.5),
-    ridge=st.floats(-4, 4).map(lambda x: 10**x),
-    radius=st.floats(-3, 1.5).map(lambda x: 10**x),
-)
-def test_refined_is_never_above_the_printed_bound(n, share, ridge, radius):
-    floor = max(1, int(share * n))
-    sharp = entropy_balancing_paper_scaling(n, ridge, floor, radius)
-    printed = paper_entropy_balancing(n, ridge, radius, floor)
-    assert sharp.V <= printed.W1
-    # what the paper's choice of gamma needs, see the determinant term of Theorem 1
-    assert sharp.V <= 2 * printed.W2
-    assert sharp.V <= usable(n, paper_entropy_balancing(n, ridge, radius, floor)).W1

@@ -52,7 +52,7 @@ def kernel_path(
         V[np.arange(len(part)), part.index] = new
         return Claims.held(model.scale * V, radius, steps, V, part.index)
 
-    return FastPath(solved)
+    return solved
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -110,10 +110,10 @@ class Neighborhood:
         n, first = self.records.n_samples, 0
         while first < len(replacements):
             path, size = self._path, min(max(_CHUNK // n, 128), 1024)
-            if path is None or path.holds:
+            if not (isinstance(path, partial) and path.func is minimize_together):  # which holds weights
                 size = max(min(size, _LARGEST_CHUNK // n), 1)
             part = replacements.take(first, first + size)
-            fast = Claims.nothing(part) if path is None else path.solve(part, _AIM * tolerance * n)
+            fast = Claims.nothing(part) if path is None else path(part, _AIM * tolerance * n)
             if not self._judged and len(certified := np.flatnonzero(fast.radius <= tolerance * n)):
                 self._judged = True
                 if not _confirmed(self.program, part, fast, int(certified[0]), tolerance):
@@ -142,7 +142,7 @@ def fast_path(instance: Instance, records: Records, point: Array) -> FastPath | 
     assert isinstance(program, FirstStage)
     if isinstance(program, ClosedFormWeights) and type(program).model is ClosedFormWeights.model:
         base = np.concatenate(records.rows(program.unnormalized).each())
-        return FastPath(partial(_closed_form, program, base))
+        return partial(_closed_form, program, base)
     if isinstance(program, KernelFirstStage) and type(model) is KernelModel:
         return kernel_path(program, model, records, point)
     rows = program.row_neighbors(records)
@@ -154,7 +154,7 @@ def fast_path(instance: Instance, records: Records, point: Array) -> FastPath | 
         type(model) is MarginModel and isinstance(program, SeparableFirstStage)
     ):
         batch = RowBatch(model, point, rows)
-        return FastPath(partial(minimize_together, batch), holds=False) if batch.usable else None
+        return partial(minimize_together, batch) if batch.usable else None
     return None
 
 

@@ -7,7 +7,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -167,11 +167,8 @@ class Claims:
         return cls.held(nan, np.full(m, np.inf), np.zeros(m, dtype=np.int64), nan, part.index)
 
 
-class FastPath(NamedTuple):
-    """A function of replacements and of the l1 error to aim at; ``holds`` says whether it holds weights."""
-
-    solve: Callable[[Replacements, float], Claims]
-    holds: bool = True
+#: A function of replacements and of the l1 error to aim at.
+FastPath = Callable[[Replacements, float], Claims]
 
 
 def _whole(name: str, values: ArrayLike, limit: int) -> Index:

@@ -1,0 +1,89 @@
+"""Steps that several effects of one study have in common: released once, by the first of them.
+
+A step that no outcome enters is a function of the covariates, treatments and weights of records alone. Where
+two effects declare the same of these, the second conditions on what the first released. By itself it has the
+law of a release that drew this noise anew; both together spend it once (adaptive composition).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.errors import Dp2ermError
+from dp2erm_cvx.plan.effect import EffectStudy
+from dp2erm_cvx.plan.plan import Plan, divided
+from dp2erm_cvx.steps import ArmPropensity, CovariateMean, Fit, MeanSquare, Step, TreatmentRate
+from dp2erm_cvx.universe import Universe
+
+#: Settings that decide where covariates are put; a question takes over those of the one that it shares with.
+_PLACING = ("norm_bound", "mean_share", "spread_share", "rate_share")
+#: Steps without which no other one is shared: what a later map sees depends on them.
+_PLACED = {"rate", "mean", "spread"}
+
+Before = Mapping[str, Mapping[str, Any]]
+Effect = Plan[EffectStudy]
+
+
+def sharing(
+    alone: Effect, make: Callable[[Mapping[str, Any], Before], Effect], of: str, earlier: Effect
+) -> Effect:
+    """The plan of an effect that takes over what it can of an ``earlier`` one; else that of it ``alone``.
+
+    ``make`` plans it with these settings, beside its own, and at steps that were released before.
+    """
+    study, universe = earlier.study, alone.study.universe
+    apart = _unseen(study.universe) != _unseen(universe)
+    if apart or study.settings.rows is None or not Noise(study.noise).pure:
+        return alone
+    whole = study.budget.epsilon
+    placing = {name: getattr(study.settings, name) for name in _PLACING}
+    paid = divided(study.budget, earlier.steps)
+    try:
+        own = make(placing, {})
+        before = {
+            name: study.before.get(name, {"of": of, "epsilon": paid[name].epsilon, "budget": whole})
+            for name in _outcome_free(own)
+            if name in paid
+        }
+        while before:
+            own = make(placing, before)
+            same = _same(earlier, own)
+            if before.keys() <= same:
+                return own
+            before = {name: entry for name, entry in before.items() if name in same}
+    except Dp2ermError:  # placed like that, or at that noise, it cannot be
+        pass
+    return alone
+
+
+def _same(earlier: Effect, own: Effect) -> set[str]:
+    """Steps that no outcome enters, and which both release by one map of the same records."""
+    declared, again = _outcome_free(earlier), _outcome_free(own)
+    one, other = (_unseen(plan.study.start) for plan in (earlier, own))
+    same = {name for name in declared.keys() & again.keys() if declared[name] == again[name]}
+    apart = _PLACED & (declared.keys() | again.keys()) - same
+    return set() if apart or one != other else same
+
+
+def _outcome_free(plan: Effect) -> dict[str, Step]:
+    """The steps that no outcome enters as they are declared, whatever their shares."""
+    steps = plan.study.steps(plan.study.numerical_share if plan.counted else None)
+    kinds = TreatmentRate | CovariateMean | MeanSquare | ArmPropensity
+    return {
+        step.name: replace(step, share=None)
+        for step in steps
+        if isinstance(step, kinds) or (isinstance(step, Fit) and step.coefficient is not None)
+    }
+
+
+def _unseen(universe: Universe) -> Universe:
+    """That without the outcome; its column stays where a missing outcome makes a record count 0."""
+    domain, book = universe.domain, universe.domain.codebook
+    if book is not None and book.outcome in book.missing:
+        others = {name: value for name, value in book.missing.items() if name != book.outcome}
+        book = replace(book, outcome=None, missing=others)
+    bare = replace(domain, binary_outcome=False, treatment_cost=0.0, outcome_center=0.0, codebook=book)
+    return replace(universe, domain=replace(bare, outcome_bound=1.0))
