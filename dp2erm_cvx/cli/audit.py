@@ -160,9 +160,10 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
 def _of_sums(options: dict[str, Any]) -> Finding:
     """The worst neighbors of the sums of an effect at its default settings, its fits taken as given."""
     with progress("searching", total=100) as bar:
-        from dp2erm_cvx import Budget, PrivateEffect
         from dp2erm_cvx.audit import Declared, SearchPlan, noised_sums, search_additive
         from dp2erm_cvx.cli.reading import read_domain
+        from dp2erm_cvx.estimators import PrivateEffect
+        from dp2erm_cvx.privacy import Budget
 
         domain = read_domain(options, {"outcome_bound": 1.0})
         if domain.units is None and len(domain.arms) == 2:
