@@ -116,11 +116,12 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
         from dp2erm_cvx.blocked import BlockedDataset
         from dp2erm_cvx.cli.programs import first_stage
         from dp2erm_cvx.cli.reading import Coded, read_cells, read_domain
-        from dp2erm_cvx.sampling import refuse_units_and_arms
+        from dp2erm_cvx.sampling import refuse_arms, refuse_units
         from dp2erm_cvx.universe import Universe
 
         domain = read_domain(options, {} if data else {"outcome_bound": 1.0})
-        refuse_units_and_arms(domain.codebook, "an audit of weights")
+        refuse_arms(domain.codebook, "an audit of weights")
+        refuse_units(domain.codebook, "an audit of weights")
         first = first_stage(name, options)
         search = _search(options)
         records = None
