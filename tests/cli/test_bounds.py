@@ -126,12 +126,7 @@ def test_the_same_command_draws_the_same_picture(tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["bounds"], "--program"),
-        ([*IPW, "--plot", "no/where.png"], "no/where.png"),
-        (["bounds", "--program", "nope", "--covariate-bound", "1"], "nope"),
         (["bounds", "--program", "uniform"], "covariate_bound"),
-        ([*IPW, "--n", "1"], "--n"),
-        ([*IPW, "--n", "4.5"], "whole"),
         ([*IPW, "--second-stage", "arm_means"], "outcome_bound"),
         ([*IPW, "--second-stage", "itr", "--outcome-bound", "1"], "--n-features"),
         (["bounds", "--program", "uniform", "--covariate-bound", "1", "--plot", "one.xyz"], "one.xyz"),
