@@ -192,6 +192,11 @@ class AdditiveAudit:
         return max((one.moved / one.sensitivity for one in self.losses if one.sensitivity), default=0.0)
 
     @property
+    def beyond(self) -> bool:
+        """Whether a value moved by more than the mechanism itself states: then its proof is refuted."""
+        return self.reached > 1.0 + _ROUNDING
+
+    @property
     def stated(self) -> float:
         """The largest loss that a stage has by its own stated sensitivity, an epsilon or a mu."""
         return max(((one.sensitivity or 0.0) / one.scale for one in self.losses), default=0.0)
@@ -216,7 +221,7 @@ class AdditiveAudit:
         verdict = "VIOLATED" if self.exceeds else "no violation found, which is no proof"
         parts = [f"{loss}; declared {self.declared}: {verdict}" + (f" ({self.leak})" if self.leak else "")]
         if self.reached:
-            over = " EXCEEDED" if self.reached > 1.0 + _ROUNDING else ""
+            over = " EXCEEDED" if self.beyond else ""
             parts.append(f"{self.reached:.1%} of a stated sensitivity reached{over}")
         if self.uncovered:
             parts.append(f"NOT COVERED: by its own sensitivity a stage has {name} = {self.stated:.4g}")

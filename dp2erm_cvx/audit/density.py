@@ -22,7 +22,6 @@ from dp2erm_cvx.audit.release_laws import (
     ReleaseLaw,
     audited_facts,
     audited_laws,
-    log_ratio,
 )
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.calibration import Noise
@@ -214,9 +213,14 @@ class _Peak:
 _NOWHERE = _Peak(-np.inf, 0.0, {})
 
 
-def _peak(one: ReleaseLaw, other: ReleaseLaw, outputs: Outputs) -> _Peak:
+def log_density_ratio(one: ReleaseLaw, other: ReleaseLaw, outputs: Outputs) -> float:
     """Log of the density of ``one`` over that of ``other``."""
-    return _Peak(log_ratio(one, other, outputs), one.error(outputs) + other.error(outputs), outputs)
+    return one.log_density(outputs) - other.log_density(outputs)
+
+
+def _peak(one: ReleaseLaw, other: ReleaseLaw, outputs: Outputs) -> _Peak:
+    """The log ratio, with the errors of both."""
+    return _Peak(log_density_ratio(one, other, outputs), one.error(outputs) + other.error(outputs), outputs)
 
 
 def _largest_ratio(one: ReleaseLaw, other: ReleaseLaw, starts: list[Array], *, inside: bool) -> _Peak:
@@ -228,7 +232,7 @@ def _largest_ratio(one: ReleaseLaw, other: ReleaseLaw, starts: list[Array], *, i
         outputs = one.place(u)
         if inside and not _Peak(0.0, 0.0, outputs).regular:
             return -np.inf
-        ratio = log_ratio(one, other, outputs)
+        ratio = log_density_ratio(one, other, outputs)
         # far out, a ratio can be larger by nothing but its rounding
         if ratio > best.certain and (peak := _peak(one, other, outputs)).certain > best.certain:
             best = peak
@@ -401,7 +405,7 @@ def _screened(plan: Plan[Any], pair: tuple[Raw, Raw], rng: np.random.Generator) 
         points = one.starts(other, 1, rng) + other.starts(one, 1, rng)
         points = points[:: 1 + len(points) // _LOOK]
         met = [(a, b, a.place(point)) for a, b in ways for point in points]
-        ratios = [log_ratio(a, b, at) - a.error(at) - b.error(at) for a, b, at in met]
+        ratios = [log_density_ratio(a, b, at) - a.error(at) - b.error(at) for a, b, at in met]
     except CertificateError:
         return math.nan
     return max(ratio for ratio in ratios if not math.isnan(ratio))

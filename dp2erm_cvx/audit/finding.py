@@ -148,6 +148,11 @@ class Finding:
         return bool(self.audit.exceeds)
 
     @property
+    def violated(self) -> bool:
+        """Whether it refutes that, or what the mechanism states of itself."""
+        return self.exceeds or bool(getattr(self.audit, "beyond", False))
+
+    @property
     def counts(self) -> dict[str, int]:
         """How many pairs a search looked at, and how."""
         return dict(self.facts.get("counts", {}))

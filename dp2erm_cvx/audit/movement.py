@@ -56,6 +56,17 @@ class Claim:
         object.__setattr__(self, "bound", bound)
         object.__setattr__(self, "quantity", Quantity(self.quantity))
 
+    @classmethod
+    def of(cls, name: str, bound: StabilityBound) -> list[Claim]:
+        """The finite claims of one bound; a bound on W1 states no more about V than that V <= W1."""
+        stated = {Quantity.V: None if bound.V == bound.W1 else bound.V, Quantity.W1: bound.W1}
+        stated |= {Quantity.W2: bound.W2, Quantity.LARGEST: bound.w_max}
+        return [
+            cls(name, quantity, value, bound.theorem)
+            for quantity, value in stated.items()
+            if value is not None and math.isfinite(value)
+        ]
+
 
 def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...], dict[str, str]]:
     """Every finite claim about a first stage, and the reasons of those families that make none.
@@ -75,7 +86,7 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
         except CalibrationError as error:
             refused[name] = str(error)
             return None
-        claims.extend(claims_from(name, bound))
+        claims.extend(Claim.of(name, bound))
         return bound
 
     authored = resolved.own_data() is None  # neither this package's nor derived
@@ -92,17 +103,6 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
     largest = max((known.w_max for known in (sharp, alone) if known is not None), default=math.inf)
     collect("universal", lambda: stability.universal_corollary(universe.n_samples, max(1.0, largest)))
     return tuple(dict.fromkeys(claims)), refused
-
-
-def claims_from(name: str, bound: StabilityBound) -> list[Claim]:
-    """The finite claims of one bound; a bound on W1 states no more about V than that V <= W1."""
-    stated = {Quantity.V: None if bound.V == bound.W1 else bound.V, Quantity.W1: bound.W1}
-    stated |= {Quantity.W2: bound.W2, Quantity.LARGEST: bound.w_max}
-    return [
-        Claim(name, quantity, value, bound.theorem)
-        for quantity, value in stated.items()
-        if value is not None and math.isfinite(value)
-    ]
 
 
 #: Entries of covariates of the datasets that are solved at once.

@@ -118,11 +118,6 @@ class ReleaseLaw:
         return [u for u, _ in found]
 
 
-def log_ratio(one: ReleaseLaw, other: ReleaseLaw, outputs: Outputs) -> float:
-    """Log of the density of ``one`` over that of ``other``."""
-    return one.log_density(outputs) - other.log_density(outputs)
-
-
 def _laws(
     plan: Plan[Any], datasets: Sequence[Dataset], execution: Execution
 ) -> tuple[ReleaseLaw, ReleaseLaw]:
@@ -306,16 +301,7 @@ def _persons(domain: Domain, X: Array, a: ArrayLike, y: ArrayLike, person: Array
     arms, outcomes = (np.append(column, [0, 0]) for column in (a, y))
     names = domain.columns or tuple(f"x{k + 1}" for k in range(X.shape[1]))
     whose, counts = np.append(person, [-1, -1]), np.append(np.ones(len(X)), [0.0, 0.0])
-    return Dataset(
-        rows,
-        arms,
-        outcomes,
-        names,
-        sampling=counts,
-        person=whose,
-        persons=domain.units,
-        n_arms=len(domain.arms),
-    )
+    return Dataset(rows, arms, outcomes, names, "a", "y", counts, whose, domain.units, len(domain.arms))
 
 
 def _check_neighbors(first: Dataset, second: Dataset, universe: Universe) -> None:

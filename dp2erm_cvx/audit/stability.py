@@ -22,7 +22,6 @@ from dp2erm_cvx.audit.movement import (
     Quantity,
     SolverCheck,
     Verdict,
-    claims_from,
     claims_of,
     resolve,
 )
@@ -107,16 +106,12 @@ class StabilityAudit:
         by_claim = {(one.claim.name, str(one.claim.quantity)): one for one in self.verdicts}
         return by_claim[name, quantity]
 
-    def save_counterexample(self, path: str | Path, verdict: Verdict | None = None) -> tuple[Path, Path]:
-        """Write the pair of ``verdict`` (default: the first violation) to ``path`` with .npz and .json.
+    def save(self, path: str | Path, verdict: Verdict | None = None) -> tuple[Path, Path]:
+        """Write the pair of ``verdict``, default: nearest to its bound, to ``path`` with .npz and .json.
 
-        The files hold the records of the pair. Raises DeclarationError where nothing was violated and no
-        verdict is named.
+        The files hold the records of the pair.
         """
-        if verdict is None:
-            if not self.violations:
-                raise DeclarationError("no bound was violated: name the verdict whose pair is to be saved")
-            verdict = self.violations[0]
+        verdict = verdict or max(self.verdicts, key=lambda one: one.ratio)
         pair, movement = verdict.worst, verdict.worst.movements[verdict.claim.quantity]
         facts = {"claim": asdict(verdict.claim), "movement": asdict(movement), "origin": pair.origin}
         first, second = ((end.X, end.a, end.y) for end in (pair.first, pair.second))
@@ -253,7 +248,7 @@ def _checked(bounds: Iterable[Claim | StabilityBound]) -> tuple[Claim, ...]:
     for bound in bounds:
         if not isinstance(bound, Claim | StabilityBound):
             raise DeclarationError(f"bounds: {type(bound).__name__} is neither a Claim nor a StabilityBound")
-        claims += claims_from(bound.theorem, bound) if isinstance(bound, StabilityBound) else [bound]
+        claims += Claim.of(bound.theorem, bound) if isinstance(bound, StabilityBound) else [bound]
     if not claims:
         raise DeclarationError("bounds: nothing to audit")
     return tuple(claims)

@@ -28,7 +28,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import public_number, whole_number
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.audit import SearchPlan, StabilityAudit
+    from dp2erm_cvx.audit import Finding, SearchPlan, StabilityAudit
 
 #: Exit code where a bound was violated.
 VIOLATED = 1
@@ -67,31 +67,25 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
     Without DATA the search is over datasets of the domain as well; with DATA over neighbors of those records
     too, for the data holder only. A search refutes a bound or says nothing. The exit code is 1 where a bound
     is violated, and with --plant 2 also unless it refutes V/2 beside V. Short searches at other n and ridges
-    come on top.
+    come on top. Without --program the sums of an effect are audited, at epsilon = 1, for a domain of persons
+    or of several arms: neighbors replace all records of a person.
     """
-    plant = options["plant"]
-    if plant is not None and options["replay"]:
-        raise DeclarationError("--plant goes with the search of a --program")
-    plant = None if plant is None else public_number("--plant", plant, above=1)
     if options["replay"] is not None:
-        if data is not None:
-            raise DeclarationError("--replay takes the records from the saved pair")
-        if program is not None and known_name(program, "first") == program:
-            raise DeclarationError("--replay takes the program from the saved pair, or from a FILE.py")
-        return _replayed(options["replay"], options["solver"], options["as_json"])
+        return _replayed(data, program, options)
+    plant = None if options["plant"] is None else public_number("--plant", options["plant"], above=1)
     command = shlex.join(["dp2erm", *context.meta[WORDS]])
     saved = [f"{options['save']}.{ending}" for ending in ("npz", "json")] if options["save"] else []
     used = [data, options["domain"], options["checkpoint"]]
     *pages, facts = _paths(options, *used, *saved)
-    if program is None:
+    if program is None and (data is not None or plant is not None):
         raise DeclarationError("--program is missing: name the first stage")
     writable(options["checkpoint"], data, options["domain"])
     _refuse_unused(data, options)
     for path in saved:
         writable(path, *used)
-    audit = _searched(data, program, options)
+    audit: Any = _of_sums(options) if program is None else _searched(data, program, options)
     if options["save"] is not None:
-        audit.save_counterexample(options["save"], max(audit.verdicts, key=lambda verdict: verdict.ratio))
+        audit.save(options["save"])
     if data is not None:
         click.echo(f"NOT PRIVATE: these numbers depend on the records of {data}", err=True)
     from dp2erm_cvx.report import audit_facts, audit_page
@@ -102,13 +96,16 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
     caught = plant is None or audit.catches(plant)
     if options["as_json"]:
         planted = {} if plant is None else {"planted": {"factor": plant, "caught": caught}}
-        print_json(audit.to_dict() | planted)
+        print_json(audit_facts([audit])["audits"][0] | planted)
+        return VIOLATED if audit.violated or not caught else 0
+    if program is None:
+        console().print(str(audit))
     else:
         _table(audit)
-        if plant is not None:
-            refuted = "refuted" if caught else "NOT refuted: search for longer"
-            click.echo(f"planted: V / {plant:g}: {refuted}")
-        click.echo(f"Report: {', '.join(map(str, [*pages, facts]))}")
+    if plant is not None:
+        refuted = "refuted" if caught else "NOT refuted: search for longer"
+        click.echo(f"planted: V / {plant:g}: {refuted}")
+    click.echo(f"Report: {', '.join(map(str, [*pages, facts]))}")
     return VIOLATED if audit.violated or not caught else 0
 
 
@@ -119,11 +116,12 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
         from dp2erm_cvx.blocked import BlockedDataset
         from dp2erm_cvx.cli.programs import first_stage
         from dp2erm_cvx.cli.reading import Coded, read_cells, read_domain
-        from dp2erm_cvx.sampling import refuse_arms
+        from dp2erm_cvx.sampling import refuse_arms, refuse_units
         from dp2erm_cvx.universe import Universe
 
         domain = read_domain(options, {} if data else {"outcome_bound": 1.0})
         refuse_arms(domain.codebook, "an audit of weights")
+        refuse_units(domain.codebook, "an audit of weights")
         first = first_stage(name, options)
         search = _search(options)
         records = None
@@ -158,6 +156,30 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
         short = dataclasses.replace(search.share(1 / 20), progress=cell_done)
         cells = () if options["no_tightness"] else tightness(first, small, search=short)
     return dataclasses.replace(result, title=result.program.name, tightness=cells)
+
+
+def _of_sums(options: dict[str, Any]) -> Finding:
+    """The worst neighbors of the sums of an effect at its default settings, its fits taken as given."""
+    with progress("searching", total=100) as bar:
+        from dp2erm_cvx.audit import Declared, SearchPlan, noised_sums, search_additive
+        from dp2erm_cvx.cli.reading import read_domain
+        from dp2erm_cvx.estimators import PrivateEffect
+        from dp2erm_cvx.privacy import Budget
+
+        domain = read_domain(options, {"outcome_bound": 1.0})
+        if domain.units is None and len(domain.arms) == 2:
+            raise DeclarationError("--program is missing: name the first stage")
+        (task,) = bar.task_ids
+        given = options["solves"] is not None or options["seconds"] is not None
+        search = _search(options) if given else SearchPlan(1000, seed=options["seed"])
+        search = dataclasses.replace(
+            search, progress=lambda share, *_: bar.update(task, completed=100 * share)
+        )
+        n = domain.units or whole_number("--n", options["n_samples"] or 400, at_least=2)
+        plan = PrivateEffect(domain, Budget(1.0)).plan(n, len(domain.ranges or (0,)))
+        fits = {step.name: [0.0] * step.calibration.n_parameters for step in plan.steps if not step.integers}
+        epsilon = sum(step.calibration.epsilon for step in plan.steps if step.integers)
+        return search_additive(noised_sums(plan, fits), plan.study.universe, Declared(epsilon), search=search)
 
 
 def _refuse_unused(data: str | None, options: dict[str, Any]) -> None:
@@ -219,14 +241,21 @@ def _table(result: StabilityAudit) -> None:
     screen.print(result.notes())
 
 
-def _replayed(path: str, solver: str, as_json: bool) -> int:
+def _replayed(data: str | None, program: str | None, options: dict[str, Any]) -> int:
     """Solve a saved pair again and show it; the exit code."""
+    if options["plant"] is not None:
+        raise DeclarationError("--plant goes with the search of a --program")
+    if data is not None:
+        raise DeclarationError("--replay takes the records from the saved pair")
+    if program is not None and known_name(program, "first") == program:
+        raise DeclarationError("--replay takes the program from the saved pair, or from a FILE.py")
     from dp2erm_cvx.audit import Verdict, replay
 
-    again = replay(path, solver=known_solver(solver))
+    solver = options["solver"]
+    again = replay(options["replay"], solver=known_solver(solver))
     assert isinstance(again, Verdict)
     claim, saved = again.claim, again.saved
-    if as_json:
+    if options["as_json"]:
         facts: dict[str, Any] = {name: getattr(again, name) for name in ("claim", "movement", "saved")}
         plain = {name: None if fact is None else dataclasses.asdict(fact) for name, fact in facts.items()}
         print_json({**plain, "violated": again.violated, "agrees": again.agrees})

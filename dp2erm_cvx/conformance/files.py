@@ -11,6 +11,7 @@ import keyword
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
@@ -134,9 +135,6 @@ def _executed(path: Path) -> ModuleType:
 def _line(error: BaseException, path: Path) -> str:
     if isinstance(error, SyntaxError) and error.lineno:
         return f", line {error.lineno}"
-    trace, found = error.__traceback__, 0
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename in (str(path), os.path.abspath(path)):
-            found = trace.tb_lineno
-        trace = trace.tb_next
-    return f", line {found}" if found else ""
+    names = (str(path), os.path.abspath(path))
+    lines = [one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename in names]
+    return f", line {lines[-1]}" if lines else ""

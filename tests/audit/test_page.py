@@ -29,5 +29,8 @@ def test_the_examples_run(capsys, slow):
     assert "of 20 releases counted" in repeats
 
 
-def test_the_other_searches_run():
+def test_the_other_searches_run(capsys):
+    """Every example asserts what it shows."""
+    assert all("\nassert " in block for block in BLOCKS[4:])
     run(BLOCKS[4:])
+    assert capsys.readouterr().out.count("no proof") >= 3

@@ -31,7 +31,7 @@ def of_stability(tmp_path_factory):
     path = tmp_path_factory.mktemp("stability") / "pair"
     bounds = [Claim("too small", Quantity.V, 1.0)]
     found = audit_stability(IPW, None, Universe(DOMAIN, 6, 1), bounds=bounds, search=SearchPlan(60))
-    found.save_counterexample(path)
+    found.save(path)
     return path
 
 

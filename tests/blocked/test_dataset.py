@@ -82,9 +82,8 @@ class Made:
         return self.domain.records(data.X, data.a, data.y, data.sampling)
 
 
-def same(one: Records, other: Records) -> None:
-    for name in "Xay":
-        assert getattr(one, name).tobytes() == getattr(other, name).tobytes()
+def same(one: Records, other: Records) -> bool:
+    return all(getattr(one, name).tobytes() == getattr(other, name).tobytes() for name in "Xay")
 
 
 @pytest.mark.parametrize("keep", [0, 10_000, 10**9])
@@ -94,7 +93,7 @@ def test_cells_of_all_kinds_become_the_same_records(tmp_path, monkeypatch, keep,
     path = written(tmp_path, raw())
     with dask.config.set(scheduler=scheduler, num_workers=3):
         data = BlockedDataset.read(path, treatment="arm", outcome="y")
-        same(read(data, book()), in_memory(path, book()))
+        assert same(read(data, book()), in_memory(path, book()))
 
 
 @pytest.mark.parametrize(("keep", "left"), [(10**9, 8), (10_000, 2), (0, 0)])
@@ -125,7 +124,7 @@ def test_arrays_that_come_back_misaligned_are_aligned_first():
         assert not back.flags.aligned
         arrays.append(back)
     found = _aligned(book(), arrays)
-    same(found, rows)
+    assert same(found, rows)
     assert all(getattr(found, name).ctypes.data % 16 == 0 for name in "Xay")
 
 
@@ -134,7 +133,7 @@ def test_tables_of_any_length(tmp_path, n):
     path = written(tmp_path, raw(n))
     data = BlockedDataset.read(path, treatment="arm", outcome="y")
     assert data.n_samples == n
-    same(read(data, book()), in_memory(path, book()))
+    assert same(read(data, book()), in_memory(path, book()))
 
 
 def test_files_in_a_folder_follow_each_other(tmp_path):
@@ -146,7 +145,7 @@ def test_files_in_a_folder_follow_each_other(tmp_path):
         )
     whole = in_memory(written(tmp_path, raw()), book())
     for name in (folder, f"{folder}/part*.parquet"):
-        same(read(BlockedDataset.read(name, treatment="arm", outcome="y"), book()), whole)
+        assert same(read(BlockedDataset.read(name, treatment="arm", outcome="y"), book()), whole)
     parquet.write_table(table.select(["age", "y"]), folder / "part9.parquet")
     with pytest.raises(DataError, match="other columns"):
         BlockedDataset.read(folder, treatment="arm", outcome="y")
@@ -159,7 +158,7 @@ def test_a_dask_frame_in_partitions_of_any_length(tmp_path):
     path = written(tmp_path, raw())
     frame = parquet.read_table(path).to_pandas()
     data = BlockedDataset.from_dask(dd.from_pandas(frame, npartitions=7), treatment="arm", outcome="y")
-    same(read(data, book()), in_memory(path, book()))
+    assert same(read(data, book()), in_memory(path, book()))
     with pytest.raises(DeclarationError, match="not a Dask data frame"):
         BlockedDataset.from_dask(frame, treatment="arm", outcome="y")
 
@@ -185,7 +184,7 @@ def test_dask_arrays_in_chunks_of_any_lengths(tmp_path, width, counted):
     data = BlockedDataset.from_dask_arrays(X, a, y, names)
     assert data.columns == tuple(names)
     assert np.isnan(X.shape[0]) != counted  # what was given is as it was
-    same(read(data, book()), in_memory(path, book()))
+    assert same(read(data, book()), in_memory(path, book()))
 
 
 def test_dask_arrays_without_names_are_those_of_memory():

@@ -93,8 +93,8 @@ def dask_arrays(path: Path) -> BlockedDataset:
     return BlockedDataset.from_dask_arrays(*given, names)
 
 
-def alike(one: Any, other: Any) -> None:
-    assert one.to_json() == other.to_json()
+def alike(one: Any, other: Any) -> bool:
+    return bool(one.to_json() == other.to_json())
 
 
 SETTINGS = {
@@ -110,7 +110,7 @@ SETTINGS = {
     ids=["private scheme", "own numbers"],
 )
 def test_declared_programs(path, first, second):
-    alike(*both(PrivateTwoStageERM(declared(), Budget(2.0), first, second, seed=3), path))
+    assert alike(*both(PrivateTwoStageERM(declared(), Budget(2.0), first, second, seed=3), path))
 
 
 @pytest.mark.parametrize("rates", [(), (0.4, 0.5, 0.1)])
@@ -131,22 +131,22 @@ def test_several_arms(path, rows, rates):
 @pytest.mark.parametrize(("estimand", "settings"), [("overlap", "plain"), ("ate", "trial"), ("att", "cells")])
 def test_effects(path, estimand, settings):
     model = PrivateEffect(declared(), Budget(4.0), estimand=estimand, seed=3, **SETTINGS[settings])
-    alike(*both(model, path))
+    assert alike(*both(model, path))
 
 
 def test_risks(path):
     public = Domain(2.0, 0.5, outcome_center=0.5, ranges=declared().ranges, codebook=declared().codebook)
-    alike(*both(PrivateEffect(public, Budget(4.0), estimand="risks", seed=3), path))
+    assert alike(*both(PrivateEffect(public, Budget(4.0), estimand="risks", seed=3), path))
 
 
 def test_sampling_weights(path):
     public = declared(sampling_weights={"column": "counts", "largest": 3.0, "mean": 1.5})
-    alike(*both(PrivateRule(public, Budget(4.0), seed=3), path))
+    assert alike(*both(PrivateRule(public, Budget(4.0), seed=3), path))
 
 
 def test_ranges_that_are_released(path):
     public = PrivateRanges(0.2, declared().ranges, codebook=declared().codebook)
-    alike(*both(PrivateEffect(public, Budget(4.0), residual_scale=0.3, seed=3), path))
+    assert alike(*both(PrivateEffect(public, Budget(4.0), residual_scale=0.3, seed=3), path))
 
 
 def test_a_rule(path):
@@ -157,7 +157,7 @@ def test_a_rule(path):
         settings={"value_share": 0.2, "center_share": 0.2},
         seed=3,
     )
-    alike(*both(model, path))
+    assert alike(*both(model, path))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_rule(path):
 )
 def test_two_stages(path, first, second):
     model = PrivateTwoStageERM(declared(), Budget(50.0), first, second, seed=3)
-    alike(*both(model, path))
+    assert alike(*both(model, path))
 
 
 @pytest.mark.parametrize("first", ["mmd_pooled", "mmd"])
@@ -179,7 +179,7 @@ def test_kernel_weights_of_few_features(path, first, monkeypatch):
     monkeypatch.setattr(kernel_stage, "DENSE", 100)
     program = build(first_stages(), first, kernel=RandomFourier(1.0, 8))
     public = replace(declared(), arm_floor=100)
-    alike(*both(PrivateTwoStageERM(public, Budget(50.0), program, "arm_means", seed=3), path))
+    assert alike(*both(PrivateTwoStageERM(public, Budget(50.0), program, "arm_means", seed=3), path))
     public = replace(declared(), arm_floor=500)
     with pytest.raises(DataError, match="an arm has fewer than the declared arm_floor"):
         PrivateTwoStageERM(public, Budget(50.0), program, "arm_means").fit(blocked(path))
@@ -189,7 +189,7 @@ def test_kernel_weights_of_few_features(path, first, monkeypatch):
 def test_dask_arrays(path, model):
     weights = {"column": "counts", "largest": 3.0, "mean": 1.5} if model is not PrivateTwoStageERM else None
     asked = model(declared(sampling_weights=weights), Budget(4.0), seed=3)
-    alike(asked.fit(dask_arrays(path)).release_, both(asked, path)[0])
+    assert alike(asked.fit(dask_arrays(path)).release_, both(asked, path)[0])
 
 
 class Dies:
@@ -219,14 +219,14 @@ def test_two_workers_of_a_cluster_release_the_same_and_one_that_dies_is_replaced
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         distributed.Client(cluster, timeout="1h"),
     ):
-        alike(known, both(model, path)[1])
+        assert alike(known, both(model, path)[1])
         data = blocked(path).coded(declared())
         deadly = replace(data, blocks=data.blocks.made(Dies(tmp_path)))
         charged = PrivateEffect(declared(), Budget(4.0), ledger=book, dataset="trial")
         assert charged.fit(deadly).release_.private
         assert len(book.account("trial").receipts) == 1
         assert (tmp_path / "dead0").exists()
-        alike(known, model.fit(dask_arrays(path)).release_)
+        assert alike(known, model.fit(dask_arrays(path)).release_)
         with pytest.raises(WorkerError, match="died again and again"):
             model.fit(replace(data, blocks=data.blocks.made(Dies(tmp_path, 99))))
 

@@ -4,9 +4,11 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dp2erm_cvx.audit import Interval, TightnessCell
+from dp2erm_cvx.sampling import Unit
 from tests.command_line import run, write_files
 
 MMD = ["audit", "--program", "mmd", "--set", "cap=4", "--set", "ridge=100", "--covariate-bound", "1"]
@@ -93,10 +95,41 @@ def test_data_are_read_and_it_says_so(folder):
     assert (plain["private"], plain["n_samples"], plain["n_features"]) == (False, 200, 3)
 
 
+PERSONS = """\
+outcome_column = "y"
+outcome_bound = 2
+[treatment]
+column = "arm"
+[unit]
+column = "id"
+number = 8
+[ranges]
+x = [-1, 1]
+"""
+
+
+def test_sums_over_whole_persons_are_audited_without_a_program(folder, monkeypatch):
+    Path("persons.toml").write_text(PERSONS)
+    words = ("audit", "--domain", "persons.toml", "--solves", "120")
+    right = run(*words, "--save", "pair")
+    assert right.exit_code == 0, right.output
+    assert "no violation found, which is no proof" in " ".join(right.stdout.split())
+    assert re.search("(first|second) only", Path("output/audit.html").read_text())
+    with np.load("pair.npz") as held:
+        assert max(np.bincount(held["person_first"])) > 1
+    # planted: three records of a person count fully, at the noise of their mean
+    monkeypatch.setattr(Unit, "shared", lambda self, counts, person: (counts, np.maximum(person, 0)))
+    wrong = run(*words, "--no-page", "--json")
+    assert wrong.exit_code == 1
+    assert json.loads(wrong.stdout)["audit"]["reached"] > 2.4
+    refused = run(*words, "--program", "uniform")
+    assert (refused.exit_code, "protects single records" in refused.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["audit"], "--program is missing"),
+        (["audit", "--covariate-bound", "1"], "--program is missing"),
         (["audit", "--replay", "pair", "--program", "mmd"], "--replay takes"),
         (["audit", "--replay", "nothing"], "not a saved pair"),
         ([*IPW, "--solves", "0"], "solves"),

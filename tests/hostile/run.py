@@ -13,9 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from tests.hostile import arrays, outcome, tables
 from tests.hostile.outcome import Outcome, judge
@@ -64,17 +61,6 @@ class Count:
             total[name] += number
         return total
 
-    def table(self) -> Table:
-        kinds = sorted({kind for kind, _ in self.cases})
-        table = Table(box=box.SIMPLE_HEAD)
-        table.add_column("outcome")
-        for kind in [*kinds, "all"]:
-            table.add_column(kind, justify="right")
-        for name in sorted({name for _, name in self.cases}):
-            row = [self.cases[kind, name] for kind in kinds]
-            table.add_row(name, *(f"{count:,}" if count else "" for count in row), f"{sum(row):,}")
-        return table
-
 
 def count(cases: Iterable[tuple[str, int]], processes: int = 1) -> Count:
     """Run cases here, or in so many fresh processes with a limit on their memory."""
@@ -103,15 +89,4 @@ def _worker(case: tuple[str, int]) -> tuple[str, int, Outcome]:
 
 
 if __name__ == "__main__":
-    kind, number, *more = sys.argv[1:]
-    if more:
-        wanted = [(kind, k) for k in range(int(number), int(more[0]))]
-        result = count(wanted, processes=int(more[1]) if len(more) > 1 else 1)
-        console = Console(width=150, markup=False, highlight=False, soft_wrap=True)
-        console.print(result.table())
-        console.print(result.failures())
-        for key, told in result.shown.items():
-            if "conditional" in key[1]:
-                console.print("\n".join(told))
-    else:
-        print(one(kind, int(number)))
+    print(one(sys.argv[1], int(sys.argv[2])))

@@ -9,7 +9,8 @@ from scipy import special
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRanges
 from dp2erm_cvx.audit import SearchPlan, audit_density, search_density
-from dp2erm_cvx.audit.release_laws import audited_laws, log_ratio
+from dp2erm_cvx.audit.density import log_density_ratio
+from dp2erm_cvx.audit.release_laws import audited_laws
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import cleaned
 from dp2erm_cvx.errors import DataError, DeclarationError
@@ -114,7 +115,7 @@ def test_a_weighted_effect_spends_what_it_may():
     assert 0.6 < audit_density(plan, *datasets, starts=1).loss <= 1.0
     for weights in ((heavy, light), (light, 9.0 * heavy)):
         one, other = audited_laws(*with_weights(effect(), pair, weights))[1]
-        assert 0.0 < abs(log_ratio(one, other, one.place(np.zeros(len(one.units))))) <= 1.0
+        assert 0.0 < abs(log_density_ratio(one, other, one.place(np.zeros(len(one.units))))) <= 1.0
 
 
 # the density
@@ -180,7 +181,7 @@ def test_the_density_is_that_of_the_formulas():
             lam = rng.uniform(-0.9, 0.9, 2)
             # inside of every set the coordinates are what is released; the last integers take none
             u = np.concatenate([[treated, squares], center, refit, lam])
-            found = log_ratio(one, other, one.place(u))
+            found = log_density_ratio(one, other, one.place(u))
             scale = square.size(integers).scale
             shrunk.append(scale > 1.0)
             stretch = plan.main.score.nuisances.given(integers | {"center": center}, N).stretch
@@ -319,7 +320,7 @@ def test_three_whole_records_of_a_person_are_found_out(monkeypatch):
     def loss_at_zero():
         one, other = audited_laws(model, pair)[1]
         place = one.place(np.zeros(len(one.units)))
-        return abs(log_ratio(one, other, place))
+        return abs(log_density_ratio(one, other, place))
 
     kept = loss_at_zero()
     assert 0.8 < kept <= 1.0

@@ -89,17 +89,6 @@ def test_a_planted_bug_is_found_without_a_hint(second, bug, calibration):
     assert "EXCEEDED" in str(found)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("first", ["uniform", "entropy_balancing", "ipw_logistic", "mmd"])
-@pytest.mark.parametrize("second", ["itr", "plug_in_ate", "arm_means"])
-def test_no_searched_pair_exceeds_the_budget(first, second):
-    found = search_density(
-        release(second, first=first, calibration="sharp"), 6, 1, search=SearchPlan(25), starts=4
-    )
-    assert not found.exceeds
-    assert found.audit.loss > 0.1
-
-
 def test_gaussian_noise_is_searched_by_its_delta():
     def model(cls):
         domain, budget = Domain(1.0, 1.0), Budget(1.0, 0.05)

@@ -9,7 +9,8 @@ import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateRule
 from dp2erm_cvx.audit import audit_density
-from dp2erm_cvx.audit.release_laws import audited_laws, log_ratio
+from dp2erm_cvx.audit.density import log_density_ratio
+from dp2erm_cvx.audit.release_laws import audited_laws
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DataError
@@ -49,7 +50,7 @@ FLIP = records(), records(a=0)
 def loss_at_zero(plan, pair):
     """The log ratio where every step releases 0."""
     one, other = audited_laws(plan, pair)[1]
-    return abs(log_ratio(one, other, one.place(np.zeros(len(one.units)))))
+    return abs(log_density_ratio(one, other, one.place(np.zeros(len(one.units)))))
 
 
 def test_center_and_rule_spend_all_of_epsilon():

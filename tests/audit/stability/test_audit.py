@@ -88,7 +88,7 @@ def test_the_printed_kernel_bound_is_violated_by_a_flip_and_the_pair_can_be_repl
     assert pair.first.a[pair.changed] != pair.second.a[pair.changed]
     assert not result.verdict("sharp").violated
     assert "false under replace-one" in result.refused["paper, usable"]
-    result.save_counterexample(tmp_path / "pair", printed)
+    result.save(tmp_path / "pair", printed)
     for solver in ("osqp", "clarabel", "newton"):
         again = replay(tmp_path / "pair", solver=solver)
         assert again.violated
@@ -101,7 +101,7 @@ def test_the_printed_kernel_bound_is_violated_by_a_flip_and_the_pair_can_be_repl
 def test_files_that_hold_no_pair_of_neighbors_are_refused(tmp_path):
     case = ipw(20, 0.1, 1.0, 0)
     result = audited(case, 500, [Claim("too small", Quantity.V, 1.0)])
-    arrays, facts = result.save_counterexample(tmp_path / "pair")
+    arrays, facts = result.save(tmp_path / "pair")
     assert replay(facts).violated
     with np.load(arrays) as held:
         content = dict(held)
