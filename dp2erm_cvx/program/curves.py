@@ -156,6 +156,9 @@ class Curve:
 
     def least_curvature(self, s: Array, distance: Array) -> Array:
         """Lower bound on phi'' within ``distance`` (n,) of the margins."""
+        for part in self.parts:  # what is added to a scaled margin rounds, as it does at a margin
+            if part.shift or abs(part.scale) != 1.0:
+                distance = distance + 2 * UNIT * (np.abs(s) + abs(part.shift / part.scale))
         lowest: Array = self.curvatures(s - distance, s + distance)[0] * (1 - 1e-9)
         return lowest
 

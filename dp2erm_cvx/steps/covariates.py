@@ -316,6 +316,9 @@ def _box(universe: Universe) -> tuple[Array, Array]:
 def _total(block: Records, box: tuple[Array, Array]) -> NDArray[np.int64]:
     counted = block.counts[:, None] * np.clip(block.covariates, *box)
     columns = np.array(block.by_unit(*counted.T))
+    # a person's sum lies between 0 and an end of the box, whatever its many terms round to
+    low, high = (one[:, None] for one in (np.minimum(box[0], 0.0), np.maximum(box[1], 0.0)))
+    columns = np.clip(columns, low, high)
     found: NDArray[np.int64] = np.rint(UNIT * columns).astype(np.int64).sum(axis=1)
     return found
 

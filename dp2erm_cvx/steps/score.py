@@ -235,7 +235,8 @@ class MeanScore(IntegerSums):
 
     @property
     def theorem(self) -> str:
-        return f"Theorem 12 ({self.calibration.noise.mechanism} noise, second moment included)"
+        number = "26" if self.calibration.law is SumLaw.DISJOINT else "12"
+        return f"Theorem {number} ({self.calibration.noise.mechanism} noise, second moment included)"
 
     @property
     def predicted_error(self) -> float:

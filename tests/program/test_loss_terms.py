@@ -78,6 +78,15 @@ def test_values_and_errors(loss, exact, S):
         assert np.all(np.abs(curvature - loss.curvature(s)) <= 1e-12 * curvature + 1e-300)
 
 
+def test_a_least_curvature_covers_a_large_shift():
+    loss = Curve((Part(1.0, atom("saturating", 1e-3), 0.3, -1e6),))
+    s = 1e6 / 0.3 + 7e-4 * np.arange(-40, 40)
+    with mpmath.workdps(40):
+        inner = [abs(mpmath.mpf(0.3) * mpmath.mpf(one) - 10**6) for one in s]
+        exact = [mpmath.mpf(0.3) ** 2 * mpmath.exp(-one / mpmath.mpf(1e-3)) for one in inner]
+        assert np.all(loss.least_curvature(s, np.zeros(len(s))) <= np.array(exact))
+
+
 def test_bounds_over_a_reach():
     loss = saturating(2.0)
     assert loss.largest_slope(np.inf) == 2.0
