@@ -187,7 +187,7 @@ class _Scheme:
         low, high = self.cells()
         least, largest, steep = self.weights(low, high)
         bend = self.loss.curvatures(low, high)[0]
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             g = np.where(steep == 0.0, 0.0, largest * steep**2 / np.maximum(bend, 0.0))
         return g * _OUTWARD, _OUTWARD / least, float(np.max(steep))
 

@@ -104,7 +104,9 @@ def test_a_messy_extract_gives_one_answer_however_it_is_read(tmp_path, monkeypat
         released.append({name: one["released"] for name, one in json.loads(result.stdout).items()})
     columns = {name: [None if pd.isna(one) else str(one) for one in table[name]] for name in table}
     for frame in (table, pytest.importorskip("polars").DataFrame(columns)):
-        models = read_study("study.toml").models(seed=4)
+        study = read_study("study.toml")
+        models = study.models(seed=4)
+        study.plans(models, len(table), len(study.domain.columns))
         fits = {
             name: one.fit(frame, frame["drug"], frame[one.domain.codebook.outcome])
             for name, one in models.items()

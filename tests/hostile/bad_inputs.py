@@ -50,7 +50,7 @@ _TEXTS = {
     "--calibration": ("best",),
     "--estimand": ("late", "", "ATE "),
     "--prognostic": ("nobody", ",", "x1,x1"),
-    "--output-dir": ("data.csv", "no/where", "x" * 5000),
+    "--output-dir": ("data.csv", "data.csv/where", "x" * 5000),
     "--set": ("ridge", "=1", "nobody=1", "a\nb=1", "cap="),
     "--cells": ("x1", "x1=", "nobody=1,2", "x1=b,c", "x1:0", "x1:1e9"),
     "--expected": ("rain", ""),
