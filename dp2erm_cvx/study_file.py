@@ -142,11 +142,14 @@ class StudyFile:
     ) -> dict[str, Plan[Any]]:
         plans: dict[str, Plan[Any]] = {}
         for question, (name, model) in zip(self.questions, models.items(), strict=True):
-            model.budget = self._part(question.share, times)
+            model.enlarged = (model.budget, self._part(question.share, times)) if times != 1.0 else None
             try:
                 if isinstance(model, PrivateEffect):
                     model.settings = question.settings.get("settings")
-                    plans[name] = _take_over(model, plans, n, n_features)
+                    # the same columns in the same order: a domain without names cannot tell them apart
+                    own = _columns(model)
+                    alike = {of: plan for of, plan in plans.items() if _columns(models[of]) == own}
+                    plans[name] = _take_over(model, alike, n, n_features)
                     model.owners = {step: models[one["of"]] for step, one in model.before.items()}
                 else:
                     plans[name] = model.plan(n, n_features)
@@ -197,6 +200,14 @@ class StudyFile:
             return self.budget
         epsilon, delta = self.budget.epsilon * times, self.budget.delta
         return Budget(epsilon * share * _ROUND_DOWN, delta * share * _ROUND_DOWN)
+
+
+def _columns(model: PrivateEstimator) -> tuple[Any, ...]:
+    """What covariates a model takes, as it is declared."""
+    return tuple(
+        value if value is None else (*value,)
+        for value in (getattr(model, name, None) for name in ("prognostic", "curved"))
+    )
 
 
 def _take_over(

@@ -46,8 +46,9 @@ if TYPE_CHECKING:
 def design_command(study: str, output: str | None, as_json: bool, **options: Any) -> None:
     """Rank pipelines by what they do on data simulated from STUDY and a stated guess of the world.
 
-    It reads no data and spends nothing. Whatever is not stated is guessed, and reported as such. What the
-    question of the study declares holds for every pipeline. A file that declares a domain alone will do.
+    It reads no private data and spends nothing: what --public names has to be public. Whatever is not stated
+    is guessed, and reported as such. What the question of the study declares holds for every pipeline. A file
+    that declares a domain alone will do.
     """
     import tomlkit
 

@@ -152,6 +152,8 @@ class PrivateEstimator(ConfiguredEstimator):
     #: Steps that earlier questions of a study release, see :class:`~dp2erm_cvx.plan.Pipeline`; and by whom.
     before: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, init=False)
     owners: Mapping[str, PrivateEstimator] = field(default_factory=dict, init=False)
+    #: The budget as it was declared, and as a study enlarges it by what its questions save.
+    enlarged: tuple[Budget, Budget] | None = field(default=None, init=False)
 
     #: What the weights of a first stage are certified to, where there are any.
     tolerance = TOLERANCE
@@ -164,6 +166,8 @@ class PrivateEstimator(ConfiguredEstimator):
         """Raises DeclarationError where the budget is none."""
         if not isinstance(self.budget, Budget):
             raise DeclarationError(f"budget = {self.budget!r}: must be a Budget")
+        if self.enlarged is not None and self.enlarged[0] == self.budget:
+            return self.enlarged[1]
         return self.budget
 
     def dataset_from(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
@@ -281,13 +285,12 @@ class PrivateEstimator(ConfiguredEstimator):
     ) -> tuple[PlanResult, Guarantee]:
         """Charge the ledger for ``what`` is released, run the plan, and state what that guarantees."""
         execution = in_blocks(plan, data, self.execution())
-        if late := [
-            self.before[name]["of"] for name, one in self.owners.items() if not hasattr(one, "steps_")
-        ]:
-            raise DeclarationError(f"{late[0]} comes before this question, which takes over steps of it")
+        for name, owner in self.owners.items():
+            _refuse_other(name, self.before[name]["of"], owner, plan, data.columns, execution)
         self.receipt_ = self._charge(plan, what, data)
         earlier = {name: owner.steps_[name] for name, owner in self.owners.items()}
         found = plan.run(data, execution, earlier)
+        self.ran_ = plan, data.columns, execution.seed is None
         self.steps_: Mapping[str, StepResult] = {
             name: replace(result, solution=None, noise=None) for name, result in found.steps.items()
         }
@@ -337,10 +340,28 @@ class PrivateEstimator(ConfiguredEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         # a pickle travels: it carries the release, not the private workings
-        kept = super().__getstate__().items()
-        return {
-            name: value for name, value in kept if name not in ("private_workings_", "before_charge", "look")
-        }
+        left = ("private_workings_", "before_charge", "look", "ran_", "steps_")
+        state = {name: value for name, value in super().__getstate__().items() if name not in left}
+        # copies know nothing of the other questions of a study: each has its own part of the budget
+        return state | {"before": {}, "owners": {}, "enlarged": None}
+
+
+def _refuse_other(
+    name: str, of: str, owner: PrivateEstimator, plan: Plan[Any], columns: tuple[str, ...], run: Execution
+) -> None:
+    """Raise DeclarationError where the step that the question ``of`` released is not that of this plan."""
+    if not hasattr(owner, "ran_"):
+        raise DeclarationError(f"{of} comes before this question, which takes over steps of it")
+    earlier, of_columns, fresh = owner.ran_
+    own, other = plan.step(name), earlier.step(name)
+    spent = [one and (one.guarantee, one.calibration) for one in (own, other)]
+    if spent[0] != spent[1] or columns != of_columns:
+        raise DeclarationError(
+            f"{name}: is not the step that {of} released, of other columns or another number of records: "
+            "plan the questions for the records that they are fitted to"
+        )
+    if fresh != (run.seed is None):
+        raise DeclarationError(f"seed: {of} has one, or this question: give both one, or neither")
 
 
 def _steps(names: tuple[str, ...]) -> str:

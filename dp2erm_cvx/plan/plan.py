@@ -40,6 +40,7 @@ from dp2erm_cvx.steps import (
     Step,
     StepResult,
     WithConstant,
+    enters_no_outcome,
 )
 from dp2erm_cvx.steps.step import exact_budget
 from dp2erm_cvx.universe import Universe
@@ -409,6 +410,8 @@ def _calibrated(study: S, steps: Sequence[Step]) -> Plan[S]:
     planned: dict[str, Step] = {}
     universe = study.start
     for step in steps:
+        if step.name in study.before and not enters_no_outcome(step):
+            raise DeclarationError(f"before: {step.name} is of the outcome, which is each question's own")
         planned[step.name] = step.plan(universe, budgets[step.name], dict(planned))
         universe = step.hands(universe)
     return _composed(Plan(study, tuple(planned.values())))

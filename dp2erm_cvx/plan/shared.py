@@ -15,7 +15,7 @@ from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.plan.effect import EffectStudy
 from dp2erm_cvx.plan.plan import Plan, divided
-from dp2erm_cvx.steps import ArmPropensity, CovariateMean, Fit, MeanSquare, Step, TreatmentRate
+from dp2erm_cvx.steps import Step, enters_no_outcome
 from dp2erm_cvx.universe import Universe
 
 #: Settings that decide where covariates are put; a question takes over those of the one that it shares with.
@@ -36,6 +36,7 @@ def sharing(
     """
     study, universe = earlier.study, alone.study.universe
     apart = _unseen(study.universe) != _unseen(universe)
+    apart = apart or study.universe.domain.columns != universe.domain.columns  # in their order
     if apart or study.settings.rows is None or not Noise(study.noise).pure:
         return alone
     whole = study.budget.epsilon
@@ -71,12 +72,7 @@ def _same(earlier: Effect, own: Effect) -> set[str]:
 def _outcome_free(plan: Effect) -> dict[str, Step]:
     """The steps that no outcome enters as they are declared, whatever their shares."""
     steps = plan.study.steps(plan.study.numerical_share if plan.counted else None)
-    kinds = TreatmentRate | CovariateMean | MeanSquare | ArmPropensity
-    return {
-        step.name: replace(step, share=None)
-        for step in steps
-        if isinstance(step, kinds) or (isinstance(step, Fit) and step.coefficient is not None)
-    }
+    return {step.name: replace(step, share=None) for step in steps if enters_no_outcome(step)}
 
 
 def _unseen(universe: Universe) -> Universe:

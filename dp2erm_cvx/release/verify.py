@@ -129,7 +129,8 @@ def taken_from(release: BaseRelease, name: str, owner: BaseRelease) -> Iterator[
         if entry is None or entry["of"] != name:
             continue
         spent, again = release.step(part.step), owner.step(part.step)
-        if part.step in owner.before or spent != again or part.coefficient != known.get(part.step):
+        other = spent != again or part.coefficient != known.get(part.step)
+        if part.step in owner.before or other or release.columns != owner.columns:
             yield f"before.{part.step}: is not as {shown(name)} released it: it was not paid for there"
 
 

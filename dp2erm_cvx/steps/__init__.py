@@ -27,7 +27,7 @@ from dp2erm_cvx.steps.nuisances import (
     TwoValues,
     shrinkage,
 )
-from dp2erm_cvx.steps.propensity import ArmPropensity
+from dp2erm_cvx.steps.propensity import ArmPropensity, enters_no_outcome
 from dp2erm_cvx.steps.ranges import ColumnRanges
 from dp2erm_cvx.steps.record_map import (
     Arms,
@@ -90,6 +90,7 @@ __all__ = [
     "WeightsPlan",
     "WithConstant",
     "declared_partition",
+    "enters_no_outcome",
     "placed",
     "refuse_unsolvable",
     "shrinkage",

@@ -12,6 +12,8 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.privacy import Budget, LossConstants
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.stability import uniform_weights
+from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
+from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.record_map import Rows, WithConstant
 from dp2erm_cvx.steps.step import (
     Execution,
@@ -24,6 +26,7 @@ from dp2erm_cvx.steps.step import (
     reserve,
     sample,
 )
+from dp2erm_cvx.steps.sums import TreatmentRate
 from dp2erm_cvx.steps.weights import covers, released_minimizer, rests_on_gap
 from dp2erm_cvx.universe import Universe
 
@@ -117,3 +120,9 @@ class ArmPropensity(Step):
             certified = covers(self.precision, solution, drawn, instance)
             theta = on_grid(theta, self.precision.grid, execution.label("grid"))
         return StepResult(theta, certified, rests_on_gap(solution), solution, drawn.value)
+
+
+def enters_no_outcome(step: Step) -> bool:
+    """Whether a step is a function of covariates, treatments and weights alone, which questions may share."""
+    kinds = TreatmentRate | CovariateMean | MeanSquare | ArmPropensity
+    return isinstance(step, kinds) or (isinstance(step, Fit) and step.coefficient is not None)

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import pickle
 import random
 import re
 from dataclasses import replace
@@ -12,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
+from sklearn.base import clone
 
 from dp2erm_cvx import Budget, PrivateEffect, PrivateRule
 from dp2erm_cvx.cli import screen
@@ -20,6 +22,7 @@ from dp2erm_cvx.domain_file import load_domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.study_file import read_study
 from tests.command_line import run
 
@@ -396,6 +399,49 @@ def test_questions_release_once_what_no_outcome_enters_and_pay_once(folder):
     )
 
 
+def records_of(n, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"u": rng.normal(size=n), "v": rng.normal(size=n)})
+    return frame, rng.integers(0, 2, n), rng.normal(size=n)
+
+
+def test_a_step_is_taken_over_from_the_run_that_was_planned_alone(folder):
+    """Other numbers of records, seeded noise and copies of models are not what another question paid for."""
+    models, _ = planned(SHARED)
+    models["average"].fit(*records_of(300))
+    with pytest.raises(DeclarationError, match="is not the step that average released"):
+        models["treated"].fit(*records_of(300))
+    models, plans = planned(SHARED)
+    models["average"].fit(*records_of(400))
+    models["treated"].seed = None
+    with pytest.raises(DeclarationError, match="seed: average has one"):
+        models["treated"].fit(*records_of(400))
+    for copied in (clone, lambda model: pickle.loads(pickle.dumps(model))):
+        copies = [copied(model) for model in planned(SHARED)[0].values()]
+        spent = [copy.plan(400, 2).guarantee.epsilon for copy in copies]
+        assert sum(spent) <= 3.0
+        assert sum(plan.guarantee.epsilon for plan in plans.values()) > 3.0
+
+
+@pytest.mark.parametrize("columns", ['["v", "u"]', '["v"]'])
+def test_questions_of_other_columns_share_nothing(folder, columns):
+    changed = SHARED.replace('estimand = "att"', f'estimand = "att"\nprognostic = {columns}')
+    chosen = changed.replace("residual_scale = 0.5", 'residual_scale = 0.5\nprognostic = ["u", "v"]')
+    for text in (changed, chosen):
+        assert not planned(text)[1]["treated"].study.before
+
+
+def test_a_step_of_the_outcome_cannot_be_said_to_be_taken_over(folder):
+    models, plans = planned(SHARED)
+    for model in models.values():
+        model.fit(*records_of(400))
+    release, plan = models["treated"].release_, plans["treated"]
+    entry = {"of": "average", "epsilon": plan.step("score").guarantee.epsilon, "budget": 1.5}
+    before = {**release.declared["before"], "score": entry}
+    forged = replace(release, declared={**release.declared, "before": before})
+    assert any("score is of the outcome" in line for line in verify(forged).refuted)
+
+
 def test_what_is_taken_over_has_the_law_of_what_a_question_releases_itself(folder):
     models, plans = planned(SHARED)
     data = Dataset.coded(
@@ -411,7 +457,7 @@ def test_what_is_taken_over_has_the_law_of_what_a_question_releases_itself(folde
         shared, own = plan.run(data, execution, first.steps), alone.run(data, execution)
         assert all(np.array_equal(shared.released[one], own.released[one]) for one in own.released)
         assert plan.guarantee.epsilon == pytest.approx(sum(one.guarantee.epsilon for one in plan.steps))
-        models[name].owners["rate"].__dict__.pop("steps_", None)
+        models[name].owners["rate"].__dict__.pop("ran_", None)
         with pytest.raises(DeclarationError, match="average comes before"):
             models[name].fit(data.X, data.a, data.y)
 
