@@ -51,8 +51,8 @@ from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.files import CsvLayout
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
-from dp2erm_cvx.plan import EffectStudy, Plan
-from dp2erm_cvx.plan.shared import sharing
+from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.plan.shared import take_over
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import Moments
 from dp2erm_cvx.program.kernels import Kernel
@@ -146,10 +146,7 @@ class StudyFile:
             try:
                 if isinstance(model, PrivateEffect):
                     model.settings = question.settings.get("settings")
-                    # the same columns in the same order: a domain without names cannot tell them apart
-                    own = _columns(model)
-                    alike = {of: plan for of, plan in plans.items() if _columns(models[of]) == own}
-                    plans[name] = _take_over(model, alike, n, n_features)
+                    plans[name] = take_over(model, plans, models, n, n_features)
                     model.owners = {step: models[one["of"]] for step, one in model.before.items()}
                 else:
                     plans[name] = model.plan(n, n_features)
@@ -200,33 +197,6 @@ class StudyFile:
             return self.budget
         epsilon, delta = self.budget.epsilon * times, self.budget.delta
         return Budget(epsilon * share * _ROUND_DOWN, delta * share * _ROUND_DOWN)
-
-
-def _columns(model: PrivateEstimator) -> tuple[Any, ...]:
-    """What covariates a model takes, as it is declared."""
-    return tuple(
-        value if value is None else (*value,)
-        for value in (getattr(model, name, None) for name in ("prognostic", "curved"))
-    )
-
-
-def _take_over(
-    model: PrivateEffect, plans: Mapping[str, Plan[Any]], n: int, n_features: int
-) -> Plan[EffectStudy]:
-    """The plan of an effect that shares the most steps with an earlier one; the model takes them over."""
-    stated = dict(model.settings or {})
-
-    def make(settings: Mapping[str, Any], before: Mapping[str, Any]) -> Plan[EffectStudy]:
-        model.settings, model.before = {**settings, **stated} or None, before
-        plan = model.plan(n, n_features)
-        assert isinstance(plan.study, EffectStudy)
-        return plan
-
-    alone = make({}, {})
-    tried = [sharing(alone, make, of, one) for of, one in plans.items() if isinstance(one.study, EffectStudy)]
-    best = max([alone, *tried], key=lambda plan: len(plan.study.before))
-    model.settings, model.before = best.study.declared or None, best.study.before
-    return best
 
 
 def read_study(path: str | Path, changes: Sequence[str] = ()) -> StudyFile:

@@ -27,7 +27,38 @@ Before = Mapping[str, Mapping[str, Any]]
 Effect = Plan[EffectStudy]
 
 
-def sharing(
+def take_over(
+    model: Any, plans: Mapping[str, Plan[Any]], models: Mapping[str, Any], n: int, n_features: int
+) -> Effect:
+    """The plan of an effect that shares the most steps with an earlier one; its ``model`` takes them over.
+
+    ``plans`` are those of the earlier questions, by estimators of ``models``. Covariates are the
+    same columns in the same order: a domain without names cannot tell them apart.
+    """
+    stated = dict(model.settings or {})
+
+    def make(settings: Mapping[str, Any], before: Before) -> Effect:
+        model.settings, model.before = {**settings, **stated} or None, before
+        plan: Effect = model.plan(n, n_features)
+        return plan
+
+    alone = make({}, {})
+    tried = [
+        _sharing(alone, make, of, earlier)
+        for of, earlier in plans.items()
+        if isinstance(earlier.study, EffectStudy) and _columns(models[of]) == _columns(model)
+    ]
+    best = max([alone, *tried], key=lambda plan: len(plan.study.before))
+    model.settings, model.before = best.study.declared or None, best.study.before
+    return best
+
+
+def _columns(model: Any) -> list[list[Any] | None]:
+    """The covariates that a model declares, and those that bend."""
+    return [None if one is None else list(one) for one in (model.prognostic, model.curved)]
+
+
+def _sharing(
     alone: Effect, make: Callable[[Mapping[str, Any], Before], Effect], of: str, earlier: Effect
 ) -> Effect:
     """The plan of an effect that takes over what it can of an ``earlier`` one; else that of it ``alone``.

@@ -22,14 +22,14 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 215,
-    "lines": 50_367,
-    "classes": 399,
-    "names that other files use": 801,
-    "names that one other file uses": 312,
-    "lines of tests": 40_548,
-    "pages": 42,
-    "words of pages": 48_522,
+    "files": 211,
+    "lines": 50_142,
+    "classes": 382,
+    "names that other files use": 786,
+    "names that one other file uses": 289,
+    "lines of tests": 39_884,
+    "pages": 40,
+    "words of pages": 43_945,
 }
 
 
