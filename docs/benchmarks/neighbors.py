@@ -43,7 +43,7 @@ def readings(quick: bool) -> list[dict[str, Any]]:
             shared = time.process_time()
             reading = Movement.within(alone.value, alone.certificate.output_radius, 1e-9 * n)
             (read,) = neighborhood.read(loaded.replacements, reading)
-            each = (time.process_time() - shared) / len(read)
+            each = (time.process_time() - shared) / len(read.radius)
             found.append(
                 {
                     "program": name,

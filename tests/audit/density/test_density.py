@@ -177,7 +177,7 @@ def test_the_worst_pair_comes_near_epsilon():
 )
 def test_gaussian_releases_keep_delta(first, second):
     model = release(first, second, APPROXIMATE, noise="gaussian")
-    found = audit_density(model, *aligned(np.random.default_rng(1)), draws=500)
+    found = audit_density(model, *aligned(np.random.default_rng(1)), draws=2000)
     stick = found.hockey_stick
     assert 0.0 <= stick.low <= stick.estimate <= stick.high <= 0.05
     assert found.noise is Noise.GAUSSIAN
