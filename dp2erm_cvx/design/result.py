@@ -149,7 +149,7 @@ def design(
         the design knows.
 
     Raises DeclarationError for invalid models, and DeclarationError or CalibrationError where the default
-    pipeline, or none of the models, has a plan.
+    pipeline has no plan.
     """
     compared = design_candidates(question) if models is None else own_candidates(question, models)
     rows, beside, confounded_by = simulated_table(question, compared, workers, told)

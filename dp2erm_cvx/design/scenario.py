@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -130,32 +131,19 @@ class PublicData:
                 f"the {N} public records to score on: set some aside with holdout=0.3, or give more"
             )
 
-    def sample(
-        self, n_samples: int, rng: np.random.Generator, holdout: float | None
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows (n_samples,) drawn with replacement, and those that are left out."""
-        N = self.dataset.n_samples
-        if holdout is None:
-            drawn = rng.integers(N, size=n_samples)
-            return drawn, np.setdiff1d(np.arange(N), drawn)
-        order = rng.permutation(N)
-        aside = math.floor(holdout * N)
-        rest = order[aside:]
-        return rest[rng.integers(len(rest), size=n_samples)], order[:aside]
-
     def scenario(
         self, domain: Domain, n_samples: int, goal: str, estimand: str, rng: np.random.Generator
     ) -> DesignSample:
-        """A bootstrap sample of the records; rules are judged on those that it leaves out.
-
-        The effect is that which augmented inverse propensity weighting estimates from all of them, without
-        privacy.
-        """
-        data = self.dataset
-        drawn, left_out = self.sample(n_samples, rng, None if goal == "effect" else self.holdout)
+        """A bootstrap sample of the records; rules are judged on those that it leaves out."""
+        data, N = self.dataset, self.dataset.n_samples
+        if goal == "effect" or self.holdout is None:
+            drawn = rng.integers(N, size=n_samples)
+            left_out = np.setdiff1d(np.arange(N), drawn)
+        else:
+            left_out, rest = np.split(rng.permutation(N), [math.floor(self.holdout * N)])
+            drawn = rest[rng.integers(len(rest), size=n_samples)]
         counts = np.ones(len(data.a)) if data.sampling is None else data.sampling
-        inside = Dataset(data.X[counts > 0], data.a[counts > 0], data.y[counts > 0], data.columns)
-        truth = augmented(inside, estimand=estimand).value
+        truth, off = _without_privacy(data, estimand)
         weights = (counts / treatment_probabilities(data, domain))[left_out]
         judged_at, a, y = NamedColumns(data.X[left_out], data.columns), data.a[left_out], data.y[left_out]
 
@@ -167,11 +155,21 @@ class PublicData:
             return SimulatedRun(-value, value=value)
 
         sampling = None if data.sampling is None else counts[drawn]
-        X, off = NamedColumns(data.X[drawn], data.columns, sampling), difference(inside).value - truth
-        truth -= domain.treatment_cost
-        return DesignSample(X, data.a[drawn], data.y[drawn], truth, judged_at, judge, off)
+        X, net = NamedColumns(data.X[drawn], data.columns, sampling), truth - domain.treatment_cost
+        return DesignSample(X, data.a[drawn], data.y[drawn], net, judged_at, judge, off)
 
 
+# of all public records, hence the same for every sample of them
+@lru_cache(maxsize=1)
+def _without_privacy(data: Dataset, estimand: str) -> tuple[float, float]:
+    """The effect by augmented inverse propensity weighting, and how far the plain difference is off it."""
+    counted = np.ones(len(data.a), dtype=bool) if data.sampling is None else data.sampling > 0
+    inside = Dataset(data.X[counted], data.a[counted], data.y[counted], data.columns)
+    truth = augmented(inside, estimand=estimand).value
+    return truth, difference(inside).value - truth
+
+
+@lru_cache(maxsize=1)
 def treatment_probabilities(dataset: Dataset, domain: Domain) -> Array:
     """Estimated probability (n,) of the treatment that each record got, by logistic regression.
 

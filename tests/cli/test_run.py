@@ -34,9 +34,8 @@ outcome_column = "y"
 u = [-1.0, 1.0]
 v = [-1.0, 1.0]
 """
-STUDY = (
-    DOMAIN
-    + """
+#: What is paid from, and the first question.
+AVERAGE = """
 [budget]
 epsilon = 3
 [ledger]
@@ -46,6 +45,11 @@ dataset = "trial"
 name = "average"
 share = 0.5
 residual_scale = 0.5
+"""
+STUDY = (
+    DOMAIN
+    + AVERAGE
+    + """
 [[rule]]
 outcome_scale = 1.0
 """
@@ -332,15 +336,9 @@ SHARED = (
 [missing]
 y = 0.0
 z = 9.0
-[budget]
-epsilon = 3
-[ledger]
-file = "book.db"
-dataset = "trial"
-[[effect]]
-name = "average"
-share = 0.5
-residual_scale = 0.5
+"""
+    + AVERAGE
+    + """
 settings = { propensity = "logistic" }
 [[effect]]
 name = "treated"
