@@ -236,12 +236,6 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
             return stability.entropy_balancing_paper_scaling(n, **self.paper_arguments(universe.domain))
         return stability.entropy_balancing(n, self.constants(universe))
 
-    def unrefined_bound(self, universe: Universe) -> StabilityBound | None:
-        if self.scaling != "paper":
-            return None
-        arguments = self.paper_arguments(universe.domain)
-        return stability.entropy_balancing_paper_scaling(universe.n_samples, **arguments, refined=False)
-
     def printed_bound(self, universe: Universe) -> StabilityBound:
         self._refuse_trim("the paper's theorem")
         arguments, q = self.paper_arguments(universe.domain), self.base_measure
