@@ -63,7 +63,7 @@ def statements(program: FirstStage, universe: Universe) -> Iterator[tuple[str, S
     usable = _tried(lambda: resolved.stability(universe, BoundFamily.PAPER))
     printed = usable
     if not isinstance(usable, str):
-        printed = resolved.paper_bound(universe, usable=False)
+        printed = resolved.printed_bound(universe)
         yield PRINTED, printed
     yield USABLE, usable
     if not resolved.relations:

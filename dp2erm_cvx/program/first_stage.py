@@ -58,26 +58,22 @@ class FirstStage(Program):
             return stability.any_weights(universe.n_samples, Kind.DIRECT.proved, self.relations)
         raise CalibrationError(f"{self.name} is declared {self.kind.value!r} and states no bound")
 
-    def paper_bound(self, universe: Universe, *, usable: bool = True) -> StabilityBound:
-        """The paper's statement for a resolved program. Raises CalibrationError where it makes none.
-
-        ``usable`` takes the minimum with the universal corollary; otherwise it stands alone, as printed.
-        """
-        printed = self.printed_bound(universe)
-        return stability.usable(universe.n_samples, printed) if usable else printed
-
     def printed_bound(self, universe: Universe) -> StabilityBound:
-        """Statement of a program in place of ``paper_bound``."""
+        """The paper's statement for a resolved program, as printed.
+
+        Raises CalibrationError where it makes none.
+        """
         raise CalibrationError(f"the paper states no stability bound for {self.name}")
 
     def stability(self, universe: Universe, family: BoundFamily = BoundFamily.SHARP) -> StabilityBound:
         """Bound on the movement of the weights, from public quantities alone.
 
-        Raises CalibrationError where no theorem of the family covers the declared program or domain.
+        That of the paper is the smaller of its statement and the universal corollary. Raises
+        CalibrationError where no theorem of the family covers the declared program or domain.
         """
         program = self.resolve(universe.domain)
         if family is BoundFamily.PAPER:
-            return program.paper_bound(universe)
+            return stability.usable(universe.n_samples, program.printed_bound(universe))
         return program.bound(universe)
 
     def instance(self, records: Records) -> Instance:

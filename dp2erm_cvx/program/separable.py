@@ -251,7 +251,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     def _trim(self) -> float | None:
         """Cap of inverse propensities of a logistic regression, ``inf`` for none; None for other schemes."""
-        plain = not self.at_controls and len(self.margins) == 1
+        plain = not self.at_controls and len(self.margins) == 1 and self.kind is not Kind.PRIVATE
         return self.log_weight.cap if plain and self.loss == LOGISTIC else None
 
     def _known(self, universe: Universe) -> tuple[int, float, float, float]:
@@ -331,9 +331,6 @@ class PrivateFirstStage(SeparableFirstStage):
 
     radius: float | None = setting(None, public_size, infinite=True)
     share: float = setting(0.3, public_fraction)
-
-    def printed_bound(self, universe: Universe) -> StabilityBound:
-        return FirstStage.printed_bound(self, universe)
 
     def perturbed(self, records: Records, gamma: float, noise: Array) -> Instance:
         """Bind the program to data, the ridge ``gamma`` of its calibration and ``noise`` b."""
