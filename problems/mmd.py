@@ -42,10 +42,6 @@ class MMD(KernelFirstStage):
     citation = "Chen et al. (2024); Lee & Chen (2026), eq. MMD_weight_def"
     theorem = "Theorem 5 (needs an arm floor)"
 
-    @property
-    def weight_cap(self) -> float:
-        return self.cap
-
     def paper_bound(self, universe: Universe, *, usable: bool = True) -> StabilityBound:
         n, floor = universe.n_samples, universe.domain.arm_floor or 0
         if usable and math.isfinite(self.cap) and 2 * self.cap * floor < n:

@@ -333,9 +333,9 @@ def resolve(
 ) -> list[NeighborPair]:
     """Certified movements of every pair whose datasets have weights; a dataset they share is solved once.
 
-    ``solver`` is that of the program by default. Raises SolverError where the solver returns no point.
+    ``solver`` is by default the first one that certifies. Raises SolverError where it returns no point.
     """
-    chosen = program.usual_solver if solver is None else solver
+    chosen = "first_certified" if solver is None else solver
     ends = {id(end): end for pair in pairs for end in (pair.first, pair.second)}
     solved: dict[int, tuple[Array, float]] = {}
     found = _solved_together(program, list(ends.values())) if solver is None else None

@@ -1,9 +1,9 @@
 """Names that a scheme file imports: decorators, and what programs of the library are built of."""
 
 from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.model.atoms import bounded_influence
 from dp2erm_cvx.model.sets import Box, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program.atoms import bounded_influence
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments
 from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.declaration import Declaration, Leaves

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from dp2erm_cvx.domain import Array
+from dp2erm_cvx.model.atoms import Atom, atom
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.program.atoms import Atom, atom
 
 #: Margins beyond which only the limits of a loss are asked for.
 _FARTHEST = 700.0

@@ -61,7 +61,6 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     """
 
     kind: ClassVar[Kind] = Kind.DIRECT
-    usual_solver: ClassVar[str] = "first_certified"
     cone: ClassVar[str] = "second-order"
     theorem = "none: universal corollary"
     statement: ClassVar[Function | None] = None

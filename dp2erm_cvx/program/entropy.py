@@ -15,11 +15,11 @@ from dp2erm_cvx import stability
 from dp2erm_cvx.blocks import VIEW, Blocks, tree_sum, whole
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, InfeasibleError
+from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.model.composite import CLOSED_FORM, LocalError, Penalty, Sizes
 from dp2erm_cvx.model.sets import L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import UNIT, column_sums, compensated_sum, dot_error, rounded_sum, sum_error
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program.atoms import atom
 from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.first_stage import BalancedStage
@@ -234,12 +234,6 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
             self._refuse_trim("Theorem 4'")
             return stability.entropy_balancing_paper_scaling(n, **self.paper_arguments(universe.domain))
         return stability.entropy_balancing(n, self.constants(universe))
-
-    def unrefined_bound(self, universe: Universe) -> StabilityBound | None:
-        if self.scaling != "paper":
-            return None
-        arguments = self.paper_arguments(universe.domain)
-        return stability.entropy_balancing_paper_scaling(universe.n_samples, **arguments, refined=False)
 
     def printed_bound(self, universe: Universe) -> StabilityBound:
         self._refuse_trim("the paper's theorem")

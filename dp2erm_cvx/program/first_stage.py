@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -32,8 +31,6 @@ class FirstStage(Program):
     kind: ClassVar[Kind] = Kind.DIRECT
     #: Why no bound can be, in words for the user; empty where one is.
     unbounded: ClassVar[str] = ""
-    #: What audits and batches solve it by: a program without a smooth form needs a conic solver.
-    usual_solver: ClassVar[str] = "newton"
     #: Whether the weights are computed to make the arms alike.
     balances_arms: ClassVar[bool] = True
 
@@ -60,15 +57,6 @@ class FirstStage(Program):
         if self.kind is Kind.DIRECT:
             return stability.any_weights(universe.n_samples, Kind.DIRECT.proved, self.relations)
         raise CalibrationError(f"{self.name} is declared {self.kind.value!r} and states no bound")
-
-    @property
-    def weight_cap(self) -> float:
-        """A public cap on every weight; ``inf`` for none."""
-        return math.inf
-
-    def unrefined_bound(self, universe: Universe) -> StabilityBound | None:
-        """The theorem of a resolved program without a refinement that ``bound`` takes; None without one."""
-        return None
 
     def paper_bound(self, universe: Universe, *, usable: bool = True) -> StabilityBound:
         """The paper's statement for a resolved program. Raises CalibrationError where it makes none.
