@@ -14,8 +14,9 @@ from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.program.rows import Ball
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import PrivateFirstStage, SeparableFirstStage, private
-from dp2erm_cvx.program.stage import Instance, Kind, Program, setting
+from dp2erm_cvx.program.stage import Instance, Kind, Program
 from dp2erm_cvx.program.weights import scheme, second_stage
+from dp2erm_cvx.public import setting
 from dp2erm_cvx.stability import Bound
 from dp2erm_cvx.universe import Universe
 

@@ -32,9 +32,8 @@ from dp2erm_cvx.program.stage import (
     RowNeighbors,
     Setting,
     declared_choice,
-    setting,
 )
-from dp2erm_cvx.public import public_size
+from dp2erm_cvx.public import public_size, setting
 from dp2erm_cvx.stability import EntropyConstants
 from dp2erm_cvx.universe import Universe
 

@@ -19,8 +19,8 @@ from dp2erm_cvx.model.sums import UNIT, exact_sum
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments, MomentTargets
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, declared_choice, setting
-from dp2erm_cvx.public import public_size
+from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, declared_choice
+from dp2erm_cvx.public import public_size, setting
 from dp2erm_cvx.universe import Universe
 
 

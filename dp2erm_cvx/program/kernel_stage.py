@@ -25,8 +25,8 @@ from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.first_stage import BalancedStage, FirstStage
 from dp2erm_cvx.program.kernel_model import FactoredKernelModel, KernelModel
 from dp2erm_cvx.program.kernels import BalanceKernel, Kernel, factor
-from dp2erm_cvx.program.stage import Kind, setting
-from dp2erm_cvx.public import public_size
+from dp2erm_cvx.program.stage import Kind
+from dp2erm_cvx.public import public_size, setting
 from dp2erm_cvx.stability import KernelConstants, kernel_balancing, pooled_kernel_balancing
 from dp2erm_cvx.universe import Universe
 

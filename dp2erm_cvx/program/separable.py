@@ -36,9 +36,8 @@ from dp2erm_cvx.program.stage import (
     RowNeighbors,
     Setting,
     made_class,
-    setting,
 )
-from dp2erm_cvx.public import public_fraction, public_number, public_size
+from dp2erm_cvx.public import public_fraction, public_number, public_size, setting
 from dp2erm_cvx.stability import MarginMovement, margin_movement, minimizer_norm, record_diameter, separable
 from dp2erm_cvx.suprema import Saturation, log_weight_diameter
 from dp2erm_cvx.universe import Universe
