@@ -220,7 +220,7 @@ class Dataset:
         counts = np.where(silent, 0.0, counts.T).T
         if book.unit is None:
             return cls(covariates, arms, outcomes, tuple(names), *told, counts, n_arms=n_arms)
-        person = book.unit.of(column(book.unit.column))
+        person = book.unit.of(table.cells(book.unit.column, written=True))
         parts = zip((arms, outcomes, counts, person), (0, middle, 0.0, -1), strict=True)
         arms, outcomes, counts, person = (
             np.pad(part, ((0, 2), (0, 0))[: part.ndim], constant_values=value) for part, value in parts
