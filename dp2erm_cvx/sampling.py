@@ -191,13 +191,13 @@ def _identifier(cell: Any) -> str:
         text = str.strip(cell, _AROUND)
         return "" if "\ufffd" in text or text.lower() == "nan" else text
     if isinstance(cell, complex | np.complexfloating):  # as all numbers are beside such a cell
-        cell = cell.real if cell.imag == 0 else np.nan
+        return _identifier(cell.real) if cell.imag == 0 else ""
     if isinstance(cell, uuid.UUID):
         return str(cell)
     whole: Any
     if isinstance(cell, float | np.floating):
-        bits = np.finfo(cell).nmant + 1 if isinstance(cell, np.floating) else 53
-        whole = abs(cell) < 2.0 ** min(bits, 53) and cell % 1 == 0
+        most: float = 2.0**53 if isinstance(cell, float) else 2.0 ** min(np.finfo(cell).nmant + 1, 53)
+        whole = -most < cell < most and cell % 1 == 0
     elif isinstance(cell, decimal.Decimal):  # beyond 100 digits int() would take for ever
         whole = cell.is_finite() and abs(cell.adjusted()) < 100 and cell.as_integer_ratio()[1] == 1
     else:  # numpy counts a duration among integers

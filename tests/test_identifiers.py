@@ -19,12 +19,12 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.files import PLAIN, read_table, table_parts
 from dp2erm_cvx.sampling import Unit
 from dp2erm_cvx.steps import IntegerSums
-from dp2erm_cvx.tables import Table, read_frame
+from dp2erm_cvx.tables import Table, labels, numbers_or_nan, read_frame
 
 #: Texts with the person that each of them is; None is nobody.
 WORDS = ["007", "7", "1e5", "100000", "12e45678", "34e90123", "true", "True", "1", "1.0", "+1", "-1", "-0",
-         "0", "inf", "1_0", "10", "p q", "p  q", "é", "e\u0301", "A", "a", "0x10", str(2**53 + 1), str(2**53 + 2),
-         str(uuid.UUID(int=7)), *(str(10**17 + k) for k in range(5))]  # fmt: skip
+         "0", "inf", "1_0", "10", "p q", "p  q", "é", "e\u0301", "A", "a", "0x10", str(2**53 + 1),
+         str(2**53 + 2), str(uuid.UUID(int=7)), *(str(10**17 + k) for k in range(5))]  # fmt: skip
 TEXTS = [*((one, one) for one in WORDS), (" 7\t", "7"), ("  é", "é"), ("", None), ("  ", None), ("NaN", None)]
 WHOLE = [7, 0, -1, 2**53 + 1, 2**53 + 2, 2**63 - 1, *(10**17 + k for k in range(5)), 7]
 INTEGERS = [*((one, str(one)) for one in WHOLE), (None, None)]
@@ -102,11 +102,18 @@ def test_the_types_of_numbers_say_the_same(tmp_path):
     assert persons(np.array([2.0**24 - 1, 2.0**24], dtype=np.float32)).tolist() == [0, -1]
     others = [Decimal("7.00"), Decimal(10**17 + 1), uuid.UUID(int=7), np.int8(7), np.uint64(2**64 - 1), b"7"]
     names = ["7", str(10**17 + 1), str(uuid.UUID(int=7)), "7", str(2**64 - 1), "7"]
-    nobody = [10**5000, True, np.False_, np.timedelta64(7), pd.Timestamp(7), [7], pd.NA, pd.NaT, Decimal("NaN"),
-              Decimal("1E+99999"), b"\xff", "M\ufffdller", 7 + 1j]  # fmt: skip
+    nobody = [10**5000, True, np.False_, np.timedelta64(7), pd.Timestamp(7), [7], pd.NA, pd.NaT,
+              Decimal("NaN"), Decimal("1E+99999"), b"\xff", "M\ufffdller", 7 + 1j]  # fmt: skip
     assert persons([*others, *nobody]).tolist() == numbers([*enumerate(names + [None] * len(nobody))])
     assert len(set(persons([f"x{'0' * k}" for k in range(50)] + ["x\0y", "x\0z"]).tolist())) == 52
     assert persons(["a", "a\0", "a\0 "]).tolist() == [0, 0, 0]
+
+
+def test_a_complex_cell_changes_no_other():
+    for cells in (pd.Series([1.0, 2.0, 3 + 0j, 4 + 1j]), np.array([1, 2, 3, 4 + 1j], dtype=np.complex64)):
+        assert np.array_equal(numbers_or_nan(cells, "x"), [1.0, 2.0, 3.0, np.nan], equal_nan=True)
+        assert labels(cells, "x")[:3] == ["1", "2", "3"]
+    assert np.isnan(numbers_or_nan([np.complex64(3 + 5j)], "x")).all()
 
 
 def test_bytes_that_are_no_text_name_nobody(tmp_path):

@@ -347,18 +347,14 @@ class PrivateFirstStage(SeparableFirstStage):
         noise = public_number("noise_bound", noise_bound, at_least=0)
         return self.resolve(universe.domain).margin_sum(universe, extra, noise).radius()
 
-    def certified_error(self, universe: Universe) -> float | None:
-        # given the coefficient; how large it may be is not known without its calibration or a radius
-        ball = self.ball(universe.domain)
-        return None if math.isinf(ball) else self.certified_error_at(universe, ball)
-
-    def certified_error_at(self, universe: Universe, norm: float) -> float | None:
-        """What ``certified_error`` is for coefficients of at most this norm.
-
-        A public norm follows from the calibration of the coefficient, which the plan knows.
-        """
-        bound, within = self.row_bound(universe.domain), min(norm, self.ball(universe.domain))
-        return self.log_weight.error_at(self.n_rows(universe), bound, within)
+    def certified_error(self, universe: Universe, norm: float | None = None) -> float | None:
+        # given a coefficient of at most this public norm, which follows from its calibration
+        bound, ball = self.row_bound(universe.domain), self.ball(universe.domain)
+        if norm is None and math.isinf(ball):
+            return None
+        return self.log_weight.error_at(
+            self.n_rows(universe), bound, ball if norm is None else min(norm, ball)
+        )
 
     def loss_constants(self, universe: Universe) -> LossConstants:
         """Constants of the loss of the coefficient, for Theorems 1 and 2 at uniform weights."""

@@ -27,7 +27,7 @@ LIMITS = {
     "classes": 382,
     "names that other files use": 786,
     "names that one other file uses": 289,
-    "lines of tests": 39_882,
+    "lines of tests": 40_100,
     "pages": 40,
     "words of pages": 43_945,
 }
