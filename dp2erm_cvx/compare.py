@@ -25,13 +25,14 @@ from dp2erm_cvx.errors import (
 )
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
+from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.solve import SOLVERS, Solution, Solver, solve
 from dp2erm_cvx.universe import Universe
 
 #: Stands for the second stage where none is named: one parameter, gradient radius 1, Hessian trace 1.
 UNIT_LOSS = LossConstants(1, 1.0, 1.0, 0.0, None, 1.0, gradient_bound=1.0)
 
-SHARP, STATED = "sharp", "sharp, unrefined"
+SHARP = "sharp"
 PRINTED, USABLE, UNIVERSAL = "paper, printed alone", "paper, usable", "universal"
 
 
@@ -59,20 +60,17 @@ def statements(program: FirstStage, universe: Universe) -> Iterator[tuple[str, S
     resolved = program.resolve(universe.domain)
     sharp = _tried(lambda: resolved.stability(universe))
     yield SHARP, sharp
-    unrefined = None if isinstance(sharp, str) else resolved.unrefined_bound(universe)
-    if unrefined is not None:
-        yield STATED, unrefined
     usable = _tried(lambda: resolved.stability(universe, BoundFamily.PAPER))
     printed = usable
     if not isinstance(usable, str):
-        printed = resolved.paper_bound(universe, usable=False)
+        printed = resolved.printed_bound(universe)
         yield PRINTED, printed
     yield USABLE, usable
     if not resolved.relations:
         yield UNIVERSAL, str(sharp)
         return
     known = [bound.w_max for bound in (printed, sharp) if not isinstance(bound, str)]
-    largest = (known or [resolved.weight_cap])[0]
+    largest = (known or [resolved.cap if isinstance(resolved, KernelFirstStage) else math.inf])[0]
     yield UNIVERSAL, stability.universal_corollary(universe.n_samples, largest)
 
 
@@ -109,7 +107,7 @@ def bound_rows(
 
 
 def _calibrated(family: str, objective: Objective, budget: Budget, noise: Noise) -> Calibration:
-    if family in (SHARP, STATED):
+    if family == SHARP:
         return calibrate(objective, budget, noise=noise)
     printed = family == PRINTED
     return calibrate_paper(objective, budget, noise=noise, corrected=not printed, unsound_ok=printed)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import html
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any, Literal
-
-from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -97,12 +95,3 @@ def _element(block: Block) -> str:
         for kind, row in rows
     )
     return f"<table{' class=wide' * wide}>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
-
-
-def as_frame(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """A data frame of pandas. Raises DeclarationError where pandas is not installed."""
-    try:
-        import pandas as pd
-    except ImportError:
-        raise DeclarationError("a data frame needs pandas: pip install 'dp2erm-cvx[data]'") from None
-    return pd.DataFrame(list(rows))

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from dp2erm_cvx.errors import CalibrationError, DeclarationError, shown
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.public import check_settings, public_number, setting
 from dp2erm_cvx.suprema import Saturation
 
 #: Public orders alpha > 1 of Renyi curves: six to an octave of alpha - 1, from 1/128 to a million.
@@ -37,16 +37,11 @@ class Budget:
     Raises :class:`~dp2erm_cvx.errors.DeclarationError` otherwise.
     """
 
-    epsilon: float
-    delta: float = 0.0
+    epsilon: float = setting(above=0.0)
+    delta: float = setting(0.0, at_least=0.0, below=1.0)
 
     def __post_init__(self) -> None:
-        epsilon = public_number("epsilon", self.epsilon, above=0.0)
-        delta = public_number("delta", self.delta, at_least=0.0)
-        if delta >= 1.0:
-            raise DeclarationError(f"delta = {shown(self.delta)}: must be in [0, 1)")
-        object.__setattr__(self, "epsilon", epsilon)
-        object.__setattr__(self, "delta", delta)
+        check_settings(self)
 
 
 @dataclass(frozen=True)

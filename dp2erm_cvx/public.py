@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
@@ -50,6 +50,8 @@ def public_number(
     *,
     above: float | None = None,
     at_least: float | None = None,
+    at_most: float | None = None,
+    below: float | None = None,
     infinite: bool = False,
 ) -> float:
     """Check a declared public number and return it as a float.
@@ -70,6 +72,10 @@ def public_number(
         raise DeclarationError(f"{name} = {shown(value)}: must be greater than {above:g}")
     if at_least is not None and number < at_least:
         raise DeclarationError(f"{name} = {shown(value)}: must be at least {at_least:g}")
+    if at_most is not None and number > at_most:
+        raise DeclarationError(f"{name} = {shown(value)}: must be at most {at_most:g}")
+    if below is not None and number >= below:
+        raise DeclarationError(f"{name} = {shown(value)}: must be below {below:g}")
     return number
 
 
@@ -121,6 +127,32 @@ def one_of(name: str, value: object, kind: type[Member]) -> Member:
     except ValueError:
         known = ", ".join(str(member.value) for member in kind)
         raise DeclarationError(f"{name} = {value!r}: must be one of {known}") from None
+
+
+def setting(
+    default: Any = dataclasses.MISSING,
+    check: Callable[..., Any] = public_number,
+    *,
+    optional: bool = False,
+    title: str = "",
+    **bounds: Any,
+) -> Any:
+    """Field of a frozen dataclass whose value is ``check(name, value, **bounds)``.
+
+    None stays where it is the default, or the field is ``optional``. ``title`` stands before the name in what
+    is refused; ``check`` raises DeclarationError.
+    """
+    declared = {"check": (check, bounds), "title": title, "optional": optional or default is None}
+    return dataclasses.field(default=default, metadata=declared)
+
+
+def check_settings(declared: Any) -> None:
+    """Put what its check returns in every :func:`setting` of a dataclass. Raises DeclarationError."""
+    for one in dataclasses.fields(declared):
+        value, known = getattr(declared, one.name), one.metadata
+        if "check" in known and not (value is None and known["optional"]):
+            check, bounds = known["check"]
+            object.__setattr__(declared, one.name, check(known["title"] + one.name, value, **bounds))
 
 
 def chosen_columns(name: str, chosen: object, known: Sequence[str], n_features: int) -> list[int]:

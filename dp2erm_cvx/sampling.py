@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.public import one_line, public_number, public_size, whole_number
+from dp2erm_cvx.public import check_settings, one_line, public_size, setting, whole_number
 from dp2erm_cvx.tables import distinct_labels, numbers_or_nan
 
 #: What every release by sampling weights rests on: the guarantee is about records, weights included.
@@ -39,17 +39,13 @@ class SamplingWeights:
     Raises DeclarationError naming the entry.
     """
 
-    column: str
-    largest: float
-    missing: float = 0.0
-    mean: float = 1.0
+    column: str = setting(check=one_line, title="sampling_weights: ")
+    largest: float = setting(check=public_size, title="sampling_weights: ")
+    missing: float = setting(0.0, at_least=0.0, title="sampling_weights: ")
+    mean: float = setting(1.0, above=0.0, title="sampling_weights: ")
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "column", one_line("sampling_weights: column", self.column))
-        put(self, "largest", public_size("sampling_weights: largest", self.largest))
-        put(self, "missing", public_number("sampling_weights: missing", self.missing, at_least=0.0))
-        put(self, "mean", public_number("sampling_weights: mean", self.mean, above=0.0))
+        check_settings(self)
         for name in ("missing", "mean"):
             if getattr(self, name) > self.largest:
                 raise DeclarationError(
@@ -120,14 +116,12 @@ class Unit:
     Raises DeclarationError naming the entry.
     """
 
-    column: str
-    number: int
-    count: int = 1
+    column: str = setting(check=one_line, title="unit: ")
+    number: int = setting(check=whole_number, at_least=2, title="unit: ")
+    count: int = setting(1, whole_number, at_least=1, title="unit: ")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "column", one_line("unit: column", self.column))
-        object.__setattr__(self, "number", whole_number("unit: number", self.number, at_least=2))
-        object.__setattr__(self, "count", whole_number("unit: count", self.count, at_least=1))
+        check_settings(self)
 
     @property
     def mass(self) -> float:

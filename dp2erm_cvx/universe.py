@@ -11,7 +11,7 @@ import numpy as np
 from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.public import whole_number
+from dp2erm_cvx.public import check_settings, setting, whole_number
 
 #: Rows of a table of persons at most, by which rounding errors are bounded: their number is not public.
 MOST_ROWS = 2**40
@@ -34,14 +34,13 @@ class Universe:
     """
 
     domain: Domain
-    n_samples: int
-    n_features: int
+    n_samples: int = setting(check=whole_number, at_least=2)
+    n_features: int = setting(check=whole_number, at_least=1)
 
     def __post_init__(self) -> None:
         if not isinstance(self.domain, Domain):
             raise DeclarationError(f"domain = {shown(self.domain)}: must be a Domain")
-        for name, least in (("n_samples", 2), ("n_features", 1)):
-            object.__setattr__(self, name, whole_number(name, getattr(self, name), at_least=least))
+        check_settings(self)
         if self.domain.units not in (None, self.n_samples):
             raise DeclarationError(
                 f"n_samples = {self.n_samples}: the domain declares {self.domain.units} persons"

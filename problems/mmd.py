@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.privacy import BoundFamily
 from dp2erm_cvx.program import Gaussian, StabilityBound, Universe, setting
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.kernels import CHOICES, Kernel
@@ -42,19 +43,15 @@ class MMD(KernelFirstStage):
     citation = "Chen et al. (2024); Lee & Chen (2026), eq. MMD_weight_def"
     theorem = "Theorem 5 (needs an arm floor)"
 
-    @property
-    def weight_cap(self) -> float:
-        return self.cap
-
-    def paper_bound(self, universe: Universe, *, usable: bool = True) -> StabilityBound:
+    def stability(self, universe: Universe, family: BoundFamily = BoundFamily.SHARP) -> StabilityBound:
         n, floor = universe.n_samples, universe.domain.arm_floor or 0
-        if usable and math.isfinite(self.cap) and 2 * self.cap * floor < n:
+        if family is BoundFamily.PAPER and math.isfinite(self.cap) and 2 * self.cap * floor < n:
             # to fail on a small arm would depend on the data
             raise CalibrationError(
                 f"cap = {self.cap:g}: an arm of fewer than n / (2 cap) records cannot hold half the weight; "
                 "declare an arm_floor or a larger cap"
             )
-        return super().paper_bound(universe, usable=usable)
+        return super().stability(universe, family)
 
     def printed_bound(self, universe: Universe) -> StabilityBound:
         constants, relation = self.constants(universe), universe.domain.relation

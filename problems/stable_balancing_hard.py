@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import cvxpy as cp
 import numpy as np
 
+from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.program import (
     Array,
@@ -30,7 +31,6 @@ from dp2erm_cvx.program import (
     Records,
     setting,
 )
-from dp2erm_cvx.program.atoms import atom
 from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.margin_model import MarginModel

@@ -10,10 +10,10 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.problems.ipw_known import KnownCoefficient, RandomizedTrial
 from dp2erm_cvx.program import FirstStage, Instance, Program, SecondStage
-from dp2erm_cvx.program.atoms import atom
 from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.universe import Universe

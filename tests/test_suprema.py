@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit
 
 from dp2erm_cvx import suprema
-from dp2erm_cvx.program.atoms import atom
+from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.program.curves import LOGISTIC, SQUARE, Curve, Part
 from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY, OVERLAP, LogWeight
 from dp2erm_cvx.stability import logistic_diameter, minimizer_norm

@@ -17,9 +17,8 @@ from dp2erm_cvx.calibration.numbers import analytic_delta, analytic_ratio
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
-from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import check_settings, setting
 from dp2erm_cvx.solve import Solver
 
 #: Which dataset's density is divided by which.
@@ -38,17 +37,14 @@ class Declared:
     ``epsilon``.
     """
 
-    epsilon: float | None = None
-    delta: float = 0.0
-    mu: float | None = None
+    epsilon: float | None = setting(None, at_least=0.0)  # 0 is a guarantee, too, though no budget
+    delta: float = setting(0.0, at_least=0.0, below=1.0)
+    mu: float | None = setting(None, at_least=0.0)
 
     def __post_init__(self) -> None:
         if (self.epsilon is None) == (self.mu is None):
             raise DeclarationError("declare epsilon or mu, and not both")
-        for name in ("epsilon", "mu"):  # 0 is a guarantee, too, though no budget
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, public_number(name, getattr(self, name), at_least=0.0))
-        object.__setattr__(self, "delta", Budget(1.0, self.delta).delta)
+        check_settings(self)
         if self.mu is not None and self.delta:
             raise DeclarationError("delta goes with epsilon, and mu stands for all deltas")
 

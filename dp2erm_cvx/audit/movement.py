@@ -96,7 +96,7 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
         # as it stands, without an exception for a flipped treatment, under which it can be false
         kept = dataclasses.replace(universe.domain, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
         stated = dataclasses.replace(universe, domain=kept)
-        alone = collect("paper, printed", lambda: resolved.paper_bound(stated, usable=False))
+        alone = collect("paper, printed", lambda: resolved.printed_bound(stated))
     if alone is not None and alone.L2 is not None and math.isfinite(alone.L2):
         claims.append(Claim("paper, printed", Quantity.L2, alone.L2, alone.theorem))
     collect("paper, usable", lambda: resolved.stability(universe, BoundFamily.PAPER))
@@ -333,9 +333,9 @@ def resolve(
 ) -> list[NeighborPair]:
     """Certified movements of every pair whose datasets have weights; a dataset they share is solved once.
 
-    ``solver`` is that of the program by default. Raises SolverError where the solver returns no point.
+    ``solver`` is by default the first one that certifies. Raises SolverError where it returns no point.
     """
-    chosen = program.usual_solver if solver is None else solver
+    chosen = "first_certified" if solver is None else solver
     ends = {id(end): end for pair in pairs for end in (pair.first, pair.second)}
     solved: dict[int, tuple[Array, float]] = {}
     found = _solved_together(program, list(ends.values())) if solver is None else None

@@ -59,7 +59,7 @@ class Base:
         self.arms: NDArray[Any] = np.concatenate(records.blocks.map(attrgetter("a")))
         self.treated = int(np.sum(self.arms))
         instance = program.instance(records)
-        solution = solve(instance, solver=program.usual_solver, throw=False)
+        solution = solve(instance, throw=False)
         self.neighborhood = Neighborhood(program, records, (instance, solution.point))
         self.weights = solution.value
         self.radius = solution.certificate.output_radius

@@ -27,7 +27,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.mechanism import random_source
 from dp2erm_cvx.parallel import run_tasks, whole_workers
-from dp2erm_cvx.public import public_fraction, whole_number
+from dp2erm_cvx.public import check_settings, public_fraction, setting, whole_number
 from dp2erm_cvx.universe import Universe
 
 #: Families of events, and what each is called in a report.
@@ -63,12 +63,12 @@ class Attack:
     Raises DeclarationError for anything else.
     """
 
-    runs: int = 2000
-    confidence: float = 0.99
+    runs: int = setting(2000, whole_number, at_least=40)
+    confidence: float = setting(0.99, public_fraction)
     events: Sequence[str] = tuple(FAMILIES)
     statistics: Mapping[str, Callable[[Any], float]] = field(default_factory=dict)
     takes_rng: bool = False
-    seed: int | None = None
+    seed: int | None = setting(None, whole_number, at_least=0)
     workers: int = 1
 
     def __post_init__(self) -> None:
@@ -78,12 +78,9 @@ class Attack:
                 raise DeclarationError(f"events: {family!r} is unknown: choose from {', '.join(FAMILIES)}")
         if not events and not self.statistics:
             raise DeclarationError("events: choose at least one family, or give statistics")
-        put(self, "runs", whole_number("runs", self.runs, at_least=40))
-        put(self, "confidence", public_fraction("confidence", self.confidence))
+        check_settings(self)
         put(self, "events", tuple(family for family in FAMILIES if family in events))
         put(self, "statistics", dict(self.statistics))
-        if self.seed is not None:
-            put(self, "seed", whole_number("seed", self.seed, at_least=0))
         put(self, "workers", whole_workers(self.workers))
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.parallel import run_tasks, whole_workers
-from dp2erm_cvx.public import public_number, whole_number
+from dp2erm_cvx.public import check_settings, setting, whole_number
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class SearchPlan:
     Raises DeclarationError for anything else.
     """
 
-    evaluations: int | None = None
-    seconds: float | None = None
-    seed: int = 0
+    evaluations: int | None = setting(None, whole_number, at_least=1)
+    seconds: float | None = setting(None, above=0.0)
+    seed: int = setting(0, whole_number, at_least=0)
     workers: int = 1
     checkpoint: Path | str | None = None
     progress: Callable[[float, int, float], None] | None = field(default=None, repr=False, compare=False)
@@ -55,12 +55,7 @@ class SearchPlan:
     def __post_init__(self) -> None:
         if self.evaluations is None and self.seconds is None:
             raise DeclarationError("search: declare evaluations or seconds")
-        if self.evaluations is not None:
-            evaluations = whole_number("evaluations", self.evaluations, at_least=1)
-            object.__setattr__(self, "evaluations", evaluations)
-        if self.seconds is not None:
-            object.__setattr__(self, "seconds", public_number("seconds", self.seconds, above=0.0))
-        object.__setattr__(self, "seed", whole_number("seed", self.seed, at_least=0))
+        check_settings(self)
         object.__setattr__(self, "workers", whole_workers(self.workers))
         if self.checkpoint is not None:
             object.__setattr__(self, "checkpoint", Path(self.checkpoint))

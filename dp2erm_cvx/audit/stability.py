@@ -191,7 +191,7 @@ def audit_stability(
     solver
         The conic solver of the declared CVXPY problem that at least 1 % of the neighbors solved in full, and
         all those reported, are compared with. Above ``LARGEST_DECLARED`` records, where each of its solves
-        would take minutes, and for blocks, it is the program's usual solver on one neighbor at a time.
+        would take minutes, and for blocks, it is the first certified one on one neighbor at a time.
     search
         Its evaluations are neighbors solved for; default: 60 seconds. The final certified solves and those of
         the checking solver come on top.
@@ -216,7 +216,7 @@ def audit_stability(
         _refuse_whole(program, universe, search, strategies)
     few = universe.n_samples <= LARGEST_DECLARED and not blocked
     names = _chosen(strategies, has_data=source is not None, few=few, blocked=blocked)
-    checking = solver if few else program.usual_solver
+    checking = solver if few else "first_certified"
     pool = None if held_out is None else records_of(held_out, domain).covariates
     digest = None
     if example is not None:  # by which a checkpoint knows its data

@@ -14,7 +14,7 @@ from scipy import special
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, RenyiCurve, StabilityBound
-from dp2erm_cvx.public import public_number, whole_number
+from dp2erm_cvx.public import check_settings, public_number, setting, whole_number
 
 #: Relative margin that absorbs the rounding of the closed forms; always spent on more noise.
 MARGIN = 1e-12
@@ -203,7 +203,7 @@ class Objective:
 
     bound: StabilityBound
     loss: LossConstants
-    n_samples: int
+    n_samples: int = setting(check=whole_number, at_least=2)
     relation: Neighboring = Neighboring.REPLACE_ONE
     name: str = "the second stage"
     weights: str = "the first stage"
@@ -212,7 +212,7 @@ class Objective:
     blocks: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "n_samples", whole_number("n_samples", self.n_samples, at_least=2))
+        check_settings(self)
 
     def calibrated(
         self, noise: Noise, budget: Budget, scale: float, gamma: float, setting: str, **facts: Any

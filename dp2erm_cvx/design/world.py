@@ -17,7 +17,15 @@ from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.predict import public_covariates
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.public import chosen_columns, public_fraction, public_number, public_size, whole_number
+from dp2erm_cvx.public import (
+    check_settings,
+    chosen_columns,
+    public_fraction,
+    public_number,
+    public_size,
+    setting,
+    whole_number,
+)
 from dp2erm_cvx.sampling import refuse_arms, refuse_units
 from dp2erm_cvx.steps import Confounding
 from dp2erm_cvx.universe import Universe
@@ -58,26 +66,18 @@ class Guess:
     Raises DeclarationError for an invalid value.
     """
 
-    effect: float | None = None
-    effect_spread: float | None = None
-    outcome_scale: float | None = None
-    explained: float = 0.5
-    curved: float = 0.1
+    effect: float | None = setting(None)
+    effect_spread: float | None = setting(None, public_size, zero=True)
+    outcome_scale: float | None = setting(None, public_size)
+    explained: float = setting(0.5, at_least=0.0, below=1.0)
+    curved: float = setting(0.1, at_least=0.0, below=1.0)
     confounding: str | float = "moderate"
-    treated: float = 0.5
+    treated: float = setting(0.5, public_fraction)
     binary: bool = False
     drivers: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.effect is not None:
-            public_number("effect", self.effect)
-        for name, zero in (("effect_spread", True), ("outcome_scale", False)):
-            if getattr(self, name) is not None:
-                public_size(name, getattr(self, name), zero=zero)
-        for name in ("explained", "curved"):
-            if public_number(name, getattr(self, name), at_least=0.0) >= 1.0:
-                raise DeclarationError(f"{name} = {getattr(self, name):g}: must be at least 0 and below 1")
-        public_fraction("treated", self.treated)
+        check_settings(self)
         if not isinstance(self.confounding, str):
             public_number("confounding", self.confounding, at_least=0.0)
         elif self.confounding not in CONFOUNDING:

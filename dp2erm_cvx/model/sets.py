@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import InfeasibleError, ProgramError
-from dp2erm_cvx.public import public_size
+from dp2erm_cvx.public import check_settings, public_size, setting
 from dp2erm_cvx.text import Written
 
 
@@ -243,12 +243,11 @@ class Simplices:
 class ElasticNet:
     """``R(theta) = l1 ||theta||_1 + l2/2 ||theta||_2^2``; both 0 is no regularizer. mu_R = l2."""
 
-    l1: float = 0.0
-    l2: float = 0.0
+    l1: float = setting(0.0, public_size, zero=True)
+    l2: float = setting(0.0, public_size, zero=True)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "l1", public_size("l1", self.l1, zero=True))
-        object.__setattr__(self, "l2", public_size("l2", self.l2, zero=True))
+        check_settings(self)
 
     @property
     def strong_convexity(self) -> float:

@@ -11,8 +11,9 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import ProgramError
+from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.model.tree import SQUARES, Affine, AtomTerm, Sums, walked
+from dp2erm_cvx.model.tree import Affine, AtomTerm, Sums, walked
 
 #: Covers about 1e6 roundings of sums of numbers that are not negative.
 UP = 1.0 + 1e-9
@@ -43,6 +44,7 @@ class Loaded:
 
     def __init__(self, term: AtomTerm, n: int, outer: Affine) -> None:
         self.term, self.n, inner = term, n, term.inner
+        self.atom = atom(term.atom, term.power) if term.atom else None
         entries, cells = inner.col >= 0, inner.row * n + inner.col
         single = np.unique(cells[entries])
         r, col = np.divmod(single, n)
@@ -97,39 +99,23 @@ class Loaded:
     def slope(self, a: Array, e: Array, smoothing: float = 0.0) -> tuple[Array, Array]:
         """``T'(a)`` (..., rows) and a bound of its error for every exact argument within ``e`` of ``a``.
 
-        Assumes that exp, log and powers are within 4 units in the last place. With ``smoothing`` > 0 a kink
-        ``max over U of <u, a>`` is ``max <u, a> - smoothing ||u - dual||^2 / 2``: its derivative is a point
-        of U, without an error but of its own rounding. ``inf`` where nothing is known.
+        The rounding is that of the atom, and 14 units more, of which a divisor takes two. With ``smoothing``
+        > 0 a kink ``max over U of <u, a>`` is ``max <u, a> - smoothing ||u - dual||^2 / 2``: its derivative
+        is a point of U, without an error but of its own rounding. ``inf`` where nothing is known.
         """
-        term, k, low, high = self.term, self.term.kind, a - e, a + e
+        term, own = self.term, self.atom
         if term.kink:
-            return _kink_slope(k, a, e, smoothing, self.dual)
+            return _kink_slope(term.kind, a, e, smoothing, self.dual)
         with np.errstate(all="ignore"):
-            if k == "entr":
-                q = -np.log(a) - 1.0
-                w = np.where(low > 0, e / low * UP + 8 * UNIT * (np.abs(np.log(a)) + 1.0), np.inf)
-            elif k == "log":
-                q = 1.0 / a
-                w = np.where(low > 0, e / low**2 * UP + 2 * UNIT * q, np.inf)
-            elif k == "exp":
-                q = np.exp(a)
-                w = e * np.exp(high) * UP + 8 * UNIT * q
-            elif k == "logistic":
-                q = 1.0 / (1.0 + np.exp(-a))
-                w = e / 4 * UP + 16 * UNIT * q
-            elif k == "power":
-                q = term.power * a ** (term.power - 1.0)
-                w = np.where(e == 0, 0.0, e * self.curvature(low, high)[1]) * UP + 8 * UNIT * np.abs(q)
-            elif k == SQUARES:
-                q = 2.0 * a / term.divisor
-                w = 2.0 * e / term.divisor * UP + 3 * UNIT * np.abs(q)
-            elif k == "QuadForm":
-                P = np.abs(term.matrix)
-                q = a @ (term.matrix + term.matrix.T)
-                w = (e + gamma(a.shape[-1] + 5) * np.abs(a)) @ (P + P.T) * UP
-            else:
+            if own is not None:
+                q = own.slope(a) / term.divisor
+                moved = np.where(e == 0, 0.0, e * own.largest_near(a, e) / term.divisor) * UP
+                return q, moved + UNIT * (own.absolute + (own.relative + 14.0) * np.abs(q))
+            if term.kind == "log_det":
                 return _inverse(a, e)
-        return q, w
+            P = np.abs(term.matrix)
+            q = a @ (term.matrix + term.matrix.T)
+            return q, (e + gamma(a.shape[-1] + 5) * np.abs(a)) @ (P + P.T) * UP
 
     def curvature(self, low: Array, high: Array, smoothing: float = 0.0) -> tuple[Array, Array]:
         """Least and largest ``|T''|`` between two (..., rows): by component, or of the spectrum.
@@ -139,34 +125,17 @@ class Loaded:
         if self.term.kink and smoothing > 0:
             bend = (np.abs(self.dual + low / smoothing) < 1.0) / smoothing
             return bend, bend
-        term, k, one = self.term, self.term.kind, np.ones_like(low)
-        with np.errstate(all="ignore"):
-            if k == "entr":
-                return 1.0 / high, np.where(low > 0, 1.0 / low, np.inf)
-            if k == "log":
-                return 1.0 / high**2, np.where(low > 0, 1.0 / low**2, np.inf)
-            if k == "exp":
-                return np.exp(low), np.exp(high)
-            if k == "logistic":
-                far = np.exp(-np.maximum(np.abs(low), np.abs(high)))
-                return far / (1.0 + far) ** 2, one / 4
-            if k == "power":
-                p = term.power
-                if p in (1.0, 2.0):
-                    return p * (p - 1.0) * one, p * (p - 1.0) * one
-                inside, far = (low <= 0) & (high >= 0), np.maximum(np.abs(low), np.abs(high))
-                near = np.where(inside, 0.0, np.minimum(np.abs(low), np.abs(high)))
-                if p % 2.0:  # defined for arguments of one sign
-                    near, far = np.maximum(low, 0.0), np.maximum(high, 0.0)
-                ends = abs(p * (p - 1.0)) * near ** (p - 2.0), abs(p * (p - 1.0)) * far ** (p - 2.0)
-                return np.minimum(*ends), np.where((low > 0) | (p > 1.0), np.maximum(*ends), np.inf)
-            if k == SQUARES:
-                return 2.0 / term.divisor * one, 2.0 / term.divisor * one
-            if k == "QuadForm":
-                return 0.0 * one, 2.0 * float(np.linalg.norm(term.matrix)) * UP * one
-        if k == "log_det" and term.floor is not None:
-            return 0.0 * one, one / term.floor**2
-        return 0.0 * one, np.inf * one
+        term, one = self.term, np.ones_like(low)
+        if self.atom is not None:
+            with np.errstate(all="ignore"):
+                least, largest = self.atom.curvatures(low, high)
+                return least / term.divisor, largest / term.divisor
+        largest = np.inf * one
+        if term.kind == "QuadForm":
+            largest = 2.0 * float(np.linalg.norm(term.matrix)) * UP * one
+        elif term.kind == "log_det" and term.floor is not None:
+            largest = one / term.floor**2
+        return 0.0 * one, largest
 
     def excess(self, a: Array, e: Array, u: Array) -> Array:
         """``max <., a> - <u, a>`` over the set of a kink, rounded up, for every exact argument within ``e``.
@@ -190,21 +159,13 @@ class Loaded:
     def value(self, a: Array) -> Array:
         """``T(a)``: by component (..., rows) where the coefficients are, else spread over the components."""
         term, k = self.term, self.term.kind
-        with np.errstate(all="ignore"):
-            if k in ("log", "exp", "abs"):
-                return {"log": np.log, "exp": np.exp, "abs": np.abs}[k](a)
-            if k == "entr":
-                return np.where(a > 0, -a * np.log(np.where(a > 0, a, 1.0)), np.where(a == 0, 0.0, -np.inf))
-            if k == "logistic":
-                return np.logaddexp(0.0, a)
-            if k == "power":
-                return np.asarray(a**term.power)
-            if k == "norm1":
-                return np.abs(a)
-            if k == SQUARES:
-                return a**2 / term.divisor
-            if k == "QuadForm":
-                return np.asarray(a * (a @ term.matrix))
+        if self.atom is not None:
+            with np.errstate(all="ignore"):
+                return np.asarray(self.atom.value(a) / term.divisor)
+        if k in ("abs", "norm1"):
+            return np.abs(a)
+        if k == "QuadForm":
+            return np.asarray(a * (a @ term.matrix))
         if k == "log_det":
             p = math.isqrt(a.shape[-1])
             whole = np.linalg.slogdet(a.reshape(*a.shape[:-1], p, p))[1]

@@ -22,11 +22,10 @@ from dp2erm_cvx.errors import ProgramError
 
 Index = NDArray[np.int64]
 
-_ELEMENTWISE = frozenset({"entr", "log", "exp", "logistic", "power", "abs"})
-SQUARES = "quad_over_lin"
+#: Atoms of CVXPY that are sums or vectors of atoms of one number.
+_ATOMS = {kind: kind for kind in ("entr", "log", "exp", "logistic", "power")} | {"quad_over_lin": "square"}
 #: Atoms whose derivative has a kink: read as the support function of a set (Theorem D).
 _KINKS = frozenset({"Pnorm", "norm1", "abs", "max"})
-_SMOOTH = frozenset({"entr", "log", "exp", "logistic", "power", SQUARES, "QuadForm", "log_det"})
 _NAMES = {"PowerApprox": "power", "PnormApprox": "Pnorm"}
 _BILINEAR = frozenset({"MulExpression", "multiply", "conv", "convolve", "kron"})
 
@@ -109,9 +108,14 @@ class AtomTerm:
     floor: float | None = None
 
     @property
+    def atom(self) -> str | None:
+        """The kind of atom of one number that every component is; None for any other."""
+        return _ATOMS.get(self.kind)
+
+    @property
     def elementwise(self) -> bool:
         """True if derivatives of components depend on that component alone."""
-        return self.kind in _ELEMENTWISE or self.kind in (SQUARES, "norm1")
+        return self.atom is not None or self.kind in ("abs", "norm1")
 
     @property
     def kink(self) -> bool:
@@ -172,7 +176,7 @@ class _Walk:
 
     def _atom(self, e: Any) -> Affine:
         kind = _kind(e)
-        if kind not in _KINKS | _SMOOTH:
+        if kind not in (*_KINKS, *_ATOMS, "QuadForm", "log_det"):
             raise ProgramError(f"the atom {kind} is not read")
         if getattr(e, "axis", None) is not None:
             raise ProgramError(f"{kind} along an axis is not read: write one term for each row")
@@ -180,12 +184,11 @@ class _Walk:
         if kind == "Pnorm" and power != 2.0:
             raise ProgramError(f"the norm of order {power:g} is not read")
         divisor, matrix = 1.0, np.zeros((0, 0))
-        if kind in (SQUARES, "QuadForm"):
+        if kind in ("quad_over_lin", "QuadForm"):
             if e.args[1].parameters() or not e.args[1].is_constant():
                 raise ProgramError(f"the second argument of {kind} holds data: {_PRODUCT}")
             value = _dense(e.args[1].value)
-            divisor = float(value) if kind == SQUARES else 1.0
-            matrix = value if kind == "QuadForm" else matrix
+            divisor, matrix = (1.0, value) if kind == "QuadForm" else (float(value), matrix)
         inner = self.read(e.args[0], inside=True)
         floor = self.floor if kind == "log_det" else None
         self.terms.append(AtomTerm(kind, inner, self.outputs, e.size, power, divisor, matrix, floor))

@@ -25,9 +25,11 @@ from dp2erm_cvx.steps import (
     TwoValues,
     shrinkage,
 )
-from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, VARIANCE
+from dp2erm_cvx.steps.nuisances import LEFT, STRETCH
 from dp2erm_cvx.universe import Universe
 
+#: The curvature of a logistic regression, e (1 - e), of a propensity that nothing is known about.
+_VARIANCE = 0.2
 #: F where none is declared; a larger one says that overlap is poor.
 CAP = 10.0
 #: Norm that the outcome regression scales covariates to, so that their declared units do not matter.
@@ -335,7 +337,7 @@ def effect_error(request: Request, left: float, center: float, propensity: float
     if propensity:
         norm, paid = 1.0 + request.norm_bound**2, propensity * request.epsilon
         ridge = norm / (0.3 * n * paid)
-        curvature = VARIANCE * spread**2 + ridge
+        curvature = _VARIANCE * spread**2 + ridge
         log_noise = math.sqrt(p * norm * (p + 2)) / (0.65 * paid) * spread / (n * curvature)
         away = OPTIMISM * math.hypot(ridge / curvature * away, log_noise)
     # ``reach`` is that at a rate of one half for scores that divide by it

@@ -17,7 +17,7 @@ from dp2erm_cvx.plan.plan import NUMERICAL_SHARE, STEADY, Pipeline
 from dp2erm_cvx.plan.settings import EffectSettings, chosen_noise, shares_in_turn
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
-from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size
+from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size, setting
 from dp2erm_cvx.sampling import refuse_sampling, uneven
 from dp2erm_cvx.steps import (
     ArmNuisances,
@@ -84,16 +84,16 @@ class EffectStudy(Pipeline):
     universe: Universe
     budget: Budget
     estimand: str = "ate"
-    residual_scale: float | None = None
-    confounding: float = 1.0
-    collinearity: float = 1.0
-    heterogeneity: float = 0.25
+    residual_scale: float | None = setting(None, public_size)
+    confounding: float = setting(1.0, at_least=0.0, at_most=100.0)
+    collinearity: float = setting(1.0, above=0.0, at_most=1.0)
+    heterogeneity: float = setting(0.25, at_least=0.0, at_most=100.0)
     effect_center: float | None = None
     public_center: Term | None = None
     declared: Mapping[str, Any] = field(default_factory=dict)
     noise: Noise | str = Noise.GAMMA
-    arithmetic: Arithmetic | str = Arithmetic.ASSUMED
-    numerical_share: float = NUMERICAL_SHARE
+    arithmetic: Arithmetic | str = setting(Arithmetic.ASSUMED, one_of, kind=Arithmetic)
+    numerical_share: float = setting(NUMERICAL_SHARE, public_fraction)
     ranges: PrivateRanges | None = None
     before: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -107,14 +107,6 @@ class EffectStudy(Pipeline):
         if self.estimand == RiskScores.estimand:
             self._check_risks()
         self._check_groups()
-        public_fraction("numerical_share", self.numerical_share)
-        if self.residual_scale is not None:
-            put(self, "residual_scale", public_size("residual_scale", self.residual_scale))
-        public_number("collinearity", self.collinearity, above=0.0)
-        for name, most in (("confounding", 100.0), ("collinearity", 1.0), ("heterogeneity", 100.0)):
-            put(self, name, public_number(name, getattr(self, name), at_least=0.0))
-            if getattr(self, name) > most:
-                raise DeclarationError(f"{name} = {getattr(self, name):g}: must be at most {most:g}")
         if self.public_center is not None:
             if self.ranges is not None:
                 raise DeclarationError("public_center: needs declared ranges, whose units it would be in")

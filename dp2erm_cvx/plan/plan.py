@@ -25,7 +25,7 @@ from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound
 from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.program.stage import Program
-from dp2erm_cvx.public import one_line, one_of, public_number
+from dp2erm_cvx.public import check_settings, one_line, public_number
 from dp2erm_cvx.sampling import refuse_arms
 from dp2erm_cvx.solve import Solution
 from dp2erm_cvx.steps import (
@@ -86,7 +86,7 @@ class Pipeline(abc.ABC):
         """Raise DeclarationError for what is no arithmetic, too many covariates, and arms if it knows two."""
         if not self.several_arms:
             refuse_arms(self.universe.domain.codebook, "a rule, or a fit with weights,")
-        object.__setattr__(self, "arithmetic", one_of("arithmetic", self.arithmetic, Arithmetic))
+        check_settings(self)
         if self.universe.n_features > MOST_FEATURES:
             raise DeclarationError(
                 f"{self.universe.n_features} covariates: at most {MOST_FEATURES}, because Hessians are "

@@ -215,7 +215,7 @@ def _weights(
 ) -> list[Array]:
     """Weights (n,) of the synthetic records, for every draw of the noise if they have any."""
     if noise is None:
-        return [solve(first.instance(records), solver=first.usual_solver, tolerance=1e-4).value]
+        return [solve(first.instance(records), tolerance=1e-4).value]
     assert isinstance(first, PrivateFirstStage)
     calibration, n_samples = noise
     # noise is divided by n

@@ -19,7 +19,7 @@ from dp2erm_cvx.plan.defaults import NORM, Request, effect_error, rule_of_use, s
 from dp2erm_cvx.plan.plan import NUMERICAL_SHARE, STEADY, Pipeline
 from dp2erm_cvx.plan.settings import RuleSettings, chosen_noise, shares_in_turn
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.public import public_fraction, public_size
+from dp2erm_cvx.public import one_of, public_fraction, public_size, setting
 from dp2erm_cvx.sampling import refuse_sampling
 from dp2erm_cvx.steps import (
     Balance,
@@ -70,20 +70,17 @@ class RuleStudy(Pipeline):
 
     universe: Universe
     budget: Budget
-    outcome_scale: float | None = None
+    outcome_scale: float | None = setting(None, public_size)
     expected: Sequence[str] = ()
     declared: Mapping[str, Any] = field(default_factory=dict)
     noise: Noise | str = Noise.GAMMA
-    arithmetic: Arithmetic | str = Arithmetic.ASSUMED
-    numerical_share: float = NUMERICAL_SHARE
+    arithmetic: Arithmetic | str = setting(Arithmetic.ASSUMED, one_of, kind=Arithmetic)
+    numerical_share: float = setting(NUMERICAL_SHARE, public_fraction)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         put = object.__setattr__
         put(self, "noise", chosen_noise(self.noise, self.universe))
-        public_fraction("numerical_share", self.numerical_share)
-        if self.outcome_scale is not None:
-            put(self, "outcome_scale", public_size("outcome_scale", self.outcome_scale))
         if isinstance(self.expected, str):
             raise DeclarationError(f"expected = {self.expected!r}: must be a list")
         put(self, "expected", tuple(self.expected))

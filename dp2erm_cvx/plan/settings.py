@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.base import mean_norm
 from dp2erm_cvx.errors import DeclarationError, shown
-from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size
+from dp2erm_cvx.public import check_settings, one_of, public_fraction, public_number, public_size, setting
 from dp2erm_cvx.steps import Arms, Balance, ColumnRanges, Rows, Step, WithConstant
 from dp2erm_cvx.universe import Universe
 
@@ -44,41 +44,28 @@ class CausalSettings(abc.ABC):
     Raises DeclarationError for an invalid value.
     """
 
-    slope: float
-    norm_bound: float | None
-    mean_share: float | None
-    spread_share: float | None
-    center_share: float | None
+    slope: float = setting(check=public_size)
+    norm_bound: float | None = setting(check=public_size)
+    mean_share: float | None = setting(check=public_fraction, optional=True)
+    spread_share: float | None = setting(check=public_fraction, optional=True)
+    center_share: float | None = setting(check=public_fraction)
     propensity: Any
-    propensity_share: float
-    radius: float
-    split: float
-    cap: float
-    residual_bound: float
-    score_bound: float
+    propensity_share: float = setting(check=public_fraction)
+    radius: float = setting(check=public_size)
+    split: float = setting(check=public_fraction)
+    cap: float = setting(at_least=2.0)
+    residual_bound: float = setting(check=public_size)
+    score_bound: float = setting(check=public_size)
 
-    #: Settings that are sizes, that are shares, and which of them may be None.
-    sizes: ClassVar[tuple[str, ...]] = ("slope", "norm_bound", "radius", "residual_bound", "score_bound")
-    shares: ClassVar[tuple[str, ...]] = (
-        "split", "mean_share", "spread_share", "center_share", "propensity_share",
-    )  # fmt: skip
-    optional: ClassVar[tuple[str, ...]] = ("mean_share", "spread_share")
     #: What the last step releases.
     rest: ClassVar[str]
 
     def __post_init__(self) -> None:
-        self._check_each(self.sizes, public_size)
-        object.__setattr__(self, "cap", public_number("cap", self.cap, at_least=2.0))
+        check_settings(self)
         self._check_propensity()
-        self._check_each(self.shares, public_fraction)
         if not self.spent < 1.0:
             taken = ", ".join(name for name, takes in self._takes.items() if takes)
             raise DeclarationError(f"{taken}: leave nothing to the {self.rest}")
-
-    def _check_each(self, names: tuple[str, ...], check: Any) -> None:
-        for name in names:
-            if getattr(self, name) is not None or name not in self.optional:
-                object.__setattr__(self, name, check(name, getattr(self, name)))
 
     @abc.abstractmethod
     def _check_propensity(self) -> None:
@@ -121,23 +108,19 @@ class EffectSettings(CausalSettings):
         propensity are then means in cells, from both shares, and no line has to be right. None for lines.
     """
 
-    norm_bound: float
-    center_share: float
+    norm_bound: float = setting(check=public_size)
+    center_share: float = setting(check=public_fraction)
     propensity: str | float | tuple[float, ...]
     rows: Rows | None
-    arms: Arms
-    rate_share: float
-    first_fit: float | None
-    noise_ratio: float = 0.0
+    arms: Arms = setting(check=one_of, kind=Arms)
+    rate_share: float = setting(check=public_fraction)
+    first_fit: float | None = setting(check=public_fraction, optional=True)
+    noise_ratio: float = setting(0.0, at_least=0.0)
     cells: Mapping[str, Any] | None = None
 
-    shares: ClassVar[tuple[str, ...]] = (*CausalSettings.shares, "first_fit", "rate_share")
-    optional: ClassVar[tuple[str, ...]] = (*CausalSettings.optional, "first_fit")
     rest: ClassVar[str] = "score"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arms", one_of("arms", self.arms, Arms))
-        public_number("noise_ratio", self.noise_ratio, at_least=0.0)
         super().__post_init__()
         if self.arms is Arms.CONTROLS and self.rows not in (Rows.COMMON, None):
             raise DeclarationError("arms = 'controls': one arm alone has rows = 'common'")
@@ -204,27 +187,20 @@ class RuleSettings(CausalSettings):
     """
 
     propensity: str | float | tuple[float, ...] | None
-    balance: Balance | str
-    center_slope: float
-    center_norm: float
-    norm: float
-    value_share: float | None = None
-    response_bound: float | None = None
-    norm_bound: float | None = None
-    mean_share: float | None = None
-    spread_share: float | None = None
+    center_share: float | None = setting(check=public_fraction, optional=True)
+    balance: Balance | str = setting(check=one_of, kind=Balance)
+    center_slope: float = setting(check=public_size)
+    center_norm: float = setting(check=public_size)
+    norm: float = setting(check=public_size)
+    value_share: float | None = setting(None, public_fraction)
+    response_bound: float | None = setting(None, public_size)
+    norm_bound: float | None = setting(None, public_size)
+    mean_share: float | None = setting(None, public_fraction)
+    spread_share: float | None = setting(None, public_fraction)
 
-    sizes: ClassVar[tuple[str, ...]] = (
-        *CausalSettings.sizes, "center_slope", "center_norm", "norm", "response_bound",
-    )  # fmt: skip
-    shares: ClassVar[tuple[str, ...]] = (*CausalSettings.shares, "value_share")
-    optional: ClassVar[tuple[str, ...]] = (
-        *CausalSettings.optional, "center_share", "norm_bound", "value_share", "response_bound",
-    )  # fmt: skip
     rest: ClassVar[str] = "rule"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "balance", one_of("balance", self.balance, Balance))
         super().__post_init__()
         if self.response_bound is not None and self.propensity is None:
             raise DeclarationError(

@@ -12,6 +12,7 @@ from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.plan import NUMERICAL_SHARE, Pipeline
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
+from dp2erm_cvx.public import one_of, public_fraction, setting
 from dp2erm_cvx.registry import refuse_taken_name
 from dp2erm_cvx.sampling import refuse_arms, refuse_sampling, refuse_units
 from dp2erm_cvx.steps import Fit, Step
@@ -52,8 +53,8 @@ class Study(Pipeline):
     noise: Noise | str = Noise.GAMMA
     split: float | None = None
     tolerance: float = 0.0
-    arithmetic: Arithmetic | str = Arithmetic.ASSUMED
-    numerical_share: float = NUMERICAL_SHARE
+    arithmetic: Arithmetic | str = setting(Arithmetic.ASSUMED, one_of, kind=Arithmetic)
+    numerical_share: float = setting(NUMERICAL_SHARE, public_fraction)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _COLORS = (BLUE, ORANGE, "#3a7d44", "#7a4fa3", "#8c2d2d")
 #: The usable figure of the paper is the smaller of two others, which stay visible on top of it.
 _STYLES: dict[str, dict[str, Any]] = {
-    "sharp, unrefined": {"linestyle": ":"},
     "paper, printed alone": {"linestyle": "--"},
     "paper, usable": {"linewidth": 5, "alpha": 0.3, "zorder": 1},
     "universal": {"linestyle": "-."},

@@ -1,9 +1,9 @@
 """Names that a scheme file imports: decorators, and what programs of the library are built of."""
 
 from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.model.atoms import bounded_influence
 from dp2erm_cvx.model.sets import Box, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program.atoms import bounded_influence
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments
 from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.declaration import Declaration, Leaves
@@ -14,8 +14,9 @@ from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.program.rows import Ball
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import PrivateFirstStage, SeparableFirstStage, private
-from dp2erm_cvx.program.stage import Instance, Kind, Program, setting
+from dp2erm_cvx.program.stage import Instance, Kind, Program
 from dp2erm_cvx.program.weights import scheme, second_stage
+from dp2erm_cvx.public import setting
 from dp2erm_cvx.stability import Bound
 from dp2erm_cvx.universe import Universe
 

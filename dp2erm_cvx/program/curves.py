@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from dp2erm_cvx.domain import Array
+from dp2erm_cvx.model.atoms import Atom, atom
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.program.atoms import Atom, atom
 
 #: Margins beyond which only the limits of a loss are asked for.
 _FARTHEST = 700.0
@@ -220,16 +220,11 @@ class Curve:
             largest = max(largest, 2.0 * falls) if math.isfinite(falls) else math.nan
         return math.inf if math.isnan(largest) else float(max(largest, 0.0)) * (1 + 1e-9)
 
-    def descent(self, tilt: Array, total: Array, out: Array) -> Array:
-        """``-phi'(s)`` from ``tilt = exp(-s)`` and ``total = 1 + tilt``, which batches share with the weight.
-
-        In ``out``, which may be ``total``, or in ``tilt``.
-        """
+    def descent(self, tilt: Array, total: Array) -> Array:
+        """``-phi'(s)`` from ``tilt = exp(-s)`` and ``total = 1 + tilt``, as batches have both."""
         if self == LOGISTIC:
-            return np.divide(tilt, total, out=out)
-        if self == EXPONENTIAL:
-            return tilt
-        return np.negative(self.slope(-np.log(tilt)), out=out)
+            return np.asarray(tilt / total)
+        return tilt if self == EXPONENTIAL else -self.slope(-np.log(tilt))
 
     def declared(self, s: Any) -> Any:
         """Phi of a CVXPY expression, elementwise."""

@@ -30,7 +30,6 @@ from dp2erm_cvx.universe import Universe
 
 #: Steps of Newton's method on many datasets at once; whoever needs more is solved alone.
 _STEPS = 30
-Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class _Stated:
@@ -61,7 +60,6 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     """
 
     kind: ClassVar[Kind] = Kind.DIRECT
-    usual_solver: ClassVar[str] = "first_certified"
     cone: ClassVar[str] = "second-order"
     theorem = "none: universal corollary"
     statement: ClassVar[Function | None] = None
@@ -156,9 +154,8 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         _, cap = self._box(n, universe.n_columns)
         if stated is None:
             return stability.any_weights(n, self.kind.proved, self.relations)
-        example = self._bounded(next(universe.examples()), universe)
-        public = self._public(example, universe)
-        if public is not None and public.reason and not self._kinks(example, universe):
+        public = _constants(self, universe)
+        if public is not None and public.reason and not self._kinks(universe):
             # a radius that is not known in advance would have to be read off the data
             return stability.any_weights(n, f"the stated bound is not used: {public.reason}", self.relations)
         m = self.strong_convexity(next(universe.examples()))
@@ -174,17 +171,15 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         Raises CalibrationError where no weights are in the box, or nothing makes them unique.
         """
         self._box(universe.n_samples, universe.n_columns)
-        records = next(universe.examples())
-        example = self._bounded(records, universe)
-        public = self._public(example, universe)
+        public = _constants(self, universe)
         if public is None:
             return None
         if not float(np.min(public.strong_convexity)) > 0:
-            if self.strong_convexity(records) > 0:
+            if self.strong_convexity(next(universe.examples())) > 0:
                 return None
             raise CalibrationError(f"{self.name}: {public.reason}: add a term such as sum_squares(w - 1)")
         if public.radius is None:
-            return None if self._kinks(example, universe) else math.inf
+            return None if self._kinks(universe) else math.inf
         return public.radius / math.sqrt(universe.n_samples)
 
     def instance(self, records: Records) -> Instance:
@@ -192,15 +187,15 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         n = records.n_samples
         floor, cap = program._box(n, records.X.shape[1])
         universe = Universe(records.domain, n, records.n_features)
-        data, targets = program._bounded(records, universe), program.targets(records)
-        public = program._public(data, universe)
+        data, targets = program._clipped(records, universe), program.targets(records)
+        public = _constants(program, universe)
         declared = program.strong_convexity(records)
         if public is not None and not float(np.min(public.strong_convexity)) > 0:
             public = replace(public, strong_convexity=np.full(n, declared)) if declared > 0 else None
         if public is None:
             smooth = SimplexModel(Simplices(np.zeros(n, dtype=np.int64), float(n), cap, floor))
             return Instance(program, lambda: data, None, declared, smooth, targets)
-        read = program._read(data, universe)
+        read = _reading(program, universe)
         assert isinstance(read, ReadObjective)
         _made_nonneg(read, data)
         model = DirectModel(read.at(read.vector(data)), public, floor, cap)
@@ -223,9 +218,8 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         if not isinstance(model, DirectModel):
             return None
         universe = Universe(first.domain, first.n_samples, first.n_features)
-        bounds = program.data_bounds(universe)
-        leaves = [program._clipped(records, bounds) for records in datasets]
-        read = program._read(leaves[0], universe)
+        leaves = [program._clipped(records, universe) for records in datasets]
+        read = _reading(program, universe)
         assert isinstance(read, ReadObjective)
         for data in leaves:
             _made_nonneg(read, data)
@@ -236,7 +230,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
 
     def unread(self, universe: Universe) -> str | None:
         """Why the objective of a resolved program is not read, in one line; None where it is."""
-        found = self._read(self._bounded(next(universe.examples()), universe), universe)
+        found = _reading(self, universe)
         return found if isinstance(found, str) else None
 
     def _box(self, n: int, n_columns: int) -> tuple[float, float]:
@@ -249,30 +243,16 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             )
         return floor, min(cap, float(n))
 
-    def _bounded(self, records: Records, universe: Universe) -> dict[str, Value]:
+    def _clipped(self, records: Records, universe: Universe) -> dict[str, Value]:
         """The leaves, clipped to their public bounds."""
-        return self._clipped(records, self.data_bounds(universe))
-
-    def _clipped(self, records: Records, bounds: Mapping[str, Value]) -> dict[str, Value]:
         data: dict[str, Value] = {**self.data(records), "ones": np.ones(records.n_samples)}
-        for name, bound in bounds.items():
+        for name, bound in self.data_bounds(universe).items():
             data[name] = np.clip(np.asarray(data[name], dtype=np.float64), -np.asarray(bound), bound)
         return data
 
-    def _read(self, data: Mapping[str, Value], universe: Universe) -> ReadObjective | str:
-        """The objective at data of these shapes, or why it is not read."""
-        return _reading(self, _shapes(data), universe)
-
-    def _public(self, data: Mapping[str, Value], universe: Universe) -> PublicConstants | None:
-        return _constants(self, _shapes(data), universe)
-
-    def _kinks(self, data: Mapping[str, Value], universe: Universe) -> bool:
-        read = self._read(data, universe)
+    def _kinks(self, universe: Universe) -> bool:
+        read = _reading(self, universe)
         return isinstance(read, ReadObjective) and read.kinks
-
-
-def _shapes(data: Mapping[str, Value]) -> Shapes:
-    return tuple((name, np.shape(value)) for name, value in data.items())
 
 
 @lru_cache(maxsize=64)
@@ -289,9 +269,12 @@ def _curvature(program: WeightsProgram, domain: Domain, n: int, p: int) -> float
 
 
 @lru_cache(maxsize=16)  # each holds its matrices
-def _reading(program: WeightsProgram, shapes: Shapes, universe: Universe) -> ReadObjective | str:
-    leaves = Leaves({name: np.zeros(shape) for name, shape in shapes}, embed=False)
-    n = dict(shapes)["ones"][0]
+def _reading(program: WeightsProgram, universe: Universe) -> ReadObjective | str:
+    """The objective, or why it is not read."""
+    n = universe.n_samples
+    _, problem = _declared(program, universe.domain, n, universe.n_columns)
+    shapes = {leaf.name(): leaf.shape for leaf in problem.parameters()} | {"ones": (n,)}
+    leaves = Leaves({name: np.zeros(shape) for name, shape in shapes.items()}, embed=False)
     w = cp.Variable(n, name="weights", nonneg=True)
     objective, _, beside = program._for_solver(leaves, w)
     if beside:
@@ -319,9 +302,7 @@ def _agrees(
     """
     rng, compared = np.random.default_rng(read.n), False
     for records in universe.examples():
-        data = program._bounded(records, universe)
-        if any(np.shape(data[name]) != leaf.shape for name, leaf in leaves.items()):
-            continue  # records that change the shapes of their data: nothing public is known of these
+        data = program._clipped(records, universe)
         for name, leaf in leaves.items():
             leaf.value = data[name]
         w.value = rng.uniform(0.5, 1.5, read.n)
@@ -351,8 +332,8 @@ def _made_nonneg(read: ReadObjective, data: dict[str, Value]) -> None:
 
 
 @lru_cache(maxsize=64)
-def _constants(program: WeightsProgram, shapes: Shapes, universe: Universe) -> PublicConstants | None:
-    read = _reading(program, shapes, universe)
+def _constants(program: WeightsProgram, universe: Universe) -> PublicConstants | None:
+    read = _reading(program, universe)
     if isinstance(read, str):
         return None
     bound = read.bound_vector({"ones": 1.0, **program.data_bounds(universe)})

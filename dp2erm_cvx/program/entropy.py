@@ -15,11 +15,11 @@ from dp2erm_cvx import stability
 from dp2erm_cvx.blocks import VIEW, Blocks, tree_sum, whole
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, InfeasibleError
+from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.model.composite import CLOSED_FORM, LocalError, Penalty, Sizes
 from dp2erm_cvx.model.sets import L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import UNIT, column_sums, compensated_sum, dot_error, rounded_sum, sum_error
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program.atoms import atom
 from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.first_stage import BalancedStage
@@ -32,14 +32,10 @@ from dp2erm_cvx.program.stage import (
     RowNeighbors,
     Setting,
     declared_choice,
-    setting,
 )
-from dp2erm_cvx.public import public_size
-from dp2erm_cvx.stability import EntropyConstants
+from dp2erm_cvx.public import public_size, setting
+from dp2erm_cvx.stability.entropy import ArmMass
 from dp2erm_cvx.universe import Universe
-
-ArmMass = Literal["equal", "proportional"]
-Scaling = Literal["public", "paper"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +57,7 @@ class EntropyFirstStage(BalancedStage):
     formulas: ClassVar[Mapping[str, Setting]] = MappingProxyType({"constant": "G_x"})
 
     arm_mass: ArmMass = setting("equal", declared_choice, words=("equal", "proportional"))
-    scaling: Scaling = setting("public", declared_choice, words=("public", "paper"))
+    scaling: Literal["public", "paper"] = setting("public", declared_choice, words=("public", "paper"))
 
     def moments(self, records: Records) -> tuple[Array, Array]:
         """Rows B (n, 2k) and targets t (2k,): weights meet ``B.T @ w / n = t`` where balance is exact."""
@@ -103,9 +99,10 @@ class EntropyFirstStage(BalancedStage):
 class RidgedEntropyFirstStage(EntropyFirstStage):
     """Entropy balancing relaxed by a ridge and a ball on the dual, in either of its two forms.
 
-    The logarithm of a mean of exponentials is no sum of losses of single records, which the theorems on
-    separable schemes are about. So its constants are stated here: those of Theorem 4, from the bounds of the
-    balance functions, and of the rounding of its centered rows.
+    One of three programs that state constants, beside kernel weights and kernel mean matching: a logarithm of
+    a mean of exponentials is no sum of losses of single records, which the theorems on separable schemes are
+    about. Stated are those of Theorem 4, all of them functions of the bounds of the balance functions, and of
+    the rounding of its centered rows.
 
     Parameters
     ----------
@@ -147,13 +144,11 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
         G = math.hypot(constant, balance_bound)
         # || t - mean(b) || is at most G / sqrt(2) for rows e_a (x) g, and 2 for rows of norm at most 1
         row_bound, slope = (1.0, 2.0) if self.scaling == "paper" else (G, 0.75 * G)
-        # a plan may be for any number of records: none of them is stored
-        log_base = (
-            0.0 if self.base_measure is None else float(np.max(np.abs(self.log_base(universe.n_samples))))
-        )
+        n, spread, ridge, log_base = universe.n_samples, 2 * row_bound, self.mu, 0.0
+        if self.base_measure is not None:  # otherwise no array of n numbers is made for a plan
+            log_base = float(np.max(np.abs(self.log_base(n))))
         if log_base > 0.0:
             slope = 2 * row_bound  # the mean is that under the base measure
-        n, spread, ridge = universe.n_samples, 2 * row_bound, self.mu
         dimension = 2 * (1 + self.balance.size(universe.n_features))
         per_norm = (dot_error(dimension) + 2 * UNIT) * spread  # error of a score, per unit of ||v||
         size = spread + 2 * row_bound
@@ -217,30 +212,20 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
 
         return replaced
 
-    def constants(self, universe: Universe) -> EntropyConstants:
-        """Constants of a resolved program, for Theorem 4: the public scaling."""
-        domain = universe.domain
-        return EntropyConstants(
-            *self.bounds(domain), self.mu, self.radius, self.arm_mass, domain.arm_floor, self.trim
-        )
-
     def bound(self, universe: Universe) -> StabilityBound:
         """Theorem 4, or Theorem 4' for the paper's scaling."""
-        n = universe.n_samples
+        n, domain = universe.n_samples, universe.domain
         if self.base_measure is not None:
             raise CalibrationError(
                 "entropy balancing with a base_measure has no sharp bound: leave it out, or use the paper's"
             )
         if self.scaling == "paper":
             self._refuse_trim("Theorem 4'")
-            return stability.entropy_balancing_paper_scaling(n, **self.paper_arguments(universe.domain))
-        return stability.entropy_balancing(n, self.constants(universe))
-
-    def unrefined_bound(self, universe: Universe) -> StabilityBound | None:
-        if self.scaling != "paper":
-            return None
-        arguments = self.paper_arguments(universe.domain)
-        return stability.entropy_balancing_paper_scaling(universe.n_samples, **arguments, refined=False)
+            return stability.entropy_balancing_paper_scaling(n, **self.paper_arguments(domain))
+        constants = stability.EntropyConstants(
+            *self.bounds(domain), self.mu, self.radius, self.arm_mass, domain.arm_floor, self.trim
+        )
+        return stability.entropy_balancing(n, constants)
 
     def printed_bound(self, universe: Universe) -> StabilityBound:
         self._refuse_trim("the paper's theorem")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -20,8 +19,8 @@ from dp2erm_cvx.model.sums import UNIT, exact_sum
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments, MomentTargets
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, declared_choice, setting
-from dp2erm_cvx.public import public_size
+from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, declared_choice
+from dp2erm_cvx.public import public_size, setting
 from dp2erm_cvx.universe import Universe
 
 
@@ -32,8 +31,6 @@ class FirstStage(Program):
     kind: ClassVar[Kind] = Kind.DIRECT
     #: Why no bound can be, in words for the user; empty where one is.
     unbounded: ClassVar[str] = ""
-    #: What audits and batches solve it by: a program without a smooth form needs a conic solver.
-    usual_solver: ClassVar[str] = "newton"
     #: Whether the weights are computed to make the arms alike.
     balances_arms: ClassVar[bool] = True
 
@@ -61,35 +58,22 @@ class FirstStage(Program):
             return stability.any_weights(universe.n_samples, Kind.DIRECT.proved, self.relations)
         raise CalibrationError(f"{self.name} is declared {self.kind.value!r} and states no bound")
 
-    @property
-    def weight_cap(self) -> float:
-        """A public cap on every weight; ``inf`` for none."""
-        return math.inf
-
-    def unrefined_bound(self, universe: Universe) -> StabilityBound | None:
-        """The theorem of a resolved program without a refinement that ``bound`` takes; None without one."""
-        return None
-
-    def paper_bound(self, universe: Universe, *, usable: bool = True) -> StabilityBound:
-        """The paper's statement for a resolved program. Raises CalibrationError where it makes none.
-
-        ``usable`` takes the minimum with the universal corollary; otherwise it stands alone, as printed.
-        """
-        printed = self.printed_bound(universe)
-        return stability.usable(universe.n_samples, printed) if usable else printed
-
     def printed_bound(self, universe: Universe) -> StabilityBound:
-        """Statement of a program in place of ``paper_bound``."""
+        """The paper's statement for a resolved program, as printed.
+
+        Raises CalibrationError where it makes none.
+        """
         raise CalibrationError(f"the paper states no stability bound for {self.name}")
 
     def stability(self, universe: Universe, family: BoundFamily = BoundFamily.SHARP) -> StabilityBound:
         """Bound on the movement of the weights, from public quantities alone.
 
-        Raises CalibrationError where no theorem of the family covers the declared program or domain.
+        That of the paper is the smaller of its statement and the universal corollary. Raises
+        CalibrationError where no theorem of the family covers the declared program or domain.
         """
         program = self.resolve(universe.domain)
         if family is BoundFamily.PAPER:
-            return program.paper_bound(universe)
+            return stability.usable(universe.n_samples, program.printed_bound(universe))
         return program.bound(universe)
 
     def instance(self, records: Records) -> Instance:

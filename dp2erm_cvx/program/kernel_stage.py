@@ -25,8 +25,8 @@ from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.first_stage import BalancedStage, FirstStage
 from dp2erm_cvx.program.kernel_model import FactoredKernelModel, KernelModel
 from dp2erm_cvx.program.kernels import BalanceKernel, Kernel, factor
-from dp2erm_cvx.program.stage import Kind, setting
-from dp2erm_cvx.public import public_size
+from dp2erm_cvx.program.stage import Kind
+from dp2erm_cvx.public import public_size, setting
 from dp2erm_cvx.stability import KernelConstants, kernel_balancing, pooled_kernel_balancing
 from dp2erm_cvx.universe import Universe
 
@@ -48,7 +48,7 @@ class KernelFirstStage(FirstStage):
     """Direct weights by a quadratic balance of kernel features, on a simplex per arm or one for all records.
 
     minimize    alpha (||F_0'v - t||^2 + ||F_1'v - t||^2) + (1 - alpha) ||F_0'v - F_1'v||^2 + n ridge ||v||^2
-    subject to  sum over arm a of v_i = n for a = 0, 1,  0 <= v <= 2 weight_cap
+    subject to  sum over arm a of v_i = n for a = 0, 1,  0 <= v <= 2 cap
 
     then w = v/2. With K = F F' the kernel matrix, F_a its factor's rows of arm a (the others 0), t = F'1. An
     arm without records leaves all weight to the other. A ``pooled`` program has w itself for v, t = F'1/2 and
@@ -71,6 +71,8 @@ class KernelFirstStage(FirstStage):
 
     #: Whether all records share one simplex; otherwise every arm has its own.
     pooled: ClassVar[bool] = False
+    #: A public cap on every weight; a setting of one of them.
+    cap = math.inf
 
     alpha: float = setting(0.5, at_least=0)
     ridge: float | None = setting(1.0, public_size)
@@ -96,7 +98,7 @@ class KernelFirstStage(FirstStage):
         n, domain, constants = universe.n_samples, universe.domain, self.constants(universe)
         if self.pooled:
             return pooled_kernel_balancing(n, constants)
-        return kernel_balancing(n, constants, domain.arm_floor, self.weight_cap, domain.relation)
+        return kernel_balancing(n, constants, domain.arm_floor, self.cap, domain.relation)
 
     def feasible(self, records: Records) -> Simplices:
         """The set of v: every arm that has records gets n, or 2n where it is alone."""
@@ -104,10 +106,10 @@ class KernelFirstStage(FirstStage):
         if self.pooled:
             return Simplices(np.zeros(n, dtype=np.int64), float(n))
         arms = np.concatenate(records.rows(attrgetter("a")).each())
-        return Simplices(arms, 2 * n / len(np.unique(arms)), 2 * self.weight_cap)
+        return Simplices(arms, 2 * n / len(np.unique(arms)), 2 * self.cap)
 
     def data(self, records: Records) -> dict[str, Value]:
-        data, cap = self.features(records), 2 * self.weight_cap
+        data, cap = self.features(records), 2 * self.cap
         if self.pooled:
             return data
         data |= {"treated": records.a.astype(np.float64), "totals": self.feasible(records).totals()}
@@ -120,7 +122,7 @@ class KernelFirstStage(FirstStage):
         if not self.pooled:
             treated, totals = leaf("treated"), leaf("totals", nonneg=True)
             constraints = {"treated_total": treated @ v == totals[1], "total": cp.sum(v) == cp.sum(totals)}
-            if not math.isinf(self.weight_cap):
+            if not math.isinf(self.cap):
                 constraints["cap"] = v <= leaf("cap", nonneg=True)
         return Declaration(self.imbalance(leaf, v), {name: v}, constraints)
 

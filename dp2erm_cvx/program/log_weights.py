@@ -12,9 +12,9 @@ import numpy as np
 from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.model.atoms import Atom, atom
 from dp2erm_cvx.model.composite import CLOSED_FORM
 from dp2erm_cvx.model.sums import UNIT, dot_error
-from dp2erm_cvx.program.atoms import Atom, atom
 from dp2erm_cvx.program.curves import Curve, Part
 
 #: Cells of a range; a monotone piece needs one.

@@ -149,11 +149,6 @@ class MarginSum:
     weighted: bool = False
     n_rows: int | None = None
 
-    @property
-    def margin(self) -> float:
-        """Bound on ``|s|`` over the set."""
-        return self.rows.reach(self.feasible.norm_bound(self.n_parameters))
-
     def sizes(self) -> Sizes | None:
         """Its :class:`~dp2erm_cvx.model.composite.Sizes`; None where one is infinite.
 
@@ -164,17 +159,18 @@ class MarginSum:
         if self.loss == SQUARE and self.rows.plain:
             return self._least_squares()
         n, Z, offset = self.n_samples * self.rows.factor[1], self.rows.norm, max(map(abs, self.rows.offset))
-        slope, curvature = self.loss.largest_slope(self.margin), self.loss.largest_curvature(self.margin)
-        near = self.loss.largest_curvature(self.margin + _NEAR)
+        minimizer = set_norm = self.feasible.norm_bound(self.n_parameters)
+        margin = self.rows.reach(set_norm)  # bound on |s| over the set
+        slope, curvature = self.loss.largest_slope(margin), self.loss.largest_curvature(margin)
+        near = self.loss.largest_curvature(margin + _NEAR)
         if not (math.isfinite(slope) and math.isfinite(near)):
             return None
         linear = self.linear + self.n_samples * Z * max(map(abs, self.rows.tilt))
         steep = n * Z * slope + linear
-        minimizer = set_norm = self.feasible.norm_bound(self.n_parameters)
         if self.ridge > 0:
-            pulled = math.sqrt(self.loss.pull(self.margin) * n / self.ridge) + linear / self.ridge
+            pulled = math.sqrt(self.loss.pull(margin) * n / self.ridge) + linear / self.ridge
             minimizer = min(steep / self.ridge, math.inf if offset else pulled, set_norm)
-        steps = self.loss.rounding_units(self.margin) + (4 if self.weighted else 2) * slope
+        steps = self.loss.rounding_units(margin) + (4 if self.weighted else 2) * slope
         error = dot_error(self.n_parameters) + (UNIT if offset else 0.0)
         rounded = (
             steps * UNIT + sum_error(self.n_rows or self.n_samples) * slope + 2 * UNIT * curvature * offset

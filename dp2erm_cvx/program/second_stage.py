@@ -32,9 +32,8 @@ from dp2erm_cvx.program.stage import (
     Function,
     Instance,
     declared_choice,
-    setting,
 )
-from dp2erm_cvx.public import chosen_columns, public_number
+from dp2erm_cvx.public import chosen_columns, public_number, setting
 from dp2erm_cvx.suprema import Saturation
 from dp2erm_cvx.universe import Universe
 

@@ -36,9 +36,8 @@ from dp2erm_cvx.program.stage import (
     RowNeighbors,
     Setting,
     made_class,
-    setting,
 )
-from dp2erm_cvx.public import public_fraction, public_number, public_size
+from dp2erm_cvx.public import public_fraction, public_number, public_size, setting
 from dp2erm_cvx.stability import MarginMovement, margin_movement, minimizer_norm, record_diameter, separable
 from dp2erm_cvx.suprema import Saturation, log_weight_diameter
 from dp2erm_cvx.universe import Universe
@@ -251,7 +250,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     def _trim(self) -> float | None:
         """Cap of inverse propensities of a logistic regression, ``inf`` for none; None for other schemes."""
-        plain = not self.at_controls and len(self.margins) == 1
+        plain = not self.at_controls and len(self.margins) == 1 and self.kind is not Kind.PRIVATE
         return self.log_weight.cap if plain and self.loss == LOGISTIC else None
 
     def _known(self, universe: Universe) -> tuple[int, float, float, float]:
@@ -332,9 +331,6 @@ class PrivateFirstStage(SeparableFirstStage):
     radius: float | None = setting(None, public_size, infinite=True)
     share: float = setting(0.3, public_fraction)
 
-    def printed_bound(self, universe: Universe) -> StabilityBound:
-        return FirstStage.printed_bound(self, universe)
-
     def perturbed(self, records: Records, gamma: float, noise: Array) -> Instance:
         """Bind the program to data, the ridge ``gamma`` of its calibration and ``noise`` b."""
         program = self.resolve(records.domain)
@@ -351,18 +347,14 @@ class PrivateFirstStage(SeparableFirstStage):
         noise = public_number("noise_bound", noise_bound, at_least=0)
         return self.resolve(universe.domain).margin_sum(universe, extra, noise).radius()
 
-    def certified_error(self, universe: Universe) -> float | None:
-        # given the coefficient; how large it may be is not known without its calibration or a radius
-        ball = self.ball(universe.domain)
-        return None if math.isinf(ball) else self.certified_error_at(universe, ball)
-
-    def certified_error_at(self, universe: Universe, norm: float) -> float | None:
-        """What ``certified_error`` is for coefficients of at most this norm.
-
-        A public norm follows from the calibration of the coefficient, which the plan knows.
-        """
-        bound, within = self.row_bound(universe.domain), min(norm, self.ball(universe.domain))
-        return self.log_weight.error_at(self.n_rows(universe), bound, within)
+    def certified_error(self, universe: Universe, norm: float | None = None) -> float | None:
+        # given a coefficient of at most this public norm, which follows from its calibration
+        bound, ball = self.row_bound(universe.domain), self.ball(universe.domain)
+        if norm is None and math.isinf(ball):
+            return None
+        return self.log_weight.error_at(
+            self.n_rows(universe), bound, ball if norm is None else min(norm, ball)
+        )
 
     def loss_constants(self, universe: Universe) -> LossConstants:
         """Constants of the loss of the coefficient, for Theorems 1 and 2 at uniform weights."""

@@ -26,21 +26,13 @@ from dp2erm_cvx.model.direct import DirectModel
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import check_settings, public_number, setting
 from dp2erm_cvx.universe import Universe
 
 M = TypeVar("M", bound=Composite)
 
 #: A number, or a formula of public numbers such as M and outcome_bound.
 Setting = float | str
-
-
-def setting(default: Any, check: Callable[..., Any] = public_number, **bounds: Any) -> Any:
-    """Field of a program whose value is ``check(name, value, **bounds)``; None stays where it is the default.
-
-    The program is a frozen dataclass; ``check`` raises DeclarationError.
-    """
-    return dataclasses.field(default=default, metadata={"check": (check, bounds)})
 
 
 def declared_choice(
@@ -124,12 +116,7 @@ class Program(abc.ABC):
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        program: Any = self
-        for field in dataclasses.fields(program):
-            value = getattr(self, field.name)
-            if "check" in field.metadata and not (value is None and field.default is None):
-                check, bounds = field.metadata["check"]
-                object.__setattr__(self, field.name, check(field.name, value, **bounds))
+        check_settings(self)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

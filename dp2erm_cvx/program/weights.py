@@ -28,9 +28,8 @@ from dp2erm_cvx.program.stage import (
     Program,
     Setting,
     made_class,
-    setting,
 )
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import public_number, setting
 from dp2erm_cvx.universe import Universe
 
 #: The largest margin that a set may allow for where a loss is exponential: it is exp(12) there.

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dp2erm_cvx import __version__
 from dp2erm_cvx.calibration import Noise, Perturbed
-from dp2erm_cvx.display import WIDTH, as_frame, as_html, as_text
-from dp2erm_cvx.errors import Dp2ermError
+from dp2erm_cvx.display import WIDTH, as_html, as_text
+from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.privacy import Neighboring
 
 if TYPE_CHECKING:
@@ -214,7 +214,11 @@ class BaseRelease(abc.ABC):
 
         Raises DeclarationError where pandas is not installed.
         """
-        return as_frame(self.rows())
+        try:
+            import pandas as pd
+        except ImportError:
+            raise DeclarationError("a data frame needs pandas: pip install 'dp2erm-cvx[data]'") from None
+        return pd.DataFrame(self.rows())
 
     def _repr_html_(self) -> str:
         """The summary in a notebook."""

@@ -22,8 +22,6 @@ from dp2erm_cvx.steps.record_map import RAREST, Arms, Rows, Term, treated_share
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import SideCounts, released_mass, side_shares
 
-#: The curvature of a logistic regression, e (1 - e), of a propensity that nothing is known about.
-VARIANCE = 0.2
 #: The heterogeneity that is planned for, of the most that is declared: balancing the arms for all of it costs
 #: more noise in slopes than it saves of bias where effects vary less. Intervals count all of it.
 TYPICAL = 0.5

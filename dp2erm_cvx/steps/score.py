@@ -17,7 +17,7 @@ from dp2erm_cvx.calibration.sums import SHARE_BITS
 from dp2erm_cvx.domain import Array, Domain, Records, cleaned
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.public import public_number, public_size
+from dp2erm_cvx.public import check_settings, public_size, setting
 from dp2erm_cvx.steps.nuisances import LinearNuisances, Nuisances
 from dp2erm_cvx.steps.record_map import Arms, Rows
 from dp2erm_cvx.steps.step import Step
@@ -96,10 +96,10 @@ class EffectScore(abc.ABC):
     propensities: ClassVar[tuple[float, ...]] = (0.0, 0.1, 0.2, 0.3)
 
     nuisances: Nuisances
-    cap: float
-    residual_bound: float
-    bound: float
-    center: float | None = None
+    cap: float = setting(at_least=2.0)
+    residual_bound: float = setting(check=public_size)
+    bound: float = setting(check=public_size)
+    center: float | None = setting(None, title="effect_")
     sampled: bool = False
     missing: bool = False
     widening: float = 1.0
@@ -107,12 +107,7 @@ class EffectScore(abc.ABC):
     other_bound: float | None = None
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "cap", public_number("cap", self.cap, at_least=2.0))
-        for name in ("residual_bound", "bound"):
-            put(self, name, public_size(name, getattr(self, name)))
-        if self.center is not None:
-            put(self, "center", public_number("effect_center", self.center))
+        check_settings(self)
 
     def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         """The noise of the sums, by the bounds of the score alone."""

@@ -98,8 +98,8 @@ def plan_weights(
         )
     refuse_unsolvable(program, universe)
     error = public_number("tolerance", tolerance, at_least=0.0) * n
-    if isinstance(program, PrivateFirstStage) and coefficient_norm is not None:
-        stated = program.certified_error_at(universe, coefficient_norm)
+    if isinstance(program, PrivateFirstStage):
+        stated = program.certified_error(universe, coefficient_norm)
     else:
         stated = program.certified_error(universe)
     certain = not error or stated is None or stated + GRID_ERROR <= error / n

@@ -340,8 +340,8 @@ def test_rows_of_an_author_are_shrunk_into_their_set_and_made_alone():
 
 @pytest.mark.parametrize("fault", ["sign", "threshold", "offset"])
 def test_a_misread_loss_is_caught_by_cvxpy(fault, monkeypatch):
+    from dp2erm_cvx.model.atoms import atom
     from dp2erm_cvx.program import form
-    from dp2erm_cvx.program.atoms import atom
 
     if fault == "threshold":
         monkeypatch.setattr(form, "atom", lambda kind, k=1.0: atom(kind, 1.1 * k))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program.atoms import atom
+from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.program.curves import LOGISTIC, Curve, Part
 from dp2erm_cvx.program.form import _refuse_misread
 from dp2erm_cvx.program.log_weights import LogWeight

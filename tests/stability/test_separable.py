@@ -221,7 +221,7 @@ def test_a_mean_weight_without_the_movement_between_both_ends_is_too_small(monke
 
 
 def test_where_the_loss_is_flat_theorem_3_is_left():
-    from dp2erm_cvx.program.atoms import atom
+    from dp2erm_cvx.model.atoms import atom
     from dp2erm_cvx.program.curves import Curve, Part
 
     flat = Curve((Part(1.0, atom("huber", 0.1), 1.0, 1.0),))

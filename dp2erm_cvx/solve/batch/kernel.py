@@ -175,7 +175,9 @@ def _exchange(pivot: _Pivot, members: _Members, ridge: float, cap: float) -> tup
     points, multipliers = np.zeros((m, n + 1)), np.zeros((m, pivot.n_groups))
     steps, live = np.zeros(m, dtype=np.int64), rows
     for step in range(1, _MAX_STEPS + 1):
-        live, member, index = _exchanged(free, base_free, live)
+        changed = free[live, :-1] != base_free
+        few = np.sum(changed, axis=1) <= _MAX_EXCHANGED
+        live, (member, index) = live[few], np.nonzero(changed[few])
         if not len(live):
             break
         every = len(live) == m
@@ -261,14 +263,6 @@ def _judged(model: KernelModel, members: _Members, V: Array, t: Array, multiplie
     radius = (residual + rounding + smoothness * missed) / model.half_ridge + missed
     bound = model.scale * (math.sqrt(n) * radius + 8 * UNIT * total) * (1 + 1e-9)
     return np.where(roomy & np.isfinite(bound), bound, np.inf)
-
-
-def _exchanged(free: Mask, base_free: Mask, live: Index) -> tuple[Index, Index, Index]:
-    """The members that stay within reach of the base, and (member, index) of what they exchange."""
-    changed = free[live, :-1] != base_free
-    few = np.sum(changed, axis=1) <= _MAX_EXCHANGED
-    member, index = np.nonzero(changed[few])
-    return live[few], member, index
 
 
 def _small(

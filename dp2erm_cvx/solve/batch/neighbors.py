@@ -37,7 +37,7 @@ class Neighborhood:
 
     The fast path of a program is not trusted: the first solution that it certifies must be certified by the
     judge of single instances, or it is not used at all. Every neighbor that it does not certify is solved
-    alone by its usual solver and marked. One counts as certified where the bound on the l1 error of its
+    alone and marked. One counts as certified where the bound on the l1 error of its
     weights is at most ``tolerance * n``. ``base`` is the instance of the records with its solution, where a
     caller has them.
     """
@@ -54,7 +54,7 @@ class Neighborhood:
         if self._base is None:
             instance = self.program.instance(self.records)
             # any point will do to start from; certificates are about the neighbors alone
-            self._base = instance, solve(instance, solver=self.program.usual_solver, throw=False).point
+            self._base = instance, solve(instance, throw=False).point
         return fast_path(self._base[0], self.records, self._base[1])
 
     def solve(
@@ -123,14 +123,9 @@ class Neighborhood:
             first += len(part)
 
     def _alone(self, part: Replacements, k: int, tolerance: float) -> tuple[Array, float, int]:
-        """Weights (n,) of neighbor k by its usual solver, their l1 radius, and iterations."""
+        """Weights (n,) of neighbor k, their l1 radius, and iterations."""
         try:
-            solution = solve(
-                self.program.instance(part.neighbor(k)),
-                solver=self.program.usual_solver,
-                tolerance=tolerance,
-                throw=False,
-            )
+            solution = solve(self.program.instance(part.neighbor(k)), tolerance=tolerance, throw=False)
         except (InfeasibleError, SolverError):
             return np.full(part.base.n_samples, np.nan), np.inf, 0
         return solution.value, solution.certificate.output_radius, solution.stats.iterations

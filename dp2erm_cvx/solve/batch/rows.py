@@ -32,19 +32,6 @@ CLIP = 2 * LARGEST_SCORE
 _HELD = 2**23
 
 
-class Room:
-    """Arrays (m, k) that are reused from tile to tile."""
-
-    def __init__(self, m: int) -> None:
-        self.m, self._held = m, dict[str, Array]()
-
-    def of(self, name: str, width: int) -> Array:
-        """The array of this name."""
-        if name not in self._held or self._held[name].size < self.m * width:
-            self._held[name] = np.empty(self.m * width)
-        return self._held[name][: self.m * width].reshape(self.m, width)
-
-
 @dataclass(frozen=True, eq=False)
 class Terms:
     """Contributions of rows at points V (m, d), few numbers that workers return.
@@ -59,23 +46,22 @@ class Terms:
     weight: LogWeight | None = None
     log_cap: float = math.inf
 
-    def tilted(self, V: Array, Z: Array, base: tuple[Array, ...], room: Room) -> tuple[Array, Array]:
+    def tilted(self, V: Array, Z: Array, base: tuple[Array, ...]) -> tuple[Array, Array]:
         """How rows Z (k, d) pull at the gradient and what their weights are proportional to, both (m, k).
 
         The two may be one array. ``base`` holds the log base measure (k,), if there is one.
         """
         if self.loss is None or self.weight is None:
-            u, cap = np.matmul(V, Z.T, out=room.of("tilt", len(Z))), self._caps(V)
+            u, cap = V @ Z.T, self._caps(V)
             for log_base in base:
                 u += log_base
             np.exp(u, out=u)
-            return u, u if cap is None else np.minimum(u, cap[:, None], out=room.of("capped", len(Z)))
+            return u, u if cap is None else np.minimum(u, cap[:, None])
         # one exponential serves the loss and the weight: no margin is beyond LARGEST_SCORE
-        tilt, total = room.of("tilt", len(Z)), room.of("total", len(Z))
-        np.exp(np.matmul(-V, Z.T, out=tilt), out=tilt)
-        np.add(tilt, 1.0, out=total)
-        descent = self.loss.descent(tilt, total, room.of("descent", len(Z)))
-        return descent, self.weight.of(tilt, total)
+        tilt = -V @ Z.T
+        np.exp(tilt, out=tilt)
+        total = tilt + 1.0
+        return self.loss.descent(tilt, total), self.weight.of(tilt, total)
 
     def own(self, V: Array, rows: Array, log_base: Array) -> tuple[Array, Array]:
         """Contributions (m,) each, of one row (d,) at every point."""
@@ -84,7 +70,7 @@ class Terms:
             pull, cap = np.exp(score + log_base), self._caps(V)
             return pull, pull if cap is None else np.minimum(pull, cap)
         tilt = np.exp(-score)
-        return self.loss.descent(tilt, 1 + tilt, np.empty_like(tilt)), self.weight.of(tilt, 1 + tilt)
+        return self.loss.descent(tilt, 1 + tilt), self.weight.of(tilt, 1 + tilt)
 
     def _caps(self, V: Array) -> Array | None:
         """The largest tilts (m,), None for none."""
@@ -115,15 +101,13 @@ class _Pass:
         here = np.flatnonzero((self.index >= numbers.start) & (self.index < numbers.stop))
         place = self.index[here] - numbers.start
         size = min(max(_TILE // max(len(self.index), 1), _SHORTEST), _TALLEST)
-        height, room = 2 ** (size.bit_length() - 1), Room(len(self.V))
+        height = 2 ** (size.bit_length() - 1)
         for low in range(0, len(numbers), height):
-            part, inside = (
-                slice(low, min(low + height, len(numbers))),
-                (place >= low) & (place < low + height),
-            )
+            part = slice(low, min(low + height, len(numbers)))
+            inside = (place >= low) & (place < low + height)
             held, at = here[inside], place[inside] - low
             base = tuple(column[part] for column in beside[: self.n_base])
-            pull, f = self.terms.tilted(self.V, Z[part], base, room)
+            pull, f = self.terms.tilted(self.V, Z[part], base)
             if self.own is None or self.scale is None:
                 pull[held, at] = f[held, at] = 0.0
             else:

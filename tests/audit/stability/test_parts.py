@@ -295,12 +295,12 @@ def test_many_records_are_audited_without_the_declared_problem(few, monkeypatch)
     found = audit_stability(IPW, records, records.domain, strategies=STRATEGIES[:-1], search=EVALUATIONS)
     assert "ascent" not in found.searched
     assert not found.violations
-    assert found.check.solver == "newton"
+    assert found.check.solver == "first_certified"
     assert found.check.datasets >= 2
     assert found.check.disagreement <= 1
     # only the pairs that verdicts rest on
     assert 1 <= len(found.worst) <= len({verdict.claim.quantity for verdict in found.verdicts})
-    assert "by newton" in str(found)
+    assert "by first_certified" in str(found)
 
 
 def test_a_wrong_batch_is_seen_by_the_check(few, monkeypatch):

@@ -1,4 +1,4 @@
-"""Atoms: convex functions of one number, with the few facts that everything about a loss follows from."""
+"""Atoms: functions of one number, and the few facts that losses and objectives need of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
+from scipy.special import entr
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
@@ -20,11 +21,11 @@ _Map = Callable[[Array], Array]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Atom:
-    """A convex function phi of one number u, elementwise; :func:`atom` makes it.
+    """A convex or concave function phi of one number u, elementwise; :func:`atom` makes it.
 
     Attributes
     ----------
-    value, slope, curvature : phi(u), phi'(u), a monotone function, and phi''(u)
+    value, slope, curvature : phi(u), phi'(u), a monotone function, and ``|phi''(u)|``
     declared : the function of a CVXPY expression
     ends : limits of the slope far to the left and far to the right
     bend : c with ``|phi'''| <= c phi''`` between kinks
@@ -67,8 +68,7 @@ class Atom:
         """Least and largest curvature over every cell ``[low, high]``."""
         if self.cells is not None:
             return self.cells(low, high)
-        far = np.maximum(np.abs(low), np.abs(high))
-        near = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
+        near, far = _sizes(low, high)
         return self.curvature(far), self.curvature(near)
 
     def largest_near(self, u: Array, distance: Array) -> Array:
@@ -87,14 +87,17 @@ class Atom:
 def atom(kind: str, number: float = 1.0) -> Atom:
     """The atom of a kind: u, u^2, exp(u), log(1 + exp(u)), max(u, 0)^2, or one with a ``number`` k.
 
-    These are ``line``, ``square``, ``exp``, ``logistic`` and ``hinge``. ``huber`` (Huber 1964) is u^2 up to k
+    These are ``line``, ``square``, ``exp``, ``logistic`` and ``hinge``; of weights, which are no margins,
+    also ``log``, ``entr`` (-u log u) and ``power`` (u^k). ``huber`` (Huber 1964) is u^2 up to k
     and ``2 k |u| - k^2`` beyond; ``saturating`` is ``k |u| + k^2 (exp(-|u|/k) - 1)``: no loss of the same
     largest slope k needs less of a ridge (Theorem 15). There is one object for each kind and number. Raises
     DeclarationError for another kind, and for a k that is no positive size.
     """
     if kind not in _ATOMS:
         raise DeclarationError(f"atom {kind!r}: must be one of {', '.join(_ATOMS)}")
-    return _made(kind, public_size("full_slope" if kind == "saturating" else "threshold", number))
+    if kind != "power":
+        number = public_size("full_slope" if kind == "saturating" else "threshold", number)
+    return _made(kind, number)
 
 
 @cache
@@ -194,6 +197,50 @@ def _saturating(S: float) -> Atom:
     )
 
 
+def _log(k: float) -> Atom:
+    return Atom(
+        *("log", k, np.log, lambda u: 1.0 / u, lambda u: 1.0 / u**2, cp.log, (math.inf, 0.0)),
+        relative=2.0,
+        cells=lambda low, high: (1.0 / high**2, np.where(low > 0, 1.0 / low**2, np.inf)),
+    )
+
+
+def _entropy(k: float) -> Atom:
+    return Atom(
+        *("entr", k, entr, lambda u: -np.log(u) - 1.0, lambda u: 1.0 / u, cp.entr, (math.inf, -math.inf)),
+        # of the logarithm, at most 8 (|log u| + 1), where the slope may be 0
+        absolute=16.0,
+        relative=8.0,
+        cells=lambda low, high: (1.0 / high, np.where(low > 0, 1.0 / low, np.inf)),
+    )
+
+
+def _power(p: float) -> Atom:
+    bend = abs(p * (p - 1.0))
+
+    def curvature(u: Array) -> Array:
+        return np.full_like(u, bend) if p in (1.0, 2.0) else bend * np.abs(u) ** (p - 2.0)
+
+    def cells(low: Array, high: Array) -> tuple[Array, Array]:
+        if p % 2.0:  # defined for arguments of one sign
+            low, high = np.maximum(low, 0.0), np.maximum(high, 0.0)
+        ends = [curvature(u) for u in _sizes(low, high)]
+        return np.minimum(*ends), np.where((low > 0) | (p >= 1.0), np.maximum(*ends), np.inf)
+
+    return Atom(
+        *("power", p, lambda u: np.asarray(u**p), lambda u: np.asarray(p * u ** (p - 1.0)), curvature),
+        *(lambda u: cp.power(u, p), (-math.inf, math.inf)),
+        relative=8.0,
+        cells=cells,
+    )
+
+
+def _sizes(low: Array, high: Array) -> tuple[Array, Array]:
+    """Least and largest ``|u|`` on cells."""
+    near = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
+    return near, np.maximum(np.abs(low), np.abs(high))
+
+
 def _two(inside: Any) -> Array:
     """The curvature 2 where a condition holds."""
     bent: Array = 2.0 * inside.astype(np.float64)
@@ -208,6 +255,9 @@ _ATOMS: dict[str, Callable[[float], Atom]] = {
     "huber": _huber,
     "hinge": _hinge,
     "saturating": _saturating,
+    "log": _log,
+    "entr": _entropy,
+    "power": _power,
 }
 
 
