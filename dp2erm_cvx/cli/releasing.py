@@ -222,20 +222,21 @@ def planned(model: Any, options: dict[str, Any]) -> bool:
 def show_plan(plan: Plan[Any], n_samples: int, *, as_json: bool, name: str | None = None) -> None:
     """What a plan spends, step by step, and what is predicted of its release."""
     from dp2erm_cvx.release.declaration import state_steps
-    from dp2erm_cvx.release.words import releases_of
 
-    predicted, spent, steps = _predicted(plan), plan.guarantee, state_steps(plan)
+    predicted, spent = _predicted(plan), plan.guarantee
     facts = ("step", "theorem", "epsilon", "delta", "scale")
     rows: list[dict[str, Any]] = [
         {name: getattr(one, name) for name in facts}
         | {name: value for name, value in plan.study.before.get(one.step, {}).items() if name == "of"}
-        for one in steps
+        for one in state_steps(plan)
     ]
     if as_json:
+        known = {fact: value for fact, (value, _) in predicted.items()}
+        title = {} if name is None else {"name": name}
         guarantee = {"epsilon": spent.epsilon, "delta": spent.delta}
-        told: dict[str, Any] = {"n_samples": n_samples, "guarantee": guarantee, "steps": rows}
-        told["predicted"] = {fact: value for fact, (value, _) in predicted.items()}
-        print_json(({} if name is None else {"name": name}) | told)
+        print_json(
+            {**title, "n_samples": n_samples, "guarantee": guarantee, "steps": rows, "predicted": known}
+        )
         return
     screen = console()
     head = "Planned" if name is None else f"{name}: planned"
@@ -244,13 +245,13 @@ def show_plan(plan: Plan[Any], n_samples: int, *, as_json: bool, name: str | Non
     spelled = {"epsilon": ".4g", "delta": ".3g", "scale": ".4g"}
     texts = [
         [
-            releases_of(one),
+            row["step"],
             *(format(row[name], form) for name, form in spelled.items()),
             f"as {row['of']} released it" if "of" in row else row["theorem"],
         ]
-        for one, row in zip(steps, rows, strict=True)
+        for row in rows
     ]
-    screen.print(grid("released", "epsilon", "delta", "noise scale", "theorem", left=0, rows=texts))
+    screen.print(grid("step", "epsilon", "delta", "noise scale", "theorem", left=0, rows=texts))
     screen.print(f"Together: epsilon = {spent.epsilon:g}, delta = {spent.delta:g}.")
     if plan.study.before:
         screen.print(f"Beside what was released before: epsilon = {plan.own.epsilon:g}.")
