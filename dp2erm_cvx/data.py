@@ -64,6 +64,8 @@ class Dataset:
     person, persons
         Where persons with several records are units: that (n,) of every row, from 0 to ``persons`` - 1 or -1
         for none, and their public number N. The number n of rows is private then.
+    repeats
+        (n,): how many rows of the person of every row count, where these are not all of them.
 
     An arm without records is not an error. Raises :class:`~dp2erm_cvx.errors.DataError` naming the row
     (the first record is row 1) and the column of the first value that is missing, not finite or not a number.
@@ -82,6 +84,7 @@ class Dataset:
     person: NDArray[np.int64] | None = None
     persons: int | None = None
     n_arms: int = 2
+    repeats: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         table, *vectors = (as_array(getattr(self, name), name) for name in "Xay")
@@ -139,6 +142,10 @@ class Dataset:
         """All records as one block: they are in memory together."""
         return whole(self, len(self.a))
 
+    def by_person(self, function: Callable[[Dataset], R]) -> list[R]:
+        """``function`` of all rows."""
+        return [function(self)]
+
     def records(self, make: Callable[[Dataset], R], domain: object) -> R:
         """What ``make`` makes of all records, in the ``domain`` that this is in."""
         return make(self)
@@ -174,7 +181,13 @@ class Dataset:
 
     @classmethod
     def coded(
-        cls, public: Public, X: Any, a: ArrayLike, y: ArrayLike, columns: Sequence[str] | None = None
+        cls,
+        public: Public,
+        X: Any,
+        a: ArrayLike,
+        y: ArrayLike,
+        columns: Sequence[str] | None = None,
+        person: NDArray[np.int64] | None = None,
     ) -> Dataset:
         """Records by the codebook of a domain: whatever a cell holds, none is refused.
 
@@ -191,10 +204,9 @@ class Dataset:
         columns
             Names of the covariates; default: those of ``public``, or all columns of ``X``.
 
-        Every record depends on its own cells alone (Theorem 10). Where persons are units, two rows of nobody
-        stand at the end, so that a table without any row is one of persons as well. Raises DataError for a
-        column that is not there, and for another number of rows; DeclarationError where the covariates of
-        levels are not declared.
+        Every record depends on its own cells alone (Theorem 10). Where persons are units, rows of nobody fill
+        a table up to ``least``; ``person`` (n,) is of every row if these are not all. Raises DataError for
+        a column that is not there, or another number of rows, DeclarationError for undeclared levels.
         """
         book = public.codebook
         assert book is not None
@@ -220,12 +232,14 @@ class Dataset:
         counts = np.where(silent, 0.0, counts.T).T
         if book.unit is None:
             return cls(covariates, arms, outcomes, tuple(names), *told, counts, n_arms=n_arms)
-        person = book.unit.of(table.cells(book.unit.column, written=True))
+        if person is None:
+            person = book.unit.of([book.unit.labels(table.cells(book.unit.column, written=True))])
+        more = max(cls.least - len(arms), 0)
         parts = zip((arms, outcomes, counts, person), (0, middle, 0.0, -1), strict=True)
         arms, outcomes, counts, person = (
-            np.pad(part, ((0, 2), (0, 0))[: part.ndim], constant_values=value) for part, value in parts
+            np.pad(part, ((0, more), (0, 0))[: part.ndim], constant_values=value) for part, value in parts
         )
-        covariates = np.vstack([covariates.reshape(-1, len(names)), [middles, middles]])
+        covariates = np.vstack([covariates.reshape(-1, len(names)), *[middles] * more])
         persons = person, book.unit.number
         return cls(covariates, arms, outcomes, tuple(names), *told, counts, *persons, n_arms=n_arms)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -135,39 +136,46 @@ class Unit:
         """A public guess of what persons count, of at most 1: as if every number up to m is as likely."""
         return 0.5 + 0.5 / self.count
 
-    def of(self, cells: Any) -> NDArray[np.int64]:
-        """The person (n,) of every row, from 0 to N - 1; -1 for nobody.
-
-        Raises DataError where the table has more persons than are declared: like every message about data it
-        is for their holder alone.
-        """
+    def labels(self, cells: Any) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
+        """The distinct labels of cells, sorted, and the place (n,) among them of the one of every cell."""
         found, place = distinct_labels(cells, self.column, _identifier)
         names, index = np.unique(np.array(found, dtype=object), return_inverse=True)
+        return names, index.reshape(-1)[place]
+
+    def of(self, parts: Sequence[tuple[NDArray[np.object_], NDArray[np.int64]]]) -> NDArray[np.int64]:
+        """The person (n,) of every row, from 0 to N - 1, -1 for nobody, by the labels of parts of a table.
+
+        Raises DataError, for the data holder alone, where it has more persons than are declared.
+        """
+        names = np.unique(np.concatenate([own for own, _ in parts]))
         first = 1 if len(names) and not names[0] else 0  # the empty label sorts first
         if len(names) - first > self.number:
             raise DataError(
                 f"column {self.column!r} has {len(names) - first} persons, and number = {self.number} is "
                 "declared: these data are outside the declared universe"
             )
-        persons: NDArray[np.int64] = index.reshape(-1)[place].astype(np.int64) - first
-        return persons
+        return np.concatenate([np.searchsorted(names, own)[place] - first for own, place in parts])
+
+    def repeats(self, counts: NDArray[np.float64], person: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many rows of the person of every row count: (n,), by what all rows do, (n,) or (n, K)."""
+        inside = (person >= 0) & ((counts if counts.ndim == 1 else np.sum(counts, axis=1)) > 0.0)
+        return np.where(inside, np.bincount(person[inside], minlength=1)[np.where(inside, person, 0)], 0)
 
     def shared(
-        self, counts: NDArray[np.float64], person: ArrayLike | None
+        self, counts: NDArray[np.float64], person: ArrayLike | None, repeats: ArrayLike | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """1/max(k, m) of ``counts`` (n,) or (n, K) for the rows of a ``person`` (n,) with k that count.
 
         With the persons again, the first for nobody, whose rows count 0. Shares are rounded down, so that in
-        exact arithmetic they add up to at most 1. Raises DeclarationError unless every row has a person below
-        N.
+        exact arithmetic they add up to at most 1. Where others of their rows are elsewhere, ``repeats`` (n,)
+        are the k. Raises DeclarationError unless every row has a person below N.
         """
         unit = np.array(-1 if person is None else person, dtype=np.int64)
         if unit.shape != counts.shape[:1] or np.any(unit >= self.number):
             raise DeclarationError(f"person: must say which of {self.number} persons every record is of")
-        inside = (unit >= 0) & ((counts if counts.ndim == 1 else np.sum(counts, axis=1)) > 0.0)
-        k = np.maximum(np.bincount(unit[inside], minlength=1)[unit[inside]], float(self.count))
-        share = np.zeros(len(unit))
-        share[inside] = np.where(k > 1.0, np.nextafter(1.0 / k, 0.0), 1.0)
+        own = self.repeats(counts, unit) if repeats is None else np.asarray(repeats)
+        k = np.maximum(own, float(self.count))
+        share = np.where(own > 0, np.where(k > 1.0, np.nextafter(1.0 / k, 0.0), 1.0), 0.0)
         return (counts.T * share).T, np.maximum(unit, 0)
 
     def told(self) -> str:

@@ -10,7 +10,7 @@ vanishes where the gradient is largest.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
@@ -32,6 +32,7 @@ class MultinomialPropensity(Program):
 
     n_arms: int = setting(3, whole_number, at_least=2)
 
+    by_blocks: ClassVar[bool] = True
     name = "multinomial_propensity"
     formula = (
         "theta = argmin sum_i w_i (log sum_a exp(<x_i, theta_a>) - <x_i, theta_A_i>) + n gamma/2 |theta|^2"
@@ -57,11 +58,13 @@ class MultinomialPropensity(Program):
 
     def instance(self, records: Records, gamma: float, noise: Array) -> Instance:
         """Bind the program to rows and arms; ``noise`` ((K - 1) p,) is in contrasts of the arms."""
-        weights, bound = records.counts, records.domain.covariate_bound
+        bound = records.domain.covariate_bound
         ridge = records.n_samples * gamma
-        model = MultinomialModel(records.X, records.a, weights, ridge, noise, bound)
+        n_columns = len(noise) // (self.n_arms - 1)
+        model = MultinomialModel(records.blocks, n_columns, ridge, noise, bound)
 
         def data() -> dict[str, Any]:
+            weights = records.counts
             chosen = weights[:, None] * (records.a[:, None] == np.arange(self.n_arms))
             noises = model.coefficients(noise)
             return {"Z": records.X, "chosen": chosen, "weights": weights, "curvature": ridge, "noise": noises}

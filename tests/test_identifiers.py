@@ -31,7 +31,8 @@ INTEGERS = [*((one, str(one)) for one in WHOLE), (None, None)]
 
 
 def persons(cells):
-    return Unit("id", 100).of(cells)
+    unit = Unit("id", 100)
+    return unit.of([unit.labels(cells)])
 
 
 def numbers(pairs):

@@ -296,7 +296,7 @@ def audited_laws(model: Audited, pair: tuple[Raw, Raw]) -> tuple[Plan[Any], tupl
 
 
 def _persons(domain: Domain, X: Array, a: ArrayLike, y: ArrayLike, person: ArrayLike) -> Dataset:
-    """Records of persons, as numbers; two rows of nobody stand behind them, as in every table of persons."""
+    """Records of persons, as numbers; two rows of nobody stand behind them, as where there are no others."""
     rows = np.concatenate([X, np.zeros((2, X.shape[1]))])
     arms, outcomes = (np.append(column, [0, 0]) for column in (a, y))
     names = domain.columns or tuple(f"x{k + 1}" for k in range(X.shape[1]))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.blocked import pieces as pieces_of
 from dp2erm_cvx.blocked.pieces import (
     DaskBlocks,
     Pieces,
@@ -35,9 +36,9 @@ R = TypeVar("R")
 
 
 class DatasetBlock(Dataset):
-    """Some consecutive records of a dataset: the last block may hold a single one."""
+    """Some records of a dataset, of any number."""
 
-    least: ClassVar[int] = 1
+    least: ClassVar[int] = 0
 
 
 def _plain_block(table: Table, *, treatment: str, outcome: str, covariates: tuple[str, ...]) -> Dataset:
@@ -45,13 +46,41 @@ def _plain_block(table: Table, *, treatment: str, outcome: str, covariates: tupl
 
 
 def _coded_block(
-    table: Table, *, public: Public, treatment: str, outcome: str, columns: tuple[str, ...]
+    table: Table, *beside: Any, public: Public, treatment: str, outcome: str, columns: tuple[str, ...]
 ) -> Dataset:
-    return DatasetBlock.coded(public, table, table.cells(treatment), table.cells(outcome), columns)
+    return DatasetBlock.coded(public, table, table.cells(treatment), table.cells(outcome), columns, *beside)
 
 
-def _restricted_block(data: Dataset, *, columns: list[int], curves: Curves | None) -> Dataset:
-    return data.restricted(columns, curves)
+def _labels(table: Table, *, book: Any) -> Any:
+    return book.unit.labels(book.read(table.cells)(book.unit.column))
+
+
+def _counted(block: Dataset, *, domain: Domain) -> tuple[Any, Any]:
+    return domain.factors(block.sampling, len(block.a)), block.person
+
+
+def _repeated(block: Dataset, repeats: NDArray[np.int64]) -> Dataset:
+    return replace(block, repeats=repeats)
+
+
+def _rows_of(block: Any, *, names: Sequence[str], part: int, parts: int) -> list[NDArray[Any]]:
+    """The columns of the rows of a block that count, of every ``parts``-th person, the last of them."""
+    *_, counts, person = columns = [getattr(block, name) for name in names]
+    counted = (counts if counts.ndim == 1 else np.sum(counts, axis=1)) > 0.0
+    rows = np.flatnonzero((person >= 0) & (person % parts == part) & counted)
+    return [column[rows] for column in columns]
+
+
+def _of_persons(blocks: Blocks[Any], make: Callable[..., Any], width: int, *names: str) -> Iterator[Any]:
+    """What ``make`` makes of columns ``names``, all rows of a person together, for as many as memory holds.
+
+    Each part takes a pass, and leaves rows in their order: sums of persons are those in memory, to the bit.
+    """
+    parts = max(-(-8 * blocks.n_samples * width // pieces_of.KEEP), 1)
+    for part in range(parts):
+        found = blocks.map(partial(_rows_of, names=names, part=part, parts=parts))
+        columns = (np.concatenate(one) for one in zip(*found, strict=True))
+        yield make(**dict(zip(names, columns, strict=True)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,9 +118,25 @@ class BlockedDataset:
         return f"BlockedDataset(n_samples={self.n_samples}, columns={self.columns})"
 
     @property
+    def persons(self) -> int | None:
+        """Public number of persons, where these are units."""
+        book = None if self.coded_by is None else self.coded_by.codebook
+        return None if book is None or book.unit is None else book.unit.number
+
+    @property
     def n_samples(self) -> int:
-        """Number of records."""
-        return self.blocks.n_samples
+        """Number of records, or of persons where they are units."""
+        return self.persons or sum(self.pieces.rows)
+
+    def by_person(self, function: Callable[[Dataset], R]) -> list[R]:
+        """``function`` of the rows that count, all those of a person together."""
+        book = None if self.coded_by is None else self.coded_by.codebook
+        how: dict[str, Any] = {
+            name: getattr(self, name) for name in ("columns", "treatment", "outcome", "persons")
+        }
+        make = partial(DatasetBlock, n_arms=2 if book is None else len(book.treatment.labels), **how)
+        found = _of_persons(self.blocks, make, len(self.columns) + 4, "X", "a", "y", "sampling", "person")
+        return [function(one) for one in found]
 
     @property
     def weighted(self) -> bool:
@@ -170,8 +215,6 @@ class BlockedDataset:
             raise DataError(f"covariates = {covariates!r}: must be a list of column names")
         chosen = tuple(covariates or (one for one in pieces.names if one not in (treatment, outcome)))
         tables = pieces.tables((treatment, outcome, *chosen))
-        if tables.n_samples < 2:
-            raise DataError(f"{tables.n_samples} record(s): at least 2 are needed")
         made = partial(_plain_block, treatment=treatment, outcome=outcome, covariates=chosen)
         return cls(pieces, tables, tables.made(made), chosen, treatment, outcome)
 
@@ -192,28 +235,33 @@ class BlockedDataset:
         made = partial(
             _coded_block, public=public, treatment=self.treatment, outcome=self.outcome, columns=names
         )
-        return replace(self, tables=tables, blocks=tables.made(made), columns=names, coded_by=public)
+        beside: tuple[NDArray[np.int64], ...] = ()
+        if book.unit is not None:
+            beside = (book.unit.of(tables.map(partial(_labels, book=book))),)
+        blocks = tables.made(made, *beside)
+        return replace(self, tables=tables, blocks=blocks, columns=names, coded_by=public)
 
     def restricted(self, columns: Sequence[int], curves: Curves | None = None) -> BlockedDataset:
         """The same with these covariates alone, by number and in this order; then their ``curves``."""
         names = tuple(self.columns[index] for index in columns)
-        made = partial(_restricted_block, columns=list(columns), curves=curves)
-        return replace(
-            self,
-            blocks=self.blocks.made(made),
-            columns=names + (() if curves is None else curves.names(names)),
-        )
+        blocks = self.blocks.made(methodcaller("restricted", list(columns), curves))
+        return replace(self, blocks=blocks, columns=names + (() if curves is None else curves.names(names)))
 
     def records(self, make: Callable[[Dataset], Records], domain: Domain) -> RecordBlocks:
         """The records in ``domain`` that ``make`` makes of every block, kept as far as there is memory."""
         n_columns = len(self.columns) + (1 if domain.intercept else 0)
-        width = n_columns + 2 + self.weighted * max(len(domain.groups), 1)
-        held = self.blocks.made(make).made(_arrays).persisted(8 * self.n_samples * width)
+        width = n_columns + 2 + (domain.units is not None) + self.weighted * max(len(domain.groups), 1)
+        blocks, book = self.blocks, domain.codebook
+        if book is not None and book.unit is not None:
+            found = zip(*blocks.map(partial(_counted, domain=domain)), strict=True)
+            blocks = blocks.made(_repeated, book.unit.repeats(*map(np.concatenate, found)))
+        held = blocks.made(make).made(_arrays).persisted(8 * blocks.n_samples * width)
         return RecordBlocks(Views(held.made(partial(_aligned, domain))), domain, n_columns)
 
 
 def _arrays(block: Records) -> tuple[NDArray[Any], ...]:
-    return block.X, block.a, block.y, *(() if block.sampling is None else (block.sampling,))
+    others = (one for one in (block.sampling, block.unit) if one is not None)
+    return block.X, block.a, block.y, *others
 
 
 def _aligned(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
@@ -251,6 +299,9 @@ def _viewed(function: Callable[..., R], block: Records, *beside: Beside) -> list
     return block.blocks.map(function, *beside)
 
 
+_HELD = {"X": "covariates", "a": "treatments", "y": "outcomes"}
+
+
 class RecordBlocks(Records):
     """Records inside a domain, in blocks that are not in memory together.
 
@@ -270,15 +321,14 @@ class RecordBlocks(Records):
         found: Blocks[Records] = self.__dict__["_blocks"]
         return found
 
-    @property
-    def n_samples(self) -> int:
-        """Number of records."""
-        return self.blocks.n_samples
-
-    @property
-    def n_rows(self) -> int:
-        """The same."""
-        return self.blocks.n_samples
+    def by_units(self, function: Callable[[Records], T]) -> list[T]:
+        """As records in memory do; of persons without the rows that do not count."""
+        if self.domain.units is None:
+            return self.blocks.map(function)
+        make, width = partial(Records, domain=self.domain), self.__dict__["n_columns"] + 4
+        return [
+            function(one) for one in _of_persons(self.blocks, make, width, "X", "a", "y", "sampling", "unit")
+        ]
 
     @property
     def n_features(self) -> int:
@@ -297,6 +347,7 @@ class RecordBlocks(Records):
 
     def replaced(self, index: int, X: Array, a: int) -> RecordBlocks:
         """The neighbor in which one record is another one, replaced in every pass."""
+        self._refuse_units()
         changed = partial(replaced_record, index=index, X=X, a=a)
         made = self.blocks.then(changed, range(self.n_samples))
         return RecordBlocks(made, self.domain, self.__dict__["n_columns"])
@@ -310,20 +361,11 @@ class RecordBlocks(Records):
         """None where all records count alike; what they count is not in memory together."""
         return self._refuse("weights") if self.domain.weighted else None
 
-    @property
-    def X(self) -> Array:
-        """Refused: see the class."""
-        return self._refuse("covariates")
-
-    @property
-    def a(self) -> NDArray[np.int64]:
-        """Refused: see the class."""
-        return self._refuse("treatments")
-
-    @property
-    def y(self) -> Array:
-        """Refused: see the class."""
-        return self._refuse("outcomes")
+    def __getattr__(self, name: str) -> NoReturn:
+        """Arrays of all records are refused: see the class."""
+        if name not in _HELD:
+            raise AttributeError(name)
+        self._refuse(_HELD[name])
 
     def _refuse(self, what: str) -> NoReturn:
         size = told_bytes(8 * self.n_samples * (self.__dict__["n_columns"] + 2))
@@ -335,7 +377,7 @@ class RecordBlocks(Records):
 
 
 def _mapped(make: Make, block: Records, outcomes: Array) -> Records:
-    return make(Records(block.X, block.a, outcomes, block.domain, block.sampling))
+    return make(replace(block, y=outcomes))
 
 
 def told_bytes(number: float) -> str:

@@ -52,9 +52,17 @@ class DaskBlocks(Blocks[T]):
         """Rows of every block."""
         return cut(self.n_samples, self.length)
 
-    def made(self, function: Callable[[T], R]) -> DaskBlocks[R]:
-        """What ``function`` makes of every block."""
-        return DaskBlocks(self.tasks, self.n_samples, self.length, (*self.make, function))
+    def made(self, function: Callable[..., R], *beside: Beside) -> DaskBlocks[R]:
+        """What ``function`` makes of every block, and of its rows of arrays."""
+        if not beside:
+            return DaskBlocks(self.tasks, self.n_samples, self.length, (*self.make, function))
+        return DaskBlocks(self._each(function, beside), self.n_samples, self.length)
+
+    def _each(self, function: Callable[..., R], beside: Sequence[Beside]) -> tuple[Any, ...]:
+        return tuple(
+            _dask().delayed(partial(_pass, self.make, function, rows))(task)
+            for task, rows in zip(self.tasks, self.slices(beside), strict=True)
+        )
 
     def persisted(self, nbytes: int) -> DaskBlocks[T]:
         """The same blocks of ``nbytes`` in all, which a cluster keeps, and local threads up to ``KEEP``.
@@ -63,7 +71,7 @@ class DaskBlocks(Blocks[T]):
         """
         dask = _dask()
         room = len(self.tasks) if _on_cluster() else len(self.tasks) * KEEP // max(nbytes, 1)
-        tasks = [dask.delayed(partial(_pass, self.make, _itself, ()))(task) for task in self.tasks]
+        tasks = self._each(_itself, ())
         with one_thread(), _failures():
             first = dask.persist(*tasks[:room], scheduler=_scheduler())
         return DaskBlocks((*first, *tasks[room:]), self.n_samples, self.length)
@@ -71,10 +79,7 @@ class DaskBlocks(Blocks[T]):
     def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
         """One pass over the records. Raises DataError where they cannot be read, WorkerError."""
         dask = _dask()
-        tasks = [
-            dask.delayed(partial(_pass, self.make, function, rows))(task)
-            for task, rows in zip(self.tasks, self.slices(beside), strict=True)
-        ]
+        tasks = self._each(function, beside)
         # tasks carry arrays of their rows, which is no mistake of the caller's
         quiet = {"distributed.admin.large-graph-warning-threshold": "1 GB"} if _on_cluster() else {}
         with dask.config.set(quiet), one_thread(), _failures():
@@ -171,6 +176,8 @@ class Pieces:
                     *(pieces[part[0]] for part in parts)
                 )
             )
+        if not n:  # two rows of nobody: no rows are a table of persons
+            n, tasks = 2, [dask.delayed((0, {name: np.full(2, None, dtype=object) for name in wanted}))]
         return DaskBlocks(tuple(tasks), n, length, (partial(_table, self.source, self.names),))
 
 
@@ -207,8 +214,6 @@ def parquet_pieces(path: str | Path) -> Pieces:
         names = names or own
         groups += [(file, k) for k in range(len(lengths))]
         rows += lengths
-    if not sum(rows):
-        raise DataError(f"{path}: holds no records")
     delayed = _dask().delayed(_row_group)
     return Pieces(
         str(path), names or (), tuple(rows), lambda piece, columns, _: delayed(*groups[piece], columns)
@@ -238,8 +243,6 @@ def csv_pieces(path: str | Path, layout: CsvLayout) -> Pieces:
     """The lines of a CSV file, parsed anew in every pass. Raises as :func:`~dp2erm_cvx.files.csv_parts`."""
     names, parts = csv_parts(path, layout)
     rows, readers = tuple(part[0] for part in parts), [part[1] for part in parts]
-    if not sum(rows):
-        raise DataError(f"{path}: holds no records")
     return _collected(str(path), names, rows, [], lambda piece: readers[piece])
 
 

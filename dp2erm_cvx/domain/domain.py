@@ -300,6 +300,7 @@ class Domain:
         y: ArrayLike,
         sampling: ArrayLike | None = None,
         person: ArrayLike | None = None,
+        repeats: ArrayLike | None = None,
     ) -> Records:
         """Map finite raw data into the universe by the fixed clipping rule.
 
@@ -307,23 +308,28 @@ class Domain:
         With a codebook without them a record counts fully where its weight is positive, else not at all.
         Where it declares K groups, ``sampling`` is (n, K), and a record is in the first where it counts.
         Where it declares units, ``person`` (n,) is needed, from 0 to N - 1 or negative for none: the k
-        records of a person that count then do so by 1/max(k, m) of that. Raises DeclarationError for
-        another shape.
+        records of a person that count then do so by 1/max(k, m) of that. These k (n,) are ``repeats`` where
+        these are not all rows. Raises DeclarationError for another shape.
         """
-        arm, declared, factors = np.asarray(a, dtype=np.int64), self.sampling, None
+        arm, unit = np.asarray(a, dtype=np.int64), None
+        factors = self.factors(sampling, len(arm))
+        if self.codebook is not None and self.codebook.unit is not None:
+            factors = np.ones(len(arm)) if factors is None else factors
+            factors, unit = self.codebook.unit.shared(factors, person, repeats)
+        return Records(self.features(X), arm, self.net_outcome(arm, y), self, factors, unit)
+
+    def factors(self, sampling: ArrayLike | None, n_rows: int) -> Array | None:
+        """What rows count, (n,) or (n, K) in [0, 1], before persons share it; None where all count alike."""
+        declared, factors = self.sampling, None
         if sampling is not None and self.weighted:
             present = np.asarray(sampling, dtype=np.float64) > 0.0
             factors = present.astype(np.float64) if declared is None else declared.factors(sampling)
         if self.groups:
-            if factors is None or factors.shape != (len(arm), len(self.groups)):
+            if factors is None or factors.shape != (n_rows, len(self.groups)):
                 raise DeclarationError(f"sampling: must say what records count in {len(self.groups)} groups")
             # a record is in one group, whatever is handed in
             factors = np.where(np.cumsum(factors > 0.0, axis=1) == 1, factors, 0.0)
-        unit = None
-        if self.codebook is not None and self.codebook.unit is not None:
-            factors = np.ones(len(arm)) if factors is None else factors
-            factors, unit = self.codebook.unit.shared(factors, person)
-        return Records(self.features(X), arm, self.net_outcome(arm, y), self, factors, unit)
+        return factors
 
     def restricted(self, columns: Sequence[int]) -> Domain:
         """The universe with these covariates alone, by number and in this order.

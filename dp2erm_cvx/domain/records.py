@@ -68,12 +68,12 @@ class Records:
     @property
     def n_samples(self) -> int:
         """n: the number of records, which is public; of persons, where they are units."""
-        return len(self.a) if self.domain.units is None else self.domain.units
+        return self.domain.units or self.n_rows
 
     @property
     def n_rows(self) -> int:
         """Number of rows: private where persons are units."""
-        return len(self.a)
+        return self.blocks.n_samples
 
     @property
     def n_features(self) -> int:
@@ -104,10 +104,9 @@ class Records:
         arrays = tuple(getattr(self, name) for name in self._names)
         return ArrayBlocks(arrays).then(partial(records_from_arrays, self.domain))
 
-    @property
-    def whole_units(self) -> Blocks[Records]:
-        """The same, with all rows of every unit in one block: what sums over units are made of."""
-        return self.blocks if self.unit is None else whole(self, self.n_rows)
+    def by_units(self, function: Callable[[Records], T]) -> list[T]:
+        """``function`` of views, with all rows of every unit in one: what sums over units are made of."""
+        return self.blocks.map(function) if self.unit is None else [function(self)]
 
     def by_unit(self, *columns: Array) -> tuple[Array, ...]:
         """Sums (N,) of ``columns`` (n,) over the rows of every unit; these columns where rows are units."""
@@ -148,7 +147,7 @@ class Records:
         return replaced_record(self, range(self.n_rows), index=index, X=X, a=a)
 
     def _refuse_units(self) -> None:
-        if self.unit is not None:
+        if self.domain.units is not None:
             raise DeclarationError("unit: a neighbor replaces all records of a person, not one record")
 
     def rows(self, function: Callable[[Records], T]) -> Blocks[T]:

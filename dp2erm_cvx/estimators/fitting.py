@@ -22,7 +22,6 @@ from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import printable
 from dp2erm_cvx.release.declaration import state_guarantee
 from dp2erm_cvx.release.record import BaseRelease, Guarantee
-from dp2erm_cvx.sampling import refuse_units
 from dp2erm_cvx.solve import FirstCertified, Solver, private_solver
 from dp2erm_cvx.solve.solvers import ConicSolver
 from dp2erm_cvx.steps import Execution, StepResult
@@ -373,10 +372,11 @@ def blocked_dataset(public: Public, data: BlockedDataset) -> BlockedDataset:
 
     Raises as it does. Where no codebook is declared, what is no record is found by a pass over all of them.
     """
-    refuse_units(public.codebook, "a dataset in blocks (--blocks never reads it whole)")
     floor = public.arm_floor if isinstance(public, Domain) else None
     if public.codebook is not None and data.coded_by != public:
         data = data.coded(public)
+    if data.n_samples < 2:
+        raise DataError(f"{data.n_samples} record(s): at least 2 are needed")
     _refuse_other_columns(public, data.columns)
     if public.codebook is None or floor is not None:
         # before anything is spent, as in memory

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
+from operator import attrgetter
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.blocks import Blocks, tree_sum
+from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.model.composite import Composite, Sizes
 from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, dot_error, product_error, sum_error
 
@@ -27,18 +30,16 @@ class MultinomialModel(Composite):
     """``sum w_i (log sum_a exp(<z_i, theta_a>) - <z_i, theta_{A_i}>) + ridge/2 ||v||^2 + <noise, v>``.
 
     ``theta = Q v`` (K, p) for the :func:`contrasts` Q: its arms add up to 0, and its norm is that of v.
-    Rows Z (n, p) have at most the norm ``row_bound``, and weights w (n,) lie in [0, 1].
+    Rows z (p,) of records have at most the norm ``row_bound``, their counts w lie in [0, 1]. Sums over
+    blocks of records are added in a tree.
     """
 
-    def __init__(
-        self, Z: Array, arms: NDArray[np.int64], weights: Array, ridge: float, noise: Array, row_bound: float
-    ) -> None:
-        self.Z, self.arms, self.weights, self.ridge, self.noise = Z, arms, weights, ridge, noise
-        p = Z.shape[1]
+    def __init__(self, blocks: Blocks[Records], p: int, ridge: float, noise: Array, row_bound: float) -> None:
+        self.blocks, self.p, self.ridge, self.noise = blocks, p, ridge, noise
         self.dimension, self.row_bound = len(noise), row_bound
         self.basis = contrasts(self.dimension // p + 1)
         # in the space of the contrasts no Hessian of a log of exponentials exceeds one half
-        self.mass = float(np.sum(weights)) * (1.0 + 1e-9)
+        self.mass = float(sum(map(np.sum, blocks.map(attrgetter("counts"))))) * (1.0 + 1e-9)
         self.smoothness = 0.5 * self.mass * row_bound**2 + ridge
         self.self_concordance = _ROOT_2 * row_bound
 
@@ -47,53 +48,67 @@ class MultinomialModel(Composite):
         found: Array = self.basis @ v.reshape(len(self.basis) - 1, -1)
         return found
 
-    def _logits(self, v: Array) -> tuple[Array, Array]:
-        """Logits less the largest of a record (n, K), and the log (n,) of the sum of their exponentials."""
-        logits = self.Z @ self.coefficients(v).T
-        logits -= np.max(logits, axis=1, keepdims=True)
-        return logits, np.log(np.sum(np.exp(logits), axis=1))
+    def _sum(self, function: Callable[..., Array], v: Array) -> Array:
+        return tree_sum(self.blocks.map(partial(function, theta=self.coefficients(v), basis=self.basis)))
 
     def value(self, v: Array) -> float:
-        logits, totals = self._logits(v)
-        losses = totals - np.take_along_axis(logits, self.arms[:, None], axis=1)[:, 0]
-        return float(self.weights @ losses + 0.5 * self.ridge * (v @ v) + self.noise @ v)
-
-    def _probabilities(self, v: Array) -> Array:
-        logits, _ = self._logits(v)
-        parts = np.exp(logits)
-        found: Array = parts / np.sum(parts, axis=1, keepdims=True)
-        return found
+        return float(self._sum(_losses, v) + 0.5 * self.ridge * (v @ v) + self.noise @ v)
 
     def gradient(self, v: Array) -> Array:
-        pull = self._probabilities(v)
-        pull[np.arange(len(pull)), self.arms] -= 1.0
-        pull *= self.weights[:, None]
-        total = np.array([blocked_rmatvec(self.Z, np.ascontiguousarray(column)) for column in pull.T])
-        found: Array = (self.basis.T @ total).ravel() + self.ridge * v + self.noise
+        found: Array = (self.basis.T @ self._sum(_pull, v)).ravel() + self.ridge * v + self.noise
         return found
 
     def hessian(self, v: Array) -> Array:
-        q, p, k = self._probabilities(v), self.Z.shape[1], len(self.basis) - 1
-        along = q @ self.basis
-        found = np.zeros((k, p, k, p))
-        for i in range(k):
-            for j in range(i + 1):
-                curvature = q @ (self.basis[:, i] * self.basis[:, j]) - along[:, i] * along[:, j]
-                block = (self.Z * (self.weights * curvature)[:, None]).T @ self.Z
-                found[i, :, j], found[j, :, i] = block, block.T
-        return found.reshape(k * p, k * p) + self.ridge * np.eye(k * p)
+        return self._sum(_curvature, v) + self.ridge * np.eye(self.dimension)
 
     def rounding(self, v: Array) -> float:
         norm, n_arms = float(np.linalg.norm(v)), len(self.basis)
-        fixed, growing = rounding_of(len(self.Z), self.Z.shape[1], n_arms, self.row_bound, self.mass)
+        fixed, growing = rounding_of(self.blocks.n_samples, self.p, n_arms, self.row_bound, self.mass)
         linear = self.ridge * norm + float(np.linalg.norm(self.noise))
         return fixed + growing * norm + 4.0 * UNIT * linear
 
     def hessian_rounding(self, v: Array) -> float:
         norm, n_arms = float(np.linalg.norm(v)), len(self.basis)
-        error = product_error(len(self.Z)) + (8.0 * n_arms + 64.0) * UNIT
-        error += 16.0 * (dot_error(self.Z.shape[1]) + (n_arms + 2) * UNIT) * self.row_bound * norm
+        error = product_error(self.blocks.n_samples) + (8.0 * n_arms + 64.0) * UNIT
+        error += 16.0 * (dot_error(self.p) + (n_arms + 2) * UNIT) * self.row_bound * norm
         return n_arms * error * self.mass * self.row_bound**2 + 4.0 * UNIT * self.ridge
+
+
+def _logits(block: Records, theta: Array) -> Array:
+    """Logits less the largest of a record (n, K)."""
+    logits: Array = block.X @ theta.T
+    logits -= np.max(logits, axis=1, keepdims=True)
+    return logits
+
+
+def _probabilities(block: Records, theta: Array) -> Array:
+    parts = np.exp(_logits(block, theta))
+    found: Array = parts / np.sum(parts, axis=1, keepdims=True)
+    return found
+
+
+def _losses(block: Records, theta: Array, basis: Array) -> Array:
+    logits = _logits(block, theta)
+    own = np.take_along_axis(logits, block.a[:, None], axis=1)[:, 0]
+    return np.asarray(block.counts @ (np.log(np.sum(np.exp(logits), axis=1)) - own))
+
+
+def _pull(block: Records, theta: Array, basis: Array) -> Array:
+    pull = _probabilities(block, theta)
+    pull[np.arange(len(pull)), block.a] -= 1.0
+    pull *= block.counts[:, None]
+    return np.array([blocked_rmatvec(block.X, np.ascontiguousarray(column)) for column in pull.T])
+
+
+def _curvature(block: Records, theta: Array, basis: Array) -> Array:
+    q, p, k = _probabilities(block, theta), block.X.shape[1], len(basis) - 1
+    along, found = q @ basis, np.zeros((k, p, k, p))
+    for i in range(k):
+        for j in range(i + 1):
+            curvature = q @ (basis[:, i] * basis[:, j]) - along[:, i] * along[:, j]
+            part = (block.X * (block.counts * curvature)[:, None]).T @ block.X
+            found[i, :, j], found[j, :, i] = part, part.T
+    return found.reshape(k * p, k * p)
 
 
 def rounding_of(n: int, p: int, n_arms: int, row_bound: float, mass: float) -> tuple[float, float]:

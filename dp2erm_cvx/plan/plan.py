@@ -322,7 +322,7 @@ class Plan(Generic[S]):
 
 
 def _inside(data: Dataset, *, domain: Domain) -> Records:
-    return domain.records(data.X, data.a, data.y, data.sampling, data.person)
+    return domain.records(data.X, data.a, data.y, data.sampling, data.person, data.repeats)
 
 
 def _together(spent: Sequence[Budget]) -> Budget:

@@ -91,7 +91,7 @@ class CellSums(IntegerSums):
     def sums(self, records: Records) -> NDArray[np.int64]:
         """P and Q of every cell and arm, (cells, 2, 2), exact. Private."""
         add = partial(self._block_sums, bound=self.universe.domain.outcome_bound)
-        found: NDArray[np.int64] = np.sum(records.whole_units.map(add), axis=0)
+        found: NDArray[np.int64] = np.sum(records.by_units(add), axis=0)
         return found.reshape(-1, 2, 2)
 
     def _block_sums(self, records: Records, bound: float) -> NDArray[np.int64]:

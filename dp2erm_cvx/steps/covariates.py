@@ -176,7 +176,7 @@ class CovariateMean(IntegerSums):
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """Sums (k,) of scaled covariates in units of ``1/UNIT``."""
         box = self.law.box(self.universe)
-        return [int(total) for total in np.sum(records.whole_units.map(partial(_total, box=box)), axis=0)]
+        return [int(total) for total in np.sum(records.by_units(partial(_total, box=box)), axis=0)]
 
     def mean(self, released: Mapping[str, Array]) -> Array:
         """The mean (k,) of the scaled covariates, inside their box: a function of what was released."""
@@ -238,7 +238,7 @@ class MeanSquare(IntegerSums):
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """The sum of squared norms over their bound, in units of ``1/UNIT``."""
         of = partial(_squares, bound=self.universe.domain.features_bound)
-        return (sum(records.whole_units.map(of)),)
+        return (sum(records.by_units(of)),)
 
     def size(self, released: Mapping[str, Array]) -> CovariateSize:
         """What follows from what was released."""

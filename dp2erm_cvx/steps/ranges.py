@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,9 +69,7 @@ class ColumnRanges(Step):
         if (domain := self.universe.domain).units is None:
             blocks = inputs.dataset.blocks.map(partial(_counts, grids=grids))
         else:
-            assert isinstance(inputs.dataset, Dataset)  # persons in blocks are refused
-            middles = (*self.public.middles(self.universe.n_features), self.public.outcome_middle)
-            blocks = [_counts_of_persons(inputs.dataset, domain, grids, middles)]
+            blocks = inputs.dataset.by_person(partial(_counts_of_persons, domain=domain, grids=grids))
         found = [
             self._range(place, known[place], [block[place] for block in blocks], execution)
             for place in range(len(known))
@@ -97,6 +95,8 @@ class ColumnRanges(Step):
         ends = []
         for above, rank in ((False, inward), (True, n - inward)):
             counts = np.sum([block[above] for block in blocks], axis=0)
+            middle = (*self.public.middles(self.universe.n_features), self.public.outcome_middle)[place]
+            counts = _filled(counts, grid, middle, above, parts * n)
             seed = execution.label(f"{self.name} {place} {above}")
             law = parts * noise.sensitivity, noise.each
             choose = private_choice(*law) if seed is None else repeatable_choice(*law, random_source(seed))
@@ -118,10 +118,8 @@ def _counts(data: Dataset, *, grids: Sequence[Array | None]) -> list[Counts]:
     ]
 
 
-def _counts_of_persons(
-    data: Dataset, domain: Domain, grids: Sequence[Array | None], middles: Sequence[float]
-) -> list[Counts]:
-    """The same in parts of a person, K each: by the rows that count, what is left of it at the middle."""
+def _counts_of_persons(data: Dataset, domain: Domain, grids: Sequence[Array | None]) -> list[Counts]:
+    """The same in parts of a person, at most K each: by the rows that count."""
     assert domain.codebook is not None
     assert domain.codebook.unit is not None
     unit, counted = replace(domain.codebook.unit, count=1), data.sampling
@@ -129,23 +127,27 @@ def _counts_of_persons(
     present = (counted if counted.ndim == 1 else np.sum(counted, axis=1)) > 0.0
     shares, person = unit.shared(present.astype(np.float64), data.person)
 
-    def counts(values: Array, grid: Array, middle: float, above: bool) -> NDArray[np.int64]:
+    def counts(values: Array, grid: Array, above: bool) -> NDArray[np.int64]:
         place = quantile_places(values, grid, above=above)[present]
         keys, index = np.unique(person[present] * len(grid) + place, return_inverse=True)
         parts = np.floor(UNIT * np.bincount(index, shares[present]))
-        found = np.bincount(keys % len(grid), parts, minlength=len(grid)).astype(np.int64)
-        found[quantile_places(np.array([middle]), grid, above=above)[0]] += unit.number * UNIT - found.sum()
-        return found
+        return np.bincount(keys % len(grid), parts, minlength=len(grid)).astype(np.int64)
 
     return [
-        () if grid is None else tuple(counts(values, grid, middle, above) for above in (False, True))
-        for values, grid, middle in zip((*data.X.T, data.y), grids, middles, strict=True)
+        () if grid is None else tuple(counts(values, grid, above) for above in (False, True))
+        for values, grid in zip((*data.X.T, data.y), grids, strict=True)
     ]
+
+
+def _filled(counts: NDArray[np.int64], grid: Array, middle: float, above: bool, total: int) -> Any:
+    """The counts with what is left of persons at the middle: they add up to the ``total``."""
+    place = quantile_places(np.array([middle]), grid, above=above)[0]
+    return counts + (total - counts.sum()) * (np.arange(len(grid)) == place)
 
 
 def _normalized(data: Dataset, *, declared: PrivateRanges, released: Array, domain: Domain) -> Records:
     scaled, outcome = declared.scaled(data.X, data.y, released)
-    return domain.records(scaled, data.a, outcome, data.sampling, data.person)
+    return domain.records(scaled, data.a, outcome, data.sampling, data.person, data.repeats)
 
 
 def widened(low: float, high: float, factor: float, known: Within | None) -> tuple[float, float]:

@@ -128,7 +128,7 @@ class EffectScore(abc.ABC):
         if records.n_samples != noise.n_samples:
             raise DeclarationError(f"{records.n_samples} records: the noise is for {noise.n_samples}")
         own = self.given(records, released)
-        found = records.whole_units.map(partial(own.block_sums, released=released, noise=noise))
+        found = records.by_units(partial(own.block_sums, released=released, noise=noise))
         return tuple(sum(column) for column in zip(*found, strict=True))
 
     def block_sums(self, block: Records, released: Released, noise: GridSums) -> tuple[int, ...]:

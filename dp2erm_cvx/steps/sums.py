@@ -122,7 +122,7 @@ class TreatmentRate(IntegerSums):
         """
         if not records.domain.weighted:
             return (sum(records.blocks.map(_treated)),)
-        return tuple(int(one) for one in np.sum(records.whole_units.map(_sums_by_arm), axis=0).ravel())
+        return tuple(int(one) for one in np.sum(records.by_units(_sums_by_arm), axis=0).ravel())
 
     def stated(self, released: Array) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
         """What was released: of what, the name of every number, and the numbers."""
@@ -161,7 +161,7 @@ class SideCounts(IntegerSums):
 
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """What the records of every side and arm count, in K-ths."""
-        found = records.whole_units.map(partial(_sums_by_side, rule=released[self.rule]))
+        found = records.by_units(partial(_sums_by_side, rule=released[self.rule]))
         return [sum(column) for column in zip(*found, strict=True)]
 
 

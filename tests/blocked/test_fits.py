@@ -39,7 +39,7 @@ from tests.plugins.poisson import poisson
 pa = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402
 
-LENGTH, VIEW, GROUP, N = 128, 64, 53, 601
+LENGTH, VIEW, GROUP, N, PERSONS = 128, 64, 53, 601, 200
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +61,8 @@ def path(tmp_path_factory) -> Path:
     arms = [None if k % 97 == 0 else ("no", "yes")[int(one)] for k, one in enumerate(arm)]
     counts = rng.uniform(0, 3, N)
     columns = {"age": age, "bmi": bmi, "region": region, "arm": arms, "y": y, "counts": counts}
+    # in blocks far apart, and some rows are nobody's
+    columns["id"] = [None if k % 41 == 0 else f" p{k}" for k in rng.integers(0, PERSONS, N)]
     where = tmp_path_factory.mktemp("records") / "records.parquet"
     parquet.write_table(pa.table(columns), where, row_group_size=GROUP)
     return where
@@ -113,19 +115,19 @@ def test_declared_programs(path, first, second):
     assert alike(*both(PrivateTwoStageERM(declared(), Budget(2.0), first, second, seed=3), path))
 
 
-@pytest.mark.parametrize("rates", [(), (0.4, 0.5, 0.1)])
+def of_arms(public: Domain, **declared: Any) -> Domain:
+    levels = Treatment("arm", levels=("no", "yes", "later"), contrasts="pairs", **declared)
+    return replace(public, codebook=replace(public.codebook, treatment=levels))
+
+
 @pytest.mark.parametrize("rows", ["arms", "common"])
-def test_several_arms(path, rows, rates):
-    """Sums of every arm, and regressions by arm; a multinomial regression needs all records."""
-    levels = Treatment("arm", levels=("no", "yes", "later"), contrasts="pairs", rates=rates)
-    public = declared()
-    public = replace(public, codebook=replace(public.codebook, treatment=levels))
-    model = PrivateEffect(public, Budget(4.0), seed=3, settings={"rows": rows})
-    alike(*both(model, path))
-    if not rates:
-        model.settings = {"propensity": "multinomial"}
-        with pytest.raises(ProgramError, match="multinomial_propensity needs all records"):
-            model.fit(blocked(path))
+@pytest.mark.parametrize(
+    ("rates", "how"), [((0.4, 0.5, 0.1), {}), ((), {"propensity": "multinomial"}), ((), {})]
+)
+def test_several_arms(path, rows, rates, how):
+    """Sums of every arm, regressions by arm, and the multinomial regression of it."""
+    public = of_arms(declared(), rates=rates)
+    assert alike(*both(PrivateEffect(public, Budget(4.0), seed=3, settings={"rows": rows, **how}), path))
 
 
 @pytest.mark.parametrize(("estimand", "settings"), [("overlap", "plain"), ("ate", "trial"), ("att", "cells")])
@@ -134,41 +136,56 @@ def test_effects(path, estimand, settings):
     assert alike(*both(model, path))
 
 
-def test_risks(path):
-    public = Domain(2.0, 0.5, outcome_center=0.5, ranges=declared().ranges, codebook=declared().codebook)
-    assert alike(*both(PrivateEffect(public, Budget(4.0), estimand="risks", seed=3), path))
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("asked", ["ate", "att", "overlap", "cells", "by", "arms", "ranges", "rule"])
+def test_persons(path, asked, count):
+    """Rows of a person come together from all blocks, a part of the persons at a time."""
+    unit = {"column": "id", "number": PERSONS, "count": count}
+    public: Any = declared(unit=unit, **(WEIGHTS if asked == "by" else {}))
+    public = of_arms(public) if asked == "arms" else public
+    if asked == "ranges":
+        public = PrivateRanges(0.2, {**public.ranges, "age": None}, codebook=public.codebook)
+    how: dict[str, Any] = {"estimand": asked} if asked in ("att", "overlap") else SETTINGS.get(asked, {})
+    more = {"by": "region"} if asked == "by" else {} if asked == "rule" else {"residual_scale": 0.4}
+    model = PrivateRule if asked == "rule" else PrivateEffect
+    one, other = both(model(public, Budget(9.0), seed=3, **how, **more), path)
+    assert one.n_samples == PERSONS
+    assert alike(one, other)
 
 
-def test_sampling_weights(path):
-    public = declared(sampling_weights={"column": "counts", "largest": 3.0, "mean": 1.5})
-    assert alike(*both(PrivateRule(public, Budget(4.0), seed=3), path))
+@pytest.mark.parametrize("rows", [0, 1])
+def test_persons_without_rows(path, tmp_path, rows):
+    few = tmp_path / "few.parquet"
+    parquet.write_table(parquet.read_table(path).slice(3, rows), few)
+    unit = {"column": "id", "number": PERSONS}
+    assert alike(*both(PrivateEffect(declared(unit=unit), Budget(9.0), residual_scale=0.4, seed=3), few))
+    with pytest.raises(DataError, match=rf"{rows} record\(s\): at least 2"):
+        PrivateEffect(declared(), Budget(9.0)).fit(blocked(few))
 
 
-def test_ranges_that_are_released(path):
-    public = PrivateRanges(0.2, declared().ranges, codebook=declared().codebook)
-    assert alike(*both(PrivateEffect(public, Budget(4.0), residual_scale=0.3, seed=3), path))
+WEIGHTS = {"sampling_weights": {"column": "counts", "largest": 3.0, "mean": 1.5}}
 
 
-def test_a_rule(path):
-    model = PrivateRule(
-        declared(),
-        Budget(4.0),
-        expected=["main effect"],
-        settings={"value_share": 0.2, "center_share": 0.2},
-        seed=3,
-    )
-    assert alike(*both(model, path))
+def test_other_questions(path):
+    """Risks, sampling weights, ranges that are released, a rule."""
+    public = declared()
+    half = replace(public, outcome_bound=0.5, outcome_center=0.5)
+    ranges = PrivateRanges(0.2, public.ranges, codebook=public.codebook)
+    shares = {"value_share": 0.2, "center_share": 0.2}
+    for model in (
+        PrivateEffect(half, Budget(4.0), estimand="risks", seed=3),
+        PrivateRule(declared(**WEIGHTS), Budget(4.0), seed=3),
+        PrivateEffect(ranges, Budget(4.0), residual_scale=0.3, seed=3),
+        PrivateRule(public, Budget(4.0), expected=["main effect"], settings=shares, seed=3),
+    ):
+        assert alike(*both(model, path))
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ("ipw_private", "itr"),
-        ("ipw_logistic", "itr_logistic"),
-        ("entropy_balancing_primal", "arm_means"),
-        ("inverse_probability_tilting", "regression"),
-    ],
-)
+STAGES = [("ipw_private", "itr"), ("ipw_logistic", "itr_logistic"), ("entropy_balancing_primal", "arm_means")]
+STAGES.append(("inverse_probability_tilting", "regression"))
+
+
+@pytest.mark.parametrize(("first", "second"), STAGES)
 def test_two_stages(path, first, second):
     model = PrivateTwoStageERM(declared(), Budget(50.0), first, second, seed=3)
     assert alike(*both(model, path))
@@ -187,8 +204,7 @@ def test_kernel_weights_of_few_features(path, first, monkeypatch):
 
 @pytest.mark.parametrize("model", [PrivateEffect, PrivateTwoStageERM])
 def test_dask_arrays(path, model):
-    weights = {"column": "counts", "largest": 3.0, "mean": 1.5} if model is not PrivateTwoStageERM else None
-    asked = model(declared(sampling_weights=weights), Budget(4.0), seed=3)
+    asked = model(declared(**(WEIGHTS if model is PrivateEffect else {})), Budget(4.0), seed=3)
     assert alike(asked.fit(dask_arrays(path)).release_, both(asked, path)[0])
 
 

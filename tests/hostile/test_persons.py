@@ -40,58 +40,45 @@ by = "sex"
 [[rule]]
 name = "whom"
 """
-
-
-#: What noise was added to, and what ``verify`` works out of it and of the declaration alone.
-FOLLOWS = (
-    *(
-        "released",
-        "nuisances.coefficient",
-        "settings.effect_center",
-        "theta",
-        "own_units.constant",
-        "caveats",
-    ),
-    *("own_units.slopes.x", "own_units.slopes.sex=F", "own_units.slopes.sex=M", "flipped_share", "estimate"),
-    *("standard_deviation", "interval.low", "interval.high", "interval.bias", "interval.noise_half_width"),
-    *("interval.sampling_half_width", "groups.counted", "groups.treated", "groups.estimate"),
-    *("groups.standard_deviation", "groups.contrast.estimate"),
-    *(
-        f"groups.{which}.{name}"
-        for which in ("interval", "joint", "contrast.interval", "contrast.joint")
-        for name in ("low", "high", "bias", "noise_half_width", "sampling_half_width")
-    ),
+ARMS = STUDY[: STUDY.index('[[effect]]\nname = "by')].replace(
+    'treatment = "arm"', 'treatment = { column = "arm", levels = ["0", "1", "2"], contrasts = "pairs" }'
 )
 
 
-def table(extra: int) -> pd.DataFrame:
-    """Of one to four records of each person; the fourth has ``extra`` more, of both arms."""
+#: What noise was added to, and what ``verify`` works out of it and of the declaration alone.
+FOLLOWS = re.compile(
+    r"released|nuisances\.coefficient|settings\.effect_center|theta|caveats|flipped_share|arms\.means\.share"
+    r"|own_units\.(constant|slopes\.(x|sex=[FM]))|groups\.(counted|treated)"
+    r"|(groups\.(contrast\.)?|arms\.(means|contrasts)\.)?(estimate|standard_deviation|(interval|joint)\."
+    r"(low|high|bias|noise_half_width|sampling_half_width))"
+)
+
+
+def table(extra: int, arms: int = 2) -> pd.DataFrame:
+    """Of one to four records of each person; the fourth has ``extra`` more, of all arms."""
     rng = np.random.default_rng(4)
     person = np.repeat(np.arange(PERSONS), rng.integers(1, 5, PERSONS))
     person = np.append(person, np.full(extra, 3))
     x = rng.uniform(-1, 1, len(person))
-    arm = rng.binomial(1, 0.5, len(person))
+    arm = rng.integers(0, arms, len(person))
     frame = pd.DataFrame({"id": [f"p{k}" for k in person], "x": x, "sex": "F", "arm": arm})
     frame.loc[::2, "sex"] = "M"
     return frame.assign(y=x + arm + 0.3 * rng.standard_normal(len(person)))
 
 
-def written(folder: Path, frame: pd.DataFrame) -> dict[str, str]:
+def written(folder: Path, frame: pd.DataFrame, study: str, *words: str) -> dict[str, str]:
     """What every command prints and writes about these data, by its name; stderr is their holder's."""
     folder.mkdir()
     frame.to_csv(folder / "data.csv", index=False)
-    (folder / "study.toml").write_text(STUDY)
+    (folder / "study.toml").write_text(study)
     texts = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         assert run("ledger", "book.db", "--dataset", "visits", "--declare-epsilon", "20").exit_code == 0
-        for words in (
-            ["run", "study.toml", "--plan", str(PERSONS)],
-            ["run", "study.toml", "data.csv", "--yes"],
-        ):
-            result = run(*words, *(["--seed", "3"] if "--yes" in words else []))
+        for asked in (("--plan", str(PERSONS)), ("data.csv", "--yes", "--seed", "3", *words)):
+            result = run("run", "study.toml", *asked)
             assert result.exit_code == 0, result.stderr
-            texts[" ".join(words)] = result.stdout
+            texts[f"run study.toml {' '.join(asked[:2])}"] = result.stdout
         for release in sorted(Path("releases").glob("*.json")):
             texts[f"verify {release}"] = run("verify", release).stdout
         texts["ledger"] = run("ledger", "book.db").stdout
@@ -109,15 +96,17 @@ def differing(one: Any, other: Any, path: str = "") -> set[str]:
     return set() if one == other else {path.lstrip(".")}
 
 
-def test_what_is_written_differs_in_what_noise_was_added_to(tmp_path):
+@pytest.mark.parametrize("blocks", ["never", "always"])
+@pytest.mark.parametrize("study", [STUDY, ARMS], ids=["two arms", "three arms"])
+def test_what_is_written_differs_in_what_noise_was_added_to(tmp_path, study, blocks):
     """Pages and summaries are made of the files alone, and in those nothing else differs."""
-    few, many = (written(tmp_path / str(extra), table(extra)) for extra in (0, EXTRA))
+    tables = (table(extra, 2 + (study is ARMS)) for extra in (0, EXTRA))
+    few, many = (written(tmp_path / str(k), one, study, "--blocks", blocks) for k, one in enumerate(tables))
     assert list(few) == list(many)
-    for name, text in many.items():
-        for rows in (len(table(EXTRA)), EXTRA, EXTRA + 1):
-            assert not re.search(rf"\b({rows}|{rows:,})\b", text), name
+    for rows in (len(table(EXTRA)), EXTRA, EXTRA + 1):
+        assert not any(re.search(rf"\b({rows}|{rows:,})\b", text) for text in many.values())
     assert few["ledger"] == many["ledger"]
     assert few[f"run study.toml --plan {PERSONS}"] == many[f"run study.toml --plan {PERSONS}"]
     for name in (name for name in few if re.fullmatch(r"releases/\w+\.json", name)):
-        assert differing(json.loads(few[name]), json.loads(many[name])) <= set(FOLLOWS), name
+        assert all(map(FOLLOWS.fullmatch, differing(json.loads(few[name]), json.loads(many[name])))), name
         assert many[f"verify {name}"].lower().startswith("verified")

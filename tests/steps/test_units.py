@@ -23,7 +23,7 @@ from dp2erm_cvx import (
     Treatment,
 )
 from dp2erm_cvx.audit import audit_density
-from dp2erm_cvx.calibration import calibrate_sums
+from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.objective import jacobian_loss
 from dp2erm_cvx.calibration.sums import _ROWS, SHARE_BITS, SumLaw
 from dp2erm_cvx.data import Dataset, NamedColumns
@@ -38,9 +38,10 @@ from dp2erm_cvx.release.words import promised
 from dp2erm_cvx.report.datasheet import datasheet
 from dp2erm_cvx.sampling import SamplingWeights, Unit
 from dp2erm_cvx.steps import IntegerSums
-from dp2erm_cvx.steps.ranges import _counts_of_persons
+from dp2erm_cvx.steps.ranges import _counts_of_persons, _filled
 from dp2erm_cvx.steps.record_map import UNIT
 from dp2erm_cvx.universe import Universe
+from tests.calibration.test_movement import BOTH, law_noise, movement
 
 HALVES = (-1.0, -0.5, 0.0, 0.5, 1.0)
 LAWS = {
@@ -89,40 +90,29 @@ def contributions(noise, units):
     return np.array(found, dtype=np.float64)
 
 
-def movement(points, pure):
-    """The largest distance of two of these rows."""
-    apart = [np.abs(points - one) for one in points]
-    return max(float((d.sum(axis=1) if pure else np.sqrt((d**2).sum(axis=1))).max()) for d in apart)
-
-
-def law_noise(law, kind):
-    other = {"other_bound": 1.0} if law.of_arms else {}
-    return calibrate_sums(law, 4.0, 100, Budget(1.0, 1e-6), kind, **other)
-
-
-@pytest.mark.parametrize("kind", ["gamma", "gaussian"])
+@pytest.mark.parametrize("kind", BOTH)
 @pytest.mark.parametrize("law", list(LAWS))
 def test_no_mean_of_records_moves_a_law_of_sums_by_more_than_is_stated(law, kind):
     noise = law_noise(law, kind)
-    found = movement(contributions(noise, means(LAWS[law])), kind == "gamma")
+    found = movement(contributions(noise, means(LAWS[law])), kind)
     # of what is rounded the noise of WITHIN covers more than there is
     assert 0.9 * noise.integers.sensitivity < found <= noise.integers.sensitivity
 
 
 def test_arms_that_are_clipped_by_themselves_move_by_more():
     """A person at the bound of two arms at once: twice the ball that the noise of disjoint sums covers."""
-    noise = law_noise(SumLaw.DISJOINT, "gamma")
+    noise = law_noise(SumLaw.DISJOINT, Noise.GAMMA)
     rows = np.array([[*noise.totals([s], [1.0])[:2], *noise.totals([s], [1.0])] for s in (-4.0, 4.0)])
-    assert movement(np.vstack([rows, 0 * rows]).astype(float), pure=True) > 1.3 * noise.integers.sensitivity
+    assert movement(np.vstack([rows, 0 * rows]).astype(float), Noise.GAMMA) > 1.3 * noise.integers.sensitivity
     held = np.array([noise.totals([s], [s], [1.0]) for s in (-4.0, 4.0)])
-    assert movement(held.astype(float), pure=True) <= noise.integers.sensitivity
+    assert movement(held.astype(float), Noise.GAMMA) <= noise.integers.sensitivity
 
 
 def test_means_of_both_arms_move_by_more_than_single_records_do():
     """The convex hull is not enough where squares of sum and difference are released."""
-    noise = law_noise(SumLaw.ARMS, "gamma")
+    noise = law_noise(SumLaw.ARMS, Noise.GAMMA)
     planted = replace(noise, law=SumLaw.COUNTED_ARMS)
-    found = movement(contributions(planted, means(LAWS[SumLaw.COUNTED_ARMS], 2)), pure=True)
+    found = movement(contributions(planted, means(LAWS[SumLaw.COUNTED_ARMS], 2)), Noise.GAMMA)
     # a person who falls silent attains what the noise of counted arms covers
     assert found / noise.integers.sensitivity == pytest.approx(1 + (7 - 9 / 4) ** 2 / 16 / 46.875, abs=1e-5)
 
@@ -298,7 +288,9 @@ def test_three_whole_records_would_shift_a_regression_three_times_as_far(monkeyp
     ratios = {}
     for count in (1, 3, "whole"):
         if count == "whole":
-            monkeypatch.setattr(Unit, "shared", lambda self, counts, person: (counts, np.maximum(person, 0)))
+            monkeypatch.setattr(
+                Unit, "shared", lambda self, counts, person, _=None: (counts, np.maximum(person, 0))
+            )
         gradients = []
         for y in (2.0, -2.0):
             one = pd.concat([others, *[row.assign(y=y)] * (1 if count == 1 else 3)])
@@ -439,14 +431,17 @@ def test_a_person_moves_the_scores_of_a_range_as_one_record_does(monkeypatch):
     declared = PrivateRanges(0.5, book.ranges({"x": None}), (-2.0, 2.0), codebook=book)
     public, others = declared.domain(3), frame(most=2).query("id != 'p0'")
     grids = [candidates(None), None, None, None]
-    middles = (*declared.middles(3), declared.outcome_middle)
+    middle = declared.middles(3)[0]
+
+    def filled(counts):
+        return [_filled(one, grids[0], middle, above, N * UNIT) for above, one in enumerate(counts)]
 
     def scores(rows):
         both = pd.concat([others, rows])
         data = Dataset.coded(declared, both, both.arm, both.y)
-        found = _counts_of_persons(data, public, grids, middles)
+        found = _counts_of_persons(data, public, grids)
         assert found[1:] == [(), (), ()]
-        return [quantile_scores(one, rank) for one in found[0]]
+        return [quantile_scores(one, rank) for one in filled(found[0])]
 
     def moved(tables):
         found = np.array([scores(one) for one in tables])
@@ -460,9 +455,9 @@ def test_a_person_moves_the_scores_of_a_range_as_one_record_does(monkeypatch):
     alone = Dataset.coded(declared, others, others.arm, others.y)
     one_each = others.drop_duplicates("id")
     data = Dataset.coded(declared, one_each, one_each.arm, one_each.y)
-    found = _counts_of_persons(data, public, grids, middles)[0]
+    found = filled(_counts_of_persons(data, public, grids)[0])
     assert all(np.all(one % UNIT == 0) and one.sum() == N * UNIT for one in found)
-    monkeypatch.setattr(Unit, "shared", lambda self, counts, person: (counts, np.maximum(person, 0)))
+    monkeypatch.setattr(Unit, "shared", lambda self, counts, person, _=None: (counts, np.maximum(person, 0)))
     assert moved(whole) == 3 * UNIT
     assert alone.n_samples == N
 
