@@ -190,7 +190,9 @@ class StudyFile:
         note = one_line("note", f"{named} of {of}, study {self.digest[:12]}")
         (plan, *others) = plans.values()
         curve = plan.curve if not others else None
-        return Ledger(path).charge(dataset, total, note, relation=self.domain.relation, curve=curve)
+        relation, book = self.domain.relation, self.domain.codebook
+        unit = None if book is None else book.unit
+        return Ledger(path).charge(dataset, total, note, relation=relation, unit=unit, curve=curve)
 
     def _part(self, share: float, times: float = 1.0) -> Budget:
         if len(self.questions) == 1 and share == 1.0:

@@ -67,7 +67,9 @@ def _show(accounts: Sequence[Account], *, charges: bool) -> None:
         return
     for account in accounts:
         spent = account.spent
-        screen.print(f"{account.dataset}: {_counted(account)}, neighbors: {account.relation}", style="bold")
+        protected = "" if account.unit is None else f", protected: {account.unit}"
+        told = f"{account.dataset}: {_counted(account)}, neighbors: {account.relation}{protected}"
+        screen.print(told, style="bold", markup=False)
         sums = (
             ("total", account.total.epsilon, account.total.delta),
             (f"spent ({spent.composition} composition)", spent.epsilon, spent.delta),

@@ -326,7 +326,10 @@ class PrivateEstimator(ConfiguredEstimator):
         outcome = (None if book is None else book.outcome) or data.outcome
         to = f", to {self.output}" if self.output else ""
         note = printable(f"{what} of {treatment} on {outcome}{to}")
-        return self.ledger.charge(self.dataset, plan.guarantee, note, relation=relation, curve=plan.curve)
+        unit = None if book is None else book.unit
+        return self.ledger.charge(
+            self.dataset, plan.guarantee, note, relation=relation, unit=unit, curve=plan.curve
+        )
 
     def _stated(self, release: Stated) -> Stated:
         """The release, with what it rests on where a Pipeline has read the records before."""

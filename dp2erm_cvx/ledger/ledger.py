@@ -22,6 +22,7 @@ from dp2erm_cvx.ledger.store import transaction
 from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, Neighboring, RenyiCurve
 from dp2erm_cvx.public import one_line, one_of
 from dp2erm_cvx.release import Guarantee, Standing
+from dp2erm_cvx.sampling import Unit
 
 
 def decimal(number: float) -> Fraction:
@@ -228,7 +229,7 @@ def _tighter(releases: Sequence[Receipt], total: Budget, composition: Compositio
 class Receipt:
     """One committed charge: ``number`` is unique in its file, ``charged_at`` is UTC in ISO 8601.
 
-    ``curve`` bounds the Renyi divergences of the release, where it stated them.
+    ``curve`` bounds the Renyi divergences of the release, where it stated them. ``unit`` is who is protected.
     """
 
     number: str
@@ -237,6 +238,7 @@ class Receipt:
     note: str
     charged_at: str
     curve: RenyiCurve | None = None
+    unit: str = "records"
 
     def __str__(self) -> str:
         return f"epsilon = {self.budget.epsilon:g}, delta = {self.budget.delta:g}, receipt {self.number}"
@@ -257,13 +259,18 @@ class Account:
     receipts: tuple[Receipt, ...]
     spent: Spent
 
+    @property
+    def unit(self) -> str | None:
+        """Who is protected: "records" or "persons by COLUMN", by the first charge; None before it."""
+        return self.receipts[0].unit if self.receipts else None
+
     def to_dict(self) -> dict[str, Any]:
         """The account as plain JSON values; of a curve, only whether there is one."""
         plain = asdict(self) | {"relation": self.relation.value, "composition": self.composition.value}
         plain["receipts"] = [
             asdict(replace(one, curve=None)) | {"curve": one.curve is not None} for one in self.receipts
         ]
-        return plain
+        return plain | {"unit": self.unit}
 
 
 @dataclass(frozen=True)
@@ -321,12 +328,15 @@ class Ledger:
         note: str = "",
         *,
         relation: Neighboring | str = Neighboring.REPLACE_ONE,
+        unit: Unit | None = None,
         curve: RenyiCurve | None = None,
     ) -> Receipt:
         """Charge a release before its noise is drawn; the receipt is on disk when this returns.
 
-        ``relation`` is that of a ``Budget``; a ``Guarantee`` states its own. ``curve`` bounds the Renyi
-        divergences of the same release, for the composition ``renyi``; all others use the (epsilon, delta).
+        ``relation`` is that of a ``Budget``; a ``Guarantee`` states its own. ``unit``, of either, says if
+        persons with all records are protected, or records; the first charge of an account decides. ``curve``
+        bounds Renyi divergences of the same release, for the composition ``renyi``; all others use the
+        (epsilon, delta).
         Raises DeclarationError for what is no known guarantee, LedgerError where the charge does not fit;
         then nothing was changed.
         """
@@ -341,8 +351,11 @@ class Ledger:
         related = one_of("relation", relation, Neighboring)
         if curve is not None and not isinstance(curve, RenyiCurve):
             raise DeclarationError(f"curve = {curve!r:.60}: must be a RenyiCurve")
+        if not isinstance(unit, Unit | None):
+            raise DeclarationError(f"unit = {unit!r:.60}: must be a Unit, or None for records")
+        whose = "records" if unit is None else f"persons by {unit.column}"
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        receipt = Receipt(uuid.uuid4().hex, dataset, budget, note, now, curve)
+        receipt = Receipt(uuid.uuid4().hex, dataset, budget, note, now, curve, whose)
         with transaction(self.path) as db:
             account = self._account(db, dataset)
             if account.relation is not related and account.relation is Neighboring.REPLACE_ONE:
@@ -350,12 +363,20 @@ class Ledger:
                     f"data set {dataset!r} counts neighbors as {account.relation}, and this release protects "
                     f"{related} only: release under {account.relation}"
                 )
+            if account.unit not in (None, whose):
+                raise LedgerError(
+                    f"data set {dataset!r} protects {account.unit}, and this release {whose}: epsilon for "
+                    "the one is none for the other, so give it an account of its own"
+                )
             if not fits([*account.receipts, receipt], account.total, account.composition):
                 raise LedgerError(_refusal(account, budget))
             db.execute(
-                "INSERT INTO charges (number, dataset, epsilon, delta, note, charged_at, curve) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (receipt.number, dataset, repr(budget.epsilon), repr(budget.delta), note, now, encode(curve)),
+                "INSERT INTO charges (number, dataset, epsilon, delta, note, charged_at, curve, unit) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(receipt.number, dataset, repr(budget.epsilon), repr(budget.delta), note, now),
+                    *(encode(curve), whose),
+                ),
             )
         return receipt
 
@@ -377,15 +398,15 @@ class Ledger:
         if row is None:
             raise LedgerError(f"data set {dataset!r} has no declared total in {self.path}: declare one first")
         rows = db.execute(
-            "SELECT number, epsilon, delta, note, charged_at, curve FROM charges WHERE dataset = ? "
+            "SELECT number, epsilon, delta, note, charged_at, curve, unit FROM charges WHERE dataset = ? "
             "ORDER BY place",
             (dataset,),
         )
         try:
             total, related, composed = Budget(row[0], row[1]), Neighboring(row[2]), Composition(row[3])
             receipts = tuple(
-                Receipt(number, dataset, Budget(epsilon, delta), note, at, decode(curve))
-                for number, epsilon, delta, note, at, curve in rows
+                Receipt(number, dataset, Budget(epsilon, delta), note, at, decode(curve), unit)
+                for number, epsilon, delta, note, at, curve, unit in rows
             )
         except ValueError as error:
             raise LedgerError(f"{self.path}: the ledger is damaged: {error}") from None

@@ -1,4 +1,4 @@
-"""The file behind the ledger: one SQLite transaction per operation, in which an older file is upgraded."""
+"""The file behind the ledger: one SQLite transaction per operation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dp2erm_cvx.errors import LedgerError
 
 #: Marks a file as a ledger.
 _APPLICATION_ID = 0x64703265
-_SCHEMA_VERSION = 2
+_SCHEMA_VERSION = 3
 #: Seconds to wait for other processes, and those of them that pass without a word.
 _PATIENCE, _SILENCE = 60.0, 1.0
 
@@ -26,12 +26,10 @@ _SCHEMA = (
         place INTEGER PRIMARY KEY, number TEXT NOT NULL UNIQUE,
         dataset TEXT NOT NULL REFERENCES accounts (dataset),
         epsilon TEXT NOT NULL, delta TEXT NOT NULL, note TEXT NOT NULL, charged_at TEXT NOT NULL,
-        curve TEXT)""",
+        curve TEXT, unit TEXT NOT NULL)""",
     f"PRAGMA application_id = {_APPLICATION_ID}",
     f"PRAGMA user_version = {_SCHEMA_VERSION}",
 )
-#: What makes the layout of the next version out of each older one.
-_UPGRADES = {1: ("ALTER TABLE charges ADD COLUMN curve TEXT", "PRAGMA user_version = 2")}
 
 
 @contextmanager
@@ -95,7 +93,7 @@ def _holders(path: Path) -> str:
 
 
 def _prepare(db: sqlite3.Connection, path: Path) -> None:
-    """Lay out an empty file, upgrade an older one; refuse one that holds something else."""
+    """Lay out an empty file; refuse one that holds something else, and older ones."""
     (identity,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
     (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -104,9 +102,6 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
             db.execute(statement)
     elif identity != _APPLICATION_ID:
         raise LedgerError(f"{path}: is a database of something else: name another file")
-    elif version != _SCHEMA_VERSION and version not in _UPGRADES:
-        raise LedgerError(f"{path}: is a ledger of version {version}, and {_SCHEMA_VERSION} is known here")
-    else:
-        for older in range(version, _SCHEMA_VERSION):
-            for statement in _UPGRADES[older]:
-                db.execute(statement)
+    elif version != _SCHEMA_VERSION:
+        known = f"{_SCHEMA_VERSION} is known here (older ones do not say who is protected)"
+        raise LedgerError(f"{path}: is a ledger of version {version}, and {known}: declare what is left anew")

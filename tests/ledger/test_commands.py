@@ -44,7 +44,7 @@ def test_commands(folder: Path) -> None:
     assert [one["budget"]["epsilon"] for one in account["receipts"]] == [1.0]
     assert (account["relation"], account["composition"]) == ("replace-one", "basic")
     shown = run("ledger", "b.db", "--dataset", "trial").stdout
-    assert "trial: 1 release, neighbors: replace-one" in shown
+    assert "trial: 1 release, neighbors: replace-one, protected: records" in shown
     assert account["receipts"][0]["number"] in shown
     for row in (
         ["total", "1.5", "1e-06"],

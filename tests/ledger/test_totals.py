@@ -2,12 +2,16 @@
 
 import math
 import multiprocessing
+from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
-from dp2erm_cvx import Budget, Neighboring
+from dp2erm_cvx import Budget, Codebook, Domain, Neighboring, PrivateEffect
 from dp2erm_cvx.errors import DeclarationError, LedgerError
 from dp2erm_cvx.ledger import Ledger
+from dp2erm_cvx.sampling import Unit
 from tests.ledger.charging import charge_until_refused
 from tests.ledger.model import DATA, model
 
@@ -74,6 +78,36 @@ def test_a_weaker_total_admits_a_stronger_release(ledger: Ledger) -> None:
     assert account.spent.relation is account.relation is Neighboring.REPLACE_ONE_KEEP_TREATMENT
     with pytest.raises(LedgerError, match=r"\(basic composition, neighbors: replace-one-keep-treatment\)"):
         ledger.charge("weak", Budget(0.2))
+
+
+def test_an_account_protects_records_or_persons(tmp_path: Path) -> None:
+    """One epsilon for persons and one for records are no two for either."""
+    rng = np.random.default_rng(0)
+    person = np.repeat(np.arange(40), 5)
+    table = pd.DataFrame({"id": person, "x": rng.uniform(-1, 1, 200), "a": rng.integers(0, 2, 200), "y": 0.5})
+
+    def fitted(account: str, unit: Unit | None) -> PrivateEffect:
+        book = Codebook(outcome="y", unit=unit)
+        domain = Domain(1.5, 1.0, ranges=book.ranges({"x": (-1, 1)}), codebook=book)
+        own = PrivateEffect(domain, Budget(1.0), residual_scale=0.5, ledger=ledger, dataset=account)
+        return own.fit(table, table.a, table.y)
+
+    ledger = Ledger(tmp_path / "own.db")
+    persons = Unit("id", 40)
+    for account, units in (("a", (persons, None)), ("b", (None, persons)), ("c", (persons, Unit("x", 40)))):
+        assert ledger.declare(account, Budget(3.0)).unit is None
+        for unit in (units[0], units[0] and Unit("id", 40, 2)):
+            fitted(account, unit)
+        before = ledger.path.read_bytes()
+        with pytest.raises(LedgerError, match=f"{account!r} protects .*: epsilon for the one is none"):
+            ledger.charge(account, Budget(0.1), unit=units[1])
+        assert ledger.path.read_bytes() == before
+        assert ledger.account(account).unit == ("persons by id" if units[0] else "records")
+        assert ledger.account(account).to_dict()["unit"] == ledger.account(account).receipts[1].unit
+    with pytest.raises(LedgerError, match="'a' protects persons by id, and this release records"):
+        fitted("a", None)
+    with pytest.raises(DeclarationError, match="must be a Unit"):
+        ledger.charge("a", Budget(0.1), unit="id")  # type: ignore[arg-type]
 
 
 def test_a_total_is_declared_once(ledger: Ledger) -> None:
