@@ -102,9 +102,8 @@ def guessed_layout(path: str) -> CsvLayout:
         with open(path, "rb") as file:
             head = file.read(_GUESSED)
             packed = head.startswith(b"\x1f\x8b")
-            whole = packed or len(head) < _GUESSED
             raw = _unpacked(path, head + file.read()) if packed else head
-        raw = raw if whole else raw[: raw.rfind(b"\n") + 1]
+        raw = raw if packed or len(head) < _GUESSED else raw[: raw.rfind(b"\n") + 1]
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:
@@ -247,27 +246,32 @@ def read_table(path: str, layout: CsvLayout = PLAIN, *, ragged: bool = False) ->
         return read_csv(path, layout, ragged=ragged)
     if ending in (".parquet", ".pq"):
         return read_parquet(path)
-    needed = "openpyxl" if ending == ".xlsx" else "pandas"
     try:
-        module: Any = importlib.import_module(needed)
-    except ImportError:
-        raise DeclarationError(f"{ending} needs {needed}: pip install 'dp2erm-cvx[data]'") from None
+        module: Any = importlib.import_module("openpyxl" if ending == ".xlsx" else "pandas")
+    except ImportError as error:
+        raise DeclarationError(f"{ending} needs {error.name}: pip install 'dp2erm-cvx[data]'") from None
     try:
         if ending == ".xlsx":
             return _sheet(path, module.load_workbook(path, read_only=True, data_only=True))
         if ending == ".dta":
             frame = module.read_stata(path, convert_dates=False, convert_categoricals=False)
-        else:  # a file of .sas7bdat says how its texts are written
-            own = ending == ".sas7bdat" and layout.encoding == PLAIN.encoding
-            frame = module.read_sas(path, encoding="infer" if own else layout.encoding)
-            if ending == ".xpt":
-                frame = frame.replace(_XPORT_ZERO, 0.0)
+        else:
+            with module.read_sas(path, iterator=True) as reader:
+                frame = _with_texts(reader.read(), layout.encoding, getattr(reader, "inferred_encoding", ""))
         return replace(read_frame(frame), source=path)
     except DataError:
         raise
     except Exception as error:  # whatever a reader of such files raises
         why = getattr(error, "strerror", None) or f"is it a {ending} file?"
         raise DataError(f"{path}: cannot be read: {why}") from None
+
+
+def _with_texts(frame: Any, encoding: str, own: str) -> Any:
+    """A frame of SAS, each text decoded by itself: by its ``own`` encoding if no other is declared."""
+    with contextlib.suppress(LookupError):  # many a file states none, or one without a name
+        encoding = codecs.lookup(own).name if encoding == PLAIN.encoding else encoding
+    texts = frame.select_dtypes(object).map(lambda x: str(x, encoding, "replace") if type(x) is bytes else x)
+    return frame.assign(**texts).replace(_XPORT_ZERO, 0.0)
 
 
 def _sheet(path: str, book: Any) -> Table:
