@@ -198,7 +198,7 @@ class Codebook:
                 f"missing: {shown(sampling.column)}: declare it as missing of [sampling_weights]"
             )
         others = *self.no_covariates[:3], *self.levels, *self.missing, *self.cells
-        if self.unit is not None and self.unit.column in others:
+        if self.unit and (self.unit.column in others or self.beside.count(self.unit.column) > 1):
             raise DeclarationError(f"unit: {shown(self.unit.column)} is declared otherwise as well")
         for name in self.missing:
             if name == self.treatment.column:

@@ -233,7 +233,7 @@ class Dataset:
         if book.unit is None:
             return cls(covariates, arms, outcomes, tuple(names), *told, counts, n_arms=n_arms)
         if person is None:
-            person = book.unit.of([book.unit.labels(column(book.unit.column))])
+            person = book.unit.of([book.unit.labels(table.cells(book.unit.column, written=True))])
         more = max(cls.least - len(arms), 0)
         parts = zip((arms, outcomes, counts, person), (0, middle, 0.0, -1), strict=True)
         arms, outcomes, counts, person = (

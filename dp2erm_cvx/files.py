@@ -287,7 +287,10 @@ def _sheet(path: str, book: Any) -> Table:
 
     def column(name: str) -> NDArray[np.object_]:
         place = places[name]
-        return np.array([row[place] if place < len(row) else None for row in rows], dtype=object)
+        cells = [row[place] if place < len(row) else None for row in rows]
+        # numbers of a sheet are floats, and rounded where they are large
+        found = [float(one) if type(one) is int and one.bit_length() < 1000 else one for one in cells]
+        return np.array(found, dtype=object)
 
     return Table(path, tuple(places), column)
 
@@ -336,13 +339,16 @@ def _columns(
     damage = damage | {other: sum(len(cells) != len(names) for cells in rows)}
     places = {name: where for where, name in enumerate(names)}
 
-    def column(name: str) -> NDArray[Any]:
+    def written(name: str) -> NDArray[Any]:
         where = places[name]
-        own = [cell_of(cells[where] if len(cells) == len(names) else "", decimal) for cells in rows]
+        return np.array([cells[where] if len(cells) == len(names) else "" for cells in rows], dtype=object)
+
+    def column(name: str) -> NDArray[Any]:
+        own = [cell_of(text, decimal) for text in written(name)]
         # numbers alone take an eighth of the room, and are read as the same
         return np.array(own, dtype=np.float64 if all(type(one) is float for one in own) else object)
 
-    return Table(source, names, column, damage=damage)
+    return Table(source, names, column, damage=damage, written=written)
 
 
 def table_parts(path: str, layout: CsvLayout = PLAIN) -> list[Callable[[], Table]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import decimal
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +15,8 @@ from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.public import check_settings, one_line, public_size, setting, whole_number
 from dp2erm_cvx.tables import distinct_labels, numbers_or_nan
 
+#: Blanks and NUL, which stand around an identifier for nothing.
+_AROUND = "\0" + "".join(filter(str.isspace, map(chr, range(2**14))))
 #: What every release by sampling weights rests on: the guarantee is about records, weights included.
 OWN_RECORD = "a sampling weight is part of its own record: nothing about the other records has entered it"
 
@@ -105,7 +109,10 @@ class Unit:
     Parameters
     ----------
     column
-        That of the identifiers. Cells with the same label are one person; a row without one does not count.
+        That of the identifiers. Text is compared as it is written, blanks around it aside: "0012" and "12"
+        are two persons. A whole number is its decimal text: 12, "12" and a float 12.0 are one person. A row
+        of nobody does not count: its cell is empty, nan, a number that is not whole or so large that its type
+        rounds it, true or false, a date, or text with bytes that could not be read.
     number
         N >= 2, the public number of persons. A table with more of them is outside of what is declared; where
         it has fewer, the others are persons without records.
@@ -129,13 +136,13 @@ class Unit:
         """A public guess of what persons count, of at most 1: as if every number up to m is as likely."""
         return 0.5 + 0.5 / self.count
 
-    def labels(self, cells: Any) -> tuple[NDArray[np.str_], NDArray[np.int64]]:
+    def labels(self, cells: Any) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
         """The distinct labels of cells, sorted, and the place (n,) among them of the one of every cell."""
-        found, place = distinct_labels(cells, self.column)
-        names, index = np.unique(np.array(found, dtype=object).astype(str), return_inverse=True)
+        found, place = distinct_labels(cells, self.column, _identifier)
+        names, index = np.unique(np.array(found, dtype=object), return_inverse=True)
         return names, index.reshape(-1)[place]
 
-    def of(self, parts: Sequence[tuple[NDArray[np.str_], NDArray[np.int64]]]) -> NDArray[np.int64]:
+    def of(self, parts: Sequence[tuple[NDArray[np.object_], NDArray[np.int64]]]) -> NDArray[np.int64]:
         """The person (n,) of every row, from 0 to N - 1, -1 for nobody, by the labels of parts of a table.
 
         Raises DataError, for the data holder alone, where it has more persons than are declared.
@@ -175,9 +182,36 @@ class Unit:
         """The public rule in words."""
         together = "as much as one" if self.count == 1 else f"at most as much as {self.count}"
         return (
-            f"a person is whoever has the same {self.column}, spaces around it aside; a person's records "
-            f"that count do so alike, together {together}; a row without it does not count"
+            f"a person is whoever has the same {self.column}, as it is written but for spaces around it, so "
+            f"that 0012 is not 12; a person's records that count do so alike, together {together}; a row "
+            "without it does not count"
         )
+
+
+def _identifier(cell: Any) -> str:
+    """The person that a cell names, empty for nobody: of the cell alone, and never through a float.
+
+    Whole numbers are their decimal text, floats below what their type rounds at.
+    """
+    if isinstance(cell, bytes):
+        cell = cell.decode("utf-8", "replace")
+    if isinstance(cell, str):
+        text = str.strip(cell, _AROUND)
+        return "" if "\ufffd" in text or text.lower() == "nan" else text
+    if isinstance(cell, complex | np.complexfloating):  # as all numbers are beside such a cell
+        return _identifier(cell.real) if cell.imag == 0 else ""
+    if isinstance(cell, uuid.UUID):
+        return str(cell)
+    whole: Any
+    if isinstance(cell, float | np.floating):
+        most: float = 2.0**53 if isinstance(cell, float) else 2.0 ** min(np.finfo(cell).nmant + 1, 53)
+        whole = -most < cell < most and cell % 1 == 0
+    elif isinstance(cell, decimal.Decimal):  # beyond 100 digits int() would take for ever
+        whole = cell.is_finite() and abs(cell.adjusted()) < 100 and cell.as_integer_ratio()[1] == 1
+    else:  # numpy counts a duration among integers
+        whole = isinstance(cell, int | np.integer) and not isinstance(cell, bool | np.timedelta64)
+        whole = whole and -(10**100) < int(cell) < 10**100
+    return str(int(cell)) if whole else ""
 
 
 def refuse_arms(codebook: Any, what: str) -> None:

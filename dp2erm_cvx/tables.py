@@ -38,6 +38,8 @@ class Table:
     column: Callable[[str], Any]
     place: Callable[[int], str] = lambda row: f"row {row + 1}"
     damage: Mapping[str, int] = field(default_factory=dict)
+    #: Columns as they are written, where ``column`` makes numbers of texts.
+    written: Callable[[str], Any] | None = None
     _known: frozenset[str] = field(init=False, repr=False, default=frozenset())
 
     def __post_init__(self) -> None:
@@ -45,11 +47,11 @@ class Table:
             raise DataError(f"{self.source} has two columns named {quoted(name)}: rename one")
         object.__setattr__(self, "_known", frozenset(self.names))
 
-    def cells(self, name: str) -> Any:
-        """One column as it stands; raises DataError where there is none of this name."""
+    def cells(self, name: str, *, written: bool = False) -> Any:
+        """One column, as it is ``written`` or as it is read; raises DataError where none has this name."""
         if name not in self._known:
             raise DataError(f"{self.source} has no column {quoted(name)}; it has: {listed(self.names)}")
-        return self.column(name)
+        return (self.written if written and self.written else self.column)(name)
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         """One column as finite float64; raises DataError naming the row and the column otherwise."""
@@ -117,15 +119,18 @@ def labels(values: Any, name: str) -> list[str]:
     return [known[k] for k in place.tolist()]
 
 
-def distinct_labels(values: Any, name: str) -> tuple[list[str], NDArray[np.intp]]:
+def distinct_labels(
+    values: Any, name: str, label: Callable[[Any], str] | None = None
+) -> tuple[list[str], NDArray[np.intp]]:
     """Labels of a column, each perhaps several times, and the place (n,) of that of every cell."""
+    label = label or label_of
     array = as_cells(values, f"column {quoted(name)}")
     if array.dtype.kind in "buif":  # few of them differ
         distinct, place = np.unique(array, return_inverse=True)
-        return [label_of(cell) for cell in distinct.astype(object)], place.reshape(array.shape)
+        return [label(cell) for cell in distinct], place.reshape(array.shape)
     cells = boxed(array)
-    known = {cell: label_of(cell) for cell in {one for one in cells if type(one) is str}}  # again and again
-    return [known[one] if type(one) is str else label_of(one) for one in cells], np.arange(len(array))
+    known = {cell: label(cell) for cell in {one for one in cells if type(one) is str}}  # again and again
+    return [known[one] if type(one) is str else label(one) for one in cells], np.arange(len(array))
 
 
 def label_of(cell: Any) -> str:
@@ -175,8 +180,11 @@ def _number_in(cell: Any) -> float:
         return cell
     if isinstance(cell, str) and not isinstance(cell, _Word):
         cell = cell_of(cell)
+    if isinstance(cell, complex | np.complexfloating) and cell.imag == 0:  # as all are beside such a cell
+        cell = cell.real
     # numpy would make numbers of durations and of arrays with one entry
-    if isinstance(cell, str | bytes | complex | np.datetime64 | np.timedelta64) or _nested(cell):
+    kinds = str | bytes | complex | np.complexfloating | np.datetime64 | np.timedelta64
+    if isinstance(cell, kinds) or _nested(cell):
         return math.nan
     try:
         return float(cell)
@@ -267,6 +275,15 @@ def _frame_cells(column: Any) -> NDArray[Any]:
         return arrow_cells(column)
     if hasattr(kind, "pyarrow_dtype") or getattr(kind, "storage", None) == "pyarrow":
         return arrow_cells(column.array.__arrow_array__())
+    # whole numbers would become floats beside a missing cell, which rounds large ones
+    if type(column).__module__.startswith("polars"):
+        exact = kind.is_decimal() or (kind.is_integer() and column.null_count())
+        return np.array(column.to_list(), dtype=object) if exact else np.asarray(column.to_numpy())
+    if type(kind).__name__ == "CategoricalDtype" and column.isna().any():
+        levels = [*boxed(as_cells(kind.categories, "")), None]
+        return _one_by_one(getattr(column, "cat", column).codes, levels.__getitem__)
+    if hasattr(kind, "numpy_dtype") and kind.kind in "iu" and column.isna().any():
+        return np.asarray(column.to_numpy(dtype=object))
     try:
         return np.asarray(column.to_numpy())
     except Exception:  # there is a cell that has no value in Python, such as a time after the year 9999
@@ -313,8 +330,14 @@ def arrow_cells(column: Any) -> NDArray[Any]:
     if is_nested(kind):
         return np.full(len(column), None, dtype=object)
     whole = pa.chunked_array(chunks, kind)
-    if is_a.is_boolean(kind) or is_a.is_integer(kind) or is_a.is_float32(kind) or is_a.is_float64(kind):
-        return np.asarray(whole.cast(pa.float64(), safe=False).to_numpy())
+    if is_a.is_integer(kind):
+        if not whole.null_count:
+            return np.asarray(whole.to_numpy())
+        with contextlib.suppress(pa.ArrowInvalid):  # where floats would round a number, it stays what it is
+            return np.asarray(whole.cast(pa.float64()).to_numpy())
+        return np.array(whole.to_pylist(), dtype=object)
+    if is_a.is_boolean(kind) or is_a.is_float32(kind) or is_a.is_float64(kind):
+        return np.asarray(whole.to_numpy())
     if is_a.is_timestamp(kind) or is_a.is_date(kind) or is_a.is_duration(kind):
         return np.asarray(whole.to_numpy())
     if is_a.is_string(kind) or is_a.is_large_string(kind) or is_a.is_string_view(kind):
@@ -338,7 +361,7 @@ def cell_of(text: str, decimal: str = ".") -> float | _Word:
 
 
 def _number(value: Any, name: str, row: int, place: Callable[[int], str]) -> float:
-    number = math.nan if isinstance(value, str | bytes) else _number_in(value)
+    number = math.nan if isinstance(value, str | bytes | complex) else _number_in(value)
     if not math.isfinite(number):
         raise DataError(f"{place(row)}, column {quoted(name)}: {_complaint(value)}")
     return number

@@ -231,7 +231,7 @@ class BlockedDataset:
             raise DeclarationError("levels and missing values need named ranges: those of Codebook.ranges")
         names = public.columns or tuple(one for one in self.columns if one not in book.no_covariates)
         raw = (self.treatment, self.outcome, *book.columns(names), *book.beside)
-        tables = self.pieces.tables(raw)
+        tables = self.pieces.tables(raw, None if book.unit is None else book.unit.column)
         made = partial(
             _coded_block, public=public, treatment=self.treatment, outcome=self.outcome, columns=names
         )

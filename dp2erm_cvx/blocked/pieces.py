@@ -141,22 +141,23 @@ class Pieces:
     source : what messages call it
     names : of the columns
     rows : of every piece
-    task : the Dask task whose result are the cells of one piece, by its number and the names of columns
+    task : the Dask task whose result are the cells of one piece, by its number, the names of columns and that
+        of identifiers among them, which stay as they are written
     """
 
     source: str
     names: tuple[str, ...]
     rows: tuple[int, ...]
-    task: Callable[[int, tuple[str, ...]], Any]
+    task: Callable[[int, tuple[str, ...], str | None], Any]
 
-    def tables(self, columns: Sequence[str]) -> DaskBlocks[Table]:
-        """The blocks of these columns. Raises DataError for one that is not there."""
+    def tables(self, columns: Sequence[str], unit: str | None = None) -> DaskBlocks[Table]:
+        """The blocks of these columns, ``unit`` as it is written. Raises DataError where one is not there."""
         head = Table(self.source, self.names, list)
         wanted = tuple(dict.fromkeys(columns))
         for name in wanted:
             head.cells(name)
         length, n, dask = blocks.BLOCK, sum(self.rows), _dask()
-        pieces = [self.task(piece, wanted) for piece in range(len(self.rows))]
+        pieces = [self.task(piece, wanted, unit) for piece in range(len(self.rows))]
         ends = list(itertools.accumulate(self.rows))
         tasks, first = [], 0
         for begin in range(0, n, length):
@@ -215,7 +216,7 @@ def parquet_pieces(path: str | Path) -> Pieces:
         rows += lengths
     delayed = _dask().delayed(_row_group)
     return Pieces(
-        str(path), names or (), tuple(rows), lambda piece, columns: delayed(*groups[piece], columns)
+        str(path), names or (), tuple(rows), lambda piece, columns, _: delayed(*groups[piece], columns)
     )
 
 
@@ -320,18 +321,18 @@ def _collected(
     """Pieces of collections that stand beside each other; ``table`` of a piece makes one of its parts."""
     dask = _dask()
 
-    def task(piece: int, columns: tuple[str, ...]) -> Any:
-        read = dask.delayed(partial(_cells_of, source, table(piece), rows[piece], columns))
+    def task(piece: int, columns: tuple[str, ...], unit: str | None) -> Any:
+        read = dask.delayed(partial(_cells_of, source, table(piece), rows[piece], columns, unit))
         return read(*(part[piece] for part in parts))
 
     return Pieces(source, names, rows, task)
 
 
 def _cells_of(
-    source: str, table: Callable[..., Table], rows: int, columns: Sequence[str], *parts: Any
+    source: str, table: Callable[..., Table], rows: int, columns: Sequence[str], unit: str | None, *parts: Any
 ) -> Cells:
     made = table(*parts)
-    cells = {name: made.cells(name) for name in columns}
+    cells = {name: made.cells(name, written=name == unit) for name in columns}
     if any(len(column) != rows for column in cells.values()):
         raise DataError(f"{source}: a partition has other rows than when it was counted")
     return cells
