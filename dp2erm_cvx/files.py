@@ -92,10 +92,7 @@ def is_text(path: str) -> bool:
 
 
 def guessed_layout(path: str) -> CsvLayout:
-    """How the file seems to be written, by its first 16 MB. Not private: for the data holder.
-
-    A release takes nothing from here: how its file is written is declared. Raises DataError.
-    """
+    """How it seems to be written, by 16 MB: for the data holder, not for a release. Raises DataError."""
     if path.lower().endswith(BINARY):
         return CsvLayout()
     try:
@@ -287,10 +284,9 @@ def _sheet(path: str, book: Any) -> Table:
 
     def column(name: str) -> NDArray[np.object_]:
         place = places[name]
-        cells = [row[place] if place < len(row) else None for row in rows]
-        # numbers of a sheet are floats, and rounded where they are large
-        found = [float(one) if type(one) is int and one.bit_length() < 1000 else one for one in cells]
-        return np.array(found, dtype=object)
+        cells = (row[place] if place < len(row) else None for row in rows)
+        floats = (float(x) if type(x) is int and x.bit_length() < 1000 else x for x in cells)  # and rounded
+        return np.array([*floats], dtype=object)
 
     return Table(path, tuple(places), column)
 
@@ -344,8 +340,7 @@ def _columns(
         return np.array([cells[where] if len(cells) == len(names) else "" for cells in rows], dtype=object)
 
     def column(name: str) -> NDArray[Any]:
-        own = [cell_of(text, decimal) for text in written(name)]
-        # numbers alone take an eighth of the room, and are read as the same
+        own = [cell_of(text, decimal) for text in written(name)]  # numbers alone take an eighth of the room
         return np.array(own, dtype=np.float64 if all(type(one) is float for one in own) else object)
 
     return Table(source, names, column, damage=damage, written=written)
