@@ -92,19 +92,15 @@ def is_text(path: str) -> bool:
 
 
 def guessed_layout(path: str) -> CsvLayout:
-    """How the file seems to be written, by its first 16 MB. Not private: for the data holder.
-
-    A release takes nothing from here: how its file is written is declared. Raises DataError.
-    """
+    """How it seems to be written, by 16 MB: for the data holder, not for a release. Raises DataError."""
     if path.lower().endswith(BINARY):
         return CsvLayout()
     try:
         with open(path, "rb") as file:
             head = file.read(_GUESSED)
             packed = head.startswith(b"\x1f\x8b")
-            whole = packed or len(head) < _GUESSED
             raw = _unpacked(path, head + file.read()) if packed else head
-        raw = raw if whole else raw[: raw.rfind(b"\n") + 1]
+        raw = raw if packed or len(head) < _GUESSED else raw[: raw.rfind(b"\n") + 1]
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:
@@ -247,27 +243,32 @@ def read_table(path: str, layout: CsvLayout = PLAIN, *, ragged: bool = False) ->
         return read_csv(path, layout, ragged=ragged)
     if ending in (".parquet", ".pq"):
         return read_parquet(path)
-    needed = "openpyxl" if ending == ".xlsx" else "pandas"
     try:
-        module: Any = importlib.import_module(needed)
-    except ImportError:
-        raise DeclarationError(f"{ending} needs {needed}: pip install 'dp2erm-cvx[data]'") from None
+        module: Any = importlib.import_module("openpyxl" if ending == ".xlsx" else "pandas")
+    except ImportError as error:
+        raise DeclarationError(f"{ending} needs {error.name}: pip install 'dp2erm-cvx[data]'") from None
     try:
         if ending == ".xlsx":
             return _sheet(path, module.load_workbook(path, read_only=True, data_only=True))
         if ending == ".dta":
             frame = module.read_stata(path, convert_dates=False, convert_categoricals=False)
-        else:  # a file of .sas7bdat says how its texts are written
-            own = ending == ".sas7bdat" and layout.encoding == PLAIN.encoding
-            frame = module.read_sas(path, encoding="infer" if own else layout.encoding)
-            if ending == ".xpt":
-                frame = frame.replace(_XPORT_ZERO, 0.0)
+        else:
+            with module.read_sas(path, iterator=True) as reader:
+                frame = _with_texts(reader.read(), layout.encoding, getattr(reader, "inferred_encoding", ""))
         return replace(read_frame(frame), source=path)
     except DataError:
         raise
     except Exception as error:  # whatever a reader of such files raises
         why = getattr(error, "strerror", None) or f"is it a {ending} file?"
         raise DataError(f"{path}: cannot be read: {why}") from None
+
+
+def _with_texts(frame: Any, encoding: str, own: str) -> Any:
+    """A frame of SAS, each text decoded by itself: by its ``own`` encoding if no other is declared."""
+    with contextlib.suppress(LookupError):  # many a file states none, or one without a name
+        encoding = codecs.lookup(own).name if encoding == PLAIN.encoding else encoding
+    texts = frame.select_dtypes(object).map(lambda x: str(x, encoding, "replace") if type(x) is bytes else x)
+    return frame.assign(**texts).replace(_XPORT_ZERO, 0.0)
 
 
 def _sheet(path: str, book: Any) -> Table:
@@ -283,10 +284,9 @@ def _sheet(path: str, book: Any) -> Table:
 
     def column(name: str) -> NDArray[np.object_]:
         place = places[name]
-        cells = [row[place] if place < len(row) else None for row in rows]
-        # numbers of a sheet are floats, and rounded where they are large
-        found = [float(one) if type(one) is int and one.bit_length() < 1000 else one for one in cells]
-        return np.array(found, dtype=object)
+        cells = (row[place] if place < len(row) else None for row in rows)
+        floats = (float(x) if type(x) is int and x.bit_length() < 1000 else x for x in cells)  # and rounded
+        return np.array([*floats], dtype=object)
 
     return Table(path, tuple(places), column)
 
@@ -340,8 +340,7 @@ def _columns(
         return np.array([cells[where] if len(cells) == len(names) else "" for cells in rows], dtype=object)
 
     def column(name: str) -> NDArray[Any]:
-        own = [cell_of(text, decimal) for text in written(name)]
-        # numbers alone take an eighth of the room, and are read as the same
+        own = [cell_of(text, decimal) for text in written(name)]  # numbers alone take an eighth of the room
         return np.array(own, dtype=np.float64 if all(type(one) is float for one in own) else object)
 
     return Table(source, names, column, damage=damage, written=written)

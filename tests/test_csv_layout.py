@@ -1,8 +1,7 @@
 """A record of a CSV file is one line: whatever a line holds, it is the only one that it spoils."""
 
-import base64
 import gzip
-import zlib
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from dp2erm_cvx.diagnostics.columns import TableCells
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.files import PLAIN, CsvLayout, guessed_layout, read_csv, read_table
+from dp2erm_cvx.files import PLAIN, CsvLayout, _with_texts, guessed_layout, read_csv, read_table
 from dp2erm_cvx.tables import labels, numbers_or_nan
 
 LINES = [b"x,note,a", b'1,"a, b",0', b"2,c,1", b"3,,0", b'4,"say ""no""",1']
@@ -126,23 +125,23 @@ def test_carriage_returns_of_a_quoted_cell_make_no_records(tmp_path, cell, line_
     assert read == [[1.0, cell.strip()], [2.0, "b"], [3.0, "c"], [4.0, "d"]]
 
 
-#: A transport file of SAS that pyreadstat wrote: DRUG VP, none, ""; AGE 61, missing, 89; SBP 3.5, -1.25, 0.
-XPORT = (
-    "eNrzcHV0cQ1SCHJ19g9y0YIAH0+nIMegSAUPZDlFCDDACxQUgh2DFUAAiQYap6BgpmdgBuInFaeY6Bkp4ARGZn7+YUZmVoam"
-    "ViYGVgZm6HwFCoEHFv/6uvo6AcWI86+hGZxlYoDdPJdg56CAkCCKws/FMcQx2DUExAcxB3X4+Tn6ugYT8q8xdv8yMDEwMLAw"
-    "MLoEhbqT4x4GKEDnkwUYgZiDgcnR3VWBbLcwYriFhQK3MAc7BVDTLTzkOIXa6cXfKRhTjsj8EQYMDidbiLscLSB0Xn5eqh7U"
-    "rQdFEG52iiTsDwA9YLS6"
-)
-
-
-def test_a_transport_file_of_sas_has_texts_and_zeros(tmp_path) -> None:
-    (path := tmp_path / "t.xpt").write_bytes(zlib.decompress(base64.b64decode(XPORT)))
-    table = read_table(str(path))
+def test_a_transport_file_of_sas_has_texts_and_zeros() -> None:
+    table = read_table(str(Path(__file__).parent / "datasets" / "drug.xpt"))  # that pyreadstat wrote
     assert table.names == ("DRUG", "AGE", "SBP")
     assert labels(table.cells("DRUG"), "DRUG") == ["VP", "none", ""]
     np.testing.assert_array_equal(table.cells("AGE"), [61.0, np.nan, 89.0])
     np.testing.assert_array_equal(table.cells("SBP"), [3.5, -1.25, 0.0])
     assert labels(table.cells("SBP"), "SBP")[2] == "0"  # as of a control, or no event
+
+
+def test_a_data_set_of_sas_needs_no_stated_encoding() -> None:
+    # written by SAS, without an encoding; from the tests of pandas 0.20.3 (BSD 3-Clause License)
+    table = read_table(str(Path(__file__).parent / "datasets" / "airline.sas7bdat"))
+    np.testing.assert_array_equal(table.cells("YEAR"), np.arange(1948, 1980))
+    np.testing.assert_allclose([table.cells(name)[0] for name in "YWK"], [1.214, 0.243, 0.612], rtol=1e-6)
+    frame = pd.DataFrame({"arm": [b"Sal\xe9", np.nan, b"12"]})
+    for own, first in (("unknown (code=28)", "Sal\ufffd"), ("cp1252", "Sal\u00e9")):
+        assert labels(_with_texts(frame, "utf-8", own)["arm"], "arm") == [first, "", "12"]
 
 
 @pytest.mark.parametrize("ending", [".xlsx", ".dta"])

@@ -222,21 +222,20 @@ def planned(model: Any, options: dict[str, Any]) -> bool:
 def show_plan(plan: Plan[Any], n_samples: int, *, as_json: bool, name: str | None = None) -> None:
     """What a plan spends, step by step, and what is predicted of its release."""
     from dp2erm_cvx.release.declaration import state_steps
+    from dp2erm_cvx.release.words import releases_of
 
-    predicted, spent = _predicted(plan), plan.guarantee
+    predicted, spent, steps = _predicted(plan), plan.guarantee, state_steps(plan)
     facts = ("step", "theorem", "epsilon", "delta", "scale")
     rows: list[dict[str, Any]] = [
         {name: getattr(one, name) for name in facts}
         | {name: value for name, value in plan.study.before.get(one.step, {}).items() if name == "of"}
-        for one in state_steps(plan)
+        for one in steps
     ]
     if as_json:
-        known = {fact: value for fact, (value, _) in predicted.items()}
-        title = {} if name is None else {"name": name}
         guarantee = {"epsilon": spent.epsilon, "delta": spent.delta}
-        print_json(
-            {**title, "n_samples": n_samples, "guarantee": guarantee, "steps": rows, "predicted": known}
-        )
+        told: dict[str, Any] = {"n_samples": n_samples, "guarantee": guarantee, "steps": rows}
+        told["predicted"] = {fact: value for fact, (value, _) in predicted.items()}
+        print_json(({} if name is None else {"name": name}) | told)
         return
     screen = console()
     head = "Planned" if name is None else f"{name}: planned"
@@ -245,13 +244,13 @@ def show_plan(plan: Plan[Any], n_samples: int, *, as_json: bool, name: str | Non
     spelled = {"epsilon": ".4g", "delta": ".3g", "scale": ".4g"}
     texts = [
         [
-            row["step"],
+            releases_of(one),
             *(format(row[name], form) for name, form in spelled.items()),
             f"as {row['of']} released it" if "of" in row else row["theorem"],
         ]
-        for row in rows
+        for one, row in zip(steps, rows, strict=True)
     ]
-    screen.print(grid("step", "epsilon", "delta", "noise scale", "theorem", left=0, rows=texts))
+    screen.print(grid("released", "epsilon", "delta", "noise scale", "theorem", left=0, rows=texts))
     screen.print(f"Together: epsilon = {spent.epsilon:g}, delta = {spent.delta:g}.")
     if plan.study.before:
         screen.print(f"Beside what was released before: epsilon = {plan.own.epsilon:g}.")

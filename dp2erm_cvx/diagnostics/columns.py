@@ -34,9 +34,9 @@ class RecordCounts:
 
     ``arms`` are those that count, by arm. ``missing`` have no treatment, and ``absent`` of any arm no
     outcome. ``unreadable`` are the cells by column that hold nothing declared: no label of the treatment, no
-    level, no number. ``clipped`` values of the ``outcome`` are beyond their bound. ``spelled`` are labels of
-    the table by the declared ones that they are but for case and blanks, and ``levels`` the cells by declared
-    level. ``silent`` are of an arm, but not
+    level, no number. ``clipped`` values of the ``outcome`` are beyond their bound. ``spelled`` says of
+    three labels which declared ones they are but for case and blanks; ``levels`` are cells by declared level.
+    ``silent`` are of an arm, but not
     eligible, or outside of the declared groups: the arms are counted without them. ``values`` are
     the first three of the outcomes that count.
     """
@@ -46,7 +46,7 @@ class RecordCounts:
     missing: int
     clipped: int
     unreadable: Mapping[str, int]
-    spelled: Mapping[str, str]
+    spelled: tuple[str, ...]
     levels: Mapping[str, int]
     silent: int
     absent: int
@@ -61,10 +61,10 @@ class RecordCounts:
                 found[one.name] = own + more
             elif isinstance(own, tuple):
                 found[one.name] = tuple(sorted({*own, *more})[:3])
-            elif one.name in ("arms", "unreadable", "levels"):
+            elif isinstance(own, Mapping):
                 found[one.name] = {name: count + more[name] for name, count in own.items()}
             else:
-                found[one.name] = own if isinstance(own, str) else {**own, **more}
+                found[one.name] = own
         return RecordCounts(**found)
 
     @property
@@ -104,7 +104,7 @@ class RecordCounts:
         if 10 * self.clipped > eligible > 0:
             clipped = f"{self.clipped:,} of {eligible:,} values of {self.outcome} are clipped"
             found.append(f"{clipped}: declare a wider bound")
-        return found + [_misspelled(*pair) for pair in self.spelled.items()]
+        return [*found, *self.spelled]
 
 
 def record_counts(table: Table, *, public: Any, columns: Sequence[str]) -> RecordCounts:
@@ -122,13 +122,13 @@ def record_counts(table: Table, *, public: Any, columns: Sequence[str]) -> Recor
     if book.silences:
         outside = np.sum(book.counts(table.cells, np.ones(len(arms))).reshape(len(arms), -1), axis=1) == 0.0
     unreadable = {treatment: int(np.sum(arms < 0)), outcome: _unreadable(table, outcome, numbers, book)}
-    spelled = _spelled(told, book.treatment.labels)
+    near = [f"{treatment}: {one}" for one in _spelled(told, book.treatment.labels)]
     levels: dict[str, int] = {}
     for name in book.columns(columns):
         if name in book.levels:
             told, known = labels(table.cells(name), name), [str(level) for level in book.levels[name]]
             unreadable[name] = 0 if OTHER in known else sum(one not in known for one in told)
-            spelled |= _spelled(told, known)
+            near += [f"{name}: {one}" for one in _spelled(told, known)]
             seen = Counter(told)
             levels |= {f"{name}={level or 'missing'}": seen[level] for level in known if level != OTHER}
         else:
@@ -144,6 +144,7 @@ def record_counts(table: Table, *, public: Any, columns: Sequence[str]) -> Recor
     lost, silent = int(np.sum(arms < 0)), int(np.sum((arms >= 0) & outside))
     absent = int(np.sum(np.isnan(numbers) & (arms >= 0)))
     values = tuple(np.unique(numbers[(arms >= 0) & ~outside & np.isfinite(numbers)])[:3].tolist())
+    spelled = tuple(sorted(near)[:3])
     return RecordCounts(outcome, by_arm, lost, clipped, unreadable, spelled, levels, silent, absent, values)
 
 
@@ -155,11 +156,12 @@ def _unreadable(table: Table, name: str, numbers: NDArray[np.float64], book: Cod
     return sum(one != "" for one in labels(as_cells(table.cells(name), name)[absent], name))
 
 
-def _spelled(told: Collection[str], known: Collection[str]) -> dict[str, str]:
-    """What a table holds by the declared label that it is but for case and blanks, where it is not that."""
+def _spelled(told: Collection[str], known: Collection[str]) -> list[str]:
+    """Which labels of a column are declared ones but for case and blanks, a note for each."""
     declared = {folded(one): one for one in known if one}
-    labels = {one: declared.get(folded(one), one) for one in sorted(set(told) - set(known))}
-    return {label: one for one, label in labels.items() if label != one}
+    near = {declared[folded(one)]: one for one in sorted(set(told) - set(known)) if folded(one) in declared}
+    end = "[cells] with synonyms reads both"
+    return [f"{quoted(one)} is declared: did you mean {quoted(text)}? {end}" for one, text in near.items()]
 
 
 @dataclass(frozen=True)
@@ -245,8 +247,7 @@ class TableCells:
                 "not adjusted for where it is missing; to count complete records alone, declare "
                 f"eligible = ['{key(name)} >= {self.ranges[name][0]:g}']"
             )
-        near = _spelled(odd, known) if known else {}
-        notes += [_misspelled(label, text) for label, text in near.items()]
+        notes += _spelled(odd, known)
         return facts | {"notes": notes}
 
     def repeats_persons(self, name: str) -> bool:
@@ -304,8 +305,3 @@ def _cells(
 def key(name: str) -> str:
     """A name as TOML spells it."""
     return name if re.fullmatch(r"[\w-]+", name, re.ASCII) else json.dumps(name, ensure_ascii=False)
-
-
-def _misspelled(declared: str, found: str) -> str:
-    """That a table spells a declared label otherwise."""
-    return f"{quoted(declared)} is declared: did you mean {quoted(found)}?"

@@ -334,9 +334,11 @@ def _rule(release: RuleRelease) -> Story:
         )
         use += [about, grid(*strata[0], rows=strata[1])]
     details: list[Block] = []
+    gains = ""
     if release.gains:
         ends = [(one, one.interval.low, one.interval.high) for one in release.gains]
         rows = [(one.over, f"{one.estimate:+.3g}", f"{low:+.3g} to {high:+.3g}") for one, low, high in ends]
+        gains = "; it gains " + " and ".join(f"{gain} over {over} (95 % CI {ci})" for over, gain, ci in rows)
         details.append(grid("value of the rule over", "gain", "95 % interval", rows=rows))
     how = _WEIGHTS.get(str(settings["balance"]))
     alike = settings["propensity"] is None or how is None or settings.get("response_bound") is not None
@@ -344,13 +346,11 @@ def _rule(release: RuleRelease) -> Story:
     sampling = "counted in what the rule gains, NOT in the rule itself" if release.gains else None
     treatment, outcome = compared(release)
     cost = " less its cost" if domain.treatment_cost else ""
-    gains = " and ".join(f"{gain.estimate:+.3g} over {gain.over}" for gain in release.gains)
     return _story(
         release,
         ", each counted alike" if alike else likely,
         title="Private treatment rule",
-        headline=f"Treat where the released effect of {treatment} on {outcome}{cost} is positive"
-        + (f"; it gains {gains}" if gains else ""),
+        headline=f"Treat where the released effect of {treatment} on {outcome}{cost} is positive{gains}",
         precision=(
             f"Noise moves the effect of one record by {release.noise_effect:.3g} (root mean square) and "
             f"flips {release.flipped_share:.0%} of the decisions, as predicted from public guesses: "

@@ -68,7 +68,8 @@ def picture(spans: Sequence[Span], caption: str) -> dict[str, Any] | None:
     ``drawn`` has each span with its left end, dot and right end in percent, ``ticks`` places and labels,
     ``zero`` the place of 0.
     """
-    ends = [0.0, *(end for span in spans for end in (span.at, span.low, span.high) if end is not None)]
+    spread = [span for span in spans if (span.low, span.high) != (None, None)] or spans
+    ends = [0.0, *(end for span in spread for end in (span.at, span.low, span.high) if end is not None)]
     low, high = min(ends), max(ends)
     if not spans or not math.isfinite(4.0 * high - 4.0 * low) or high - low < 1e-300:
         return None
@@ -82,7 +83,7 @@ def picture(spans: Sequence[Span], caption: str) -> dict[str, Any] | None:
         (
             span,
             0.0 if span.low is None else place(span.low),
-            place(span.at),
+            place(span.at) if span in spread else None,  # nothing is known of it
             100.0 if span.high is None else place(span.high),
         )
         for span in spans

@@ -102,8 +102,7 @@ def test_from_a_messy_table_to_an_effect_in_three_commands(folder):
     told = " ".join(checked.stdout.split())
     assert "'Malmö'" in told
     assert "without outcome do not count in an effect or a rule." in told
-    assert "shrunk" not in told
-    assert "clipped" not in told
+    assert not re.search("shrunk|clipped", told)
     narrow = run(
         "check", "registry.csv", "--domain", "domain.toml", "--covariate-bound", "1.5", "--outcome-bound", "5"
     )
@@ -116,9 +115,8 @@ def test_from_a_messy_table_to_an_effect_in_three_commands(folder):
     assert 0.0 < release.interval.low < TRUTH < release.interval.high < 2 * TRUTH
     # what was declared is in the release, and no count of what was met
     assert release.domain["codebook"]["levels"]["Raucher"] == ["ja", "nein", ""]
-    assert (
-        run("design", "domain.toml", "--n", "3000", "--replicates", "10", "--output", "s.toml").exit_code == 0
-    )
+    designed = run("design", "domain.toml", "--n", "3000", "--replicates", "10", "--output", "s.toml")
+    assert designed.exit_code == 0, designed.output
     assert 'Punkte = "points"' in Path("s.toml").read_text(encoding="utf-8")
     studied = run("run", "domain.toml", "registry.csv", "--seed", "1", "--json")
     assert json.loads(studied.stdout)["effect"]["estimate"] == release.estimate
@@ -131,9 +129,8 @@ def test_from_a_messy_table_to_an_effect_in_three_commands(folder):
     model = PrivateEffect(load_domain("domain.toml"), Budget(4.0), residual_scale=4.0, seed=1)
     frame["Schwere"] = frame["Schwere"].str.replace(",", ".")
     frame["Punkte"] = frame["Punkte"].str.replace(",", ".")
-    assert model.fit(frame, frame["Arm"], frame["Punkte"]).effect_ == pytest.approx(
-        release.estimate, abs=1e-9
-    )
+    model.fit(frame, frame["Arm"], frame["Punkte"])
+    assert model.effect_ == pytest.approx(release.estimate, abs=1e-9)
 
 
 def test_a_survey_with_messy_weights_from_its_file_to_an_effect(folder):
@@ -152,9 +149,8 @@ def test_a_survey_with_messy_weights_from_its_file_to_an_effect(folder):
         '[sampling_weights]\ncolumn = "wt"\nlargest = 2\n'
         '[csv]\nseparator = ";"\nencoding = "latin-1"\ndecimal = ","\n'
     )
-    told = " ".join(
-        run("check", "survey.csv", "--domain", "domain.toml", env={"COLUMNS": "140"}).stdout.split()
-    )
+    checked = run("check", "survey.csv", "--domain", "domain.toml", env={"COLUMNS": "140"})
+    told = " ".join(checked.stdout.split())
     assert "wt sampling weight numbers and text 15 15 30" in told
     assert "wt: 'keine' (15): no number: counts as 0" in told
     assert "Sampling weights average 0.76 after clipping (1 is declared), from 0 to 2." in told
@@ -194,9 +190,8 @@ def test_other_commands_read_the_same_table(folder):
     assert json.loads(some.stdout)["columns"] == [f"Region={level}" for level in LEVELS]
     planned = run("fit", *common[1:5], "--plan", "300", "--second-stage", "arm_means")
     assert planned.exit_code == 0, planned.output
-    Path("domain.toml").write_text(
-        Path("domain.toml").read_text().replace("Alter = [30, 80]", 'Alter = "private"')
-    )
+    unknown = Path("domain.toml").read_text().replace("Alter = [30, 80]", 'Alter = "private"')
+    Path("domain.toml").write_text(unknown)
     checked = run("check", "registry.csv", "--domain", "domain.toml")
     assert checked.exit_code == 0, checked.output
     ranged = run("effect", *common, "--private-ranges", "0.4", "--json")
@@ -261,9 +256,8 @@ def test_bad_input_is_one_line(folder, words, message):
     Path("r.csv").write_text("x,y\n1,2\n3,4\n")
     Path("old.toml").write_text("colour = 1\n")
     result = run(*words)
-    assert result.exit_code == 2
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
     assert message in result.stderr
-    assert len(result.stderr.splitlines()) == 1
     assert not Path("d.toml").exists()
 
 
@@ -321,8 +315,7 @@ def test_labels_that_do_not_fit_stop_a_release_before_the_charge(folder, command
     stopped = run(*release)
     assert stopped.exit_code == 2, stopped.output
     (line,) = stopped.stderr.splitlines()
-    assert line.startswith("error: no record is treated; 'Vasopressor' is declared: ")
-    assert "'Vasopressor' is declared: did you mean 'vasopressor'?" in line
+    assert "treated; drug: 'Vasopressor' is declared: did you mean 'vasopressor'?" in line
     assert "nothing was charged; --yes releases all the same" in line
     spent = '"receipts": []'
     assert spent in run("ledger", "b.db", "--json").stdout
@@ -354,7 +347,7 @@ def test_a_column_that_is_mostly_unreadable_stops_a_release(folder):
     write_wards(**fine | {"ward": ["South", " NORTH"] * 200})  # a blank and the case alone
     near = run("effect", "wards.csv", "--domain", "wards.toml", "--epsilon", "1")
     assert (near.exit_code, near.stdout) == (2, "")
-    assert near.stderr.startswith("error: 'North' is declared: did you mean 'NORTH'?; nothing was charged")
+    assert near.stderr.startswith("error: ward: 'North' is declared: did you mean 'NORTH'? [cells] with ")
     write_wards(**fine, age=["?"] * 201 + ["50"] * 199)
     effect = ["effect", "wards.csv", "--domain", "wards.toml", "--epsilon", "1"]
     stopped = run(*effect)

@@ -7,9 +7,12 @@ import contextlib
 import io
 import json
 import math
+import os
 import re
 import runpy
 import shlex
+import shutil
+import subprocess
 import sys
 from dataclasses import fields
 from decimal import Decimal
@@ -21,7 +24,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from dp2erm_cvx import Domain, EffectRelease, release, stability
+from dp2erm_cvx import Budget, Domain, EffectRelease, Ledger, release, stability
 from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.conformance import checks_of
@@ -156,12 +159,6 @@ def test_the_figures_of_the_first_page_show_what_their_texts_say(tmp_path):
     assert all(f"(_static/{name})" in page("index.md") for name in drawn)
 
 
-def test_tutorials_are_listed():
-    for name in TUTORIALS:
-        assert f"\ntutorials/{name}\n" in page("index.md")
-        assert f"](tutorials/{name}.md)" in page("index.md")
-
-
 def seeds_a_release(source: str) -> bool:
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     return any(
@@ -286,6 +283,22 @@ def test_the_study_of_its_page_runs(tmp_path, monkeypatch):
         "rule.json",
         "weights.json",
     ]
+
+
+@pytest.mark.skipif(shutil.which("Rscript") is None, reason="needs R")
+def test_the_study_of_its_page_runs_from_r(tmp_path):
+    frame = "frame <- data.frame(dose = c(NA, 1:299) %% 4L, severity = 1, a = 0:1, y = rnorm(300))\n"
+    call = partial(subprocess.run, cwd=tmp_path, capture_output=True, text=True)
+    if call(["Rscript", "-e", "library(reticulate)"]).returncode:
+        pytest.skip("needs reticulate")
+    (tmp_path / "study.toml").write_text(blocks("study.md", "toml")[0], encoding="utf-8")
+    (tmp_path / "page.R").write_text(frame + blocks("study.md", "r")[0], encoding="utf-8")
+    Ledger(tmp_path / "book.db").declare("trial", Budget(5.0))
+    told = call(["Rscript", "page.R"], env=os.environ | {"RETICULATE_PYTHON": sys.executable})
+    assert "Effect of a on y" in told.stdout, told.stderr
+    assert (tmp_path / "data.csv").read_text().splitlines()[1].startswith(",1,0,")
+    assert EffectRelease.from_json((tmp_path / "average.json").read_text()).private
+    assert Ledger(tmp_path / "book.db").account("trial").spent.epsilon == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize("name", ["theory/calibrations.md", "findings.md"])

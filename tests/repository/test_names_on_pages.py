@@ -72,6 +72,7 @@ def missing_flags(text: str) -> list[str]:
 def test_what_a_page_names_exists(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert (missing_attributes(text), missing_flags(text)) == ([], [])
+    assert not re.search(r"^(?:<{7}|>{7}|\|{7}|={7}$)", text, re.MULTILINE), "a merge is not finished"
 
 
 def test_names_that_do_not_exist_are_missed() -> None:
