@@ -296,6 +296,8 @@ class GridSums:
     ) -> tuple[int, ...]:
         _flags(mark, first)
         treated, K, L = np.asarray(mark, dtype=np.float64), self.largest, self.largest_other
+        if self.law is SumLaw.ARMS:  # whose noise is for one score of at most L: a record is in one arm
+            treated = np.where(treated >= 0.5, 1.0, 0.0)
         h = np.greater_equal(counts, 0.5).astype(np.int64)
         k_1 = h * self._steps(first, np.where(treated > 0.0, K, L))
         k_0 = h * self._steps(second, np.minimum(np.where(treated < 1.0, K, L), K + L - np.abs(k_1)))

@@ -15,7 +15,7 @@ SCORES, SHARES = (-1.3, -1.0, -0.5, -0.1, 0.0, 0.3, 0.5, 1.0, 1.3), (0.0, 0.1, 0
 RECORDS = {
     SumLaw.SCORE: [(s,) for s in SCORES],
     SumLaw.CONTRASTS: [pair for s in SCORES for pair in ((s, 0.0), (0.0, s))],
-    SumLaw.ARMS: [row for s in SCORES for o in SCORES for row in ((s, o, 1.0), (o, s, 0.0))],
+    SumLaw.ARMS: [(s, o, mark) for s in SCORES for o in SCORES for mark in (0.0, 0.3, 0.7, 1.0)],
     SumLaw.COUNTED_ARMS: [
         row for s in SCORES for o in SCORES for h in (0.0, 1.0) for row in ((s, o, 1.0, h), (o, s, 0.0, h))
     ],
