@@ -169,6 +169,11 @@ class Codebook:
         return *weights, *self.where, *group, *units, *compared
 
     @property
+    def protected(self) -> str:
+        """Who is, as a ledger says it."""
+        return "records" if self.unit is None else f"persons by {self.unit.column}"
+
+    @property
     def silences(self) -> bool:
         """True if a record with treatment and outcome may count 0."""
         return bool(self.eligible or self.where or self.group)

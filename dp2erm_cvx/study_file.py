@@ -191,7 +191,7 @@ class StudyFile:
         (plan, *others) = plans.values()
         curve = plan.curve if not others else None
         relation, book = self.domain.relation, self.domain.codebook
-        unit = None if book is None else book.unit
+        unit = "records" if book is None else book.protected
         return Ledger(path).charge(dataset, total, note, relation=relation, unit=unit, curve=curve)
 
     def _part(self, share: float, times: float = 1.0) -> Budget:

@@ -326,7 +326,7 @@ class PrivateEstimator(ConfiguredEstimator):
         outcome = (None if book is None else book.outcome) or data.outcome
         to = f", to {self.output}" if self.output else ""
         note = printable(f"{what} of {treatment} on {outcome}{to}")
-        unit = None if book is None else book.unit
+        unit = "records" if book is None else book.protected
         return self.ledger.charge(
             self.dataset, plan.guarantee, note, relation=relation, unit=unit, curve=plan.curve
         )

@@ -22,7 +22,6 @@ from dp2erm_cvx.ledger.store import transaction
 from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, Neighboring, RenyiCurve
 from dp2erm_cvx.public import one_line, one_of
 from dp2erm_cvx.release import Guarantee, Standing
-from dp2erm_cvx.sampling import Unit
 
 
 def decimal(number: float) -> Fraction:
@@ -328,13 +327,13 @@ class Ledger:
         note: str = "",
         *,
         relation: Neighboring | str = Neighboring.REPLACE_ONE,
-        unit: Unit | None = None,
+        unit: str = "records",
         curve: RenyiCurve | None = None,
     ) -> Receipt:
         """Charge a release before its noise is drawn; the receipt is on disk when this returns.
 
-        ``relation`` is that of a ``Budget``; a ``Guarantee`` states its own. ``unit``, of either, says if
-        persons with all records are protected, or records; the first charge of an account decides. ``curve``
+        ``relation`` is that of a ``Budget``; a ``Guarantee`` states its own. ``unit``, of either, says who
+        is protected: records, or persons by a column; the first charge of an account decides. ``curve``
         bounds Renyi divergences of the same release, for the composition ``renyi``; all others use the
         (epsilon, delta).
         Raises DeclarationError for what is no known guarantee, LedgerError where the charge does not fit;
@@ -351,11 +350,9 @@ class Ledger:
         related = one_of("relation", relation, Neighboring)
         if curve is not None and not isinstance(curve, RenyiCurve):
             raise DeclarationError(f"curve = {curve!r:.60}: must be a RenyiCurve")
-        if not isinstance(unit, Unit | None):
-            raise DeclarationError(f"unit = {unit!r:.60}: must be a Unit, or None for records")
-        whose = "records" if unit is None else f"persons by {unit.column}"
+        one_line("unit", unit)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        receipt = Receipt(uuid.uuid4().hex, dataset, budget, note, now, curve, whose)
+        receipt = Receipt(uuid.uuid4().hex, dataset, budget, note, now, curve, unit)
         with transaction(self.path) as db:
             account = self._account(db, dataset)
             if account.relation is not related and account.relation is Neighboring.REPLACE_ONE:
@@ -363,9 +360,9 @@ class Ledger:
                     f"data set {dataset!r} counts neighbors as {account.relation}, and this release protects "
                     f"{related} only: release under {account.relation}"
                 )
-            if account.unit not in (None, whose):
+            if account.unit not in (None, unit):
                 raise LedgerError(
-                    f"data set {dataset!r} protects {account.unit}, and this release {whose}: epsilon for "
+                    f"data set {dataset!r} protects {account.unit}, and this release {unit}: epsilon for "
                     "the one is none for the other, so give it an account of its own"
                 )
             if not fits([*account.receipts, receipt], account.total, account.composition):
@@ -375,7 +372,7 @@ class Ledger:
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *(receipt.number, dataset, repr(budget.epsilon), repr(budget.delta), note, now),
-                    *(encode(curve), whose),
+                    *(encode(curve), unit),
                 ),
             )
         return receipt
