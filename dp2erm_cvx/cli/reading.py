@@ -245,7 +245,7 @@ block_options = apply(
         "--blocks",
         type=click.Choice(["auto", "always", "never"]),
         default="auto",
-        help="Read in blocks; auto: CSV above 100 MB, Parquet above 1 GB, a folder, or a pattern.",
+        help="Read in blocks; auto: folder, pattern; without [unit] Parquet above 1 GB, CSV above 100 MB.",
     ),
     click.option("--scheduler", metavar="ADDRESS", help="Dask cluster for blocks, in place of threads."),
 )
@@ -258,7 +258,7 @@ def read_cells(
 
     Raises DeclarationError where blocks are asked for, and the file has none.
     """
-    if not _in_blocks(path, options["blocks"]):
+    if not _in_blocks(path, options["blocks"], domain):
         table = raw_table(path, options, domain)
         if bar is not None:
             advance(bar, "solving")
@@ -305,7 +305,7 @@ class Coded:
         return self.made[-1][1]
 
 
-def _in_blocks(path: str, asked: str) -> bool:
+def _in_blocks(path: str, asked: str, public: Domain | PrivateRanges) -> bool:
     from dp2erm_cvx.files import is_text, parquet_names
 
     text = is_text(path)
@@ -316,6 +316,8 @@ def _in_blocks(path: str, asked: str) -> bool:
         return False
     if asked != "auto" or large:
         return asked != "never"
+    if public.codebook is not None and public.codebook.unit is not None:  # the number of rows is private
+        return False
     if text:  # whose cells take 20 times as much room
         size = os.path.getsize(path) if os.path.exists(path) else 0
         return size > 1e8 * LARGE and importlib.util.find_spec("dask") is not None

@@ -61,6 +61,11 @@ def test_large_files_are_read_in_blocks_without_being_asked_to(monkeypatch):
     run(*with_data(EFFECT, "data.parquet"))
     assert not asked
     monkeypatch.setattr(reading, "LARGE", 1e-9 * 8 * 200)
+    with open("domain.toml") as plain, open("persons.toml", "w") as persons:  # whose rows are private
+        persons.write(plain.read() + '[unit]\ncolumn = "who"\nnumber = 9\n')
+    of_persons = ["persons.toml" if word == "domain.toml" else word for word in EFFECT]
+    assert run(*with_data(of_persons, "data.parquet")).exit_code == 0
+    assert not asked
     assert run(*with_data(EFFECT, "data.parquet", "--blocks", "never")).exit_code == 0
     assert not asked
     assert run(*with_data(EFFECT, "data.parquet")).exit_code == 0
