@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -284,12 +285,13 @@ class PrivateEstimator(ConfiguredEstimator):
     ) -> tuple[PlanResult, Guarantee]:
         """Charge the ledger for ``what`` is released, run the plan, and state what that guarantees."""
         execution = in_blocks(plan, data, self.execution())
+        fitted = plan, data.columns, execution.seed is None, _digest(data)
         for name, owner in self.owners.items():
-            _refuse_other(name, self.before[name]["of"], owner, plan, data.columns, execution)
+            _refuse_other(name, self.before[name]["of"], owner, fitted)
         self.receipt_ = self._charge(plan, what, data)
         earlier = {name: owner.steps_[name] for name, owner in self.owners.items()}
         found = plan.run(data, execution, earlier)
-        self.ran_ = plan, data.columns, execution.seed is None
+        self.ran_ = fitted
         self.steps_: Mapping[str, StepResult] = {
             name: replace(result, solution=None, noise=None) for name, result in found.steps.items()
         }
@@ -348,13 +350,25 @@ class PrivateEstimator(ConfiguredEstimator):
         return state | {"before": {}, "owners": {}, "enlarged": None}
 
 
-def _refuse_other(
-    name: str, of: str, owner: PrivateEstimator, plan: Plan[Any], columns: tuple[str, ...], run: Execution
-) -> None:
-    """Raise DeclarationError where the step that the question ``of`` released is not that of this plan."""
+def _digest(data: Dataset | BlockedDataset) -> bytes:
+    """BLAKE2 of what enters steps without outcomes. Private: it stays in memory and is never released."""
+    if isinstance(data, BlockedDataset):
+        return hashlib.blake2b(b"".join(data.blocks.map(_digest))).digest()
+    digest = hashlib.blake2b()
+    for part in (data.X, data.a, data.sampling, data.person):
+        digest.update(b"-" if part is None else np.ascontiguousarray(part).data)
+    return digest.digest()
+
+
+def _refuse_other(name: str, of: str, owner: PrivateEstimator, fitted: tuple[Any, ...]) -> None:
+    """Raise DeclarationError where the step that the question ``of`` released is not that of this fit.
+
+    Also where that was of other records. No study of one table is ever refused for that, whatever its
+    records are: the refusal is about two tables, for the data holder, and says nothing of either.
+    """
     if not hasattr(owner, "ran_"):
         raise DeclarationError(f"{of} comes before this question, which takes over steps of it")
-    earlier, of_columns, fresh = owner.ran_
+    (plan, columns, unseeded, records), (earlier, of_columns, fresh, seen) = fitted, owner.ran_
     own, other = plan.step(name), earlier.step(name)
     spent = [one and (one.guarantee, one.calibration) for one in (own, other)]
     if spent[0] != spent[1] or columns != of_columns:
@@ -362,8 +376,10 @@ def _refuse_other(
             f"{name}: is not the step that {of} released, of other columns or another number of records: "
             "plan the questions for the records that they are fitted to"
         )
-    if fresh != (run.seed is None):
+    if fresh != unseeded:
         raise DeclarationError(f"seed: {of} has one, or this question: give both one, or neither")
+    if seen != records:
+        raise DeclarationError(f"{name}: {of} released it of other records: fit both to one table")
 
 
 def _steps(names: tuple[str, ...]) -> str:

@@ -48,6 +48,9 @@ FEW = 800.0
 MARGIN = 2.0 * math.log(200.0)
 #: What the error of a logistic propensity is multiplied by: first order flatters it where arms lie far apart.
 OPTIMISM = 1.5
+#: How many times those of the other arm variances of covariates in one arm may be, where settings are chosen:
+#: common slopes lean to the arm where they vary more. At 2 settings would be much noisier for what is rare.
+SPREADS = 1.5
 #: The rate of the smaller arm that shares are chosen for.
 RATE = 1.0 / 3.0
 #: n epsilon per column from which a center pays, whatever is expected.
@@ -72,6 +75,7 @@ def effect_rule(
     kind: type[EffectScore] = AverageScore,
     two_values: TwoValues | None = None,
     smaller: float = RATE,
+    by_arm: bool = True,
 ) -> EffectSettings:
     """The default settings, from public quantities alone: those of the least predicted mean squared error.
 
@@ -91,6 +95,8 @@ def effect_rule(
         Of the outcome, where it has no others: no residual is longer than they lie apart.
     smaller
         Rate of the smaller arm, where the propensity is public; else a guess.
+    by_arm
+        Whether either arm may have slopes of its own in place of common ones.
     """
     domain, p, known = universe.domain, universe.n_features, confounding is None
     bound, total = domain.outcome_bound, universe.mass * universe.n_samples * budget.epsilon
@@ -115,11 +121,16 @@ def effect_rule(
     tried = (0.0,) if known else kind.propensities
     if 0.0 in tried and total < FEW * p:
         tried = (0.0,)
-    shares = list(_candidates(left, tried))
-    center, propensity = min(shares, key=lambda one: effect_error(request, left, *one))
+    # slopes of either arm need no arms that vary alike, for more noise
+    apart = by_arm and not known and kind.rows is Rows.COMMON and kind.arms is not Arms.CONTROLS
+    requests = [request, replace(request, rows=Rows.ARMS)] if apart else [request]
+    ways = [(one, *shares) for one in requests for shares in _candidates(left, tried)]
+    request, center, propensity = min(
+        ways, key=lambda way: effect_error(way[0], left, *way[1:]) + way[0].unalike(way[1])
+    )
     regression = request.regression(center)
     return EffectSettings(
-        rows=kind.rows,
+        rows=regression.rows,
         arms=regression.arms,
         noise_ratio=regression.noise_ratio,
         slope=slope,
@@ -257,27 +268,32 @@ class Request:
     two_values: TwoValues | None = None
     groups: int = 1
     rate: float = RATE
+    rows: Rows | None = None
+
+    @property
+    def by_arm(self) -> bool:
+        """Whether either arm has slopes of its own; where no ``rows`` are chosen, as the score has it."""
+        return (self.rows or self.kind.rows) is Rows.ARMS
 
     def regression(self, center: float) -> RidgeFit:
         """That of the outcome from the share ``center`` of the budget, at the arm weights of least error."""
-        kind, values, curvatures = self.kind, self.two_values, None
+        kind, values, curvatures, rows = self.kind, self.two_values, None, self.rows or self.kind.rows
         if values is not None:
             curvatures = (values.curvature(self.level),) * 2
         square, epsilon = 1.0 + NORM**2, center * self.epsilon
         found = RidgeFit(
             gamma=2.0 * square / (self.n_samples * epsilon),
-            noise=2.0
-            * math.sqrt(square * (len(kind.rows.constants(self.n_features)) + 1))
-            * self.slope
-            / epsilon,
+            noise=2.0 * math.sqrt(square * (len(rows.constants(self.n_features)) + 1)) * self.slope / epsilon,
             n_samples=self.n_samples,
             slope=self.slope,
             scale=NORM / self.norm_bound,
             arms=Arms.ALIKE,
-            rows=kind.rows,
+            rows=rows,
             curvatures=curvatures,
         )
-        if kind.arms is not Arms.BALANCED or kind.rows is not Rows.COMMON:
+        if rows is not kind.rows:
+            return found
+        if kind.arms is not Arms.BALANCED or rows is not Rows.COMMON:
             return replace(found, arms=kind.arms)
         varying = self.confounding.typical * self.deviation
         if varying == 0.0:
@@ -290,6 +306,14 @@ class Request:
         kept, noise = shrinkage([regression], self.spread, self.deviation, self.rate, self.confounding)
         stretch = np.minimum(1.0 / (1.0 - kept), STRETCH)
         return kept, noise * stretch, 1.0 - stretch * (1.0 - kept)
+
+    def unalike(self, center: float) -> float:
+        """The squared bias of common slopes where effects vary, and covariates do so unalike.
+
+        By ``SPREADS`` in the arms. A logistic propensity is wrong there: it takes nothing off.
+        """
+        leaning = self.regression(center).leaning(self.rate, self.kind.wanted(self.rate), SPREADS)
+        return (leaning * self.confounding.typical * self.deviation * self.confounding.distance) ** 2
 
     def noise_in_residuals(self, center: float) -> float:
         """Root mean square of what noise of the regression adds to residuals of an arm, to first order."""
@@ -327,7 +351,7 @@ def effect_error(request: Request, left: float, center: float, propensity: float
     """
     kind, rate = request.kind, request.rate
     n, p, sigma, declared = request.n_samples, request.n_features, request.deviation, request.confounding
-    values, by_arm, spread = request.two_values, kind.rows is Rows.ARMS, float(request.spread[0])
+    values, by_arm, spread = request.two_values, request.by_arm, float(request.spread[0])
     steepness = 1.0 if values is None else values.steepness(request.level)
     regression = request.regression(center)
     parts = np.array([[rate], [1.0 - rate]]) if by_arm else np.ones((1, 1))

@@ -173,6 +173,7 @@ class EffectStudy(Pipeline):
             None if values is None else replace(values, slope=settings.slope),
             max(len(universe.domain.groups), 1),
             smaller_arm(settings.known),
+            Rows.ARMS if settings.rows is Rows.ARMS else None,
         )
 
     @property
@@ -218,7 +219,8 @@ class EffectStudy(Pipeline):
         # where it is public, it is that of everybody: nothing confounds, and no factor is beyond its inverse
         public = None if known is None or isinstance(known, str) else public_fraction("propensity", known)
         assumed, rate = self.assumed if public is None else None, smaller_arm(public)
-        found = effect_rule(self.universe, left, scale, assumed, kind, self.two_values, rate)
+        open_rows = self.public_center is None and declared.keys().isdisjoint({"rows", "arms", "first_fit"})
+        found = effect_rule(self.universe, left, scale, assumed, kind, self.two_values, rate, open_rows)
         cap = public_number("cap", declared.get("cap", max(CAP, 2.0 / rate)), at_least=2.0)
         reach = _reach(kind, known, cap, found, scale) * found.residual_bound
         if self.two_values is not None and issubclass(kind, AverageScore | RiskScores):

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from dp2erm_cvx.plan.plan import Plan
     from dp2erm_cvx.plan.rule import RuleStudy
 
-#: Part of the confounding that an unbent regression of two values may leave, as probabilities are no lines.
-BENT = 0.04
+#: Part of the confounding that an unbent regression of two values may leave, as probabilities are no lines;
+#: and where that of one arm alone is carried on to the other one.
+BENT, CARRIED = 0.04, 0.2
 #: What the sampling error of a regression counts, as its residuals are heavier than normal ones.
 HEAVIER = 1.15
 #: How far a group may lie off the common regression, in deviations of residuals: its rate's noise counts it.
@@ -178,7 +179,7 @@ def _arm_errors(
     weights, steep = np.array([rate, 1.0 - rate]), np.ones(2)
     if values is not None:
         steep = np.array([values.steepness(float(one[0])) for one in nuisances.levels(released)])
-        left = left + BENT
+        left = left + (CARRIED if study.estimand == TreatedScore.estimand else BENT)
     by_arm = len(noise) == 2
     factors = weights * steep if by_arm else np.array([float(np.sum(weights * steep))])
     sizes = slope_sums(nuisances, released) * np.array(nuisances.spreads) / np.maximum(1.0 - declared, 0.02)

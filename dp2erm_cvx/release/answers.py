@@ -89,10 +89,14 @@ def answers(releases: Mapping[str, Any]) -> list[Answer]:
 
 
 def answer_blocks(listed: Sequence[Answer]) -> Iterator[Block]:
-    """The answers as a table for a screen, and what their intervals hold for."""
+    """The answers as a table for a screen, what each is about, and what their intervals hold for."""
     yield heading("All answers")
-    headers, rows = _cells(listed)
-    yield grid(*headers, left=2, rows=rows)
+    (name, _, *headers), rows = _cells(listed)
+    yield grid(name, *headers, rows=[[row[0], *row[2:]] for row in rows])
+    about: dict[str, dict[str, None]] = {}  # in 80 columns there is no room for it in every row
+    for one, row in zip(listed, rows, strict=True):
+        about.setdefault(row[1], {})[one.question] = None
+    yield from (f"{', '.join(asked)}: effect of {told}" for told, asked in about.items())
     yield f"CI: for this answer by itself. All together: for all {len(listed)} answers at once (Bonferroni)."
 
 
@@ -127,7 +131,7 @@ def _cells(listed: Sequence[Answer]) -> tuple[list[str], list[list[str]]]:
         told = f"{one.treatment} on {one.outcome}{ESTIMANDS[one.estimand][2]}"
         estimate = "unknown" if half is None else f"{signed(one.estimate, half)} {one.unit}".strip()
         if (standing := one.cost["standing"]) != Standing.PRIVATE.value:
-            estimate += f" ({standing.upper()})"
+            told += f" ({standing.upper()})"
         rows.append(
             [one.name, told, records, estimate, interval_text(one.interval), interval_text(one.joint)]
         )

@@ -65,12 +65,14 @@ def _modeled(release: Any) -> bool:
     return release.target == "effect" and not _public(release)
 
 
-def _incomplete(release: Any) -> list[str]:
-    """Covariates of which a missing cell has a public constant, where records without them may count."""
+def _incomplete(release: Any) -> str:
+    """Covariates that may be missing where records count; then they are a constant, or a level, of all."""
     book = release.domain.get("codebook") or {}
     single = [Eligible(text) for text in book.get("eligible", ()) if " or " not in text and '""' not in text]
-    known = {name for one in single for name in one.columns}
-    return [name for name in book.get("missing", {}) if name in release.columns and name not in known]
+    known = {name for one in single for name in one.columns} | set(book.get("where", {}))
+    covariates = dict.fromkeys(name.split("=")[0] for name in release.columns) if book else {}
+    names = [name for name in covariates if name not in known]
+    return " or ".join(names) if len(names) <= 3 else "any of the covariates"
 
 
 def _of_persons(release: Any) -> bool:
@@ -141,7 +143,10 @@ def _linear(release: Any) -> str:
     """Which models have to be right for an interval of the effect."""
     events = release.risks or release.domain.get("binary_outcome")
     if release.estimand == "att":
-        return f"outcomes of the untreated that are linear in the covariates{'' if events else _SYMMETRIC}"
+        return (
+            f"outcomes of the untreated that are {'nearly ' if events else ''}linear in the covariates"
+            f"{'' if events else _SYMMETRIC}, and that vary there as much as among the treated"
+        )
     if release.settings["propensity"] == "logistic" and release.estimand == "overlap":
         return "log odds of treatment that are linear in the covariates, or outcomes that are"
     if events:
@@ -149,19 +154,26 @@ def _linear(release: Any) -> str:
     return f"outcomes that are linear in the covariates{_SYMMETRIC}"
 
 
+def _skewed(release: Any) -> str:
+    """What clips of residuals ask of a trial, where they reach any."""
+    clip, domain = float(release.settings["residual_bound"]), release.domain
+    if domain.get("binary_outcome") or release.risks or clip >= 2.0 * float(domain["outcome_bound"]):
+        return ""
+    return (
+        f" Its residuals are clipped at {clip:.3g}: they are to be about as long on either side. For counts, "
+        "costs or durations leave residual_scale out, and nothing is clipped."
+    )
+
+
 def _assumed(release: Any) -> str:
     """Which models have to be right for a mean of scores to be the effect."""
     known = release.settings["propensity"]
-    if release.arms is not None and not isinstance(known, str):
-        return (
-            f"the arms were assigned with the public probabilities {', '.join(f'{one:g}' for one in known)}, "
-            "whatever the covariates. The outcome regression may be wrong."
-        )
     if not isinstance(known, str):
-        return (
-            f"everybody was treated with the public probability {known:g}, whatever the covariates. The "
-            "outcome regression may be wrong."
-        )
+        who, numbers = "everybody was treated with the public probability", [known]
+        if release.arms is not None:
+            who, numbers = "the arms were assigned with the public probabilities", list(known)
+        stated = f"{who} {', '.join(f'{one:g}' for one in numbers)}, whatever the covariates."
+        return f"{stated} The outcome regression may be wrong.{_skewed(release)}"
     regression = "the outcome regression" + (" of the untreated" if release.estimand == "att" else "")
     right = {
         "cells": "within cells, the outcome of either arm or the propensity hardly varies",
@@ -176,8 +188,8 @@ def _overlap(release: Any) -> str:
     return (
         f"Overlap may be poor: of {whole}, {100 * release.capped:.0f} % have a released propensity "
         f"beyond the cap {float(release.settings['cap']):g} ({100 * CAPPED:g} % is the limit). There "
-        "errors of the outcome regression count in full. A larger cap makes the interval wide enough to "
-        "cover."
+        "errors of the outcome regression count in full. A larger cap widens the interval by what they "
+        "add, where log odds are linear."
     )
 
 
@@ -207,8 +219,8 @@ def _gains(release: Any) -> str:
         return (
             "The intervals are for the mean gain of all records. They count sampling, noise, and what noise "
             "and shrinkage of the released regressions leave of the confounding: where outcomes are linear "
-            "in the covariates in either arm, and the arms on one side of the rule lie at most one standard "
-            "deviation apart."
+            "in the covariates in either arm, these vary as much in one arm as in the other, and the arms on "
+            "one side of the rule lie at most one standard deviation apart."
         )
     return (
         "The intervals are for the mean gain of all records at the public probability of treatment, and "
@@ -269,7 +281,8 @@ CAVEATS = (
                      "variance of independent ones (collinearity)."),
     Caveat("heterogeneity", "details", _EFFECT, _varies,
            lambda r: "Effects are taken to vary with covariates by a standard deviation of at most "
-                     f"{r.settings['heterogeneity']:.3g} of that of residuals (heterogeneity)."),
+                     f"{r.settings['heterogeneity']:.3g} of that of residuals (heterogeneity), and "
+                     "covariates to vary as much in one arm as in the other."),
     Caveat("declared", "details", _EFFECT, _modeled,
            lambda r: "All of these are declared, or at their defaults."),
     Caveat("persons", "notes", _EFFECT, _of_persons, lambda r: _OF_PERSONS[_most(r) > 1].format(_most(r))),
@@ -309,8 +322,8 @@ CAVEATS = (
     Caveat("tails", "excludes", _EFFECT, lambda r: any(one.released for one in r.ranges[:-1]),
            lambda r: "Not covered: what covariates with long tails confound beyond their released ranges."),
     Caveat("missing", "excludes", _ALL, _incomplete,
-           lambda r: f"Not covered: what {' or '.join(_incomplete(r))} confounds where it is missing, as "
-                     "nothing can be adjusted for there."),
+           lambda r: f"Not covered: what {_incomplete(r)} confounds where it is missing, as nothing can be "
+                     "adjusted for there."),
     Caveat("not-covered", "excludes", _ALL, _always,
            lambda r: f"Not covered: unmeasured confounding, {_wrong(r)}, and what clipping removes. Every "
                      "other release from these data adds to epsilon."),

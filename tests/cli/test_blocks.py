@@ -48,7 +48,7 @@ def test_blocks_are_audited():
     result = run(*with_data(words, "many"))
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
-    assert found["check"]["solver"] == "newton"
+    assert found["check"]["solver"] == "first_certified"
     assert not any(verdict["violated"] for verdict in found["verdicts"])
     assert "read in blocks" in Path("output/audit.html").read_text(encoding="utf-8")
     refused = run(*with_data(words, "many", "--save", "pair"))

@@ -411,6 +411,8 @@ def test_a_step_is_taken_over_from_the_run_that_was_planned_alone(folder):
         models["treated"].fit(*records_of(300))
     models, plans = planned(SHARED)
     models["average"].fit(*records_of(400))
+    with pytest.raises(DeclarationError, match="average released it of other records"):
+        models["treated"].fit(*records_of(400, seed=1))
     models["treated"].seed = None
     with pytest.raises(DeclarationError, match="seed: average has one"):
         models["treated"].fit(*records_of(400))

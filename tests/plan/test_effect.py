@@ -198,7 +198,9 @@ def test_a_propensity_that_missed_its_tolerance_is_not_certified(monkeypatch):
 
 def test_errors_of_a_regression_stay_where_the_cap_and_the_clips_cut(monkeypatch):
     """Derivatives of the mean score, by quadrature, at arms that hardly overlap; noise and ridge are tiny."""
-    declared = {"propensity": "logistic", "cap": 10.0, "mean_share": None, "spread_share": None}
+    declared = {"propensity": "logistic", "cap": 10.0, "mean_share": None, "spread_share": None} | {
+        "rows": "common"
+    }
     universe = Universe(Domain(1.0, 10.0, ranges=[(-1.0, 1.0)]), 10**9, 1)
     plan = make_plan(EffectStudy(universe, Budget(1.0), residual_scale=1.0, declared=declared))
     released = {"rate": np.array([5 * 10**8]), "center": np.zeros(3), "propensity": np.array([-0.2, 7.0])}

@@ -15,6 +15,7 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.program import scheme
+from dp2erm_cvx.solve import OwnSolver
 from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(1.0, 1.0, intercept=0.2)
@@ -117,27 +118,30 @@ def test_what_has_weights_at_the_declared_number_of_records_alone_is_planned():
         estimator(of_many).plan(400, 2)
 
 
-class OnSomeData(boxed):
-    """Balance of the arms, which records of one arm alone have not."""
+@scheme()
+def unread(w, records):
+    """Balance, and a limit on two weights, which no reading takes."""
+    balance = cp.norm(records.signed.T @ w)
+    return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + balance), [w <= 5, cp.sum(w[:2]) <= 5])
 
-    _made = True
 
-    def _for_solver(self, leaf, w):
-        return *super()._for_solver(leaf, w)[:2], {"balance": leaf("sides") @ w == 0.0}
-
-    def data(self, records):
-        return super().data(records) | {"sides": (2 * records.a - 1) * (1.0 + records.covariates[:, 0])}
+def on_some_data(problem):
+    """Gives up where seven records are treated, which no public example has."""
+    problem.solve(solver="CLARABEL")
+    signed = problem.param_dict.get("signed")
+    if signed is not None and np.sum(signed.value[:, 0] > 0.0) == 7:
+        raise cp.SolverError("gave up")
 
 
 def test_private_records_without_weights_change_neither_plan_nor_guarantee():
     X, a, y = records()
-    first = estimator(OnSomeData(cap=5.0))
+    first = estimator(unread(), solver=OwnSolver(on_some_data, "some"))
     with warnings.catch_warnings(record=True) as heard:
         first.fit(X, a, y)
     assert not any("no solver" in str(warning.message) for warning in heard)
-    other = estimator(OnSomeData(cap=5.0))
-    with pytest.warns(UserWarning, match=r"boxed: no solver found .* weights 1"):
-        other.fit(X, np.zeros(60, dtype=int), y)
+    other = estimator(unread(), solver=OwnSolver(on_some_data, "some"))
+    with pytest.warns(UserWarning, match=r"unread: no solver found .* weights 1"):
+        other.fit(X, (np.arange(60) < 7).astype(int), y)
     assert np.array_equal(other.private_workings_.weights.value, np.ones(60))
     assert not np.array_equal(first.private_workings_.weights.value, np.ones(60))
     stated = [json.loads(model.release_.to_json()) for model in (first, other)]

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRule
+from dp2erm_cvx.display import as_text
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plotting import forest_plot
 from dp2erm_cvx.release.answers import answer_blocks, answers, answers_as
@@ -72,7 +73,9 @@ def test_tables_say_what_was_released(releases):
         assert text.count("A against B on pressure") == 5
         assert text.count("NOT PRIVATE") == 5  # the noise was seeded
     assert latex.startswith("\\begin{tabular}")
-    assert len(list(answer_blocks(listed))) == 3
+    screen = as_text(answer_blocks(listed), width=80).splitlines()
+    assert [line.split("  ")[0] for line in screen if "mmHg" in line] == [one.name for one in listed]
+    assert "average, sex: effect of A against B on pressure (NOT PRIVATE: SEEDED NOISE)" in screen
     with pytest.raises(DeclarationError, match="tables of answers are"):
         answers_as(listed, ".doc")
 

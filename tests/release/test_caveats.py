@@ -61,11 +61,11 @@ def test_every_caveat_is_reached_and_some_release_is_without_it(releases) -> Non
 
 def test_complete_records_alone_leave_nothing_unadjusted(releases) -> None:
     (caveat,) = (one for one in CAVEATS if one.code == "missing")
-    (release,) = (one for one in releases if one.goal == "effect" and caveat.when(one))
-    assert "what u confounds where it is missing" in caveat.say(release)
+    (release,) = (one for one in releases if "unit" in (one.domain.get("codebook") or {}))
+    assert "what u or v confounds where it is missing" in caveat.say(release)
     for eligible, told in (
-        (["u >= -1"], False), (["v >= 0 and u >= -1"], False),
-        (["u >= -1 or v > 0"], True), (['u == ""'], True), (["v > 0"], True),
+        (["u >= -1", "v > 0"], False), (["v >= 0 and u >= -1"], False), (["u >= -1"], True),
+        (["u >= -1 or v > 0"], True), (['u == ""', "v > 0"], True), (["v > 0"], True),
     ):  # fmt: skip
         book = {**release.domain["codebook"], "eligible": eligible}
         assert bool(caveat.when(replace(release, domain={**release.domain, "codebook": book}))) is told
