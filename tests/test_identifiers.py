@@ -21,23 +21,42 @@ from dp2erm_cvx.sampling import Unit
 from dp2erm_cvx.steps import IntegerSums
 from dp2erm_cvx.tables import Table, labels, numbers_or_nan, read_frame
 
-#: Texts with the person that each of them is; None is nobody.
 WORDS = ["007", "7", "1e5", "100000", "12e45678", "34e90123", "true", "True", "1", "1.0", "+1", "-1", "-0",
          "0", "inf", "1_0", "10", "p q", "p  q", "é", "e\u0301", "A", "a", "0x10", str(2**53 + 1),
          str(2**53 + 2), str(uuid.UUID(int=7)), *(str(10**17 + k) for k in range(5))]  # fmt: skip
-TEXTS = [*((one, one) for one in WORDS), (" 7\t", "7"), ("  é", "é"), ("", None), ("  ", None), ("NaN", None)]
 WHOLE = [7, 0, -1, 2**53 + 1, 2**53 + 2, 2**63 - 1, *(10**17 + k for k in range(5)), 7]
-INTEGERS = [*((one, str(one)) for one in WHOLE), (None, None)]
+NOBODY = [10**5000, True, np.False_, np.timedelta64(7), pd.Timestamp(7), [7], pd.NA, pd.NaT, Decimal("NaN"),
+          Decimal("1E+99999"), b"\xff", "M\ufffdller", 7 + 1j]  # fmt: skip
+#: Cells of one type with the person that each of them is; None is nobody.
+CELLS = {
+    "texts": [*zip(WORDS, WORDS, strict=True), (" 7\t", "7"), ("  é", "é"), ("", None),
+              ("  ", None), ("NaN", None)],
+    "integers": [*((one, str(one)) for one in WHOLE), (None, None)],
+    "floats": [(7.0, "7"), (np.nan, None), (12.0, "12"), (0.5, None), (-0.0, "0"), (2.0**53, None),
+               (2.0**53 - 1, str(2**53 - 1)), (np.inf, None), (7.0, "7")],
+    "singles": [(2.0**24 - 1, str(2**24 - 1)), (2.0**24, None)],
+    "sheets": [(12, "12"), (np.nan, None), (7, "7"), (2**53 + 1, None)],
+    "objects": [(Decimal("7.00"), "7"), (Decimal(10**17 + 1), str(10**17 + 1)), (b"7", "7"),
+                (uuid.UUID(int=7), str(uuid.UUID(int=7))), (np.uint64(2**64 - 1), str(2**64 - 1)),
+                (np.int8(7), "7"), *((one, None) for one in NOBODY)],
+    "ends": [*((one, one) for one in ("x\0y", "x\0z", *(f"x{'0' * k}" for k in range(50)))),
+             ("a", "a"), ("a\0", "a"), ("a\0 ", "a")],
+}  # fmt: skip
+
+
+#: What holds numbers and others where no file does.
+TYPES = {"floats": [list, np.array, lambda cells: np.array(cells) + 0j, pd.Series, pa.array],
+         "singles": [np.float32], "objects": [list], "ends": [list]}  # fmt: skip
+FILES = {
+    "texts": ("csv", "parquet", "xlsx", "dta"),
+    "integers": ("csv", "parquet"),
+    "sheets": ("xlsx", "dta"),
+}
 
 
 def persons(cells):
     unit = Unit("id", 100)
     return unit.of([unit.labels(cells)])
-
-
-def numbers(pairs):
-    names = sorted({name for _, name in pairs if name is not None})
-    return [-1 if name is None else names.index(name) for _, name in pairs]
 
 
 def in_file(tmp_path, frame, ending):
@@ -59,15 +78,18 @@ def in_file(tmp_path, frame, ending):
     return [one.cells("id", written=True) for one in tables]
 
 
-def readers(cells, tmp_path):
+def readers(name, cells, tmp_path):
+    yield from (kind(cells) for kind in TYPES.get(name, ()))
+    text, plain = name == "texts", {"texts": object, "integers": "Int64"}.get(name)
+    for ending in FILES.get(name, ()):
+        yield from in_file(tmp_path, pd.DataFrame({"id": pd.Series(cells, dtype=plain)}), ending)
+    if plain is None:
+        return
     polars, dask = pytest.importorskip("polars"), pytest.importorskip("dask.dataframe")
-    text = isinstance(cells[0], str)
-    yield cells
-    yield np.array(cells, dtype=object)
+    yield from (cells, np.array(cells, dtype=object))
     if text:
-        yield np.array(cells)
-        yield [one.encode() for one in cells]
-    for kind in (object, "category", *(("string",) if text else ("Int64",))):
+        yield from (np.array(cells), [one.encode() for one in cells])
+    for kind in (object, "category", "string" if text else "Int64"):
         frame = pd.DataFrame({"id": pd.Series(cells, dtype=kind)})
         yield read_frame(frame).cells("id", written=True)
         (table,) = frame_pieces(dask.from_pandas(frame, npartitions=3)).tables(["id"], "id").each()
@@ -75,39 +97,18 @@ def readers(cells, tmp_path):
     arrow = pa.array(cells)
     for column in (arrow, arrow.dictionary_encode()):
         yield column
-        yield read_frame(pd.DataFrame({"id": pd.Series(column, dtype=pd.ArrowDtype(column.type))})).cells(
-            "id"
-        )
+        kept = pd.Series(column, dtype=pd.ArrowDtype(column.type))
+        yield read_frame(pd.DataFrame({"id": kept})).cells("id")
     yield read_frame(polars.DataFrame({"id": cells})).cells("id")
-    plain = object if text else "Int64"
-    for ending in ("csv", "parquet", *(("xlsx", "dta") if text else ())):
-        yield from in_file(tmp_path, pd.DataFrame({"id": pd.Series(cells, dtype=plain)}), ending)
 
 
-@pytest.mark.parametrize("pairs", [TEXTS, INTEGERS], ids=["texts", "integers"])
-def test_every_reader_finds_the_same_persons(tmp_path, pairs):
-    wanted = numbers(pairs)
-    for place, cells in enumerate(readers([cell for cell, _ in pairs], tmp_path)):
-        assert persons(cells).tolist() == wanted, (place, cells)
-
-
-def test_the_types_of_numbers_say_the_same(tmp_path):
-    for ending in ("xlsx", "dta"):  # whose numbers are floats
-        (cells,) = in_file(tmp_path, pd.DataFrame({"id": [12, np.nan, 7, 2**53 + 1]}), ending)
-        assert persons(cells).tolist() == [0, -1, 1, -1]
-    floats = [7.0, np.nan, 12.0, 0.5, -0.0, 2.0**53 - 1, 2.0**53, np.inf, 7.0]
-    names = ["7", None, "12", None, "0", str(2**53 - 1), None, None, "7"]
-    wanted = numbers([*enumerate(names)])
-    for cells in (floats, np.array(floats), np.array(floats) + 0j, pd.Series(floats), pa.array(floats)):
-        assert persons(cells).tolist() == wanted
-    assert persons(np.array([2.0**24 - 1, 2.0**24], dtype=np.float32)).tolist() == [0, -1]
-    others = [Decimal("7.00"), Decimal(10**17 + 1), uuid.UUID(int=7), np.int8(7), np.uint64(2**64 - 1), b"7"]
-    names = ["7", str(10**17 + 1), str(uuid.UUID(int=7)), "7", str(2**64 - 1), "7"]
-    nobody = [10**5000, True, np.False_, np.timedelta64(7), pd.Timestamp(7), [7], pd.NA, pd.NaT,
-              Decimal("NaN"), Decimal("1E+99999"), b"\xff", "M\ufffdller", 7 + 1j]  # fmt: skip
-    assert persons([*others, *nobody]).tolist() == numbers([*enumerate(names + [None] * len(nobody))])
-    assert len(set(persons([f"x{'0' * k}" for k in range(50)] + ["x\0y", "x\0z"]).tolist())) == 52
-    assert persons(["a", "a\0", "a\0 "]).tolist() == [0, 0, 0]
+@pytest.mark.parametrize("name", CELLS)
+def test_every_reader_and_every_type_finds_the_same_persons(tmp_path, name):
+    cells, known = zip(*CELLS[name], strict=True)
+    names = sorted({one for one in known if one is not None})
+    wanted = [-1 if one is None else names.index(one) for one in known]
+    for place, found in enumerate(readers(name, [*cells], tmp_path)):
+        assert persons(found).tolist() == wanted, (place, found)
 
 
 def test_a_complex_cell_changes_no_other():
@@ -141,20 +142,17 @@ def test_a_person_moves_the_sums_by_what_is_claimed_whatever_it_is_called(pair, 
         return pd.DataFrame({"id": [person], "x": x, "a": arm, "y": y}).loc[[0] * times]
 
     others = pd.concat([rows(f"p{k}", 1, k % 2, y, y / 3) for k, y in enumerate(rng.normal(size=50))])
-    others = pd.concat([others, rows(second, 1, 0, -1e9, -3.0)])
-    tables = [
-        pd.concat([others, one]) for one in (rows(first, 99, 1, 1e9, 3.0), rows("new", 1, 0, -1e9, -3.0))
-    ]
+    twice, once = rows(first, 99, 1, 1e9, 3.0), rows("new", 1, 0, -1e9, -3.0)
+    tables = [pd.concat([others, rows(second, 1, 0, -1e9, -3.0), one]) for one in (twice, once)]
     fitted = PrivateEffect(domain, Budget(1.0, 1e-6), noise=noise, seed=1, residual_scale=1.0)
     seen = []
     fitted.look = lambda plan, result: seen.append((plan, result.released))
     fitted.fit(tables[0], tables[0].a, tables[0].y)
     ((plan, released),) = seen
     steps, ratios = [step for step in plan.steps if isinstance(step, IntegerSums)], {}
+    known = plan.study.start.domain
     coded = [Dataset.coded(domain, one, one.a, one.y) for one in tables]
-    records = [
-        plan.study.start.domain.records(one.X, one.a, one.y, one.sampling, one.person) for one in coded
-    ]
+    records = [known.records(one.X, one.a, one.y, one.sampling, one.person) for one in coded]
     for step in steps:
         found = [np.array([float(one) for one in step.exact_sums(part, released)]) for part in records]
         moved = np.linalg.norm(found[0] - found[1], 1 if step.integers.noise.value == "gamma" else 2)

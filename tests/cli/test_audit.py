@@ -9,18 +9,11 @@ import pytest
 
 from dp2erm_cvx.audit import Interval, TightnessCell
 from dp2erm_cvx.sampling import Unit
-from tests.command_line import run, write_files
+from tests.command_line import run
 
 MMD = ["audit", "--program", "mmd", "--set", "cap=4", "--set", "ridge=100", "--covariate-bound", "1"]
 MMD += ["--arm-floor", "25", "--n", "100", "--solves", "1500"]
 IPW = ["audit", "--program", "ipw_logistic", "--ridge", "1", "--covariate-bound", "1", "--n", "40"]
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_files()
-    return tmp_path
 
 
 def test_a_violated_bound_is_shown_saved_and_replayed_by_another_solver(folder):

@@ -9,14 +9,7 @@ import pytest
 
 from dp2erm_cvx import Budget, EffectRelease, Ledger
 from dp2erm_cvx.cli import reading
-from tests.command_line import COLUMNS, EFFECT, replaced, run, write_files
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_files()
-    return tmp_path
+from tests.command_line import COLUMNS, EFFECT, replaced, run
 
 
 def write_rows(change):

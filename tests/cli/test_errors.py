@@ -5,16 +5,14 @@ from click.testing import CliRunner
 
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.estimators import PrivateTwoStageERM
-from tests.command_line import EFFECT, FIT, replaced, run, write_files
+from tests.command_line import EFFECT, FIT, replaced, run
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_files()
+def folder(folder):
     for name, text in HOSTILE.items():
         Path(name).write_text(text)
-    return tmp_path
+    return folder
 
 
 HOSTILE = {

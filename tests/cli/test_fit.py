@@ -12,7 +12,7 @@ from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.treatment import Treatment
-from tests.command_line import COLUMNS, FIT, run, write_files
+from tests.command_line import COLUMNS, FIT, run
 
 #: What the files and the flags of the good command declare.
 DECLARED = Domain(
@@ -22,13 +22,6 @@ DECLARED = Domain(
     ranges=dict.fromkeys(COLUMNS, (-1, 1)),
     codebook=Codebook(Treatment("a"), outcome="y"),
 )
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_files()
-    return tmp_path
 
 
 def test_a_release_comes_back_from_json(folder):

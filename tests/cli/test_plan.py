@@ -8,7 +8,7 @@ from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, regist
 from dp2erm_cvx.plan.predict import noise_range
 from dp2erm_cvx.release import Release
 from dp2erm_cvx.universe import Universe
-from tests.command_line import EFFECT, FIT, run, write_files
+from tests.command_line import EFFECT, FIT, run
 
 DECLARED = ["--covariate-bound", "2", "--outcome-bound", "10", "--covariates", "x1", "--epsilon", "2"]
 IPW = ["fit", *DECLARED, "--program", "ipw_logistic", "--second-stage", "arm_means"]
@@ -18,13 +18,6 @@ def planned(*words):
     result = run(*words, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_files()
-    return tmp_path
 
 
 def test_a_plan_is_what_the_estimator_plans():

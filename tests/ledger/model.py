@@ -1,10 +1,12 @@
 """A small model that charges a ledger, and an exact figure, for the tests of the ledger."""
 
+import json
 import math
 
 import numpy as np
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from tests.command_line import run
 
 RNG = np.random.default_rng(0)
 DATA = RNG.uniform(-1, 1, (30, 1)), RNG.integers(0, 2, 30), RNG.uniform(-1, 1, 30)
@@ -14,6 +16,12 @@ def model(ledger: object, dataset: object = "trial", epsilon: float = 0.4, **cha
     domain = Domain(1.0, 1.0)
     stages = ("uniform", "arm_means")
     return PrivateTwoStageERM(domain, Budget(epsilon), *stages, ledger=ledger, dataset=dataset, **changes)
+
+
+def spent() -> float:
+    """Of the one account in ``b.db``."""
+    (account,) = json.loads(run("ledger", "b.db", "--json").stdout)
+    return float(account["spent"]["epsilon"])
 
 
 def optimal_delta(epsilon: float, count: int, target: float) -> float:

@@ -14,6 +14,13 @@ from dp2erm_cvx.ledger import Ledger, store
 from dp2erm_cvx.ledger.ledger import decode, encode
 from dp2erm_cvx.privacy import RenyiCurve
 
+
+def altered(ledger: Ledger, statement: str, *values: object) -> Ledger:
+    with closing(sqlite3.connect(ledger.path)) as db, db:
+        db.execute(statement, values)
+    return ledger
+
+
 CURVE = RenyiCurve((1.5, 2.0, 1e6), (1 / 3, 0.5, float("inf")))
 
 
@@ -26,37 +33,26 @@ def test_files_that_are_no_ledger(tmp_path: Path, ledger: Ledger) -> None:
     (tmp_path / "text").write_text("not a database, but long enough to look at\n" * 100)
     with pytest.raises(LedgerError, match="not a database"):
         Ledger(tmp_path / "text").declare("trial", Budget(1.0))
-    for statement, message in (
+    for change, message in (
         ("PRAGMA application_id = 1", "something else"),
-        ("PRAGMA user_version = 9", "version 9"),
+        *(
+            (f"UPDATE charges SET {one}", "damaged")
+            for one in ("epsilon = 'inf'", "epsilon = '-1'", "delta = 'x'")
+        ),
     ):
-        other = Ledger(tmp_path / message)
-        other.declare("trial", Budget(1.0))
-        db = sqlite3.connect(other.path)
-        db.execute(statement)
-        db.close()
-        with pytest.raises(LedgerError, match=message):
-            other.charge("trial", Budget(0.1))
-    for damage in ("epsilon = 'inf'", "epsilon = '-1'", "delta = 'x'", "curve = 'x'"):
-        other = Ledger(tmp_path / damage)
+        other = Ledger(tmp_path / change)
         other.declare("trial", Budget(1.0))
         other.charge("trial", Budget(0.1))
-        db = sqlite3.connect(other.path)
-        db.execute(f"UPDATE charges SET {damage}")
-        db.commit()
-        db.close()
-        with pytest.raises(LedgerError, match="damaged"):
-            other.charge("trial", Budget(0.1))
+        with pytest.raises(LedgerError, match=message):
+            altered(other, change).charge("trial", Budget(0.1))
     for path in ("", "a\0b", None, 3):
         with pytest.raises(DeclarationError, match="path of a file"):
             Ledger(path)
 
 
-@pytest.mark.parametrize("number", [0, -1, 2, 4, 2**31 - 1])
+@pytest.mark.parametrize("number", [0, -1, 2, 4, 9, 2**31 - 1])
 def test_unknown_versions_are_refused(ledger: Ledger, number: int) -> None:
-    db = sqlite3.connect(ledger.path)
-    db.execute(f"PRAGMA user_version = {number}")
-    db.close()
+    altered(ledger, f"PRAGMA user_version = {number}")
     before = ledger.path.read_bytes()
     with pytest.raises(LedgerError, match=f"version {number}, and 3 is known"):
         ledger.charge("trial", Budget(0.1))
@@ -73,6 +69,7 @@ def test_curves_are_read_back_to_the_last_bit() -> None:
     "text",
     [
         "",
+        "x",
         "[" * 100_000,
         '{"orders": [2.0]}',
         '{"orders": [2.0], "divergences": [1.0], "more": 1}',
@@ -86,10 +83,7 @@ def test_curves_are_read_back_to_the_last_bit() -> None:
 )
 def test_a_damaged_curve_stops_the_ledger(ledger: Ledger, text: object) -> None:
     ledger.charge("trial", Budget(0.1), curve=CURVE)
-    db = sqlite3.connect(ledger.path)
-    db.execute("UPDATE charges SET curve = ?", (text,))
-    db.commit()
-    db.close()
+    altered(ledger, "UPDATE charges SET curve = ?", text)
     for use in (ledger.accounts, lambda: ledger.charge("trial", Budget(0.1))):
         with pytest.raises(LedgerError, match="damaged") as caught:
             use()

@@ -1,4 +1,7 @@
-"""Whatever stops a command that spends: the ledger has the charge, a release is on disk whole or never."""
+"""Whatever stops a command that spends: the ledger has the charge, a release is on disk whole or never.
+
+No release is shown uncharged, and no total is exceeded.
+"""
 
 from __future__ import annotations
 
@@ -16,31 +19,27 @@ import pytest
 from dp2erm_cvx.cli.screen import reserved
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.ledger import Ledger
-from tests.command_line import FIT, run, write_files
-
-# whatever stops a command that spends: the ledger has the charge, a release is on disk whole or never
-
+from tests.command_line import FIT, run
+from tests.ledger.model import spent
 
 fcntl = pytest.importorskip("fcntl")
 ROOT = Path(__file__).parents[2]
 CHARGED = [*FIT, "--ledger", "b.db", "--dataset", "trial", "--output", "out.json"]
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+
+
+def ran(name: str, *words: object) -> str:
+    """What the script prints, in a process of its own."""
+    worker = [sys.executable, "-W", "ignore", ROOT / "tests/ledger" / name, *words]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run([*map(str, worker)], env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    return ended.stdout
 
 
 @pytest.mark.parametrize(("number", "commands"), [(7, 1), pytest.param(200, 3, marks=pytest.mark.slow)])
 def test_kill_at_points_of_a_run(number: int, commands: int, tmp_path: Path) -> None:
-    worker = [
-        sys.executable,
-        "-W",
-        "ignore",
-        str(ROOT / "tests/ledger/killed.py"),
-        str(tmp_path),
-        str(number),
-        str(commands),
-    ]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    ran = subprocess.run(worker, env=environment, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    found = [json.loads(line) for line in ran.stdout.splitlines()]
+    found = [json.loads(line) for line in ran("killed.py", tmp_path, number, commands).splitlines()]
     assert [one["code"] for one in found if "code" in one] == [0] * commands
     killed = [one for one in found if "killed" in one]
     assert len(killed) == number
@@ -62,23 +61,11 @@ def test_kill_at_points_of_a_run(number: int, commands: int, tmp_path: Path) -> 
     assert lost  # some points lie between the charge and the release
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    write_files()
-    run("ledger", "b.db", "--dataset", "trial", "--declare-epsilon", "9")
-    return tmp_path
-
-
-def spent() -> float:
-    (account,) = json.loads(run("ledger", "b.db", "--json").stdout)
-    return float(account["spent"]["epsilon"])
+def full(*known: object) -> None:
+    raise OSError(28, "No space left on device")
 
 
 def test_a_full_disk_is_found_before_the_charge(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*known: object) -> None:
-        raise OSError(28, "No space left on device")
-
     monkeypatch.setattr(os, "posix_fallocate", full)
     refused = run(*CHARGED)
     assert (refused.exit_code, refused.stdout, spent()) == (2, "", 0.0)
@@ -88,9 +75,6 @@ def test_a_full_disk_is_found_before_the_charge(folder: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 def test_a_disk_that_fails_after_the_charge(call: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*known: object) -> None:
-        raise OSError(28, "No space left on device")
-
     Path("out.json").write_text("kept")
     monkeypatch.setattr(os, call, full)
     told = run(*CHARGED, "--force")
@@ -129,34 +113,11 @@ def test_a_link_stays_a_link(folder: Path) -> None:
     assert json.loads(Path("real.json").read_text())["private"] is True
 
 
-def test_an_extra_that_is_missing_is_named_before_the_charge(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in [name for name in sys.modules if name.split(".")[0] in ("flint", "opendp")]:
-        monkeypatch.delitem(sys.modules, name)
-    for name in ("flint", "opendp"):
-        monkeypatch.setitem(sys.modules, name, None)
-    refused = run(*CHARGED, "--arithmetic", "counted")
-    assert (refused.exit_code, refused.stdout, spent()) == (2, "", 0.0), refused.output
-    assert "secure" in refused.stderr
-    assert not Path("out.json").exists()
-
-
-# kill -9 at random points: no release is shown uncharged, and no total is exceeded
-
-
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
-
-
 @pytest.mark.parametrize("kills", [25, pytest.param(1000, marks=pytest.mark.slow)])
 def test_kill_at_random_points(kills: int, tmp_path: Path) -> None:
     path, shown = tmp_path / "ledger.db", tmp_path / "shown"
     shown.mkdir()
-    worker = [sys.executable, "-W", "ignore", ROOT / "tests/ledger/worker.py", path, shown, str(kills), "7"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    ran = subprocess.run(list(map(str, worker)), env=environment, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-
+    ran("worker.py", path, shown, kills, 7)
     accounts = Ledger(path).accounts()
     charged = {}
     for account in accounts:
