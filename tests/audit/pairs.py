@@ -2,6 +2,15 @@
 
 import numpy as np
 
+from dp2erm_cvx import Codebook, Domain
+
+
+def of_persons(count=1, number=8):
+    """The domain of this number of persons, who count as this many records."""
+    unit = {"column": "id", "number": number, "count": count}
+    book = Codebook(unit=unit, treatment={"column": "arm"}, outcome="y")
+    return Domain(1.8, 2.0, ranges=book.ranges({"x": (-1, 1)}), codebook=book)
+
 
 def neighbors(rng, n=12, k=2, flip=True):
     """Raw datasets (X, a, y) of n records that differ in the first; covariates and outcomes at their ends."""

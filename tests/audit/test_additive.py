@@ -231,7 +231,7 @@ def test_a_run_draws_what_is_asked_for():
 
 def test_what_is_no_declaration_is_refused():
     for wrong in ({}, {"epsilon": 1.0, "mu": 1.0}, {"mu": 1.0, "delta": 0.1}, {"epsilon": -1.0}):
-        with pytest.raises(DeclarationError):
+        with pytest.raises(DeclarationError, match="epsilon or mu" if {"epsilon", "mu"} <= {*wrong} else ""):
             Declared(**wrong)
     assert str(Declared(mu=0.5)) == "mu = 0.5"
     found = Declared(epsilon=0.0, delta=0.1).gaussian_mu  # its delta at epsilon = 0
@@ -257,10 +257,9 @@ def test_values_that_are_not_finite_are_compared():
     assert audit_additive(says, math.inf, math.nan, declared).exceeds
     assert audit_additive(says, math.inf, -math.inf, declared).exceeds
     assert not audit_additive(says, math.nan, math.nan, declared).exceeds
-    with pytest.raises(DeclarationError, match="needs Gaussian noise"):
-        audit_additive(noisy_sum, FIRST, SECOND, Declared(mu=1.0))
-    with pytest.raises(DeclarationError, match="needs pure noise"):
-        audit_additive(lambda d: noisy_sum(d, noise=Noise.GAUSSIAN), FIRST, SECOND, ONE)
+    for noise, of, said in ((Noise.GAMMA, declared, "Gaussian"), (Noise.GAUSSIAN, ONE, "pure")):
+        with pytest.raises(DeclarationError, match=f"needs {said} noise"):
+            audit_additive(partial(noisy_sum, noise=noise), FIRST, SECOND, of)
     with pytest.raises(DeclarationError, match="must be gamma or gaussian"):
         Noised(0.0, 1.0, Noise.BOX)
     with pytest.raises(DeclarationError, match="positive scale"):

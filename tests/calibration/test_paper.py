@@ -288,13 +288,10 @@ def test_the_tail_is_attained_by_the_objective_with_the_worst_kink():
         )
 
 
-def test_what_it_refuses():
+def test_what_it_refuses_and_that_below_its_threshold_it_says_nothing():
     for gamma, size, curvature in ((0.0, 1.0, 0.0), (1.0, -1.0, 0.0), (1.0, 1.0, -0.1)):
         with pytest.raises(DeclarationError):
             PaperUtility.of(gamma, size, curvature)
-
-
-def test_below_its_threshold_the_theorem_says_nothing():
     constants = PaperUtility.of(0.2, 3.0, 0.0)
     assert constants.tail(constants.C / 2, N_RECORDS, calibration_of()) == 1.0
     assert constants.noise_level(constants.C) == 0.0

@@ -64,11 +64,12 @@ def test_bound_is_above_the_closed_form_on_every_grid(s, left, cells):
 
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-2, 1.0, 100.0])
 @pytest.mark.parametrize("delta", [1e-300, 1e-12, 1 / 400, 0.5, 0.999])
-@pytest.mark.parametrize("p", [1, 20, 1000])
-def test_the_inverse_of_theorem_2_returns_the_private_end(epsilon, delta, p):
+@pytest.mark.parametrize("p", [1, 20, 1000, None])
+def test_the_inverse_returns_the_private_end(epsilon, delta, p):
+    """Of Theorem 2 at p parameters, and of Theorem 16."""
     s = float(private_ratio(epsilon, p, delta))
-    assert 0 < float(gaussian_delta(s, epsilon, p)) <= delta
-    assert float(gaussian_delta(s * 1.00001, epsilon, p)) > delta
+    one, other = (gaussian_delta(x, epsilon, p) if p else margin_delta(x, epsilon) for x in (s, 1.00001 * s))
+    assert 0 < float(one) <= delta < float(other)
 
 
 def least_delta(s, epsilon, K):
@@ -95,14 +96,6 @@ def test_the_profile_is_above_the_least_bound_and_near_it(s, epsilon, K):
     exact, found = least_delta(s, epsilon, K), float(margin_delta(s, epsilon, K))
     assert exact <= found * (1 + 1e-12)
     assert found <= min(exact * 1.001 + 1e-305, 1.0)
-
-
-def test_the_inverse_returns_the_private_end():
-    epsilons = np.array([1e-6, 1e-2, 1.0, 100.0])
-    for delta in (1e-300, 1e-12, 1 / 400, 0.5):
-        ratios = private_ratio(epsilons, None, delta)
-        assert (margin_delta(ratios, epsilons) <= delta).all()
-        assert (margin_delta(ratios * 1.00001, epsilons) > delta).all()
 
 
 @pytest.mark.parametrize(

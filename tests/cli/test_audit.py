@@ -9,6 +9,7 @@ import pytest
 
 from dp2erm_cvx.audit import Interval, TightnessCell
 from dp2erm_cvx.sampling import Unit
+from tests.audit.bugs import whole
 from tests.command_line import run
 
 MMD = ["audit", "--program", "mmd", "--set", "cap=4", "--set", "ridge=100", "--covariate-bound", "1"]
@@ -111,7 +112,7 @@ def test_sums_over_whole_persons_are_audited_without_a_program(folder, monkeypat
     with np.load("pair.npz") as held:
         assert max(np.bincount(held["person_first"])) > 1
     # planted: three records of a person count fully, at the noise of their mean
-    monkeypatch.setattr(Unit, "shared", lambda self, counts, person: (counts, np.maximum(person, 0)))
+    monkeypatch.setattr(Unit, "shared", whole)
     wrong = run(*words, "--no-page", "--json")
     assert wrong.exit_code == 1
     assert json.loads(wrong.stdout)["audit"]["reached"] > 2.4

@@ -78,22 +78,17 @@ def test_bad_input_is_one_line_and_exit_code_2(folder, case):
     assert told in line
 
 
-def test_unexpected_errors_show_no_values(folder, monkeypatch):
+def test_unexpected_errors_show_no_values_and_an_interrupt_ends_with_130(folder, monkeypatch):
     def fail(self, *args):
-        raise RuntimeError("secret 42")
+        raise raised
 
+    raised = RuntimeError("secret 42")
     monkeypatch.setattr(PrivateTwoStageERM, "fit", fail)
     result = run(*FIT)
     assert result.exit_code == 70
     assert result.stderr == "internal error: RuntimeError; run with DP2ERM_DEBUG=1 for the traceback\n"
     assert "secret 42" in run(*FIT, env={"DP2ERM_DEBUG": "1"}).stderr
-
-
-def test_interrupt_ends_with_130(folder, monkeypatch):
-    def interrupt(self, *args):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(PrivateTwoStageERM, "fit", interrupt)
+    raised = KeyboardInterrupt
     assert run(*FIT).exit_code == 130
 
 

@@ -320,24 +320,13 @@ def test_what_is_for_two_arms_is_refused_when_planned(settings, remedy):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "book",
-    [
-        {"sampling_weights": SamplingWeights("weight", 3.0)},
-        {"levels": {"sex": ["f", "m"]}, "group": "sex"},
-    ],
-)
-def test_weights_and_groups_are_refused(book):
-    declared = domain()
-    names = {"x1": (-1, 1), "x2": (-1, 1), "sex=f": (-1, 1), "sex=m": (-1, 1)}
-    chosen = replace(declared.codebook, **book)
-    ranges = names if "levels" in book else dict(list(names.items())[:2])
-    own = replace(declared, ranges=ranges, codebook=chosen, covariate_bound=2.0)
-    with pytest.raises(DeclarationError, match="treatment of 3 levels"):
-        PrivateEffect(own, Budget(1.0)).plan(50, len(ranges))
-
-
-def test_rules_know_two_arms():
+def test_weights_groups_and_rules_are_refused():
+    weights, sexes = {"sampling_weights": SamplingWeights("wt", 3.0)}, {"levels": {"sex": ["f", "m"]}}
+    for book, names in ((weights, ("x1", "x2")), (sexes | {"group": "sex"}, ("x1", "x2", "sex=f", "sex=m"))):
+        chosen, ranges = replace(domain().codebook, **book), dict.fromkeys(names, (-1, 1))
+        own = replace(domain(), ranges=ranges, codebook=chosen, covariate_bound=2.0)
+        with pytest.raises(DeclarationError, match="treatment of 3 levels"):
+            PrivateEffect(own, Budget(1.0)).plan(50, len(ranges))
     with pytest.raises(DeclarationError, match="knows two arms"):
         PrivateRule(domain(), Budget(1.0)).plan(1000, 2)
 

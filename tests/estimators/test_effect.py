@@ -311,26 +311,14 @@ def test_no_dataset_makes_a_fit_refuse(kind, treated):
             assert np.all(np.isfinite(release.theta if kind == "rule" else release.estimate))
 
 
-@pytest.mark.parametrize(
-    ("changes", "error"),
-    [
-        ({"prognostic": ["w"]}, DeclarationError),
-        ({"prognostic": ["u", "u"]}, DeclarationError),
-        ({"prognostic": "u"}, DeclarationError),
-        ({"prognostic": []}, DeclarationError),
-        ({"estimand": "risks"}, DeclarationError),
-        ({"estimand": "cate"}, DeclarationError),
-        ({"level": 1.0}, DeclarationError),
-        ({"level": float("nan")}, DeclarationError),
-        ({"residual_scale": 0.0}, DeclarationError),
-        ({"effect_center": float("inf")}, DeclarationError),
-        ({"seed": -1}, DeclarationError),
-        ({"settings": {"unknown": 1}}, DeclarationError),
-    ],
-)
-def test_refusals(changes, error):
-    with pytest.raises(error):
-        model(**changes).fit(*table(50))
+WRONG = {"prognostic": (["w"], ["u", "u"], "u", []), "estimand": ("risks", "cate"), "level": (1.0, np.nan)}
+WRONG |= {"residual_scale": (0.0,), "effect_center": (np.inf,), "seed": (-1,), "settings": ({"unknown": 1},)}
+
+
+@pytest.mark.parametrize(("name", "wrong"), [(name, one) for name, every in WRONG.items() for one in every])
+def test_refusals(name, wrong):
+    with pytest.raises(DeclarationError):
+        model(**{name: wrong}).fit(*table(50))
 
 
 def test_shares_are_judged_for_any_number_of_records_until_it_is_known():

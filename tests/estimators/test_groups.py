@@ -237,15 +237,18 @@ def test_nobody_in_any_group():
         assert all(one.interval.low is None for one in release.groups)
 
 
-def test_sampling_weights_go_with_groups():
-    weighted = replace(BOOK, sampling_weights=SamplingWeights("w", 2.0))
-    domain = replace(DOMAIN, codebook=weighted)
-    X, a, y = table(20_000)
-    X["w"] = 1.0 + (X["score"] > 5)
-    release = model(domain=domain, by="ward").fit(X, a, y).release_
-    for one in release.groups:
-        assert one.interval.low < WARDS[one.group] < one.interval.high
-    assert not verify(release).refuted
+def test_sampling_weights_and_private_ranges_go_with_groups():
+    weighted = replace(DOMAIN, codebook=replace(BOOK, sampling_weights=SamplingWeights("w", 2.0)))
+    ranged = PrivateRanges(0.2, BOOK.ranges({"age": (20.0, 90.0), "score": None}), None, codebook=BOOK)
+    for domain, n, changes in ((weighted, 20_000, {}), (ranged, 6000, {"residual_scale": None})):
+        X, a, y = table(n)
+        X["w"] = 1.0 + (X["score"] > 5)
+        data = X if domain is weighted else X.drop(columns="w")
+        budget = None if domain is weighted else Budget(8.0)
+        release = model(budget, domain=domain, by="ward", **changes).fit(data, a, y).release_
+        for one in release.groups:
+            assert one.interval.low < WARDS[one.group] < one.interval.high
+        assert not verify(EffectRelease.from_json(release.to_json())).refuted
 
 
 @pytest.mark.parametrize(
@@ -311,15 +314,6 @@ def test_where_means_the_same_for_a_rule_and_says_what_weights_do_with_the_other
     book = domain.codebook
     assert "a record with another ward than B does not count" in book.told()
     assert "with another ward than B counts as an untreated one with the middle" in book.told(fixed=True)
-
-
-def test_ranges_are_released_for_groups_as_well():
-    ranges = BOOK.ranges({"age": (20.0, 90.0), "score": None})
-    public = PrivateRanges(0.2, ranges, None, codebook=BOOK)
-    release = model(Budget(8.0), domain=public, by="ward", residual_scale=None).fit(*table()).release_
-    for one in release.groups:
-        assert one.interval.low < WARDS[one.group] < one.interval.high
-    assert not verify(EffectRelease.from_json(release.to_json())).refuted
 
 
 def test_other_levels_and_missing_cells_may_be_groups():

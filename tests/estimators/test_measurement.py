@@ -94,10 +94,9 @@ def test_more_records_are_covered_by_group_privacy():
 
 
 def test_group_privacy_that_says_nothing_is_refused():
-    with pytest.raises(CalibrationError, match="leaves no guarantee"):
-        group_privacy(Budget(1.0, 1e-3), 8)
-    with pytest.raises(CalibrationError, match="leaves no guarantee"):
-        group_privacy(Budget(1.0, 1e-3), 10_000)
+    for number in (8, 10_000):
+        with pytest.raises(CalibrationError, match="leaves no guarantee"):
+            group_privacy(Budget(1.0, 1e-3), number)
     with pytest.raises(DeclarationError):
         group_privacy(Budget(1.0), 0)
     assert group_privacy(Budget(2.0), 10_000).delta == 0.0
@@ -201,19 +200,15 @@ def test_what_is_not_proven_is_refused(monkeypatch):
 
 
 def test_what_is_no_model_is_refused():
-    with pytest.raises(DeclarationError, match="PrivateTwoStageERM"):
-        as_opendp_measurement("model", N, K)
-    with pytest.raises(DeclarationError):
-        as_opendp_measurement(model(), 1.5, K)
+    for wrong, n, message in (("model", N, "PrivateTwoStageERM"), (model(), 1.5, "")):
+        with pytest.raises(DeclarationError, match=message):
+            as_opendp_measurement(wrong, n, K)
 
 
-def test_features_have_to_be_enabled_by_the_caller():
+def test_opendp_is_there_and_its_features_are_enabled_by_the_caller(monkeypatch):
     mod.disable_features("honest-but-curious")
     with pytest.raises(DeclarationError, match="enable_features"):
         measurement()
-
-
-def test_without_opendp_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(DeclarationError, match=r"dp2erm-cvx\[secure\]"):
         measurement()

@@ -117,20 +117,20 @@ def test_without_opendp_nothing_is_read(monkeypatch):
         model(seed=None).check(["u"])
 
 
-@pytest.mark.parametrize("change", ["constant", "huge", "equal outcomes", "one arm", "binary"])
+#: Incomes, treatments and outcomes of the data, from those of the table.
+HOSTILE = {
+    "constant": lambda income, a, y: (0 * income, a, y),
+    "huge": lambda income, a, y: (1e300 * income, a, 1e300 * y),
+    "equal outcomes": lambda income, a, y: (income, a, 0 * y + 7.0),
+    "one arm": lambda income, a, y: (income, 0 * a, y),
+    "binary": lambda income, a, y: ((income > 3e4).astype(float), a, y),
+}
+
+
+@pytest.mark.parametrize("change", HOSTILE)
 def test_no_dataset_makes_a_fit_refuse(change):
     X, a, y = table(2000)
-    if change == "constant":
-        X["income"] = 0.0
-    elif change == "huge":
-        X["income"] *= 1e300
-        y = y * 1e300
-    elif change == "equal outcomes":
-        y = np.full(len(y), 7.0)
-    elif change == "one arm":
-        a = np.zeros_like(a)
-    else:
-        X["income"] = (X["income"] > 3e4).astype(float)
+    X["income"], a, y = HOSTILE[change](X["income"], a, y)
     release = model({"age": (18, 90), "income": Within(-1e9, 1e9)}).fit(X, a, y).release_
     assert np.isfinite(release.estimate)
     assert all(np.isfinite([one.low, one.high]).all() and one.low < one.high for one in release.ranges)

@@ -107,20 +107,14 @@ def test_it_is_an_estimator():
     assert list(fitted.feature_names_in_) == ["u", "v"]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"outcome_scale": 0.0},
-        {"expected": ["skewness"]},
-        {"seed": -1},
-        {"settings": {"unknown": 1}},
-        {"settings": {"propensity": (0.1, 0.2)}},
-        {"dataset": "trial"},
-    ],
-)
-def test_refusals(changes):
+WRONG = {"outcome_scale": (0.0,), "expected": (["skewness"],), "seed": (-1,), "dataset": ("trial",)}
+WRONG |= {"settings": ({"unknown": 1}, {"propensity": (0.1, 0.2)})}
+
+
+@pytest.mark.parametrize(("name", "wrong"), [(name, one) for name, every in WRONG.items() for one in every])
+def test_refusals(name, wrong):
     with pytest.raises(DeclarationError):
-        model(**changes).fit(*table(50))
+        model(**{name: wrong}).fit(*table(50))
 
 
 def test_the_noise_of_every_coefficient_is_predicted():
@@ -177,9 +171,9 @@ def test_a_value_needs_a_share_and_no_propensity():
     assert len(release.gains) == 2
 
 
-@pytest.mark.parametrize("settings", [{"response_bound": 4.0}])
-def test_settings_are_judged_for_any_number_of_records_until_it_is_known(settings):
+def test_settings_are_judged_for_any_number_of_records_until_it_is_known():
     """Factors on the response need a propensity, which the public rule of use has from many records only."""
+    settings = {"response_bound": 4.0}
     model(settings=settings).check()
     model(settings=settings).plan(3000, 2)
     with pytest.raises(DeclarationError, match="set propensity to logistic"):

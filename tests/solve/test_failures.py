@@ -295,7 +295,10 @@ def test_first_certified_falls_through_and_names_the_solver():
     assert not hopeless.certified
     with pytest.raises(CertificateError):
         solve(instance, solver=FirstCertified((Newton(1), ProjectedGradient(1))), polish=False)
-    assert solve(instance, solver="first_certified").stats.solver == "newton"
+    for named in ({"solver": "first_certified"}, {}):  # which is taken where none is named
+        assert solve(instance, **named).stats.solver == "newton"
+    # without a smooth form Newton does not apply, and the next solver that does is taken
+    assert solve(bind(user(norm), RECORDS)).stats.solver == "clarabel"
 
 
 def test_solvers_that_go_as_far_as_the_usual_ones_certify_by_design():
@@ -339,10 +342,3 @@ def test_no_repr_or_message_holds_data():
                 assert f"{value:.6g}" not in text
     short = solve(bind(PROGRAMS["ipw_logistic"](), records), solver=Newton(1), throw=False)
     assert not any(character.isdigit() for character in short.advice().replace("1e-09", ""))
-
-
-def test_solve_takes_the_first_certified_solution_unless_a_solver_is_named():
-    found = solve(bind(PROGRAMS["uniform"](), RECORDS), polish=False)
-    assert found.stats.solver == "newton"
-    # without a smooth form Newton does not apply, and the next solver that does is taken
-    assert solve(bind(user(norm), RECORDS)).stats.solver == "clarabel"

@@ -46,15 +46,12 @@ def test_the_error_names_the_covariate_and_its_arm(name):
 
 
 @pytest.mark.parametrize("name", HARD)
-def test_a_covariate_that_is_constant_within_an_arm_is_named(name):
-    with pytest.raises(InfeasibleError, match=r"weight \(treated\)"):
-        weights(name, records(separated=False, constant=True))
-
-
-@pytest.mark.parametrize("name", HARD)
-def test_an_arm_without_records_is_named_as_such(name):
-    with pytest.raises(InfeasibleError, match="arm without records"):
-        weights(name, records(separated=False, empty=True))
+@pytest.mark.parametrize(
+    ("what", "told"), [("constant", r"weight \(treated\)"), ("empty", "arm without records")]
+)
+def test_a_constant_covariate_and_an_arm_without_records_are_named(name, what, told):
+    with pytest.raises(InfeasibleError, match=told):
+        weights(name, records(separated=False, **{what: True}))
 
 
 @pytest.mark.parametrize("balance", [Moments(2), BalanceFunctions(lambda x: x * x[0], 4.0, "products")])

@@ -65,36 +65,36 @@ def of_all_at_once(kind, records, released, noise):
     return noise.totals(half * score.score(given) / widening, half * score.share(given))
 
 
+def drawn(n, sampled, seed):
+    """Records, with sampling weights or without."""
+    rng, book = np.random.default_rng(seed), Codebook(sampling_weights=SamplingWeights("s", 4.0))
+    domain = Domain(covariate_bound=2.0, outcome_bound=0.5, codebook=book if sampled else None)
+    weights = rng.uniform(0, 5, n) if sampled else None
+    return domain.records(rng.normal(size=(n, 2)), rng.integers(0, 2, n), rng.normal(size=n), weights)
+
+
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("kind", [AverageScore, TreatedScore, OverlapScore, RiskScores])
 def test_sums_do_not_depend_on_the_blocks_and_are_of_all_records(kind, sampled, monkeypatch):
-    n, rng = 99, np.random.default_rng(5)
-    book = Codebook(sampling_weights=SamplingWeights("s", 4.0)) if sampled else None
-    domain = Domain(covariate_bound=2.0, outcome_bound=0.5, codebook=book)
-    weights = rng.uniform(0, 5, n) if sampled else None
-    records = domain.records(rng.normal(size=(n, 2)), rng.integers(0, 2, n), rng.normal(size=n), weights)
+    records = drawn(99, sampled, 5)
     # the number of treated is divided by that of all records, whatever is in a block
     nuisances = LinearNuisances((Term(Rows.COMMON, "center"),), "rate")
     score = kind(nuisances, 5.0, 1.5, 4.0, sampled=sampled)
-    noise = score.calibrate(n, Budget(1.0), "gamma")
+    noise = score.calibrate(99, Budget(1.0), "gamma")
     released = {"center": np.array([0.1, 0.3, -0.2, 0.05]), "rate": np.array([40])}
     known = of_all_at_once(kind, records, released, noise)
     for rows in (1000, 50, 7, 1):
         monkeypatch.setattr(blocks, "BLOCK", rows)
         assert score.sums(records, released, noise) == known
-    some = Records(records.X[1:], records.a[1:], records.y[1:], domain)
+    some = Records(records.X[1:], records.a[1:], records.y[1:], records.domain)
     with pytest.raises(DeclarationError, match="98 records: the noise is for 99"):
         score.sums(some, released, noise)
 
 
 @pytest.mark.parametrize("sampled", [False, True])
 def test_cells_and_counts_do_not_depend_on_the_blocks(sampled, monkeypatch):
-    n, rng = 41, np.random.default_rng(6)
-    book = Codebook(sampling_weights=SamplingWeights("s", 4.0)) if sampled else None
-    domain = Domain(covariate_bound=2.0, outcome_bound=0.5, codebook=book)
-    weights = rng.uniform(0, 5, n) if sampled else None
-    records = domain.records(rng.normal(size=(n, 2)), rng.integers(0, 2, n), rng.normal(size=n), weights)
-    universe = Universe(domain, n, 2)
+    records = drawn(41, sampled, 6)
+    universe = Universe(records.domain, 41, 2)
     cells = CellSums(share=0.5, partition=Partition(((0.0,), (-0.5, 0.5)))).plan(universe, Budget(1.0), {})
     rate = TreatmentRate(share=0.5).plan(universe, Budget(1.0), {})
     known = [tuple(plan.exact_sums(records, {})) for plan in (cells, rate)]

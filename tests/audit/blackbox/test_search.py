@@ -132,12 +132,10 @@ def test_pairs_of_other_audits_are_refused(tmp_path):
     found = search(noisy_sum, evaluations=2)
     found.save(tmp_path / "pair")
     facts = json.loads((tmp_path / "pair.json").read_text())
-    (tmp_path / "pair.json").write_text(json.dumps(facts | {"audit": "density"}))
-    with pytest.raises(DataError, match="density audit"):
-        replay(tmp_path / "pair", noisy_sum)
-    (tmp_path / "pair.json").write_text(json.dumps(facts | {"finding": {}}))
-    with pytest.raises(DataError, match="no finding"):
-        replay(tmp_path / "pair", noisy_sum)
+    for changed, said in (({"audit": "density"}, "density audit"), ({"finding": {}}, "no finding")):
+        (tmp_path / "pair.json").write_text(json.dumps(facts | changed))
+        with pytest.raises(DataError, match=said):
+            replay(tmp_path / "pair", noisy_sum)
 
 
 def test_a_mechanism_that_always_raises_is_an_error():

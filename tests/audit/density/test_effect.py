@@ -18,8 +18,8 @@ from dp2erm_cvx.problems.regression import saturating_regression
 from dp2erm_cvx.sampling import SamplingWeights, Unit
 from dp2erm_cvx.steps import AverageScore, Execution
 from dp2erm_cvx.steps.record_map import UNIT
-from tests.audit.bugs import less
-from tests.audit.pairs import lone, neighbors
+from tests.audit.bugs import less, whole
+from tests.audit.pairs import lone, neighbors, of_persons
 from tests.plan.changed import changed
 
 N = 8
@@ -298,17 +298,11 @@ def test_gaussian_noise_is_sampled():
 # persons with several records
 
 
-def whole(self, counts, person):
-    """Planted is V = 2 for all records of a person: each of them counts fully."""
-    return counts, np.maximum(person, 0)
-
-
 def test_three_whole_records_of_a_person_are_found_out(monkeypatch):
-    unit = {"column": "id", "number": N}
-    book = Codebook(unit=unit, treatment={"column": "arm"}, outcome="y")
-    domain = Domain(1.8, 2.0, ranges=book.ranges({"x": (-1, 1)}), codebook=book)
     settings = {"propensity": 0.5, "center_share": 0.9, "spread_share": None}
-    model = PrivateEffect(domain, Budget(1.0), residual_scale=0.1, settings=settings, arithmetic="assumed")
+    model = PrivateEffect(
+        of_persons(), Budget(1.0), residual_scale=0.1, settings=settings, arithmetic="assumed"
+    )
     found = search_density(model, N, 1, search=SearchPlan(1), starts=1)
     assert not found.exceeds
     assert max(np.bincount(found.first[3])) > 1

@@ -53,19 +53,21 @@ def loss_at_zero(plan, pair):
     return abs(log_density_ratio(one, other, one.place(np.zeros(len(one.units)))))
 
 
-def test_center_and_rule_spend_all_of_epsilon():
-    plan = planned()
-    assert [step.name for step in plan.steps] == ["center", "rule"]
-    assert 0.999 < loss_at_zero(plan, OPPOSED) <= 1.0
-    assert 0.99 < audit_density(plan, *OPPOSED, starts=1).loss <= 1.0
-
-
-def test_center_propensity_and_rule_spend_nearly_all():
-    plan = planned(0.3, 0.1)
-    assert [step.name for step in plan.steps] == ["center", "propensity", "rule"]
-    # a factor of 1, and full slopes in center and rule
-    assert 0.89 < loss_at_zero(plan, OPPOSED) <= 1.0
-    assert 0.89 < audit_density(plan, *OPPOSED, starts=1).loss <= 1.0
+@pytest.mark.parametrize(
+    ("settings", "names", "pair", "least"),
+    [
+        ((), ["center", "rule"], OPPOSED, (0.999, 0.99)),
+        # a factor of 1, and full slopes in center and rule
+        ((0.3, 0.1), ["center", "propensity", "rule"], OPPOSED, (0.89, 0.89)),
+        # the rule and the propensity see a flip; the center does not, unless the outcome turns as well
+        ((0.1, 0.2), ["center", "propensity", "rule"], FLIP, (0.75, 0.75)),
+    ],
+)
+def test_the_steps_of_a_rule_spend_epsilon_and_no_more(settings, names, pair, least):
+    plan = planned(*settings)
+    assert [step.name for step in plan.steps] == names
+    assert least[0] < loss_at_zero(plan, pair) <= 1.0
+    assert least[1] < audit_density(plan, *pair, starts=1).loss <= 1.0
 
 
 def test_box_noise_in_every_step_keeps_epsilon():
@@ -83,13 +85,6 @@ def test_box_noise_in_every_step_keeps_epsilon():
     declared["settings"] = {"center_share": 0.4, "propensity": None}
     plan = PrivateRule(domain, Budget(1.0), **declared).plan(N, 1)
     assert 0.99 < audit_density(plan, *OPPOSED, starts=1).loss <= 1.0
-
-
-def test_a_record_that_flips_spends_what_it_may():
-    """The rule and the propensity see a flip; the center does not, unless the outcome turns as well."""
-    plan = planned(0.1, 0.2)
-    assert 0.75 < loss_at_zero(plan, FLIP) <= 1.0
-    assert 0.75 < audit_density(plan, *FLIP, starts=1).loss <= 1.0
 
 
 def test_a_value_moves_by_its_share_at_most():

@@ -251,20 +251,11 @@ def test_refusals(change, error, names):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"evaluations": 0},
-        {"evaluations": 1.5},
-        {"seconds": 0},
-        {"seconds": math.inf},
-        {"evaluations": 5, "seed": -1},
-    ],
-)
-def test_limits_that_are_none(given):
-    with pytest.raises(DeclarationError):
-        SearchPlan(**given)
+def test_limits_that_are_none():
+    numbers = *({"evaluations": one} for one in (0, 1.5)), *({"seconds": one} for one in (0, math.inf))
+    for wrong in ({}, *numbers, {"evaluations": 5, "seed": -1}):
+        with pytest.raises(DeclarationError):
+            SearchPlan(**wrong)
 
 
 def test_a_first_stage_without_a_ridge_is_solved_in_full():
@@ -292,15 +283,9 @@ def test_the_outcome_is_the_known_one(setting):
     assert outcome.audit.check.unsolved == 0
 
 
-def test_a_few_are_met_quickly():
-    settings = [reference.ipw(400, 1, float("inf"), 2.98), reference.wrong_bounds()[1]]
-    for setting in settings:
+def test_a_few_are_met_quickly_and_what_meets_too_little_is_not_as_expected():
+    for setting in (reference.ipw(400, 1, math.inf, 2.98), reference.wrong_bounds()[1]):
         outcome = reference.reference_audit(setting, SearchPlan(1200))
         assert outcome.as_expected
         assert outcome.met <= outcome.bound
-
-
-def test_a_search_that_meets_too_little_or_reports_nothing_is_not_as_expected():
-    setting = reference.ipw(400, 1, float("inf"), 3.4)
-    outcome = reference.reference_audit(setting, SearchPlan(300))
-    assert not outcome.as_expected
+    assert not reference.reference_audit(reference.ipw(400, 1, math.inf, 3.4), SearchPlan(300)).as_expected
