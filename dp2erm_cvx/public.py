@@ -207,13 +207,18 @@ def declared_by_name(kind: type[Declared], title: str, declared: object) -> Decl
 
 
 def json_types(value: Any) -> Any:
-    """A declared value as plain JSON types; what has a ``to_dict`` of its own says how it is written."""
+    """A value as plain JSON types: a number that is not finite is None.
+
+    What has a ``to_dict`` of its own says how it is written.
+    """
     if hasattr(value, "to_dict"):
-        return value.to_dict()
+        return json_types(value.to_dict())
     if dataclasses.is_dataclass(value):
         return {one.name: json_types(getattr(value, one.name)) for one in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return {name: json_types(one) for name, one in value.items()}
     if isinstance(value, tuple | list):
         return [json_types(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     return value.value if isinstance(value, enum.Enum) else value
