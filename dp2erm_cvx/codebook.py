@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.cells import CellRule, Column, Eligible, declared_cells
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
-from dp2erm_cvx.public import Named, declared_by_name, json_types, one_line, public_number
+from dp2erm_cvx.public import (
+    Named,
+    check_settings,
+    declared_by_name,
+    json_types,
+    one_line,
+    public_number,
+    setting,
+)
 from dp2erm_cvx.sampling import SamplingWeights, Unit
 from dp2erm_cvx.tables import distinct_labels, labels, numbers_or_nan
 from dp2erm_cvx.treatment import Treatment, declared_label, declared_levels
@@ -73,7 +81,7 @@ class Codebook:
     """
 
     treatment: Treatment = field(default_factory=Treatment)
-    outcome: str | None = None
+    outcome: str | None = setting(None, one_line, title="the column of the ")
     levels: Mapping[str, Sequence[str | float]] = field(default_factory=dict)
     missing: Mapping[str, float] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
@@ -82,7 +90,7 @@ class Codebook:
     group: str | None = None
     cells: Mapping[str, CellRule] = field(default_factory=dict)
     eligible: Sequence[str] = ()
-    eligible_share: float = 0.8
+    eligible_share: float = setting(0.8, above=0.0, at_most=1.0)
     unit: Unit | None = None
 
     def __post_init__(self) -> None:
@@ -91,8 +99,7 @@ class Codebook:
             put(self, "treatment", declared_by_name(Treatment, "treatment", self.treatment))
         if not isinstance(self.treatment, Treatment):
             raise DeclarationError(f"treatment = {shown(self.treatment)}: must be a Treatment")
-        if self.outcome is not None:
-            put(self, "outcome", one_line("the column of the outcome", self.outcome))
+        check_settings(self)
         put(self, "levels", _named("levels", self.levels, declared_levels))
         put(self, "missing", _named("missing", self.missing, public_number))
         put(self, "units", _named("units", self.units, one_line))
@@ -109,10 +116,6 @@ class Codebook:
                 f'eligible = {shown(self.eligible)}: must be a list, such as ["age >= 18"]'
             )
         put(self, "eligible", tuple(Eligible(one).text for one in self.eligible))
-        share = public_number("eligible_share", self.eligible_share, above=0.0)
-        if share > 1.0:
-            raise DeclarationError(f"eligible_share = {share:g}: must be at most 1")
-        put(self, "eligible_share", share)
         self._refuse_confused()
         self._refuse_unknown_groups()
 

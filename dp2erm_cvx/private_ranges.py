@@ -13,7 +13,7 @@ from dp2erm_cvx.codebook import Codebook, checked_codebook, norm_within
 from dp2erm_cvx.domain import LARGEST, Array, Domain, cleaned
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.public import Named, one_of, public_fraction, public_number
+from dp2erm_cvx.public import Named, check_settings, one_of, public_fraction, setting
 
 #: 0 and 24 numbers to a decade, from 0.001 to a million, of either sign.
 _SIZES = 10.0 ** (np.arange(-72, 145) / 24.0)
@@ -29,17 +29,11 @@ class Within:
     Raises DeclarationError unless low is below high, both at most 1e30 in size.
     """
 
-    low: float
-    high: float
+    low: float = setting(within=LARGEST)
+    high: float = setting(within=LARGEST)
 
     def __post_init__(self) -> None:
-        for name in ("low", "high"):
-            end = public_number(name, getattr(self, name))
-            if abs(end) > LARGEST:
-                raise DeclarationError(
-                    f"{name} = {shown(getattr(self, name))}: must be at most {LARGEST:g} in size"
-                )
-            object.__setattr__(self, name, end)
+        check_settings(self)
         if not self.low < self.high:
             raise DeclarationError(f"({self.low:g}, {self.high:g}): low must be below high")
 
@@ -95,16 +89,15 @@ class PrivateRanges:
 
     share: float = 0.1
     ranges: Mapping[str, Known] | Sequence[Known] | None = None
-    outcome: Known = None
+    outcome: Known = setting(None, checked_known)
     covariate_bound: float | None = None
-    relation: Neighboring = Neighboring.REPLACE_ONE
+    relation: Neighboring = setting(Neighboring.REPLACE_ONE, one_of, kind=Neighboring)
     codebook: Codebook | None = None
 
     def __post_init__(self) -> None:
         put, ranges = object.__setattr__, self.ranges
         put(self, "share", public_fraction("share of the private ranges", self.share))
-        put(self, "relation", one_of("relation", self.relation, Neighboring))
-        put(self, "outcome", checked_known("outcome", self.outcome))
+        check_settings(self)
         if isinstance(ranges, Mapping):
             named = {str(name): checked_known(f"ranges[{name}]", one) for name, one in ranges.items()}
             put(self, "ranges", Named(named))

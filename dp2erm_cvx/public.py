@@ -52,9 +52,10 @@ def public_number(
     at_least: float | None = None,
     at_most: float | None = None,
     below: float | None = None,
+    within: float | None = None,
     infinite: bool = False,
 ) -> float:
-    """Check a declared public number and return it as a float.
+    """Check a declared public number, of a size ``within`` that, and return it as a float.
 
     ``infinite`` admits ``+inf``. Raises DeclarationError naming the quantity, its value and the
     range it must lie in.
@@ -76,6 +77,8 @@ def public_number(
         raise DeclarationError(f"{name} = {shown(value)}: must be at most {at_most:g}")
     if below is not None and number >= below:
         raise DeclarationError(f"{name} = {shown(value)}: must be below {below:g}")
+    if within is not None and abs(number) > within:
+        raise DeclarationError(f"{name} = {shown(value)}: must be at most {within:g} in size")
     return number
 
 
@@ -91,28 +94,27 @@ def public_fraction(name: str, value: object) -> float:
 LARGEST_SIZE = 1e100
 
 
-def public_size(name: str, value: object, *, zero: bool = False, infinite: bool = False) -> float:
-    """Check a declared ridge, radius or bound: from 1e-100 to 1e100.
+def public_size(
+    name: str, value: object, *, zero: bool = False, infinite: bool = False, most: float = LARGEST_SIZE
+) -> float:
+    """Check a declared ridge, radius or bound: from 1e-100 to 1e100, or so far from 1 as ``most``.
 
     ``zero`` admits 0 as well, ``infinite`` admits ``+inf``. Raises DeclarationError.
     """
-    number = public_number(name, value, at_least=0.0, infinite=infinite)
-    if (zero and number == 0.0) or math.isinf(number) or 1.0 / LARGEST_SIZE <= number <= LARGEST_SIZE:
+    least = {"at_least": 0.0} if zero else {"above": 0.0}
+    number = public_number(name, value, infinite=infinite, **least)
+    if number == 0.0 or math.isinf(number) or 1.0 / most <= number <= most:
         return number
-    if number == 0.0:
-        raise DeclarationError(f"{name} = {shown(value)}: must be greater than 0")
-    raise DeclarationError(
-        f"{name} = {shown(value)}: must be from {1.0 / LARGEST_SIZE:g} to {LARGEST_SIZE:g}"
-    )
+    raise DeclarationError(f"{name} = {shown(value)}: must be from {1.0 / most:g} to {most:g}")
 
 
 #: Seeds and counts beyond it are no integers to NumPy.
 _LARGEST_WHOLE = 2**63
 
 
-def whole_number(name: str, value: object, *, at_least: int) -> int:
+def whole_number(name: str, value: object, *, at_least: int, at_most: int | None = None) -> int:
     """Check a declared public count or seed and return it as an int; raises DeclarationError."""
-    number = public_number(name, value, at_least=at_least)
+    number = public_number(name, value, at_least=at_least, at_most=at_most)
     if number != int(number):
         raise DeclarationError(f"{name} = {value!r}: must be a whole number")
     if number > _LARGEST_WHOLE:
@@ -207,13 +209,18 @@ def declared_by_name(kind: type[Declared], title: str, declared: object) -> Decl
 
 
 def json_types(value: Any) -> Any:
-    """A declared value as plain JSON types; what has a ``to_dict`` of its own says how it is written."""
+    """A value as plain JSON types: a number that is not finite is None.
+
+    What has a ``to_dict`` of its own says how it is written.
+    """
     if hasattr(value, "to_dict"):
-        return value.to_dict()
+        return json_types(value.to_dict())
     if dataclasses.is_dataclass(value):
         return {one.name: json_types(getattr(value, one.name)) for one in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return {name: json_types(one) for name, one in value.items()}
     if isinstance(value, tuple | list):
         return [json_types(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     return value.value if isinstance(value, enum.Enum) else value

@@ -55,7 +55,10 @@ class Written:
         known = fields(members[word]) if word in members else ()
         needed = sum(size.default is MISSING for size in known)
         if word not in members or not needed <= len(sizes) <= len(known) or "" in sizes:
-            *others, last = (_syntax(member) for member in members.values())
+            *others, last = (
+                ":".join([word, *(size.name.upper() for size in fields(member))])
+                for word, member in members.items()
+            )
             raise DeclarationError(f"{name} = {text!r}: must be {', '.join(others)} or {last}")
         member: Self = members[word](*map(number_or_text, sizes))
         return member
@@ -67,7 +70,3 @@ def written_members(family: type[Any]) -> Iterator[type[Any]]:
         if "word" in vars(member):
             yield member
         yield from written_members(member)
-
-
-def _syntax(member: type[Any]) -> str:
-    return ":".join([member.word, *(size.name.upper() for size in fields(member))])

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
-from dp2erm_cvx.public import json_types, one_line, public_number
+from dp2erm_cvx.public import check_settings, json_types, one_line, public_number, setting
 from dp2erm_cvx.tables import distinct_labels, label_of, repeated
 
 #: Arms that a treatment may have.
@@ -38,7 +38,7 @@ class Treatment:
         The public probabilities of K arms, in the order of the levels, as in a randomized trial.
     """
 
-    column: str | None = None
+    column: str | None = setting(None, one_line, title="treatment: ")
     treated: str | float = "1"
     control: str | float = "0"
     levels: Sequence[str | float] = ()
@@ -47,8 +47,7 @@ class Treatment:
     rates: Sequence[float] = ()
 
     def __post_init__(self) -> None:
-        if self.column is not None:
-            object.__setattr__(self, "column", one_line("treatment: column", self.column))
+        check_settings(self)
         for name in ("treated", "control"):
             label = declared_label(f"treatment: {name}", getattr(self, name))
             if not label:

@@ -81,7 +81,7 @@ class RandomizedTrial(ClosedFormWeights):
         Public cap F on 1/p.
     """
 
-    propensity: float = setting(0.5, at_least=1e-300)
+    propensity: float = setting(0.5, at_least=1e-300, below=1)
     trim: float = setting(math.inf, above=1, infinite=True)
 
     name = "ipw_randomized"
@@ -89,11 +89,6 @@ class RandomizedTrial(ClosedFormWeights):
     citation = "Lee & Chen (2026), Prop. stability_IPW_randomized_trial"
     theorem = "V = 2 w_max, H = |log(p_1/p_0)|"
     assumption = "the propensity is public and not estimated"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.propensity >= 1:
-            raise DeclarationError(f"propensity = {self.propensity!r}: must be between 0 and 1")
 
     def log_weights(self, records: Records) -> Array:
         logs: Array = -np.log([1 - self.propensity, self.propensity])[records.a]

@@ -22,6 +22,7 @@ from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.public import json_types
 from dp2erm_cvx.steps import IntegerSums
 from dp2erm_cvx.universe import Universe
 
@@ -210,8 +211,7 @@ class AdditiveAudit:
         """All of it in plain JSON types; what is infinite or unknown is None."""
         names = ("found", "allowed", "epsilon_found", "exceeds", "reached", "stated", "uncovered")
         numbers = {name: getattr(self, name) for name in names}
-        known = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
-        return {**asdict(self), **known}
+        return dict(json_types(asdict(self) | numbers))
 
     def __str__(self) -> str:
         name = "epsilon" if self.pure else "mu"

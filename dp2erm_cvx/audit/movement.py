@@ -19,7 +19,7 @@ from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.privacy import BoundFamily, Neighboring, StabilityBound
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.program.direct_stage import WeightsProgram
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import json_types, public_number
 from dp2erm_cvx.solve import GAP_TOLERANCE, TOLERANCE, Solver, solve
 from dp2erm_cvx.solve.batch import Reading
 from dp2erm_cvx.universe import Universe
@@ -291,8 +291,7 @@ class Verdict:
             **asdict(self.claim),
             "movement": asdict(self.movement),
             "violated": self.violated,
-            # a bound of 0 has no ratio, and JSON no infinity
-            "ratio": self.ratio if math.isfinite(self.ratio) else None,
+            "ratio": json_types(self.ratio),  # a bound of 0 has none
             "origin": self.worst.origin,
             "numerical_error": self.worst.radius,
             "verdict": str(self),

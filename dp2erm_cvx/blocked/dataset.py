@@ -41,10 +41,6 @@ class DatasetBlock(Dataset):
     least: ClassVar[int] = 0
 
 
-def _plain_block(table: Table, *, treatment: str, outcome: str, covariates: tuple[str, ...]) -> Dataset:
-    return DatasetBlock.from_table(table, treatment, outcome, covariates)
-
-
 def _coded_block(
     table: Table, *beside: Any, public: Public, treatment: str, outcome: str, columns: tuple[str, ...]
 ) -> Dataset:
@@ -215,7 +211,7 @@ class BlockedDataset:
             raise DataError(f"covariates = {covariates!r}: must be a list of column names")
         chosen = tuple(covariates or (one for one in pieces.names if one not in (treatment, outcome)))
         tables = pieces.tables((treatment, outcome, *chosen))
-        made = partial(_plain_block, treatment=treatment, outcome=outcome, covariates=chosen)
+        made = partial(DatasetBlock.from_table, treatment=treatment, outcome=outcome, covariates=chosen)
         return cls(pieces, tables, tables.made(made), chosen, treatment, outcome)
 
     def coded(self, public: Public) -> BlockedDataset:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -16,6 +15,7 @@ import click
 
 from dp2erm_cvx.display import WIDTH, plain_console
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.public import json_types
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,15 +38,7 @@ def console(*, stderr: bool = False) -> Console:
 
 def print_json(facts: Any) -> None:
     """Print JSON as any parser reads it: a number that is not finite is null."""
-
-    def known(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {name: known(one) for name, one in value.items()}
-        if isinstance(value, list | tuple):
-            return [known(one) for one in value]
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
-    click.echo(json.dumps(known(facts), indent=2, allow_nan=False))
+    click.echo(json.dumps(json_types(facts), indent=2, allow_nan=False))
 
 
 @contextmanager

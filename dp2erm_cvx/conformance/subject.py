@@ -108,16 +108,14 @@ def check_domain(n_samples: int = 60) -> Domain:
 
     Not round, so that M^2 is not 2 M and no other slip of a formula goes unseen.
     """
-    return Domain(math.hypot(math.sqrt(N_FEATURES), 1.2), 4.7, intercept=1.2, arm_floor=_floor(n_samples))
+    return Domain(
+        math.hypot(math.sqrt(N_FEATURES), 1.2), 4.7, intercept=1.2, arm_floor=max(2, n_samples // 10)
+    )
 
 
 def check_universe(domain: Domain, n_samples: int = 60) -> Universe:
     """Datasets of that many records of a domain of the checks."""
     return Universe(domain, n_samples, N_FEATURES)
-
-
-def _floor(n_samples: int) -> int:
-    return max(2, n_samples // 10)
 
 
 def standard_records(n_samples: int = 60, seed: int = 0) -> Records:

@@ -12,7 +12,7 @@ from scipy.special import expit, ndtr, ndtri
 
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import whole_number
 
 Array = NDArray[np.float64]
 
@@ -82,11 +82,10 @@ def simulate(scenario: str, n_samples: int, *, rng: np.random.Generator | int) -
     """
     if scenario not in SCENARIOS:
         raise DeclarationError(f"scenario = {scenario!r}: must be one of {', '.join(SCENARIOS)}")
-    if public_number("n_samples", n_samples, at_least=2) != int(n_samples):
-        raise DeclarationError(f"n_samples = {n_samples!r}: must be a whole number")
+    n_samples = whole_number("n_samples", n_samples, at_least=2)
     drawn = SCENARIOS[scenario]
     generator = np.random.default_rng(rng)
-    X = draw_covariates(generator, int(n_samples))
+    X = draw_covariates(generator, n_samples)
     propensity = propensity_of(X)
     a = (generator.uniform(size=len(X)) < propensity).astype(np.int64)
     main_effect, contrast = drawn.main_effect(X), drawn.contrast(X)

@@ -264,7 +264,7 @@ def design_blocks(result: DesignResult) -> Iterator[Block]:
     yield ""
     yield _rules(result) if asked.goal == "rule" else _effects(result)
     yield _legend(result)
-    yield from _refused(result)
+    yield from (f"{row.name}: {row.reason}" for row in result.rows if row.reason)
     yield ""
     if result.answers:
         yield _verdict(result)
@@ -345,12 +345,6 @@ def _legend(result: DesignResult) -> str:
         f"of the median 95 % interval; covers: how often it covers the effect. Below all others: rows "
         f"without an interval, or with one that covers less than {COVERS:g}, by their coverage."
     )
-
-
-def _refused(result: DesignResult) -> Iterator[str]:
-    for row in result.rows:
-        if row.reason:
-            yield f"{row.name}: {row.reason}"
 
 
 def _verdict(result: DesignResult) -> str:

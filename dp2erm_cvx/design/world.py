@@ -158,8 +158,8 @@ class DesignQuestion:
     goal: str = "effect"
     guess: Guess = field(default_factory=Guess)
     estimand: str = "ate"
-    replicates: int = 50
-    seed: int = 0
+    replicates: int = setting(50, whole_number, at_least=10)
+    seed: int = setting(0, whole_number, at_least=0)
     declared: Mapping[str, Any] = field(default_factory=dict)
     public: PublicData | None = None
 
@@ -182,8 +182,7 @@ class DesignQuestion:
                 )
         for name in ("n_samples", "n_features"):
             put(self, name, getattr(universe, name))
-        put(self, "replicates", whole_number("replicates", self.replicates, at_least=10))
-        put(self, "seed", whole_number("seed", self.seed, at_least=0))
+        check_settings(self)
         driver_columns(self.guess, self.domain, self.n_features)
         if self.public is not None:
             if not isinstance(self.public, PublicData):

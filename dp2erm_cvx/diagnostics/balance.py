@@ -221,7 +221,8 @@ def augmented(data: Dataset, *, estimand: str = "ate") -> Estimate:
         residual = np.where(treated, (data.y - m_1) / e, -(data.y - m_0) / (1.0 - e))
         score = share * (m_1 - m_0 + residual)
     value = float(np.mean(score) / np.mean(share))
-    return Estimate(value, _error((score - value * share) / np.mean(share)))
+    deviation = float(np.std((score - value * share) / np.mean(share)))
+    return Estimate(value, deviation / math.sqrt(len(score)))
 
 
 def logistic(data: Dataset) -> Array:
@@ -233,10 +234,6 @@ def logistic(data: Dataset) -> Array:
     fitted = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-8).fit(X, data.a)
     found: Array = fitted.predict_proba(X)[:, 1]
     return found
-
-
-def _error(score: Array) -> float:
-    return float(np.std(score)) / math.sqrt(len(score))
 
 
 def numbers_where(values: Any, name: str, holds: Callable[[Array], Mask], must: str) -> Array:

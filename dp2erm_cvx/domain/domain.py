@@ -15,7 +15,17 @@ from dp2erm_cvx.codebook import Codebook, checked_codebook, norm_within
 from dp2erm_cvx.domain.records import LARGEST, Array, Records, clip_norm
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.public import Named, declared_by_name, json_types, one_of, public_number, whole_number
+from dp2erm_cvx.public import (
+    Named,
+    check_settings,
+    declared_by_name,
+    json_types,
+    one_of,
+    public_number,
+    public_size,
+    setting,
+    whole_number,
+)
 from dp2erm_cvx.sampling import SamplingWeights, alike, counted_mass
 
 
@@ -59,41 +69,25 @@ class Domain:
     their center; the net outcome to its interval.
     """
 
-    covariate_bound: float
-    outcome_bound: float
-    outcome_center: float = 0.0
-    treatment_cost: float = 0.0
+    covariate_bound: float = setting(check=public_size, most=LARGEST)
+    outcome_bound: float = setting(check=public_size, most=LARGEST)
+    outcome_center: float = setting(0.0, within=LARGEST)
+    treatment_cost: float = setting(0.0, within=LARGEST)
     ranges: Mapping[str, tuple[float, float]] | Sequence[tuple[float, float]] | None = None
-    intercept: float = 0.0
-    arm_floor: int | None = None
-    relation: Neighboring = Neighboring.REPLACE_ONE
+    intercept: float = setting(0.0, at_least=0.0)
+    arm_floor: int | None = setting(None, whole_number, at_least=1)
+    relation: Neighboring = setting(Neighboring.REPLACE_ONE, one_of, kind=Neighboring)
     codebook: Codebook | None = None
     coordinate_bound: float | Sequence[float] | None = None
     center: Mapping[str, float] | Sequence[float] | None = None
     binary_outcome: bool = False
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        for name in ("covariate_bound", "outcome_bound"):
-            bound = public_number(name, getattr(self, name), above=0)
-            if not 1 / LARGEST <= bound <= LARGEST:
-                raise DeclarationError(
-                    f"{name} = {shown(getattr(self, name))}: must be from {1 / LARGEST:g} to {LARGEST:g}"
-                )
-            put(self, name, bound)
-        for name in ("outcome_center", "treatment_cost"):
-            number = public_number(name, stated := getattr(self, name))
-            if abs(number) > LARGEST:
-                raise DeclarationError(f"{name} = {shown(stated)}: must be at most {LARGEST:g} in size")
-            put(self, name, number)
-        intercept, most = public_number("intercept", self.intercept, at_least=0), self.covariate_bound
-        if intercept >= most:
-            told = f"intercept = {shown(self.intercept)}: must be below covariate_bound = {most:g}"
+        put, stated = object.__setattr__, self.intercept
+        check_settings(self)
+        if self.intercept >= self.covariate_bound:
+            told = f"intercept = {shown(stated)}: must be below covariate_bound = {self.covariate_bound:g}"
             raise DeclarationError(f"{told}, which counts it")
-        put(self, "intercept", intercept)
-        if self.arm_floor is not None:
-            put(self, "arm_floor", whole_number("arm_floor", self.arm_floor, at_least=1))
-        put(self, "relation", one_of("relation", self.relation, Neighboring))
         if type(self.binary_outcome) is not bool or (self.binary_outcome and self.treatment_cost):
             raise DeclarationError(
                 f"binary_outcome = {shown(self.binary_outcome)}: must be true or false, and true only where "

@@ -162,7 +162,7 @@ def _evaluate(calibration: Calibration, error: float, uniforms: Sequence[LazyUni
             if narrow and all(ball.is_finite() for ball in enclosure):
                 value = [_nearest(ball.mid()) for ball in enclosure]
                 gaps = [ball - arb(number) for ball, number in zip(enclosure, value, strict=True)]
-                return Draw(np.array(value), _at_least(_largest_norm(gaps)))
+                return Draw(np.array(value), math.nextafter(_nearest(_largest_norm(gaps)), math.inf))
         bits += bits // 2
 
 
@@ -216,11 +216,6 @@ def _nearest(number: arb) -> float:
         return float(mantissa << exponent) if exponent >= 0 else mantissa / (1 << -exponent)
     except OverflowError:
         return sys.float_info.max if mantissa > 0 else -sys.float_info.max
-
-
-def _at_least(number: arb) -> float:
-    """A double no smaller than an exact ball: the next one above the nearest."""
-    return math.nextafter(_nearest(number), math.inf)
 
 
 #: Where random numbers come from.

@@ -157,7 +157,8 @@ class _Walk:
         everything = np.arange(size)
         zero, one = np.zeros(size, dtype=np.int64), np.ones(size)
         if not e.parameters() and e.is_constant():
-            value = _ravel(e.value, size)  # its double is the definition
+            # its double is the definition
+            value = np.broadcast_to(np.ravel(_dense(e.value), order="F"), (size,)).copy()
             return _merged(size, everything, zero - 1, zero, value, np.abs(value), 0)
         if isinstance(e, cp.Parameter):
             if e.id not in self.begin:
@@ -200,10 +201,6 @@ class _Walk:
 
 def _kind(e: Any) -> str:
     return _NAMES.get(type(e).__name__, type(e).__name__)
-
-
-def _ravel(value: Any, size: int) -> Array:
-    return np.broadcast_to(np.ravel(_dense(value), order="F"), (size,)).copy()
 
 
 def _dense(value: Any) -> Array:

@@ -12,7 +12,7 @@ from scipy import optimize
 
 from dp2erm_cvx.domain import Array, Records, clip_norm
 from dp2erm_cvx.errors import DataError, DeclarationError, InfeasibleError
-from dp2erm_cvx.public import public_size
+from dp2erm_cvx.public import check_settings, public_size, setting, whole_number
 from dp2erm_cvx.text import number_or_text
 
 #: A tolerance is called too small only beyond what the linear program may be wrong by.
@@ -23,11 +23,10 @@ _SLACK = 1e-7
 class Moments:
     """Raw moments ``(x, x^2, ..., x^degree)`` of every scaled covariate, without cross products."""
 
-    degree: int = 1
+    degree: int = setting(1, whole_number, at_least=1, at_most=10)
 
     def __post_init__(self) -> None:
-        if isinstance(self.degree, bool) or not isinstance(self.degree, int) or not 1 <= self.degree <= 10:
-            raise DeclarationError(f"degree = {self.degree!r}: must be a whole number from 1 to 10")
+        check_settings(self)
 
     @classmethod
     def from_text(cls, text: str) -> Moments:
@@ -101,11 +100,11 @@ class BalanceFunctions:
     """
 
     function: Callable[[Array], Array]
-    norm_bound: float
+    norm_bound: float = setting(check=public_size)
     name: str = "custom"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "norm_bound", public_size("norm_bound", self.norm_bound))
+        check_settings(self)
 
     def bound(self, features_bound: float) -> float:
         """The declared norm bound."""

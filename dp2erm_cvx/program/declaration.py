@@ -110,9 +110,8 @@ class Compiled:
     def duals(self) -> dict[str, Array]:
         """Dual values of the constraints by name, where the solver gave them."""
         found = {name: constraint.dual_value for name, constraint in self.declaration.constraints.items()}
-        return {
-            name: np.asarray(value, dtype=np.float64) for name, value in found.items() if _is_array(value)
-        }
+        known = {name: value for name, value in found.items() if not isinstance(value, list | None)}
+        return {name: np.asarray(value, dtype=np.float64) for name, value in known.items()}
 
 
 def derivative(e: Any, variable: Any) -> Array | None:
@@ -143,14 +142,11 @@ def with_n(few: str, many: str) -> str:
     return "".join(part if part == other else _of_n(part, other) for part, other in zip(*parts, strict=True))
 
 
-def _is_array(value: object) -> bool:
-    return value is not None and not isinstance(value, list)
-
-
 def _reason(problem: Any) -> str:
     """What is wrong with the smallest expression that is not DPP, and what to do."""
     with cp.utilities.scopes.dpp_scope():
-        found = next((node for part in _parts(problem) for node in _smallest(part)), None)
+        parts = (problem.objective.expr, *problem.constraints)
+        found = next((node for part in parts for node in _smallest(part)), None)
     if found is None:
         return "the objective is not convex: minimize a convex function"
     data = ", ".join(sorted({leaf.name() for leaf in found.parameters()}))
@@ -160,11 +156,6 @@ def _reason(problem: Any) -> str:
         f"{_shown(found)} is not convex for every value of {data}: data may be added to an expression of the "
         "variable, or multiply it; make anything else of one record by records.rows or records.numbers"
     )
-
-
-def _parts(problem: Any) -> Iterator[Any]:
-    yield problem.objective.expr
-    yield from problem.constraints
 
 
 def _smallest(node: Any) -> Iterator[Any]:

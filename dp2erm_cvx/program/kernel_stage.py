@@ -74,13 +74,8 @@ class KernelFirstStage(FirstStage):
     #: A public cap on every weight; a setting of one of them.
     cap = math.inf
 
-    alpha: float = setting(0.5, at_least=0)
+    alpha: float = setting(0.5, at_least=0, at_most=1)
     ridge: float | None = setting(1.0, public_size)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.alpha > 1:
-            raise DeclarationError(f"alpha = {self.alpha!r}: must be in [0, 1]")
 
     @property
     @abc.abstractmethod
@@ -228,7 +223,7 @@ class KernelFirstStage(FirstStage):
 class MomentWeights(BalancedStage, KernelFirstStage):
     """Balance of ``g = (constant, balance(x))`` on one simplex, with a ridge in the weights."""
 
-    alpha: float = setting(1.0, at_least=0)
+    alpha: float = setting(1.0, at_least=0, at_most=1)
     ridge: float | None = setting(None, public_size)
 
     pooled = True

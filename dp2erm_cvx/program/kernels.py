@@ -10,9 +10,8 @@ import numpy as np
 from scipy import spatial
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import check_settings, public_size, setting, whole_number
 from dp2erm_cvx.text import Written
 
 #: An entry of a kernel matrix is computed to this many units of roundoff of ``sqrt(K_ii K_jj)``, for up to
@@ -25,6 +24,9 @@ class Kernel(Written, abc.ABC):
 
     #: Whether K(x, x') may be negative somewhere.
     signed: bool = False
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def cross(self, X: Array, Y: Array) -> Array:
         """K(x, y) for the rows of X (n, p) and of Y (m, p), (n, m): by default of their features."""
@@ -63,13 +65,7 @@ class Kernel(Written, abc.ABC):
 class _BandwidthKernel(Kernel):
     """A kernel of a bandwidth with K(x, x) = 1, hence C = 1."""
 
-    bandwidth: float = 1.0
-
-    def __post_init__(self) -> None:
-        bandwidth = public_number("bandwidth", self.bandwidth, at_least=1e-100)
-        if bandwidth > 1e100:
-            raise DeclarationError(f"bandwidth = {self.bandwidth!r}: must be at most 1e100")
-        object.__setattr__(self, "bandwidth", bandwidth)
+    bandwidth: float = setting(1.0, public_size)
 
     def diagonal(self, X: Array) -> Array:
         return np.ones(len(X))
@@ -104,12 +100,9 @@ class Laplace(_BandwidthKernel):
 class Linear(Kernel):
     """``offset + <x, x'>``, signed unless ``offset`` is at least M^2; C = offset + M^2."""
 
-    offset: float = 0.0
+    offset: float = setting(0.0, at_least=0)
     signed = True
     word = "linear"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "offset", public_number("offset", self.offset, at_least=0))
 
     def cross(self, X: Array, Y: Array) -> Array:
         gram: Array = self.offset + X @ Y.T
@@ -135,21 +128,11 @@ class RandomFourier(_BandwidthKernel):
     ``frequencies`` is D, drawn from ``seed``.
     """
 
-    frequencies: int = 100
-    seed: int = 0
+    frequencies: int = setting(100, whole_number, at_least=1, at_most=10_000)
+    seed: int = setting(0, whole_number, at_least=0)
 
     signed = True
     word = "fourier"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, least, most in (("frequencies", 1, 10_000), ("seed", 0, 2**63)):
-            number = public_number(name, getattr(self, name), at_least=least)
-            if number != int(number) or number > most:
-                raise DeclarationError(
-                    f"{name} = {getattr(self, name)!r}: must be a whole number up to {most}"
-                )
-            object.__setattr__(self, name, int(number))
 
     def features(self, X: Array) -> Array:
         angles = X @ self._frequencies(X.shape[1]).T

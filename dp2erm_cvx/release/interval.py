@@ -12,7 +12,7 @@ from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.calibration.tails import bracketed, sum_quantile, sum_tail
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.effect_error import NuisanceError
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import json_types, public_number
 from dp2erm_cvx.release.record import STRICT
 
 #: Deviation of sampling, the scales of all noise, and what rounding adds; in units of the outcome.
@@ -80,7 +80,7 @@ class EffectInterval:
     def of(cls, found: ScoreInterval) -> EffectInterval:
         """Interval from ends that may be infinite."""
         widths = found.noise_half_width, found.sampling_half_width, found.bias
-        low, high, *known = (_finite(end) for end in (found.low, found.high, *widths))
+        low, high, *known = json_types([found.low, found.high, *widths])
         return cls(low, high, found.level, *known)
 
     def times(self, unit: float) -> EffectInterval:
@@ -183,7 +183,3 @@ def _deviation(noise: GridSums, released: Sequence[int], share: float) -> float:
     least = max(abs(mean) - noise.margin(0.25 * share, 0), 0.0)
     variance = (second_moment + noise.margin(0.5 * share, 1) - least**2) * _ROUND_UP
     return math.sqrt(min(max(variance, 0.0), noise.bound**2))
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -195,7 +195,8 @@ def verify(release: BaseRelease, domain: Domain | None = None, study: str | None
             fields, followed = (one.to_dict(derived=False) for one in (release, again))
             if _is_weaker(release, again):
                 followed["guarantee"] = fields["guarantee"]
-            refuted += [_line(*leaf) for leaf in _unlike(fields, followed)]
+            for path, stated, derived in _unlike(fields, followed):
+                refuted.append(f"{path}: {shown(stated)} stated, {shown(derived)} follows")
             refuted += _impossible(plan, release)
     except NotAtHandError:
         raise
@@ -260,10 +261,6 @@ def _listed(text: str, first: str | None = None) -> tuple[str, ...]:
     return tuple("; ".join(parts[low:high]) for low in range(count) for high in range(low + 1, count + 1))
 
 
-def _line(path: str, stated: object, again: object) -> str:
-    return f"{path}: {shown(stated)} stated, {shown(again)} follows"
-
-
 def _unlike(stated: Any, again: Any, path: str = "", size: float = 0.0) -> Iterator[tuple[str, Any, Any]]:
     """The leaves where two trees differ, by path; ``size`` is that of the interval that a number ends."""
     if isinstance(stated, dict) and isinstance(again, dict):
@@ -322,7 +319,8 @@ def _agree(stated: Domain, expected: Domain) -> bool:
 
 def _impossible(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
     """Released numbers that no run has: off the public grid of their noise, or out of their public set."""
-    if not math.isfinite(sum(map(abs, getattr(release, "theta", ()))) * max(_reach(release), 1.0)):
+    reach = max(Domain.from_dict(release.domain).covariate_bound, 1.0)
+    if not math.isfinite(sum(map(abs, getattr(release, "theta", ()))) * reach):
         yield "theta: is too large for finite effects"
     for path, name, stated in _released(release):
         step, numbers = plan.step(name), np.array(stated)
@@ -341,10 +339,6 @@ def _impossible(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
             steps = numbers / (unit * scaled)
             if np.any(np.abs(steps - np.rint(steps)) > 2.0**-50 * np.abs(steps)):
                 yield f"{path}: is off the public grid of its noise, of step {unit:g}"
-
-
-def _reach(release: BaseRelease) -> float:
-    return Domain.from_dict(release.domain).covariate_bound
 
 
 def _released(release: BaseRelease) -> Iterator[tuple[str, str, Sequence[float]]]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import platform
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +13,7 @@ from dp2erm_cvx import __version__
 from dp2erm_cvx.blocked import RecordBlocks
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plotting.bounds import shares_figure, tightness_figure
+from dp2erm_cvx.public import json_types
 from dp2erm_cvx.report.page import check_installed, rendered
 
 if TYPE_CHECKING:
@@ -91,19 +90,8 @@ def neighbor_in_words(pair: NeighborPair, universe: Universe) -> str:
 
 def _facts(audit: Audit) -> dict[str, Any]:
     """Of one audit, in plain JSON types; of a pair that a search found, with its records in words."""
-    numbers = audit.facts if hasattr(audit, "facts") else None
-    if numbers is None:
-        numbers = audit.to_dict() if hasattr(audit, "to_dict") else asdict(audit)
-    return {"title": _title(audit), "violated": _violated(audit), **_plain(numbers)}
-
-
-def _plain(facts: Any) -> Any:
-    """The same, where no number is infinite or unknown: those are None."""
-    if isinstance(facts, dict):
-        return {key: _plain(value) for key, value in facts.items()}
-    if isinstance(facts, list | tuple):
-        return [_plain(value) for value in facts]
-    return None if isinstance(facts, float) and not math.isfinite(facts) else facts
+    numbers = json_types(audit.facts if hasattr(audit, "facts") else audit)
+    return {"title": _title(audit), "violated": _violated(audit), **numbers}
 
 
 def _flat(facts: Any, name: str = "") -> Iterator[tuple[str, Any]]:

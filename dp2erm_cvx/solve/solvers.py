@@ -8,14 +8,14 @@ import enum
 import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
 import cvxpy as cp
 
-from dp2erm_cvx.errors import DeclarationError, ProgramError, SolverError
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.errors import ProgramError, SolverError
+from dp2erm_cvx.public import check_settings, setting, whole_number
 
 
 class Status(enum.StrEnum):
@@ -49,15 +49,7 @@ class Solver:
     name: ClassVar[str]
 
     def __post_init__(self) -> None:
-        for setting in fields(self):
-            value = getattr(self, setting.name)
-            if setting.name == "max_iterations":
-                if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                    raise DeclarationError(
-                        f"{setting.name} = {value!r}: must be a whole number of at least 0"
-                    )
-            elif setting.name in ("tol", "eps"):
-                public_number(setting.name, value, above=0)
+        check_settings(self)
 
 
 @dataclass(frozen=True)
@@ -109,8 +101,8 @@ class OwnSolver(ConicSolver):
 class Clarabel(ConicSolver):
     """Interior point, exact to ``tol`` where the cone allows."""
 
-    tol: float = 1e-10
-    max_iterations: int = 200
+    tol: float = setting(1e-10, above=0)
+    max_iterations: int = setting(200, whole_number, at_least=0)
     name = "clarabel"
     cvxpy_name = "CLARABEL"
     keywords = (
@@ -123,8 +115,8 @@ class Clarabel(ConicSolver):
 class SCS(ConicSolver):
     """First-order splitting; always started cold."""
 
-    eps: float = 1e-9
-    max_iterations: int = 100_000
+    eps: float = setting(1e-9, above=0)
+    max_iterations: int = setting(100_000, whole_number, at_least=0)
     name = "scs"
     cvxpy_name = "SCS"
     keywords = ("eps", "eps_abs"), ("eps", "eps_rel"), ("max_iterations", "max_iters")
@@ -134,8 +126,8 @@ class SCS(ConicSolver):
 class OSQP(ConicSolver):
     """First-order splitting for quadratic programs."""
 
-    eps: float = 1e-9
-    max_iterations: int = 100_000
+    eps: float = setting(1e-9, above=0)
+    max_iterations: int = setting(100_000, whole_number, at_least=0)
     name = "osqp"
     cvxpy_name = "OSQP"
     quadratic_only = True
@@ -146,7 +138,7 @@ class OSQP(ConicSolver):
 class Newton(Solver):
     """Semismooth Newton on the program's own smooth-plus-prox form; no CVXPY involved."""
 
-    max_iterations: int = 100
+    max_iterations: int = setting(100, whole_number, at_least=0)
     name = "newton"
 
 
@@ -154,7 +146,7 @@ class Newton(Solver):
 class ProjectedGradient(Solver):
     """Accelerated projected (prox-) gradient descent with restarts; the paper solves its rules so."""
 
-    max_iterations: int = 20_000
+    max_iterations: int = setting(20_000, whole_number, at_least=0)
     name = "projected_gradient"
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
-from dp2erm_cvx.public import public_number, whole_number
+from dp2erm_cvx.public import check_settings, public_number, setting, whole_number
 from dp2erm_cvx.stability.base import (
     BOTH_RELATIONS,
     EXACT,
@@ -37,18 +37,15 @@ class KernelConstants:
     for ``ridge = 0``.
     """
 
-    kernel_bound: float
-    ridge: float
-    alpha: float = 0.5
+    kernel_bound: float = setting(above=0.0)
+    ridge: float = setting(at_least=0.0)
+    alpha: float = setting(0.5, at_least=0.0, at_most=1.0)
     signed: bool = False
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "kernel_bound", public_number("kernel_bound", self.kernel_bound, above=0.0))
-        put(self, "alpha", public_number("alpha", self.alpha, at_least=0.0))
-        public_number("1 - alpha", 1.0 - self.alpha, at_least=0.0)
-        put(self, "ridge", positive_ridge(self.ridge))
-        put(self, "signed", bool(self.signed))
+        check_settings(self)
+        positive_ridge(self.ridge)
+        object.__setattr__(self, "signed", bool(self.signed))
 
     @property
     def assumption(self) -> str:
