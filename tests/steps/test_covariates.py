@@ -162,7 +162,7 @@ def used(plan, records, released):
 @cache
 def numbers(name, rate=0.3, epsilon=4.0):
     """A plan of every step, and one value of all that it releases before the score."""
-    plan = make_plan(study(DOMAINS[name], epsilon=epsilon, declared=ALL))
+    plan = make_plan(study(DOMAINS[name], epsilon=epsilon, declared=ALL | {"rows": "common"}))
     n, k, unit = 400, size(DOMAINS[name]), 2.0**20
     both = [rate * n * unit, (1 - rate) * n * unit] if DOMAINS[name].weighted else [rate * n]
     found = {"rate": both, "mean": np.full(k, 0.1 * n * unit), "spread": [0.3 * n * unit]}
