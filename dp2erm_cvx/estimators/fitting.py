@@ -285,7 +285,12 @@ class PrivateEstimator(ConfiguredEstimator):
     ) -> tuple[PlanResult, Guarantee]:
         """Charge the ledger for ``what`` is released, run the plan, and state what that guarantees."""
         execution = in_blocks(plan, data, self.execution())
-        fitted = plan, data.columns, execution.seed is None, _digest(data)
+        fitted = (
+            plan,
+            data.columns,
+            execution.seed is None,
+            _digest(data) if self.owners or self.enlarged else b"",
+        )
         for name, owner in self.owners.items():
             _refuse_other(name, self.before[name]["of"], owner, fitted)
         self.receipt_ = self._charge(plan, what, data)
@@ -363,8 +368,8 @@ def _digest(data: Dataset | BlockedDataset) -> bytes:
 def _refuse_other(name: str, of: str, owner: PrivateEstimator, fitted: tuple[Any, ...]) -> None:
     """Raise DeclarationError where the step that the question ``of`` released is not that of this fit.
 
-    Also where that was of other records. No study of one table is ever refused for that, whatever its
-    records are: the refusal is about two tables, for the data holder, and says nothing of either.
+    Also where that was of other records. A study that is fitted to one table, in memory or in blocks, is
+    never refused for that: the refusal is about two tables, for the data holder, and says nothing of either.
     """
     if not hasattr(owner, "ran_"):
         raise DeclarationError(f"{of} comes before this question, which takes over steps of it")
@@ -378,7 +383,7 @@ def _refuse_other(name: str, of: str, owner: PrivateEstimator, fitted: tuple[Any
         )
     if fresh != unseeded:
         raise DeclarationError(f"seed: {of} has one, or this question: give both one, or neither")
-    if seen != records:
+    if seen and seen != records:
         raise DeclarationError(f"{name}: {of} released it of other records: fit both to one table")
 
 

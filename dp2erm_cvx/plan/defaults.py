@@ -118,13 +118,11 @@ def effect_rule(
         kind, counted, p, budget.epsilon, deviation, slope, law, norm, residual, declared, two_values, groups
     )
     request = replace(request, rate=smaller)
-    tried = (0.0,) if known else kind.propensities
-    if 0.0 in tried and total < FEW * p:
-        tried = (0.0,)
+    tried = (0.0,) if known or (0.0 in kind.propensities and total < FEW * p) else kind.propensities
     # slopes of either arm need no arms that vary alike, for more noise
     apart = by_arm and not known and kind.rows is Rows.COMMON and kind.arms is not Arms.CONTROLS
-    requests = [request, replace(request, rows=Rows.ARMS)] if apart else [request]
-    ways = [(one, *shares) for one in requests for shares in _candidates(left, tried)]
+    rows = (None, Rows.ARMS) if apart else (None,)
+    ways = [(replace(request, rows=one), *shares) for one in rows for shares in _candidates(left, tried)]
     request, center, propensity = min(
         ways, key=lambda way: effect_error(way[0], left, *way[1:]) + way[0].unalike(way[1])
     )
@@ -308,10 +306,7 @@ class Request:
         return kept, noise * stretch, 1.0 - stretch * (1.0 - kept)
 
     def unalike(self, center: float) -> float:
-        """The squared bias of common slopes where effects vary, and covariates do so unalike.
-
-        By ``SPREADS`` in the arms. A logistic propensity is wrong there: it takes nothing off.
-        """
+        """Squared bias of common slopes where arms vary unalike, whatever the propensity."""
         leaning = self.regression(center).leaning(self.rate, self.kind.wanted(self.rate), SPREADS)
         return (leaning * self.confounding.typical * self.deviation * self.confounding.distance) ** 2
 

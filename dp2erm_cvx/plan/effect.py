@@ -173,7 +173,7 @@ class EffectStudy(Pipeline):
             None if values is None else replace(values, slope=settings.slope),
             max(len(universe.domain.groups), 1),
             smaller_arm(settings.known),
-            Rows.ARMS if settings.rows is Rows.ARMS else None,
+            settings.rows if settings.rows in (Rows.COMMON, Rows.ARMS) else None,
         )
 
     @property

@@ -70,9 +70,13 @@ def _incomplete(release: Any) -> str:
     book = release.domain.get("codebook") or {}
     single = [Eligible(text) for text in book.get("eligible", ()) if " or " not in text and '""' not in text]
     known = {name for one in single for name in one.columns} | set(book.get("where", {}))
-    covariates = dict.fromkeys(name.split("=")[0] for name in release.columns) if book else {}
-    names = [name for name in covariates if name not in known]
-    return " or ".join(names) if len(names) <= 3 else "any of the covariates"
+    names = release.columns if book else ()
+    terms = {f"{one}^2" for one in names} | {f"{one} x {other}" for one in names for other in names}
+    of = {f"{one}={lv or 'missing'}": one for one, own in book.get("levels", {}).items() for lv in own}
+    left = list(
+        dict.fromkeys(of.get(name, name) for name in names if of.get(name, name) not in known | terms)
+    )
+    return " or ".join(left if len(left) <= 3 else [*left[:2], f"{len(left) - 2} others"])
 
 
 def _of_persons(release: Any) -> bool:
@@ -80,18 +84,13 @@ def _of_persons(release: Any) -> bool:
     return (release.domain.get("codebook") or {}).get("unit") is not None
 
 
-def _most(release: Any) -> int:
-    """As how many records a person counts at most."""
-    return int(release.domain["codebook"]["unit"]["count"])
-
-
-#: What is estimated where every person counts once, and where up to {} records of each do.
-_OF_PERSONS = (
-    "Every person counts once, by the mean over the records that count: the estimate is of the mean over "
-    "persons of their mean effects.",
-    "Every record counts alike, but those of a person together at most as {}: the estimate is of the mean "
-    "effect over records so counted.",
-)
+def _counted(unit: Any) -> str:
+    """What is estimated where a person counts at most as so many records."""
+    once = "Every person counts once, by the mean over the records that count: the estimate is of the mean"
+    if unit["count"] == 1:
+        return f"{once} over persons of their mean effects."
+    together = f"Every record counts alike, but those of a person together at most as {unit['count']}"
+    return f"{together}: the estimate is of the mean effect over records so counted."
 
 
 def _varies(release: Any) -> bool:
@@ -159,10 +158,10 @@ def _skewed(release: Any) -> str:
     clip, domain = float(release.settings["residual_bound"]), release.domain
     if domain.get("binary_outcome") or release.risks or clip >= 2.0 * float(domain["outcome_bound"]):
         return ""
-    return (
-        f" Its residuals are clipped at {clip:.3g}: they are to be about as long on either side. For counts, "
-        "costs or durations leave residual_scale out, and nothing is clipped."
-    )
+    told = " Its residuals are clipped: they are to be about as long on either side."
+    if release.normalized or "residual_bound" in release.declared["declared"]:
+        return told
+    return f"{told} For counts, costs or durations leave residual_scale out, and nothing is clipped."
 
 
 def _assumed(release: Any) -> str:
@@ -285,7 +284,7 @@ CAVEATS = (
                      "covariates to vary as much in one arm as in the other."),
     Caveat("declared", "details", _EFFECT, _modeled,
            lambda r: "All of these are declared, or at their defaults."),
-    Caveat("persons", "notes", _EFFECT, _of_persons, lambda r: _OF_PERSONS[_most(r) > 1].format(_most(r))),
+    Caveat("persons", "notes", _EFFECT, _of_persons, lambda r: _counted(r.domain["codebook"]["unit"])),
     Caveat("independent-persons", "assumes", _EFFECT, _of_persons,
            lambda r: "The interval takes persons to be independent, not records."),
     Caveat("groups", "assumes", _EFFECT, lambda r: _modeled(r) and r.groups,
