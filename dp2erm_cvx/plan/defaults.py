@@ -48,9 +48,6 @@ FEW = 800.0
 MARGIN = 2.0 * math.log(200.0)
 #: What the error of a logistic propensity is multiplied by: first order flatters it where arms lie far apart.
 OPTIMISM = 1.5
-#: How many times those of the other arm variances of covariates in one arm may be, where settings are chosen:
-#: common slopes lean to the arm where they vary more. At 2 settings would be much noisier for what is rare.
-SPREADS = 1.5
 #: The rate of the smaller arm that shares are chosen for.
 RATE = 1.0 / 3.0
 #: n epsilon per column from which a center pays, whatever is expected.
@@ -75,7 +72,6 @@ def effect_rule(
     kind: type[EffectScore] = AverageScore,
     two_values: TwoValues | None = None,
     smaller: float = RATE,
-    by_arm: bool = True,
 ) -> EffectSettings:
     """The default settings, from public quantities alone: those of the least predicted mean squared error.
 
@@ -95,8 +91,6 @@ def effect_rule(
         Of the outcome, where it has no others: no residual is longer than they lie apart.
     smaller
         Rate of the smaller arm, where the propensity is public; else a guess.
-    by_arm
-        Whether either arm may have slopes of its own in place of common ones.
     """
     domain, p, known = universe.domain, universe.n_features, confounding is None
     bound, total = domain.outcome_bound, universe.mass * universe.n_samples * budget.epsilon
@@ -119,16 +113,10 @@ def effect_rule(
     )
     request = replace(request, rate=smaller)
     tried = (0.0,) if known or (0.0 in kind.propensities and total < FEW * p) else kind.propensities
-    # slopes of either arm need no arms that vary alike, for more noise
-    apart = by_arm and not known and kind.rows is Rows.COMMON and kind.arms is not Arms.CONTROLS
-    rows = (None, Rows.ARMS) if apart else (None,)
-    ways = [(replace(request, rows=one), *shares) for one in rows for shares in _candidates(left, tried)]
-    request, center, propensity = min(
-        ways, key=lambda way: effect_error(way[0], left, *way[1:]) + way[0].unalike(way[1])
-    )
+    center, propensity = min(_candidates(left, tried), key=lambda one: effect_error(request, left, *one))
     regression = request.regression(center)
     return EffectSettings(
-        rows=regression.rows,
+        rows=kind.rows,
         arms=regression.arms,
         noise_ratio=regression.noise_ratio,
         slope=slope,
@@ -304,11 +292,6 @@ class Request:
         kept, noise = shrinkage([regression], self.spread, self.deviation, self.rate, self.confounding)
         stretch = np.minimum(1.0 / (1.0 - kept), STRETCH)
         return kept, noise * stretch, 1.0 - stretch * (1.0 - kept)
-
-    def unalike(self, center: float) -> float:
-        """Squared bias of common slopes where arms vary unalike, whatever the propensity."""
-        leaning = self.regression(center).leaning(self.rate, self.kind.wanted(self.rate), SPREADS)
-        return (leaning * self.confounding.typical * self.deviation * self.confounding.distance) ** 2
 
     def noise_in_residuals(self, center: float) -> float:
         """Root mean square of what noise of the regression adds to residuals of an arm, to first order."""

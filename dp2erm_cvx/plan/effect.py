@@ -219,8 +219,7 @@ class EffectStudy(Pipeline):
         # where it is public, it is that of everybody: nothing confounds, and no factor is beyond its inverse
         public = None if known is None or isinstance(known, str) else public_fraction("propensity", known)
         assumed, rate = self.assumed if public is None else None, smaller_arm(public)
-        open_rows = self.public_center is None and declared.keys().isdisjoint({"rows", "arms", "first_fit"})
-        found = effect_rule(self.universe, left, scale, assumed, kind, self.two_values, rate, open_rows)
+        found = effect_rule(self.universe, left, scale, assumed, kind, self.two_values, rate)
         cap = public_number("cap", declared.get("cap", max(CAP, 2.0 / rate)), at_least=2.0)
         reach = _reach(kind, known, cap, found, scale) * found.residual_bound
         if self.two_values is not None and issubclass(kind, AverageScore | RiskScores):

@@ -93,19 +93,19 @@ def _counted(unit: Any) -> str:
     return f"{together}: the estimate is of the mean effect over records so counted."
 
 
+def _common(release: Any) -> bool:
+    """Whether both arms have slopes in common."""
+    return bool(release.settings["rows"] == "common") and release.settings["arms"] != "controls"
+
+
 def _varies(release: Any) -> bool:
     """Whether common slopes count records so that effects which vary bias them."""
     exact = "controls" if release.estimand == "att" else "matched"
-    return _modeled(release) and release.settings["rows"] == "common" and release.settings["arms"] != exact
+    return _modeled(release) and _common(release) and release.settings["arms"] != exact
 
 
 def _step(release: Any, name: str) -> bool:
     return any(step.step == name for step in release.steps)
-
-
-def _dominated(release: Any) -> bool:
-    moved = released_range(release)
-    return moved is not None and moved.dominates
 
 
 def _dominating(release: Any) -> str:
@@ -134,6 +134,8 @@ def _perhaps_event(release: Any) -> bool:
     return middle and not release.risks and not domain.get("binary_outcome", False)
 
 
+#: What common slopes ask where effects vary.
+_ALIKE = "on covariates that vary alike in both arms or effects that hardly vary, "
 #: What clips of residuals leave unbiased.
 _SYMMETRIC = ", up to residuals that are about as long on either side"
 
@@ -244,7 +246,8 @@ CAVEATS = (
                      "would allow to publish a whole record."),
     Caveat("noise-dominates", "warns", _RULE, lambda r: r.flipped_share >= LITTLE,
            lambda r: "The noise dominates: this release says little about the data."),
-    Caveat("noise-dominates", "warns", _WEIGHTED, _dominated, _dominating),
+    Caveat("noise-dominates", "warns", _WEIGHTED,
+           lambda r: getattr(released_range(r), "dominates", False), _dominating),
     Caveat("confounded", "warns", _RULE, lambda r: (r.kept_confounding or 0.0) > HARDLY,
            lambda r: "The correction hardly works: expect confounding in what is released."),
     Caveat("unbalanced", "warns", _WEIGHTED, lambda r: (r.kept_imbalance or 0.0) > HARDLY,
@@ -266,7 +269,8 @@ CAVEATS = (
                      "another release describes another one, and none of them is that of the true "
                      "propensity."),
     Caveat("linear", "assumes", _EFFECT, _modeled,
-           lambda r: f"To first order it rests on {_linear(r)}, and on no unmeasured confounder."),
+           lambda r: f"To first order it rests on {_linear(r)}, {_ALIKE * _common(r)}and on no unmeasured "
+                     "confounder."),
     Caveat("means", "details", _EFFECT, lambda r: _modeled(r) and not _step(r, "mean"),
            lambda r: "Means of covariates are taken to lie within a quarter of a standard deviation of the "
                      "middle of their ranges."),
@@ -280,8 +284,7 @@ CAVEATS = (
                      "variance of independent ones (collinearity)."),
     Caveat("heterogeneity", "details", _EFFECT, _varies,
            lambda r: "Effects are taken to vary with covariates by a standard deviation of at most "
-                     f"{r.settings['heterogeneity']:.3g} of that of residuals (heterogeneity), and "
-                     "covariates to vary as much in one arm as in the other."),
+                     f"{r.settings['heterogeneity']:.3g} of that of residuals (heterogeneity)."),
     Caveat("declared", "details", _EFFECT, _modeled,
            lambda r: "All of these are declared, or at their defaults."),
     Caveat("persons", "notes", _EFFECT, _of_persons, lambda r: _counted(r.domain["codebook"]["unit"])),

@@ -139,16 +139,12 @@ class RidgeFit:
         """Weights of an untreated and a treated record (2,)."""
         return np.array(self.arms.weights(rate, self.noise_ratio))
 
-    def leaning(self, rate: float, wanted: float, ratio: float = 1.0) -> float:
-        """How far the share of the treated in common slopes is from the one that no varying effect biases.
-
-        At most, where variances of covariates within either arm are up to ``ratio`` times those in the other.
-        """
+    def leaning(self, rate: float, wanted: float) -> float:
+        """How far the share of the treated in common slopes is from the one that no varying effect biases."""
         if self.rows is not Rows.COMMON:
             return 0.0
-        untreated, treated = np.array([1.0 - rate, rate]) * self.weights(rate)
-        shares = [treated * times / (untreated + treated * times) for times in (1.0 / ratio, ratio)]
-        return max(abs(float(share) - wanted) for share in shares)
+        parts = np.array([1.0 - rate, rate]) * self.weights(rate)
+        return abs(float(parts[1] / np.sum(parts)) - wanted)
 
     def bends(self, deviation: float) -> tuple[float, float]:
         """The mean curvature of the loss by arm; at normal residuals of this ``deviation`` if not known."""

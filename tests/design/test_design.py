@@ -68,7 +68,7 @@ def test_sampling_weights_cost_their_bound_over_their_mean():
         replicate(asked, design_candidates(asked, 1), 0)[0][0].noise
         for asked in (question(n=4000), question(weighted, n=4000))
     )
-    assert 2.0 < counted / plain < 5.0  # fewer records have a smaller default score bound, and common slopes
+    assert 3.0 < counted / plain < 5.0  # the default score bound is smaller for fewer records
 
 
 @pytest.mark.parametrize("confounding", ["none", "strong"])

@@ -60,7 +60,7 @@ def test_records_are_held_once(changed, most, raw):
         (PrivateTwoStageERM(DOMAIN, Budget(2.0), "entropy_balancing", "arm_means", seed=1), 0.9),
         # covariates less their mean and in a smaller ball, the rows of a regression, and what a solve adds
         (PrivateRule(DOMAIN, Budget(2.0), seed=1), 3.0),
-        (PrivateEffect(DOMAIN, Budget(2.0), seed=1), 4.0),  # of either arm
+        (PrivateEffect(DOMAIN, Budget(2.0), seed=1), 3.0),
     ],
     ids=["ipw", "entropy", "rule", "effect"],
 )
