@@ -40,6 +40,7 @@ class Cell:
     signal: float = 1.0
     varying: float = 0.0
     curve: float = 0.0
+    unlike: float = 0.0  # what the square of treatment's line adds to log odds: arms then vary differently
     residuals: str = "normal"
     binary: bool = False
     event: bool = False  # that it is, is declared
@@ -105,6 +106,11 @@ class Cell:
             low, high = (middle, high) if expit(middle + line).mean() < self.treated else (low, middle)
         return big.mean(0), sd, slopes, self.odds * odds, varying, middle
 
+    def propensity(self, X: np.ndarray, lines: tuple) -> np.ndarray:
+        """Probabilities of treatment (n,)."""
+        line = (X - lines[0]) @ lines[3]
+        return expit(lines[5] + line + self.unlike * ((line / self.odds) ** 2 - 1))
+
     def means(self, X: np.ndarray, lines: tuple) -> tuple[np.ndarray, np.ndarray]:
         """Expected outcomes untreated and treated, (n,) each."""
         mean, _, slopes, odds, varying, _ = lines
@@ -136,7 +142,7 @@ class Cell:
             }
         if self.of == "risks":
             return {"": t - u, "risk ratio": t / u, "odds ratio": t / (1 - t) * (1 - u) / u}
-        weights = expit(lines[5] + (big - lines[0]) @ lines[3])
+        weights = self.propensity(big, lines)
         if self.of == "overlap":  # of the released propensity
             slopes = next(one for one in model.release_.nuisances if one.step == "propensity").coefficient
             weights = expit(slopes[0] + self.domain(lines).features(big) @ np.array(slopes[1:]))
@@ -147,7 +153,7 @@ class Cell:
         """Covariates, treatments and outcomes."""
         rng = np.random.default_rng(seed)
         X = self.covariates(self.n, rng)
-        a = (rng.random(self.n) < expit(lines[5] + (X - lines[0]) @ lines[3])).astype(int)
+        a = (rng.random(self.n) < self.propensity(X, lines)).astype(int)
         y = np.where(a == 1, *self.means(X, lines)[::-1])
         if self.binary:
             y = (rng.random(self.n) < y).astype(float)

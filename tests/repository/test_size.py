@@ -23,13 +23,13 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 211,
-    "lines": 50_137,
+    "lines": 50_118,
     "classes": 381,
     "names that other files use": 786,
     "names that one other file uses": 286,
     "lines of tests": 39_870,
     "pages": 40,
-    "words of pages": 43_940,
+    "words of pages": 43_895,
 }
 
 
