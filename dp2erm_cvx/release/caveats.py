@@ -95,7 +95,7 @@ def _counted(unit: Any) -> str:
 
 def _common(release: Any) -> bool:
     """Whether both arms have slopes in common."""
-    return bool(release.settings["rows"] == "common") and release.settings["arms"] != "controls"
+    return bool(release.settings["rows"] == "common")
 
 
 def _varies(release: Any) -> bool:
@@ -135,7 +135,7 @@ def _perhaps_event(release: Any) -> bool:
 
 
 #: What common slopes ask where effects vary.
-_ALIKE = "on covariates that vary alike in both arms or effects that hardly vary, "
+_ALIKE = "on covariates that vary alike in both arms, "
 #: What clips of residuals leave unbiased.
 _SYMMETRIC = ", up to residuals that are about as long on either side"
 
@@ -146,7 +146,7 @@ def _linear(release: Any) -> str:
     if release.estimand == "att":
         return (
             f"outcomes of the untreated that are {'nearly ' if events else ''}linear in the covariates"
-            f"{'' if events else _SYMMETRIC}, and that vary there as much as among the treated"
+            f"{'' if events else _SYMMETRIC}"
         )
     if release.settings["propensity"] == "logistic" and release.estimand == "overlap":
         return "log odds of treatment that are linear in the covariates, or outcomes that are"
@@ -324,8 +324,7 @@ CAVEATS = (
     Caveat("tails", "excludes", _EFFECT, lambda r: any(one.released for one in r.ranges[:-1]),
            lambda r: "Not covered: what covariates with long tails confound beyond their released ranges."),
     Caveat("missing", "excludes", _ALL, _incomplete,
-           lambda r: f"Not covered: what {_incomplete(r)} confounds where it is missing, as nothing can be "
-                     "adjusted for there."),
+           lambda r: f"Not covered: what {_incomplete(r)} confounds where it is missing."),
     Caveat("not-covered", "excludes", _ALL, _always,
            lambda r: f"Not covered: unmeasured confounding, {_wrong(r)}, and what clipping removes. Every "
                      "other release from these data adds to epsilon."),
