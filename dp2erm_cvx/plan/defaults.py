@@ -256,11 +256,6 @@ class Request:
     rate: float = RATE
     rows: Rows | None = None
 
-    @property
-    def by_arm(self) -> bool:
-        """Whether either arm has slopes of its own; where no ``rows`` are chosen, as the score has it."""
-        return (self.rows or self.kind.rows) is Rows.ARMS
-
     def regression(self, center: float) -> RidgeFit:
         """That of the outcome from the share ``center`` of the budget, at the arm weights of least error."""
         kind, values, curvatures, rows = self.kind, self.two_values, None, self.rows or self.kind.rows
@@ -329,9 +324,10 @@ def effect_error(request: Request, left: float, center: float, propensity: float
     """
     kind, rate = request.kind, request.rate
     n, p, sigma, declared = request.n_samples, request.n_features, request.deviation, request.confounding
-    values, by_arm, spread = request.two_values, request.by_arm, float(request.spread[0])
-    steepness = 1.0 if values is None else values.steepness(request.level)
+    values, spread = request.two_values, float(request.spread[0])
     regression = request.regression(center)
+    by_arm = regression.rows is Rows.ARMS
+    steepness = 1.0 if values is None else values.steepness(request.level)
     parts = np.array([[rate], [1.0 - rate]]) if by_arm else np.ones((1, 1))
     kept, noise, still = request.remaining(regression)
     noise = noise * steepness

@@ -23,7 +23,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 211,
-    "lines": 50_117,
+    "lines": 50_113,
     "classes": 381,
     "names that other files use": 786,
     "names that one other file uses": 286,
