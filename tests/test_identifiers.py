@@ -18,7 +18,7 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.files import PLAIN, read_table, table_parts
 from dp2erm_cvx.sampling import Unit
-from dp2erm_cvx.steps import IntegerSums
+from dp2erm_cvx.steps.sums import IntegerSums
 from dp2erm_cvx.tables import Table, labels, numbers_or_nan, read_frame
 
 WORDS = ["007", "7", "1e5", "100000", "12e45678", "34e90123", "true", "True", "1", "1.0", "+1", "-1", "-0",

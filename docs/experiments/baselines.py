@@ -18,7 +18,8 @@ from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability import uniform_weights, universal_corollary
-from dp2erm_cvx.steps import Fit, WeightsPlan
+from dp2erm_cvx.steps.fit import Fit
+from dp2erm_cvx.steps.weights import WeightsPlan
 
 #: exp beyond this overflows.
 _LARGEST = 700.0

@@ -32,7 +32,8 @@ from dp2erm_cvx.privacy import Budget, Neighboring
 from dp2erm_cvx.program import FirstStage, L1Ball, L2Ball, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.solve import Solution, solve
-from dp2erm_cvx.steps import Execution, Rows
+from dp2erm_cvx.steps.record_map import Rows
+from dp2erm_cvx.steps.step import Execution
 from dp2erm_cvx.universe import Universe
 
 Scheme = dict[str, Any]

@@ -23,7 +23,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.public import json_types
-from dp2erm_cvx.steps import IntegerSums
+from dp2erm_cvx.steps.sums import IntegerSums
 from dp2erm_cvx.universe import Universe
 
 

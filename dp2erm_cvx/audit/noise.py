@@ -20,7 +20,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.model.sets import ElasticNet
 from dp2erm_cvx.public import public_fraction, public_number, whole_number
-from dp2erm_cvx.steps import Step
+from dp2erm_cvx.steps.step import Step
 
 
 def log_peak_density(calibration: Calibration) -> float:

@@ -28,7 +28,11 @@ from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.verify import public_center
-from dp2erm_cvx.steps import CovariateMean, Execution, Fit, IntegerSums, MeanSquare, Step, solve_weights
+from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
+from dp2erm_cvx.steps.fit import Fit
+from dp2erm_cvx.steps.step import Execution, Step
+from dp2erm_cvx.steps.sums import IntegerSums
+from dp2erm_cvx.steps.weights import solve_weights
 from dp2erm_cvx.universe import Universe
 
 #: What every step released, by name: with its multiplier, and as later steps see it.

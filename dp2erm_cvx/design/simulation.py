@@ -22,7 +22,7 @@ from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.parallel import Progress, run_tasks
 from dp2erm_cvx.plan.predict import planned_range
-from dp2erm_cvx.steps import Confounding
+from dp2erm_cvx.steps.nuisances import Confounding
 from dp2erm_cvx.study_file import QUESTIONS
 
 #: Raw covariates of which cells can be made, and the number of cells of each.

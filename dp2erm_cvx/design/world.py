@@ -27,7 +27,7 @@ from dp2erm_cvx.public import (
     whole_number,
 )
 from dp2erm_cvx.sampling import refuse_arms, refuse_units
-from dp2erm_cvx.steps import Confounding
+from dp2erm_cvx.steps.nuisances import Confounding
 from dp2erm_cvx.universe import Universe
 
 #: Strengths of confounding by name: standard deviations of the log odds of treatment.

@@ -25,7 +25,7 @@ from dp2erm_cvx.release.declaration import state_guarantee
 from dp2erm_cvx.release.record import BaseRelease, Guarantee
 from dp2erm_cvx.solve import FirstCertified, Solver, private_solver
 from dp2erm_cvx.solve.solvers import ConicSolver
-from dp2erm_cvx.steps import Execution, StepResult
+from dp2erm_cvx.steps.step import Execution, StepResult
 
 Stated = TypeVar("Stated", bound=BaseRelease)
 

@@ -25,7 +25,7 @@ from dp2erm_cvx.release.effect import TARGETS, EffectRelease, make_effect
 from dp2erm_cvx.release.interval import misses
 from dp2erm_cvx.release.rule import effects, make_rule, recommend
 from dp2erm_cvx.release.verify import public_center
-from dp2erm_cvx.steps import Term
+from dp2erm_cvx.steps.record_map import Term
 from dp2erm_cvx.universe import Universe
 
 

@@ -31,7 +31,8 @@ from dp2erm_cvx.release import Guarantee
 from dp2erm_cvx.release.declaration import make_release
 from dp2erm_cvx.sampling import refuse_arms, refuse_sampling, refuse_units
 from dp2erm_cvx.solve import Solution, Solver
-from dp2erm_cvx.steps import StepResult, refuse_unsolvable, solve_theta, solve_weights
+from dp2erm_cvx.steps.step import StepResult
+from dp2erm_cvx.steps.weights import refuse_unsolvable, solve_theta, solve_weights
 from dp2erm_cvx.universe import Universe
 
 

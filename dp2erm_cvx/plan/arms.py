@@ -25,20 +25,12 @@ from dp2erm_cvx.plan.defaults import (
 from dp2erm_cvx.plan.effect_error import HEAVIER, NO_ERROR, NuisanceError, remaining
 from dp2erm_cvx.plan.settings import EffectSettings
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps import (
-    ArmNuisances,
-    ArmPropensity,
-    Arms,
-    ArmScores,
-    AverageScore,
-    Confounding,
-    CovariateLaw,
-    CovariateMean,
-    RidgeFit,
-    Rows,
-    Step,
-)
-from dp2erm_cvx.steps.nuisances import LEFT, STRETCH
+from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean
+from dp2erm_cvx.steps.estimands import ArmScores, AverageScore
+from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, ArmNuisances, Confounding, RidgeFit
+from dp2erm_cvx.steps.propensity import ArmPropensity
+from dp2erm_cvx.steps.record_map import Arms, Rows
+from dp2erm_cvx.steps.step import Step
 
 if TYPE_CHECKING:
     from dp2erm_cvx.plan.effect import EffectStudy

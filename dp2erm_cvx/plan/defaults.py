@@ -13,19 +13,11 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.settings import EffectSettings, RuleSettings
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.sampling import uneven
-from dp2erm_cvx.steps import (
-    Arms,
-    AverageScore,
-    Balance,
-    Confounding,
-    CovariateLaw,
-    EffectScore,
-    RidgeFit,
-    Rows,
-    TwoValues,
-    shrinkage,
-)
-from dp2erm_cvx.steps.nuisances import LEFT, STRETCH
+from dp2erm_cvx.steps.covariates import CovariateLaw
+from dp2erm_cvx.steps.estimands import AverageScore
+from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, Confounding, RidgeFit, TwoValues, shrinkage
+from dp2erm_cvx.steps.record_map import Arms, Balance, Rows
+from dp2erm_cvx.steps.score import EffectScore
 from dp2erm_cvx.universe import Universe
 
 #: The curvature of a logistic regression, e (1 - e), of a propensity that nothing is known about.

@@ -19,31 +19,21 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size, setting
 from dp2erm_cvx.sampling import refuse_sampling, uneven
-from dp2erm_cvx.steps import (
-    ArmNuisances,
-    Arms,
+from dp2erm_cvx.steps.cells import CellNuisances, CellSums, declared_partition
+from dp2erm_cvx.steps.estimands import (
     ArmScores,
     AverageScore,
-    CellNuisances,
-    CellSums,
-    ColumnRanges,
-    Confounding,
-    EffectScore,
     GroupScore,
-    LinearNuisances,
-    MeanScore,
-    Nuisances,
-    OutcomeRows,
     OverlapScore,
     RiskScores,
-    Rows,
-    Step,
-    Term,
     TreatedScore,
-    TreatmentRate,
-    TwoValues,
-    declared_partition,
 )
+from dp2erm_cvx.steps.nuisances import ArmNuisances, Confounding, LinearNuisances, Nuisances, TwoValues
+from dp2erm_cvx.steps.ranges import ColumnRanges
+from dp2erm_cvx.steps.record_map import Arms, OutcomeRows, Rows, Term
+from dp2erm_cvx.steps.score import EffectScore, MeanScore
+from dp2erm_cvx.steps.step import Step
+from dp2erm_cvx.steps.sums import TreatmentRate
 from dp2erm_cvx.universe import Universe
 
 #: What the ends of an outcome in [0, 1] may round to.

@@ -12,23 +12,12 @@ from scipy import special
 from dp2erm_cvx.calibration import Calibration
 from dp2erm_cvx.calibration.tails import bracketed
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.steps import (
-    AverageScore,
-    CovariateMean,
-    EffectScore,
-    GroupScore,
-    LinearNuisances,
-    MeanScore,
-    MeanSquare,
-    OverlapScore,
-    Rows,
-    RuleNuisances,
-    Step,
-    Term,
-    TreatedScore,
-)
-from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, rare
-from dp2erm_cvx.steps.score import Released
+from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
+from dp2erm_cvx.steps.estimands import AverageScore, GroupScore, OverlapScore, TreatedScore
+from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, LinearNuisances, RuleNuisances, rare
+from dp2erm_cvx.steps.record_map import Rows, Term
+from dp2erm_cvx.steps.score import EffectScore, MeanScore, Released
+from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import released_mass, side_shares
 
 if TYPE_CHECKING:

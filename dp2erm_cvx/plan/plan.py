@@ -28,21 +28,12 @@ from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.public import check_settings, one_line, public_number
 from dp2erm_cvx.sampling import refuse_arms
 from dp2erm_cvx.solve import Solution
-from dp2erm_cvx.steps import (
-    CovariateLaw,
-    CovariateMean,
-    Execution,
-    Fit,
-    Inputs,
-    MeanScore,
-    MeanSquare,
-    OutcomeRows,
-    Step,
-    StepResult,
-    WithConstant,
-    enters_no_outcome,
-)
-from dp2erm_cvx.steps.step import exact_budget
+from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare
+from dp2erm_cvx.steps.fit import Fit
+from dp2erm_cvx.steps.propensity import enters_no_outcome
+from dp2erm_cvx.steps.record_map import OutcomeRows, WithConstant
+from dp2erm_cvx.steps.score import MeanScore
+from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult, exact_budget
 from dp2erm_cvx.universe import Universe
 
 if TYPE_CHECKING:
@@ -133,7 +124,7 @@ class Pipeline(abc.ABC):
         return registry.build(registry.second_stages(), name, slope=slope, theta_set=ball)
 
     def regression(self, name: str, program: SecondStage, rows: OutcomeRows, **how: Any) -> Fit:
-        """A regression on mapped ``rows``, with what else a :class:`~dp2erm_cvx.steps.Fit` takes."""
+        """A regression on mapped ``rows``, with what else a :class:`~dp2erm_cvx.steps.fit.Fit` takes."""
         return Fit(name, noise=self.noise, program=program, map=rows, either=True, **how)
 
     def logistic(self, universe: Universe, settings: CausalSettings, numerical_share: float | None) -> Fit:

@@ -22,8 +22,10 @@ from dp2erm_cvx.plan.rule import RuleStudy
 from dp2erm_cvx.plan.weighted import Study
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.steps import CovariateMean, Fit, MeanSquare, Rows, RuleRows, Step, Term
-from dp2erm_cvx.steps.covariates import MISSING
+from dp2erm_cvx.steps.covariates import MISSING, CovariateMean, MeanSquare
+from dp2erm_cvx.steps.fit import Fit
+from dp2erm_cvx.steps.record_map import Rows, RuleRows, Term
+from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.universe import Universe
 
 #: The noise dominates where it reaches beyond this share of the largest value that Theta allows.

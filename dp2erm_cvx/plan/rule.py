@@ -21,21 +21,12 @@ from dp2erm_cvx.plan.settings import RuleSettings, chosen_noise, shares_in_turn
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import one_of, public_fraction, public_size, setting
 from dp2erm_cvx.sampling import refuse_sampling
-from dp2erm_cvx.steps import (
-    Balance,
-    Confounding,
-    Factors,
-    MeanScore,
-    OutcomeRows,
-    Rows,
-    RuleNuisances,
-    RuleRows,
-    SideCounts,
-    Step,
-    Term,
-    ValueScore,
-)
-from dp2erm_cvx.steps.record_map import RAREST
+from dp2erm_cvx.steps.estimands import ValueScore
+from dp2erm_cvx.steps.nuisances import Confounding, RuleNuisances
+from dp2erm_cvx.steps.record_map import RAREST, Balance, Factors, OutcomeRows, Rows, RuleRows, Term
+from dp2erm_cvx.steps.score import MeanScore
+from dp2erm_cvx.steps.step import Step
+from dp2erm_cvx.steps.sums import SideCounts
 from dp2erm_cvx.universe import Universe
 
 #: Public guess of what factors below 1 add up to, in n: their sum is private.

@@ -11,7 +11,9 @@ from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.base import mean_norm
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.public import check_settings, one_of, public_fraction, public_number, public_size, setting
-from dp2erm_cvx.steps import Arms, Balance, ColumnRanges, Rows, Step, WithConstant
+from dp2erm_cvx.steps.ranges import ColumnRanges
+from dp2erm_cvx.steps.record_map import Arms, Balance, Rows, WithConstant
+from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.universe import Universe
 
 
@@ -39,7 +41,7 @@ class CausalSettings(abc.ABC):
     split
         Share of the propensity's epsilon that pays for its noise.
     cap, residual_bound, score_bound
-        F, M_r and B of :class:`~dp2erm_cvx.steps.EffectScore`, at a rate of treatment of one half.
+        F, M_r and B of :class:`~dp2erm_cvx.steps.score.EffectScore`, at a rate of treatment of one half.
 
     Raises DeclarationError for an invalid value.
     """
@@ -95,17 +97,18 @@ class EffectSettings(CausalSettings):
     Attributes
     ----------
     rows
-        Of the outcome regression (center), see :class:`~dp2erm_cvx.steps.Rows`; None in cells, which have no
-        use for ``arms``, ``slope``, ``first_fit``, ``norm_bound``, ``radius`` and ``split`` either.
+        Of the outcome regression (center), see :class:`~dp2erm_cvx.steps.record_map.Rows`. None in cells,
+        which have no use for ``arms``, ``slope``, ``first_fit``, ``norm_bound``, ``radius`` and ``split``.
     arms, noise_ratio
-        What records count in it, see :class:`~dp2erm_cvx.steps.Arms`. The ratio is that of the rule's shares.
+        What records count in it, see :class:`~dp2erm_cvx.steps.record_map.Arms`; the ratio is that
+        of the rule's shares.
     rate_share
         Share of the budget for the rate of treatment, where it is not public.
     first_fit
         Share of the center's budget for a first fit, whose residuals are fitted again; None for one fit.
     cells
-        Cuts by covariate, or numbers of cells, see :func:`~dp2erm_cvx.steps.declared_partition`: outcome and
-        propensity are then means in cells, from both shares, and no line has to be right. None for lines.
+        Cuts by covariate, or numbers of cells, see :func:`~dp2erm_cvx.steps.cells.declared_partition`: both
+        nuisances are then means in cells, from both shares, and no line has to be right. None for lines.
     """
 
     norm_bound: float = setting(check=public_size)

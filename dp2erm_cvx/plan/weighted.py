@@ -15,7 +15,8 @@ from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.public import one_of, public_fraction, setting
 from dp2erm_cvx.registry import refuse_taken_name
 from dp2erm_cvx.sampling import refuse_arms, refuse_sampling, refuse_units
-from dp2erm_cvx.steps import Fit, Step
+from dp2erm_cvx.steps.fit import Fit
+from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.universe import Universe
 
 

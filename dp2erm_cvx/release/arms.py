@@ -17,8 +17,8 @@ from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, residual_devia
 from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, linear_interval, misses
 from dp2erm_cvx.release.record import STRICT
 from dp2erm_cvx.sampling import uneven
-from dp2erm_cvx.steps import ArmNuisances, ArmScores
-from dp2erm_cvx.steps.nuisances import rare
+from dp2erm_cvx.steps.estimands import ArmScores
+from dp2erm_cvx.steps.nuisances import ArmNuisances, rare
 from dp2erm_cvx.steps.record_map import UNIT
 
 

@@ -30,7 +30,8 @@ from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standing, StepStatement
 from dp2erm_cvx.sampling import OWN_RECORD
 from dp2erm_cvx.solve import by_design, private_solver
-from dp2erm_cvx.steps import Execution, Precision, Rows, Step, Term
+from dp2erm_cvx.steps.record_map import Rows, Term
+from dp2erm_cvx.steps.step import Execution, Precision, Step
 from dp2erm_cvx.text import written_members
 from dp2erm_cvx.universe import Universe
 

@@ -21,20 +21,14 @@ from dp2erm_cvx.release.groups import GroupEffect, group_average, group_means, g
 from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, effect_interval, score_interval
 from dp2erm_cvx.release.ratio import ArmRisks, part_interval
 from dp2erm_cvx.release.record import STRICT, BaseRelease, Guarantee
-from dp2erm_cvx.steps import (
-    ArmPropensity,
-    ArmScores,
-    CellNuisances,
-    CellSums,
-    ColumnRanges,
-    GroupScore,
-    MeanScore,
-    Rows,
-    Step,
-    TreatmentRate,
-)
-from dp2erm_cvx.steps.record_map import treated_share
-from dp2erm_cvx.steps.sums import SIDES
+from dp2erm_cvx.steps.cells import CellNuisances, CellSums
+from dp2erm_cvx.steps.estimands import ArmScores, GroupScore
+from dp2erm_cvx.steps.propensity import ArmPropensity
+from dp2erm_cvx.steps.ranges import ColumnRanges
+from dp2erm_cvx.steps.record_map import Rows, treated_share
+from dp2erm_cvx.steps.score import MeanScore
+from dp2erm_cvx.steps.step import Step
+from dp2erm_cvx.steps.sums import SIDES, TreatmentRate
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from dp2erm_cvx.release.interval import (
 )
 from dp2erm_cvx.release.ratio import part_interval, part_spread, roundings_of
 from dp2erm_cvx.release.record import STRICT
-from dp2erm_cvx.steps import GroupScore, LinearNuisances
+from dp2erm_cvx.steps.estimands import GroupScore
+from dp2erm_cvx.steps.nuisances import LinearNuisances
 
 #: Probability that the spread of residuals is more than what is read off the released squares.
 FEW = 0.005

@@ -27,8 +27,10 @@ from dp2erm_cvx.release.effect import Nuisance, state_coefficient
 from dp2erm_cvx.release.interval import EffectInterval, effect_interval, score_interval
 from dp2erm_cvx.release.record import STRICT, BaseRelease, Guarantee, Release, StepStatement
 from dp2erm_cvx.release.units import OwnUnits, beside, own_units
-from dp2erm_cvx.steps import MeanScore, Rows, SideCounts, placed
-from dp2erm_cvx.steps.sums import side_shares
+from dp2erm_cvx.steps.covariates import placed
+from dp2erm_cvx.steps.record_map import Rows
+from dp2erm_cvx.steps.score import MeanScore
+from dp2erm_cvx.steps.sums import SideCounts, side_shares
 from dp2erm_cvx.universe import Universe
 
 #: What the value of a rule is compared with.

@@ -22,7 +22,11 @@ from dp2erm_cvx.release.effect import EffectRelease, make_effect
 from dp2erm_cvx.release.interval import misses
 from dp2erm_cvx.release.record import CHOICE, BaseRelease, Guarantee, Release
 from dp2erm_cvx.release.rule import RuleRelease, make_rule
-from dp2erm_cvx.steps import Fit, LinearNuisances, Rows, Step, Term, placed
+from dp2erm_cvx.steps.covariates import placed
+from dp2erm_cvx.steps.fit import Fit
+from dp2erm_cvx.steps.nuisances import LinearNuisances
+from dp2erm_cvx.steps.record_map import Rows, Term
+from dp2erm_cvx.steps.step import Step
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block

@@ -204,7 +204,7 @@ class CellTree:
 
 @dataclass(frozen=True)
 class CellNuisances(Nuisances):
-    """m_a and e by the leaf of a record's cell, from what :class:`~dp2erm_cvx.steps.CellSums` released.
+    """m_a and e by the leaf of a record's cell, from what :class:`~dp2erm_cvx.steps.cells.CellSums` released.
 
     ``scale`` is a public guess of the standard deviation of the outcome in a cell, in its units. ``known`` is
     the probability of treatment where that is public, None where it is estimated as well. ``cells`` is the

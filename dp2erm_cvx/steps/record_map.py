@@ -380,7 +380,7 @@ class Factors:
     Parameters
     ----------
     balance
-        A :class:`~dp2erm_cvx.steps.Balance`, or its name.
+        A :class:`~dp2erm_cvx.steps.record_map.Balance`, or its name.
     log_odds
         log(e/(1 - e)) on (1, x): the step that released its coefficient, or a public one.
     cap

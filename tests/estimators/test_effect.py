@@ -25,7 +25,8 @@ from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.release.verify import public_center, verify
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.steps import Execution, Rows
+from dp2erm_cvx.steps.record_map import Rows
+from dp2erm_cvx.steps.step import Execution
 
 DOMAIN = Domain(
     covariate_bound=1.5, outcome_bound=5.0, outcome_center=1.5, ranges={"u": (0.0, 2.0), "v": (-1.0, 1.0)}

@@ -31,9 +31,10 @@ from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.report import release_page
 from dp2erm_cvx.sampling import SamplingWeights
-from dp2erm_cvx.steps import AverageScore, Execution, GroupScore, Rows, Term
+from dp2erm_cvx.steps.estimands import AverageScore, GroupScore
 from dp2erm_cvx.steps.nuisances import LinearNuisances
-from dp2erm_cvx.steps.record_map import UNIT
+from dp2erm_cvx.steps.record_map import UNIT, Rows, Term
+from dp2erm_cvx.steps.step import Execution
 from dp2erm_cvx.treatment import Treatment
 
 BOOK = Codebook(Treatment("drug", "yes", "no"), "pressure", {"ward": ["A", "B", "C"], "sex": ["F", "M"]})

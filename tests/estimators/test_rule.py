@@ -19,7 +19,7 @@ from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.release.units import decisions
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.sampling import SamplingWeights
-from dp2erm_cvx.steps import Rows
+from dp2erm_cvx.steps.record_map import Rows
 
 DOMAIN = Domain(
     covariate_bound=1.5, outcome_bound=6.0, outcome_center=1.0, ranges={"u": (0.0, 2.0), "v": (-1.0, 1.0)}

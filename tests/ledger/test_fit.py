@@ -10,7 +10,9 @@ from dp2erm_cvx.calibration import renyi_epsilon
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, LedgerError
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.plan import Plan
-from dp2erm_cvx.steps import Inputs, MeanScore, step
+from dp2erm_cvx.steps import step
+from dp2erm_cvx.steps.score import MeanScore
+from dp2erm_cvx.steps.step import Inputs
 from tests.ledger.model import DATA, model
 from tests.plan.changed import unproven
 

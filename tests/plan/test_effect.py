@@ -18,8 +18,10 @@ from dp2erm_cvx.plan import EffectStudy, effect_error, make_plan
 from dp2erm_cvx.plan.plan import STEADY
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.solve import uncertified_start
-from dp2erm_cvx.steps import CovariateLaw, Execution, Rows, Term, fit
-from dp2erm_cvx.steps.record_map import RAREST
+from dp2erm_cvx.steps import fit
+from dp2erm_cvx.steps.covariates import CovariateLaw
+from dp2erm_cvx.steps.record_map import RAREST, Rows, Term
+from dp2erm_cvx.steps.step import Execution
 from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0)

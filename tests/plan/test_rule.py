@@ -14,7 +14,8 @@ from dp2erm_cvx.estimators import PrivateRule
 from dp2erm_cvx.plan import RuleStudy, make_plan, predict, rule_of_use
 from dp2erm_cvx.plan.predict import rule_noise
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps import Balance, Execution
+from dp2erm_cvx.steps.record_map import Balance
+from dp2erm_cvx.steps.step import Execution
 from dp2erm_cvx.universe import Universe
 from tests.plan.changed import changed
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps import AverageScore, CellNuisances, CellSums, declared_partition
-from dp2erm_cvx.steps.cells import LEAST, grow, leaf_means
+from dp2erm_cvx.steps.cells import LEAST, CellNuisances, CellSums, declared_partition, grow, leaf_means
+from dp2erm_cvx.steps.estimands import AverageScore
 from dp2erm_cvx.universe import Universe
 from tests.steps.scored import scores
 

@@ -15,8 +15,8 @@ from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.plan import EffectStudy, make_plan
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps import CellSums, Execution, Inputs, declared_partition
-from dp2erm_cvx.steps.cells import UNIT
+from dp2erm_cvx.steps.cells import UNIT, CellSums, declared_partition
+from dp2erm_cvx.steps.step import Execution, Inputs
 from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(covariate_bound=9.0, outcome_bound=2.0, ranges={"u": (0.0, 10.0), "v": (-1.0, 1.0)})

@@ -16,26 +16,13 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.plan import EffectStudy, make_plan
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.steps import (
-    Arms,
-    AverageScore,
-    CovariateLaw,
-    CovariateMean,
-    Execution,
-    Fit,
-    Inputs,
-    IntegerSums,
-    LinearNuisances,
-    MeanSquare,
-    OutcomeRows,
-    RidgeFit,
-    Rows,
-    StepResult,
-    Term,
-    TreatedScore,
-    TreatmentRate,
-)
-from dp2erm_cvx.steps.record_map import RAREST, treated_share
+from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare
+from dp2erm_cvx.steps.estimands import AverageScore, TreatedScore
+from dp2erm_cvx.steps.fit import Fit
+from dp2erm_cvx.steps.nuisances import LinearNuisances, RidgeFit
+from dp2erm_cvx.steps.record_map import RAREST, Arms, OutcomeRows, Rows, Term, treated_share
+from dp2erm_cvx.steps.step import Execution, Inputs, StepResult
+from dp2erm_cvx.steps.sums import IntegerSums, TreatmentRate
 from dp2erm_cvx.universe import Universe
 from tests.steps.scored import estimated
 

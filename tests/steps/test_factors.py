@@ -13,15 +13,9 @@ from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.registry import programs
-from dp2erm_cvx.steps import (
-    Balance,
-    Factors,
-    Rows,
-    RuleNuisances,
-    Term,
-    ValueScore,
-)
-from dp2erm_cvx.steps.record_map import UNIT
+from dp2erm_cvx.steps.estimands import ValueScore
+from dp2erm_cvx.steps.nuisances import RuleNuisances
+from dp2erm_cvx.steps.record_map import UNIT, Balance, Factors, Rows, Term
 from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(1.5, 2.0)

@@ -12,15 +12,10 @@ from hypothesis import strategies as st
 
 from dp2erm_cvx import blocks, domain
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.steps import (
-    AverageScore,
-    LinearNuisances,
-    OutcomeRows,
-    Rows,
-    Term,
-    WithConstant,
-    record_map,
-)
+from dp2erm_cvx.steps import record_map
+from dp2erm_cvx.steps.estimands import AverageScore
+from dp2erm_cvx.steps.nuisances import LinearNuisances
+from dp2erm_cvx.steps.record_map import OutcomeRows, Rows, Term, WithConstant
 from dp2erm_cvx.universe import Universe
 from tests.steps.scored import scores
 

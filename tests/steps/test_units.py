@@ -37,9 +37,9 @@ from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.release.words import promised
 from dp2erm_cvx.report.datasheet import datasheet
 from dp2erm_cvx.sampling import SamplingWeights, Unit
-from dp2erm_cvx.steps import IntegerSums
 from dp2erm_cvx.steps.ranges import _counts_of_persons, _filled
 from dp2erm_cvx.steps.record_map import UNIT
+from dp2erm_cvx.steps.sums import IntegerSums
 from dp2erm_cvx.universe import Universe
 from tests.audit.bugs import whole
 from tests.calibration.test_movement import BOTH, law_noise, movement

@@ -16,8 +16,9 @@ from dp2erm_cvx.domain import cleaned
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.problems.regression import saturating_regression
 from dp2erm_cvx.sampling import SamplingWeights, Unit
-from dp2erm_cvx.steps import AverageScore, Execution
+from dp2erm_cvx.steps.estimands import AverageScore
 from dp2erm_cvx.steps.record_map import UNIT
+from dp2erm_cvx.steps.step import Execution
 from tests.audit.bugs import less, whole
 from tests.audit.pairs import lone, neighbors, of_persons
 from tests.plan.changed import changed

@@ -16,8 +16,7 @@ from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.plan import RuleStudy, make_plan
 from dp2erm_cvx.sampling import SamplingWeights
-from dp2erm_cvx.steps import Balance, RuleRows
-from dp2erm_cvx.steps.record_map import UNIT
+from dp2erm_cvx.steps.record_map import UNIT, Balance, RuleRows
 from dp2erm_cvx.universe import Universe
 from tests.audit.bugs import less
 from tests.plan.changed import changed
