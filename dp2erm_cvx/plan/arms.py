@@ -195,7 +195,6 @@ def check_arms(study: EffectStudy) -> None:
         (domain.sampling is not None, "sampling_weights: leave them out"),
         (domain.treatment_cost, "treatment_cost: leave it out, or subtract it from the outcome"),
         (domain.arm_floor, "arm_floor: leave it out"),
-        (study.ranges is not None, "ranges that are released: declare public ones"),
         (study.noise is not Noise.GAMMA, f"noise = {str(study.noise)!r}: take 'gamma'"),
         (study.public_center is not None, "public_center: leave it out"),
         (study.effect_center is not None, "effect_center: leave it out"),

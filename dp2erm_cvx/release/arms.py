@@ -63,6 +63,21 @@ class ArmEffects:
     means: tuple[ArmMean, ...]
     contrasts: tuple[ArmContrast, ...]
 
+    def times(self, unit: float, middle: float) -> ArmEffects:
+        """The same in other units of the outcome, of which the ``middle`` is 0 here."""
+        means = (
+            replace(one, estimate=unit * one.estimate + middle, interval=one.interval.times(unit, middle))
+            for one in self.means
+        )
+        contrasts = (
+            ArmContrast(
+                *(one.level, one.against, unit * one.estimate),
+                *(ends.times(unit) for ends in (one.interval, one.joint)),
+            )
+            for one in self.contrasts
+        )
+        return ArmEffects(tuple(means), tuple(contrasts))
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """One for every contrast."""
         for one in self.contrasts:

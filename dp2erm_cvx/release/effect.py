@@ -340,6 +340,8 @@ def make_effect(
             found, risks, ratios = estimated(score, sums, center, level, own.widening, errors)
         predicted = predicted or bool(by_arm)
     ranges, unit = state_ranges(plan, released, names)
+    if arms is not None and ranges and ranges[-1].released:
+        arms = arms.times(unit, ranges[-1].low + unit)
     nuisances, universe = tuple(state_nuisances(plan, released, columns)), study.universe
     parts = study.estimand, own.cap, universe.domain.features_bound, nuisances, universe.n_samples
     capped = 0.0 if arms is not None else capped_share(*parts)

@@ -83,11 +83,11 @@ class EffectInterval:
         low, high, *known = json_types([found.low, found.high, *widths])
         return cls(low, high, found.level, *known)
 
-    def times(self, unit: float) -> EffectInterval:
-        """The interval in other units of the outcome."""
-        ends = (self.low, self.high, self.noise_half_width, self.sampling_half_width, self.bias)
-        low, high, *widths = (None if end is None else end * unit for end in ends)
-        return EffectInterval(low, high, self.level, *widths)
+    def times(self, unit: float, middle: float = 0.0) -> EffectInterval:
+        """The interval in other units of the outcome, of which the ``middle`` is 0 here."""
+        low, high = (None if end is None else end * unit + middle for end in (self.low, self.high))
+        widths = (self.noise_half_width, self.sampling_half_width, self.bias)
+        return EffectInterval(low, high, self.level, *(None if one is None else one * unit for one in widths))
 
 
 def score_interval(

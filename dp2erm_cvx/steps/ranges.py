@@ -22,7 +22,6 @@ from dp2erm_cvx.mechanism import (
 )
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import Known, PrivateRanges, Within, candidates
-from dp2erm_cvx.sampling import refuse_arms
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.record_map import UNIT
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult
@@ -45,7 +44,6 @@ class ColumnRanges(Step):
     exact: bool = True
 
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
-        refuse_arms(universe.domain.codebook, "a private range of a column")
         known = self.public.known(universe.n_features)
         sizes = [None if isinstance(one, tuple) else len(candidates(one)) for one in known]
         noise = calibrate_ranges(universe.n_samples, sizes, budget)

@@ -9,7 +9,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRule, Treatment, registry
+from dp2erm_cvx import (
+    Budget,
+    Codebook,
+    Domain,
+    PrivateEffect,
+    PrivateRanges,
+    PrivateRule,
+    Treatment,
+    registry,
+)
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import draw, draw_within
@@ -46,18 +55,26 @@ def table(n, seed=0, *, confounded=1.0, silent=0.02):
     return X, labels, y
 
 
-def planned(n=400, epsilon=1.0, rows="arms", **treatment):
-    model = PrivateEffect(domain(**treatment), Budget(epsilon), residual_scale=1.0, settings={"rows": rows})
-    return model.plan(n, 2)
+def planned(n=400, epsilon=1.0, rows="arms", public=None, **treatment):
+    public = public or domain(**treatment)
+    return PrivateEffect(public, Budget(epsilon), residual_scale=1.0, settings={"rows": rows}).plan(n, 2)
 
 
 # A record adds to the sums of its own arm: enumerated by the code that adds them up.
 
 
-@pytest.mark.parametrize("rates", [(), (0.6, 0.3, 0.1)])
-@pytest.mark.parametrize("rows", ["arms", "common"])
-def test_the_score_of_any_record_is_covered(rows, rates):
-    plan = planned(rows=rows, rates=rates)
+RANGES = PrivateRanges(codebook=domain().codebook)
+
+
+@pytest.mark.parametrize(
+    ("rows", "public"),
+    [
+        *((rows, domain(rates=p)) for rows in ("arms", "common") for p in ((), (0.6, 0.3, 0.1))),
+        ("arms", RANGES),
+    ],
+)
+def test_the_score_of_any_record_is_covered(rows, public):
+    plan = planned(rows=rows, public=public, epsilon=20.0)
     step, rng = plan.main, np.random.default_rng(0)
     released = {"spread": np.array([2**19]), "mean": np.zeros(2), "average": np.zeros(2)}
     width = len(Rows(rows).constants(2, 3))

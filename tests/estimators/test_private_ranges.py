@@ -9,7 +9,17 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from dp2erm_cvx import Budget, Domain, EffectRelease, PrivateEffect, PrivateRanges, PrivateTwoStageERM, Within
+from dp2erm_cvx import (
+    Budget,
+    Codebook,
+    Domain,
+    EffectRelease,
+    PrivateEffect,
+    PrivateRanges,
+    PrivateTwoStageERM,
+    Treatment,
+    Within,
+)
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 
 RANGES = {"age": (18, 90), "income": None}
@@ -42,6 +52,21 @@ def test_the_effect_is_found_in_units_of_the_outcome():
     assert release.domain["outcome_bound"] == 1.0
     assert release.standard_deviation > 300
     assert clone(found).fit(X, a, y).release_ == release
+
+
+def test_means_of_arms_and_their_contrasts_are_in_units_of_the_outcome():
+    X, dose, y = table()
+    book = Codebook(treatment=Treatment(levels=["0", "1", "2"], contrasts="pairs"))
+    ranges = PrivateRanges(ranges=RANGES, codebook=book)
+    twice = dose * np.random.default_rng(5).binomial(1, 0.4, len(dose))
+    dose, y = dose + twice, y + 500.0 * twice
+    release = model().set_params(domain=ranges).fit(X, dose, y).release_
+    assert EffectRelease.from_json(release.to_json()) == release
+    for one, mean in zip(release.arms.means, (3500.0, 4000.0, 4500.0), strict=True):
+        assert one.interval.low < mean < one.interval.high < mean + 400.0
+    for one in release.arms.contrasts:
+        size = 500.0 * (int(one.level) - int(one.against))
+        assert one.joint.low < one.interval.low < size < one.interval.high < one.joint.high < size + 400.0
 
 
 @pytest.mark.parametrize("estimand", ["ate", "att", "overlap"])
