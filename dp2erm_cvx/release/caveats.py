@@ -93,15 +93,17 @@ def _counted(unit: Any) -> str:
     return f"{together}: the estimate is of the mean effect over records so counted."
 
 
-def _common(release: Any) -> bool:
-    """Whether both arms have slopes in common."""
-    return bool(release.settings["rows"] == "common")
+def _slopes(release: Any) -> str:
+    """What slopes ask of covariates: in common where effects vary, of one arm where it has few."""
+    own = release.settings["rows"] == "arms" and not release.risks and release.arms is None
+    common = "on covariates that vary alike in both arms, " * (release.settings["rows"] == "common")
+    return "on values of covariates that are rare in neither arm, " if own else common
 
 
 def _varies(release: Any) -> bool:
     """Whether common slopes count records so that effects which vary bias them."""
     exact = "controls" if release.estimand == "att" else "matched"
-    return _modeled(release) and _common(release) and release.settings["arms"] != exact
+    return _modeled(release) and release.settings["rows"] == "common" and release.settings["arms"] != exact
 
 
 def _step(release: Any, name: str) -> bool:
@@ -134,8 +136,6 @@ def _perhaps_event(release: Any) -> bool:
     return middle and not release.risks and not domain.get("binary_outcome", False)
 
 
-#: What common slopes ask where effects vary.
-_ALIKE = "on covariates that vary alike in both arms, "
 #: What clips of residuals leave unbiased.
 _SYMMETRIC = ", up to residuals that are about as long on either side"
 
@@ -269,7 +269,7 @@ CAVEATS = (
                      "another release describes another one, and none of them is that of the true "
                      "propensity."),
     Caveat("linear", "assumes", _EFFECT, _modeled,
-           lambda r: f"To first order it rests on {_linear(r)}, {_ALIKE * _common(r)}and on no unmeasured "
+           lambda r: f"To first order it rests on {_linear(r)}, {_slopes(r)}and on no unmeasured "
                      "confounder."),
     Caveat("means", "details", _EFFECT, lambda r: _modeled(r) and not _step(r, "mean"),
            lambda r: "Means of covariates are taken to lie within a quarter of a standard deviation of the "

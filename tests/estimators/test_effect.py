@@ -446,7 +446,9 @@ def test_arms_that_do_not_vary_alike_need_slopes_of_their_own():
         y = 0.7 * x + a * (0.5 + 0.23 * x) + rng.standard_normal(n)
         domain = Domain(2.0, 7.0, ranges=[(-3.8, 3.8)] * 3)
         found = PrivateEffect(domain, Budget(2.0), residual_scale=1.0, seed=seed, settings=settings)
-        return found.fit(X, a, y).release_.estimate - 0.5
+        release = found.fit(X, a, y).release_
+        assert ("rare in neither arm" if settings else "vary alike in both arms") in release.summary()
+        return release.estimate - 0.5
 
     assert abs(np.mean([off(seed, rows="arms") for seed in range(6)])) < 0.02
     assert np.mean([off(seed) for seed in range(6)]) < -0.03
