@@ -101,8 +101,8 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
 
     One of three programs that state constants, beside kernel weights and kernel mean matching: a logarithm of
     a mean of exponentials is no sum of losses of single records, which the theorems on separable schemes are
-    about. Stated are those of Theorem 4, all of them functions of the bounds of the balance functions, and of
-    the rounding of its centered rows.
+    about. Stated are the log odds of one weight in Theorem 4 and the rounding of centered rows; the diameter
+    of the rows and the movement of the target follow from the set that holds the rows.
 
     Parameters
     ----------

@@ -65,6 +65,39 @@ class EntropyConstants:
     trim: float = math.inf
 
 
+@dataclass(frozen=True)
+class ArmRows:
+    """Rows ``e_a (x) (c, x)`` with ``||x|| <= r`` and an arm a: their widths follow from the support function.
+
+    In a direction of blocks u and v it is the larger of ``c u_0 + r ||u_x||`` and ``c v_0 + r ||v_x||``. In
+    one arm c cancels between opposite directions; of two arms, ``||u|| + ||v||`` is at most the root of 2.
+    """
+
+    constant: float
+    radius: float
+
+    @property
+    def size(self) -> float:
+        """Largest norm of a row."""
+        return math.hypot(self.constant, self.radius)
+
+    @property
+    def diameter(self) -> float:
+        """D, the largest distance of two rows."""
+        return max(2.0 * self.radius, math.sqrt(2.0) * self.size)
+
+    def movement(self, arm_mass: ArmMass) -> float:
+        """T, the largest movement of n times the target, a mean m of ``(c, x)`` in both blocks.
+
+        With equal mass a new record moves half of n m by half of a distance ``2 r``, in either block. With
+        proportional mass by shares of it, and a flip takes m from one block to the other: convex in the
+        share, hence largest where it is 1.
+        """
+        if arm_mass == "equal":
+            return math.sqrt(2.0) * self.radius
+        return math.hypot(self.size, self.constant, 3.0 * self.radius)
+
+
 def log_odds_excess(n: int, unit: EntropyConstants, cells: Cells) -> float:
     """Upper bound xi of ``logit p_j - logit(1/n)`` over all records and datasets; ``inf`` if p_j may be 1.
 
@@ -141,18 +174,18 @@ def entropy_balancing(n: int, constants: EntropyConstants) -> StabilityBound:
 
 @lru_cache(maxsize=256)
 def _bound(n: int, unit: EntropyConstants) -> tuple[float, float]:
-    mu, radius, balance, constant = unit.ridge, unit.radius, unit.balance_bound, unit.constant
+    mu, radius = unit.ridge, unit.radius
     if mu == 0.0 and math.isinf(radius):
         return 2.0 * n, float(n)
     xi = outward(log_odds_excess(n, unit, arm_cells(n, unit.arm_floor or 0)))
     w_max = largest_weight(n, xi)
     rest = (n - 1) * math.exp(-xi) / (1.0 + (n - 1) * math.exp(-xi))
-    diameter = moment_diameter(balance, constant)
-    target = target_movement(balance, constant, unit.arm_mass == "equal")
-    pull = (1.0 - rest) * diameter + target / n
+    rows = ArmRows(unit.constant, unit.balance_bound)
+    diameter = rows.diameter
+    pull = (1.0 - rest) * diameter + rows.movement(unit.arm_mass) / n
     if math.isfinite(unit.trim):
         moved = min(pull / mu if mu > 0.0 else math.inf, 2.0 * radius)
-        return trimmed_bound(n, radius * math.hypot(balance, constant), unit.trim, diameter * moved)
+        return trimmed_bound(n, radius * rows.size, unit.trim, diameter * moved)
     if rest == 0.0:
         return 2.0 * n, float(n)
     return coupled_variation(n, w_max, entropy_law_change(mu, radius, diameter, pull, rest)), w_max
@@ -169,18 +202,6 @@ def trimmed_bound(n: int, margin: float, trim: float, log_change: float) -> tupl
         return 2.0, 1.0
     w_max = float(n) if math.isinf(spread) else largest_weight(n, outward(spread))
     return coupled_variation(n, w_max, outward(2.0 * math.tanh(log_change / 4.0))), w_max
-
-
-def moment_diameter(balance: float, constant: float) -> float:
-    """D, the diameter of the arm-blocked balance vectors b."""
-    return max(2.0 * balance, math.sqrt(2.0) * math.hypot(balance, constant))
-
-
-def target_movement(balance: float, constant: float, equal: bool) -> float:
-    """T, a bound on n ||t - t'||."""
-    if equal:
-        return math.sqrt(2.0) * balance
-    return math.sqrt(8.0 * balance**2 + 2.0 * (balance**2 + constant**2))
 
 
 def entropy_law_change(mu: float, radius: float, diameter: float, pull: float, rest: float) -> float:

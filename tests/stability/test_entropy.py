@@ -14,11 +14,10 @@ from dp2erm_cvx.stability import (
     entropy_balancing_paper_scaling,
 )
 from dp2erm_cvx.stability.entropy import (
+    ArmRows,
     arm_cells,
     entropy_law_change,
     log_odds_excess,
-    moment_diameter,
-    target_movement,
 )
 from tests.stability.movement import Pair, movement, scaled_entropy_weights
 
@@ -90,11 +89,14 @@ def test_diameter_and_target_movement_against_random_records():
             )
             seen = (np.linalg.norm(b[0] - b[n]), n * np.linalg.norm(equal), n * np.linalg.norm(proportional))
             widest = [max(pair) for pair in zip(widest, seen, strict=True)]
-        bounds = (
-            moment_diameter(balance, constant),
-            target_movement(balance, constant, True),
-            target_movement(balance, constant, False),
+        rows = ArmRows(constant, balance)
+        bounds = rows.diameter, rows.movement("equal"), rows.movement("proportional")
+        by_hand = (
+            max(2 * balance, math.sqrt(2 * (balance**2 + constant**2))),
+            math.sqrt(2) * balance,
+            math.sqrt(8 * balance**2 + 2 * (balance**2 + constant**2)),
         )
+        assert bounds == pytest.approx(by_hand, rel=1e-14)
         assert all(seen <= bound * (1 + 1e-12) for seen, bound in zip(widest, bounds, strict=True))
         assert all(seen >= 0.75 * bound for seen, bound in zip(widest, bounds, strict=True))
 

@@ -18,7 +18,7 @@ from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.stability import KernelConstants, kernel_balancing
 from dp2erm_cvx.stability.base import coupled_variation, largest_weight
-from dp2erm_cvx.stability.entropy import entropy_law_change, moment_diameter, target_movement
+from dp2erm_cvx.stability.entropy import ArmRows, entropy_law_change
 from dp2erm_cvx.universe import Universe
 
 _INF, _HALF = math.inf, math.sqrt(0.5)
@@ -212,9 +212,9 @@ def trim_inside_the_untrimmed_bound() -> ReferenceSetting:
     trim = 3 * math.exp(-radius * math.sqrt(2))
     program = reference_program("entropy_balancing", ridge=mu, radius=radius, constant=size, trim=trim)
     w_max = largest_weight(n, math.log(3))
-    p, diameter = w_max / n, moment_diameter(size, size)
-    pull = p * diameter + target_movement(size, size, True) / n
-    wrong = coupled_variation(n, w_max, entropy_law_change(mu, radius, diameter, pull, 1 - p))
+    p, rows = w_max / n, ArmRows(size, size)
+    pull = p * rows.diameter + rows.movement("equal") / n
+    wrong = coupled_variation(n, w_max, entropy_law_change(mu, radius, rows.diameter, pull, 1 - p))
     setting = ReferenceSetting("", program, Universe(Domain(size, 1), n, 1), 57.3)
     return _planted(setting, "trimmed inside the untrimmed bound", wrong)
 
