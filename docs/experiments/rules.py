@@ -162,7 +162,7 @@ def _direct(
         constants.second_stage(family).resolve(domain),
         Universe(domain, *shape),
         budget,
-        calibration=family,
+        calibration="sharp" if family == SATURATING else family,
         noise=noise,
         tolerance=TOLERANCE,  # V counts that of the weights as a release does
     )

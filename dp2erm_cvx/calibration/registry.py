@@ -52,8 +52,6 @@ class Calibrator:
             case "output":
                 objective.refuse_restricted()
                 return calibrate_output(objective, budget)
-            case "saturating":
-                return calibrate_saturating(objective, budget, noise)
         # the smallest predicted error among the sharp ones that apply, whatever its noise
         return rank(objective, budget)[0][0].calibration
 
@@ -149,7 +147,6 @@ CALIBRATORS = (
     Calibrator("paper-corrected", _SPHERES, BoundFamily.PAPER),
     Calibrator("renyi", (Noise.GAUSSIAN,)),
     Calibrator("output", (Noise.GAMMA,)),
-    Calibrator("saturating", _ALL),
 )
 _DECLARED = (*CALIBRATORS, Calibrator("auto", _ALL))
 #: What a release may declare.

@@ -67,9 +67,9 @@ class EntropyConstants:
 
 @dataclass(frozen=True)
 class ArmRows:
-    """Rows ``e_a (x) (c, x)`` with ``||x|| <= r`` and an arm a: their widths follow from the support function.
+    """Rows ``e_a (x) (c, x)`` with ``||x|| <= r`` and an arm a; their widths follow from their support.
 
-    In a direction of blocks u and v it is the larger of ``c u_0 + r ||u_x||`` and ``c v_0 + r ||v_x||``. In
+    In a direction of blocks u and v that is the larger of ``c u_0 + r ||u_x||`` and ``c v_0 + r ||v_x||``. In
     one arm c cancels between opposite directions; of two arms, ``||u|| + ||v||`` is at most the root of 2.
     """
 

@@ -186,5 +186,5 @@ def test_what_is_refused(error, call, message):
 def test_other_neighbors_are_covered_where_they_are_declared():
     weaker = bound_of(relations=frozenset([KEEP]))
     assert calibrate(Objective(weaker, LOSS, 400, KEEP), Budget(1.0)).scale > 0
-    assert {one.name for one in CALIBRATORS} >= {"sharp", "paper", "renyi", "output", "saturating"}
+    assert {one.name for one in CALIBRATORS} >= {"sharp", "paper", "renyi", "output"}
     assert calibrator("sharp").calibrate(Objective(bound_of(), LOSS, 400), Budget(1.0), Noise.GAMMA).scale > 0

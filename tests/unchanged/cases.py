@@ -175,10 +175,6 @@ FINE: list[dict[str, Any]] = [
     {"method": "sharp", "epsilon": 600.0, "arithmetic": "counted"},
     {"method": "sharp", "epsilon": 600.0, "arithmetic": "auto"},
 ]
-SATURATING: list[dict[str, Any]] = [
-    {"method": "saturating"},
-    {"method": "saturating", "arithmetic": "counted"},
-]
 
 
 @cache
@@ -217,5 +213,3 @@ def plans() -> Iterator[tuple[Stage, Stage, str, int, dict[str, Any]]]:
     yield from product([propensity], default, UNIVERSES, [4000], [QUICK[2]])
     yield from product([balanced, private], default, UNIVERSES, [4000], [QUICK[1]])
     yield from product([uniform], [rule, effect], UNIVERSES, [100], [*QUICK, *COUNTED])
-    saturating = stages("saturating_regression")
-    yield from product([uniform, scaled, private], saturating, ["intercept"], [400], SATURATING)
