@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import abc
 import math
-from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sets import ConvexSet, Simplices, WholeSpace
 from dp2erm_cvx.model.sums import UNIT, sum_error
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,24 +197,6 @@ class SimplexModel(Composite):
 
     def output_scale(self, v: Array) -> float:
         return float(self.n)
-
-
-class Recent(Generic[T]):
-    """Cache of the last ``most`` points v (d,), by their bits: a pass is made once for each."""
-
-    def __init__(self, most: int = 4) -> None:
-        self._most = most
-        self._known: OrderedDict[bytes, T] = OrderedDict()
-
-    def find(self, v: Array, make: Callable[[], T], enough: Callable[[T], bool] = lambda _: True) -> T:
-        """Cached values at v; computed again if they are not enough."""
-        key = v.tobytes()
-        found = self._known.get(key)
-        if found is None or not enough(found):
-            self._known[key] = found = make()
-            if len(self._known) > self._most:
-                self._known.popitem(last=False)
-        return found
 
 
 #: Newton's method runs until its residual is at most ``FLOOR * rounding + FLOOR_RELATIVE * L * ||v||``.

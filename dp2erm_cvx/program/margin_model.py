@@ -12,7 +12,7 @@ import numpy as np
 
 from dp2erm_cvx.blocks import Blocks, constant, tree_sum, whole
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.model.composite import Composite, LocalError, Penalty, Recent
+from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import (
     CACHED,
@@ -28,6 +28,9 @@ from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.margin_rows import MarginRows
 
 R = TypeVar("R")
+
+#: Points that sums are kept for.
+_KEPT = 4
 
 
 @dataclass(frozen=True)
@@ -118,8 +121,7 @@ class MarginModel(Composite):
             product_error(self.n),
         )
         self.linear: Array = np.zeros(self.dimension) if linear is None else linear
-        self._moments: Recent[_Moments] = Recent()
-        self._log_weights: Recent[Array] = Recent(1)
+        self._moments: dict[bytes, _Moments] = {}
         self._bend(gram, far)
 
     def _bend(self, gram: Array, far: float) -> None:
@@ -228,7 +230,7 @@ class MarginModel(Composite):
             return weights * (self.n / total) if total > 0 else np.ones(self.n)
         if self.weight is None:
             return v
-        logs = self._logs(v)
+        logs = np.concatenate(self.blocks.map(partial(_log_weights, weight=self.weight, v=v)))
         tilt: Array = np.exp(logs - np.max(logs))
         tilt *= self.n / exact_sum(tilt)
         return tilt
@@ -266,6 +268,7 @@ class MarginModel(Composite):
         return self.blocks.map(function, *beside, *more)
 
     def _at(self, v: Array, *, curved: bool = False) -> _Moments:
+        """The sums at v, kept for the last few points."""
         ask: Callable[..., _Moments]
         if self._is_square:
             ask, curved = partial(_square_moments, v=v), False
@@ -273,17 +276,13 @@ class MarginModel(Composite):
             ask = partial(
                 _moments, loss=self.loss, v=v, errors=self._errors, curved=curved, shifted=self.shifted
             )
-        return self._moments.find(
-            v,
-            lambda: _added(self._map(ask, *(() if self._is_square else (self.row_norms,)))),
-            lambda found: not curved or found.hessian is not None,
-        )
-
-    def _logs(self, v: Array) -> Array:
-        """Log f (n,) of every weight."""
-        assert self.weight is not None
-        ask = partial(_log_weights, weight=self.weight, v=v)
-        return self._log_weights.find(v, lambda: np.concatenate(self.blocks.map(ask)))
+        found = self._moments.get(key := v.tobytes())
+        if found is None or (curved and found.hessian is None):
+            found = _added(self._map(ask, *(() if self._is_square else (self.row_norms,))))
+            self._moments[key] = found
+            if len(self._moments) > _KEPT:
+                del self._moments[next(iter(self._moments))]
+        return found
 
 
 @dataclass(frozen=True)
