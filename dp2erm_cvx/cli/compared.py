@@ -69,7 +69,7 @@ def bounds_command(program: str, as_json: bool, plot: str | None, **options: Any
         from dp2erm_cvx.cli.reading import read_domain
         from dp2erm_cvx.compare import UNIT_LOSS, bound_rows
         from dp2erm_cvx.privacy import Budget
-        from dp2erm_cvx.sampling import refuse_arms
+        from dp2erm_cvx.sampling import refuse_arms, refuse_units
         from dp2erm_cvx.universe import Universe
 
         n = whole_number("--n", options["n_samples"], at_least=2)
@@ -232,7 +232,7 @@ def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any])
     from dp2erm_cvx.cli.programs import MOST, read_settings
     from dp2erm_cvx.cli.reading import coded_data, raw_table, read_domain
     from dp2erm_cvx.compare import default_programs, simulated
-    from dp2erm_cvx.sampling import refuse_arms
+    from dp2erm_cvx.sampling import refuse_arms, refuse_units
 
     if data is None:
         for name in ("treatment", "outcome", "covariates", "domain", *REQUIRED, "ranges"):
@@ -249,6 +249,7 @@ def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any])
     else:
         domain = read_domain(options)
         refuse_arms(domain.codebook, "a certificate of a program")
+        refuse_units(domain.codebook, "a certificate of a program")
         dataset = coded_data(raw_table(data, options, domain), domain, options)
     settings = read_settings(options)
     if settings and len(programs) != 1:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dp2erm_cvx.cli import main
 from tests.command_line import run
 
 PERSONS, EXTRA = 60, 1183
@@ -45,6 +46,19 @@ ARMS = STUDY[: STUDY.index('[[effect]]\nname = "by')].replace(
 )
 
 
+#: Commands that read data; ``fit``, ``audit`` and ``certify`` are for single records. Other commands read
+#: files of releases, or none.
+COMMANDS = {
+    "run": ["run", "study.toml", "data.csv"],
+    "effect": ["effect", "data.csv", "--domain", "study.toml", "--epsilon", "2", "--output", "releases/one.json"],
+    "rule": ["rule", "data.csv", "--domain", "study.toml", "--epsilon", "2", "--output", "releases/two.json"],
+    "fit": ["fit", "data.csv", "--domain", "study.toml", "--epsilon", "2"],
+    "audit": ["audit", "data.csv", "--program", "ipw_private", "--domain", "study.toml"],
+    "certify": ["certify", "data.csv", "--program", "ipw_private", "--domain", "study.toml"],
+}
+#: What their holder is told of raw data, and effects of the records of whoever asks.
+NO_RELEASE = {"check", "predict"}
+
 #: What noise was added to, and what ``verify`` works out of it and of the declaration alone.
 FOLLOWS = re.compile(
     r"released|nuisances\.coefficient|settings\.effect_center|theta|caveats|flipped_share|arms\.means\.share"
@@ -75,10 +89,11 @@ def written(folder: Path, frame: pd.DataFrame, study: str, *words: str) -> dict[
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         assert run("ledger", "book.db", "--dataset", "visits", "--declare-epsilon", "20").exit_code == 0
-        for asked in (("--plan", str(PERSONS)), ("data.csv", "--yes", "--seed", "3", *words)):
-            result = run("run", "study.toml", *asked)
-            assert result.exit_code == 0, result.stderr
-            texts[f"run study.toml {' '.join(asked[:2])}"] = result.stdout
+        texts["plan"] = run("run", "study.toml", "--plan", PERSONS).stdout
+        for name, asked in COMMANDS.items():
+            released = name in ("run", "effect", "rule")
+            result = run(*asked, *(("--yes", "--seed", "3", *words) if released else ()))
+            texts[name] = result.stdout if result.exit_code == 0 else f"refused: {result.stderr}"
         for release in sorted(Path("releases").glob("*.json")):
             texts[f"verify {release}"] = run("verify", release).stdout
         texts["ledger"] = run("ledger", "book.db").stdout
@@ -106,7 +121,18 @@ def test_what_is_written_differs_in_what_noise_was_added_to(tmp_path, study, blo
     for rows in (len(table(EXTRA)), EXTRA, EXTRA + 1):
         assert not any(re.search(rf"\b({rows}|{rows:,})\b", text) for text in many.values())
     assert few["ledger"] == many["ledger"]
-    assert few[f"run study.toml --plan {PERSONS}"] == many[f"run study.toml --plan {PERSONS}"]
+    assert few["plan"] == many["plan"] != ""
+    refused = {name for name in COMMANDS if few[name].startswith("refused")}
+    assert refused == {"fit", "audit", "certify"} | ({"rule"} if study is ARMS else set())
+    for name in refused:
+        assert few[name] == many[name]
+        assert "unit" in few[name] or "levels" in few[name]
     for name in (name for name in few if re.fullmatch(r"releases/\w+\.json", name)):
         assert all(map(FOLLOWS.fullmatch, differing(json.loads(few[name]), json.loads(many[name])))), name
         assert many[f"verify {name}"].lower().startswith("verified")
+
+
+def test_every_command_that_reads_data_is_walked():
+    commands = main.list_commands(None)
+    reading = {name for name in commands if "data" in {one.name for one in main.commands[name].params}}
+    assert reading == COMMANDS.keys() | NO_RELEASE
