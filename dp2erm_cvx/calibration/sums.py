@@ -72,25 +72,33 @@ class SumLaw(enum.StrEnum):
     @property
     def counts(self) -> bool:
         """True if a record counts by a share of its own, up to one half."""
-        return _ROWS[self].degrees == (1, 0, 2)
+        return _ROWS[self].marks in (("share",), ("whole",))
 
     @property
     def of_arms(self) -> bool:
         """True if the scores of both arms are summed."""
-        return self in (SumLaw.ARMS, SumLaw.COUNTED_ARMS)
+        return _ROWS[self].marks[:1] == ("arm",)
 
     @property
     def whole(self) -> bool:
         """True if every share is 0 or 1/2."""
-        return self in (SumLaw.WHOLE, SumLaw.WHOLE_GROUPS)
+        return _ROWS[self].marks == ("whole",)
 
 
 class _Row(NamedTuple):
-    """``factors(K, L, pure)`` of the sums, and how far one record moves them: l1 if pure, else l2 norm."""
+    """``factors(K, L, pure)`` of the sums, and how far one record moves them: l1 if pure, else l2 norm.
+
+    A record is ``scores`` numbers and its ``marks``: its "arm", whether it is "treated", a "share" of at most
+    1/2, one that is "whole", 0 or 1/2, or what it "counts", up to 1. Where there are ``groups`` it is in one
+    of them.
+    """
 
     degrees: tuple[int, ...]
     factors: Callable[[int, int, bool], tuple[int, ...]]
     moved: Callable[[int, int, bool], int]
+    marks: tuple[str, ...] = ()
+    scores: int = 1
+    groups: bool = False
 
 
 def _arm_factors(K: int, L: int, pure: bool) -> tuple[int, ...]:
@@ -169,20 +177,27 @@ def _counted_moved(K: int, L: int, pure: bool) -> int:
 # move by 2K (S + T) + S^2 + T^2 + 3K (q - r) <= 5 K q + q^2 + r (r - K) <= 6 K^2.
 _ROWS: dict[SumLaw, _Row] = {
     SumLaw.SCORE: _Row((1, 2), lambda K, L, pure: (2 * K, 1 if pure else 3), _score_moved),
-    SumLaw.CONTRASTS: _Row((1, 1, 2), lambda K, L, pure: (2 * K, 2 * K, 1 if pure else 3), _score_moved),
-    SumLaw.ARMS: _Row((1, 1, 2, 2, 2), _arm_factors, _arms_moved),
-    SumLaw.COUNTED_ARMS: _Row((1, 1, 2, 2, 2, 0), _counted_factors, _counted_moved),
+    SumLaw.CONTRASTS: _Row(
+        (1, 1, 2), lambda K, L, pure: (2 * K, 2 * K, 1 if pure else 3), _score_moved, scores=2
+    ),
+    SumLaw.ARMS: _Row((1, 1, 2, 2, 2), _arm_factors, _arms_moved, ("arm",), 2),
+    SumLaw.COUNTED_ARMS: _Row((1, 1, 2, 2, 2, 0), _counted_factors, _counted_moved, ("arm", "counts"), 2),
     SumLaw.TREATED: _Row(
         (1, 0, 2, 1),
         lambda K, L, pure: (14 * K, 4 * K**2, 6, 2 * K) if pure else (8 * K, 4 * K**2, 11, 2 * K),
         lambda K, L, pure: 32 * K**2 if pure else _root(272 * K**4),
+        ("treated",),
     ),
-    SumLaw.OVERLAP: _Row((1, 0, 2), _overlap_factors, _overlap_moved),
-    SumLaw.WITHIN: _Row((1, 0, 2), _overlap_factors, _within_moved),
-    SumLaw.WHOLE: _Row((1, 0, 2), _whole_factors, _score_moved),
-    SumLaw.GROUPS: _Row((1, 0, 2), _group_factors, lambda K, L, pure: 20 * K**2),
-    SumLaw.WHOLE_GROUPS: _Row((1, 0, 2), _group_factors, lambda K, L, pure: 20 * K**2),
-    SumLaw.DISJOINT: _Row((1, 2, 0), _disjoint_factors, lambda K, L, pure: (6 if pure else 4) * K**2),
+    SumLaw.OVERLAP: _Row((1, 0, 2), _overlap_factors, _overlap_moved, ("share",)),
+    SumLaw.WITHIN: _Row((1, 0, 2), _overlap_factors, _within_moved, ("share",)),
+    SumLaw.WHOLE: _Row((1, 0, 2), _whole_factors, _score_moved, ("whole",)),
+    SumLaw.GROUPS: _Row((1, 0, 2), _group_factors, lambda K, L, pure: 20 * K**2, ("share",), groups=True),
+    SumLaw.WHOLE_GROUPS: _Row(
+        (1, 0, 2), _group_factors, lambda K, L, pure: 20 * K**2, ("whole",), groups=True
+    ),
+    SumLaw.DISJOINT: _Row(
+        (1, 2, 0), _disjoint_factors, lambda K, L, pure: (6 if pure else 4) * K**2, ("counts",), groups=True
+    ),
 }
 
 
@@ -273,7 +288,7 @@ class GridSums:
         """
         if self.law is SumLaw.DISJOINT:
             return self._disjoint(columns[:-1], columns[-1])
-        if len(columns) != {SumLaw.SCORE: 1, SumLaw.ARMS: 3, SumLaw.COUNTED_ARMS: 4}.get(self.law, 2):
+        if len(columns) != _ROWS[self.law].scores + len(_ROWS[self.law].marks):
             raise DeclarationError(f"{len(columns)} columns are not what the sums {self.law.value!r} are of")
         if self.law.of_arms:
             return self._of_arms(*columns, np.ones(np.shape(columns[0])))  # all count
@@ -325,7 +340,7 @@ class GridSums:
             inside = np.where(inside >= 0.25, 0.5, 0.0)
             k = np.where(inside > 0.0, k, 0)
         parts = np.rint(np.ldexp(inside, SHARE_BITS)).astype(np.int64)
-        if self.law in (SumLaw.GROUPS, SumLaw.WHOLE_GROUPS):
+        if _ROWS[self.law].groups:
             k = np.clip(k, -(most := parts * (2 * self.largest) >> SHARE_BITS), most)
         first, size, last = self._totals(k, parts, k * k)
         return first, size >> SHARE_BITS, last

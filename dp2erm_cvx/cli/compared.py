@@ -69,7 +69,7 @@ def bounds_command(program: str, as_json: bool, plot: str | None, **options: Any
         from dp2erm_cvx.cli.reading import read_domain
         from dp2erm_cvx.compare import UNIT_LOSS, bound_rows
         from dp2erm_cvx.privacy import Budget
-        from dp2erm_cvx.sampling import refuse_arms, refuse_units
+        from dp2erm_cvx.sampling import refuse_arms
         from dp2erm_cvx.universe import Universe
 
         n = whole_number("--n", options["n_samples"], at_least=2)

@@ -49,12 +49,12 @@ ARMS = STUDY[: STUDY.index('[[effect]]\nname = "by')].replace(
 #: Commands that read data; ``fit``, ``audit`` and ``certify`` are for single records. Other commands read
 #: files of releases, or none.
 COMMANDS = {
-    "run": ["run", "study.toml", "data.csv"],
-    "effect": ["effect", "data.csv", "--domain", "study.toml", "--epsilon", "2", "--output", "releases/one.json"],
-    "rule": ["rule", "data.csv", "--domain", "study.toml", "--epsilon", "2", "--output", "releases/two.json"],
-    "fit": ["fit", "data.csv", "--domain", "study.toml", "--epsilon", "2"],
-    "audit": ["audit", "data.csv", "--program", "ipw_private", "--domain", "study.toml"],
-    "certify": ["certify", "data.csv", "--program", "ipw_private", "--domain", "study.toml"],
+    "run": ["study.toml", "data.csv"],
+    "effect": ["data.csv", "--epsilon", "2", "--output", "releases/effect.json"],
+    "rule": ["data.csv", "--epsilon", "2", "--output", "releases/rule.json"],
+    "fit": ["data.csv", "--epsilon", "2"],
+    "audit": ["data.csv", "--program", "ipw_private"],
+    "certify": ["data.csv", "--program", "ipw_private"],
 }
 #: What their holder is told of raw data, and effects of the records of whoever asks.
 NO_RELEASE = {"check", "predict"}
@@ -92,7 +92,9 @@ def written(folder: Path, frame: pd.DataFrame, study: str, *words: str) -> dict[
         texts["plan"] = run("run", "study.toml", "--plan", PERSONS).stdout
         for name, asked in COMMANDS.items():
             released = name in ("run", "effect", "rule")
-            result = run(*asked, *(("--yes", "--seed", "3", *words) if released else ()))
+            more = ("--yes", "--seed", "3", *words) if released else ()
+            public = () if name == "run" else ("--domain", "study.toml")
+            result = run(name, *asked, *public, *more)
             texts[name] = result.stdout if result.exit_code == 0 else f"refused: {result.stderr}"
         for release in sorted(Path("releases").glob("*.json")):
             texts[f"verify {release}"] = run("verify", release).stdout

@@ -25,7 +25,7 @@ from dp2erm_cvx import (
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.objective import jacobian_loss
-from dp2erm_cvx.calibration.sums import _ROWS, SHARE_BITS, SumLaw
+from dp2erm_cvx.calibration.sums import _ROWS, SumLaw
 from dp2erm_cvx.data import Dataset, NamedColumns
 from dp2erm_cvx.design.world import DesignQuestion
 from dp2erm_cvx.errors import DataError, DeclarationError
@@ -42,62 +42,7 @@ from dp2erm_cvx.steps.record_map import UNIT
 from dp2erm_cvx.steps.sums import IntegerSums
 from dp2erm_cvx.universe import Universe
 from tests.audit.bugs import whole
-from tests.calibration.test_movement import BOTH, law_noise, movement
-
-HALVES = (-1.0, -0.5, 0.0, 0.5, 1.0)
-LAWS = {
-    SumLaw.SCORE: [(s,) for s in HALVES],
-    SumLaw.CONTRASTS: [pair for s in HALVES for pair in ((s, 0.0), (0.0, s))],
-    SumLaw.COUNTED_ARMS: [
-        row for s in HALVES for o in (-0.25, 0.0, 0.25) for row in ((s, o, 1.0, 1.0), (o, s, 0.0, 1.0))
-    ],
-    SumLaw.OVERLAP: [(s, h) for s in HALVES for h in (0.0, 0.25, 0.5)],
-    SumLaw.WITHIN: [(2.0 * h * s, h) for s in HALVES for h in (0.0, 0.25, 0.5)],
-    SumLaw.WHOLE: [(s, 0.5) for s in HALVES],
-    SumLaw.GROUPS: [
-        row for s in HALVES for h in (0.25, 0.5) for row in ((2 * h * s, h, 0, 0), (0, 0, 2 * h * s, h))
-    ],
-    # of three arms, and a record that leaves its person with less than a whole count
-    SumLaw.DISJOINT: [
-        (0.0,) * 4,
-        *((*(s * (arm == own) for arm in range(3)), 1.0) for s in HALVES for own in range(3)),
-    ],
-}
-
-
-def means(rows, most=3):
-    """The means of all lists of at most ``most`` of these rows, the empty one too."""
-    found = {(0.0,) * len(rows[0])}
-    for size in range(1, most + 1):
-        for chosen in itertools.combinations_with_replacement(rows, size):
-            found.add(tuple(np.mean(np.array(chosen), axis=0)))
-    return np.array(sorted(found))
-
-
-def contributions(noise, units):
-    """What each unit adds, (units, sums)."""
-    found = []
-    for unit in units:
-        added = []
-        for begin in range(0, len(unit), 2 if noise.law is SumLaw.GROUPS else len(unit)):
-            columns = np.array(unit[begin : begin + (2 if noise.law is SumLaw.GROUPS else len(unit))])
-            scores = len(columns) - 1 if noise.law is SumLaw.DISJOINT else 1
-            scores = 2 if noise.law in (SumLaw.CONTRASTS, SumLaw.COUNTED_ARMS, SumLaw.ARMS) else scores
-            columns[:scores] *= noise.bound
-            if noise.law is SumLaw.GROUPS:  # of several groups together at most one half
-                columns[1] = math.floor(columns[1] * 2**SHARE_BITS) / 2**SHARE_BITS
-            added += noise.totals(*columns[:, None])
-        found.append(added)
-    return np.array(found, dtype=np.float64)
-
-
-@pytest.mark.parametrize("kind", BOTH)
-@pytest.mark.parametrize("law", list(LAWS))
-def test_no_mean_of_records_moves_a_law_of_sums_by_more_than_is_stated(law, kind):
-    noise = law_noise(law, kind)
-    found = movement(contributions(noise, means(LAWS[law])), kind)
-    # of what is rounded the noise of WITHIN covers more than there is
-    assert 0.9 * noise.integers.sensitivity < found <= noise.integers.sensitivity
+from tests.calibration.test_movement import FEW, FEW_MARKS, added, law_noise, means, movement, records
 
 
 def test_arms_that_are_clipped_by_themselves_move_by_more():
@@ -113,7 +58,7 @@ def test_means_of_both_arms_move_by_more_than_single_records_do():
     """The convex hull is not enough where squares of sum and difference are released."""
     noise = law_noise(SumLaw.ARMS, Noise.GAMMA)
     planted = replace(noise, law=SumLaw.COUNTED_ARMS)
-    found = movement(contributions(planted, means(LAWS[SumLaw.COUNTED_ARMS], 2)), Noise.GAMMA)
+    found = movement(added(planted, means(records(SumLaw.COUNTED_ARMS, FEW, FEW_MARKS), 2)), Noise.GAMMA)
     # a person who falls silent attains what the noise of counted arms covers
     assert found / noise.integers.sensitivity == pytest.approx(1 + (7 - 9 / 4) ** 2 / 16 / 46.875, abs=1e-5)
 
