@@ -103,13 +103,16 @@ class CellRule:
 
     def read(self, values: Any, name: str, column: Column) -> Any:
         """What the cells ``values`` (n,) of the column ``name`` count as (n,); ``column`` has the units."""
-        if self.synonyms:
+        if self.synonyms or self.since is not None or self.censored:
+            labels, place = distinct_labels(values, name)
             known = self._known()
-            distinct, place = distinct_labels(values, name)
-            return np.array([known.get(folded(one), one) for one in distinct], dtype=object)[place]
-        if self.since is not None or self.censored:
-            distinct, place = distinct_labels(values, name)
-            numbers = np.array([self._number(one) for one in distinct], dtype=np.float64)[place]
+            # records share most of their texts: each of them is read once
+            read: dict[str, Any] = {
+                text: known.get(folded(text), text) if self.synonyms else self._number(text)
+                for text in set(labels)
+            }
+            kind = object if self.synonyms else np.float64
+            numbers = np.array([read[text] for text in labels], dtype=kind)[place]
         else:
             numbers = numbers_or_nan(values, name)
         if self.unit_column is not None:

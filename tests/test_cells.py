@@ -208,3 +208,11 @@ def test_dates_are_days_whatever_type_they_have() -> None:
     np.testing.assert_array_equal(
         rule.read(np.array(cells, dtype=object), "d", {}.__getitem__), [31, 0.5, -1, 2] + [math.nan] * 3
     )
+
+
+def test_a_text_of_many_records_is_read_once(monkeypatch) -> None:
+    read, number = [], CellRule._number
+    monkeypatch.setattr(CellRule, "_number", lambda rule, text: read.append(text) or number(rule, text))
+    cells = CellRule(censored=True).read([">89", "40", ">89", "40", None], "age", lambda _: None)
+    assert np.array_equal(cells, [89.0, 40.0, 89.0, 40.0, math.nan], equal_nan=True)
+    assert sorted(read) == ["", "40", ">89"]

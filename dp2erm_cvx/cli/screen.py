@@ -27,6 +27,8 @@ except ImportError:  # no POSIX: two processes that write one file at once are t
     fcntl = None  # type: ignore[assignment]
 
 NOT_PRIVATE = "NOT PRIVATE"
+#: What stands between the time that a command took and what it will take.
+_LEFT = "so far; left:"
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -52,14 +54,14 @@ def progress(description: str, total: int | None = None) -> Iterator[Progress]:
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         TimeElapsedColumn(),
-        TextColumn("left", markup=False),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[left]}", markup=False),
+        TimeRemainingColumn(),  # empty where nobody knows how long it takes
         console=screen,
         transient=True,
         disable=not screen.is_terminal,
     )
     with bar:
-        bar.add_task(description, total=total)
+        bar.add_task(description, total=total, left=_LEFT if total else "so far")
         yield bar
 
 
@@ -79,7 +81,7 @@ def stages(bar: Progress) -> Callable[[str, int, int], None]:
         if what != at:
             bar.reset(task)
         at = what
-        bar.update(task, completed=done, total=total, description=f"{done:,} of {total:,} {what}")
+        bar.update(task, completed=done, total=total, description=f"{done:,} of {total:,} {what}", left=_LEFT)
 
     return shown
 

@@ -203,8 +203,11 @@ def test_what_is_left_is_told_on_a_terminal_alone(monkeypatch, terminal):
     shown = Console(file=stream, force_terminal=terminal, width=100)
     monkeypatch.setattr(screen, "console", lambda stderr: shown)
     with screen.progress("reading the data") as bar:
+        bar.refresh()
+        assert "left" not in stream.getvalue()  # nobody knows yet how long that takes
         screen.stages(bar)("questions answered", 1, 4)
     assert ("1 of 4 questions answered" in stream.getvalue()) is terminal
+    assert ("so far; left: -:--:--" in re.sub(r"\x1b\[[\d;]*m|\s+(?= )", "", stream.getvalue())) is terminal
     assert bool(stream.getvalue()) is terminal
 
 
