@@ -73,10 +73,12 @@ def _incomplete(release: Any) -> str:
     names = release.columns if book else ()
     terms = {f"{one}^2" for one in names} | {f"{one} x {other}" for one in names for other in names}
     of = {f"{one}={lv or 'missing'}": one for one, own in book.get("levels", {}).items() for lv in own}
+    of |= {f"{one}=missing": one for one in book.get("missing", {})}
     left = list(
         dict.fromkeys(of.get(name, name) for name in names if of.get(name, name) not in known | terms)
     )
-    return " or ".join(left if len(left) <= 3 else [*left[:2], f"{len(left) - 2} others"])
+    *first, last = [*left[:2], f"{len(left) - 2} others"] if len(left) > 3 else left or [""]
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _of_persons(release: Any) -> bool:

@@ -338,7 +338,9 @@ def _rule(release: RuleRelease) -> Story:
     if release.gains:
         ends = [(one, one.interval.low, one.interval.high) for one in release.gains]
         rows = [(one.over, f"{one.estimate:+.3g}", f"{low:+.3g} to {high:+.3g}") for one, low, high in ends]
-        gains = "; it gains " + " and ".join(f"{gain} over {over} (95 % CI {ci})" for over, gain, ci in rows)
+        unit = unit_of(release)
+        told = (f"{gain} {unit} over {over} (95 % CI {ci})" for over, gain, ci in rows)
+        gains = f"; it gains {' and '.join(told)}"
         details.append(grid("value of the rule over", "gain", "95 % interval", rows=rows))
     how = _WEIGHTS.get(str(settings["balance"]))
     alike = settings["propensity"] is None or how is None or settings.get("response_bound") is not None

@@ -50,6 +50,8 @@ _NONE = {
         "publish this as differentially private."
     ),
 }
+#: What readers call the objects that settings are named for.
+_CALLED = {"center": "outcome regression", "score": "estimate of one record"}
 #: What treatment and outcome are called where no names are declared.
 UNNAMED = ("treatment", "the outcome")
 #: Labels of the treated, and of controls, that say no more than the name of the column.
@@ -374,8 +376,14 @@ def _of(book: Codebook | None) -> str:
 def _listed(settings: Any, before: str = "") -> str:
     if not isinstance(settings, Mapping) or not settings:
         return ""
-    items = ((key, value) for key, value in settings.items() if value not in (None, [], {}))
-    return before + ", ".join(f"{k} = {v:.6g}" if type(v) is float else f"{k} = {v}" for k, v in items)
+    items = {
+        " ".join(_CALLED.get(one, one) for one in name.split("_")): value
+        for name, value in settings.items()
+        if value not in (None, [], {})
+    }
+    return before + ", ".join(
+        f"{k} = {v:.6g}" if type(v) is float else f"{k} = {v}" for k, v in items.items()
+    )
 
 
 def arm_tables(release: EffectRelease) -> Iterator[Block]:
