@@ -266,6 +266,7 @@ def test_the_digest_is_of_what_is_declared_and_of_nothing_else(folder):
 def test_what_is_wrong_is_one_line_with_its_place(folder, old, new, told):
     Path("study.toml").write_text(STUDY.replace(old, new))
     refused(told)
+    assert not (folder / "releases").exists()
 
 
 def refused(told):

@@ -57,7 +57,7 @@ def test_a_number_repeats_its_case(kind: str) -> None:
     assert [one(kind, k).name for k in range(3)] == [one(kind, k).name for k in range(3)]
 
 
-def fine(found: Outcome) -> None:
+def assert_fine(found: Outcome) -> None:
     assert not found.failed, found
 
 
@@ -70,7 +70,7 @@ def test_any_bytes_as_csv(tmp_path, data: bytes) -> None:
         Dataset.read(tmp_path / "any.csv", treatment="a", outcome="y")
         return Outcome("records")
 
-    fine(judge(case))
+    assert_fine(judge(case))
 
 
 def checked(domain: Domain) -> Outcome:
@@ -100,7 +100,7 @@ def checked(domain: Domain) -> Outcome:
 def test_any_bytes_as_a_domain(tmp_path, data: bytes) -> None:
     start = b"covariate_bound = 1\noutcome_bound = 1\n"
     (tmp_path / "any.toml").write_bytes(start + data)
-    fine(judge(lambda: checked(load_domain(tmp_path / "any.toml"))))
+    assert_fine(judge(lambda: checked(load_domain(tmp_path / "any.toml"))))
 
 
 JSON = st.recursive(
@@ -119,7 +119,7 @@ def test_any_json_in_place_of_any_entry(number: int, which: int, value: object) 
         releases.put(plain, listed[which % len(listed)], value)
         return releases.read_back(releases.written(plain))
 
-    fine(judge(case))
+    assert_fine(judge(case))
 
 
 @settings(max_examples=30)
@@ -132,7 +132,7 @@ def test_any_words(tmp_path, monkeypatch, words: list[str]) -> None:
     monkeypatch.chdir(tmp_path)
     if words and words[0] in ("demo", "certify"):
         words[0] = "bounds"  # those two do honest work for longer than a case may take
-    fine(judge(lambda: run(words)))
+    assert_fine(judge(lambda: run(words)))
 
 
 def test_a_header_of_many_columns_is_read_at_once(tmp_path) -> None:

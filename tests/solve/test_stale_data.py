@@ -41,7 +41,7 @@ def _flip(records: Records) -> Records:
     return Records(records.X, a, records.y, records.domain)
 
 
-def resolved_is_not_stale(cache, old, new, solver):
+def assert_not_stale(cache, old, new, solver):
     """The problem that was compiled for the old data serves the new ones, and the old ones again."""
     truth, stale = solve(new).value, solve(old).value
     apart = output_distance(old.program, stale, truth)
@@ -69,7 +69,7 @@ def test_a_flipped_arm_gives_the_new_weights(cache, name, changes, solver):
         assert np.count_nonzero(value) == np.count_nonzero(new.data[key])
     if name != "ipw_logistic":
         assert np.any((np.asarray(old.data["B"]) != 0) != (np.asarray(new.data["B"]) != 0))
-    resolved_is_not_stale(cache, old, new, solver)
+    assert_not_stale(cache, old, new, solver)
 
 
 @pytest.mark.parametrize("solver", ["clarabel", "scs", "osqp"])
@@ -86,4 +86,4 @@ def test_a_flipped_arm_gives_the_new_theta(cache, name, changes, solver):
     records = make_records(60, 3)
     weights, program = make_weights(records), PROGRAMS[name](**changes)
     old, new = (program.instance(r, weights, gamma=0.02) for r in (records, _flip(records)))
-    resolved_is_not_stale(cache, old, new, solver)
+    assert_not_stale(cache, old, new, solver)
