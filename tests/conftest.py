@@ -1,7 +1,5 @@
 """The same test does the same on every machine: its noise and its examples are those of its name."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Generator

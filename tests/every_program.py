@@ -4,8 +4,6 @@ A new program joins by one entry of :data:`SETTINGS`; ``test_every_program`` fai
 one. Where a declaration has variables other than the model's own point, :data:`LIFTS` says how to fill them.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Mapping

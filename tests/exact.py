@@ -5,8 +5,6 @@ strictly convex, so the point found is the one minimizer. A double-precision sta
 are active.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

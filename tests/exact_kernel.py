@@ -1,7 +1,5 @@
 """Kernel weights to 50 digits, from the records alone; accepted only if their optimality conditions hold."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

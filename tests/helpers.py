@@ -1,7 +1,5 @@
 """Data makers shared by the tests of programs, solvers and certificates."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from typing import Any

@@ -1,7 +1,5 @@
 """Spellings, units, dates, limits and eligibility: public rules of one record's own cells."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import math

@@ -1,7 +1,5 @@
 """The public rule that makes numbers of the cells of one record, whatever they hold."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

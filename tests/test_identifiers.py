@@ -1,7 +1,5 @@
 """Identifiers of persons: the same ones from every reader, and no two persons one unit."""
 
-from __future__ import annotations
-
 import uuid
 from dataclasses import replace
 from decimal import Decimal

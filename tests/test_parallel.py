@@ -1,7 +1,5 @@
 """Who does the work changes nothing: processes, a Dask cluster or none of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from joblib import parallel_config

@@ -1,7 +1,5 @@
 """Distributions whose programs have no name, a name of another or cannot be imported."""
 
-from __future__ import annotations
-
 import sys
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Certified suprema against closed forms, brute force and planted errors."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Members of a family read themselves from one syntax, with one message where they cannot."""
 
-from __future__ import annotations
-
 import json
 import pickle
 

@@ -1,7 +1,5 @@
 """Records in blocks are those of the same table in memory, wherever the blocks are read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is released from blocks is what is released from the same records in memory."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Box noise: what it guarantees by exact densities, how long it is, and where it is refused or chosen."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

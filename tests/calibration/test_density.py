@@ -5,8 +5,6 @@ is ``nu(b(theta)) |det db/dtheta|`` with the noise that makes theta the minimize
 the kink of an l1 regularizer, it has atoms. Neighbors change the treatment, too.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

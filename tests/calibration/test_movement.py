@@ -1,7 +1,5 @@
 """What one unit moves the sums of every law by: all pairs on small grids that follow from the table."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

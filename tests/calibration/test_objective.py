@@ -1,7 +1,5 @@
 """The guarantee of a calibration, evaluated again in mpmath, and the default split."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

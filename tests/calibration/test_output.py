@@ -1,7 +1,5 @@
 """Noise for a mean (Theorem 8), against exact movements and exact losses."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import stats
 

@@ -1,7 +1,5 @@
 """The paper's formulas and its utility theorem, where they hold and where they are refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

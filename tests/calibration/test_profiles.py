@@ -1,7 +1,5 @@
 """Profiles of Gaussian noise: Theorems 2 and 16 and one delta for several steps, against quadrature."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Every refusal of a calibration, once: a call that works, what is changed of it, and the one line."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Predicted errors, the choice among the calibrations that are valid, and the levels of private ranges."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -1,7 +1,5 @@
 """Theorem 7 and its curves: against exact divergences and losses, in many digits, and composed."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from fractions import Fraction

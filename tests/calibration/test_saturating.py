@@ -1,7 +1,5 @@
 """Theorem 15 and its kin as calibrations: what they guarantee, evaluated again, and where they are taken."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

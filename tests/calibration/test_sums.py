@@ -1,7 +1,5 @@
 """Exact sums with noise: sensitivities by brute force over all records, and losses exactly."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Checks of programs: registered ones and templates pass, stated bounds that are wrong do not."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

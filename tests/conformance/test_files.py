@@ -1,7 +1,5 @@
 """Files of programs: templates, what is no program, and what a release by one is covered by."""
 
-from __future__ import annotations
-
 import re
 
 import cvxpy as cp

@@ -1,7 +1,5 @@
 """Private effects of a treatment of more than two arms: exact losses, releases, and what is refused."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A private effect end to end: estimate, interval, JSON, refusals, and what neighbors may never see."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

@@ -1,7 +1,5 @@
 """An effect from cells: regions that no line describes, messy tables, and what a release states."""
 
-from __future__ import annotations
-
 import math
 import re
 

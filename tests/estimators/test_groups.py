@@ -1,7 +1,5 @@
 """Effects among the records of one group, and in every group: exact sums, intervals, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

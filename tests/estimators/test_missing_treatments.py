@@ -1,7 +1,5 @@
 """Records without treatment or outcome do not count: not in the effect, and not in what comes before it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

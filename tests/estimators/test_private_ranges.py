@@ -1,7 +1,5 @@
 """An effect on columns that nobody declared: found in their own units, and refused without OpenDP."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A private rule end to end: what it learns, JSON, refusals, and what neighbors may never see."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Without privacy nothing is hidden: a fit that cannot be certified is refused."""
 
-from __future__ import annotations
-
 import cvxpy as cp
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """The paper's baselines: the printed numbers, what is marked private, and what the noise really covers."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -1,7 +1,5 @@
 """Arm sums of n_a bias the regression of 2Y(2A-1) where the arms differ in size."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import expit

@@ -1,7 +1,5 @@
 """Composition: the printed baseline does not follow from its corollary; Theorem 9 repairs and sharpens it."""
 
-from __future__ import annotations
-
 import functools
 import math
 

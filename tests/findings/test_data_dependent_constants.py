@@ -1,7 +1,5 @@
 """Constants read off the private data: an eigenvalue in the noise scale, a scale in the balance functions."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

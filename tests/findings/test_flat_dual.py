@@ -1,7 +1,5 @@
 """The dual of entropy balancing at ridge 0 is constant along a line: concave, not strictly."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import logsumexp

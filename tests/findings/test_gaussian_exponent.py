@@ -1,7 +1,5 @@
 """The exponent of the printed Gaussian statement: zeta^2 W1 where the argument gives zeta^2 W1^2."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """At a ridge that keeps balance from drifting with n, the sharp bounds stay put and the printed ones grow."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

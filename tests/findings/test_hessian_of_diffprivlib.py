@@ -5,8 +5,6 @@ and ``mechanisms/vector.py`` line 149 takes ``epsilon - 2 log(1 + 0.25 data_norm
 the logistic loss is bounded by 0.25 data_norm^2. The library is not imported: its formulas are restated.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The MMD proposition under a change of treatment, through the package's own program and certificate."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What the paper's family refuses: one case per row of the table on its page."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

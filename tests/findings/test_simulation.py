@@ -1,7 +1,5 @@
 """The simulated scenarios: what the printed calibration can reach, and how strong simple baselines are."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

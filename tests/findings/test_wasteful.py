@@ -1,7 +1,5 @@
 """Where this package took more noise, or less accuracy, than it had to: a ball, a split, a composition."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

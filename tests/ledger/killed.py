@@ -6,8 +6,6 @@ after the charge began. Every process is forked here, where all is imported. Pri
 point.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What several releases spend by each composition: what is proven, and that it is never too little."""
 
-from __future__ import annotations
-
 import sys
 from functools import cache
 from pathlib import Path

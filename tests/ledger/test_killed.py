@@ -3,8 +3,6 @@
 No release is shown uncharged, and no total is exceeded.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

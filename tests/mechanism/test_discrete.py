@@ -1,7 +1,5 @@
 """Discrete noise on a grid, on exact integers and among candidates: laws, guarantees, hostile input."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import sys

@@ -1,7 +1,5 @@
 """Schemes and losses of the literature as short files: read, fitted, certified; wrong ones refused."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Entropy balancing: its forms against each other, SciPy and 50 digits; trims, base measures, refusals."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The conformance suite: every registered program inherits all of it."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -1,7 +1,5 @@
 """Quadratic programs against CVXPY and SciPy, what their theorems are handed, and transfer by matching."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

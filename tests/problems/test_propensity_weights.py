@@ -1,7 +1,5 @@
 """Weights of a propensity against scikit-learn, closed forms and the moments that they balance."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

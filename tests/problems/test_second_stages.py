@@ -1,7 +1,5 @@
 """Second stages against other people's regressions and closed forms."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import cvxpy as cp

@@ -1,7 +1,5 @@
 """The reference has an entry for whatever users meet, and no two for the same thing."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil

@@ -1,7 +1,5 @@
 """Imports go one way. The tables below are the diagram; a new module needs a place in them."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

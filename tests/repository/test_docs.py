@@ -1,7 +1,5 @@
 """The pages: their code runs, their tables hold, and no program is missing."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import io

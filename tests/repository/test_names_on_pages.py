@@ -1,7 +1,5 @@
 """Attributes of releases and flags of commands that pages name exist, and where the page says."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

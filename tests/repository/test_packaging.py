@@ -1,7 +1,5 @@
 """What is installed is what the tree holds, and what is written twice says the same."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The package stays small enough to read."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """No default test depends on chance, on a clock or on what a third party warns of."""
 
-from __future__ import annotations
-
 import ast
 import random
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Batched neighbors against the judge of single instances and against the declared CVXPY problem."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from typing import Any

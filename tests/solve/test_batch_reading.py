@@ -1,7 +1,5 @@
 """Readings of neighbors, block by block, against the weights that the other path holds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Certificates by a duality gap are never below the true error."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import cvxpy as cp

@@ -1,7 +1,5 @@
 """Certified radius against the true one, to 50 digits, over every program and adversarial data."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import sys

@@ -1,7 +1,5 @@
 """The floating-point bounds that a certificate is made of, each against 50 digits."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Every way a solve can fail, once: a typed error that says what to do, and never a silent wrong answer."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 import warnings

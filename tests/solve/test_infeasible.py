@@ -1,7 +1,5 @@
 """Hard balance that no weights meet ends in an error that says what to do about it."""
 
-from __future__ import annotations
-
 import re
 from inspect import signature
 

@@ -1,7 +1,5 @@
 """Solvers that nobody here wrote: what they return is judged, and nothing that they say is believed."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from pathlib import Path

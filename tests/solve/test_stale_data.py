@@ -5,8 +5,6 @@ at an equal count of nonzeros. An arm flip does this: it moves the entries of on
 other.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import OrderedDict
 from typing import Any

@@ -1,7 +1,5 @@
 """Scores before any noise: of every record, and what their sums estimate."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

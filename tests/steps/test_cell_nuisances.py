@@ -1,7 +1,5 @@
 """Nuisances from cells: a tree and means that are functions of the released integers alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Cells: what a replacement moves, what that costs, and what is a function of released numbers alone."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

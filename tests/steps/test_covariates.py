@@ -1,7 +1,5 @@
 """What is released before a regression: exact movements, maps at any released number, slopes."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Factors at a propensity: their formulas, their balance, and that each is its own record's alone."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath

@@ -1,7 +1,5 @@
 """Private ranges: what is released, for columns of every kind, and that nothing of the plan depends on it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Record maps: one record changes one mapped record, inside the domain that was stated before."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Outcomes of two values: their regressions are unbent, exactly, and what ridge and noise do is known."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

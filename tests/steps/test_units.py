@@ -1,7 +1,5 @@
 """Persons with several records as units: exact movements, refusals, what stays private."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

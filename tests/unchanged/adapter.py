@@ -1,7 +1,5 @@
 """Every call into the package that the table makes: all that a change of a signature has to edit."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What the table is computed at: settings of every program, universes, and what a plan may declare."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

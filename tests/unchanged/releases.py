@@ -1,7 +1,5 @@
 """Seeded releases of many declarations: what each of them states, number by number."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Bounds and plans as rows: ``python -m tests.unchanged.table`` writes the committed tables anew."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 import sys

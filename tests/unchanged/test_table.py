@@ -3,8 +3,6 @@
 A change that is meant is committed with the table that ``python -m tests.unchanged.table`` writes.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest

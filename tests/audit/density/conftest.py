@@ -1,7 +1,5 @@
 """Shorter searches for the default tests: what they look for shows long before a search ends."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Stability audits whose outcome is known: worst cases that must be met, wrong bounds that must be caught."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The whole audit: wrong bounds are reported, right ones are not, and what it says can be repeated."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

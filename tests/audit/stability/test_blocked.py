@@ -1,7 +1,5 @@
 """Audits of records in blocks: what an audit of the same records in memory finds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

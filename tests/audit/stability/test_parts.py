@@ -1,7 +1,5 @@
 """The parts of a stability audit, each against an independent computation."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import sys
