@@ -153,8 +153,9 @@ def privacy_loss(calibration: Calibration, loss: LossConstants, n_samples: int, 
     if loss.is_margin and loss.gradient_bound is not None:
         line = max(loss.gradient_bound * calibration.V / calibration.scale, 1e-300)
         deltas.append(float(margin_delta(line, left)))
-    if loss.saturation is not None:
-        deltas.append(saturating_delta(calibration, loss, n, level))
+    if (found := loss.saturation) is not None:  # Theorem 16
+        ratio = max(found.row_norm * found.slope * calibration.V / calibration.scale, 1e-300)
+        deltas.append(float(margin_delta(ratio, level, _share(calibration, loss, n))))
     return min(deltas)
 
 
@@ -286,16 +287,6 @@ def _share(calibration: Calibration, loss: LossConstants, n: int) -> float:
     curvature = n * (calibration.gamma + loss.strong_convexity)
     share = found.steepness * found.curvature * found.row_norm**2 * calibration.V / curvature
     return share * (1.0 + MARGIN)
-
-
-def saturating_delta(calibration: Calibration, loss: LossConstants, n_samples: int, epsilon: float) -> float:
-    """Upper bound on the delta at ``epsilon`` by Theorem 16 for Gaussian noise, whatever calibrated it.
-
-    Raises CalibrationError where the loss does not saturate.
-    """
-    found = _saturation("the loss", loss)
-    ratio = found.row_norm * found.slope * calibration.V / calibration.scale
-    return float(margin_delta(max(ratio, 1e-300), epsilon, _share(calibration, loss, n_samples)))
 
 
 def saturating_epsilon(calibration: Calibration, loss: LossConstants, n_samples: int) -> float:

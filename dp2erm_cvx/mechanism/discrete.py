@@ -47,7 +47,11 @@ def perturb_integers(
         drawn = rounded_gaussians(noise.scale, len(inside))
     else:
         source = random_source(seed)
-        drawn = tuple(_in_doubles(noise, source) for _ in inside)
+        gaussian = noise.noise is Noise.GAUSSIAN
+        drawn = tuple(
+            round(source.gauss(0.0, noise.scale)) if gaussian else _two_sided(1.0 / noise.scale, source)
+            for _ in inside
+        )
     sums = (value + number for value, number in zip(inside, drawn, strict=True))
     return tuple(min(max(value, -_LAST), _LAST) for value in sums)
 
@@ -173,13 +177,6 @@ def _laplace(
             f"OpenDP does not confirm epsilon = {noise.epsilon:g} for noise of scale {noise.scale:g}"
         )
     return list(measurement(list(values)))
-
-
-def _in_doubles(noise: IntegerNoise, source: Source) -> int:
-    """The law to the accuracy of doubles."""
-    if noise.noise is Noise.GAUSSIAN:
-        return round(source.gauss(0.0, noise.scale))
-    return _two_sided(1.0 / noise.scale, source)
 
 
 def _repeatable(point: Sequence[float], noise: GridNoise, source: Source) -> list[float]:

@@ -24,11 +24,6 @@ class Penalty:
     l1: float | Array = 0.0
 
     @property
-    def is_zero(self) -> bool:
-        """True if there is neither a set nor a price."""
-        return self.set == WholeSpace() and not self.priced and self.l1 == 0.0
-
-    @property
     def priced(self) -> bool:
         """True if every coordinate has a price of its own."""
         return isinstance(self.l1, np.ndarray)

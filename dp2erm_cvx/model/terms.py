@@ -173,11 +173,6 @@ class Loaded:
             whole = np.max(a, axis=-1) if k == "max" else np.linalg.norm(a, axis=-1)
         return np.asarray(whole)[..., None]
 
-    @property
-    def smooth_separable(self) -> bool:
-        """True if a prox of it is one number at a time."""
-        return self.separable and not self.term.kink
-
     def half_hessian(self, a: Array, smoothing: float) -> Array:
         """B (..., r, n) with B'B the Hessian of a term that couples weights, at its argument ``a``."""
         k, t, A = self.term.kind, self.term, self.A
@@ -303,7 +298,8 @@ class ReadObjective:
         """The gradient (..., n); of the separable terms alone, or of all others with the linear part."""
         g = np.zeros_like(x) if separable else self.linear + np.zeros_like(x)
         for t in self.terms:
-            if separable is None or t.smooth_separable is separable:
+            # a prox of a separable term without a kink is one number at a time
+            if separable is None or (t.separable and not t.term.kink) is separable:
                 a = t.forward(t.A, x) + t.b
                 g = g + t.back(t.A, t.s * t.slope(a, np.zeros_like(a), smoothing)[0])
         return g

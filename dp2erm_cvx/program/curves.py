@@ -228,7 +228,8 @@ class Curve:
 
     def declared(self, s: Any) -> Any:
         """Phi of a CVXPY expression, elementwise."""
-        return sum(_outer(part, part.atom.declared(part.inner(s))) for part in self.parts)
+        phis = [(part.coefficient, part.atom.declared(part.inner(s))) for part in self.parts]
+        return sum(phi if c == 1.0 else c * phi for c, phi in phis)
 
     def _summed(self, s: Array, of: Callable[[Part, Array], Array]) -> Array:
         total: Array | None = None
@@ -248,7 +249,3 @@ SQUARE = Curve((Part(1.0, atom("square")),))
 
 def _times(factor: float, values: Array) -> Array:
     return values if factor == 1.0 else -values if factor == -1.0 else factor * values
-
-
-def _outer(part: Part, phi: Any) -> Any:
-    return phi if part.coefficient == 1.0 else part.coefficient * phi

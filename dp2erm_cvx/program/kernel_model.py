@@ -106,7 +106,8 @@ class FactoredKernelModel(SimplexModel):
         return float(s @ s) - 2 * float(self.c @ v) + self.half_ridge * float(v @ v)
 
     def gradient(self, v: Array) -> Array:
-        gradient: Array = 2 * (self._products(self._sum(v)) - self.c) + self.ridge * v
+        products = np.concatenate(self.blocks.map(partial(row_products, v=self._sum(v))))
+        gradient: Array = 2 * (products - self.c) + self.ridge * v
         return gradient
 
     def hessian(self, v: Array) -> Array:
@@ -158,10 +159,6 @@ class FactoredKernelModel(SimplexModel):
     def _sum(self, v: Array) -> Array:
         """G'v (k,)."""
         return tree_sum(self.blocks.map(blocked_rmatvec, v))
-
-    def _products(self, s: Array) -> Array:
-        """G s (n,)."""
-        return np.concatenate(self.blocks.map(partial(row_products, v=s)))
 
 
 class PublicSample:

@@ -200,10 +200,6 @@ class LogWeight:
         length = high - low
         return math.inf if math.isnan(length) else length
 
-    def largest_log(self, reach: float) -> float:
-        """Bound on ``|log f|`` over ``|s| <= reach``."""
-        return max(map(abs, self._ends(reach)))
-
     def largest_weight(self, n: int, reach: float) -> float:
         """The largest of n weights of sum n whose margins are within ``reach``."""
         return stability.largest_weight(n, self.log_range(reach))
@@ -221,7 +217,7 @@ class LogWeight:
         At margins of rows of norm at most ``row_bound``; only the margins and the last steps round.
         """
         reach = row_bound * norm
-        evaluated = 16 * UNIT * (2 + self.largest_log(reach))
+        evaluated = 16 * UNIT * (2 + max(map(abs, self._ends(reach))))
         moved = dot_error(dimension) * reach
         return self.steepest(reach + moved) * moved + max(CLOSED_FORM, evaluated)
 

@@ -10,7 +10,7 @@ import numpy as np
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite, LocalError
 from dp2erm_cvx.model.direct import DirectModel
-from dp2erm_cvx.model.sets import ConvexSet
+from dp2erm_cvx.model.sets import ConvexSet, WholeSpace
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.solve.conic import Dual, conic_gap, own_dual
@@ -148,10 +148,10 @@ def _interior(model: Composite, point: Array, gradient: Array) -> bool:
     Sets hold the origin, so that a point is inside where a longer one is left alone by the projection.
     """
     penalty = model.penalty
-    if penalty.is_zero:
-        return True
     if penalty.priced or penalty.l1 or not isinstance(penalty.set, ConvexSet):
         return False
+    if penalty.set == WholeSpace():
+        return True
     asked = point * (1 + 1e-6), point - gradient / model.smoothness
     return all(np.array_equal(penalty.set.project(one), one) for one in asked)
 

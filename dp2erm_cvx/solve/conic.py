@@ -129,7 +129,12 @@ def own_dual(instance: Instance) -> Dual | None:
     problem = compiled_for(instance, _JUDGE).problem
     try:
         with _silenced():
-            _refuse_unchecked_cones(problem.get_problem_data(cp.CLARABEL)[0]["dims"])
+            if has_unchecked_cones(problem.get_problem_data(cp.CLARABEL)[0]["dims"]):
+                raise CertificateError(
+                    "the duality gap can be checked for quadratic and second-order cone programs only: state "
+                    "the objective or regularizer by quadratics, norms and absolute values, without atoms of "
+                    "other cones that are not read (weights by entropy: a program of kind exponential)"
+                )
             found = solved_with_dual(problem, cp.CLARABEL, _TIGHT)
     except _FAILURES:
         return None
@@ -177,15 +182,6 @@ def _price_of_violations(problem: Any, prices: tuple[Any, ...]) -> float:
             return math.inf
         price += float(np.linalg.norm(np.ravel(dual)) * np.linalg.norm(np.ravel(violation)))
     return price
-
-
-def _refuse_unchecked_cones(dims: Any) -> None:
-    if has_unchecked_cones(dims):
-        raise CertificateError(
-            "the duality gap can be checked for quadratic and second-order cone programs only: state the "
-            "objective or regularizer by quadratics, norms and absolute values, without atoms of other cones "
-            "that are not read (weights by entropy: a program of kind exponential)"
-        )
 
 
 def _into_dual_cone(z: Array, dims: Any) -> Array:
