@@ -120,7 +120,6 @@ def _program(cls: Any) -> Iterator[str]:
         yield f":param {field.name}: {_plain(text)}"
     if cls is not of_file[0]:
         yield f":Computes: ``{cls.formula}``"
-    yield f":Cones: {cls.cone}"
     yield f":Bound: {_plain(cls.theorem)}"
     if not own.startswith(cls.citation):
         yield f":Source: {cls.citation}"

@@ -62,7 +62,6 @@ class EntropyBalancing(RidgedEntropyFirstStage):
 
     name = "entropy_balancing"
     formula = "lam = argmin log mean exp(b_i'lam) - t'lam + mu/2 |lam|^2, |lam| <= R;  w_i ~ exp(b_i'lam)"
-    cone = "exponential, second-order"
     citation = "Hainmueller (2012); Lee & Chen (2026), Theorem entropy_weight_stability"
     theorem = "Theorem 4"
 
@@ -103,7 +102,6 @@ class EntropyBalancingPrimal(RidgedEntropyFirstStage):
 
     name = "entropy_balancing_primal"
     formula = "w = argmin sum w log w + n huber(|B'w/n - t|, mu R) / (2 mu), sum w = n"
-    cone = "exponential, second-order"
     citation = "Hainmueller (2012); Lee & Chen (2026), eq. entropy_weight_primal"
     theorem = "Theorem 4"
 

@@ -28,7 +28,6 @@ class EntropyBalancingHard(EntropyFirstStage):
 
     name = "entropy_balancing_hard"
     formula = "w = argmin sum w log w,  sum w = n,  B'w/n = t"
-    cone = "exponential"
     citation = "Hainmueller (2012); Lee & Chen (2026), eq. entropy_weight_primal"
     theorem = "none: not private"
     relations = frozenset()

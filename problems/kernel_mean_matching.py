@@ -72,7 +72,6 @@ class KernelMeanMatching(FirstStage):
     name = "kernel_mean_matching"
     balances_arms = False
     formula = "w = argmin |sum_i w_i phi(x_i) - n mean_j phi(t_j)|^2 + n mu |w|^2, sum w = n, w >= 0"
-    cone = "QP"
     citation = "Huang et al. (2006); Gretton et al. (2009)"
     theorem = "Theorem 6 with one block"
 

@@ -39,7 +39,6 @@ class MultinomialPropensity(Program):
     )
     citation = "McFadden (1974); Theorem 27"
     theorem = "Theorem 27 (pure noise)"
-    cone = "exponential"
 
     def declare(self, leaf: Any) -> Declaration:
         Z, chosen = leaf("Z"), leaf("chosen")

@@ -56,7 +56,6 @@ class StableBalancingHard(FirstStage):
 
     name = "stable_balancing_hard"
     formula = "w = argmin sum w^2, sum_c w = n/2, w >= 0, |sum_c w g - n/2 mean g| <= n/2 tolerance"
-    cone = "QP"
     citation = "Zubizarreta (2015)"
     theorem = "none: not private"
     relations = frozenset()

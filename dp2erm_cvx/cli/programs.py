@@ -239,7 +239,7 @@ def programs_command(
                 "neighbors": ", ".join(program["relations"]) or "none: not private",
                 "source": program["citation"],
             }
-            shown = ("formula", "cone", "settings", "kind", "theorem", "neighbors", "source")
+            shown = ("formula", "settings", "kind", "theorem", "neighbors", "source")
             screen.print(pairs([(f"  {name}", facts[name]) for name in shown if facts[name]]))
             screen.print()
     screen.print(
@@ -274,7 +274,6 @@ def program_facts(cls: type[Program]) -> dict[str, Any]:
         "stage": "first" if issubclass(cls, FirstStage) else "second",
         "kind": cls.kind.value if issubclass(cls, FirstStage) else None,
         "formula": cls.formula,
-        "cone": cls.cone,
         "settings": {
             name: cls.defaults.get(name, "none") if value is None else _plain(value)
             for name, value in defaults.items()

@@ -60,7 +60,6 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     """
 
     kind: ClassVar[Kind] = Kind.DIRECT
-    cone: ClassVar[str] = "second-order"
     theorem = "none: universal corollary"
     statement: ClassVar[Function | None] = None
     bound = _Stated()

@@ -170,7 +170,6 @@ class ClosedFormWeights(FirstStage):
     balances_arms: ClassVar[bool] = False
 
     kind: ClassVar[Kind] = Kind.CLOSED_FORM
-    cone: ClassVar[str] = "QP"
 
     def certified_error(self, universe: Universe) -> float | None:
         return CLOSED_FORM

@@ -67,7 +67,6 @@ class KernelFirstStage(FirstStage):
     """
 
     kind: ClassVar[Kind] = Kind.QUADRATIC
-    cone: ClassVar[str] = "QP"
 
     #: Whether all records share one simplex; otherwise every arm has its own.
     pooled: ClassVar[bool] = False

@@ -70,7 +70,6 @@ class SecondStage(DeclaredProgram):
     """
 
     by_blocks: ClassVar[bool] = True
-    cone: ClassVar[str] = "that of its atoms: QP, exponential, second-order"
     theorem: ClassVar[str] = "Theorems 1, 2 and 15 to 19, derived from the declaration"
     defaults: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"theta_set": "the set that it declares", "features": "all", "features_bound": "that of the domain"}

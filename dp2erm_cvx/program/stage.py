@@ -98,7 +98,6 @@ class Program(abc.ABC):
 
     name: ClassVar[str]
     formula: ClassVar[str]
-    cone: ClassVar[str]
     citation: ClassVar[str]
     theorem: ClassVar[str]
     relations: ClassVar[frozenset[Neighboring]] = frozenset(Neighboring)
@@ -202,7 +201,6 @@ class DeclaredProgram(Program):
     """Declaration by a function: its settings, and what is read of it. A mixin of the programs below."""
 
     function: ClassVar[Function]
-    cone: ClassVar[str] = "exponential, second-order"
     formula = _Formula()
     #: Arguments of the function before its settings.
     first: ClassVar[int] = 2

@@ -97,7 +97,6 @@ class KnownWeights(DeclaredProgram, ClosedFormWeights):
 
     theorem = "V = 2 w_max, of an interval that is enforced"
     assumption = "each weight is a public function of its own record, within a declared interval"
-    cone = "QP"
 
     least: float = setting(1.0, above=0)
     most: float = setting(1.0, above=0)

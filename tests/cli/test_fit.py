@@ -202,7 +202,6 @@ def test_programs_lists_everything():
     assert [program["name"] for program in listed] == list(registry.programs())
     for program in listed:
         assert program["formula"]
-        assert program["cone"]
         assert program["theorem"]
     text = run("programs", env={"COLUMNS": "80"}).stdout
     assert all(name in text for name in registry.programs())

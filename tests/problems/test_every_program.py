@@ -303,7 +303,6 @@ def _check_target(n: int, name: str, settings: dict[str, Any], *, conic: bool) -
     solvers = ["newton", "projected_gradient"]
     if conic:
         solvers += ["clarabel", "scs"]
-    if conic and "QP" in instance.program.cone:
         compiled = Compiled(instance.program.declare, instance.data, embed=True)
         solvers += ["osqp"] * compiled.problem.is_qp()
     for solver in solvers:
