@@ -72,7 +72,7 @@ class BalanceTable:
 
     def blocks(self) -> Iterator[Block]:
         """Report, marked as not private."""
-        yield heading("Balance before and after weighting: not private: for the data holder only")
+        yield heading("Balance before and after adjustment: not private: for the data holder only")
         covariates = grid("covariate", "control", "after", "treated", "after", "SMD before", "SMD after")
         for k, name in enumerate(self.columns):
             means = [when[arm, k] for arm in (0, 1) for when in (self.means_before, self.means_after)]
@@ -145,13 +145,20 @@ def balance_table(
     )
 
 
+#: The row of an effect's table that no covariate has.
+PREDICTED = "predicted outcome"
+#: What is noted where an effect is adjusted by a regression alone.
+UNWEIGHTED = "one propensity, hence no weights: an outcome regression adjusts"
+
+
 def adjusted(plan: Plan[Any], found: PlanResult) -> tuple[BalanceTable, Array, NDArray[np.int64]]:
     """Balance before and after what a release adjusts by; propensities (m,) and arms (m,). Not private.
 
     Of the m records that count, for the data holder only. Weights are those of residuals in the score of an
-    effect, of records in a rule, or of the first stage. What the released outcome regression predicts without
-    treatment is a row of its own. Where every propensity is the same, those of a logistic regression without
-    privacy are returned. ``plan`` and ``found`` are what ``look`` of an estimator gets, of records in memory.
+    effect, of records in a rule, or of the first stage. Of an effect a row of its own is the outcome that
+    least squares without privacy predict of the covariates; after: less what the released regression
+    predicts. Where every propensity is the same, those of a logistic regression without privacy are returned.
+    ``plan`` and ``found`` are what ``look`` of an estimator gets, of records in memory.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -159,7 +166,7 @@ def adjusted(plan: Plan[Any], found: PlanResult) -> tuple[BalanceTable, Array, N
     assert isinstance(data, Dataset)
     inside = np.sum(np.reshape(records.counts, (records.n_samples, -1)), axis=1) > 0.0
     table, columns, weights = data.X, data.columns, np.ones(records.n_samples)
-    propensity, notes = weights, []
+    propensity, notes, predicted = weights, [], None
     score: Any = plan.step("score")
     if found.inputs.weights is not None:
         weights = found.weights.value
@@ -169,17 +176,28 @@ def adjusted(plan: Plan[Any], found: PlanResult) -> tuple[BalanceTable, Array, N
         none, propensity = 0.0 * parts.e, parts.e
         alone = parts._replace(m_0=none, m_1=none, center=0.0, residual=none + 1e-9 * own.bound)
         weights = np.abs(own.score(alone))
-        table, columns = np.column_stack([table, parts.m_0]), (*columns, "predicted outcome")
+        rows = np.column_stack([records.a - 0.5, np.ones(len(weights)), records.covariates])
+        line = np.linalg.lstsq(rows[inside], records.y[inside])[0]
+        predicted = rows[:, 1:] @ line[1:]  # halfway between the arms
+        shown = predicted + records.domain.outcome_center
+        table, columns = np.column_stack([table, shown]), (*columns, PREDICTED)
     elif (balance := getattr(getattr(plan.step("rule"), "regression", None), "balance", None)) is not None:
         weights = balance.of(records.covariates, records.a, released)
         propensity = expit(balance.log_odds.predict(records.covariates, records.a, released))
     arms = records.a[inside]
     if np.ptp(propensity[inside]) == 0.0 and np.ptp(arms) > 0:
         if found.inputs.weights is None:
-            notes.append("the same propensity for all, hence no weights: a regression of the outcome adjusts")
+            notes.append(UNWEIGHTED)
         own_model = LogisticRegression(max_iter=1000).fit(records.covariates[inside], arms)
         propensity = own_model.predict_proba(records.covariates)[:, 1]
     made = balance_table(table[inside], arms, weights[inside], columns)
+    if predicted is not None:  # what weights and the released regression together leave of it
+        left = (predicted - 0.5 * (parts.m_0 + parts.m_1))[inside, None]
+        means = made.means_after.copy()
+        means[:, -1] = [_mean(left[one], weights[inside][one])[0] for one in arm_masks(arms)]
+        gap, apart = (np.diff(each[:, -1])[0] for each in (made.means_before, means))
+        smd = np.append(made.smd_after[:-1], made.smd_before[-1] * apart / gap if gap else np.nan)
+        made = replace(made, means_after=means, smd_after=smd)
     return replace(made, notes=(*made.notes, *notes)), propensity[inside], arms
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx.diagnostics import BalanceTable
-from dp2erm_cvx.diagnostics.balance import arm_masks, numbers_where
+from dp2erm_cvx.diagnostics.balance import PREDICTED, UNWEIGHTED, arm_masks, numbers_where
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.plotting.figure import BLUE, ORANGE, new_figure, save
 
@@ -50,9 +50,10 @@ def love_plot(
         # a Figure of its own rather than pyplot's: no window system, no global state
         ax = new_figure(6.4, 1.4 + 0.32 * len(order)).add_subplot()
     ax.hlines(places, before[order], after[order], color="0.8", linewidth=1.5, zorder=1)
+    label = "as adjusted" if PREDICTED in table.columns else "after weighting"
     looks: list[tuple[Any, dict[str, Any]]] = [
         (before, {"facecolors": "white", "edgecolors": ORANGE, "linewidths": 1.6, "label": "before"}),
-        (after, {"color": BLUE, "label": "after weighting"}),
+        (after, {"color": BLUE, "label": label}),
     ]
     for zorder, (values, look) in enumerate(looks, 2):
         ax.scatter(values[order], places, s=42, clip_on=False, zorder=zorder, **look)
@@ -65,7 +66,8 @@ def love_plot(
     ax.set_ylim(-0.7, len(order) - 0.3)
     ax.set_xlabel("absolute standardized mean difference")
     ax.legend(loc="lower right", frameon=False)
-    return _finished(ax, "Covariate balance (not private)", path)
+    told = f"\n{UNWEIGHTED}" if UNWEIGHTED in table.notes else ""
+    return _finished(ax, f"Covariate balance (not private){told}", path)
 
 
 def overlap_plot(
@@ -114,7 +116,7 @@ def overlap_plot(
     ax.set_xlim(0.0, 1.0)
     height = 1.08 * max(abs(end) for end in ax.dataLim.intervaly)
     ax.set_ylim(-height, height)
-    ax.yaxis.set_major_formatter(lambda height, _: f"{abs(height):.0%}")
+    ax.yaxis.set_major_formatter(lambda height, _: f"{100.0 * abs(height):.3g}%")
     ax.set_xlabel("propensity: estimated probability of treatment")
     ax.set_ylabel("share of the arm")
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3, frameon=False, fontsize="small")

@@ -154,6 +154,14 @@ def test_what_is_released_balances_what_confounds() -> None:
         table, propensity, _ = adjusted(*seen[-2:])
         assert abs(table.smd_before[0]) > 0.8 > 0.2 > abs(table.smd_after[0])
         assert np.corrcoef(propensity, chance)[0, 1] > 0.99
+    model = PrivateEffect(Domain(1.5, 4.0), Budget(500.0), settings={"propensity": "constant"}, seed=1)
+    model.look = lambda *run: seen.extend(run)
+    model.fit(confounded, arms, arms + confounded[:, 0])
+    table = adjusted(*seen[-2:])[0]  # no weights: what the regression predicts is taken off
+    np.testing.assert_allclose(table.smd_before[:2], table.smd_after[:2])
+    assert table.columns[2] == "predicted outcome"
+    assert abs(table.smd_before[2]) > 0.8 > 0.05 > abs(table.smd_after[2])
+    assert "no weights" in love_plot(table).get_title(loc="left")
 
 
 def plotted() -> BalanceTable:
