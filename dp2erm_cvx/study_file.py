@@ -31,7 +31,8 @@ import inspect
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ class Question:
 
 @dataclass(frozen=True)
 class StudyFile:
-    """What a file declares. ``digest`` is the SHA-256 of all of it, by which a study can be registered."""
+    """What a file declares; ``digest`` is the SHA-256 of all of it. ``source`` is the file, for messages."""
 
     domain: Domain
     layout: CsvLayout
@@ -101,6 +102,7 @@ class StudyFile:
     questions: tuple[Question, ...]
     account: tuple[Path, str] | None
     digest: str
+    source: str = "study"
 
     def models(self, *, seed: int | None = None, **execution: Any) -> dict[str, PrivateEstimator]:
         """An estimator for every question, by its name, each with its part of the budget.
@@ -116,7 +118,7 @@ class StudyFile:
                 settings = {**execution, **question.settings, "seed": own}
                 models[question.name] = kind(question.domain, self._part(question.share), **settings)
             except TypeError as error:  # a required setting of a program, say
-                raise DeclarationError(f"{question.name}: {error}") from None
+                raise DeclarationError(f"{self.source}: {question.name}: {error}") from None
         return models
 
     def plans(self, models: Mapping[str, PrivateEstimator], n: int, n_features: int) -> dict[str, Plan[Any]]:
@@ -151,7 +153,7 @@ class StudyFile:
                 else:
                     plans[name] = model.plan(n, n_features)
             except Dp2ermError as error:
-                raise type(error)(f"{name}: {error}") from None
+                raise type(error)(f"{self.source}: {name}: {error}") from None
         return plans
 
     def question_of(self, release: BaseRelease) -> str | None:
@@ -207,10 +209,17 @@ def read_study(path: str | Path, changes: Sequence[str] = ()) -> StudyFile:
     Raises DeclarationError in one line that names the place in the file.
     """
     declared = read_tables(path)
+    with _at(path):
+        return replace(_study(declared, changes, Path(path).parent), source=str(path))
+
+
+@contextmanager
+def _at(place: object) -> Iterator[None]:
+    """Name the place of whatever is refused, once."""
     try:
-        return _study(declared, changes, Path(path).parent)
+        yield
     except (DeclarationError, ProgramError) as error:
-        raise DeclarationError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
+        raise DeclarationError(f"{place}: {str(error).removeprefix(f'{place}: ')}") from None
 
 
 def study_with(
@@ -260,14 +269,17 @@ def written(value: Any) -> Any:
 def _study(declared: dict[str, Any], changes: Sequence[str], folder: Path) -> StudyFile:
     asked = {kind: declared.pop(kind) for kind in QUESTIONS if kind in declared}
     account, spent = declared.pop("ledger", None), declared.pop("budget", None)
+    for name, tables in declared.items():
+        if isinstance(tables, list) and any(isinstance(one, dict) for one in tables):
+            raise DeclarationError(f"[[{name}]]: no question; {known_names(name, QUESTIONS)}")
     if not any(asked.values()):
         raise DeclarationError(f"asks nothing: add a table [[{']], [['.join(QUESTIONS)}]]")
     if spent is None:
         raise DeclarationError("no [budget] is declared: add epsilon = ...")
     questions = list(_questions(asked))
-    tables = {"budget": _table("budget", spent), **{one["name"]: one for one in questions}}
+    places = {"budget": _table("budget", spent), **{one["name"]: one for one in questions}}
     for text in changes:
-        _change(tables, text)
+        _change(places, text)
     # in the order of the file, which is that of the covariates
     plain = {**declared, "budget": spent, "ledger": account, "questions": questions}
     layout = CsvLayout.from_dict(declared.pop("csv", {}))
@@ -304,8 +316,11 @@ def _shared(
     questions: Sequence[dict[str, Any]], declared: Mapping[str, Any], outcomes: set[str]
 ) -> tuple[Question, ...]:
     """The questions with shares of the budget: what is not declared is divided evenly."""
-    stated = [question.get("share") for question in questions]
-    shares = [None if one is None else public_number("share", one, above=0.0) for one in stated]
+    shares: list[float | None] = []
+    for one in questions:
+        with _at(one["name"]):
+            stated = one.get("share")
+            shares.append(None if stated is None else public_number("share", stated, above=0.0))
     left, open_shares = 1.0 - sum(share or 0.0 for share in shares), shares.count(None)
     if left < -1e-12 or (open_shares and left <= 1e-12):
         wanted = f"share: {1.0 - left:g} of the budget is asked for"
@@ -314,7 +329,8 @@ def _shared(
     for table, share in zip(questions, shares, strict=True):
         own = left / open_shares if share is None else share
         domain = _own(table, declared, outcomes)
-        found.append(Question(table["name"], table["kind"], own, _settings(table), domain))
+        with _at(table["name"]):
+            found.append(Question(table["name"], table["kind"], own, _settings(table), domain))
     return tuple(found)
 
 
@@ -335,10 +351,8 @@ def _own(table: Mapping[str, Any], declared: Mapping[str, Any], outcomes: set[st
     if "outcome_column" in own:  # its center and cost are in other units
         outcomes = outcomes | {str(declared.get("outcome_column"))}
         declared = {name: value for name, value in declared.items() if name not in _OUTCOME}
-    try:
+    with _at(table["name"]) if own else nullcontext():
         return domain_of(_without({**declared, **own}, outcomes))
-    except DeclarationError as error:
-        raise DeclarationError(f"{table['name']}: {error}" if own else str(error)) from None
 
 
 def _settings(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -359,8 +373,9 @@ def _settings(table: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(settings[place], Mapping):
             stage = dict(settings[place])
             if not isinstance(stage.get("name"), str):
-                raise DeclarationError(f"{name}: {place}: needs a name, such as name = 'overlap'")
-            settings[place] = registry.build(programs[place], stage.pop("name"), **stage_settings(stage))
+                raise DeclarationError(f"{place}: needs a name, such as name = 'overlap'")
+            with _at(place):
+                settings[place] = registry.build(programs[place], stage.pop("name"), **stage_settings(stage))
     return settings
 
 
@@ -386,7 +401,8 @@ def _budget(table: Mapping[str, Any]) -> Budget:
     for name, value in known.items():
         if isinstance(value, str):  # a number on a command line, and none in a file
             raise DeclarationError(f"budget: {name} = {shown(value)}: must be a number")
-    return Budget(**known)
+    with _at("budget"):
+        return Budget(**known)
 
 
 def _account(table: Mapping[str, Any], folder: Path) -> tuple[Path, str]:
