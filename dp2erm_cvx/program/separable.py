@@ -216,6 +216,10 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
         Raises CalibrationError where weights are read at other rows than those of the loss.
         """
+        if self.at_controls:
+            raise CalibrationError(
+                f"{self.name}: Theorem 22 covers no weights read at other rows than the loss"
+            )
         domain = universe.domain
         return margin_movement(
             universe.n_samples,

@@ -344,7 +344,8 @@ def _derived(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
         )
         if isinstance(program, SecondStage):
             yield "theorem", program.theorem
-    if isinstance(program, SeparableFirstStage) and not isinstance(program, PrivateFirstStage):
+    private = isinstance(program, PrivateFirstStage)
+    if isinstance(program, SeparableFirstStage) and not (private or program.at_controls):
         found = program.movement(universe)
         flat = "inf, as the loss is flat where a weight moves"
         C = flat if math.isinf(found.variance) else f"{found.variance:.4g}"

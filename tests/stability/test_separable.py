@@ -14,6 +14,7 @@ from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.program.curves import LOGISTIC
 from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY, OVERLAP, LogWeight
+from dp2erm_cvx.program.weights import describe
 from dp2erm_cvx.stability import logistic_propensity, margin_movement, separable, tilt_lemma
 from dp2erm_cvx.stability.logistic import logistic_diameter
 from dp2erm_cvx.universe import Universe
@@ -236,6 +237,11 @@ def test_weights_read_at_other_rows_have_theorem_3_alone():
     own, other = overlap(ridge=0.01).stability(universe), elsewhere(ridge=0.01).stability(universe)
     assert "Theorem 3" in other.theorem
     assert other.V > 2 * own.V
+    with pytest.raises(CalibrationError, match="other rows"):
+        elsewhere(ridge=0.01).movement(universe)
+    shown = dict(describe(elsewhere(ridge=0.01), universe))
+    assert shown["V"].startswith(f"{other.V:.6g}")
+    assert "Theorem 22" not in str(shown)
 
 
 def test_no_theorem_without_a_ridge():
