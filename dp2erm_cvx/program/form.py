@@ -37,7 +37,7 @@ class MarginTerm:
     tilt: tuple[float, Datum] | None = None
 
     def near(self, other: MarginTerm) -> bool:
-        """True if another term has the same curve and tilt, to within rounding."""
+        """True if another term has the same curve, to within rounding."""
         pairs = zip(self.curve.parts, other.curve.parts, strict=False)
         return len(self.curve.parts) == len(other.curve.parts) and all(
             a.atom == b.atom

@@ -427,6 +427,10 @@ def _read_loss(program: SecondStage, domain: Domain) -> tuple[DeclaredRecords, F
         records, theta, problem = program.declared_problem(domain, n, 3)
         forms.append((n, Form.of(problem, theta)))
     (few, first), (many, last) = forms
+    if first.feasible != last.feasible:  # what is read holds for every n
+        raise DeclarationError(
+            f"{program.name}: its set of theta depends on records.n: state one for every n"
+        )
     penalties = np.array([[first.ridge, first.l1], [last.ridge, last.l1]])
     if first.term.near(last.term) and np.allclose(penalties[0] / few, penalties[1] / many, rtol=1e-12):
         form = replace(last, ridge=last.ridge / many, l1=last.l1 / many)

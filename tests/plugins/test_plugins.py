@@ -252,6 +252,12 @@ WRONG = {
         ),
         "no set that is read",
     ),
+    "a set that grows": (
+        of_theta(
+            lambda theta, r: cp.sum_squares(residual(theta, r)), lambda theta, r: [cp.norm(theta) <= r.n / 4]
+        ),
+        "its set of theta depends on records.n",
+    ),
     "unknown records": (of_theta(lambda theta, r: cp.sum_squares(r.z - r.x @ theta)), "records have no 'z'"),
     "a ridge that n does not multiply": (
         of_theta(lambda theta, r: cp.sum_squares(residual(theta, r)) + cp.sum_squares(theta)),
