@@ -180,7 +180,7 @@ def test_wrong_noise_is_caught_in_the_workings(monkeypatch, bug, size, arithmeti
 def test_a_wrong_law_of_coordinates_is_caught_in_the_workings(monkeypatch, arithmetic):
     plant(monkeypatch, by_coordinate)
     used = model(arithmetic=arithmetic)
-    assert audit_noise(noise_of_fits(used), used.plan(12, 2).main.calibration, size=300, level=0.2).alarm
+    assert audit_noise(noise_of_fits(used), used.plan(12, 2).main.calibration, size=150, level=0.2).alarm
 
 
 @pytest.mark.parametrize("settings", [{}, {"arithmetic": "assumed"}, {"noise": "gaussian"}])

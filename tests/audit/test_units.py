@@ -47,7 +47,7 @@ def declared(plan):
     return Declared(sum(step.calibration.epsilon for step in plan.steps if step.integers is not None))
 
 
-def worst(plan, evaluations=150, seed=0):
+def worst(plan, evaluations=60, seed=0):
     search = SearchPlan(evaluations, seed=seed)
     return search_additive(sums(plan), plan.study.universe, declared(plan), search=search)
 

@@ -256,31 +256,3 @@ def test_planted_bugs_exceed_epsilon_and_the_same_pair_keeps_it_without_them(nam
     kept = audit_density(right, *pair, starts=1)
     assert kept.loss <= kept.epsilon <= 1.0
     assert len(kept.outputs["propensity"]) == (2 if scheme is overlap_private else 6)
-
-
-def pair_and_model(seed):
-    rng = np.random.default_rng(1000 + seed)
-    trimmed, capped = (
-        ipw_private(ridge=0.05, trim=2.5),
-        ipw_private(share=0.5, ridge=0.02, radius=1.5),
-    )
-    first = (Uniform(), ipw_logistic(), EntropyBalancing(), trimmed, capped)[seed % 5]
-    output = seed % 3 == 0
-    second = MEAN if output else ("plug_in_ate", "arm_means", "itr")[rng.integers(3)]
-    method = {"calibration": "output"} if output else {}
-    model = release(first, second, float(10 ** rng.uniform(-1, 1)), **method)
-    return model, KINDS[rng.integers(4)](rng, int(rng.integers(4, 30)), int(rng.integers(1, 3)))
-
-
-def check(seeds):
-    losses = []
-    for seed in seeds:
-        model, pair = pair_and_model(seed)
-        found = audit_density(model, *pair, seed=seed, starts=2)
-        assert found.loss <= found.epsilon <= model.budget.epsilon, (seed, found)
-        losses.append(found.loss / found.epsilon)
-    return losses
-
-
-def test_a_few_complete_releases():
-    assert max(check(range(5))) > 0.2

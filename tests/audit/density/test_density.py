@@ -97,14 +97,13 @@ def test_loss_of_a_line_with_a_kink_is_that_at_the_breakpoints(seed):
     assert found.loss == pytest.approx(max(expected), abs=1e-6)
 
 
-@pytest.mark.parametrize("kind", [neighbors, aligned])
-def test_delta_of_a_normal_release_lies_in_its_interval(kind):
-    pair = kind(np.random.default_rng(1))
+def test_delta_of_a_normal_release_lies_in_its_interval():
+    pair = aligned(np.random.default_rng(1))
     model = release(second=plug_in_ate(WholeSpace()), budget=APPROXIMATE, noise="gaussian")
     c, d = (2 * np.sum(2 * (2 * a - 1) * y) for _, a, y in pair)
     shift = abs(c - d) / model.plan(N, 2).main.calibration.scale
     assert shift > 0
-    found = audit_density(model, *pair, draws=1000)
+    found = audit_density(model, *pair, draws=500)
     away = found.epsilon / shift
     delta = stats.norm.cdf(shift / 2 - away) - math.exp(found.epsilon) * stats.norm.cdf(-shift / 2 - away)
     assert found.hockey_stick.low <= delta <= found.hockey_stick.high
@@ -164,20 +163,9 @@ def test_the_worst_pair_comes_near_epsilon():
     assert 0.7 < found.theta_loss <= found.loss <= 1.0
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        (FIRST[0], SECOND[0]),
-        pytest.param(FIRST[0], SECOND[2], marks=pytest.mark.slow),
-        pytest.param(FIRST[0], SECOND[4], marks=pytest.mark.slow),
-        (FIRST[1], SECOND[1]),
-        (FIRST[2], SECOND[5]),
-    ],
-    ids=repr,
-)
-def test_gaussian_releases_keep_delta(first, second):
-    model = release(first, second, APPROXIMATE, noise="gaussian")
-    found = audit_density(model, *aligned(np.random.default_rng(1)), draws=2000)
+def test_gaussian_releases_keep_delta():
+    model = release(FIRST[1], SECOND[1], APPROXIMATE, noise="gaussian")
+    found = audit_density(model, *aligned(np.random.default_rng(1)), draws=600)
     stick = found.hockey_stick
     assert 0.0 <= stick.low <= stick.estimate <= stick.high <= 0.05
     assert found.noise is Noise.GAUSSIAN

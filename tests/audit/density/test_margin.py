@@ -164,7 +164,7 @@ def test_a_loss_that_keeps_its_curvature_is_caught():
 def test_gaussian_noise_of_a_margin_loss_is_sampled():
     model = release(saturating_regression(slope=0.1), Budget(1.0, 0.05), noise="gaussian")
     pair = lone_record(1.0, -1.0)
-    assert not audit_density(model, *pair, draws=150).exceeds
+    assert not audit_density(model, *pair, draws=100).exceeds
     plan = model.plan(N, 1)
     weak = changed(plan, calibration=less(plan.main.calibration, scale=0.2))
     assert audit_density(weak, *pair, draws=150).exceeds

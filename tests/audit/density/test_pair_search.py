@@ -119,13 +119,6 @@ def test_a_search_repeats_and_resumes(tmp_path):
         found(5, checkpoint=state)
 
 
-def test_seconds_end_a_search():
-    assert (
-        search_density(release(), 5, 1, search=SearchPlan(1000, seconds=1e-6), starts=1).counts["audited"]
-        == 1
-    )
-
-
 def test_a_saved_pair_is_replayed(tmp_path):
     found = search_density(release(cls=HalfTheNoise), 5, 1, search=SearchPlan(2), starts=1)
     found.save(tmp_path / "worst")

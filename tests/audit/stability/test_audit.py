@@ -65,7 +65,7 @@ def a_third_of_the_diameter():
 
 @pytest.mark.parametrize("case", [*wrong_bounds()[1:], a_third_of_the_diameter()], ids=lambda case: case.name)
 def test_planted_wrong_bounds_are_reported(case):
-    result = audited(case, 6000 if case.name.startswith("IPW") else 600, case.bounds)
+    result = audited(case, 3000 if case.name.startswith("IPW") else 600, case.bounds)
     wrong, right = result.verdicts
     assert wrong.violated
     assert not right.violated
@@ -257,13 +257,13 @@ def test_limits_that_are_none():
 
 
 def test_a_first_stage_without_a_ridge_is_solved_in_full():
-    case = ipw(20, 0.0, 1.0, 0)
-    result = audited(case, 30)
+    case = ipw(10, 0.0, 1.0, 0)
+    result = audited(case, 6)
     assert "ridge = 0" in result.refused["sharp"]
     hard = reference_program("entropy_balancing_hard")
-    result = audit_stability(hard, some_data(40, 1), UNIT, strategies=["each"], search=SearchPlan(50))
+    result = audit_stability(hard, some_data(16, 1), UNIT, strategies=["each"], search=SearchPlan(16))
     assert not result.violations
-    assert 20 < result.verdicts[0].neighbors <= 50
+    assert 8 < result.verdicts[0].neighbors <= 16
 
 
 #: Neighbors per row: 32 rows in about five minutes.
