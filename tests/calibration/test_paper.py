@@ -55,24 +55,6 @@ def test_gaussian_noise_is_the_stated_formula(corrected, p, epsilon):
     assert found.theorem.endswith("(ii), corrected" if corrected else "(ii), as printed")
 
 
-def test_printed_statement_is_false():
-    # p = 1, a loss of constant gradient, the shift zeta W1 in full: the printed exponent is epsilon / 2
-    sigma = printed(800, 28.0, 1 / 400, 1)
-    assert sigma == pytest.approx(241.735, abs=1e-3)
-    root = math.sqrt(math.log(400))
-    L = math.hypot(1 + root, root)
-    exponent = (2 * sigma * L + 1) / (2 * sigma**2) * 800
-    assert exponent == pytest.approx(14.0, abs=1e-9)
-    # the event where the density of b exceeds e^14 times that of b + 800
-    s = 800 / sigma
-    start = 14 / s - s / 2
-    first, second = stats.norm.sf(start), stats.norm.sf(start + s)
-    claimed = math.exp(14) * second + 1 / 400
-    assert first == pytest.approx(0.00500, abs=1e-5)
-    assert claimed == pytest.approx(0.00489, abs=1e-5)
-    assert first > claimed
-
-
 def test_printed_gaussian_is_refused_where_it_is_not_private():
     budget = Budget(200.0, 1 / 400)
     objective = Objective(stated(800.0, 566.0), FLAT, 400)
