@@ -27,8 +27,8 @@ from dp2erm_cvx.plan.settings import EffectSettings
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean
 from dp2erm_cvx.steps.estimands import ArmScores, AverageScore
+from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, ArmNuisances, Confounding, RidgeFit
-from dp2erm_cvx.steps.propensity import ArmPropensity
 from dp2erm_cvx.steps.record_map import Arms, Rows
 from dp2erm_cvx.steps.step import Step
 

@@ -29,8 +29,7 @@ from dp2erm_cvx.public import check_settings, one_line, public_number
 from dp2erm_cvx.sampling import refuse_arms
 from dp2erm_cvx.solve import Solution
 from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare
-from dp2erm_cvx.steps.fit import Fit
-from dp2erm_cvx.steps.propensity import enters_no_outcome
+from dp2erm_cvx.steps.fit import Fit, enters_no_outcome
 from dp2erm_cvx.steps.record_map import OutcomeRows, WithConstant
 from dp2erm_cvx.steps.score import MeanScore
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult, exact_budget

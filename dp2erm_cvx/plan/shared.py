@@ -15,7 +15,7 @@ from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.plan.effect import EffectStudy
 from dp2erm_cvx.plan.plan import Plan, divided
-from dp2erm_cvx.steps.propensity import enters_no_outcome
+from dp2erm_cvx.steps.fit import enters_no_outcome
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.universe import Universe
 

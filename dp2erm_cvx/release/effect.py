@@ -23,7 +23,7 @@ from dp2erm_cvx.release.ratio import ArmRisks, part_interval
 from dp2erm_cvx.release.record import STRICT, BaseRelease, Guarantee
 from dp2erm_cvx.steps.cells import CellNuisances, CellSums
 from dp2erm_cvx.steps.estimands import ArmScores, GroupScore
-from dp2erm_cvx.steps.propensity import ArmPropensity
+from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.ranges import ColumnRanges
 from dp2erm_cvx.steps.record_map import Rows, treated_share
 from dp2erm_cvx.steps.score import MeanScore

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 from dp2erm_cvx.calibration import (
     EXACT_ARITHMETIC,
@@ -22,11 +23,12 @@ from dp2erm_cvx.calibration import (
 from dp2erm_cvx.calibration.profiles import LossLaw, relieved, saturating_law
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.privacy import BoundFamily, Budget
+from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.stability import uniform_weights
-from dp2erm_cvx.steps.record_map import OutcomeRows, RecordMap
+from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
+from dp2erm_cvx.steps.record_map import OutcomeRows, RecordMap, Rows, WithConstant
 from dp2erm_cvx.steps.step import (
     Execution,
     Inputs,
@@ -40,6 +42,7 @@ from dp2erm_cvx.steps.step import (
     reserve,
     sample,
 )
+from dp2erm_cvx.steps.sums import TreatmentRate
 from dp2erm_cvx.steps.weights import (
     WeightsPlan,
     covers,
@@ -222,10 +225,10 @@ class Fit(Step):
     @property
     def certified_by_design(self) -> bool:
         """Of a coefficient that nothing but weights are read at, whether those weights are."""
+        if self.coefficient is not None and self.map is not None:
+            return self.radius is not None
         assert self.weights is not None
-        if self.coefficient is not None:
-            return self.weights.known if self.map is None else self.radius is not None
-        return self.weights.known and self.radius is not None
+        return self.weights.known and (self.coefficient is not None or self.radius is not None)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -328,10 +331,78 @@ class Fit(Step):
         if self.precision is not None:
             certified = covers(self.precision, solution, drawn, instance)
             seed = execution.label("grid")
-            if self.coefficient is not None and seed is not None:  # as it was named before it had a step
+            if isinstance(self.program, PrivateFirstStage) and seed is not None:  # as before it had a step
                 seed = seed.replace("grid propensity", "propensity grid")
             theta = on_grid(theta, self.precision.grid, seed)
         return StepResult(theta, certified, rests_on_gap(solution), solution, drawn.value)
+
+
+def calibrate_multinomial(objective: Objective, row_bound: float, n_arms: int, budget: Budget) -> Calibration:
+    """Gamma noise of Theorem 27: ``scale = sqrt(2) M V / epsilon`` and ``n gamma = 4 M^2 V / epsilon``.
+
+    Half of that ridge for two arms. All of epsilon pays for noise: the curvature vanishes at full slope.
+    Raises CalibrationError where the bound does not cover what is declared.
+    """
+    epsilon, V = budget.epsilon, objective.bound.V
+    times = 2.0 if n_arms == 2 else 4.0
+    gamma = times * row_bound**2 / objective.n_samples * (V / epsilon) * (1.0 + 4e-12)
+    sensitivity = math.sqrt(2.0) * row_bound * V
+    setting = f"epsilon = {epsilon:g}, V = {V:g}, M = {row_bound:g}, K = {n_arms}"
+    facts = {"sensitivity": sensitivity, "theorem": "Theorem 27 (multinomial)"}
+    return objective.calibrated(Noise.GAMMA, budget, sensitivity / epsilon, gamma, setting, **facts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmPropensity(Fit):
+    """The multinomial regression of the arm on (1, x), a ``program`` of K > 2 arms: its contrasts.
+
+    Its noise is pure.
+    """
+
+    name: str = "propensity"
+    program: Any
+    map: RecordMap | None = WithConstant()
+
+    @property
+    def coefficient(self) -> Any:
+        return self.program
+
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
+        where, n_arms = WithConstant().universe(universe), self.program.n_arms
+        n, bound, domain = where.n_samples, where.domain.covariate_bound, where.domain
+        left, hidden = (
+            (budget, None) if self.numerical_share is None else reserve(budget, self.numerical_share)
+        )
+        size = math.sqrt(2.0) * bound
+        # Hessians have the trace (1 - ||q||^2) ||x||^2
+        trace = (1.0 - 1.0 / n_arms) * bound**2
+        n_parameters = (n_arms - 1) * where.n_columns
+        loss = LossConstants(n_parameters, size, trace, 0.0, None, size, gradient_bound=size)
+        weights = uniform_weights(n, factored=domain.weighted)
+        objective = Objective(weights, loss, n, domain.relation, self.program.name)
+        calibration = calibrate_multinomial(objective, bound, n_arms, left)
+        return replace(self, universe=where, bound=weights, loss=loss).perturbed_by(calibration, hidden)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        weights = self.bound.assumptions
+        return weights if self.precision is not None else (*weights, EXACT_ARITHMETIC)
+
+    def instance(self, records: Records, weights: Array | None, noise: Array | None = None) -> Instance:
+        instance: Instance = self.program.instance(records, self.calibration.gamma, noise)
+        return instance
+
+    def names(self, columns: tuple[str, ...]) -> tuple[str, ...]:
+        """Of the released numbers: contrast j is of the arms up to the j-th one, less the one after it."""
+        rows = Rows.POOLED.names(columns)
+        return tuple(f"{name} | contrast {j + 1}" for j in range(self.program.n_arms - 1) for name in rows)
+
+
+def enters_no_outcome(step: Step) -> bool:
+    """Whether a step is a function of covariates, treatments and weights alone, which questions may share."""
+    if isinstance(step, Fit):
+        return step.coefficient is not None
+    return isinstance(step, TreatmentRate | CovariateMean | MeanSquare)
 
 
 def _restriction(second: SecondStage) -> str | None:

@@ -27,7 +27,7 @@ from dp2erm_cvx.calibration import (
 )
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
-from dp2erm_cvx.steps.propensity import calibrate_multinomial
+from dp2erm_cvx.steps.fit import calibrate_multinomial
 from dp2erm_cvx.suprema import Saturation
 from tests.helpers import BOUNDED_INFLUENCE
 

@@ -27,7 +27,7 @@ from dp2erm_cvx.release.reading import read_release_file
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.steps.propensity import ArmPropensity
+from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.record_map import Rows
 from dp2erm_cvx.universe import Universe
 from tests.calibration.test_movement import movement
