@@ -9,11 +9,10 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.plan.arms import arm_propensity, arms_error, arms_rule, average_of, check_arms
 from dp2erm_cvx.plan.defaults import CAP, NORM, Request, default_scale, effect_error, effect_rule, smaller_arm
-from dp2erm_cvx.plan.plan import NUMERICAL_SHARE, STEADY, Pipeline
+from dp2erm_cvx.plan.plan import STEADY, Pipeline
 from dp2erm_cvx.plan.settings import EffectSettings, chosen_noise, shares_in_turn
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
@@ -48,22 +47,17 @@ class EffectStudy(Pipeline):
 
     Parameters
     ----------
-    universe, budget
-        The datasets that the guarantee is about, and (epsilon, delta).
+    universe, budget, noise, arithmetic, numerical_share, before
+        As in :class:`~dp2erm_cvx.plan.Pipeline`.
     estimand, residual_scale, confounding, collinearity, heterogeneity, effect_center, public_center
         As in :class:`~dp2erm_cvx.estimators.PrivateEffect`. Predictions of bias and the interval rest on the
         third to the fifth.
     declared
         Settings that replace those of the public rule, by the names of
         :class:`~dp2erm_cvx.plan.EffectSettings`.
-    noise
-        "gamma" (pure), "gaussian" (pure noise in steps where that errs less), "box" (pure, needs ranges;
-        Laplace noise on numbers), or "auto": gamma or box noise, the shorter for regressions on (1, x).
     ranges
         What is public about the raw records, where their ranges are released first; ``universe`` is then that
         of the normalized records, and whatever else is declared is in their units.
-    arithmetic, numerical_share, before
-        Whether that share of each solved step covers its numerical error. Steps of an earlier question.
 
     Raises DeclarationError for an invalid argument.
     """
@@ -81,11 +75,7 @@ class EffectStudy(Pipeline):
     effect_center: float | None = None
     public_center: Term | None = None
     declared: Mapping[str, Any] = field(default_factory=dict)
-    noise: Noise | str = Noise.GAMMA
-    arithmetic: Arithmetic | str = setting(Arithmetic.ASSUMED, one_of, kind=Arithmetic)
-    numerical_share: float = setting(NUMERICAL_SHARE, public_fraction)
     ranges: PrivateRanges | None = None
-    before: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()

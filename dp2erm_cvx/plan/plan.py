@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -25,7 +25,7 @@ from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound
 from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.program.stage import Program
-from dp2erm_cvx.public import check_settings, one_line, public_number
+from dp2erm_cvx.public import check_settings, one_line, one_of, public_fraction, public_number, setting
 from dp2erm_cvx.sampling import refuse_arms
 from dp2erm_cvx.solve import Solution
 from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare
@@ -51,11 +51,20 @@ STEADY = 20.0
 MOST_FEATURES = 2000
 
 
+@dataclass(frozen=True, kw_only=True)
 class Pipeline(abc.ABC):
-    """Steps in their order, the datasets that the guarantee is about, and the budget that they share.
+    """Steps in their order: what is declared before any record is read.
 
-    A declared pipeline is a dataclass with these fields; ``arithmetic`` and ``numerical_share`` say whether
-    that share of epsilon covers the numerical error of what is released.
+    Parameters
+    ----------
+    universe, budget
+        The datasets that the guarantee is about, and (epsilon, delta).
+    noise
+        "gamma" (pure), "gaussian" (of effects and rules pure noise in steps where that errs less) or "box"
+        (pure, needs ranges; Laplace noise on numbers). Of effects and rules also "auto": gamma or box noise,
+        the shorter for regressions on (1, x).
+    arithmetic, numerical_share
+        Whether that share of each step covers the numerical error of what is released.
     """
 
     #: The step that answers what is asked.
@@ -63,14 +72,20 @@ class Pipeline(abc.ABC):
     #: Whether treatments may have more than two arms.
     several_arms: ClassVar[bool] = False
 
-    universe: Universe
-    budget: Budget
-    noise: Noise | str
-    arithmetic: Arithmetic | str
-    numerical_share: float
+    if TYPE_CHECKING:  # fields of every kind, in an order of its own
+
+        @property
+        def universe(self) -> Universe: ...
+
+        @property
+        def budget(self) -> Budget: ...
+
+    noise: Noise | str = Noise.GAMMA
+    arithmetic: Arithmetic | str = setting(Arithmetic.ASSUMED, one_of, kind=Arithmetic)
+    numerical_share: float = setting(NUMERICAL_SHARE, public_fraction)
     #: Steps that an earlier question of the same study released, by name: ``of`` which one, and at which
     #: ``epsilon`` of which ``budget``. They are not released again, and spend none of the own budget.
-    before: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    before: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise DeclarationError for what is no arithmetic, too many covariates, and arms if it knows two."""
@@ -392,7 +407,8 @@ def _planned(study: S, numerical_share: float | None) -> Plan[S]:
 def _calibrated(study: S, steps: Sequence[Step]) -> Plan[S]:
     budgets = divided(study.budget, steps)
     for name, entry in study.before.items():
-        if name not in budgets or set(entry) != {"of", "epsilon", "budget"}:
+        known = name in budgets and study.main == "score"  # effects alone share steps
+        if not known or set(entry) != {"of", "epsilon", "budget"}:
             raise DeclarationError(f"before: {shown(name)} is no step of this release, of a question")
         one_line(f"before.{name}", entry["of"])
         budgets[name] = Budget(entry["epsilon"])

@@ -13,13 +13,12 @@ from scipy.special import expit
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, known_names
 from dp2erm_cvx.plan.defaults import NORM, Request, effect_error, rule_of_use, smaller_arm
-from dp2erm_cvx.plan.plan import NUMERICAL_SHARE, STEADY, Pipeline
+from dp2erm_cvx.plan.plan import STEADY, Pipeline
 from dp2erm_cvx.plan.settings import RuleSettings, chosen_noise, shares_in_turn
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.public import one_of, public_fraction, public_size, setting
+from dp2erm_cvx.public import public_fraction, public_size, setting
 from dp2erm_cvx.sampling import refuse_sampling
 from dp2erm_cvx.steps.estimands import ValueScore
 from dp2erm_cvx.steps.nuisances import Confounding, RuleNuisances
@@ -41,18 +40,13 @@ class RuleStudy(Pipeline):
 
     Parameters
     ----------
-    universe, budget
-        The datasets that the guarantee is about, and (epsilon, delta).
+    universe, budget, noise, arithmetic, numerical_share
+        As in :class:`~dp2erm_cvx.plan.Pipeline`.
     outcome_scale, expected
         As in :class:`~dp2erm_cvx.estimators.PrivateRule`.
     declared
         Settings that replace those of the public rule, by the names of
         :class:`~dp2erm_cvx.plan.RuleSettings`; a randomized trial declares its ``propensity``.
-    noise
-        "gamma" (pure), "gaussian" (pure noise in steps where that errs less), "box" (pure, needs ranges;
-        Laplace noise on numbers), or "auto": gamma or box noise, the shorter for regressions on (1, x).
-    arithmetic, numerical_share
-        Whether that share of each step covers its numerical error.
 
     Raises DeclarationError for an invalid argument.
     """
@@ -64,9 +58,6 @@ class RuleStudy(Pipeline):
     outcome_scale: float | None = setting(None, public_size)
     expected: Sequence[str] = ()
     declared: Mapping[str, Any] = field(default_factory=dict)
-    noise: Noise | str = Noise.GAMMA
-    arithmetic: Arithmetic | str = setting(Arithmetic.ASSUMED, one_of, kind=Arithmetic)
-    numerical_share: float = setting(NUMERICAL_SHARE, public_fraction)
 
     def __post_init__(self) -> None:
         super().__post_init__()

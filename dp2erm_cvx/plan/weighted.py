@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dp2erm_cvx.calibration import Calibrator, Noise, calibrator
-from dp2erm_cvx.calibration.numbers import Arithmetic
+from dp2erm_cvx.calibration import Calibrator, calibrator
 from dp2erm_cvx.errors import DeclarationError, shown
-from dp2erm_cvx.plan.plan import NUMERICAL_SHARE, Pipeline
+from dp2erm_cvx.plan.plan import Pipeline
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
-from dp2erm_cvx.public import one_of, public_fraction, setting
 from dp2erm_cvx.registry import refuse_taken_name
 from dp2erm_cvx.sampling import refuse_arms, refuse_sampling, refuse_units
 from dp2erm_cvx.steps.fit import Fit
@@ -28,18 +26,14 @@ class Study(Pipeline):
     ----------
     first, second
         Programs; what they leave to the domain is filled in.
-    universe, budget
-        The datasets that the guarantee is about, and (epsilon, delta).
+    universe, budget, noise, arithmetic, numerical_share
+        As in :class:`~dp2erm_cvx.plan.Pipeline`; a calibration may leave no choice of the noise.
     calibration
         How the noise of theta is calibrated, one of :data:`~dp2erm_cvx.calibration.NAMES`.
-    noise
-        "gamma", "gaussian" or "box", where the calibration leaves the choice.
     split
         Share of the epsilon of theta that pays for the noise; None: chosen from public quantities.
     tolerance
         Relative radius that weights are certified to on every dataset, which V counts; 0: exact weights.
-    arithmetic, numerical_share
-        Whether that share of epsilon covers the numerical error of what is released.
 
     Raises DeclarationError for an invalid argument.
     """
@@ -51,11 +45,8 @@ class Study(Pipeline):
     universe: Universe
     budget: Budget
     calibration: str = "sharp"
-    noise: Noise | str = Noise.GAMMA
     split: float | None = None
     tolerance: float = 0.0
-    arithmetic: Arithmetic | str = setting(Arithmetic.ASSUMED, one_of, kind=Arithmetic)
-    numerical_share: float = setting(NUMERICAL_SHARE, public_fraction)
 
     def __post_init__(self) -> None:
         super().__post_init__()
