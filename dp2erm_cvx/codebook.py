@@ -173,7 +173,7 @@ class Codebook:
 
     @property
     def protected(self) -> str:
-        """Who is, as a ledger says it."""
+        """Who is: records, or persons by their column."""
         return "records" if self.unit is None else f"persons by {self.unit.column}"
 
     @property

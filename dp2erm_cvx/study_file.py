@@ -192,9 +192,8 @@ class StudyFile:
         note = one_line("note", f"{named} of {of}, study {self.digest[:12]}")
         (plan, *others) = plans.values()
         curve = plan.curve if not others else None
-        relation, book = self.domain.relation, self.domain.codebook
-        unit = "records" if book is None else book.protected
-        return Ledger(path).charge(dataset, total, note, relation=relation, unit=unit, curve=curve)
+        how = {"relation": self.domain.relation, "unit": self.domain.protected}
+        return Ledger(path).charge(dataset, total, note, **how, curve=curve)
 
     def _part(self, share: float, times: float = 1.0) -> Budget:
         if len(self.questions) == 1 and share == 1.0:

@@ -148,6 +148,11 @@ class Domain:
         return None if self.codebook is None or self.codebook.unit is None else self.codebook.unit.number
 
     @property
+    def protected(self) -> str:
+        """Who is, as a ledger says it: records, or persons by their column."""
+        return "records" if self.codebook is None else self.codebook.protected
+
+    @property
     def arms(self) -> tuple[str, ...]:
         """Labels of the arms of the treatment, in the order of their numbers."""
         return ("0", "1") if self.codebook is None else self.codebook.treatment.labels

@@ -328,15 +328,13 @@ class PrivateEstimator(ConfiguredEstimator):
         if not plan.proven:
             reason = next(step.reason for step in plan.steps if not step.proven)
             raise CalibrationError(f"{reason}, which is not proven: no charge to the ledger covers it")
-        relation, book = plan.study.universe.domain.relation, self.public().codebook
+        domain, book = plan.study.universe.domain, self.public().codebook
         treatment = (None if book is None else book.treatment.column) or data.treatment
         outcome = (None if book is None else book.outcome) or data.outcome
         to = f", to {self.output}" if self.output else ""
         note = printable(f"{what} of {treatment} on {outcome}{to}")
-        unit = "records" if book is None else book.protected
-        return self.ledger.charge(
-            self.dataset, plan.guarantee, note, relation=relation, unit=unit, curve=plan.curve
-        )
+        how = {"relation": domain.relation, "unit": domain.protected, "curve": plan.curve}
+        return self.ledger.charge(self.dataset, plan.guarantee, note, **how)
 
     def _stated(self, release: Stated) -> Stated:
         """The release, with what it rests on where a Pipeline has read the records before."""

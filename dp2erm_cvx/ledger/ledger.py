@@ -332,7 +332,7 @@ class Ledger:
     ) -> Receipt:
         """Charge a release before its noise is drawn; the receipt is on disk when this returns.
 
-        ``relation`` is that of a ``Budget``; a ``Guarantee`` states its own. ``unit``, of either, says who
+        ``relation`` and ``unit`` are those of a ``Budget``; a ``Guarantee`` states its own. The unit says who
         is protected: records, or persons by a column; the first charge of an account decides. ``curve``
         bounds Renyi divergences of the same release, for the composition ``renyi``; all others use the
         (epsilon, delta).
@@ -345,6 +345,7 @@ class Ledger:
             if guarantee.standing not in (Standing.PRIVATE, Standing.CONDITIONAL):
                 raise DeclarationError(f"this release is {guarantee.standing}: no charge covers it")
             budget, relation = Budget(guarantee.epsilon, guarantee.delta), guarantee.relation
+            unit = guarantee.unit or "records"
         else:
             budget = _budget(guarantee)
         related = one_of("relation", relation, Neighboring)

@@ -214,14 +214,16 @@ def guarantee_of(plan: Plan[Any], certifies: bool, certified: bool, by_gap: bool
     standing = Standing.PRIVATE if certified and certifies and not by_gap else Standing.CONDITIONAL
     if not plan.proven:
         standing = Standing.UNPROVEN
+    domain = plan.study.universe.domain
     return Guarantee(
         epsilon=plan.guarantee.epsilon,
         delta=plan.guarantee.delta,
-        relation=plan.study.universe.domain.relation,
+        relation=domain.relation,
         theorem=plan.theorem,
         stability_theorem=plan.bound.theorem,
         assumptions=_assumptions(plan, certifies, by_gap),
         standing=Standing.NOT_PRIVATE if seeded else standing,
+        unit=None if domain.units is None else domain.protected,
     )
 
 

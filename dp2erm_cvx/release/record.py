@@ -46,7 +46,10 @@ class Standing(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Guarantee:
-    """(epsilon, delta)-differential privacy of one release under ``relation``, and what it rests on."""
+    """(epsilon, delta)-differential privacy of one release under ``relation``, and what it rests on.
+
+    ``unit`` is who is protected, "persons by COLUMN"; None where records are.
+    """
 
     __pydantic_config__: ClassVar = STRICT
 
@@ -57,6 +60,7 @@ class Guarantee:
     stability_theorem: str
     assumptions: tuple[str, ...]
     standing: Standing
+    unit: str | None = None
 
     @property
     def private(self) -> bool:

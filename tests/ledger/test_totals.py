@@ -99,9 +99,10 @@ def test_an_account_protects_records_or_persons(tmp_path: Path) -> None:
         ("b", (None, "persons by id")),
         ("c", (persons, "persons by x")),
     ):
-        assert ledger.declare(account, Budget(3.0)).unit is None
+        assert ledger.declare(account, Budget(4.0)).unit is None
         for unit in (units[0], units[0] and Unit("id", 40, 2)):
-            fitted(account, unit)
+            guarantee = fitted(account, unit).release_.guarantee
+        ledger.charge(account, guarantee)  # by hand, which states who is protected itself
         before = ledger.path.read_bytes()
         with pytest.raises(LedgerError, match=f"{account!r} protects .*: epsilon for the one is none"):
             ledger.charge(account, Budget(0.1), unit=units[1])
