@@ -50,7 +50,9 @@ class Guarded(click.Group):
     def _code(self, *args: Any, **kwargs: Any) -> int:
         try:
             with warnings.catch_warnings():
-                warnings.showwarning = _warn
+                warnings.showwarning = lambda message, *_: click.echo(
+                    f"warning: {_one_line(str(message))}", err=True
+                )
                 returned = super().main(*args, **kwargs)
         except click.ClickException as error:
             return _fail(error.format_message(), USAGE)
@@ -72,10 +74,6 @@ def _fail(message: str, code: int) -> int:
     line = _one_line(message)
     click.echo(line if code == INTERNAL else f"error: {line}", err=True)
     return code
-
-
-def _warn(message: Warning | str, *place: Any, **kwargs: Any) -> None:
-    click.echo(f"warning: {_one_line(str(message))}", err=True)
 
 
 def _one_line(message: str) -> str:

@@ -43,21 +43,17 @@ def ledger_command(file: str, dataset: str | None, as_json: bool, **options: Any
     book = Ledger(file)
     declared = {name: value for name, value in options.items() if value is not None}
     if declared:
-        _declare(book, dataset, declared)
+        from dp2erm_cvx.privacy import Budget
+
+        if dataset is None or "declare_epsilon" not in declared:
+            raise DeclarationError("a total needs both --dataset NAME and --declare-epsilon E")
+        total = Budget(declared.pop("declare_epsilon"), declared.pop("declare_delta", 0.0))
+        book.declare(dataset, total, **declared)
     accounts = book.accounts() if dataset is None else [book.account(dataset)]
     if as_json:
         print_json([account.to_dict() for account in accounts])
     else:
         _show(accounts, charges=dataset is not None)
-
-
-def _declare(book: Any, dataset: str | None, declared: dict[str, Any]) -> None:
-    from dp2erm_cvx.privacy import Budget
-
-    if dataset is None or "declare_epsilon" not in declared:
-        raise DeclarationError("a total needs both --dataset NAME and --declare-epsilon E")
-    total = Budget(declared.pop("declare_epsilon"), declared.pop("declare_delta", 0.0))
-    book.declare(dataset, total, **declared)
 
 
 def _show(accounts: Sequence[Account], *, charges: bool) -> None:

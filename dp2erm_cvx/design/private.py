@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -242,7 +242,9 @@ def tune_privately(
             f"{n_scored} to score"
         )
     plans = {name: _plan(name, model, n_fitted, records.X.shape[1]) for name, model in named.items()}
-    total = total_budget([plan.guarantee for plan in plans.values()], score_budget)
+    # the candidates add up, as the decimals that the ledger adds up; the choice reads other records
+    epsilon, delta = sums([plan.guarantee for plan in plans.values()])
+    total = Budget(max(up(epsilon), score_budget.epsilon), up(delta))
 
     receipt = None
     if seed is not None:
@@ -339,12 +341,6 @@ def _gain(model: PrivateTwoStageERM, records: Dataset, rows: NDArray[np.int64], 
         weights = model.domain.sampling
         counts = records.sampling[rows] / (1.0 if weights is None else weights.largest)
     return total_gain(chosen, records.a[rows], net, model.domain, probability, counts)
-
-
-def total_budget(parts: Iterable[Budget], score: Budget) -> Budget:
-    """The candidates add up, as the decimals that the ledger adds up; the choice reads other records."""
-    epsilon, delta = sums(parts)
-    return Budget(max(up(epsilon), score.epsilon), up(delta))
 
 
 def total_guarantee(total: Budget, releases: list[Release], domain: Domain, *, seeded: bool) -> Guarantee:

@@ -9,10 +9,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
-from dp2erm_cvx.data import NamedColumns
 from dp2erm_cvx.design.private import Models, common_domain, named_models
 from dp2erm_cvx.design.scenario import PublicData, SimulatedRun
 from dp2erm_cvx.design.world import DesignQuestion, World, rounded
@@ -198,12 +196,15 @@ def replicate(
         try:
             model.fit(world.X, world.a, world.y)
             if rule:
-                run = world.judge(model, _treats(model, world.judged_at))
+                run = world.judge(model, model.predict(world.judged_at) == 1)
                 noise = model.release_.noise_effect if isinstance(model, PrivateRule) else math.nan
                 run = replace(run, noise=noise)
             else:
                 run = _estimated(model, world.truth)
-            found.append(replace(run, effective=_effective(model)))
+            if isinstance(model, PrivateTwoStageERM):  # at 1 they balance nothing
+                weights = model.private_workings_.weights.value
+                run = replace(run, effective=effective_sample_size(weights) / len(weights))
+            found.append(run)
         except DeclarationError:
             raise  # a wrong setting, or a score that is no number: nothing of the data
         except Dp2ermError as error:
@@ -224,30 +225,6 @@ def _estimated(model: PrivateEstimator, truth: float) -> SimulatedRun:
     assert isinstance(model, PrivateTwoStageERM)
     control, treated = model.theta_
     return SimulatedRun(float(treated - control) - truth)
-
-
-def _treats(model: PrivateEstimator, X: NamedColumns) -> NDArray[np.bool_]:
-    if isinstance(model, PrivateRule):
-        return np.asarray(model.release_.effects_at(X.values) > 0)
-    assert isinstance(model, PrivateTwoStageERM)
-    return np.asarray(model.predict(X) == 1)
-
-
-def _effective(model: PrivateEstimator) -> float:
-    """The effective sample size of the weights over n: at 1 they balance nothing; nan without weights."""
-    if not isinstance(model, PrivateTwoStageERM):
-        return math.nan
-    weights = model.private_workings_.weights.value
-    return effective_sample_size(weights) / len(weights)
-
-
-def planned_noise(question: DesignQuestion, one: Candidate) -> float:
-    """The half width that noise alone leaves of weighted means; nan for others, which measure it."""
-    if not isinstance(one.model, PrivateTwoStageERM) or question.goal == "rule":
-        return math.nan
-    plan = one.model.plan(question.n_samples, question.n_features)
-    found = planned_range(plan).effect
-    return math.nan if found is None else found
 
 
 #: Share of the intervals that have to cover the effect, whose level is .95.
@@ -375,16 +352,15 @@ def ranked(question: DesignQuestion, rows: Sequence[DesignRow]) -> tuple[DesignR
     first = [replace(row, tied=True) for row in pool if best is not None and _within(row, best)]
     names = [row.name for row in first]
     rest = sorted((row for row in pool if row.name not in names), key=_mean)
-    others = sorted((row for row in done if row not in pool), key=_uncovered)
+    others = sorted(
+        (row for row in done if row not in pool),
+        key=lambda row: (2.0 if math.isnan(row.covers) else 1.0 - row.covers, _mean(row)),
+    )
     return (*first, *rest, *others, *(row for row in rows if row.reason))
 
 
 def _mean(row: DesignRow) -> float:
     return float(np.mean(row.scores))
-
-
-def _uncovered(row: DesignRow) -> tuple[float, float]:
-    return 2.0 if math.isnan(row.covers) else 1.0 - row.covers, _mean(row)
 
 
 def _within(row: DesignRow, best: DesignRow) -> bool:
@@ -428,5 +404,8 @@ def _row(question: DesignQuestion, one: Candidate, found: Sequence[SimulatedRun 
     elif question.goal == "rule":
         row = DesignRow.of_rule(one.name, done)
     else:
-        row = DesignRow.of_effect(one.name, done, planned_noise(question, one))
+        noise = None  # effects state theirs; of weighted means it is planned
+        if isinstance(one.model, PrivateTwoStageERM):
+            noise = planned_range(one.model.plan(question.n_samples, question.n_features)).effect
+        row = DesignRow.of_effect(one.name, done, math.nan if noise is None else noise)
     return replace(row, kind=one.kind, settings=one.settings, model=one.model)

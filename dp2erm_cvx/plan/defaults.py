@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -105,7 +106,9 @@ def effect_rule(
     )
     request = replace(request, rate=smaller)
     tried = (0.0,) if known or (0.0 in kind.propensities and total < FEW * p) else kind.propensities
-    center, propensity = min(_candidates(left, tried), key=lambda one: effect_error(request, left, *one))
+    shares = itertools.product(np.arange(0.1, 0.95, 0.05).tolist(), tried)
+    allowed = (pair for pair in shares if sum(pair) < 0.95 * left)
+    center, propensity = min(allowed, key=lambda one: effect_error(request, left, *one))
     regression = request.regression(center)
     return EffectSettings(
         rows=kind.rows,
@@ -296,14 +299,6 @@ class Request:
         assert self.two_values is not None
         low, width = self.two_values.low, self.two_values.width
         return self.two_values.bent(low + width * prevalence(self.deviation / width))
-
-
-def _candidates(left: float, tried: Sequence[float]) -> Iterator[tuple[float, float]]:
-    """Shares of the center, and those of a logistic propensity that are ``tried``, 0 for a constant one."""
-    for center in np.arange(0.1, 0.95, 0.05):
-        for propensity in tried:
-            if center + propensity < 0.95 * left:
-                yield float(center), propensity
 
 
 def effect_error(request: Request, left: float, center: float, propensity: float) -> float:

@@ -171,7 +171,12 @@ def _arm_errors(
         left = left + (CARRIED if study.estimand == TreatedScore.estimand else BENT)
     by_arm = len(noise) == 2
     factors = weights * steep if by_arm else np.array([float(np.sum(weights * steep))])
-    sizes = slope_sums(nuisances, released) * np.array(nuisances.spreads) / np.maximum(1.0 - declared, 0.02)
+    # the slopes of either arm, or in common, before any shrinkage is undone
+    k, terms = len(nuisances.spreads), _released_terms(nuisances)
+    used = 2 * k if all(term.rows is Rows.ARMS for term in terms) else k
+    slopes = [np.asarray(released[str(one.source)])[~one.rows.constants(k)][:used] for one in terms]
+    sums: Array = np.sum(slopes, axis=0).reshape(-1, k)
+    sizes = sums * np.array(nuisances.spreads) / np.maximum(1.0 - declared, 0.02)
     sizes = sizes * (factors / (weights if by_arm else 1.0))[:, None]
     half = 0.5 * study.universe.domain.outcome_bound
     sizes *= np.minimum(1.0, half / np.maximum(np.linalg.norm(sizes, axis=1), 1e-300))[:, None]
@@ -346,14 +351,6 @@ def value_error(
         noise=part * math.hypot(distance * float(np.linalg.norm(others * moved)), by_rate),
         sampling=part * math.sqrt(HEAVIER * sampling / (within * n)) * residual * distance,
     )
-
-
-def slope_sums(nuisances: LinearNuisances, released: Released) -> Array:
-    """The slopes (g, k) of either arm, or in common, before any shrinkage is undone."""
-    k, terms = len(nuisances.spreads), _released_terms(nuisances)
-    used = 2 * k if all(term.rows is Rows.ARMS for term in terms) else k
-    slopes = [np.asarray(released[str(one.source)])[~one.rows.constants(k)][:used] for one in terms]
-    return np.asarray(np.sum(slopes, axis=0).reshape(-1, k))
 
 
 def _released_terms(nuisances: LinearNuisances) -> list[Term]:

@@ -66,12 +66,8 @@ class NoiseRange:
 
         Of what gamma leaves of ``bound``, as it shrinks noise and signal alike.
         """
-        return self.exceeds(SHARE * (1.0 - self.shrinkage) * self.bound)
-
-    def exceeds(self, size: float) -> bool:
-        """True if the effect, or half of the coordinates, moves by more than ``size``, in units of theta."""
         moved = np.median(self.half_width) if self.effect is None else self.effect
-        return bool(moved > size)
+        return bool(moved > SHARE * (1.0 - self.shrinkage) * self.bound)
 
 
 def noise_range(
@@ -105,7 +101,8 @@ def noise_range(
         hessian = curvature + gamma * np.eye(p)
         theta = -np.linalg.solve(hessian, simulate_noise(calibration, draws, rng).T).T / universe.n_samples
         theta = theta + rng.laplace(scale=grid_scale, size=theta.shape)
-    coefficients = _coefficients(second, domain, X, p)
+    effects = np.array([second.effect(unit, domain, X[:64]) for unit in np.eye(p)])
+    coefficients = effects[:, 0] if np.all(effects == effects[:, :1]) else None
     return NoiseRange(
         half_width=np.quantile(np.abs(theta), 0.95, axis=0),
         effect=None if coefficients is None else float(np.quantile(np.abs(theta @ coefficients), 0.95)),
@@ -120,12 +117,6 @@ def planned_range(plan: Plan[Study]) -> NoiseRange:
     theta, second = plan.main, plan.study.second
     scale = 0.0 if theta.precision is None else theta.precision.grid.scale
     return noise_range(second, plan.study.universe, theta.calibration, grid_scale=scale)
-
-
-def _coefficients(second: SecondStage, domain: Domain, X: Array, n_parameters: int) -> Array | None:
-    """Coefficients c (p,) with effect = <c, theta> for everybody; None where it depends on covariates."""
-    effects = np.array([second.effect(unit, domain, X[:64]) for unit in np.eye(n_parameters)])
-    return effects[:, 0] if np.all(effects == effects[:, :1]) else None
 
 
 def public_covariates(

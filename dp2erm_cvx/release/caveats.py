@@ -49,10 +49,7 @@ _EFFECTS = {
     "risks": "the effect on the risk",
 }
 _RIGHT = "That the rule has the sign of the effect is an assumption: "
-
-
-def _always(release: Any) -> bool:
-    return True
+_NOT_LINEAR = "effects that are not linear in the covariates"
 
 
 def _public(release: Any) -> bool:
@@ -124,11 +121,6 @@ def _dominating(release: Any) -> str:
 def remains(share: float, what: str) -> str:
     """What the adjustment is predicted to leave."""
     return f"About {100 * min(share, 1.0):.0f} % of the {what} is expected to remain (simulated)."
-
-
-def _unadjusted_group(release: Any) -> bool:
-    """Whether groups share a regression that their own column is no covariate of."""
-    return release.by is not None and not any(name.startswith(f"{release.by}=") for name in release.columns)
 
 
 def _perhaps_event(release: Any) -> bool:
@@ -231,13 +223,6 @@ def _gains(release: Any) -> str:
     )
 
 
-def _wrong(release: Any) -> str:
-    """Models that no sentence above allows for."""
-    return (
-        "effects that are not linear in the covariates" if release.goal == "rule" else "models that are wrong"
-    )
-
-
 #: In the order in which they are read.
 CAVEATS = (
     Caveat("weak-epsilon", "warns", _ALL, lambda r: r.guarantee.epsilon > WEAK,
@@ -304,13 +289,13 @@ CAVEATS = (
     Caveat("gains", "notes", _RULE, lambda r: r.gains,
            lambda r: f"{_gains(r)} They take the rule as given: fitted to the same records, it looks a "
                      "little better than it is."),
-    Caveat("sign", "assumes", _RULE, _always, lambda r: f"{_RIGHT}{_sign(r)}"),
+    Caveat("sign", "assumes", _RULE, lambda r: True, lambda r: f"{_RIGHT}{_sign(r)}"),
     Caveat("remaining-bias", "notes", _RULE, lambda r: r.kept_confounding is not None,
            lambda r: remains(r.kept_confounding, "confounding")),
     Caveat("skewed", "excludes", _RULE, lambda r: r.settings.get("response_bound") is None,
            lambda r: "Not covered: an outcome that is skewed in opposite directions with and without "
                      "treatment, which turns some signs (a larger slope helps)."),
-    Caveat("balanced", "assumes", _WEIGHTED, _always,
+    Caveat("balanced", "assumes", _WEIGHTED, lambda r: True,
            lambda r: "That this is what treatment does is an assumption: after weighting, the arms agree "
                      "in all that moves the outcome."),
     Caveat("remaining-imbalance", "notes", _WEIGHTED, lambda r: r.kept_imbalance is not None,
@@ -318,7 +303,8 @@ CAVEATS = (
     Caveat("private-weights", "excludes", _WEIGHTED, lambda r: _step(r, "propensity"),
            lambda r: "The noise of the private propensity comes on top: its effect on theta depends on the "
                      "records."),
-    Caveat("group-confounds", "excludes", _EFFECT, _unadjusted_group,
+    Caveat("group-confounds", "excludes", _EFFECT,
+           lambda r: r.by is not None and not any(name.startswith(f"{r.by}=") for name in r.columns),
            lambda r: f"Not covered: what {r.by} itself confounds, as the regression does not adjust for it."),
     Caveat("event", "excludes", _EFFECT, _perhaps_event,
            lambda r: "Not covered: an outcome that is 0 or 1 and nothing between, as the domain does not "
@@ -327,9 +313,10 @@ CAVEATS = (
            lambda r: "Not covered: what covariates with long tails confound beyond their released ranges."),
     Caveat("missing", "excludes", _ALL, _incomplete,
            lambda r: f"Not covered: what {_incomplete(r)} confounds where it is missing."),
-    Caveat("not-covered", "excludes", _ALL, _always,
-           lambda r: f"Not covered: unmeasured confounding, {_wrong(r)}, and what clipping removes. Every "
-                     "other release from these data adds to epsilon."),
+    Caveat("not-covered", "excludes", _ALL, lambda r: True,
+           lambda r: "Not covered: unmeasured confounding, "
+                     f"{_NOT_LINEAR if r.goal == 'rule' else 'models that are wrong'}, and what clipping "
+                     "removes. Every other release from these data adds to epsilon."),
 )  # fmt: skip
 
 

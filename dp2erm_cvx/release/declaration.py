@@ -31,7 +31,7 @@ from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standi
 from dp2erm_cvx.sampling import OWN_RECORD
 from dp2erm_cvx.solve import by_design, private_solver
 from dp2erm_cvx.steps.record_map import Rows, Term
-from dp2erm_cvx.steps.step import Execution, Precision, Step
+from dp2erm_cvx.steps.step import Execution, Step
 from dp2erm_cvx.text import written_members
 from dp2erm_cvx.universe import Universe
 
@@ -255,7 +255,10 @@ def _assumptions(plan: Plan[Any], certifies: bool, by_gap: bool) -> tuple[str, .
 
 
 def _stated(step: Step) -> StepStatement:
-    loss, law = step.loss, _law(step.calibration)
+    loss, law, numerical = step.loss, _law(step.calibration), None
+    if step.precision is not None:
+        grid = step.precision.grid
+        numerical = NumericalNoise(step.precision.tolerance, grid.exponent, grid.scale, grid.epsilon)
     # in the norm of the noise
     radius = math.inf if loss is None else gradient_size(loss, law["noise"])
     return StepStatement(
@@ -271,7 +274,7 @@ def _stated(step: Step) -> StepStatement:
         hessian_trace=None if loss is None else loss.hessian_trace,
         strong_convexity=None if loss is None else loss.strong_convexity,
         reason=step.reason,
-        numerical=_numerical(step.precision),
+        numerical=numerical,
     )
 
 
@@ -286,10 +289,3 @@ def _law(calibration: Calibration | IntegerNoise | GridSums | RangeNoise) -> dic
         return {"noise": calibration.noise, "gamma": 0.0, **noise}
     names = ("noise", "scale", "gamma", "split", "sensitivity", "box")
     return {name: getattr(calibration, name) for name in names}
-
-
-def _numerical(covered: Precision | None) -> NumericalNoise | None:
-    if covered is None:
-        return None
-    grid = covered.grid
-    return NumericalNoise(covered.tolerance, grid.exponent, grid.scale, grid.epsilon)

@@ -95,14 +95,6 @@ def state_coefficient(
     return Nuisance(step.name, rows, names, coefficient)
 
 
-def state_cuts(plan: Plan[EffectStudy], columns: tuple[str, ...]) -> dict[str, list[float]] | None:
-    """The public cuts of every covariate, in raw units; None without cells."""
-    step = plan.step("cells")
-    if step is None or not isinstance(step, CellSums):
-        return None
-    return dict(zip(columns, step.partition.raw(plan.study.universe.domain), strict=True))
-
-
 def _cells(
     plan: Plan[EffectStudy], step: CellSums, released: Mapping[str, Array], columns: tuple[str, ...]
 ) -> Iterator[Nuisance]:
@@ -343,6 +335,9 @@ def make_effect(
     if arms is not None and ranges and ranges[-1].released:
         arms = arms.times(unit, ranges[-1].low + unit)
     nuisances, universe = tuple(state_nuisances(plan, released, columns)), study.universe
+    cells, cuts = plan.step("cells"), None
+    if isinstance(cells, CellSums):
+        cuts = dict(zip(columns, cells.partition.raw(universe.domain), strict=True))
     parts = study.estimand, own.cap, universe.domain.features_bound, nuisances, universe.n_samples
     capped = 0.0 if arms is not None else capped_share(*parts)
     return EffectRelease(
@@ -360,7 +355,7 @@ def make_effect(
         nuisances=nuisances,
         settings={
             **asdict(study.settings),
-            "cells": state_cuts(plan, columns),
+            "cells": cuts,
             "residual_scale": study.scale,
             **{name: getattr(study, name) for name in ASSUMED},
             "effect_center": center,
