@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from dp2erm_cvx.cells import Eligible
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.predict import HARDLY, SHARE
-from dp2erm_cvx.release.rule import released_range
 
 if TYPE_CHECKING:
     from dp2erm_cvx.release.effect import EffectRelease
@@ -110,8 +109,7 @@ def _step(release: Any, name: str) -> bool:
 
 
 def _dominating(release: Any) -> str:
-    moved = released_range(release)
-    assert moved is not None  # it dominates
+    moved = release.moved
     return (
         f"The noise dominates: it reaches beyond {SHARE:.0%} of the largest value that theta may take "
         f"({moved.bound:.3g}); this release says little about the data."
@@ -234,7 +232,7 @@ CAVEATS = (
     Caveat("noise-dominates", "warns", _RULE, lambda r: r.flipped_share >= LITTLE,
            lambda r: "The noise dominates: this release says little about the data."),
     Caveat("noise-dominates", "warns", _WEIGHTED,
-           lambda r: getattr(released_range(r), "dominates", False), _dominating),
+           lambda r: getattr(r.moved, "dominates", False), _dominating),
     Caveat("confounded", "warns", _RULE, lambda r: (r.kept_confounding or 0.0) > HARDLY,
            lambda r: "The correction hardly works: expect confounding in what is released."),
     Caveat("unbalanced", "warns", _WEIGHTED, lambda r: (r.kept_imbalance or 0.0) > HARDLY,

@@ -5,9 +5,13 @@ from __future__ import annotations
 import abc
 import enum
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
 
 from dp2erm_cvx import __version__
 from dp2erm_cvx.calibration import Noise, Perturbed
@@ -17,6 +21,7 @@ from dp2erm_cvx.privacy import Neighboring
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
+    from dp2erm_cvx.plan.predict import NoiseRange
     from dp2erm_cvx.release.units import OwnUnits
 
 #: Layout of the JSON of a release: its declaration, its released numbers, and all that follows from both.
@@ -298,22 +303,48 @@ class Release(BaseRelease):
         assert found is not None  # a record without it is no release
         return found
 
+    @cached_property
+    def moved(self) -> NoiseRange | None:
+        """Predicted range of the noise in theta, from public numbers; None where nothing predicts it."""
+        from dp2erm_cvx.release.rule import released_range
+
+        return released_range(self)
+
     @property
     def own_units(self) -> OwnUnits | None:
         """Theta in the covariates' own units; None unless it is of a linear stage at hand and has ranges."""
-        from dp2erm_cvx.release.rule import stage_units
+        from dp2erm_cvx.release.rule import rule_of
+        from dp2erm_cvx.release.units import own_units
 
         try:
-            return stage_units(self)
+            second, domain = rule_of(self)
         except Dp2ermError:
             return None
+        if second.coordinates is not None:
+            return None
+        constant, theta = 0.0, self.theta
+        if domain.intercept:
+            constant, theta = theta[0] * domain.intercept, theta[1:]
+        chosen = second.columns(domain, len(self.columns))
+        norm = math.inf if second.features_bound is None else second.features_bound
+        return own_units(domain, self.columns, dict(zip(chosen, theta, strict=True)), constant, norm)
 
     def rows(self) -> list[Mapping[str, Any]]:
-        """One per coordinate of theta, and one for the effect where that is one for everybody."""
-        from dp2erm_cvx.release.rule import released_rows
+        """One per coordinate of theta, and one for the effect where that is one for everybody.
+
+        Each has the half width of the 2.5-97.5 % range of the noise, None where nothing predicts it.
+        """
         from dp2erm_cvx.release.units import beside
 
-        return [{**row, **self.cost()} for row in beside(released_rows(self), self)]
+        moved, widths = self.moved, list[float | None]([None] * len(self.theta))
+        if moved is not None:
+            widths = moved.half_width.tolist()
+        named = list(zip(self.parameters, self.theta, widths, strict=True))
+        if moved is not None and moved.coefficients is not None and len(self.theta) > 1:
+            named.append(("effect", float(moved.coefficients @ np.array(self.theta)), moved.effect))
+        columns = ("parameter", "value", "noise_half_width")
+        rows = [dict(zip(columns, row, strict=True)) for row in named]
+        return [{**row, **self.cost()} for row in beside(rows, self)]
 
 
 def json_schema(kind: type[BaseRelease] = Release) -> dict[str, Any]:
@@ -331,14 +362,9 @@ def json_schema(kind: type[BaseRelease] = Release) -> dict[str, Any]:
     return schema
 
 
+@cache
 def release_adapter(kind: type[BaseRelease]) -> Any:
     """What validates and writes a release of this kind."""
-    if kind not in _ADAPTERS:
-        # pydantic is imported when JSON is written or read, not at start-up
-        from pydantic import TypeAdapter
+    from pydantic import TypeAdapter  # when JSON is written or read, not at start-up
 
-        _ADAPTERS[kind] = TypeAdapter(kind)
-    return _ADAPTERS[kind]
-
-
-_ADAPTERS: dict[type[BaseRelease], Any] = {}
+    return TypeAdapter(kind)

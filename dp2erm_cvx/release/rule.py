@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -247,22 +246,6 @@ def _table(release: Release | RuleRelease, X: Any) -> Array:
     return covariate_table(Domain.from_dict(release.domain), X, release.columns)
 
 
-def stage_units(release: Release) -> OwnUnits | None:
-    """Theta of a linear second stage in own units; None for another one, and without ranges.
-
-    Raises as :func:`rule_of` does.
-    """
-    second, domain = rule_of(release)
-    if second.coordinates is not None:
-        return None
-    constant, theta = 0.0, release.theta
-    if domain.intercept:
-        constant, theta = theta[0] * domain.intercept, theta[1:]
-    chosen = second.columns(domain, len(release.columns))
-    norm = math.inf if second.features_bound is None else second.features_bound
-    return own_units(domain, release.columns, dict(zip(chosen, theta, strict=True)), constant, norm)
-
-
 def rule_of(release: Release) -> tuple[SecondStage, Domain]:
     """What is needed to predict, from the release alone: Theta and R have done their work in the fit.
 
@@ -306,24 +289,11 @@ def released_range(release: Release) -> NoiseRange | None:
     return found if finite else None
 
 
-def released_rows(release: Release) -> list[dict[str, Any]]:
-    """One for each coordinate of theta, and one for the effect where everybody has the same.
-
-    Each has the half width of the 2.5-97.5 % range of the noise, None where nothing predicts it.
-    """
-    moved = released_range(release)
-    widths = [None] * len(release.theta) if moved is None else [float(width) for width in moved.half_width]
-    named = list(zip(release.parameters, release.theta, widths, strict=True))
-    if moved is not None and moved.coefficients is not None and len(release.theta) > 1:
-        named.append(("effect", float(moved.coefficients @ np.array(release.theta)), moved.effect))
-    return [{"parameter": name, "value": value, "noise_half_width": width} for name, value, width in named]
-
-
 def _range(release: Release) -> NoiseRange | None:
     theta, (second, domain) = release.mechanism, rule_of(release)
     if not second.squared:
         return None
-    declared = dataclasses.replace(
+    declared = replace(
         second,
         theta_set=_set(release.second_stage["settings"].get("theta_set")),
         regularizer=ElasticNet(l2=theta.strong_convexity or 0.0),

@@ -15,7 +15,7 @@ from dp2erm_cvx.release.caveats import sensitivity, sentences
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.interval import EffectInterval
 from dp2erm_cvx.release.record import BaseRelease, Release
-from dp2erm_cvx.release.rule import RuleRelease, released_range
+from dp2erm_cvx.release.rule import RuleRelease
 from dp2erm_cvx.release.units import coefficients, decisions
 from dp2erm_cvx.release.words import (
     arm_tables,
@@ -378,7 +378,7 @@ def _rule(release: RuleRelease) -> Story:
 
 
 def _weighted(release: Release) -> Story:
-    moved, (treatment, outcome) = released_range(release), compared(release)
+    moved, (treatment, outcome) = release.moved, compared(release)
     spans, headline = [], f"Treat where the released effect of {treatment} on {outcome} is positive"
     common = moved is not None and moved.coefficients is not None
     if moved is not None and moved.coefficients is not None and moved.effect is not None:
