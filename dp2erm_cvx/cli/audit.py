@@ -20,8 +20,8 @@ from dp2erm_cvx.cli.options import (
     output_dir_option,
     setting_options,
 )
-from dp2erm_cvx.cli.programs import known_name, known_solver
-from dp2erm_cvx.cli.reading import block_options
+from dp2erm_cvx.cli.programs import first_stage, known_name, known_solver
+from dp2erm_cvx.cli.reading import Coded, block_options, read_cells, read_domain
 from dp2erm_cvx.cli.screen import console, print_json, progress, writable, write_text
 from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError
@@ -114,8 +114,6 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
         from dp2erm_cvx.audit import audit_stability, tightness
         from dp2erm_cvx.audit.stability import LARGEST_DECLARED
         from dp2erm_cvx.blocked import BlockedDataset
-        from dp2erm_cvx.cli.programs import first_stage
-        from dp2erm_cvx.cli.reading import Coded, read_cells, read_domain
         from dp2erm_cvx.sampling import refuse_arms, refuse_units
         from dp2erm_cvx.universe import Universe
 
@@ -162,7 +160,6 @@ def _of_sums(options: dict[str, Any]) -> Finding:
     """The worst neighbors of the sums of an effect at its default settings, its fits taken as given."""
     with progress("searching", total=100) as bar:
         from dp2erm_cvx.audit import Declared, SearchPlan, noised_sums, search_additive
-        from dp2erm_cvx.cli.reading import read_domain
         from dp2erm_cvx.estimators import PrivateEffect
         from dp2erm_cvx.privacy import Budget
 

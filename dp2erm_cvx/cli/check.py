@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dp2erm_cvx.cli.options import data_options, example, names
-from dp2erm_cvx.cli.screen import NOT_PRIVATE, console, progress, stages, writable, write_text
+from dp2erm_cvx.cli.reading import NO_RANGES, data_columns, read_layout, read_public
+from dp2erm_cvx.cli.screen import NOT_PRIVATE, progress, show, stages, writable, write_text
 from dp2erm_cvx.display import grid, heading
 from dp2erm_cvx.errors import DeclarationError
 
@@ -51,7 +52,6 @@ def check_command(data: str, draft: str | None, **options: Any) -> None:
         if os.path.lexists(draft) or options["domain"] is not None:
             raise DeclarationError(f"--draft {draft}: must be a new file, and --domain left out")
     with progress("reading the data") as bar:
-        from dp2erm_cvx.cli.reading import read_layout, read_public
         from dp2erm_cvx.codebook import Codebook
         from dp2erm_cvx.diagnostics.columns import TableCells
         from dp2erm_cvx.files import guessed_layout, table_parts
@@ -75,9 +75,7 @@ def check_command(data: str, draft: str | None, **options: Any) -> None:
             cells = [reduce(add, cells)]
             shown("parts of the table", number, len(parts))
         records = [] if public is None else list(_records(sums, public))
-    screen = console()
-    for block in (*column_blocks(cells[0].report()), *cells[0].notes(), *records):
-        screen.print(block)
+    show((*column_blocks(cells[0].report()), *cells[0].notes(), *records))
     if draft is not None:
         write_text(draft, drafted(cells[0], layout, options["treatment"], options["outcome"]))
         rests = "what kind a column is of (numbers, levels, other text) and [csv] rest on the data"
@@ -94,7 +92,6 @@ def _record_sums(
     import numpy as np
 
     from dp2erm_cvx.blocked.dataset import DatasetBlock
-    from dp2erm_cvx.cli.reading import data_columns
     from dp2erm_cvx.diagnostics.columns import record_counts
     from dp2erm_cvx.domain import Domain
 
@@ -112,7 +109,6 @@ def _record_sums(
 
 def _records(sums: Sequence[Any], public: Domain | PrivateRanges) -> Iterator[str]:
     """What becomes of the records under the public rule."""
-    from dp2erm_cvx.cli.reading import NO_RANGES
     from dp2erm_cvx.domain import Domain
 
     book = public.codebook

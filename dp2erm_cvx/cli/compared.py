@@ -19,7 +19,16 @@ from dp2erm_cvx.cli.options import (
     json_option,
     setting_options,
 )
-from dp2erm_cvx.cli.programs import known_name, known_solver
+from dp2erm_cvx.cli.programs import (
+    MOST,
+    count_features,
+    first_stage,
+    known_name,
+    known_solver,
+    read_settings,
+    second_stage_of,
+)
+from dp2erm_cvx.cli.reading import coded_data, raw_table, read_domain
 from dp2erm_cvx.cli.screen import NOT_PRIVATE, advance, console, print_json, progress, writable
 from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError, shown
@@ -65,8 +74,6 @@ def bounds_command(program: str, as_json: bool, plot: str | None, **options: Any
     writable(plot)
     with progress("bounding"):
         from dp2erm_cvx.calibration.base import Noise
-        from dp2erm_cvx.cli.programs import count_features, first_stage, second_stage_of
-        from dp2erm_cvx.cli.reading import read_domain
         from dp2erm_cvx.compare import UNIT_LOSS, bound_rows
         from dp2erm_cvx.privacy import Budget
         from dp2erm_cvx.sampling import refuse_arms
@@ -229,8 +236,6 @@ def certificate_table(rows: Sequence[CertificateRow]) -> Table:
 
 def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any]) -> Any:
     from dp2erm_cvx import registry
-    from dp2erm_cvx.cli.programs import MOST, read_settings
-    from dp2erm_cvx.cli.reading import coded_data, raw_table, read_domain
     from dp2erm_cvx.compare import default_programs, simulated
     from dp2erm_cvx.sampling import refuse_arms, refuse_units
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dp2erm_cvx.cli.options import Command, Number, declared_settings, example, json_option
-from dp2erm_cvx.cli.screen import console, print_json, progress, stages, writable, write_text
+from dp2erm_cvx.cli.reading import coded_data, raw_table
+from dp2erm_cvx.cli.screen import console, print_json, progress, show, stages, writable, write_text
 from dp2erm_cvx.errors import DeclarationError, known_names
 
 if TYPE_CHECKING:
@@ -70,8 +71,7 @@ def design_command(study: str, output: str | None, as_json: bool, **options: Any
         print_json(result.to_dict() | {"question": name, "study": copy})
         return
     screen = console()
-    for block in result.blocks():
-        screen.print(block)
+    show(result.blocks())
     if output is None:
         screen.print(f"Its settings, which --output writes into a copy of {study}:")
         click.echo(tomlkit.dumps({best.kind: [written(best.settings)]}).strip())
@@ -128,7 +128,6 @@ def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignQue
 
 def _public(path: str, options: dict[str, Any], domain: Domain) -> PublicData | None:
     """The records that are declared public, read as the study reads its own."""
-    from dp2erm_cvx.cli.reading import coded_data, raw_table
     from dp2erm_cvx.design import PublicData
 
     if options["public"] is None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dp2erm_cvx.cli.options import Command, Number, example, names, second_stage_options, setting_options
-from dp2erm_cvx.cli.reading import Coded, block_options, data_columns, read_cells
+from dp2erm_cvx.cli.programs import first_stage, known_solver, second_stage_of
+from dp2erm_cvx.cli.reading import Coded, block_options, data_columns, read_cells, read_domain, read_ranges
 from dp2erm_cvx.cli.releasing import (
     Ordered,
     announce,
@@ -31,6 +32,7 @@ from dp2erm_cvx.cli.screen import (
     print_json,
     progress,
     reserved,
+    show,
     stages,
     unwritable,
     writable,
@@ -65,7 +67,6 @@ def _release(
         check_figure(figure)
     with progress("reading the data", total=2) as bar:
         from dp2erm_cvx import estimators
-        from dp2erm_cvx.cli.reading import read_domain, read_ranges
         from dp2erm_cvx.data import Dataset
         from dp2erm_cvx.privacy import Budget
         from dp2erm_cvx.sampling import refuse_arms
@@ -184,8 +185,6 @@ def fit_command(data: str | None, **options: Any) -> None:
     """
 
     def staged(domain: Domain, columns: tuple[str, ...]) -> dict[str, Any]:
-        from dp2erm_cvx.cli.programs import first_stage, second_stage_of
-
         second = second_stage_of(options["second_stage"], options, columns, domain)
         return {"first_stage": first_stage(options["program"], options), "second_stage": second}
 
@@ -206,9 +205,7 @@ def _for_the_data_holder(model: Any, seen: list[Any], options: dict[str, Any]) -
 
     table, propensity, arms = adjusted(*seen)
     if options["balance"]:
-        screen = console(stderr=True)
-        for block in table.blocks():
-            screen.print(block)
+        show(table.blocks(), stderr=True)
     if options["love_plot"]:
         love_plot(table, options["love_plot"])
         click.echo(f"NOT PRIVATE: love plot written to {options['love_plot']}", err=True)
@@ -246,7 +243,6 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
     """
     check_files(data, {**options, **dict.fromkeys(("ledger", "dataset", "output")), "domain": study})
     with progress("reading the data", total=2) as bar:
-        from dp2erm_cvx.cli.programs import known_solver
         from dp2erm_cvx.public import whole_number
         from dp2erm_cvx.study_file import read_study
 
@@ -288,11 +284,9 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
     screen = console()
     for name, release in releases.items():
         screen.rule(name)
-        for block in release.blocks():
-            screen.print(block)
+        show(release.blocks())
     if len(listed := answers(releases)) > 1:
-        for block in answer_blocks(listed):
-            screen.print(block)
+        show(answer_blocks(listed))
     screen.print(f"study {declared.digest}\nwritten: {', '.join(files.values())}")
 
 

@@ -13,7 +13,8 @@ import click
 
 from dp2erm_cvx.cli.options import DOMAIN_FIELDS, csv_options, json_option
 from dp2erm_cvx.cli.programs import known_name
-from dp2erm_cvx.cli.screen import check_new, console, progress, writable, write_text
+from dp2erm_cvx.cli.reading import read_domain, read_layout
+from dp2erm_cvx.cli.screen import check_new, progress, show, writable, write_text
 from dp2erm_cvx.errors import DeclarationError
 
 
@@ -31,9 +32,7 @@ def show_command(release: str, as_json: bool) -> None:
     if as_json:
         click.echo(published.to_json())
         return
-    screen = console()
-    for block in published.blocks():
-        screen.print(block)
+    show(published.blocks())
 
 
 @click.command("report", short_help="One page about releases; a table or a plot of their answers.")
@@ -136,7 +135,6 @@ def predict_command(
     Columns are found by name, then coded, scaled and clipped exactly as in the fit. The effect is in units of
     the outcome, net of the public treatment cost; treatment is recommended where it is positive.
     """
-    from dp2erm_cvx.cli.reading import read_layout
     from dp2erm_cvx.files import read_table
     from dp2erm_cvx.release import Release
     from dp2erm_cvx.release.reading import read_release_file
@@ -179,7 +177,6 @@ def verify_command(release: str, domain: str | None, study: str | None) -> int:
     entry. Exit code 1 where something is refuted. No file can show that its numbers are those of a run, or
     that the noise was drawn as it says.
     """
-    from dp2erm_cvx.cli.reading import read_domain
     from dp2erm_cvx.release.reading import read_release_file, unfollowed
     from dp2erm_cvx.release.verify import Verification, taken_from, verify
 
@@ -206,7 +203,5 @@ def verify_command(release: str, domain: str | None, study: str | None) -> int:
         found = Verification((*found.refuted, *beside))
         if found.holds:
             found = Verification(tuple(unfollowed(declared, Path(release).read_bytes())))
-    screen = console()
-    for block in found.blocks():
-        screen.print(block)
+    show(found.blocks())
     return 0 if found.holds else 1

@@ -12,7 +12,7 @@ import click
 from dp2erm_cvx.cli.options import Number, apply, data_options, declared_settings, names
 from dp2erm_cvx.cli.programs import known_solver
 from dp2erm_cvx.cli.reading import NO_RANGES, block_options
-from dp2erm_cvx.cli.screen import check_new, console, print_json, reserved, unwritable
+from dp2erm_cvx.cli.screen import check_new, console, print_json, reserved, show, unwritable
 from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DataError, DeclarationError, LedgerError
 
@@ -192,9 +192,7 @@ class Ordered:
             if self.options["as_json"]:
                 click.echo(release.to_json())
                 return
-            screen = console()
-            for block in release.blocks():
-                screen.print(block)
+            show(release.blocks())
         except BrokenPipeError:
             raise
         except OSError as error:  # a full disk behind stdout: what was charged has been told

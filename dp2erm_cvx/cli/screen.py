@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -20,6 +20,8 @@ from dp2erm_cvx.public import json_types
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
+
+    from dp2erm_cvx.display import Block
 
 try:
     import fcntl
@@ -36,6 +38,13 @@ def console(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else WIDTH
     return plain_console(stream, width)
+
+
+def show(blocks: Iterable[Block], *, stderr: bool = False) -> None:
+    """Print a report, block by block."""
+    screen = console(stderr=stderr)
+    for block in blocks:
+        screen.print(block)
 
 
 def print_json(facts: Any) -> None:
