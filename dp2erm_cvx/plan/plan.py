@@ -341,7 +341,7 @@ def make_plan(study: S) -> Plan[S]:
 
     Raises DeclarationError for an invalid share, CalibrationError where no theorem covers what is declared.
     """
-    if counts(study):
+    if _counts(study):
         plan = _planned(study, study.numerical_share)
         if plan.counted:
             return plan
@@ -361,11 +361,16 @@ def plan_as_declared(study: S) -> Plan[S]:
     return _planned(study, study.numerical_share if study.arithmetic is Arithmetic.COUNTED else None)
 
 
-def counts(study: Pipeline) -> bool:
+def _counts(study: Pipeline) -> bool:
     """Whether the arithmetic is counted. Raises DeclarationError or CalibrationError where it cannot be."""
     if study.arithmetic is Arithmetic.ASSUMED:
         return False
-    missing = _uncountable(study)
+    missing, universe, epsilon = None, study.start, study.budget.epsilon
+    for step in study.steps(None):  # what the step that takes the rest lacks is told first
+        missing = step.uncountable(universe) or missing
+        universe = step.hands(universe)
+    if epsilon > LARGEST_COUNTED:
+        missing = f"epsilon = {epsilon:g} is above {LARGEST_COUNTED:g}, where nothing is hidden anyway"
     if study.arithmetic is Arithmetic.AUTO:
         return missing is None and secure_available()
     if missing is not None:
@@ -373,19 +378,6 @@ def counts(study: Pipeline) -> bool:
     if not secure_available():
         raise DeclarationError("arithmetic = 'counted' needs the extra: pip install 'dp2erm-cvx[secure]'")
     return True
-
-
-def _uncountable(study: Pipeline) -> str | None:
-    """Why no theorem covers the arithmetic, or None."""
-    epsilon = study.budget.epsilon
-    if epsilon > LARGEST_COUNTED:
-        return f"epsilon = {epsilon:g} is above {LARGEST_COUNTED:g}, where nothing is hidden anyway"
-    missing, universe = list[str | None](), study.start
-    for step in study.steps(None):
-        missing.append(step.uncountable(universe))
-        universe = step.hands(universe)
-    # what is missing in the step that takes the rest is told first
-    return next((reason for reason in reversed(missing) if reason is not None), None)
 
 
 def _planned(study: S, numerical_share: float | None) -> Plan[S]:
