@@ -158,10 +158,6 @@ class PrivateEstimator(ConfiguredEstimator):
     #: What the weights of a first stage are certified to, where there are any.
     tolerance = TOLERANCE
 
-    def declared(self) -> tuple[Domain, Budget]:
-        """The domain and the budget. Raises DeclarationError where one is no such thing."""
-        return checked_domain(self.domain), self.declared_budget()
-
     def declared_budget(self) -> Budget:
         """Raises DeclarationError where the budget is none."""
         if not isinstance(self.budget, Budget):
@@ -312,8 +308,8 @@ class PrivateEstimator(ConfiguredEstimator):
             refuse_search(self)
         if learned := fitted_before(self):
             warnings.warn(
-                f"{_steps(learned)} of this Pipeline read all of these records before: that is not covered "
-                "by the guarantee. Declare ranges in the Domain, which scales every record by itself",
+                f"step {', '.join(learned)} of this Pipeline read all of these records before: that is not "
+                "covered by the guarantee. Declare ranges in the Domain, which scales every record by itself",
                 stacklevel=4,
             )
         if self.ledger is None and self.dataset is None:
@@ -340,8 +336,8 @@ class PrivateEstimator(ConfiguredEstimator):
         """The release, with what it rests on where a Pipeline has read the records before."""
         if not (learned := fitted_before(self)):
             return release
-        told = f"{_steps(learned)} of a Pipeline, fitted to the same records before, reveals nothing of them"
-        assumptions = (*release.guarantee.assumptions, told)
+        told = "of a Pipeline, fitted to the same records before, reveals nothing of them"
+        assumptions = (*release.guarantee.assumptions, f"step {', '.join(learned)} {told}")
         changed: Stated = replace(release, guarantee=replace(release.guarantee, assumptions=assumptions))
         return changed
 
@@ -383,10 +379,6 @@ def _refuse_other(name: str, of: str, owner: PrivateEstimator, fitted: tuple[Any
         raise DeclarationError(f"seed: {of} has one, or this question: give both one, or neither")
     if seen and seen != records:
         raise DeclarationError(f"{name}: {of} released it of other records: fit both to one table")
-
-
-def _steps(names: tuple[str, ...]) -> str:
-    return f"step {', '.join(names)}"
 
 
 def blocked_dataset(public: Public, data: BlockedDataset) -> BlockedDataset:

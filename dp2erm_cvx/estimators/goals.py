@@ -15,7 +15,7 @@ from dp2erm_cvx.curves import Curves
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.domain_file import in_groups
 from dp2erm_cvx.errors import DeclarationError, shown
-from dp2erm_cvx.estimators.fitting import PrivateEstimator
+from dp2erm_cvx.estimators.fitting import PrivateEstimator, checked_domain
 from dp2erm_cvx.mechanism import private_choice
 from dp2erm_cvx.plan import EffectStudy, Plan, PlanResult, RuleStudy, make_plan
 from dp2erm_cvx.private_ranges import PrivateRanges
@@ -172,7 +172,7 @@ class PrivateEffect(PrivateEstimator):
     def public(self) -> Domain | PrivateRanges:
         """What is declared about the records. Raises DeclarationError where noise of it is not installed."""
         if type(self.domain) is not PrivateRanges:
-            return in_groups(self.declared()[0], self.where, self.by)
+            return in_groups(super().public(), self.where, self.by)
         if self.seed is None:
             private_choice(1, 1.0)  # needs OpenDP: told before any data are read
         return in_groups(self.domain, self.where, self.by)
@@ -296,12 +296,12 @@ class PrivateRule(PrivateEstimator):
 
     def _study(self, n_samples: int, n_features: int) -> RuleStudy:
         """What is declared, for datasets of this size. Raises DeclarationError where something is invalid."""
-        domain, budget = self.declared()
-        universe = Universe(domain, n_samples, n_features)
-        return RuleStudy(universe, budget, declared=dict(self.settings or {}), **self.shared(RuleStudy))
+        universe = Universe(checked_domain(self.domain), n_samples, n_features)
+        own = {"declared": dict(self.settings or {}), **self.shared(RuleStudy)}
+        return RuleStudy(universe, self.declared_budget(), **own)
 
     def _judged(self, n_samples: int, columns: Sequence[str] | None) -> None:
-        domain, stated = self.declared()[0], (self.settings or {}).get("propensity")
+        domain, stated = checked_domain(self.domain), (self.settings or {}).get("propensity")
         known = columns or domain.columns or domain.ranges
         # of coefficients nobody knows yet how many there have to be
         number = len(stated) - 1 if isinstance(stated, list | tuple) else 1

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError, shown
@@ -25,9 +24,8 @@ from dp2erm_cvx.plan.defaults import (
 from dp2erm_cvx.plan.effect_error import HEAVIER, NO_ERROR, NuisanceError, remaining
 from dp2erm_cvx.plan.settings import EffectSettings
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean
+from dp2erm_cvx.steps.covariates import CovariateLaw
 from dp2erm_cvx.steps.estimands import ArmScores, AverageScore
-from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, ArmNuisances, Confounding, RidgeFit
 from dp2erm_cvx.steps.record_map import Arms, Rows
 from dp2erm_cvx.steps.step import Step
@@ -167,22 +165,6 @@ def arms_error(study: EffectStudy, settings: EffectSettings, total: float) -> fl
     sampling = (2.0 * residuals / rate + away**2 * sigma**2 + 4.0 * MARGIN * reach * scale) / n
     bias = away * (times * max(LEFT * kept, still) * sigma + (1.0 - rate) * varying)
     return sampling + 4.0 * scale**2 + (times * noise * away) ** 2 + bias**2
-
-
-def arm_propensity(study: EffectStudy, numerical_share: float | None) -> ArmPropensity:
-    """The step that releases a multinomial regression of the arm."""
-    n_arms = len(study.universe.domain.arms)
-    program = registry.build(registry.parts(), "multinomial_propensity", n_arms=n_arms)
-    share = study.settings.propensity_share
-    return ArmPropensity(share=share, program=program, numerical_share=numerical_share)
-
-
-def average_of(study: EffectStudy, exact: bool) -> CovariateMean:
-    """The step that releases the mean of the covariates that the regressions see."""
-    settings, plain = study.settings, (0.0,) * study.universe.n_features
-    law, share = replace(study.law, shares=plain, zeros=plain), AVERAGE_SHARE * (1.0 - settings.spent)
-    bound = settings.norm_bound
-    return CovariateMean(name=AVERAGE, share=share, exact=exact, law=law, norm=bound, subtracted=False)
 
 
 def check_arms(study: EffectStudy) -> None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
+from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
-from dp2erm_cvx.plan.arms import arm_propensity, arms_error, arms_rule, average_of, check_arms
+from dp2erm_cvx.plan.arms import AVERAGE, AVERAGE_SHARE, arms_error, arms_rule, check_arms
 from dp2erm_cvx.plan.defaults import CAP, NORM, Request, default_scale, effect_error, effect_rule, smaller_arm
 from dp2erm_cvx.plan.plan import STEADY, Pipeline
 from dp2erm_cvx.plan.settings import EffectSettings, chosen_noise, shares_in_turn
@@ -19,6 +20,7 @@ from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size, setting
 from dp2erm_cvx.sampling import refuse_sampling, uneven
 from dp2erm_cvx.steps.cells import CellNuisances, CellSums, declared_partition
+from dp2erm_cvx.steps.covariates import CovariateMean
 from dp2erm_cvx.steps.estimands import (
     ArmScores,
     AverageScore,
@@ -27,6 +29,7 @@ from dp2erm_cvx.steps.estimands import (
     RiskScores,
     TreatedScore,
 )
+from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.nuisances import ArmNuisances, Confounding, LinearNuisances, Nuisances, TwoValues
 from dp2erm_cvx.steps.ranges import ColumnRanges
 from dp2erm_cvx.steps.record_map import Arms, OutcomeRows, Rows, Term
@@ -266,9 +269,15 @@ class EffectStudy(Pipeline):
         if self._several:  # whose lines are not bent, so that they can be averaged
             odds = None
             if settings.propensity == "multinomial":
-                steps.append(arm_propensity(self, numerical_share))
+                multinomial = registry.build(registry.parts(), "multinomial_propensity", n_arms=n_arms)
+                how: Any = {"share": settings.propensity_share, "numerical_share": numerical_share}
+                steps.append(ArmPropensity(program=multinomial, **how))
                 odds = Term(Rows.ARMS, "propensity", n_arms=n_arms)
-            steps.append(average_of(self, exact))
+            # the mean of the covariates that the regressions see, which are averaged there
+            plain, left = (0.0,) * self.universe.n_features, AVERAGE_SHARE * (1.0 - settings.spent)
+            law = replace(self.law, shares=plain, zeros=plain)
+            how = {"law": law, "norm": settings.norm_bound, "subtracted": False}
+            steps.append(CovariateMean(name=AVERAGE, share=left, exact=exact, **how))
             public = settings.propensity if isinstance(settings.propensity, tuple) else ()
             return steps, replace(ArmNuisances(*declared, shares=public), log_odds=odds)
         nuisances = LinearNuisances(*declared)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Iterator
@@ -115,8 +116,7 @@ def checked(release: P, text: str | bytes) -> P:
     try:
         refuted = verify(release).refuted
     except NotAtHandError:
-        _check_alone(release)
-        refuted = ()
+        refuted = tuple(itertools.islice(_no_release(release), 1))
     except Dp2ermError as error:
         raise DeclarationError(f"release JSON: {_line(error)}") from None
     for line in refuted or unfollowed(release, text):
@@ -149,52 +149,49 @@ def _loaded(text: str | bytes) -> dict[str, Any]:
     return plain
 
 
-def _check_alone(release: BaseRelease) -> None:
-    """Refuse what no release states, whatever its programs are. Raises DeclarationError in one line."""
+def _no_release(release: BaseRelease) -> Iterator[str]:
+    """What no release states, whatever its programs are: what comes first makes the rest meaningless."""
     assert isinstance(release, Release)  # effects and rules name no program
+    guarantee, names = release.guarantee, [step.step for step in release.steps]
     try:
-        Budget(release.guarantee.epsilon, release.guarantee.delta)
+        Budget(guarantee.epsilon, guarantee.delta)
         Domain.from_dict(release.domain)
     except DeclarationError as error:
-        raise DeclarationError(f"release JSON: {_line(error)}") from None
-    names = [step.step for step in release.steps]
+        yield str(error)
     if "theta" not in names or len(set(names)) < len(names):
-        raise DeclarationError("release JSON: steps: one of them releases theta, and none stands twice")
-    theta = release.mechanism
+        yield "steps: one of them releases theta, and none stands twice"
     for name in ("sensitivity", "hessian_trace", "strong_convexity", "reason"):
-        if getattr(theta, name) is None:
-            raise DeclarationError(f"release JSON: steps: theta states no {name}")
+        if getattr(release.mechanism, name) is None:
+            yield f"steps: theta states no {name}"
     if not 1 <= len(release.theta) == len(release.parameters):
-        raise DeclarationError("release JSON: theta needs a name for every value")
+        yield "theta needs a name for every value"
     if (release.kept_imbalance or 0.0) < 0.0:
-        raise DeclarationError("release JSON: kept_imbalance: is no share")
-    _check_spent(release)
-
-
-def _check_spent(release: BaseRelease) -> None:
-    """Raise DeclarationError where the steps spend more than is guaranteed, or what is no budget."""
+        yield "kept_imbalance: is no share"
     for step in release.steps:
-        try:
-            Budget(step.epsilon, step.delta)
-        except DeclarationError as error:
-            raise DeclarationError(f"release JSON: steps: {_line(step.step)}: {error}") from None
-        if not step.scale > 0.0 or step.gamma < 0.0:
-            raise DeclarationError(f"release JSON: steps: {_line(step.step)}: scale or gamma of no noise")
-        if step.noise is Noise.GAUSSIAN and not step.delta:
-            raise DeclarationError(f"release JSON: steps: {_line(step.step)}: Gaussian noise is not pure")
-        boxed = step.box is not None and min(step.box, default=0.0) > 0.0
-        if (step.noise is Noise.BOX) is not boxed or (step.box is not None) is not boxed:
-            raise DeclarationError(f"release JSON: steps: {_line(step.step)}: a box for box noise, none else")
-        if release.standing is not Standing.UNPROVEN and not _hides(step):
-            raise DeclarationError(
-                f"release JSON: steps: {_line(step.step)}: too little noise for its epsilon"
-            )
+        for line in _no_step(step, proven=release.standing is not Standing.UNPROVEN):
+            yield f"steps: {_line(step.step)}: {line}"
     for whole, parts in (
-        (release.guarantee.epsilon, [step.epsilon for step in release.steps]),
-        (release.guarantee.delta, [step.delta for step in release.steps]),
+        (guarantee.epsilon, [step.epsilon for step in release.steps]),
+        (guarantee.delta, [step.delta for step in release.steps]),
     ):
         if math.fsum(parts) > whole * _ROUNDING and not _jointly(release):
-            raise DeclarationError("release JSON: steps: they spend more than the guarantee states")
+            yield "steps: they spend more than the guarantee states"
+
+
+def _no_step(step: StepStatement, *, proven: bool) -> Iterator[str]:
+    try:
+        Budget(step.epsilon, step.delta)
+    except DeclarationError as error:
+        yield str(error)
+    if not step.scale > 0.0 or step.gamma < 0.0:
+        yield "scale or gamma of no noise"
+    if step.noise is Noise.GAUSSIAN and not step.delta:
+        yield "Gaussian noise is not pure"
+    boxed = step.box is not None and min(step.box, default=0.0) > 0.0
+    if (step.noise is Noise.BOX) is not boxed or (step.box is not None) is not boxed:
+        yield "a box for box noise, none else"
+    if proven and not _hides(step):
+        yield "too little noise for its epsilon"
 
 
 def _jointly(release: BaseRelease) -> bool:

@@ -225,31 +225,19 @@ class CellNuisances(Nuisances):
         return _leaves(self, np.asarray(released["cells"], dtype=np.int64).tobytes())
 
     def outcome(self, x: Array, a: Array, released: Mapping[str, Array]) -> Array:
-        bound = self._cells.universe.domain.outcome_bound
-        found = self.leaves(released)
-        outcome: Array = bound * found.outcome[self._leaf(x, found), np.asarray(a, dtype=np.int64)]
-        return outcome
+        m_0, m_1, *_ = self.at(x, released)
+        return np.where(np.asarray(a) == 1, m_1, m_0)
 
     def propensity(self, x: Array, released: Mapping[str, Array]) -> Array:
-        if self.known is not None:
-            return np.full(len(x), self.known)
-        found = self.leaves(released)
-        return found.treated[self._leaf(x, found)]
+        return self.at(x, released)[2]
 
     def at(self, x: Array, released: Mapping[str, Array]) -> Predicted:
-        found = self.leaves(released)
-        leaf = self._leaf(x, found)
-        m_0, m_1 = (self._cells.universe.domain.outcome_bound * found.outcome[leaf, arm] for arm in (0, 1))
+        found, cells = self.leaves(released), self.cells
+        assert cells is not None  # nothing is released before it is planned
+        leaf = found.of_cell[cells.partition.index(x)]
+        m_0, m_1 = (cells.universe.domain.outcome_bound * found.outcome[leaf, arm] for arm in (0, 1))
         e = found.treated[leaf] if self.known is None else np.full(len(x), self.known)
         return m_0, m_1, e, None
-
-    @property
-    def _cells(self) -> CellSums:
-        assert self.cells is not None  # nothing is released before it is planned
-        return self.cells
-
-    def _leaf(self, x: Array, found: CellTree) -> NDArray[np.int64]:
-        return found.of_cell[self._cells.partition.index(x)]
 
 
 @lru_cache(maxsize=4)
