@@ -113,8 +113,9 @@ class PrivateEstimator(ConfiguredEstimator):
     budget
         (epsilon, delta) of this release.
     noise
-        "gamma" (pure), "gaussian" (needs delta > 0), or "box" (pure, needs ranges). The last is less than
-        gamma noise where records are at the corners of their ranges.
+        "gamma" (pure), "gaussian" (needs delta > 0) or "box" (pure, needs ranges); of effects and rules also
+        "auto", the shorter of gamma and box noise. Gaussian noise is pure in steps of these where that errs
+        less; box noise is less than gamma noise where records are at the corners of their ranges.
     solver
         Of every program: newton, projected_gradient, clarabel, scs, osqp, any other of CVXPY, or
         first_certified. A name is followed by Newton and projected gradient where it does not certify, with

@@ -43,11 +43,8 @@ class PrivateEffect(PrivateEstimator):
         The public universe of records; or :class:`~dp2erm_cvx.private_ranges.PrivateRanges`, to release
         ranges that nobody declares from a share of epsilon. Guesses and settings are then in units of half
         the released range of the outcome.
-    budget, solver, seed, arithmetic, numerical_share, ledger, dataset
+    budget, noise, solver, seed, arithmetic, numerical_share, ledger, dataset
         As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`.
-    noise
-        "gamma" (pure), "gaussian" (needs delta > 0; pure noise in steps where that errs less), "box"
-        (pure, needs ranges), or "auto": the shorter of gamma and box noise.
     estimand
         "ate", the average effect; "att", that among the treated; "overlap", that where either treatment is
         likely; "risks", those of an event, an outcome that is 0 or 1, under both treatments, with their
@@ -253,11 +250,8 @@ class PrivateRule(PrivateEstimator):
 
     Parameters
     ----------
-    domain, budget, solver, seed, arithmetic, numerical_share, ledger, dataset
+    domain, budget, noise, solver, seed, arithmetic, numerical_share, ledger, dataset
         As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`.
-    noise
-        "gamma" (pure), "gaussian" (needs delta > 0; pure noise in steps where that errs less), "box"
-        (pure, needs ranges), or "auto": the shorter of gamma and box noise.
     outcome_scale
         Public guess of the standard deviation of the outcome, in its units. Without one losses follow the
         outcome bound, for more noise where that is generous.

@@ -165,7 +165,7 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
 
     Parameters
     ----------
-    domain, budget, solver, seed, arithmetic, numerical_share, ledger, dataset
+    domain, budget, noise, solver, seed, arithmetic, numerical_share, ledger, dataset
         As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`.
     first_stage, second_stage
         Programs, or their registered names for their default settings.

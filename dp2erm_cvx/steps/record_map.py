@@ -16,7 +16,7 @@ from scipy.special import expit
 
 from dp2erm_cvx.blocks import VIEW
 from dp2erm_cvx.domain import Array, Domain, Records, cleaned
-from dp2erm_cvx.public import one_of, public_number
+from dp2erm_cvx.public import check_settings, one_of, setting
 from dp2erm_cvx.universe import Universe
 
 #: Rows are computed in floating point from covariates that were clipped from just below.
@@ -391,11 +391,11 @@ class Factors:
 
     balance: Balance | str
     log_odds: Term
-    cap: float = 10.0
+    cap: float = setting(10.0, at_least=2.0)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "balance", one_of("balance", self.balance, Balance))
-        object.__setattr__(self, "cap", public_number("cap", self.cap, at_least=2.0))
+        check_settings(self)
 
     def of(self, x: Array, a: ArrayLike, released: Mapping[str, Array]) -> Array:
         """The factors (n,) of covariates x (n, k) and treatments a (n,), row by row. Private."""
