@@ -21,9 +21,9 @@ from dp2erm_cvx.plan import NUMERICAL_SHARE, Pipeline, Plan, PlanResult, make_pl
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import printable
-from dp2erm_cvx.release.declaration import state_guarantee
+from dp2erm_cvx.release.declaration import guarantee_of
 from dp2erm_cvx.release.record import BaseRelease, Guarantee
-from dp2erm_cvx.solve import FirstCertified, Solver, private_solver
+from dp2erm_cvx.solve import FirstCertified, Solver, by_design, private_solver
 from dp2erm_cvx.solve.solvers import ConicSolver
 from dp2erm_cvx.steps.step import Execution, StepResult
 
@@ -299,7 +299,8 @@ class PrivateEstimator(ConfiguredEstimator):
         }
         if self.look is not None:
             self.look(plan, found)
-        return found, state_guarantee(plan, found, execution)
+        certifies, seeded = by_design(private_solver(execution.solver)), execution.seed is not None
+        return found, guarantee_of(plan, certifies, found.certified, found.by_gap, seeded)
 
     def _charge(self, plan: Plan[Any], what: str, data: Dataset | BlockedDataset) -> Receipt | None:
         """Before any noise: whatever happens later, a release that could be shown has been paid for."""

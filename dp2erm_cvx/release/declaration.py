@@ -20,7 +20,7 @@ from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, shown
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
-from dp2erm_cvx.plan import EffectStudy, Pipeline, Plan, PlanResult, RuleStudy, Study
+from dp2erm_cvx.plan import EffectStudy, Pipeline, Plan, RuleStudy, Study
 from dp2erm_cvx.plan.predict import kept_imbalance
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges, Within
@@ -29,9 +29,8 @@ from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standing, StepStatement
 from dp2erm_cvx.sampling import OWN_RECORD
-from dp2erm_cvx.solve import by_design, private_solver
 from dp2erm_cvx.steps.record_map import Rows, Term
-from dp2erm_cvx.steps.step import Execution, Step
+from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.text import written_members
 from dp2erm_cvx.universe import Universe
 
@@ -170,8 +169,8 @@ def rebuilt(stated: Any) -> Any:
 
 
 # what only a run knows of itself
-_UNKNOWN_SOLVER = "the declared solver certifies on every dataset: it is not known to"
-_BY_GAP = "a stage is certified by its duality gap alone"
+UNKNOWN_SOLVER = "the declared solver certifies on every dataset: it is not known to"
+BY_GAP = "a stage is certified by its duality gap alone"
 
 
 def make_release(
@@ -190,19 +189,6 @@ def make_release(
         declared=declaration_of(plan),
         kept_imbalance=kept_imbalance(plan),
     )
-
-
-def state_guarantee(plan: Plan[Any], result: PlanResult, execution: Execution) -> Guarantee:
-    """Guarantee of a run of a plan, and its assumptions."""
-    certifies, seeded = by_design(private_solver(execution.solver)), execution.seed is not None
-    return guarantee_of(plan, certifies, result.certified, result.by_gap, seeded)
-
-
-def guarantee_again(plan: Plan[Any], stated: Guarantee) -> Guarantee:
-    """What follows from a plan where the run was as it is ``stated``, which no file can show."""
-    private = stated.standing is Standing.PRIVATE
-    certifies, by_gap = _UNKNOWN_SOLVER not in stated.assumptions, _BY_GAP in stated.assumptions
-    return guarantee_of(plan, certifies, private, by_gap, stated.standing is Standing.NOT_PRIVATE)
 
 
 def guarantee_of(plan: Plan[Any], certifies: bool, certified: bool, by_gap: bool, seeded: bool) -> Guarantee:
@@ -248,9 +234,9 @@ def _assumptions(plan: Plan[Any], certifies: bool, by_gap: bool) -> tuple[str, .
         elif own:
             found.append(f"{', '.join(own)} of {home}: each record's value is made of that record alone")
     if not certifies:
-        found.append(_UNKNOWN_SOLVER)
+        found.append(UNKNOWN_SOLVER)
     if by_gap:
-        found.append(_BY_GAP)
+        found.append(BY_GAP)
     return tuple(found)
 
 

@@ -17,10 +17,17 @@ from dp2erm_cvx.errors import DeclarationError, Dp2ermError, shown
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.plan.plan import plan_as_declared
-from dp2erm_cvx.release.declaration import NotAtHandError, guarantee_again, make_release, study_of
+from dp2erm_cvx.release.declaration import (
+    BY_GAP,
+    UNKNOWN_SOLVER,
+    NotAtHandError,
+    guarantee_of,
+    make_release,
+    study_of,
+)
 from dp2erm_cvx.release.effect import EffectRelease, make_effect
 from dp2erm_cvx.release.interval import misses
-from dp2erm_cvx.release.record import CHOICE, BaseRelease, Guarantee, Release
+from dp2erm_cvx.release.record import CHOICE, BaseRelease, Guarantee, Release, Standing
 from dp2erm_cvx.release.rule import RuleRelease, make_rule
 from dp2erm_cvx.steps.covariates import placed
 from dp2erm_cvx.steps.fit import Fit
@@ -66,7 +73,10 @@ def stated_again(release: R, plan: Plan[Any]) -> R:
 
     Of the run it takes over what no file can show: the standing, the study and the version.
     """
-    released, guarantee = released_numbers(release, plan), guarantee_again(plan, release.guarantee)
+    released, stated = released_numbers(release, plan), release.guarantee
+    certifies, by_gap = UNKNOWN_SOLVER not in stated.assumptions, BY_GAP in stated.assumptions
+    private, seeded = stated.standing is Standing.PRIVATE, stated.standing is Standing.NOT_PRIVATE
+    guarantee = guarantee_of(plan, certifies, private, by_gap, seeded)
     missing = [step.name for step in plan.steps if step.name not in released]
     if missing and not isinstance(release, Release):  # which does not state the coefficient of its weights
         raise DeclarationError(f"steps: nothing is stated that {missing[0]} released")
