@@ -327,12 +327,20 @@ def _kept_bias(steps: tuple[Step, ...], universe: Universe, scale: float) -> flo
             placed[step.name] = np.array(step.exact_sums(records, placed)) / less
             records = step.mapped(records, placed)
     before = tuple(step for step in before if step.name not in placed)
-    naive = _mean_effect(_uncorrected(last, universe.n_features), records, {})
+    assert isinstance(last, Fit)
+    assert isinstance(last.map, RuleRows)
+    # the same rule without a center, at the factors of a propensity of one half
+    even = last.map.balance
+    even = even and replace(even, log_odds=Term(Rows.POOLED, (0.0,) * (universe.n_features + 1)))
+    uncorrected = replace(last, map=replace(last.map, after=(), balance=even))
+    naive = _mean_effect(uncorrected, records, {})
     found: list[float] = []
     while len(found) < _FEWEST or (len(found) < _AT_MOST and np.std(found) > _ERROR * np.sqrt(len(found))):
         released = dict(placed)
         for step in before:
-            released[step.name] = _released(step, records, released, less, rng)
+            assert isinstance(step.calibration, Calibration)
+            drawn = simulate_noise(step.calibration, 1, rng)[0]  # less of it, as these records are fewer
+            released[step.name] = _solved(step, records, released, less * drawn)
         found.append(abs(_mean_effect(last, records, released) / naive))
     return float(np.mean(found))
 
@@ -354,14 +362,6 @@ def _confounded(universe: Universe, scale: float, rng: np.random.Generator) -> R
     return alone.records(X, arm, raw, weights)
 
 
-def _released(
-    step: Step, records: Records, released: Mapping[str, Array], less: float, rng: np.random.Generator
-) -> Array:
-    """Release of a step, with noise ``less`` times its own, as these records are fewer."""
-    assert isinstance(step.calibration, Calibration)
-    return _solved(step, records, released, less * simulate_noise(step.calibration, 1, rng)[0])
-
-
 def _solved(fit: Step, records: Records, released: Mapping[str, Array], noise: Array) -> Array:
     """The coefficient (p,) of a regression with this noise."""
     assert isinstance(fit, Fit)
@@ -377,12 +377,3 @@ def _mean_effect(step: Step, records: Records, released: Mapping[str, Array]) ->
     assert isinstance(step.calibration, Calibration)
     theta = _solved(step, records, released, np.zeros(step.calibration.n_parameters))
     return float(np.mean(Rows.POOLED.predict(theta, records.covariates, 0.0)))
-
-
-def _uncorrected(fit: Step, n_features: int) -> Fit:
-    """The same rule without a center, at the factors of a propensity of one half."""
-    assert isinstance(fit, Fit)
-    assert isinstance(fit.map, RuleRows)
-    balance = fit.map.balance
-    even = balance and replace(balance, log_odds=Term(Rows.POOLED, (0.0,) * (n_features + 1)))
-    return replace(fit, map=replace(fit.map, after=(), balance=even))

@@ -214,7 +214,10 @@ def _effect(release: EffectRelease) -> Story:
         ),
         precision=about + _precision(interval, half),
         parts=(
-            *((name, _counted(width, half)) for name, width in parts),
+            *(
+                (name, "counted" if width is None else f"counted: alone, ±{_unsigned(width, half)}")
+                for name, width in parts
+            ),
             ("bias: confounding that noise and shrinkage leave of the adjustment", bias),
             ("bias: confounders that are missing, wrong models, clipped records", "NOT counted"),
         ),
@@ -225,10 +228,6 @@ def _effect(release: EffectRelease) -> Story:
         spans=tuple(spans),
         caption=f"In {unit_of(release) or 'risk'}.{'' if release.groups else caption}",
     )
-
-
-def _counted(width: float | None, half: float | None) -> str:
-    return "counted" if width is None else f"counted: alone, ±{_unsigned(width, half)}"
 
 
 def _precision(interval: EffectInterval, half: float | None) -> str:

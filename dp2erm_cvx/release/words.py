@@ -333,8 +333,9 @@ def declared_facts(release: BaseRelease) -> Iterator[tuple[str, str]]:
         yield "unit", f"a person, with all records of the same {unit.column}; their number is private"
     if release.goal != "effect":  # which has a table of all that it clips
         low, high = (domain.outcome_center + sign * domain.outcome_bound for sign in (-1.0, 1.0))
-        net = "net outcome" if domain.treatment_cost else "outcome"
-        yield net, f"clipped to {low:.4g} to {high:.4g}{_of(domain.codebook)}"
+        net, book = "net outcome" if domain.treatment_cost else "outcome", domain.codebook or Codebook()
+        measured = book.units.get(book.outcome or "", "")
+        yield net, f"clipped to {low:.4g} to {high:.4g} {measured}".rstrip()
     if domain.treatment_cost:
         yield "treatment cost", f"{domain.treatment_cost:g} in units of the outcome, for every treated record"
     yield "norm", f"scaled covariates are shrunk to at most {domain.features_bound:.4g}"
@@ -366,11 +367,6 @@ def _covariates(domain: Domain, columns: tuple[str, ...]) -> Table:
         else:
             table.add_row(column, "0", "1", "yes or no")
     return table
-
-
-def _of(book: Codebook | None) -> str:
-    unit = None if book is None or book.outcome is None else book.units.get(book.outcome)
-    return f" {unit}" if unit else ""
 
 
 def _listed(settings: Any, before: str = "") -> str:

@@ -346,7 +346,12 @@ class ArmNuisances(LinearNuisances):
             return super().given(released, n_samples)
         sums = released[self.rate]
         mass = max(released_mass(sums, len(sums)), 1.0) / n_samples
-        found = replace(self, rate=1.0 / len(sums), shares=arm_shares(sums))
+        counts = np.maximum(np.asarray(sums, dtype=np.float64), 0.0)
+        total = float(counts.sum())
+        shares = counts / total if total > 0.0 else np.full(len(counts), 1.0 / len(counts))
+        # none so small that what divides by it is unbounded
+        known_shares = tuple(np.maximum(shares, 1.0 / RAREST).tolist())
+        found = replace(self, rate=1.0 / len(sums), shares=known_shares)
         known = tuple(replace(one, mass=mass) for one in self.regressions)
         return super(ArmNuisances, replace(found, regressions=known)).given(released, n_samples)
 
@@ -371,14 +376,6 @@ def rare(shares: Array, deviation: float = 0.0) -> NDArray[np.bool_]:
     """
     found: NDArray[np.bool_] = shares <= 1.0 / RAREST + 3.0 * deviation
     return found
-
-
-def arm_shares(released: Array) -> tuple[float, ...]:
-    """The shares of K arms from the released sums of what their records count, none below ``1/RAREST``."""
-    counts = np.maximum(np.asarray(released, dtype=np.float64), 0.0)
-    total = float(counts.sum())
-    shares = counts / total if total > 0.0 else np.full(len(counts), 1.0 / len(counts))
-    return tuple(np.maximum(shares, 1.0 / RAREST).tolist())
 
 
 @dataclass(frozen=True)
