@@ -420,16 +420,17 @@ def _weighted_sum(rows: Array | None, weights: Array) -> tuple[Array, Array] | N
 def _read_loss(program: SecondStage, domain: Domain) -> tuple[DeclaredRecords, Form]:
     """The records as the function sees them, and what is read of its problem, per record.
 
-    It is read at two numbers of records: a loss may be declared as a sum or as a mean, its penalties with it.
+    It is read at two numbers of records and columns, of which it must be the same: a loss may be declared as
+    a sum or as a mean, its penalties with it.
     """
     forms = []
-    for n in SIZES:
-        records, theta, problem = program.declared_problem(domain, n, 3)
+    for n, p in zip(SIZES, (3, 4), strict=True):
+        records, theta, problem = program.declared_problem(domain, n, p)
         forms.append((n, Form.of(problem, theta)))
     (few, first), (many, last) = forms
-    if first.feasible != last.feasible:  # what is read holds for every n
+    if first.feasible != last.feasible:
         raise DeclarationError(
-            f"{program.name}: its set of theta depends on records.n: state one for every n"
+            f"{program.name}: its set of theta changes with the records: state one for all"
         )
     penalties = np.array([[first.ridge, first.l1], [last.ridge, last.l1]])
     if first.term.near(last.term) and np.allclose(penalties[0] / few, penalties[1] / many, rtol=1e-12):

@@ -256,7 +256,20 @@ WRONG = {
         of_theta(
             lambda theta, r: cp.sum_squares(residual(theta, r)), lambda theta, r: [cp.norm(theta) <= r.n / 4]
         ),
-        "its set of theta depends on records.n",
+        "its set of theta changes with the records",
+    ),
+    "a set that shrinks": (
+        of_theta(
+            lambda theta, r: cp.sum_squares(residual(theta, r)),
+            lambda theta, r: [cp.abs(theta) <= 1 / theta.size],
+        ),
+        "its set of theta changes with the records",
+    ),
+    "a ridge by columns": (
+        of_theta(
+            lambda theta, r: cp.sum_squares(residual(theta, r)) + r.n * theta.size * cp.sum_squares(theta)
+        ),
+        "records.n * R(theta)",
     ),
     "unknown records": (of_theta(lambda theta, r: cp.sum_squares(r.z - r.x @ theta)), "records have no 'z'"),
     "a ridge that n does not multiply": (
