@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 #: The step that releases the mean of the covariates which regressions by arm are averaged at, and its share
 #: of what center and propensity leave.
 AVERAGE, AVERAGE_SHARE = "average", 0.15
-#: M_r over standard deviations of residuals, but for what noise does: what is beyond is less than the noise
-#: that a larger one brings.
-REACH = 3.0
+#: M_r over standard deviations of residuals, but for what the ridge does: of least predicted error, with
+#: what M_r cuts off an exponential tail.
+REACHES = (2.0, 2.5, 3.0, 3.5)
 #: n epsilon per covariate and arm from which on a multinomial regression is tried: intervals are as long
 #: there as without it where outcomes are linear, and it saves bias where they are not (measured).
 FEW = 1600.0
@@ -80,37 +80,46 @@ def arms_rule(study: EffectStudy, budget: Budget) -> EffectSettings:
     elif not shares and "propensity" not in study.declared and total >= few:
         kinds += multinomial
     tried = [
-        _clipped(
-            study,
-            replace(found, rows=rows, center_share=center, propensity=kind, propensity_share=share),
-            budget.epsilon,
+        (
+            _clipped(
+                study,
+                replace(found, rows=rows, center_share=center, propensity=kind, propensity_share=share),
+                budget.epsilon,
+                reach,
+            ),
+            study.scale * math.exp(-1.0 - reach) if values is None else 0.0,
         )
         for rows in (Rows.COMMON, Rows.ARMS)
         for center in np.arange(0.1, 0.9, 0.05).tolist()
         for kind, share in kinds
         if center + (share if kind == "multinomial" else 0.0) < 0.9 * left
+        for reach in (REACHES if values is None else REACHES[:1])
     ]
-    return min(tried, key=lambda one: arms_error(study, one, budget.epsilon))
+    return min(tried, key=lambda one: arms_error(study, one[0], budget.epsilon) + one[1] ** 2)[0]
 
 
-def _clipped(study: EffectStudy, settings: EffectSettings, total: float) -> EffectSettings:
+def _clipped(study: EffectStudy, settings: EffectSettings, total: float, reach: float) -> EffectSettings:
     """These settings with M_r and B that leave room for what noise and ridge do to intercepts.
 
-    M_r is three standard deviations of residuals with the predicted noise of an intercept, and what the
+    M_r is ``reach`` standard deviations of residuals with the predicted noise of an intercept, and what the
     ridge takes off one of half the outcome bound; B is M_r at equal shares of the arms, twice that where
     probabilities vary. Residuals of outcomes of two values are as long as these lie apart.
     """
-    n_arms, values = len(study.universe.domain.arms), study.two_values
-    reach = settings.residual_bound if values is None else values.width
+    values, bound = study.two_values, study.universe.domain.outcome_bound
     if values is None:
-        fit, shares = _planned_fit(study, settings, total)
-        curvature = float(np.min(fit.curvature(study.scale, shares))) + fit.gamma
-        half = 0.5 * study.universe.domain.outcome_bound
-        noise, shrunk = fit.noise / (fit.n_samples * curvature), half * fit.gamma / curvature
-        reach = min(REACH * math.hypot(study.scale, noise) + shrunk, 4.0 * half)
-        settings = replace(settings, residual_bound=reach)
+        deviation, shrunk = _room(study, *_planned_fit(study, settings, total))
+        settings = replace(settings, residual_bound=min(reach * deviation + shrunk, 2.0 * bound))
+    longest = settings.residual_bound if values is None else values.width
     times = 2.0 if settings.propensity == "multinomial" else 1.0
-    return replace(settings, score_bound=times * n_arms * reach)
+    return replace(settings, score_bound=times * len(study.universe.domain.arms) * longest)
+
+
+def _room(study: EffectStudy, fit: RidgeFit, shares: tuple[float, ...]) -> tuple[float, float]:
+    """The standard deviation of residuals with the noise of an intercept, and what the ridge takes off it."""
+    curvature = float(np.min(fit.curvature(study.scale, shares))) + fit.gamma
+    half = 0.5 * study.universe.domain.outcome_bound
+    noise = fit.noise / (fit.n_samples * curvature)
+    return math.hypot(study.scale, noise), half * fit.gamma / curvature
 
 
 def _planned_fit(

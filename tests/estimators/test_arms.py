@@ -21,6 +21,7 @@ from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import draw, draw_within
 from dp2erm_cvx.model.multinomial import contrasts
+from dp2erm_cvx.plan.arms import _planned_fit, _room
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.reading import read_release_file
@@ -376,12 +377,13 @@ def test_rooms_for_noise_of_intercepts_and_for_probabilities_that_vary():
     levels = tuple("abcde")
     book = Codebook(treatment=Treatment(levels=levels, rates=(0.2,) * 5))
     public = Domain(math.sqrt(2), 6.0, ranges=[(-1, 1)] * 2, codebook=book)
-    sizes = (1000, 10**5)
-    few, many = (
-        PrivateEffect(public, Budget(1.0), residual_scale=1.0).plan(n, 2).study.settings for n in sizes
-    )
-    assert few.residual_bound > 4.0 > 3.2 > many.residual_bound >= 3.0
-    assert few.score_bound == pytest.approx(5 * few.residual_bound)
+    reaches = []
+    for n in (1000, 10**5):
+        study = PrivateEffect(public, Budget(1.0), residual_scale=1.0).plan(n, 2).study
+        deviation, shrunk = _room(study, *_planned_fit(study, study.settings, 1.0))
+        reaches.append((study.settings.residual_bound - shrunk) / deviation)
+        assert study.settings.score_bound == pytest.approx(5 * study.settings.residual_bound)
+    assert reaches == pytest.approx([2.0, 3.5])
     private = replace(public, codebook=Codebook(treatment=Treatment(levels=levels)))
     fitted = PrivateEffect(private, Budget(1.0), residual_scale=1.0, settings={"propensity": "multinomial"})
     settings = fitted.plan(10**5, 2).study.settings
