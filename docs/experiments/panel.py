@@ -154,7 +154,7 @@ def figure(found: pd.DataFrame, path: Path) -> None:
     axes.set_yticks(np.arange(len(covered)) + 0.2, covered.index)
     axes.axvline(0.95, color="black", linewidth=1)
     axes.set(xlim=(0, 1), xlabel="intervals of 95 % that cover")
-    axes.legend(loc="lower left")
+    drawn.legend(loc="outside upper center", ncols=2)
     drawn.savefig(path, metadata={"Date": None})
 
 

@@ -107,7 +107,7 @@ def forest_plot(releases: Any, path: str | Path | None = None) -> Figure:
         _draw(ax, rows)
         level = 100 * rows[0].interval.level
         of = f" ({unit})" if unit else ""
-        ax.set_xlabel(f"effect on {outcome}{of}, with {level:g} % intervals; thin: of all together")
+        ax.set_xlabel(f"effect on {outcome}{of}\n{level:g} % intervals; thin: of all together")
         plain(ax)
     drawn[0].set_title(
         f"Effects of {listed[0].treatment} (about how many records)", loc="left", fontsize="medium"
