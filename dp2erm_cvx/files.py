@@ -358,7 +358,7 @@ def table_parts(path: str, layout: CsvLayout = PLAIN) -> list[Callable[[], Table
 
 
 #: Bytes of a CSV file that are parsed together: their cells take about 20 times as many.
-PART = 2**22
+PART = 2**20
 
 
 def csv_parts(

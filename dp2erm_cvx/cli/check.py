@@ -64,6 +64,7 @@ def check_command(data: str, draft: str | None, **options: Any) -> None:
         stated = (book, None) if public is None else (public.codebook, public.ranges)
         shown, parts = stages(bar), table_parts(data, layout)
         cells, sums = list[TableCells](), list[Any]()
+        shown("parts of the table", 0, len(parts))
         for number, read in enumerate(parts, 1):  # of which one alone is in memory
             table = read()
             for name in filter(None, (options["treatment"], options["outcome"])):

@@ -348,13 +348,14 @@ def _shown(bar: Progress) -> None:
         callbacks: Any = importlib.import_module("dask.callbacks")
     except ImportError:
         return  # whoever reads says what is missing
-    told = stages(bar)
+    told, passes = stages(bar), list[int]()
 
     def start(graph: Any, state: Any) -> None:
-        told("blocks of records", 0, len(graph))
+        passes.append(len(graph))
+        told(f"blocks of records, pass {len(passes)}", 0, passes[-1])  # whose time is its own
 
     def posttask(key: Any, result: Any, graph: Any, state: Any, worker: Any) -> None:
-        told("blocks of records", len(state["finished"]), len(graph))
+        told(f"blocks of records, pass {len(passes)}", len(state["finished"]), passes[-1])
 
     shown = callbacks.Callback(start_state=start, posttask=posttask)
     shown.register()

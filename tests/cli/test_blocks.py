@@ -6,6 +6,8 @@ import gzip
 import json
 from pathlib import Path
 
+import click
+import dask
 import pytest
 
 from dp2erm_cvx.cli import reading
@@ -90,3 +92,14 @@ def test_what_cannot_be_read_in_blocks(words, told):
     assert result.exit_code != 0
     assert told in result.stderr
     assert result.stdout == ""
+
+
+def test_every_pass_over_blocks_is_told_with_a_time_of_its_own(monkeypatch):
+    told = []
+    monkeypatch.setattr(reading, "stages", lambda bar: lambda *facts: told.append(facts))
+    with click.Context(click.Command("effect")):
+        reading._shown(None)
+        for _ in range(2):
+            dask.compute(dask.delayed(len)("ab"), scheduler="threads")
+    passes = (f"blocks of records, pass {number}" for number in (1, 2))
+    assert told == [(one, done, 1) for one in passes for done in (0, 1)]
