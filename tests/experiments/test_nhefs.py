@@ -10,28 +10,6 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
 from dp2erm_cvx.diagnostics import augmented
 from dp2erm_cvx.universe import Universe
-from tests.experiments.tables import table_of
-
-
-@pytest.mark.slow
-def test_released_effects_close_in_on_the_effect_without_noise():
-    labels = [scheme.label for scheme in (*nhefs.schemes(), nhefs.composed_scheme())]
-    design = nhefs.FULL | nhefs.QUICK | {"draws": 60}
-    table = table_of(nhefs.rows, design, [{"scheme": label} for label in labels])
-    assert (table["status"] == "done").all()
-    textbook = table[table["statistic"] == "textbook, no bounds"]["median"]
-    assert textbook.unique() == pytest.approx([3.36], abs=0.01)
-    private = table[table["epsilon"].notna()]
-    places = [private[name] for name in ("scheme", "noise", "epsilon")]
-    spread = (private["high"] - private["low"]).groupby(places).mean().unstack("epsilon")
-    assert (spread[5.0] < 0.5 * spread[1.0]).mean() > 0.8
-    exact = table[table["statistic"] == nhefs.CLIPPED].set_index("scheme")["median"]
-    means = private[(private["noise"] == "gamma") & (private["epsilon"] == 5.0)].set_index("scheme")["median"]
-    for scheme in ("uniform", "entropy", "IPW"):
-        assert means[scheme] == pytest.approx(exact[scheme], abs=0.25)
-    weighted = table[~table["statistic"].isin(["textbook, no bounds", "difference of means"])]
-    assert weighted["effective_share"].between(0.2, 1.0 + 1e-9).all()
-    assert len(nhefs.summary(table)) == 18
 
 
 def test_every_scheme_lies_between_no_adjustment_and_the_textbook():

@@ -3,9 +3,7 @@
 import figure1
 import numpy as np
 import pytest
-from common import Cell
-from confounded import CONFOUNDED
-from rules import PLAIN, Constants, Trial, Weights, all_rows, choose, draw_thetas, in_force, plan_rule
+from rules import Constants, Trial, Weights, choose, draw_thetas, in_force, plan_rule
 
 from dp2erm_cvx import Budget, PrivateTwoStageERM
 from dp2erm_cvx.datasets import simulate
@@ -78,29 +76,3 @@ def test_rules_are_judged_as_they_would_be_applied():
     assert row["accuracy"] == np.mean(treated == sample.optimal_rule)
     unshrunk = np.column_stack([np.ones(400), test.X]) @ theta > 0
     assert np.mean(unshrunk != treated) > 0.02
-
-
-@pytest.mark.slow
-def test_the_line_without_privacy_is_tuned_without_noise():
-    """Noise asks for a large ridge; where weights matter, the fit without noise must not inherit it."""
-    rng = np.random.default_rng(0)
-    sample, test = CONFOUNDED.draw(600, rng), CONFOUNDED.draw(2000, rng)
-    candidates = [{"ridge": 3.0}, {"ridge": 0.001, "trim": 6.0}]
-    design = SMALL | {
-        "schemes": {"IPW": {"program": "ipw_logistic", "settings": {"ridge": 3.0}}},
-        "families": ["sharp"],
-        "epsilons": [0.5],
-        "noises": ["gamma"],
-        "methods": {},
-        "constants": Constants(1.64, 3.5, intercept=1.0, outcome_center=3.0),
-        "tuning": {"bootstraps": 4, "candidates": {"IPW": candidates}},
-    }
-    chosen = choose(design, sample, "IPW", PLAIN)
-    assert chosen["settings"] == candidates[1]
-    found = []
-    for choice in (chosen, UNTUNED):
-        choices = {("a", "IPW", "sharp"): UNTUNED, ("a", "IPW", PLAIN): choice}
-        rows = all_rows(design, choices, "a", Trial(sample, test, [0.5]), Cell((), 1))
-        found += [row for row in rows if row["family"] == PLAIN]
-    assert found[0]["accuracy"] > found[1]["accuracy"] + 0.05
-    assert found[0]["effective_share"] < 0.9 < found[1]["effective_share"]
