@@ -1,11 +1,10 @@
-"""Weights of a propensity against scikit-learn, closed forms and the moments that they balance."""
+"""Weights of a propensity against closed forms and the moments that they balance."""
 
 import math
 from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
 
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.program import Moments
@@ -52,20 +51,6 @@ def test_the_interval_of_log_weights_is_enforced():
 
     weights = solve(Narrow(coefficient=(0.1, 1.0, -0.5, 0.0)).instance(make_records(50, 3))).value
     assert np.ptp(np.log(weights)) == pytest.approx(0.1)
-
-
-@pytest.mark.parametrize("ridge", [0.0, 0.03])
-def test_propensities_are_those_of_a_logistic_regression(ridge):
-    records = make_records(400, 5)
-    # scikit-learn minimizes C * loss + |coef|^2 / 2
-    C = 1 / (400 * ridge) if ridge else np.inf
-    fit = LogisticRegression(C=C, fit_intercept=False, tol=1e-12, max_iter=1000, solver="newton-cholesky")
-    either = fit.fit(records.X, records.a).predict_proba(records.X)
-    own, other = either[np.arange(400), records.a], either[np.arange(400), 1 - records.a]
-    for name, factors in (("ipw_logistic", 1 / own), ("overlap", other)):
-        solution = solve(PROGRAMS[name](ridge=ridge).instance(records))
-        np.testing.assert_allclose(solution.point, fit.coef_[0], atol=1e-7)
-        np.testing.assert_allclose(solution.value, factors * 400 / np.sum(factors), rtol=1e-6)
 
 
 def test_overlap_weights_without_a_ridge_balance_every_mean():
