@@ -77,7 +77,7 @@ def nuisance_error(
     counted = nuisances.regressions[-1].mass
     square = counted * squared_factors(study.estimand, nuisances.rate, min(share / counted, 0.5))
     residual = _residual(study, deviation / math.sqrt(square), study.scale)
-    return combined(*_arm_errors(plan, nuisances, released, (residual, residual), counted))
+    return combined(*_arm_errors(plan, nuisances, released, (residual, residual)))
 
 
 def group_errors(plan: Plan[EffectStudy], released: Released, deviation: float) -> list[NuisanceError]:
@@ -87,13 +87,13 @@ def group_errors(plan: Plan[EffectStudy], released: Released, deviation: float) 
         return [NO_ERROR] * len(study.universe.domain.groups)
     score, nuisances = found
     assert isinstance(score, GroupScore)
-    counted, residual = nuisances.regressions[-1].mass, _residual(study, deviation, study.scale)
+    residual = _residual(study, deviation, study.scale)
     errors = []
     for place, member in enumerate(score.members):
         assert isinstance(member.nuisances, LinearNuisances)
         assert not isinstance(member.nuisances.rate, str)
         group = member.nuisances.rate, place
-        errors.append(combined(*_arm_errors(plan, nuisances, released, (residual, residual), counted, group)))
+        errors.append(combined(*_arm_errors(plan, nuisances, released, (residual, residual), group)))
     return errors
 
 
@@ -107,8 +107,7 @@ def risk_errors(
     least = 1.0 / study.universe.n_samples
     shares = [min(max(risk, least), 1.0 - least) for risk in risks]
     treated, untreated = (math.sqrt(share * (1.0 - share)) for share in shares)
-    counted = found[1].regressions[-1].mass
-    first, second = _arm_errors(plan, found[1], released, (untreated, treated), counted)
+    first, second = _arm_errors(plan, found[1], released, (untreated, treated))
     return second, first
 
 
@@ -150,7 +149,6 @@ def _arm_errors(
     nuisances: LinearNuisances,
     released: Released,
     residuals: tuple[float, float],
-    counted: float,
     group: tuple[float, int] | None = None,
 ) -> tuple[NuisanceError, ...]:
     """What slopes add to an effect: those that the arms have in common, or of the untreated and the treated.
@@ -160,7 +158,8 @@ def _arm_errors(
     """
     study, values = plan.study, nuisances.two_values
     assert not isinstance(nuisances.rate, str)
-    n, rate, distance = counted * study.universe.n_samples, nuisances.rate, study.confounding
+    last, rate, distance = nuisances.regressions[-1], nuisances.rate, study.confounding
+    n = last.mass * study.universe.n_samples
     within = study.assumed.within(rate)
     residual = max(residuals)
     declared, left, noise = remaining(plan, nuisances, released, residual)
@@ -198,7 +197,6 @@ def _arm_errors(
     elif distance > 0.0 and values is None:  # no leak was measured where steepness counts more
         by_intercepts = 0.5 * intercept_bias(nuisances, released, residual) * off / distance
     noises = np.sqrt(np.mean(noise**2, axis=1)) * factors * max(apart, reach)
-    last = nuisances.regressions[-1]
     counts = np.array([1.0 - rate, rate]) * last.weights(rate)
     own = counts * last.weights(rate)
     sampling = [residual * math.sqrt(float(np.sum(own)) / float(np.sum(counts)) ** 2)]

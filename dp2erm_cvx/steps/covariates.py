@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import IntegerSums, in_parts, released_mass
 from dp2erm_cvx.universe import Universe
 
+_outcomes = attrgetter("y")
 #: Share of the records that miss a number whose gaps are marked, where nothing is declared.
 MISSING = 0.05
 
@@ -245,7 +247,7 @@ class MeanSquare(IntegerSums):
         law, outer = self.law, self.universe.domain.features_bound
         if self.mean is not None:
             law = self.mean.around(released)
-        part = (self.norm_in(self.universe) / outer) ** 2
+        part = (self.hands(self.universe).domain.features_bound / outer) ** 2
         n = _mass(self.universe, released)
         least = self.calibration.scale * self.calibration.unit / n
         share = min(max(float(released[self.name][0]) / UNIT / n, 2.0 * least, 0.02 * part), 1.0)
@@ -255,13 +257,10 @@ class MeanSquare(IntegerSums):
         scale = 1.0 if part == 1.0 and upper >= 0.8 else math.sqrt(max(1.0 / upper, part))
         return CovariateSize(law, share, scale, noise / share)
 
-    def norm_in(self, universe: Universe) -> float:
-        """The norm of the covariates that it hands on."""
-        return self.hands(universe).domain.features_bound
-
     def spreads(self, released: Mapping[str, Array]) -> Array:
         """Root mean squares (k,) of the covariates that are handed on: a function of what was released."""
-        size, bound, outer = self.size(released), self.norm_in(self.universe), self.universe.domain
+        size, outer = self.size(released), self.universe.domain
+        bound = self.hands(self.universe).domain.features_bound
         square, law = size.share, size.law
         if size.scale != 1.0 or bound < outer.features_bound:
             squares = law.factor(size.share, outer.features_bound)
@@ -334,10 +333,6 @@ def _mass(universe: Universe, released: Mapping[str, Array]) -> float:
     if not universe.domain.weighted or "rate" not in released:
         return universe.mass * universe.n_samples
     return max(released_mass(released["rate"], len(universe.domain.arms)), 1.0)
-
-
-def _outcomes(block: Records) -> Array:
-    return block.y
 
 
 def _scaled(rows: Array, scale: float, bound: float) -> Array:

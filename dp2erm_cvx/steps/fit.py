@@ -151,7 +151,11 @@ class Fit(Step):
         if isinstance(program, SecondStage):
             weighting = "weights 1" if self.first is None else self.first.name
             sets = type(program.feasible(domain)).__name__
-            restriction = _restriction(program)
+            restriction = None  # why it has no form without its set
+            try:
+                program.unconstrained()
+            except CalibrationError as error:
+                restriction = str(error)
             objective = replace(objective, weights=weighting, theta_set=sets, restriction=restriction)
         calibration, reason = self.calibrator.explained(objective, left, law, self.split)
         if hidden is not None and calibration.perturbed is Perturbed.OUTPUT:
@@ -403,12 +407,3 @@ def enters_no_outcome(step: Step) -> bool:
     if isinstance(step, Fit):
         return step.coefficient is not None
     return isinstance(step, TreatmentRate | CovariateMean | MeanSquare)
-
-
-def _restriction(second: SecondStage) -> str | None:
-    """Why a second stage has no form without its set, None where it has one."""
-    try:
-        second.unconstrained()
-    except CalibrationError as error:
-        return str(error)
-    return None
