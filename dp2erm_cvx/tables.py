@@ -322,6 +322,8 @@ def arrow_cells(column: Any) -> NDArray[Any]:
     import pyarrow as pa
 
     kind, is_a, chunks = column.type, pa.types, getattr(column, "chunks", [column])
+    if getattr(kind, "extension_name", "") == "arrow.uuid":
+        return _one_by_one(column, lambda cell: cell.as_py())
     if isinstance(kind, pa.BaseExtensionType):
         return arrow_cells(pa.chunked_array([chunk.storage for chunk in chunks], kind.storage_type))
     if is_a.is_dictionary(kind):
@@ -334,7 +336,9 @@ def arrow_cells(column: Any) -> NDArray[Any]:
         if not whole.null_count:
             return np.asarray(whole.to_numpy())
         with contextlib.suppress(pa.ArrowInvalid):  # where floats would round a number, it stays what it is
-            return np.asarray(whole.cast(pa.float64()).to_numpy())
+            found = np.asarray(whole.cast(pa.float64()).to_numpy())
+            if not np.any(np.abs(found) >= 2.0**53):  # an identifier there is none as a float
+                return found
         return np.array(whole.to_pylist(), dtype=object)
     if is_a.is_boolean(kind) or is_a.is_float32(kind) or is_a.is_float64(kind):
         return np.asarray(whole.to_numpy())

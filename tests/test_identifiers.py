@@ -17,7 +17,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.files import PLAIN, read_table, table_parts
 from dp2erm_cvx.sampling import Unit
 from dp2erm_cvx.steps.sums import IntegerSums
-from dp2erm_cvx.tables import Table, labels, numbers_or_nan, read_frame
+from dp2erm_cvx.tables import Table, arrow_cells, labels, numbers_or_nan, read_frame
 
 WORDS = ["007", "7", "1e5", "100000", "12e45678", "34e90123", "true", "True", "1", "1.0", "+1", "-1", "-0",
          "0", "inf", "1_0", "10", "p q", "p  q", "é", "e\u0301", "A", "a", "0x10", str(2**53 + 1),
@@ -30,6 +30,7 @@ CELLS = {
     "texts": [*zip(WORDS, WORDS, strict=True), (" 7\t", "7"), ("  é", "é"), ("", None),
               ("  ", None), ("NaN", None)],
     "integers": [*((one, str(one)) for one in WHOLE), (None, None)],
+    "edges": [*((one, str(one)) for one in (2**53, -(2**53), 7)), (None, None)],
     "floats": [(7.0, "7"), (np.nan, None), (12.0, "12"), (0.5, None), (-0.0, "0"), (2.0**53, None),
                (2.0**53 - 1, str(2**53 - 1)), (np.inf, None), (7.0, "7")],
     "singles": [(2.0**24 - 1, str(2**24 - 1)), (2.0**24, None)],
@@ -48,6 +49,7 @@ TYPES = {"floats": [list, np.array, lambda cells: np.array(cells) + 0j, pd.Serie
 FILES = {
     "texts": ("csv", "parquet", "xlsx", "dta"),
     "integers": ("csv", "parquet"),
+    "edges": ("csv", "parquet"),
     "sheets": ("xlsx", "dta"),
 }
 
@@ -78,7 +80,7 @@ def in_file(tmp_path, frame, ending):
 
 def readers(name, cells, tmp_path):
     yield from (kind(cells) for kind in TYPES.get(name, ()))
-    text, plain = name == "texts", {"texts": object, "integers": "Int64"}.get(name)
+    text, plain = name == "texts", {"texts": object, "integers": "Int64", "edges": "Int64"}.get(name)
     for ending in FILES.get(name, ()):
         yield from in_file(tmp_path, pd.DataFrame({"id": pd.Series(cells, dtype=plain)}), ending)
     if plain is None:
@@ -107,6 +109,13 @@ def test_every_reader_and_every_type_finds_the_same_persons(tmp_path, name):
     wanted = [-1 if one is None else names.index(one) for one in known]
     for place, found in enumerate(readers(name, [*cells], tmp_path)):
         assert persons(found).tolist() == wanted, (place, found)
+
+
+def test_uuids_of_arrow_are_their_text():
+    ids = [uuid.UUID(int=2**127 + 5**50 * k) for k in (1, 2, 1)]
+    column = pa.array([one.bytes for one in ids], pa.uuid())
+    assert Unit("id", 9).labels(arrow_cells(column))[0].tolist() == sorted(map(str, ids[:2]))
+    assert persons(arrow_cells(column)).tolist() in ([0, 1, 0], [1, 0, 1])
 
 
 def test_a_complex_cell_changes_no_other():

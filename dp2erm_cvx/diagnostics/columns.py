@@ -133,6 +133,10 @@ def record_counts(table: Table, *, public: Any, columns: Sequence[str]) -> Recor
             levels |= {f"{name}={level or 'missing'}": seen[level] for level in known if level != OTHER}
         else:
             unreadable[name] = _unreadable(table, name, numbers_or_nan(table.cells(name), name), book)
+    if book.unit is not None:
+        whose = book.unit.column
+        known, place = book.unit.labels(table.cells(whose, written=True))
+        unreadable[whose] = int(np.sum(known[place] == ""))
     clipped = 0
     if (bound := getattr(public, "outcome_bound", None)) is not None:  # else its range is released
         net = numbers - getattr(public, "treatment_cost", 0.0) * arms - public.outcome_middle

@@ -364,8 +364,8 @@ def _digest(data: Dataset | BlockedDataset) -> bytes:
 def _refuse_other(name: str, of: str, owner: PrivateEstimator, fitted: tuple[Any, ...]) -> None:
     """Raise DeclarationError where the step that the question ``of`` released is not that of this fit.
 
-    Also where that was of other records. A study that is fitted to one table, in memory or in blocks, is
-    never refused for that: the refusal is about two tables, for the data holder, and says nothing of either.
+    DataError where it was of other records. A study that is fitted to one table, in memory or in blocks, is
+    never refused for that: the refusal is about two tables, and for the data holder.
     """
     if not hasattr(owner, "ran_"):
         raise DeclarationError(f"{of} comes before this question, which takes over steps of it")
@@ -380,7 +380,7 @@ def _refuse_other(name: str, of: str, owner: PrivateEstimator, fitted: tuple[Any
     if fresh != unseeded:
         raise DeclarationError(f"seed: {of} has one, or this question: give both one, or neither")
     if seen and seen != records:
-        raise DeclarationError(f"{name}: {of} released it of other records: fit both to one table")
+        raise DataError(f"{name}: {of} released it of other records: fit both to one table")
 
 
 def blocked_dataset(public: Public, data: BlockedDataset) -> BlockedDataset:

@@ -75,7 +75,9 @@ def nuisance_error(
     nuisances, study = found[1], plan.study
     assert not isinstance(nuisances.rate, str)
     counted = nuisances.regressions[-1].mass
-    square = counted * squared_factors(study.estimand, nuisances.rate, min(share / counted, 0.5))
+    # noise may leave a released mean of factors that none has
+    least = min(max(share / counted, 1.0 / study.universe.n_samples), 0.5)
+    square = counted * squared_factors(study.estimand, nuisances.rate, least)
     residual = _residual(study, deviation / math.sqrt(square), study.scale)
     return combined(*_arm_errors(plan, nuisances, released, (residual, residual)))
 

@@ -19,7 +19,7 @@ from dp2erm_cvx import Budget, PrivateEffect, PrivateRule
 from dp2erm_cvx.cli import screen
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain_file import load_domain
-from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError
+from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, Dp2ermError
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.release.verify import verify
@@ -418,7 +418,7 @@ def test_a_step_is_taken_over_from_the_run_that_was_planned_alone(folder):
         models["treated"].fit(*records_of(300))
     models, plans = planned(SHARED)
     models["average"].fit(*records_of(400))
-    with pytest.raises(DeclarationError, match="average released it of other records"):
+    with pytest.raises(DataError, match="average released it of other records"):
         models["treated"].fit(*records_of(400, seed=1))
     models["treated"].seed = None
     with pytest.raises(DeclarationError, match="seed: average has one"):
