@@ -161,6 +161,10 @@ def rule_of_use(
     _, norm_bound, mean = covariate_rule(universe, total, RULE_MEAN_NOISE, worth=worth)
     if universe.domain.ranges is None:  # a declared norm is that of the records, and no corner of a box
         norm_bound = universe.domain.features_bound
+    width = 2.0 * universe.domain.outcome_bound
+    clips = min(2.8 * scale, width), 4.2 * scale
+    if universe.domain.binary_outcome:  # residuals of an event are longer on one side: no clip cuts them
+        clips = width, 2.0 * width
     return RuleSettings(
         center_share=(0.3 if both else 0.4) if centered else None,
         propensity="logistic" if both else None,
@@ -173,8 +177,8 @@ def rule_of_use(
         norm=RULE_NORM,
         radius=3.3,
         split=0.85,
-        residual_bound=min(2.8 * scale, 2.0 * universe.domain.outcome_bound),
-        score_bound=4.2 * scale,
+        residual_bound=clips[0],
+        score_bound=clips[1],
         norm_bound=norm_bound,
         mean_share=MEAN_SHARE if mean else None,
         spread_share=SPREAD_SHARE if both else None,

@@ -38,6 +38,9 @@ from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import TreatmentRate
 from dp2erm_cvx.universe import Universe
 
+#: Per root of n epsilon^2, the factors that may multiply residuals of an event before a clip cuts them: such
+#: residuals are longer on one side, so that what is cut is a bias, and noise soon hides none of it.
+_EVENT_REACH = 0.03
 #: What the ends of an outcome in [0, 1] may round to.
 _ROUNDED = 1e-12
 #: What may be estimated.
@@ -355,7 +358,9 @@ class EffectStudy(Pipeline):
 
         That of a risk is measured from the middle of the outcome, in which it lies.
         """
-        inverse = {"constant": 2.0}.get(propensity, 4.0) if isinstance(propensity, str) else 0.0
+        total = math.sqrt(self.universe.mass * self.universe.n_samples) * self._kept * self.budget.epsilon
+        fitted = min(max(4.0, _EVENT_REACH * total), CAP)
+        inverse = {"constant": 2.0}.get(propensity, fitted) if isinstance(propensity, str) else 0.0
         if not isinstance(propensity, str):
             inverse = 1.0 / max(min(propensity, 1.0 - propensity), 0.01)
         assert self.two_values is not None

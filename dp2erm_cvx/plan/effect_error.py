@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 #: Part of the confounding that an unbent regression of two values may leave, as probabilities are no lines;
 #: and where that of one arm alone is carried on to the other one.
 BENT, CARRIED = 0.04, 0.2
+#: The same of regressions with slopes by arm, and on one side of a rule, whose propensity is constant.
+BENT_ARMS, BENT_SIDE = 0.12, 0.25
 #: What the sampling error of a regression counts, as its residuals are heavier than normal ones.
 HEAVIER = 1.15
 #: How far a group may lie off the common regression, in deviations of residuals: its rate's noise counts it.
@@ -169,7 +171,8 @@ def _arm_errors(
     weights, steep = np.array([rate, 1.0 - rate]), np.ones(2)
     if values is not None:
         steep = np.array([values.steepness(float(one[0])) for one in nuisances.levels(released)])
-        left = left + (CARRIED if study.estimand == TreatedScore.estimand else BENT)
+        own = BENT if len(noise) == 1 else BENT_ARMS
+        left = left + (CARRIED if study.estimand == TreatedScore.estimand else own)
     by_arm = len(noise) == 2
     factors = weights * steep if by_arm else np.array([float(np.sum(weights * steep))])
     # the slopes of either arm, or in common, before any shrinkage is undone
@@ -336,6 +339,9 @@ def value_error(
     sizes = theta[:, 1:] * spreads / np.maximum(1.0 - declared, 0.02)
     sizes *= np.minimum(1.0, half / np.maximum(np.linalg.norm(sizes, axis=1), 1e-300))[:, None]
     left = np.maximum(LEFT * declared, np.abs(1.0 - stretch * (1.0 - kept)))
+    if nuisances.two_values is not None:
+        steep = [nuisances.two_values.steepness(float(one[0])) for one in nuisances.levels(released)]
+        left, sizes, noise = left + BENT_SIDE, sizes * np.c_[steep], noise * np.c_[steep]
     stays, moved = np.linalg.norm(left * sizes, axis=1), np.sqrt(np.mean((stretch * noise) ** 2, axis=1))
     curvature = np.maximum(fit.curvature(residual, rate), 1e-12)
     shrunk = np.minimum(np.abs(theta[:, 0]) * fit.gamma / curvature, half)

@@ -14,14 +14,14 @@ from scipy.special import expit
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DeclarationError, known_names
-from dp2erm_cvx.plan.defaults import NORM, Request, effect_error, rule_of_use, smaller_arm
+from dp2erm_cvx.plan.defaults import NORM, Request, effect_error, rule_of_use, saturation, smaller_arm
 from dp2erm_cvx.plan.plan import STEADY, Pipeline
 from dp2erm_cvx.plan.settings import RuleSettings, chosen_noise, shares_in_turn
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_fraction, public_size, setting
 from dp2erm_cvx.sampling import refuse_sampling
 from dp2erm_cvx.steps.estimands import ValueScore
-from dp2erm_cvx.steps.nuisances import Confounding, RuleNuisances
+from dp2erm_cvx.steps.nuisances import Confounding, RuleNuisances, TwoValues
 from dp2erm_cvx.steps.record_map import RAREST, Balance, Factors, OutcomeRows, Rows, RuleRows, Term
 from dp2erm_cvx.steps.score import MeanScore
 from dp2erm_cvx.steps.step import Step
@@ -166,22 +166,28 @@ class RuleStudy(Pipeline):
         public = settings.propensity not in (None, "logistic")
         total = share * self.budget.epsilon * self.universe.n_samples
         counts = 0.0 if public and not domain.weighted else max(0.05, min(0.2, 80.0 / total))
+        values, slope = None, self.residual_scale
+        if domain.binary_outcome:
+            width = 2.0 * domain.outcome_bound
+            slope = width * saturation(min(self.scale / width, 0.5), total)
+            values = TwoValues(-domain.outcome_bound, width, slope)
         request = Request(
             ValueScore,
             self.universe.n_samples,
             self.universe.n_features,
             share * self.budget.epsilon,
             self.residual_scale,
-            self.residual_scale,
+            slope,
             self.law,
             self.norm_bound,
             0.5 * settings.score_bound,
             Confounding(0.0 if public else 0.5),  # a side holds a part of the records
+            values,
         )
         left = 1.0 - counts
         shares = [float(one) for one in np.arange(0.1, 0.9, 0.05) * left]
         center = min(shares, key=lambda one: effect_error(request, left, one, 0.0))
-        program = self.saturating("saturating_regression", self.residual_scale)
+        program = self.saturating("saturating_regression", slope)
         rows = OutcomeRows(Rows.ARMS, scale=NORM / self.norm_bound)
         rate, log_odds = 0.5 if public else "sides", None
         if isinstance(settings.propensity, float):
@@ -195,6 +201,7 @@ class RuleStudy(Pipeline):
             self.law.within(self.norm_bound),
             self.residual_scale,
             Confounding(0.0 if public else 1.0),
+            two_values=values,
         )
         cap, widening, residual = settings.cap, 1.0, settings.residual_bound
         if public:  # released rates widen the score by themselves

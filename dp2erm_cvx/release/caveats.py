@@ -209,11 +209,11 @@ def _sign(release: Any) -> str:
 
 def _gains(release: Any) -> str:
     if any(gain.interval.bias for gain in release.gains):
+        lines = "probabilities are nearly" if release.domain.get("binary_outcome") else "outcomes are"
         return (
             "The intervals are for the mean gain of all records. They count sampling, noise, and what noise "
-            "and shrinkage of the released regressions leave of the confounding: where outcomes are linear "
-            "in the covariates in either arm, these vary as much in one arm as in the other, and the arms on "
-            "one side of the rule lie at most one standard deviation apart."
+            f"and shrinkage leave of the confounding: where {lines} linear in the covariates in either arm, "
+            "these vary alike in both, and the arms on a side lie at most one standard deviation apart."
         )
     return (
         "The intervals are for the mean gain of all records at the public probability of treatment, and "

@@ -193,10 +193,9 @@ def _effect(release: EffectRelease) -> Story:
             name = f"{release.by}: {group.group or 'missing'}"
             spans.append(Span(name, group.estimate, group.interval.low, group.interval.high))
     bias = "NOT counted" if release.target == "score" else f"counted: at most {interval.bias or 0.0:.2g}"
-    fixed = (
-        "Fixed before the data were read. What lies beyond is clipped, never refused: where that is much, it "
-        "moves the estimate."
-    )
+    fixed = "Fixed before the data were read. What lies beyond is clipped: much of that moves the estimate."
+    if any(step.step == "rate" for step in release.steps):
+        fixed += " For arms alike in number: those of estimates and propensities follow the released rate."
     if release.normalized:
         fixed += " Bounds of outcome, residuals and estimates were declared in units of the released range."
     subject, about, caption = _subject(release, among), "", " The bars below are parts of the interval."

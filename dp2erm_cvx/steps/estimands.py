@@ -220,7 +220,6 @@ class RiskScores(EffectScore):
     laws: ClassVar[_Laws] = (SumLaw.ARMS, SumLaw.COUNTED_ARMS, SumLaw.OVERLAP)
     rows: ClassVar[Rows] = Rows.ARMS
     arms: ClassVar[Arms] = Arms.ALIKE
-    propensities: ClassVar[tuple[float, ...]] = (0.0,)
 
     other_bound: float | None = 0.5
 

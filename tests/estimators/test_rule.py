@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import expit
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -262,6 +263,32 @@ def test_what_follows_from_released_numbers_is_refuted_where_it_does_not(path, v
     assert place[path[-1]] != value
     place[path[-1]] = value
     assert not verify(parsed(json.dumps(plain), RuleRelease)).holds
+
+
+def test_what_a_rule_gains_for_an_event_is_covered_where_the_event_is_declared():
+    """Of few events, at n = 20,000 and epsilon = 4: clips of a numeric outcome cut events alone."""
+
+    def drawn(n, seed):
+        rng = np.random.default_rng(seed)
+        x = rng.standard_normal((n, 3)).clip(-3, 3)
+        a = (rng.random(n) < expit(0.8 * x[:, 0] - 0.3 * x[:, 1])).astype(int)
+        line = -1.9 + 0.7 * x[:, 0] + 0.4 * x[:, 2]
+        untreated, treated = expit(line), expit(line + 0.7 * x[:, 1])
+        y = rng.random(n) < np.where(a == 1, treated, untreated)
+        return x, a, y.astype(float), treated - untreated
+
+    big, *_, effects = drawn(200_000, 0)
+    covered = {False: 0, True: 0}
+    for declared in covered:
+        domain = Domain(2.0, 0.5, 0.5, ranges=[(-3, 3)] * 3, binary_outcome=declared)
+        for seed in range(1, 5):
+            X, a, y, _ = drawn(20_000, seed)
+            rule = PrivateRule(domain, Budget(4.0), seed=seed, settings={"value_share": 0.2}).fit(X, a, y)
+            (gain,) = (one for one in rule.release_.gains if one.over == "treating nobody")
+            truth = float(np.mean(effects * rule.predict(big)))
+            covered[declared] += gain.interval.low <= truth <= gain.interval.high
+    assert covered[True] == 4
+    assert covered[False] <= 2
 
 
 def test_placing_records_needs_a_mean_of_records_that_count_alike():

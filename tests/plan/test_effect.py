@@ -118,6 +118,16 @@ def test_gaussian_noise_of_a_center_does_not_follow_the_outcome_bound():
     assert one.split == 1.0
 
 
+def test_clips_of_events_are_as_wide_as_noise_allows():
+    """What they cut is a bias, as residuals of an event are longer on one side; a trial has none."""
+    event = Domain(1.5, 0.5, 0.5, binary_outcome=True)
+    bounds = {(4000, 1.0): 4.0, (50_000, 1.0): 0.03 * math.sqrt(50_000), (50_000, 4.0): 10.0}
+    for (n, epsilon), bound in bounds.items():
+        settings = study(Universe(event, n, 2), epsilon).settings
+        assert settings.propensity == "logistic"
+        assert settings.score_bound == pytest.approx(bound)
+
+
 def test_risks_are_of_events():
     for changes in ({"outcome_bound": 1.0}, {"outcome_bound": 0.4}, {"outcome_center": 0.0}):
         domain = replace(Domain(covariate_bound=1.5, outcome_bound=0.5, outcome_center=0.5), **changes)
