@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -37,12 +38,14 @@ from dp2erm_cvx.cli.screen import (
     unwritable,
     writable,
 )
+from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
     from dp2erm_cvx.diagnostics.columns import RecordCounts
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.ledger import Receipt
+    from dp2erm_cvx.plan import Plan
     from dp2erm_cvx.private_ranges import PrivateRanges
     from dp2erm_cvx.release.record import BaseRelease
     from dp2erm_cvx.study_file import StudyFile
@@ -255,9 +258,7 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
             plans = declared.plans(models, n, len(columns))
             for name, plan in plans.items():
                 show_plan(plan, n, as_json=options["as_json"], name=name)
-            if len(plans) > 1:
-                spent = sum(plan.own.epsilon for plan in plans.values())
-                click.echo(f"all questions together: epsilon = {spent:.6g}", err=options["as_json"])
+            _shares(declared, plans, err=options["as_json"])
             click.echo(f"study {declared.digest}", err=options["as_json"])
             return
         assert data is not None
@@ -287,7 +288,32 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
         show(release.blocks())
     if len(listed := answers(releases)) > 1:
         show(answer_blocks(listed))
+    _shares(declared, plans)
     screen.print(f"study {declared.digest}\nwritten: {', '.join(files.values())}")
+
+
+def _shares(study: StudyFile, plans: Mapping[str, Plan[Any]], *, err: bool = False) -> None:
+    """What of the budget every question was declared, and spends by itself; what all guarantee together."""
+    from dp2erm_cvx.release.caveats import WEAK
+
+    rows = [
+        (
+            one.name,
+            f"{one.share:.3g}",
+            f"{plans[one.name].guarantee.epsilon:.4g}",
+            f"{plans[one.name].own.epsilon:.4g}",
+        )
+        for one in study.questions
+    ]
+    spent = math.fsum(plan.own.epsilon for plan in plans.values())
+    screen = console(stderr=err)
+    if len(rows) > 1:
+        screen.print(grid("question", "share", "guarantees epsilon", "spends itself", rows=rows))
+        screen.print(f"All questions together: epsilon = {spent:.6g}.")
+    if spent > WEAK:
+        screen.print(
+            f"A weak guarantee: epsilon is above {WEAK:g}, and hardly limits what is learned of a record."
+        )
 
 
 def _released(

@@ -233,8 +233,12 @@ def test_a_plan_reads_no_data_and_spends_nothing(folder):
     for name, share in (("average", 1.5), ("rule", 0.75), ("weights", 0.75)):
         at = result.stdout.index(f"{name}: planned for 400 records")
         assert f"epsilon = {share:g}" in result.stdout[at:].split("Together: ")[1]
+    assert re.search(r"average +0\.5 +1\.5 +1\.5 *\nrule +0\.25 +0\.75 +0\.75 ", result.stdout)
+    assert "All questions together: epsilon = 3.\nstudy" in result.stdout
     assert result.stdout.endswith(f"study {read_study('study.toml').digest}\n")
     assert not (folder / "releases").exists()
+    result = run("run", "study.toml", "--plan", "400", "--set", "budget.epsilon=12")  # of 6, 3 and 3
+    assert "A weak guarantee: epsilon is above 10" in result.stdout
 
 
 def test_the_digest_is_of_what_is_declared_and_of_nothing_else(folder):
