@@ -130,8 +130,8 @@ def _release(
 def effect_command(data: str | None, **options: Any) -> None:
     """Release the average effect of the treatment in DATA, doubly robust, with an interval.
 
-    An outcome regression and a propensity are released first; then the mean of one score per record. What is
-    declared is public, stated without looking at the data. Records outside the domain are clipped.
+    An outcome regression and a propensity are released first; then the mean of one estimate per record. What
+    is declared is public, stated without looking at the data. Records outside the domain are clipped.
     """
     _release("PrivateEffect", data, options)
 

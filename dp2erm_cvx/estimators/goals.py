@@ -77,8 +77,8 @@ class PrivateEffect(PrivateEstimator):
         Public guess: the standard deviation of effects given the covariates, in that of residuals; 0 where
         all effects are equal. More makes the interval wider, unless half are treated.
     effect_center
-        Public guess of the effect, from which scores are measured: that where all scaled covariates are 0,
-        released, if there is none.
+        Public guess of the effect, from which estimates of single records are measured: that where all scaled
+        covariates are 0, released, if there is none.
     public_center
         A regression of the centered outcome that is public: known coefficients, or those of an earlier
         release in the same domain. What is fitted here is fitted to what it leaves.
@@ -86,8 +86,8 @@ class PrivateEffect(PrivateEstimator):
         Coverage of the interval.
     interval
         "effect": for the effect, allowing for the confounding that the released regressions leave; "score":
-        for the population mean of the score at these regressions, whatever they are. Risks and cells have the
-        second alone.
+        for the population mean of the records' estimates at these regressions, whatever they are. Risks and
+        cells have the second alone.
     settings
         What replaces the public rule of use, such as a propensity of 0.5 for a randomized trial. By the names
         of :class:`~dp2erm_cvx.plan.EffectSettings`.
