@@ -135,4 +135,4 @@ def _cells(listed: Sequence[Answer]) -> tuple[list[str], list[list[str]]]:
         rows.append(
             [one.name, told, records, estimate, interval_text(one.interval), interval_text(one.joint)]
         )
-    return ["question", "effect of", "records, about", "estimate", f"{level} CI", "all together"], rows
+    return ["question", "effect of", "counted, about", "estimate", f"{level} CI", "all together"], rows

@@ -94,8 +94,9 @@ def _counted(unit: Any) -> str:
 def _slopes(release: Any) -> str:
     """What slopes ask of covariates: in common where effects vary, of one arm where it has few."""
     own = release.settings["rows"] == "arms" and not release.risks and release.arms is None
-    common = "on covariates that vary alike in both arms, " * (release.settings["rows"] == "common")
-    return "on values of covariates that are rare in neither arm, " if own else common
+    if release.settings["rows"] == "common":
+        return f"on covariates that vary alike in {'both' if release.arms is None else 'all'} arms, "
+    return "on values of covariates that are rare in neither arm, " * own
 
 
 def _varies(release: Any) -> bool:
