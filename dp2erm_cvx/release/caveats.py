@@ -177,13 +177,14 @@ def _assumed(release: Any) -> str:
 
 
 def _overlap(release: Any) -> str:
-    of = {"logistic": "covariates spread evenly over the public bounds", "cells": "the released counts"}
+    spread = "of the released spread" if _step(release, "spread") else "spread evenly over the public bounds"
+    of = {"logistic": f"covariates {spread}", "cells": "the released counts"}
     whole = of.get(str(release.settings["propensity"]), "all records")
     return (
         f"Overlap may be poor: of {whole}, {100 * release.capped:.0f} % have a released propensity "
-        f"beyond the cap {float(release.settings['cap']):g} ({100 * CAPPED:g} % is the limit). There "
-        "errors of the outcome regression count in full. A larger cap widens the interval by what they "
-        "add, where log odds are linear."
+        f"beyond the cap ({float(release.settings['cap']):g} for arms alike in number; {100 * CAPPED:g} % is "
+        "the limit). There errors of the outcome regression count in full. A larger cap widens the interval "
+        "by what they add, where log odds are linear."
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import betainc, expit
+from scipy.special import betainc, expit, ndtr
 
 from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.domain import Array, Domain
@@ -116,13 +116,19 @@ def _cells(
 
 
 def capped_share(
-    estimand: str, cap: float, features_bound: float, nuisances: Sequence[Nuisance], n_samples: int
+    estimand: str,
+    cap: float,
+    features_bound: float,
+    nuisances: Sequence[Nuisance],
+    n_samples: int,
+    spreads: Sequence[float] = (),
 ) -> float:
     """How many propensities the cap cuts off, from what was released and public numbers alone.
 
-    Of a logistic one the share beyond the cap of covariates spread evenly over the ball of radius
-    ``features_bound``, whoever the records are; in cells that of the released counts. No factor of the
-    overlap population needs a cap, and small odds need none among the treated.
+    Of a logistic one the share beyond the cap of normal covariates of released ``spreads`` (k,), else of
+    those spread evenly over the ball of radius ``features_bound``, whoever the records are; in cells that of
+    the released counts. No factor of the overlap population needs a cap, and small odds need none among the
+    treated.
     """
     if estimand == "overlap":
         return 0.0
@@ -131,6 +137,9 @@ def capped_share(
     low = -math.inf if estimand == "att" else -high
     if "propensity, log odds of treatment" in known:
         constant, *slopes = known["propensity, log odds of treatment"]
+        if spreads:
+            size = max(float(np.linalg.norm(np.array(slopes) * spreads)), 1e-300)
+            return float(ndtr((low - constant) / size) + ndtr((constant - high) / size))
         reach = features_bound * float(np.linalg.norm(slopes))
         # the projection of an even ball onto a line is a scaled beta variable
         half = 0.5 * (len(slopes) + 1)
@@ -339,7 +348,8 @@ def make_effect(
     if isinstance(cells, CellSums):
         cuts = dict(zip(columns, cells.partition.raw(universe.domain), strict=True))
     parts = study.estimand, own.cap, universe.domain.features_bound, nuisances, universe.n_samples
-    capped = 0.0 if arms is not None else capped_share(*parts)
+    known = getattr(own.nuisances, "spreads", ()) if plan.step("spread") is not None else ()
+    capped = 0.0 if arms is not None else capped_share(*parts, known)
     return EffectRelease(
         estimand=score.score.estimand,
         estimate=found.estimate * unit,

@@ -91,7 +91,7 @@ def test_sentences_about_an_effect_are_short(effect, estimand, propensity):
     assert "20 % have a released propensity beyond the cap" in " ".join(poor.summary().split())
 
 
-def test_the_capped_share_is_that_of_even_covariates():
+def test_the_capped_share_is_that_of_covariates_as_they_are_known():
     rng = np.random.default_rng(0)
     for k in (1, 2, 7):
         x = rng.standard_normal((100_000, k))
@@ -102,6 +102,10 @@ def test_the_capped_share_is_that_of_even_covariates():
         for estimand, cut in (("ate", (e < 0.25) | (e > 0.75)), ("att", e > 0.75), ("overlap", e > 2)):
             found = capped_share(estimand, 4.0, 2.0, released, 100)
             assert found == pytest.approx(np.mean(cut), abs=0.01)
+        spreads, normal = rng.random(k), rng.standard_normal((100_000, k))
+        e = 1 / (1 + np.exp(-(logit[0] + (normal * spreads) @ logit[1:])))
+        found = capped_share("ate", 4.0, 2.0, released, 100, tuple(spreads))
+        assert found == pytest.approx(np.mean((e < 0.25) | (e > 0.75)), abs=0.01)
     flat = [Nuisance("propensity", "log odds of treatment", ("", ""), (0.3, 0.0))]
     assert capped_share("ate", 4.0, 2.0, flat, 100) == 0.0
     counted = [Nuisance("rate", "treated records", ("number",), (7.0,))]
