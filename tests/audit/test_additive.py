@@ -230,8 +230,10 @@ def test_a_run_draws_what_is_asked_for():
 
 
 def test_what_is_no_declaration_is_refused():
-    for wrong in ({}, {"epsilon": 1.0, "mu": 1.0}, {"mu": 1.0, "delta": 0.1}, {"epsilon": -1.0}):
-        with pytest.raises(DeclarationError, match="epsilon or mu" if {"epsilon", "mu"} <= {*wrong} else ""):
+    both, beside, below = {"epsilon": 1.0, "mu": 1.0}, {"mu": 1.0, "delta": 0.1}, {"epsilon": -1.0}
+    either = "declare epsilon or mu"
+    for wrong, text in ((both, either), ({}, either), (beside, "delta goes with"), (below, "epsilon = -1")):
+        with pytest.raises(DeclarationError, match=text):
             Declared(**wrong)
     assert str(Declared(mu=0.5)) == "mu = 0.5"
     found = Declared(epsilon=0.0, delta=0.1).gaussian_mu  # its delta at epsilon = 0

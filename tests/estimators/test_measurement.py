@@ -200,7 +200,7 @@ def test_what_is_not_proven_is_refused(monkeypatch):
 
 
 def test_what_is_no_model_is_refused():
-    for wrong, n, message in (("model", N, "PrivateTwoStageERM"), (model(), 1.5, "")):
+    for wrong, n, message in (("model", N, "PrivateTwoStageERM"), (model(), 1.5, "n_samples")):
         with pytest.raises(DeclarationError, match=message):
             as_opendp_measurement(wrong, n, K)
 
