@@ -20,14 +20,14 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 211,
-    "lines": 50_113,
+    "files": 210,
+    "lines": 49_870,
     "classes": 381,
-    "names that other files use": 786,
+    "names that other files use": 780,
     "names that one other file uses": 286,
-    "lines of tests": 39_870,
+    "lines of tests": 39_278,
     "pages": 40,
-    "words of pages": 43_895,
+    "words of pages": 43_885,
 }
 
 
