@@ -113,9 +113,8 @@ def test_every_reader_and_every_type_finds_the_same_persons(tmp_path, name):
 
 def test_uuids_of_arrow_are_their_text():
     ids = [uuid.UUID(int=2**127 + 5**50 * k) for k in (1, 2, 1)]
-    column = pa.array([one.bytes for one in ids], pa.uuid())
-    assert Unit("id", 9).labels(arrow_cells(column))[0].tolist() == sorted(map(str, ids[:2]))
-    assert persons(arrow_cells(column)).tolist() in ([0, 1, 0], [1, 0, 1])
+    column = arrow_cells(pa.array([one.bytes for one in ids], pa.uuid()))
+    assert Unit("id", 9).labels(column)[0].tolist() == sorted(map(str, ids[:2]))
 
 
 def test_a_complex_cell_changes_no_other():

@@ -134,9 +134,8 @@ def record_counts(table: Table, *, public: Any, columns: Sequence[str]) -> Recor
         else:
             unreadable[name] = _unreadable(table, name, numbers_or_nan(table.cells(name), name), book)
     if book.unit is not None:
-        whose = book.unit.column
-        known, place = book.unit.labels(table.cells(whose, written=True))
-        unreadable[whose] = int(np.sum(known[place] == ""))
+        persons, place = book.unit.labels(table.cells(book.unit.column, written=True))
+        unreadable[book.unit.column] = int(np.sum(persons[place] == ""))
     clipped = 0
     if (bound := getattr(public, "outcome_bound", None)) is not None:  # else its range is released
         net = numbers - getattr(public, "treatment_cost", 0.0) * arms - public.outcome_middle

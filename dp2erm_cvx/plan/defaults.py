@@ -162,9 +162,8 @@ def rule_of_use(
     if universe.domain.ranges is None:  # a declared norm is that of the records, and no corner of a box
         norm_bound = universe.domain.features_bound
     width = 2.0 * universe.domain.outcome_bound
-    clips = min(2.8 * scale, width), 4.2 * scale
-    if universe.domain.binary_outcome:  # residuals of an event are longer on one side: no clip cuts them
-        clips = width, 2.0 * width
+    # residuals of an event are longer on one side: no clip cuts them
+    clips = (width, 2.0 * width) if universe.domain.binary_outcome else (min(2.8 * scale, width), 4.2 * scale)
     return RuleSettings(
         center_share=(0.3 if both else 0.4) if centered else None,
         propensity="logistic" if both else None,

@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from dp2erm_cvx.plan.rule import RuleStudy
 
 #: Part of the confounding that an unbent regression of two values may leave, as probabilities are no lines;
-#: and where that of one arm alone is carried on to the other one.
-BENT, CARRIED = 0.04, 0.2
-#: The same of regressions with slopes by arm, and on one side of a rule, whose propensity is constant.
-BENT_ARMS, BENT_SIDE = 0.12, 0.25
+#: with slopes by arm; on one side of a rule; and where that of one arm alone is carried on to the other one.
+BENT, BENT_ARMS, BENT_SIDE, CARRIED = 0.04, 0.12, 0.25, 0.2
 #: What the sampling error of a regression counts, as its residuals are heavier than normal ones.
 HEAVIER = 1.15
 #: How far a group may lie off the common regression, in deviations of residuals: its rate's noise counts it.
@@ -171,8 +169,8 @@ def _arm_errors(
     weights, steep = np.array([rate, 1.0 - rate]), np.ones(2)
     if values is not None:
         steep = np.array([values.steepness(float(one[0])) for one in nuisances.levels(released)])
-        own = BENT if len(noise) == 1 else BENT_ARMS
-        left = left + (CARRIED if study.estimand == TreatedScore.estimand else own)
+        bend = BENT if len(noise) == 1 else BENT_ARMS
+        left = left + (CARRIED if study.estimand == TreatedScore.estimand else bend)
     by_arm = len(noise) == 2
     factors = weights * steep if by_arm else np.array([float(np.sum(weights * steep))])
     # the slopes of either arm, or in common, before any shrinkage is undone

@@ -284,6 +284,8 @@ CAVEATS = (
     Caveat("arms", "notes", _EFFECT, lambda r: r.arms is not None,
            lambda r: "Intervals of single contrasts hold by themselves; those of all together hold at the "
                      f"same time ({len(r.arms.contrasts)} contrasts, Bonferroni)."),
+    Caveat("arms-means", "assumes", _EFFECT, lambda r: r.arms is not None and not r.is_risk,
+           lambda r: "Mean outcomes of all arms are taken to lie within half of the outcome bound."),
     Caveat("arms-events", "assumes", _EFFECT, lambda r: r.arms is not None and r.is_risk and _modeled(r),
            lambda r: "Regressions of an event are lines of which a fifth of the confounding is allowed for."),
     Caveat("gains", "notes", _RULE, lambda r: r.gains,

@@ -201,11 +201,13 @@ class EffectScore(abc.ABC):
         return cleaned(propensity - 0.5, 0.5 - 1.0 / self.cap) + 0.5
 
     def clipped(self, predicted: Array, weighted: Array) -> Array:
-        """The sum (n,) of a prediction and a weighted residual, within the widened B."""
+        """The sum (n,) of a prediction and a weighted residual, within the widened B: whole for an event."""
         bound = self.widening * self.bound
         inner = cleaned(predicted, bound)
-        room = bound - np.abs(inner)
-        return inner + cleaned(weighted, room)
+        # residuals of an event are longer on one side: what a noisy prediction leaves no room for is a bias
+        if getattr(self.nuisances, "two_values", None) is not None:
+            return cleaned(inner + weighted, bound)
+        return inner + cleaned(weighted, bound - np.abs(inner))
 
     def parts(self, records: Records, released: Released) -> Parts:
         """m_0 and m_1 at most the outcome bound in size; the residual is clipped after the subtraction."""

@@ -43,7 +43,8 @@ def releases():
     arms = Codebook(treatment=Treatment(levels=["a", "b", "c"]))
     event = replace(DOMAIN, outcome_center=0.5, outcome_bound=0.5, binary_outcome=True, codebook=arms)
     labels, happened = np.array(["a", "b", "c"])[np.arange(400) % 3], (X["u"] > 0.0).astype(float)
-    made.append(PrivateEffect(event, nine, seed=1).fit(X, labels, happened).release_)
+    several = (event, happened), (replace(DOMAIN, codebook=arms), y)
+    made += [PrivateEffect(one, nine, seed=1).fit(X, labels, told).release_ for one, told in several]
     book = {"missing": {"u": 0.0}, "unit": {"column": "id", "number": 400, "count": 1}}
     share = {"outcome_center": 0.5, "outcome_bound": 0.5}
     made += [replace(effect, domain={**effect.domain, **more}) for more in ({"codebook": book}, share)]
