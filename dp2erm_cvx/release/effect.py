@@ -143,11 +143,9 @@ def capped_share(
         reach = features_bound * float(np.linalg.norm(slopes))
         # the projection of an even ball onto a line is a scaled beta variable
         half = 0.5 * (len(slopes) + 1)
-        ends = [
-            float(np.clip(0.5 * (1.0 + (end - constant) / max(reach, 1e-300)), 0.0, 1.0))
-            for end in (low, high)
-        ]
-        return float(betainc(half, half, ends[0]) + betainc(half, half, 1.0 - ends[1]))
+        ends = (np.array([low, high]) - constant) / max(reach, 1e-300)
+        below, above = np.clip(0.5 * (1.0 + ends), 0.0, 1.0)
+        return float(betainc(half, half, below) + betainc(half, half, 1.0 - above))
     rates = [values for name, values in known.items() if name.startswith("rate, ")]
     if rates:
         sums = np.reshape(rates[0], (min(len(rates[0]), 2), -1))

@@ -41,7 +41,7 @@ def test_json_spells_out_what_may_be_relied_on():
         (["--set", "propensity=0.5", "--treatment-cost", "1"], "public probability", ["center", "rule"]),
         (["--epsilon", "0.5", "--expected", "main effect"], "regression of the outcome", ["center", "rule"]),
         (["--set", "center_share=none"], "half of the records", ["rule"]),
-        (["--set", "propensity=0.5", "--set", "value_share=0.2"], "treating everybody", ["rule", *WORTH]),
+        (["--set", "propensity=0.5", "--set", "value_share=0.2"], "cut of so few records", ["rule", *WORTH]),
         (["--epsilon", "50", "--set", "value_share=0.2"], "treating everybody", [*CORRECTED, *WORTH]),
         (["--noise", "gaussian", "--delta", "1e-6", "--outcome-scale", "3"], "is right", ["center", "rule"]),
         (["--noise", "box", "--outcome-scale", "3"], "outcome regression", ["center", "rule"]),
