@@ -221,7 +221,7 @@ def _gains(release: Any) -> str:
     few = paid < 3000.0 and not release.domain.get("binary_outcome")  # clips cut much there (measured)
     return (
         "The intervals are for the mean gain of all records at the public probability of treatment, and "
-        f"count sampling and noise{', but not what clips cut of so few records' * few}."
+        f"count sampling and noise{', but not what bounds cut of so few records' * few}."
     )
 
 
