@@ -98,7 +98,7 @@ def effect_rule(
     residual = 2.0 * bound if residual_scale is None else min(kind.residuals * residual_scale, 2.0 * bound)
     if two_values is not None:
         deviation, residual = min(deviation, 0.5 * two_values.width), two_values.width
-        slope = two_values.width * saturation(deviation / two_values.width, total)
+        slope = saturation(two_values.width, deviation, total)
         two_values = replace(two_values, slope=slope)
     counted, declared = total / budget.epsilon, confounding or Confounding(0.0)
     request = Request(
@@ -194,15 +194,15 @@ def prevalence(deviation: float) -> float:
     return 0.5 * (1.0 - math.sqrt(max(1.0 - 4.0 * deviation**2, 0.0)))
 
 
-def saturation(deviation: float, total: float) -> float:
-    """C of the loss for an event whose indicator has this standard ``deviation``, at this n epsilon.
+def saturation(width: float, deviation: float, total: float) -> float:
+    """C of the loss for two values a ``width`` apart, of this standard ``deviation``, at this n epsilon.
 
     A small c has less noise, a large one less bias where probabilities are no lines (measured).
     """
-    share = prevalence(deviation) * (1.0 + 1e-9)
+    share = prevalence(min(deviation / width, 0.5)) * (1.0 + 1e-9)
     if share <= 0.1 * (1.0 + 1e-6):
-        return 0.2
-    return 1.0 if share >= 0.3 and total >= MANY else 0.45
+        return 0.2 * width
+    return width if share >= 0.3 and total >= MANY else 0.45 * width
 
 
 def covariate_rule(

@@ -169,7 +169,7 @@ class RuleStudy(Pipeline):
         values, slope = None, self.residual_scale
         if domain.binary_outcome:
             width = 2.0 * domain.outcome_bound
-            slope = width * saturation(min(self.scale / width, 0.5), total)
+            slope = saturation(width, self.scale, total)
             values = TwoValues(-domain.outcome_bound, width, slope)
         request = Request(
             ValueScore,
