@@ -26,6 +26,7 @@ from dp2erm_cvx.tables import (
     Table,
     as_array,
     as_cells,
+    column_names,
     numbers_or_nan,
     quoted,
     read_frame,
@@ -174,7 +175,7 @@ class Dataset:
         """
         table = as_array(X, "X")
         if columns is None:
-            columns = getattr(X, "columns", None)
+            columns = column_names(X)
         *named, treatment, outcome = all_names(table.shape[1] if table.ndim == 2 else 0, columns)
         vectors = as_array(a, "a"), as_array(y, "y")
         return cls(table, *vectors, tuple(named), treatment, outcome, n_arms=n_arms)
@@ -318,7 +319,7 @@ def covariate_table(public: Public, X: Any, columns: Sequence[str]) -> NDArray[n
         return public.codebook.covariates(
             public.codebook.read(table.cells), names, public.middles(len(names))
         )
-    values = np.asarray(X) if isinstance(X, NamedColumns) or not hasattr(X, "columns") else None
+    values = np.asarray(X) if isinstance(X, NamedColumns) or column_names(X) is None else None
     if isinstance(X, Table) or values is None:
         table = X if isinstance(X, Table) else read_frame(X)
         return np.column_stack([table.numbers(name) for name in columns])
@@ -332,7 +333,7 @@ def covariate_table(public: Public, X: Any, columns: Sequence[str]) -> NDArray[n
 
 def _raw(X: Any, names: Sequence[str] | None, book: Codebook) -> tuple[Table, Sequence[str]]:
     """Raw columns by name, and the covariates that they become."""
-    if isinstance(X, Table) or hasattr(X, "columns"):
+    if isinstance(X, Table) or column_names(X) is not None:
         table = X if isinstance(X, Table) else read_frame(X)
         if names is None and (book.levels or book.missing):
             raise DeclarationError("levels and missing values need named ranges: those of Codebook.ranges")

@@ -253,12 +253,18 @@ def listed(names: Sequence[str]) -> str:
     return told + (", ..." if len(names) > 20 else "")
 
 
+def column_names(X: Any) -> Sequence[Any] | None:
+    """Names of the columns of a data frame, or of a table of Arrow; None where ``X`` has none."""
+    found: Sequence[Any] | None = getattr(X, "column_names", getattr(X, "columns", None))
+    return found
+
+
 def read_frame(frame: Any) -> Table:
-    """Columns of a pandas data frame (or of anything with ``columns`` and ``[name].to_numpy()``)."""
-    if not hasattr(frame, "columns") or not hasattr(frame, "__getitem__"):
+    """Columns of a data frame of pandas or polars, or of a table of Arrow."""
+    if (found := column_names(frame)) is None or not hasattr(frame, "__getitem__"):
         raise DataError(f"{type(frame).__name__} is not a data frame")
-    keys = {str(key): key for key in frame.columns}
-    names = tuple(str(key) for key in frame.columns)
+    keys = {str(key): key for key in found}
+    names = tuple(str(key) for key in found)
     return Table("the data frame", names, lambda name: as_cells(frame[keys[name]], f"column {quoted(name)}"))
 
 

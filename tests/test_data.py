@@ -56,7 +56,10 @@ def test_every_reader_gives_the_same_dataset(tmp_path: Path) -> None:
         {"age": [30, 41, 52], "dose": [1.5, -20, 0], "a": [False, True, True], "y": [2, 3.25, -1]}
     )
     frame.to_parquet(tmp_path / "data.parquet")
+    arrow = pytest.importorskip("pyarrow").Table.from_pandas(frame)
     for data in (
+        Dataset.read(arrow, treatment="a", outcome="y"),
+        Dataset.from_arrays(arrow.select(["age", "dose"]), arrow["a"], arrow["y"]),
         Dataset.read(frame, treatment="a", outcome="y"),
         Dataset.read(frame.astype(object), treatment="a", outcome="y"),
         Dataset.read(frame.convert_dtypes(), treatment="a", outcome="y"),

@@ -26,6 +26,7 @@ from dp2erm_cvx.release.record import BaseRelease, Guarantee
 from dp2erm_cvx.solve import FirstCertified, Solver, by_design, private_solver
 from dp2erm_cvx.solve.solvers import ConicSolver
 from dp2erm_cvx.steps.step import Execution, StepResult
+from dp2erm_cvx.tables import column_names
 
 Stated = TypeVar("Stated", bound=BaseRelease)
 
@@ -70,7 +71,7 @@ def _named_dataset(public: Public, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> 
         raise DataError(f"a and y are names: give their cells, by fit({covariates}, X[{a!r}], X[{y!r}])")
     if public.codebook is not None and not isinstance(X, NamedColumns):
         return Dataset.coded(public, X, a, y)
-    columns, named = public.columns, getattr(X, "columns", None)
+    columns, named = public.columns, column_names(X)
     book = public.codebook
     n_arms = 2 if book is None else len(book.treatment.labels)
     dataset = Dataset.from_arrays(X, a, y, columns if named is None else tuple(named), n_arms)

@@ -11,6 +11,7 @@ import health_record
 import numpy as np
 import pandas as pd
 import panel
+import pyarrow
 import pytest
 from common import Cell, cells, run
 
@@ -104,7 +105,7 @@ def test_a_messy_extract_gives_one_answer_however_it_is_read(tmp_path, monkeypat
         assert "not eligible" in result.stderr
         released.append({name: one["released"] for name, one in json.loads(result.stdout).items()})
     columns = {name: [None if pd.isna(one) else str(one) for one in table[name]] for name in table}
-    for frame in (table, pytest.importorskip("polars").DataFrame(columns)):
+    for frame in (table, pytest.importorskip("polars").DataFrame(columns), pyarrow.table(columns)):
         study = read_study("study.toml")
         models = study.models(seed=4)
         study.plans(models, len(table), len(study.domain.columns))
