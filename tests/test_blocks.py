@@ -1,7 +1,5 @@
 """Blocks of rows: what a pass sees of them, and in which order sums are added."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -21,7 +19,7 @@ def test_a_pass_sees_every_row_once_beside_its_own_slices(n: int) -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 13])
 def test_a_tree_adds_every_part_at_most_the_logarithm_times(count: int) -> None:
     class Depth(float):
-        def __add__(self, other: float) -> Depth:
+        def __add__(self, other: float) -> "Depth":
             return Depth(max(float(self), float(other)) + 1.0)
 
     deepest = tree_sum([Depth(0) for _ in range(count)])  # type: ignore[list-item]

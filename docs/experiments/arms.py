@@ -9,11 +9,11 @@ confounding.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
+from common import repeated
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, Treatment
 
@@ -82,4 +82,5 @@ def measured(model: PrivateEffect, levels: tuple[str, ...], n: int, kind: str, r
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 40, sys.argv[2:] or ("default", "fixed"))
+    asked = repeated(__doc__, 40, ("default", "fixed"))
+    main(asked.runs, asked.ways)

@@ -76,6 +76,21 @@ def options(doc: str, variants: Iterable[str] = (), data: bool = False) -> argpa
     return parser.parse_args()
 
 
+def repeated(doc: str | None, runs: int, ways: Iterable[str] = ()) -> argparse.Namespace:
+    """What the command line asks of a script that prints: ``runs``, 2 with --quick, and ``ways``."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=int, nargs="?", default=runs, help=f"of a design [{runs}]")
+    if ways := tuple(ways):
+        parser.add_argument("ways", nargs="*", help=f"some of {', '.join(ways)}")
+    parser.add_argument("--quick", action="store_true", help="seconds")
+    asked = parser.parse_args()
+    asked.runs = 2 if asked.quick else asked.runs
+    asked.ways = tuple(getattr(asked, "ways", ())) or ways
+    if unknown := set(asked.ways) - set(ways):
+        parser.error(f"{', '.join(unknown)}: choose from {', '.join(ways)}")
+    return asked
+
+
 def folder_of(name: str, asked: argparse.Namespace) -> Path:
     """Where results go: ``output/NAME`` or ``output/NAME-VARIANT``."""
     folder: Path = asked.output / "-".join(filter(None, (name, asked.variant)))

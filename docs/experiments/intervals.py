@@ -86,7 +86,8 @@ def measured(cell: Cell, replicates: int, workers: int) -> Iterator[dict[str, An
 
 def run(version: str, word: str, quick: bool, workers: int) -> pd.DataFrame:
     """The table of all rows, after cells that are missing, or whose name holds a word, were measured."""
-    place = HERE / ("coverage-quick.csv" if quick else "coverage.csv")
+    place = Path("output/coverage-quick.csv") if quick else HERE / "coverage.csv"
+    place.parent.mkdir(exist_ok=True)
     rows = pd.read_csv(place) if place.exists() else pd.DataFrame(columns=["version", *KEY])
     declared = tomllib.loads((HERE / "coverage.toml").read_text(encoding="utf-8"))
     for kind, cells in declared.items():

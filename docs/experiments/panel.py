@@ -7,12 +7,12 @@ for the same table read as if its rows were independent. Draws the coverage of b
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from common import repeated
 
 from dp2erm_cvx.release.answers import answers
 from dp2erm_cvx.study_file import read_study
@@ -158,8 +158,8 @@ def figure(found: pd.DataFrame, path: Path) -> None:
     drawn.savefig(path, metadata={"Date": None})
 
 
-def main(seeds: int) -> None:
-    """Print the table as CSV, and draw the figure; of trials half as many."""
+def main(seeds: int, folder: Path) -> None:
+    """Print the table as CSV, and draw the figure into the folder; of trials half as many."""
     rows = []
     for seed in range(seeds):
         visits, trial = (extract(PATIENTS, np.random.default_rng([7, seed]), one) for one in (False, True))
@@ -174,8 +174,10 @@ def main(seeds: int) -> None:
         error = np.sqrt(np.mean(own["off"] ** 2))
         shares = f"{error:.2f},{own['covered'].mean():.2f},{own['half'].median():.2f}"
         print(f'"{read}",{answer},{len(own)},{shares}')
-    figure(found, Path(__file__).parent / "figures" / "panel.svg")
+    figure(found, folder / "panel.svg")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 50)
+    asked, figures = repeated(__doc__, 50), Path(__file__).parent / "figures"
+    with tempfile.TemporaryDirectory() as elsewhere:
+        main(asked.runs, Path(elsewhere) if asked.quick else figures)

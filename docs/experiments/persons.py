@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
+from common import repeated
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect
 from dp2erm_cvx.sampling import Unit
@@ -79,4 +79,4 @@ def main(runs: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100)
+    main(repeated(__doc__, 100).runs)

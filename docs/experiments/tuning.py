@@ -7,6 +7,7 @@ import warnings
 from collections import Counter, defaultdict
 
 import numpy as np
+from common import repeated
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, tune_privately
 from dp2erm_cvx.data import NamedColumns
@@ -16,7 +17,7 @@ from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 
 DOMAIN = Domain(covariate_bound=math.sqrt(11), outcome_bound=10.0, intercept=1.0)
 RIDGE = EntropyBalancing().resolve(DOMAIN).ridge
-N, REPEATS = 4000, 20
+N = 4000
 
 
 def candidates(epsilon: float) -> dict[str, PrivateTwoStageERM]:
@@ -29,13 +30,13 @@ def candidates(epsilon: float) -> dict[str, PrivateTwoStageERM]:
     return {name: PrivateTwoStageERM(DOMAIN, Budget(epsilon), first) for name, first in stages.items()}
 
 
-def main() -> None:
+def main(repeats: int) -> None:
     """Print the mean value of the rules, with its standard error, and what was chosen."""
     test = simulate("linear", 100_000, rng=999)
     X = NamedColumns(test.dataset.X, test.dataset.columns)
     for epsilon in (1.0, 4.0):
         values, chosen = defaultdict(list), defaultdict(Counter)
-        for seed in range(REPEATS):
+        for seed in range(repeats):
             data, models = simulate("linear", N, rng=seed).dataset, candidates(epsilon)
             records = NamedColumns(data.X, data.columns), data.a, data.y
             public = PublicData(
@@ -63,9 +64,9 @@ def main() -> None:
             chosen["on private data"][tuned.best] += 1
         print(f"epsilon = {epsilon:g}")
         for name, found in values.items():
-            error = np.std(found, ddof=1) / math.sqrt(REPEATS)
+            error = np.std(found, ddof=1) / math.sqrt(repeats)
             print(f"  {name:16} {np.mean(found):.2f} ± {error:.2f}", dict(chosen[name]) or "")
 
 
 if __name__ == "__main__":
-    main()
+    main(repeated(__doc__, 20).runs)

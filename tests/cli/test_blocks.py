@@ -1,7 +1,5 @@
 """Data files in blocks on the command line: the same release, and what cannot be had is refused at once."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Commands that write and check a program, and a distribution that brings one."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

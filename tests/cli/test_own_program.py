@@ -1,7 +1,5 @@
 """Programs of the user's own files on the command line, without installing anything."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

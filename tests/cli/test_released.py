@@ -1,7 +1,5 @@
 """Commands about a release that is in a file: its page."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -26,7 +26,13 @@ FIGURES = {
     "nhefs": ("nhefs", 1),
     "effects": ("effects", 0),
     "benchmark": ("benchmark", 2),
+    "sharing": ("sharing", 0),
+    "health_record": ("health-record", 0),
 }
+#: They print, and write no table of their own.
+PRINTED = {"persons", "arms", "panel", "tuning", "intervals", "doors"}
+#: They take the file of Twins, or the results of another script.
+FED = {"twins", "twins_choice", "page_tables"}
 
 
 @pytest.mark.slow
@@ -40,6 +46,22 @@ def test_a_quick_run_writes_its_table_and_figures(script, tmp_path):
     assert len(pd.read_csv(folder / "results.csv", low_memory=False)) > 10
     assert (folder / "summary.md").read_text() in done.stdout
     assert len(list(folder.glob("*.svg"))) == figures
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", sorted(PRINTED))
+def test_a_quick_run_changes_no_file_of_the_pages(script, tmp_path):
+    before = {path: path.stat().st_mtime_ns for path in EXPERIMENTS.rglob("*.[cs]*")}
+    words = [sys.executable, str(EXPERIMENTS / f"{script}.py"), "--quick"]
+    words += ["--folder", str(tmp_path)] if script == "doors" else []
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_every_script_has_a_quick_run():
+    scripts = {path.stem for path in EXPERIMENTS.glob("*.py") if "__main__" in path.read_text()}
+    assert scripts == {*FIGURES, *PRINTED, *FED}
 
 
 def test_a_panel_goes_from_its_file_to_a_page(tmp_path, monkeypatch):

@@ -1,7 +1,5 @@
 """Hostile arrays, universes, budgets and settings through the estimator."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

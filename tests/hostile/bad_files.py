@@ -1,7 +1,5 @@
 """Files that work, and files that are wrong in one way each."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

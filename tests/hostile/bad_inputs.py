@@ -1,7 +1,5 @@
 """Bad inputs to every command: each a command line that only the user can mend, and the files it is about."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """One hostile command line in a folder of its own, judged by what it prints and how it ends."""
 
-from __future__ import annotations
-
 import re
 import traceback
 from pathlib import Path

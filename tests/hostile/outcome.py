@@ -1,7 +1,5 @@
 """What may come of a hostile input: a finite private release, or one typed error. All else is a failure."""
 
-from __future__ import annotations
-
 import json
 import signal
 import time

@@ -1,7 +1,5 @@
 """Hostile release files through ``Release.from_json`` and ``dp2erm predict``."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import json

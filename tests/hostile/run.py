@@ -1,7 +1,5 @@
 """Many seeded cases, counted by kind and outcome; a number repeats one case."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import resource

@@ -1,7 +1,5 @@
 """Hostile CSV and Parquet files through the readers and through ``dp2erm fit``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Bad inputs to all commands end in exit code 2 and one line, and neither write nor charge anything."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

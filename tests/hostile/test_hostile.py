@@ -1,7 +1,5 @@
 """No input ends in a traceback, a number that is not finite or a release that is not private."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Of two tables that differ in one cell, all other records are read alike, and releases state the same."""
 
-from __future__ import annotations
-
 import csv
 import decimal
 import io

@@ -1,7 +1,5 @@
 """No command says how many rows a person has: two tables of the same persons, and what is written of them."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Numbers and things that are no numbers, for public settings and for private cells."""
 
-from __future__ import annotations
-
 import datetime
 import decimal
 import fractions

@@ -1,7 +1,5 @@
 """The stated number of iterations suffices: projected gradient by itself, on any data."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The public radius that a solve is sure to be certified to: never missed, monotone where it should be."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Programs that are only CVXPY: the certificate against 45 digits, public constants, the public radius."""
 
-from __future__ import annotations
-
 import math
 
 import cvxpy as cp

@@ -1,7 +1,5 @@
 """Plans with a part of a step replaced: what a test plants into them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The guarantee of a plan, evaluated again from the theorems in 30 digits."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import mpmath

@@ -1,7 +1,5 @@
 """Plans: every method on random public settings, its guarantee evaluated again, and every refusal."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -1,7 +1,5 @@
 """A release by every method, end to end: private, storable, and without noise the non-private fit."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -1,7 +1,5 @@
 """What is declared about a rule, how its budget is divided, and what its plan predicts."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Programs without certified weights are refused by public facts, and never by private ones."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import warnings

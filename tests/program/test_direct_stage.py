@@ -1,7 +1,5 @@
 """Programs that are only CVXPY as first stages: what is derived, who certifies, what a release says."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """What a loss says at once of margins: its derivatives, and bounds on their errors, at 40 digits."""
 
-from __future__ import annotations
-
 import contextlib
 
 import cvxpy as cp

@@ -4,8 +4,6 @@ The search sees raw records only: it goes through the domain's clipping, the pro
 set's projection, and differentiates the loss itself.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Projections, proximal maps and their generalized Jacobians against CVXPY and differences."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

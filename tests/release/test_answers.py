@@ -1,7 +1,5 @@
 """All answers of a study in one table and one plot, with intervals that hold for all of them."""
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path

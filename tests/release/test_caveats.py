@@ -1,7 +1,5 @@
 """The table of caveats: a code is one sentence of one kind of release, and some release reaches it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

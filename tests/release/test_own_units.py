@@ -1,7 +1,5 @@
 """Theta in own units: the same decisions inside the domain, from released and public numbers alone."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

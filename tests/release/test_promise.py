@@ -1,7 +1,5 @@
 """The guarantee in words: every number in it is at least what the theorem of two neighbors says."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

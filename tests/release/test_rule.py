@@ -1,7 +1,5 @@
 """What a release recommends, read back from its JSON."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

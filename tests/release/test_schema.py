@@ -1,7 +1,5 @@
 """What no file of a release states is refused in one line; older files and programs of others are named."""
 
-from __future__ import annotations
-
 import json
 import math
 

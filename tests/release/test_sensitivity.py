@@ -1,7 +1,5 @@
 """What follows from a released effect for nothing: published examples, and equations that they solve."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

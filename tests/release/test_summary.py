@@ -1,7 +1,5 @@
 """What a release shows: text, HTML and a data frame, all from the release alone."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """One release of every kind, for the pages and records about them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """The record for a registry: its fields, what it takes from a release, and YAML that reads back."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

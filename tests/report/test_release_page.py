@@ -1,7 +1,5 @@
 """The page of a release: what it says, that nothing in a file becomes markup, and how it fits screens."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The page and the JSON of an audit: complete, self-contained, escaped, and the same numbers."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

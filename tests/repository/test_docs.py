@@ -209,8 +209,15 @@ def test_the_readme_runs(tmp_path, monkeypatch):
     run(found, monkeypatch)
     Path("domain.toml").write_text(blocks("../README.md", "toml")[0], encoding="utf-8")
     load_domain("domain.toml")
-    words = re.findall(r"^dp2erm ([\w-]+)", "\n".join(blocks("../README.md", "sh")), flags=re.MULTILINE)
-    assert set(words) <= set(main.commands)
+    Path("matching.py").write_text(found[1], encoding="utf-8")
+    text = "\n".join(blocks("../README.md", "sh")).replace("\\\n", " ")
+    lines = [shlex.split(line, comments=True) for line in text.splitlines() if line.startswith("dp2erm ")]
+    assert {words[1] for words in lines} <= set(main.commands)
+    for words in lines:
+        if words[1] in ("programs", "audit"):
+            few = ["--solves", "3000", "--no-page", "--no-tightness"] if words[1] == "audit" else []
+            result = CliRunner().invoke(main, [*words[1:], *few])
+            assert result.exit_code == 0, (words, result.output)
 
 
 def added(file: str) -> str:

@@ -4,8 +4,6 @@ A dataset is a list of groups of equal records with multiplicities; by strict co
 equal weights, so the variables are the masses of the groups. The changed record is the last group.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +21,7 @@ class Groups:
     count: Array
 
     @classmethod
-    def from_gram(cls, K: Array, arm: NDArray[np.int64], count: Array | None = None) -> Groups:
+    def from_gram(cls, K: Array, arm: NDArray[np.int64], count: Array | None = None) -> "Groups":
         value, vector = np.linalg.eigh(K)
         rows = vector * np.sqrt(np.maximum(value, 0.0))
         return cls(rows, np.asarray(arm), np.ones(len(K)) if count is None else count)

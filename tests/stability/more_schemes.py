@@ -3,8 +3,6 @@
 Prints the table of that page, a few minutes on one core.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from dataclasses import dataclass

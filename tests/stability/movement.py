@@ -4,8 +4,6 @@ A dataset is a list of distinct points with multiplicities (``count``); the chan
 with multiplicity 1, so n = count.sum().
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

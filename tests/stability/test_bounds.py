@@ -1,7 +1,5 @@
 """Bounds in closed form, properties of every bound, and what is refused."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from itertools import pairwise

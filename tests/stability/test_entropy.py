@@ -1,7 +1,5 @@
 """Theorems 4 and 4': their ingredients, an independent evaluation, measured movement with flips."""
 
-from __future__ import annotations
-
 import math
 import tracemalloc
 

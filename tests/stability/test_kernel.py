@@ -1,7 +1,5 @@
 """Theorems 5 and 6: independent evaluation, and measured movement with flips."""
 
-from __future__ import annotations
-
 import math
 import tracemalloc
 

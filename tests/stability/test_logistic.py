@@ -1,7 +1,5 @@
 """Theorem 3-IPW: its ingredients against dense grids and random laws, and trimming."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The bounds and losses of docs/theory/schemes.md, against searches and independent solutions."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

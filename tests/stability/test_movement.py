@@ -1,7 +1,5 @@
 """Measured movement never exceeds a bound: the worst pairs of long searches, and random small datasets."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The printed bounds: their values, where they hold, and the counterexamples where they do not."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One registry of planted errors: neighbors that exceed each of them, and not the right bound."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from unittest import mock

@@ -1,7 +1,5 @@
 """Movement of every registered program, solved and certified, between random neighbors with flips."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

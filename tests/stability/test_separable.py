@@ -1,7 +1,5 @@
 """Theorems 3, 22 and 23: against the logistic case, a scheme of its own, attacks and planted errors."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
