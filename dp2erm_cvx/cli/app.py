@@ -104,7 +104,52 @@ def _filled(context: click.Context, parameter: click.Parameter, value: Any) -> A
     return value
 
 
+#: The lines of every command's example, which click does not fill.
+EXAMPLES = {
+    "run": ("run study.toml --plan 6000", "run study.toml trial.csv --output-dir releases"),
+    "effect": (
+        "effect trial.csv --treatment a --outcome y --domain domain.toml \\",
+        "    --prognostic age,bmi --residual-scale 4 --epsilon 1 --output effect.json",
+    ),
+    "rule": (
+        "rule trial.csv --treatment a --outcome y --domain domain.toml \\",
+        "    --outcome-scale 8 --epsilon 1 --output rule.json",
+        "predict rule.json patients.csv",
+    ),
+    "fit": (
+        "fit trial.csv --treatment a --outcome y --range age=18:90 --range bmi=15:45 \\",
+        "    --covariate-bound 1.4 --outcome-bound 10 --second-stage arm_means --epsilon 1",
+    ),
+    "check": (
+        "check trial.csv --treatment arm --outcome score --draft study.toml",
+        "check trial.csv --domain study.toml",
+    ),
+    "design": (
+        "design study.toml --n 3000 --confounding weak --effect 2 --output chosen.toml",
+        "run chosen.toml --plan 3000",
+    ),
+    "show": ("show releases/average.json",),
+    "report": ("report effect.json", "report releases/*.json --output answers.csv"),
+    "verify": ("verify releases/average.json --study study.toml", "verify fit.json --program matching.py"),
+    "datasheet": ('datasheet effect.json --set name="Weight after quitting" --output effect.yaml',),
+    "predict": ("predict rule.json patients.csv --output treatments.csv",),
+    "ledger": (
+        "ledger budget.db --dataset trial --declare-epsilon 3",
+        "fit trial.csv ... --epsilon 1 --ledger budget.db --dataset trial",
+        "ledger budget.db",
+    ),
+    "audit": ("audit --program ipw_logistic --ridge 0.1 --radius 1 --covariate-bound 1",),
+    "bounds": ("bounds --program ipw_logistic --n 400 --ridge 0.1 --radius 1 --covariate-bound 1",),
+    "certify": ("certify --program entropy_balancing --ridge 0.1 --solver newton --solver clarabel",),
+    "programs": ("programs", "programs ipw_logistic --n 1000"),
+    "new-program": ("new-program matching --kind exponential", "check-program matching.py"),
+    "check-program": ("check-program matching.py --seconds 20",),
+    "demo": ("demo --output-dir output",),
+}
+
 for module in (audit, check, compared, demo, design, ledger, programs, release, released):
     for command in vars(module).values():
         if isinstance(command, click.Command):
+            lines = (one if one.startswith(" ") else f"dp2erm {one}" for one in EXAMPLES[str(command.name)])
+            command.epilog = "\n".join(("\b", "Example:", *lines))
             main.add_command(command)

@@ -15,7 +15,6 @@ from dp2erm_cvx.cli.options import (
     Command,
     Number,
     data_options,
-    example,
     json_option,
     output_dir_option,
     setting_options,
@@ -38,7 +37,6 @@ VIOLATED = 1
     "audit",
     cls=Command,
     short_help="Search for neighbors that violate a stability bound.",
-    epilog=example("dp2erm audit --program ipw_logistic --ridge 0.1 --radius 1 --covariate-bound 1"),
 )
 @click.argument("data", metavar="[DATA.csv|.parquet]", required=False)
 @click.option("--program", help="First stage: its name, or FILE.py.")

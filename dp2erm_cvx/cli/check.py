@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import data_options, example, names
+from dp2erm_cvx.cli.options import data_options, names
 from dp2erm_cvx.cli.reading import NO_RANGES, data_columns, read_layout, read_public
 from dp2erm_cvx.cli.screen import NOT_PRIVATE, progress, show, stages, writable, write_text
 from dp2erm_cvx.display import grid, heading
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 @click.command(
     "check",
     short_help="What a raw table holds: for the data holder.",
-    epilog=example(
-        "dp2erm check trial.csv --treatment arm --outcome score --draft study.toml",
-        "dp2erm check trial.csv --domain study.toml",
-    ),
 )
 @click.argument("data", metavar="DATA.csv|.parquet")
 @data_options

@@ -15,7 +15,6 @@ from dp2erm_cvx.cli.options import (
     Number,
     data_options,
     domain_options,
-    example,
     json_option,
     setting_options,
 )
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     "bounds",
     cls=Command,
     short_help="Every stability bound of a first stage, side by side.",
-    epilog=example("dp2erm bounds --program ipw_logistic --n 400 --ridge 0.1 --radius 1 --covariate-bound 1"),
 )
 @click.option("--program", required=True, help="First stage, or FILE.py.")
 @click.option("--n", "n_samples", type=Number(), default=400, help="Number of records.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import Command, Number, declared_settings, example, json_option
+from dp2erm_cvx.cli.options import Command, Number, declared_settings, json_option
 from dp2erm_cvx.cli.reading import coded_data, raw_table
 from dp2erm_cvx.cli.screen import console, print_json, progress, show, stages, writable, write_text
 from dp2erm_cvx.errors import DeclarationError, known_names
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     declared="dp2erm_cvx.design:Guess",
     before="n_features",
     short_help="Which pipeline to take, by simulation from a guess.",
-    epilog=example(
-        "dp2erm design study.toml --n 3000 --confounding weak --effect 2 --output chosen.toml",
-        "dp2erm run chosen.toml --plan 3000",
-    ),
 )
 @click.argument("study", metavar="STUDY.toml")
 @click.option("--n", "n_samples", type=Number(), required=True, help="Number of records.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import Number, example, json_option
+from dp2erm_cvx.cli.options import Number, json_option
 from dp2erm_cvx.cli.screen import console, print_json
 from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError
@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 @click.command(
     "ledger",
     short_help="Budget of data sets: total, spent and left.",
-    epilog=example(
-        "dp2erm ledger budget.db --dataset trial --declare-epsilon 3",
-        "dp2erm fit trial.csv ... --epsilon 1 --ledger budget.db --dataset trial",
-        "dp2erm ledger budget.db",
-    ),
 )
 @click.argument("file", metavar="FILE")
 @click.option("--dataset", metavar="NAME", help="This data set only, with every charge.")

@@ -94,11 +94,6 @@ _OWN = ("domain", "budget", "seed", "ledger", "dataset", "public_center", "first
 _BESIDE = {"solver": " Or FILE.py:NAME of your own.", **dict.fromkeys(_SPELLED, " Repeatable.")}
 
 
-def example(*lines: str) -> str:
-    """An example at the end of a help, whose lines click does not fill."""
-    return "\n".join(("\b", "Example:", *lines))
-
-
 class Command(click.Command):
     """A command whose help fits a screen: --help-all explains all options.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import Command, Number, example, names, second_stage_options, setting_options
+from dp2erm_cvx.cli.options import Command, Number, names, second_stage_options, setting_options
 from dp2erm_cvx.cli.programs import first_stage, known_solver, second_stage_of
 from dp2erm_cvx.cli.reading import Coded, block_options, data_columns, read_cells, read_domain, read_ranges
 from dp2erm_cvx.cli.releasing import (
@@ -107,10 +107,6 @@ def _release(
     cls=Command,
     declared="dp2erm_cvx.estimators:PrivateEffect",
     short_help="A private average effect with an interval.",
-    epilog=example(
-        "dp2erm effect trial.csv --treatment a --outcome y --domain domain.toml \\",
-        "    --prognostic age,bmi --residual-scale 4 --epsilon 1 --output effect.json",
-    ),
 )
 @record_options
 @click.option(
@@ -141,11 +137,6 @@ def effect_command(data: str | None, **options: Any) -> None:
     cls=Command,
     declared="dp2erm_cvx.estimators:PrivateRule",
     short_help="A private treatment rule.",
-    epilog=example(
-        "dp2erm rule trial.csv --treatment a --outcome y --domain domain.toml \\",
-        "    --outcome-scale 8 --epsilon 1 --output rule.json",
-        "dp2erm predict rule.json patients.csv",
-    ),
 )
 @record_options
 @release_options
@@ -165,10 +156,6 @@ def rule_command(data: str | None, **options: Any) -> None:
     cls=Command,
     declared="dp2erm_cvx.estimators:PrivateTwoStageERM",
     short_help="One private release from a data file.",
-    epilog=example(
-        "dp2erm fit trial.csv --treatment a --outcome y --range age=18:90 --range bmi=15:45 \\",
-        "    --covariate-bound 1.4 --outcome-bound 10 --second-stage arm_means --epsilon 1",
-    ),
 )
 @record_options
 @click.option(
@@ -221,9 +208,6 @@ def _for_the_data_holder(model: Any, seen: list[Any], options: dict[str, Any]) -
     "run",
     cls=Command,
     short_help="All questions of a study file, charged together.",
-    epilog=example(
-        "dp2erm run study.toml --plan 6000", "dp2erm run study.toml trial.csv --output-dir releases"
-    ),
 )
 @click.argument("study", metavar="STUDY.toml")
 @data_argument
@@ -294,7 +278,7 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
 
 def _shares(study: StudyFile, plans: Mapping[str, Plan[Any]], *, err: bool = False) -> None:
     """What of the budget every question was declared, and spends by itself; what all guarantee together."""
-    from dp2erm_cvx.release.caveats import WEAK
+    from dp2erm_cvx.release.caveats import weak
 
     rows = [
         (
@@ -310,10 +294,8 @@ def _shares(study: StudyFile, plans: Mapping[str, Plan[Any]], *, err: bool = Fal
     if len(rows) > 1:
         screen.print(grid("question", "share", "guarantees epsilon", "spends itself", rows=rows))
         screen.print(f"All questions together: epsilon = {spent:.6g}.")
-    if spent > WEAK:
-        screen.print(
-            f"A weak guarantee: epsilon is above {WEAK:g}, and hardly limits what is learned of a record."
-        )
+    if told := weak(spent):
+        screen.print(told)
 
 
 def _released(

@@ -170,7 +170,10 @@ def predict_command(
 @click.argument("release", metavar="RELEASE.json")
 @click.option("--domain", metavar="FILE.toml", help="The domain that it has to be about.")
 @click.option("--study", metavar="STUDY.toml", help="The study that it has to answer, or its digest.")
-def verify_command(release: str, domain: str | None, study: str | None) -> int:
+@click.option(
+    "--program", "programs", multiple=True, metavar="FILE.py[:NAME]", help="A program of yours; repeatable."
+)
+def verify_command(release: str, domain: str | None, study: str | None, programs: tuple[str, ...]) -> int:
     """Plan again what a release declares, and refute what does not follow: bounds, noise, guarantee, results.
 
     All but the released numbers is computed again from them and from the declarations, and compared entry by
@@ -181,6 +184,9 @@ def verify_command(release: str, domain: str | None, study: str | None) -> int:
     from dp2erm_cvx.release.verify import Verification, taken_from, verify
 
     expected = None
+    for program in programs:
+        if known_name(program) == program:
+            raise DeclarationError(f"--program {program!r}: must be a FILE.py; registered ones are known")
     if domain is not None:
         expected = read_domain({**dict.fromkeys(DOMAIN_FIELDS), "ranges": (), "domain": domain})
     with progress("verifying"):

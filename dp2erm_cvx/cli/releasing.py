@@ -219,6 +219,7 @@ def planned(model: Any, options: dict[str, Any]) -> bool:
 
 def show_plan(plan: Plan[Any], n_samples: int, *, as_json: bool, name: str | None = None) -> None:
     """What a plan spends, step by step, and what is predicted of its release."""
+    from dp2erm_cvx.release.caveats import weak
     from dp2erm_cvx.release.declaration import state_steps
     from dp2erm_cvx.release.words import releases_of
 
@@ -231,9 +232,9 @@ def show_plan(plan: Plan[Any], n_samples: int, *, as_json: bool, name: str | Non
     ]
     if as_json:
         guarantee = {"epsilon": spent.epsilon, "delta": spent.delta}
-        told: dict[str, Any] = {"n_samples": n_samples, "guarantee": guarantee, "steps": rows}
-        told["predicted"] = {fact: value for fact, (value, _) in predicted.items()}
-        print_json(({} if name is None else {"name": name}) | told)
+        found: dict[str, Any] = {"n_samples": n_samples, "guarantee": guarantee, "steps": rows}
+        found["predicted"] = {fact: value for fact, (value, _) in predicted.items()}
+        print_json(({} if name is None else {"name": name}) | found)
         return
     screen = console()
     head = "Planned" if name is None else f"{name}: planned"
@@ -250,6 +251,8 @@ def show_plan(plan: Plan[Any], n_samples: int, *, as_json: bool, name: str | Non
     ]
     screen.print(grid("released", "epsilon", "delta", "noise scale", "theorem", left=0, rows=texts))
     screen.print(f"Together: epsilon = {spent.epsilon:g}, delta = {spent.delta:g}.")
+    if name is None and (told := weak(spent.epsilon)):  # of a study once, of all questions
+        screen.print(told)
     if plan.study.before:
         screen.print(f"Beside what was released before: epsilon = {plan.own.epsilon:g}.")
     for value, sentence in predicted.values():

@@ -117,6 +117,14 @@ def _dominating(release: Any) -> str:
     )
 
 
+def weak(epsilon: float) -> str:
+    """What is said of an epsilon above ``WEAK``; nothing of a smaller one."""
+    told = (
+        f"A weak guarantee: epsilon = {epsilon:g}, above {WEAK:g}, hardly limits what is learned of a record."
+    )
+    return told if epsilon > WEAK else ""
+
+
 def remains(share: float, what: str) -> str:
     """What the adjustment is predicted to leave."""
     return f"About {100 * min(share, 1.0):.0f} % of the {what} is expected to remain (simulated)."
@@ -227,9 +235,8 @@ def _gains(release: Any) -> str:
 
 #: In the order in which they are read.
 CAVEATS = (
-    Caveat("weak-epsilon", "warns", _ALL, lambda r: r.guarantee.epsilon > WEAK,
-           lambda r: f"A weak guarantee: epsilon = {r.guarantee.epsilon:g}, above {WEAK:g}, hardly limits "
-                     "what is learned of a record."),
+    Caveat("weak-epsilon", "warns", _ALL, lambda r: weak(r.guarantee.epsilon),
+           lambda r: weak(r.guarantee.epsilon)),
     Caveat("weak-delta", "warns", _ALL, lambda r: r.guarantee.delta * r.n_samples > 1.0,
            lambda r: f"A weak guarantee: delta = {r.guarantee.delta:g}, above 1/n = {1 / r.n_samples:.2g}, "
                      "would allow to publish a whole record."),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, EffectRelease, Ledger
-from dp2erm_cvx.cli import reading
+from dp2erm_cvx.cli import main, reading
 from tests.command_line import COLUMNS, EFFECT, replaced, run
 
 
@@ -97,7 +97,9 @@ def test_a_weak_guarantee_is_a_caveat_wherever_the_release_is_told(folder):
     assert run("verify", "weak.json").exit_code == 0
     for command in (EFFECT, ["rule", *EFFECT[1:]], ["fit", *EFFECT[1:]]):
         for epsilon, weak in (("10", False), ("10.5", True)):
-            stated = json.loads(run(*replaced("--epsilon", epsilon, command), "--json").stdout)
+            words = replaced("--epsilon", epsilon, command)
+            stated = json.loads(run(*words, "--json").stdout)
+            assert ("A weak guarantee: " in run(*words, "--plan", "300").stdout) is weak
             assert ("weak-epsilon" in stated["caveats"]) is weak
 
 
@@ -131,9 +133,13 @@ OWN = {
 
 
 def test_a_help_fits_a_screen_and_all_of_it_is_there_on_request():
+    for command in main.commands:
+        text = run(command, "--help").stdout
+        assert len(text.splitlines()) <= 56, command
+        assert "\n  Example:\n  dp2erm " in text, command
     for command in ("effect", "rule", "fit"):
         short, whole = (run(command, word).stdout for word in ("--help", "--help-all"))
-        assert len(short.splitlines()) <= 56 < len(whole.splitlines())
+        assert len(short.splitlines()) < len(whole.splitlines())
         assert short.count("--numerical-share") == whole.count("--numerical-share NUMBER") == 1
         assert "--epsilon NUMBER" in short
 

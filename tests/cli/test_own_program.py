@@ -57,6 +57,12 @@ def test_a_release_by_programs_of_two_files(tmp_path):
     assert "unknown program 'my_loss'" in run("predict", "release.json", "data.csv").stderr
     table = done("predict", "release.json", "data.csv", "--second-stage", "loss.py").stdout
     assert len(table.splitlines()) == 201
+    own = ("--program", "weights.py", "--program", "loss.py")
+    assert "'my_weights' is not known here" in run("verify", "release.json").stderr
+    assert "Verified" in done("verify", "release.json", *own).stdout
+    changed = Path("weights.py").read_text(encoding="utf-8").replace("cp.", "1.0 * cp.", 1)
+    Path("weights.py").write_text(changed, encoding="utf-8")
+    assert "is not the one known here" in run("verify", "release.json", *own).stderr
 
 
 def test_a_plan_and_the_bounds_of_a_file():
