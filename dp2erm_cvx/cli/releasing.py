@@ -34,8 +34,8 @@ printing_options = apply(
         "--yes",
         is_flag=True,
         help="Release all the same where an arm is empty, most cells of a column are unreadable, a tenth of "
-        "the outcomes is clipped, a label is spelled otherwise than declared, or an outcome of two values is "
-        "declared as any other.",
+        "the outcomes is clipped, a quarter of a covariate is beyond its range, a label is spelled otherwise "
+        "than declared, or an outcome of two values is declared as any other.",
     ),
     click.option("--seed", type=Number(), help="For tests only: the release is then NOT PRIVATE."),
 )
@@ -92,7 +92,8 @@ def announce(counted: Sequence[RecordCounts], models: Collection[Any], *, yes: b
     """Tell the data holder what becomes of the records, before anything is charged.
 
     Raises DataError where an arm is empty, a column mostly unreadable, a tenth of outcomes clipped, a
-    label spelled otherwise than declared, or one of the ``models`` advises otherwise, unless ``yes``.
+    quarter of a covariate beyond its range, a label spelled otherwise than declared, or one of the
+    ``models`` advises otherwise, unless ``yes``.
     """
     for counts in counted:
         asked = [model for model in models if str(model.public().codebook.outcome) == counts.outcome]

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.cells import folded
 from dp2erm_cvx.codebook import OTHER, Codebook
+from dp2erm_cvx.data import Dataset, Public
+from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.tables import Table, as_cells, labels, numbers_or_nan, quoted
 
 #: Different texts of one column that are listed as levels; a column with more of them is no category.
@@ -34,7 +36,8 @@ class RecordCounts:
 
     ``arms`` are those that count, by arm. ``missing`` have no treatment, and ``absent`` of any arm no
     outcome. ``unreadable`` are the cells by column that hold nothing declared: no label of the treatment, no
-    level, no number. ``clipped`` values of the ``outcome`` are beyond their bound. ``spelled`` says of
+    level, no number. ``clipped`` values of the ``outcome`` are beyond their bound, and ``outside`` are the
+    numbers by covariate that are beyond their declared range. ``spelled`` says of
     three labels which declared ones they are but for case and blanks; ``levels`` are cells by declared level.
     ``silent`` are of an arm, but not
     eligible, or outside of the declared groups: the arms are counted without them. ``values`` are
@@ -51,6 +54,7 @@ class RecordCounts:
     silent: int
     absent: int
     values: tuple[float, ...]
+    outside: Mapping[str, int]
 
     def __add__(self, other: RecordCounts) -> RecordCounts:
         """Those of the records of both."""
@@ -104,26 +108,33 @@ class RecordCounts:
         if 10 * self.clipped > eligible > 0:
             clipped = f"{self.clipped:,} of {eligible:,} values of {self.outcome} are clipped"
             found.append(f"{clipped}: declare a wider bound")
+        found += [
+            f"{name}: {count:,} of {total:,} values are beyond the declared range"
+            for name, count in self.outside.items()
+            if 4 * count > total
+        ]
         return [*found, *self.spelled]
 
 
-def record_counts(table: Table, *, public: Any, columns: Sequence[str]) -> RecordCounts:
+def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> RecordCounts:
     """Those of a table, or of a block of one, with these covariates.
 
     ``public`` is a domain, or private ranges, with a codebook that names the treatment and the outcome.
     """
-    book: Codebook = public.codebook
+    book = public.codebook
+    assert book is not None
     treatment, outcome = str(book.treatment.column), str(book.outcome)
     table = replace(table, column=book.read(table.cells))
     told = labels(table.cells(treatment), treatment)
     arms = book.treatment.arms(told)
     numbers = numbers_or_nan(table.cells(outcome), outcome)
-    outside = np.zeros(len(arms), dtype=np.bool_)
+    counted = np.ones(len(arms), dtype=np.bool_)
     if book.silences:
-        outside = np.sum(book.counts(table.cells, np.ones(len(arms))).reshape(len(arms), -1), axis=1) == 0.0
+        counted = np.sum(book.counts(table.cells, np.ones(len(arms))).reshape(len(arms), -1), axis=1) != 0.0
     unreadable = {treatment: int(np.sum(arms < 0)), outcome: _unreadable(table, outcome, numbers, book)}
     near = [f"{treatment}: {one}" for one in _spelled(told, book.treatment.labels)]
     levels: dict[str, int] = {}
+    outside: dict[str, int] = {}
     for name in book.columns(columns):
         if name in book.levels:
             told, known = labels(table.cells(name), name), [str(level) for level in book.levels[name]]
@@ -132,23 +143,58 @@ def record_counts(table: Table, *, public: Any, columns: Sequence[str]) -> Recor
             seen = Counter(told)
             levels |= {f"{name}={level or 'missing'}": seen[level] for level in known if level != OTHER}
         else:
-            unreadable[name] = _unreadable(table, name, numbers_or_nan(table.cells(name), name), book)
+            cells = numbers_or_nan(table.cells(name), name)
+            unreadable[name] = _unreadable(table, name, cells, book)
+            outside |= _outside(public, columns, name, cells[counted])
     if book.unit is not None:
         persons, place = book.unit.labels(table.cells(book.unit.column, written=True))
         unreadable[book.unit.column] = int(np.sum(persons[place] == ""))
-    clipped = 0
-    if (bound := getattr(public, "outcome_bound", None)) is not None:  # else its range is released
-        net = numbers - getattr(public, "treatment_cost", 0.0) * arms - public.outcome_middle
-        clipped = int(np.sum((np.abs(net) > bound) & (arms >= 0) & ~outside))
     named = {"treated": 1, "controls": 0}
     if book.treatment.levels:
         named = {label: number for number, label in enumerate(book.treatment.labels)}
-    by_arm = {name: int(np.sum((arms == arm) & ~outside)) for name, arm in named.items()}
-    lost, silent = int(np.sum(arms < 0)), int(np.sum((arms >= 0) & outside))
+    by_arm = {name: int(np.sum((arms == arm) & counted)) for name, arm in named.items()}
+    lost, silent = int(np.sum(arms < 0)), int(np.sum((arms >= 0) & ~counted))
     absent = int(np.sum(np.isnan(numbers) & (arms >= 0)))
-    values = tuple(np.unique(numbers[(arms >= 0) & ~outside & np.isfinite(numbers)])[:3].tolist())
+    values = tuple(np.unique(numbers[(arms >= 0) & counted & np.isfinite(numbers)])[:3].tolist())
     spelled = tuple(sorted(near)[:3])
-    return RecordCounts(outcome, by_arm, lost, clipped, unreadable, spelled, levels, silent, absent, values)
+    clipped = _clipped(public, arms[counted], numbers[counted])
+    return RecordCounts(
+        outcome, by_arm, lost, clipped, unreadable, spelled, levels, silent, absent, values, outside
+    )
+
+
+def dataset_counts(data: Dataset, public: Public) -> RecordCounts:
+    """Those of records in memory: what does not count is ``missing``, and no cell is ``unreadable``."""
+    silent = np.zeros(len(data.a), dtype=np.bool_)
+    if data.sampling is not None:
+        silent = data.sampling.reshape(len(data.a), -1).sum(axis=1) == 0.0
+    X, a, y = (values[~silent] if silent.any() else values for values in (data.X, data.a, data.y))
+    arms = {f"{data.treatment} = {arm}": int(np.sum(a == arm)) for arm in range(data.n_arms)}
+    ends = {float(y.min()), float(y.max())} if len(y) else set()
+    values = tuple(ends if np.all(np.isin(y, [*ends])) else (*ends, np.nan))
+    outside: dict[str, int] = {}
+    for name, column in zip(data.columns, X.T, strict=True):
+        outside |= _outside(public, data.columns, name, column)
+    lost, clipped = int(silent.sum()), _clipped(public, a, y)
+    return RecordCounts(data.outcome, arms, lost, clipped, {}, (), {}, 0, 0, values, outside)
+
+
+def _clipped(public: Public, arms: NDArray[Any], numbers: NDArray[Any]) -> int:
+    """Outcomes of records in an arm that are beyond the declared bound, if there is one."""
+    if not isinstance(public, Domain):  # its range is released
+        return 0
+    net = numbers - public.treatment_cost * arms - public.outcome_center
+    return int(np.sum((np.abs(net) > public.outcome_bound) & (arms >= 0)))
+
+
+def _outside(
+    public: Public, columns: Sequence[str], name: str, values: NDArray[np.float64]
+) -> dict[str, int]:
+    """How many of these values of a covariate are beyond its declared range, if there is one, by its name."""
+    if not isinstance(public, Domain) or public.ranges is None or name not in columns:
+        return {}
+    low, high = public.range_pairs[columns.index(name)]
+    return {name: int(np.sum((values < low) | (values > high)))}
 
 
 def _unreadable(table: Table, name: str, numbers: NDArray[np.float64], book: Codebook) -> int:

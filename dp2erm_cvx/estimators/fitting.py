@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from dp2erm_cvx.blocked import BlockedDataset, told_bytes
 from dp2erm_cvx.data import Dataset, NamedColumns, Public
+from dp2erm_cvx.diagnostics.columns import dataset_counts
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError
 from dp2erm_cvx.estimators.scikit import ConfiguredEstimator, fitted_before, no_score, refuse_search
@@ -217,11 +218,15 @@ class PrivateEstimator(ConfiguredEstimator):
         (for the data holder: outside the guarantee), LedgerError where the ledger refuses the charge, which
         depends on public numbers alone. A solution that could not be certified does not raise; the release
         then says that its guarantee is conditional, unless that covers any weights. Warns of a long solve, by
-        public numbers, before anything is spent, and of weights 1 in place of those that were not found: this
-        is for the data holder only.
+        public numbers, before anything is spent. For the data holder only, it warns of records in memory that
+        hardly suit what is declared, and of weights 1 in place of those that were not found.
         """
         raw = self._data(X, a, y)
         plan, data = self._planned(raw)
+        if isinstance(raw, Dataset) and not isinstance(X, NamedColumns):
+            counts = dataset_counts(raw, self.public())
+            for line in filter(None, [*counts.wrong, self.advice(counts.values)]):
+                warnings.warn(f"{line} (for the data holder only)", stacklevel=2)
         found, guarantee = self._run(plan, data, self._note(plan))
         self._keep(plan, data, found, guarantee)
         self._saw(raw.columns)

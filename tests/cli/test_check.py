@@ -360,6 +360,9 @@ def test_a_column_that_is_mostly_unreadable_stops_a_release(folder):
     assert run(*effect).exit_code == 2
     Path("wards.toml").write_text(declared)
     assert run(*effect).exit_code == 0
+    write_wards(**fine, age=["900"] * 101 + ["50"] * 299)
+    stopped = run(*effect)
+    assert stopped.stderr.startswith("error: age: 101 of 400 values are beyond the declared range; ")
 
 
 @pytest.mark.parametrize("words", [["wards.csv"], ["wards.parquet", "--blocks", "always"]])

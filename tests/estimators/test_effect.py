@@ -1,5 +1,6 @@
 """A private effect end to end: estimate, interval, JSON, refusals, and what neighbors may never see."""
 
+import warnings
 from dataclasses import replace
 from functools import cache
 
@@ -469,3 +470,47 @@ def test_overlap_weights_of_hardly_any_record_are_released_all_the_same():
         factors.append(release.released[2])
         assert release.interval.low is release.interval.high is None
     assert min(factors) < 0 < max(factors)
+
+
+@pytest.mark.parametrize(
+    ("domain", "change", "line"),
+    [
+        (
+            Domain(covariate_bound=2.0, outcome_bound=4.0),
+            lambda X, a, y: (X, a, 1.0 * (y > 0)),
+            "outcome is 0 or 1",
+        ),
+        (
+            Domain(covariate_bound=2.0, outcome_bound=0.1),
+            lambda X, a, y: (X, a, y),
+            "values of y are clipped",
+        ),
+        (Domain(covariate_bound=2.0, outcome_bound=4.0), lambda X, a, y: (X, 0 * a, y), "no record is a = 1"),
+        (
+            Domain(2.0, ranges={"x1": (-1, 1), "x2": (50, 90)}, outcome_bound=4.0),
+            lambda X, a, y: (X, a, y),
+            r"x2: 400 of 400 values are beyond the declared range",
+        ),
+    ],
+    ids=["event", "outcome", "arm", "range"],
+)
+def test_the_data_holder_is_warned_of_records_that_hardly_suit_what_is_declared(domain, change, line) -> None:
+    """Before the charge; what fits, or is an event that is declared, is no reason to warn."""
+    rng = np.random.default_rng(4)
+    X, a = rng.uniform(-1.0, 1.0, (400, 2)), rng.integers(0, 2, 400)
+    y = X[:, 0] + 0.3 * a + rng.normal(scale=0.3, size=400)
+
+    def warned(public, *records) -> list[str]:
+        """What a fit warns of before it charges."""
+        model, before = PrivateEffect(public, Budget(1.0), seed=0), []
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            model.before_charge = lambda: before.extend(str(one.message) for one in seen)
+            model.fit(*records)
+        return [text for text in before if text.endswith("(for the data holder only)")]
+
+    (text,) = warned(domain, *change(X, a, y))
+    assert line in text
+    suits = Domain(2.0, ranges={"x1": (-1, 1), "x2": (-1, 1)}, outcome_bound=4.0)
+    assert not warned(suits, X, a, y)
+    assert not warned(replace(suits, binary_outcome=True, outcome_center=0.5, outcome_bound=0.5), X, a, y > 0)

@@ -42,7 +42,7 @@ ONLY = {
     "calibration": {"errors", "public", "suprema", "privacy"},
     "mechanism": {"errors", "public", "privacy", "calibration"},
     "ledger": {"errors", "public", "privacy", "calibration", "release"},
-    "diagnostics": {"errors", "tables", "cells", "codebook", "data", "display", "plan"},
+    "diagnostics": {"errors", "tables", "cells", "codebook", "data", "domain", "display", "plan"},
     "plotting": {"errors", "tables", "diagnostics", "release", "audit", "compare"},
     "problems": {"errors", "public", "privacy", "domain", "universe", "stability", "model", "program"},
 }
