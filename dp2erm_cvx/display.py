@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -62,6 +62,36 @@ def pairs(rows: Sequence[tuple[str, str]]) -> Table:
     for row in rows:
         table.add_row(*row)
     return table
+
+
+class Shown:
+    """A report: text where it is printed, paragraphs and tables in a notebook.
+
+    What has neither :meth:`blocks` nor a text of its own shows what is declared.
+    """
+
+    def blocks(self) -> Iterator[Block]:
+        """Report, block by block."""
+        if type(self).__str__ is not Shown.__str__:
+            yield from str(self).splitlines()
+            return
+        yield heading(type(self).__name__)
+        yield pairs(list(_entries(self.to_dict())))  # type: ignore[attr-defined]
+
+    def __str__(self) -> str:
+        return as_text(self.blocks())
+
+    def _repr_html_(self) -> str:
+        return as_html(self.blocks())
+
+
+def _entries(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Every declared value of a nested mapping, with the names that lead to it."""
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from _entries(one, f"{name}.{key}".lstrip("."))
+    elif value not in (None, [], ()):
+        yield name, str(value)
 
 
 def as_text(blocks: Iterable[Block], width: int = WIDTH) -> str:

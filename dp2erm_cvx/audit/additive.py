@@ -19,6 +19,7 @@ from dp2erm_cvx.audit.finding import Declared, Finding, replays
 from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.plan import Plan
@@ -134,7 +135,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class AdditiveAudit:
+class AdditiveAudit(Shown):
     """Exact losses of one pair of neighbors beside what is ``declared``; nothing is sampled.
 
     ``losses`` has every noised value, given those before. Splits count as known, as do all noised values: a

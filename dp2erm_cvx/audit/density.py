@@ -25,6 +25,7 @@ from dp2erm_cvx.audit.release_laws import (
 )
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
@@ -57,7 +58,7 @@ class HockeyStick:
 
 
 @dataclass(frozen=True)
-class DensityAudit:
+class DensityAudit(Shown):
     """The largest privacy loss met on one neighboring pair. It depends on the records: not private.
 
     ``loss`` is the largest log ratio of the exact output densities that was met, in this ``direction``:

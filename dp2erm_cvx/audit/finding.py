@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import erfinv
 
 from dp2erm_cvx.calibration.numbers import analytic_delta, analytic_ratio
+from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
@@ -92,7 +93,7 @@ _DATASETS, _COLUMNS = ("first", "second"), ("X", "a", "y", "person")
 
 
 @dataclass(frozen=True, eq=False)
-class Finding:
+class Finding(Shown):
     """Two neighbors and what one audit saw on them, which files hold for a replay.
 
     Parameters

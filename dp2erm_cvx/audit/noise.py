@@ -15,6 +15,7 @@ from scipy.special import gammaln
 from sklearn.base import clone
 
 from dp2erm_cvx.calibration import Calibration, Noise, Perturbed
+from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
@@ -69,7 +70,7 @@ _PAIRED = 12
 
 
 @dataclass(frozen=True)
-class NoiseAudit:
+class NoiseAudit(Shown):
     """Tests of noise, or of releases of the same data: they depend on secret noise and are not private.
 
     ``p_values`` by test are valid whatever the others are: of noise ``repeats`` (how close two draws came, up

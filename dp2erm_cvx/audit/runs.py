@@ -23,6 +23,7 @@ from dp2erm_cvx.audit.events import (
 from dp2erm_cvx.audit.finding import DIRECTIONS, Columns, Declared, Finding, replays
 from dp2erm_cvx.audit.pairs import next_pair
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
+from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.mechanism import random_source
@@ -106,7 +107,7 @@ class Counted:
 
 
 @dataclass(frozen=True)
-class RunsAudit:
+class RunsAudit(Shown):
     """What runs of a mechanism on one pair of datasets say about what is ``declared``.
 
     ``epsilon_low`` is a lower bound on the epsilon that the mechanism has at the declared delta, and

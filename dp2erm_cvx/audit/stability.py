@@ -31,6 +31,7 @@ from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.audit.tightness import TightnessCell
 from dp2erm_cvx.blocked import BlockedDataset, RecordBlocks, told_bytes
 from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
 from dp2erm_cvx.estimators.fitting import blocked_dataset
@@ -47,7 +48,7 @@ Generator = Callable[[np.random.Generator], Data]
 
 
 @dataclass(frozen=True)
-class StabilityAudit:
+class StabilityAudit(Shown):
     """What was searched, and what it met. A search refutes a bound or says nothing: it never proves one.
 
     ``scouted`` neighbors were solved for on their distinct records, ``resolved`` ones in full and with a

@@ -241,7 +241,7 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
                 raise DeclarationError(f"{study}: the covariates are not declared: give [ranges]")
             plans = declared.plans(models, n, len(columns))
             for name, plan in plans.items():
-                show_plan(plan, n, as_json=options["as_json"], name=name)
+                show_plan(plan, as_json=options["as_json"], name=name)
             _shares(declared, plans, err=options["as_json"])
             click.echo(f"study {declared.digest}", err=options["as_json"])
             return

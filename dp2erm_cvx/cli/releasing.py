@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,6 @@ from dp2erm_cvx.cli.options import Number, apply, data_options, declared_setting
 from dp2erm_cvx.cli.programs import known_solver
 from dp2erm_cvx.cli.reading import NO_RANGES, block_options
 from dp2erm_cvx.cli.screen import check_new, console, print_json, reserved, show, unwritable
-from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DataError, DeclarationError, LedgerError
 
 if TYPE_CHECKING:
@@ -214,74 +213,31 @@ def planned(model: Any, options: dict[str, Any]) -> bool:
     columns = getattr(domain, "columns", None) or names(options["covariates"]) or ()
     if not columns:
         raise DeclarationError("--plan: the covariates are not declared: give ranges, or --covariates A,B")
-    show_plan(model.plan(n_samples, len(columns)), n_samples, as_json=options["as_json"])
+    show_plan(model.plan(n_samples, len(columns)), as_json=options["as_json"])
     return True
 
 
-def show_plan(plan: Plan[Any], n_samples: int, *, as_json: bool, name: str | None = None) -> None:
+def show_plan(plan: Plan[Any], *, as_json: bool, name: str | None = None) -> None:
     """What a plan spends, step by step, and what is predicted of its release."""
+    from dp2erm_cvx.plan import Study
+    from dp2erm_cvx.plan.predict import plan_blocks, predicted_of
     from dp2erm_cvx.release.caveats import weak
-    from dp2erm_cvx.release.declaration import state_steps
-    from dp2erm_cvx.release.words import releases_of
 
-    predicted, spent, steps = _predicted(plan), plan.guarantee, state_steps(plan)
-    facts = ("step", "theorem", "epsilon", "delta", "scale")
-    rows: list[dict[str, Any]] = [
-        {name: getattr(one, name) for name in facts}
-        | {name: value for name, value in plan.study.before.get(one.step, {}).items() if name == "of"}
-        for one in steps
-    ]
+    spent, before = plan.guarantee, plan.study.before
     if as_json:
-        guarantee = {"epsilon": spent.epsilon, "delta": spent.delta}
-        found: dict[str, Any] = {"n_samples": n_samples, "guarantee": guarantee, "steps": rows}
-        found["predicted"] = {fact: value for fact, (value, _) in predicted.items()}
-        print_json(({} if name is None else {"name": name}) | found)
-        return
-    screen = console()
-    head = "Planned" if name is None else f"{name}: planned"
-    whose = "records" if plan.study.universe.domain.units is None else "persons"
-    screen.print(f"{head} for {n_samples:,} {whose}. No data were read; nothing is spent.", style="bold")
-    spelled = {"epsilon": ".4g", "delta": ".3g", "scale": ".4g"}
-    texts = [
-        [
-            releases_of(one),
-            *(format(row[name], form) for name, form in spelled.items()),
-            f"as {row['of']} released it" if "of" in row else row["theorem"],
+        steps: list[dict[str, Any]] = [
+            {"step": one.name, "theorem": one.theorem, **dataclasses.asdict(one.guarantee)}
+            | {"scale": one.noise_law["scale"]}
+            | ({"of": before[one.name]["of"]} if one.name in before else {})
+            for one in plan.steps
         ]
-        for one, row in zip(steps, rows, strict=True)
-    ]
-    screen.print(grid("released", "epsilon", "delta", "noise scale", "theorem", left=0, rows=texts))
-    screen.print(f"Together: epsilon = {spent.epsilon:g}, delta = {spent.delta:g}.")
+        found: dict[str, Any] = {} if name is None else {"name": name}
+        found |= {"n_samples": plan.study.universe.n_samples, "guarantee": dataclasses.asdict(spent)}
+        found |= {"steps": steps, "predicted": {fact: one[0] for fact, one in predicted_of(plan).items()}}
+        print_json(found)
+        return
+    show(plan_blocks(plan, name))
     if name is None and (told := weak(spent.epsilon)):  # of a study once, of all questions
-        screen.print(told)
-    if plan.study.before:
-        screen.print(f"Beside what was released before: epsilon = {plan.own.epsilon:g}.")
-    for value, sentence in predicted.values():
-        screen.print(sentence.format(value))
-
-
-def _predicted(plan: Plan[Any]) -> dict[str, tuple[float, str]]:
-    """What is predicted of the release from public numbers, each with its sentence."""
-    from dp2erm_cvx.plan import EffectStudy, Study
-    from dp2erm_cvx.plan.predict import kept_imbalance, planned_range
-    from dp2erm_cvx.release.caveats import remains
-
-    if isinstance(plan.study, EffectStudy):
-        half = 1.96 * math.sqrt(plan.study.predicted_error)
-        return {"half_width": (half, "Predicted 95 % half width: {:.3g}, in units of the outcome.")}
-    if not isinstance(plan.study, Study):
-        return {}
-    if cost := plan.study.first.cost(plan.study.universe):
+        console().print(told)
+    if isinstance(plan.study, Study) and (cost := plan.study.first.cost(plan.study.universe)):
         click.echo(f"note: {cost}", err=True)
-    facts = {"V": (plan.bound.V, "The weights move by at most V = {:.4g} when one record is replaced.")}
-    share = kept_imbalance(plan)
-    if share is not None:
-        facts["residual_imbalance"] = (share, remains(share, "difference between the arms"))
-    if plan.study.second.squared:
-        moved = planned_range(plan)
-        whose = "the effect" if moved.effect is not None else "a middle coefficient"
-        half = float(sorted(moved.half_width)[len(moved.half_width) // 2])
-        half = half if moved.effect is None else moved.effect
-        facts["noise_half_width"] = (half, f"95 % of the noise in {whose} is within {{:.3g}}.")
-        facts["shrinkage"] = (moved.shrinkage, "Its ridge draws it toward 0 by {:.0%}.")
-    return facts

@@ -9,6 +9,7 @@ from typing import Any
 from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.conformance.checks import BESIDE, checks_of
 from dp2erm_cvx.conformance.subject import SEARCH, Check, CheckStatus, Subject
+from dp2erm_cvx.display import Shown
 from dp2erm_cvx.errors import Dp2ermError, InfeasibleError
 from dp2erm_cvx.program import FirstStage, Program
 
@@ -23,7 +24,7 @@ class CheckOutcome:
 
 
 @dataclass(frozen=True)
-class ConformanceReport:
+class ConformanceReport(Shown):
     """All checks of one program at one choice of settings.
 
     A search refutes and never proves: ``passed`` says that nothing was found, not that a bound holds.

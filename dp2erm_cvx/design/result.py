@@ -19,7 +19,7 @@ from dp2erm_cvx.design.simulation import (
     simulated_table,
 )
 from dp2erm_cvx.design.world import MOST_RECORDS, DesignQuestion
-from dp2erm_cvx.display import as_text, grid, heading
+from dp2erm_cvx.display import Shown, grid, heading
 from dp2erm_cvx.errors import DeclarationError, known_names
 from dp2erm_cvx.parallel import Progress
 from dp2erm_cvx.plan import EffectStudy, RuleStudy
@@ -47,7 +47,7 @@ class Enough:
 
 
 @dataclass(frozen=True)
-class DesignResult:
+class DesignResult(Shown):
     """The ranked candidates.
 
     ``beside`` is the default pipeline at a budget that hides nothing, or the best constant rule.
@@ -95,9 +95,6 @@ class DesignResult:
     def blocks(self) -> Iterator[Block]:
         """Report: the guess, the table, and the advice."""
         return design_blocks(self)
-
-    def __str__(self) -> str:
-        return as_text(self.blocks())
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values: the question, the guess, the rows and the verdict."""

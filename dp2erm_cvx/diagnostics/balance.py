@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.display import as_text, grid, heading
+from dp2erm_cvx.display import Shown, grid, heading
 from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.tables import as_array
 
@@ -43,7 +43,7 @@ class ArmSummary:
 
 
 @dataclass(frozen=True, eq=False)
-class BalanceTable:
+class BalanceTable(Shown):
     """Means of the arms before and after weighting, covariate by covariate, and masses of the arms.
 
     Not private: for the data holder only. "Before" is with equal weights. An entry that is not defined is
@@ -88,9 +88,6 @@ class BalanceTable:
         yield arms
         for note in self.notes:
             yield f"note: {note}"
-
-    def __str__(self) -> str:
-        return as_text(self.blocks())
 
 
 def balance_table(

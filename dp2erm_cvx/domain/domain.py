@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.blocks import VIEW
 from dp2erm_cvx.codebook import Codebook, checked_codebook, norm_within
+from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain.records import LARGEST, Array, Records, clip_norm
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.privacy import Neighboring
@@ -30,7 +31,7 @@ from dp2erm_cvx.sampling import SamplingWeights, alike, counted_mass
 
 
 @dataclass(frozen=True)
-class Domain:
+class Domain(Shown):
     """The public universe of records; everything here is declared before the data are seen.
 
     Parameters

@@ -18,6 +18,7 @@ from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.calibration.profiles import joint_delta, joint_relief
 from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, shown
 from dp2erm_cvx.mechanism import secure_available
@@ -93,10 +94,8 @@ class Pipeline(abc.ABC):
             refuse_arms(self.universe.domain.codebook, "a rule, or a fit with weights,")
         check_settings(self)
         if self.universe.n_features > MOST_FEATURES:
-            raise DeclarationError(
-                f"{self.universe.n_features} covariates: at most {MOST_FEATURES}, because Hessians are "
-                "dense; choose some publicly"
-            )
+            told = f"at most {MOST_FEATURES}, because Hessians are dense; choose some publicly"
+            raise DeclarationError(f"{self.universe.n_features} covariates: {told}")
 
     @property
     def start(self) -> Universe:
@@ -190,7 +189,7 @@ class PlanResult:
 
 
 @dataclass(frozen=True)
-class Plan(Generic[S]):
+class Plan(Shown, Generic[S]):
     """The planned ``steps`` of a declared ``study``, in their order, and what they guarantee together."""
 
     study: S
@@ -201,6 +200,12 @@ class Plan(Generic[S]):
         *others, last = self.steps
         if isinstance(last, MeanScore):
             object.__setattr__(self, "steps", (*others, last.knowing({step.name: step for step in others})))
+
+    def blocks(self) -> Iterator[Any]:
+        """Report: what is spent, step by step, and what is predicted."""
+        from dp2erm_cvx.plan.predict import plan_blocks
+
+        return plan_blocks(self)
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # certificates judge what comes of it
     def run(

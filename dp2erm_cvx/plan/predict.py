@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,9 +15,11 @@ from scipy.special import erfcx
 
 from dp2erm_cvx.calibration import Calibration, Perturbed
 from dp2erm_cvx.codebook import Codebook
+from dp2erm_cvx.display import grid, heading
 from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.mechanism import simulate_noise
+from dp2erm_cvx.plan.effect import EffectStudy
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.rule import RuleStudy
 from dp2erm_cvx.plan.weighted import Study
@@ -25,8 +28,11 @@ from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.covariates import MISSING, CovariateMean, MeanSquare
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.record_map import Rows, RuleRows, Term
-from dp2erm_cvx.steps.step import Step
+from dp2erm_cvx.steps.step import RELEASED, Step
 from dp2erm_cvx.universe import Universe
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.display import Block
 
 #: The noise dominates where it reaches beyond this share of the largest value that Theta allows.
 SHARE = 0.5
@@ -68,6 +74,51 @@ class NoiseRange:
         """
         moved = np.median(self.half_width) if self.effect is None else self.effect
         return bool(moved > SHARE * (1.0 - self.shrinkage) * self.bound)
+
+
+def remains(share: float, what: str) -> str:
+    """What the adjustment is predicted to leave."""
+    return f"About {100 * min(share, 1.0):.0f} % of the {what} is expected to remain (simulated)."
+
+
+def plan_blocks(plan: Plan[Any], name: str | None = None) -> Iterator[Block]:
+    """What a plan spends, step by step, and what is predicted of its release, for a question of this name."""
+    study = plan.study
+    whose = "records" if study.universe.domain.units is None else "persons"
+    head = "Planned" if name is None else f"{name}: planned"
+    yield heading(f"{head} for {study.universe.n_samples:,} {whose}. No data were read; nothing is spent.")
+    rows = []
+    for step in plan.steps:
+        spent, before = step.guarantee, study.before.get(step.name)
+        numbers = f"{spent.epsilon:.4g}", f"{spent.delta:.3g}", f"{step.noise_law['scale']:.4g}"
+        why = step.theorem if before is None else f"as {before['of']} released it"
+        rows.append((RELEASED.get(step.name, step.theorem), *numbers, why))
+    yield grid("released", "epsilon", "delta", "noise scale", "theorem", left=0, rows=rows)
+    yield f"Together: epsilon = {plan.guarantee.epsilon:g}, delta = {plan.guarantee.delta:g}."
+    if study.before:
+        yield f"Beside what was released before: epsilon = {plan.own.epsilon:g}."
+    yield from (sentence.format(value) for value, sentence in predicted_of(plan).values())
+
+
+def predicted_of(plan: Plan[Any]) -> dict[str, tuple[float, str]]:
+    """What is predicted of the release from public numbers, each with its sentence."""
+    if isinstance(plan.study, EffectStudy):
+        half = 1.96 * math.sqrt(plan.study.predicted_error)
+        return {"half_width": (half, "Predicted 95 % half width: {:.3g}, in units of the outcome.")}
+    if not isinstance(plan.study, Study):
+        return {}
+    facts = {"V": (plan.bound.V, "The weights move by at most V = {:.4g} when one record is replaced.")}
+    share = kept_imbalance(plan)
+    if share is not None:
+        facts["residual_imbalance"] = (share, remains(share, "difference between the arms"))
+    if plan.study.second.squared:
+        moved = planned_range(plan)
+        whose = "the effect" if moved.effect is not None else "a middle coefficient"
+        half = float(sorted(moved.half_width)[len(moved.half_width) // 2])
+        half = half if moved.effect is None else moved.effect
+        facts["noise_half_width"] = (half, f"95 % of the noise in {whose} is within {{:.3g}}.")
+        facts["shrinkage"] = (moved.shrinkage, "Its ridge draws it toward 0 by {:.0%}.")
+    return facts
 
 
 def noise_range(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dp2erm_cvx.cells import Eligible
 from dp2erm_cvx.errors import DeclarationError, shown
-from dp2erm_cvx.plan.predict import HARDLY, SHARE
+from dp2erm_cvx.plan.predict import HARDLY, SHARE, remains
 
 if TYPE_CHECKING:
     from dp2erm_cvx.release.effect import EffectRelease
@@ -123,11 +123,6 @@ def weak(epsilon: float) -> str:
         f"A weak guarantee: epsilon = {epsilon:g}, above {WEAK:g}, hardly limits what is learned of a record."
     )
     return told if epsilon > WEAK else ""
-
-
-def remains(share: float, what: str) -> str:
-    """What the adjustment is predicted to leave."""
-    return f"About {100 * min(share, 1.0):.0f} % of the {what} is expected to remain (simulated)."
 
 
 def _perhaps_event(release: Any) -> bool:

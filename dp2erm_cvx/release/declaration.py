@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.calibration import Calibration, IntegerNoise, RangeNoise
 from dp2erm_cvx.calibration.base import gradient_size
-from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, shown
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
@@ -241,7 +239,7 @@ def _assumptions(plan: Plan[Any], certifies: bool, by_gap: bool) -> tuple[str, .
 
 
 def _stated(step: Step) -> StepStatement:
-    loss, law, numerical = step.loss, _law(step.calibration), None
+    loss, law, numerical = step.loss, step.noise_law, None
     if step.precision is not None:
         grid = step.precision.grid
         numerical = NumericalNoise(step.precision.tolerance, grid.exponent, grid.scale, grid.epsilon)
@@ -262,16 +260,3 @@ def _stated(step: Step) -> StepStatement:
         reason=step.reason,
         numerical=numerical,
     )
-
-
-def _law(calibration: Calibration | IntegerNoise | GridSums | RangeNoise) -> dict[str, Any]:
-    if isinstance(calibration, GridSums):
-        unit = calibration.units[0]
-        noise = {"scale": calibration.scales[0], "sensitivity": unit * calibration.integers.sensitivity}
-        return {"noise": calibration.noise, "gamma": 0.0, **noise}
-    if isinstance(calibration, IntegerNoise | RangeNoise):
-        unit = calibration.unit if isinstance(calibration, IntegerNoise) else 1.0
-        noise = {"scale": unit * calibration.scale, "sensitivity": unit * calibration.sensitivity}
-        return {"noise": calibration.noise, "gamma": 0.0, **noise}
-    names = ("noise", "scale", "gamma", "split", "sensitivity", "box")
-    return {name: getattr(calibration, name) for name in names}

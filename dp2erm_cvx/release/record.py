@@ -15,7 +15,7 @@ import numpy as np
 
 from dp2erm_cvx import __version__
 from dp2erm_cvx.calibration import Noise, Perturbed
-from dp2erm_cvx.display import WIDTH, as_html, as_text
+from dp2erm_cvx.display import WIDTH, Shown, as_text
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.privacy import Neighboring
 
@@ -132,7 +132,7 @@ class StepStatement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BaseRelease(abc.ABC):
+class BaseRelease(abc.ABC, Shown):
     """Base of releases: the guarantee, and the budget of each private step.
 
     ``steps`` state what each private step spent and why, in their order. ``domain`` and ``declared`` hold all
@@ -228,10 +228,6 @@ class BaseRelease(abc.ABC):
         except ImportError:
             raise DeclarationError("a data frame needs pandas: pip install 'dp2erm-cvx[data]'") from None
         return pd.DataFrame(self.rows())
-
-    def _repr_html_(self) -> str:
-        """The summary in a notebook."""
-        return as_html(self.blocks())
 
     def blocks(self) -> Iterator[Block]:
         """Report, from what was released and public numbers alone."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from dp2erm_cvx import __version__
 from dp2erm_cvx.codebook import Codebook
-from dp2erm_cvx.display import heading
+from dp2erm_cvx.display import Shown, heading
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, shown
 from dp2erm_cvx.model.sets import ConvexSet
@@ -159,7 +159,7 @@ _PREDICTIONS = ("kept_confounding", "kept_imbalance", "flipped_share")
 
 
 @dataclass(frozen=True)
-class Verification:
+class Verification(Shown):
     """Result of a verification: with nothing in ``refuted``, all follows from declared and released numbers.
 
     Every line names the place in the file, what is stated there and what follows. That noise was drawn as

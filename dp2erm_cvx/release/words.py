@@ -13,6 +13,7 @@ from dp2erm_cvx.display import grid, pairs
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.release.record import BaseRelease, Guarantee, Release, Standing, StepStatement
+from dp2erm_cvx.steps.step import RELEASED
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,24 +22,6 @@ if TYPE_CHECKING:
     from dp2erm_cvx.release.effect import EffectRelease
     from dp2erm_cvx.release.interval import EffectInterval
 
-#: What each step releases.
-_RELEASED = {
-    "ranges": "ranges of the columns",
-    "rate": "treated share",
-    "average": "mean of the covariates that the regressions see",
-    "mean": "mean of the scaled covariates",
-    "spread": "mean square of the scaled covariates",
-    "center": "outcome regression",
-    "refit": "outcome regression of what the first one left",
-    "propensity": "propensity of treatment",
-    "cells": "counts and outcomes by cell and arm",
-    "rule": "treatment rule",
-    "sides": "records by side of the rule and arm",
-    "arms": "outcome regressions of both arms",
-    "value": "what the rule gains",
-    "score": "sums of the records' estimates and of their squares",
-    "theta": "coefficients of the second stage",
-}
 #: What stands for the promise where there is none.
 _NONE = {
     Standing.NOT_PRIVATE: (
@@ -145,7 +128,7 @@ def taken_over(release: BaseRelease) -> Iterator[str]:
 
 def releases_of(step: StepStatement) -> str:
     """What a step releases, in words."""
-    return _RELEASED.get(step.step, step.theorem)
+    return RELEASED.get(step.step, step.theorem)
 
 
 def units_of(release: BaseRelease) -> str:

@@ -19,6 +19,7 @@ from dp2erm_cvx.calibration import (
     IntegerNoise,
     Noise,
     Perturbed,
+    RangeNoise,
     calibrate_grid,
 )
 from dp2erm_cvx.calibration.profiles import LossLaw
@@ -134,6 +135,25 @@ def on_grid(values: Array, noise: GridNoise, seed: int | str | None) -> Array:
     finite = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
     return perturb_on_grid(finite, noise, seed=seed)
 
+
+#: What each step releases, by its name.
+RELEASED = {
+    "ranges": "ranges of the columns",
+    "rate": "treated share",
+    "average": "mean of the covariates that the regressions see",
+    "mean": "mean of the scaled covariates",
+    "spread": "mean square of the scaled covariates",
+    "center": "outcome regression",
+    "refit": "outcome regression of what the first one left",
+    "propensity": "propensity of treatment",
+    "cells": "counts and outcomes by cell and arm",
+    "rule": "treatment rule",
+    "sides": "records by side of the rule and arm",
+    "arms": "outcome regressions of both arms",
+    "value": "what the rule gains",
+    "score": "sums of the records' estimates and of their squares",
+    "theta": "coefficients of the second stage",
+}
 
 # keeps parts of a budget from adding up to more than the whole by a rounding
 _ROUND_DOWN = 1.0 - 1e-12
@@ -319,6 +339,21 @@ class Step(abc.ABC):
         if isinstance(self.calibration, GridSums):
             return self.calibration.integers
         return self.calibration if isinstance(self.calibration, IntegerNoise) else None
+
+    @property
+    def noise_law(self) -> dict[str, Any]:
+        """The law of its noise as releases state it: in units of what it is added to, n times a gradient."""
+        calibration = self.calibration
+        if isinstance(calibration, GridSums):
+            unit = calibration.units[0]
+            noise = {"scale": calibration.scales[0], "sensitivity": unit * calibration.integers.sensitivity}
+            return {"noise": calibration.noise, "gamma": 0.0, **noise}
+        if isinstance(calibration, IntegerNoise | RangeNoise):
+            unit = calibration.unit if isinstance(calibration, IntegerNoise) else 1.0
+            noise = {"scale": unit * calibration.scale, "sensitivity": unit * calibration.sensitivity}
+            return {"noise": calibration.noise, "gamma": 0.0, **noise}
+        names = ("noise", "scale", "gamma", "split", "sensitivity", "box")
+        return {name: getattr(calibration, name) for name in names}
 
     @property
     def regression(self) -> OutcomeRows | None:

@@ -43,7 +43,7 @@ def test_one_number_loses_what_the_densities_say():
     assert found.exceeds
     assert found.reached == pytest.approx(1.0)
     assert "VIOLATED" in str(found)
-    assert "NOT COVERED" in str(found)
+    assert "NOT COVERED" in found._repr_html_()
     assert not audit_additive(noisy_sum, FIRST, SECOND, ONE).exceeds
     assert not audit_additive(noisy_sum, FIRST, SECOND, ONE).uncovered
 

@@ -65,7 +65,7 @@ def test_both_samplers_pass(noise, sampler):
     assert not found.alarm
     assert 0.8 < found.median_radius < 1.2
     assert "no proof" in str(found)
-    assert "not private" in str(found)
+    assert "not private" in found._repr_html_()
     assert not found.private
 
 

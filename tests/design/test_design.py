@@ -225,6 +225,7 @@ def test_what_covers_less_than_09_is_never_first():
     result = DesignResult(asked, found, worse, 0.0, Enough(3000, "simulated"))
     assert not result.answers
     title, *lines = str(result).splitlines()
+    assert result._repr_html_().count("<table") == 2
     assert title.startswith("Design of an effect")
     told, table = " ".join(lines).split("Simulated from the public domain")
     assert " ".join(told.split()) == (

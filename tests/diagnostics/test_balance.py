@@ -71,6 +71,7 @@ def test_missing_arms_are_nan_with_a_reason(arms: np.ndarray, weights: np.ndarra
     assert np.isnan(table.smd_after).all()
     assert note in table.notes
     assert note in str(table)
+    assert table._repr_html_().count("<table") == 2
 
 
 def test_effective_sample_size() -> None:

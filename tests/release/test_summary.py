@@ -10,6 +10,7 @@ from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateTwoStageE
 from dp2erm_cvx.display import as_html, grid, heading
 from dp2erm_cvx.plan.predict import planned_range
 from dp2erm_cvx.release.effect import Nuisance, capped_share
+from dp2erm_cvx.release.verify import plan_of
 from dp2erm_cvx.treatment import Treatment
 
 DOMAIN = Domain(1.5, 2.0, outcome_center=1.0, ranges={"<u>": (-1.0, 1.0), "[v]": (-1.0, 1.0)})
@@ -133,6 +134,14 @@ def test_numbers_are_shown_to_the_digits_of_the_width(effect):
         book = Codebook(Treatment("drug", *labels), outcome="y")
         named = replace(effect, domain=replace(DOMAIN, codebook=book).to_dict())
         assert f"Effect of {words} on y: " in named.summary()
+
+
+def test_domains_and_plans_are_tables_in_a_notebook(effect):
+    assert "ranges.&lt;u&gt;" in DOMAIN._repr_html_()
+    assert f"<tr><td>outcome_bound</td><td>{DOMAIN.outcome_bound}</td></tr>" in DOMAIN._repr_html_()
+    html = plan_of(effect)._repr_html_()
+    assert html.startswith(f"<p><b>Planned for {effect.n_samples:,} records. No data were read")
+    assert html.count("<tr>") == 1 + len(effect.steps)
 
 
 def test_html_says_the_same_and_escapes_names(effect):

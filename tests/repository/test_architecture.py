@@ -29,7 +29,7 @@ ONLY = {
     "treatment": {"errors", "public", "tables"},
     "codebook": {"errors", "public", "tables", "sampling", "cells", "treatment"},
     "blocks": set(),
-    "domain": {"errors", "public", "privacy", "sampling", "codebook", "blocks"},
+    "domain": {"errors", "public", "privacy", "sampling", "codebook", "display", "blocks"},
     "curves": {"errors", "public", "domain"},
     "data": {"errors", "files", "tables", "codebook", "blocks", "curves", "domain", "private_ranges"},
     "blocked": {"errors", "parallel", "public", "tables", "files", "blocks", "domain", "curves", "data"},

@@ -154,7 +154,7 @@ def test_less_noise_than_is_declared_is_found():
     found = audit(laplace(0.5), events=CONTINUOUS)
     assert found.exceeds
     assert found.epsilon_low <= 2.0
-    assert "VIOLATED" in str(found)
+    assert "VIOLATED" in found._repr_html_()
     assert not found.private
     # epsilon = 0 is a guarantee, too
     assert not audit(lambda x, rng: rng.normal(), epsilon=0.0).exceeds

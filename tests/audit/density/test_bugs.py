@@ -155,4 +155,4 @@ def test_half_the_gaussian_noise_is_caught():
     model = release(second="plug_in_ate", budget=APPROXIMATE, cls=HalfTheNoise, noise="gaussian")
     found = audit_density(model, *aligned(np.random.default_rng(0)), seed=0, draws=600)
     assert found.exceeds
-    assert "EXCEEDED" in str(found)
+    assert "EXCEEDED" in found._repr_html_()

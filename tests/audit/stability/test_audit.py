@@ -129,7 +129,7 @@ def some_data(n=60, d=4, seed=0):
 def test_data_are_read_and_it_says_so():
     result = audit_stability(IPW, some_data(), Domain(2.0, 1.0), search=SearchPlan(700))
     assert not result.private
-    assert "not private" in str(result)
+    assert "not private" in result._repr_html_()
     assert not result.violations
     assert result.resolved > 300
     assert result.check.datasets >= 20
