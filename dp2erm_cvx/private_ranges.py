@@ -87,7 +87,7 @@ class PrivateRanges:
     Raises DeclarationError naming the field.
     """
 
-    share: float = 0.1
+    share: float = setting(0.1, public_fraction, title="private ranges: ")
     ranges: Mapping[str, Known] | Sequence[Known] | None = None
     outcome: Known = setting(None, checked_known)
     covariate_bound: float | None = None
@@ -96,7 +96,6 @@ class PrivateRanges:
 
     def __post_init__(self) -> None:
         put, ranges = object.__setattr__, self.ranges
-        put(self, "share", public_fraction("share of the private ranges", self.share))
         check_settings(self)
         if isinstance(ranges, Mapping):
             named = {str(name): checked_known(f"ranges[{name}]", one) for name, one in ranges.items()}

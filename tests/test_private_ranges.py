@@ -18,8 +18,8 @@ NUMBERS = st.floats(-1e7, 1e7)
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"share": 0.0}, "share of the private ranges"),
-        ({"share": 1.0}, "share of the private ranges"),
+        ({"share": 0.0}, "private ranges: share"),
+        ({"share": 1.0}, "private ranges: share"),
         ({"ranges": []}, "at least one covariate"),
         ({"ranges": "age"}, "one entry per covariate"),
         ({"ranges": [(1.0, 0.0)]}, r"ranges\[0\]: .* low must be below high"),

@@ -26,8 +26,7 @@ class ConvexSet(Written, abc.ABC):
     parameters: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, value in self.bounds().items():
-            object.__setattr__(self, name, public_size(name, value))
+        check_settings(self)
 
     @abc.abstractmethod
     def norm_bound(self, dimension: int) -> float:
@@ -75,7 +74,7 @@ class WholeSpace(ConvexSet):
 
 @dataclass(frozen=True)
 class _Ball(ConvexSet):
-    radius: float
+    radius: float = setting(check=public_size)
     parameters = ("radius",)
 
     def norm_bound(self, dimension: int) -> float:
@@ -146,7 +145,7 @@ class L1Ball(_Ball):
 class Box(ConvexSet):
     """``|v_k| <= bound`` for every coordinate."""
 
-    bound: float
+    bound: float = setting(check=public_size)
     parameters = ("bound",)
     word = "box"
 

@@ -238,4 +238,4 @@ class RuleStudy(Pipeline):
         else:
             source = "propensity" if isinstance(stated, str) else stated
         balance = settings.balance if settings.response_bound is None else Balance.INVERSE
-        return Factors(balance, Term(Rows.POOLED, source), settings.cap)
+        return Factors(Term(Rows.POOLED, source), balance, settings.cap)

@@ -17,7 +17,7 @@ import numpy as np
 from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
 from dp2erm_cvx.errors import DeclarationError, known_names
 from dp2erm_cvx.program.balance import one_by_one
-from dp2erm_cvx.public import public_number, public_size
+from dp2erm_cvx.public import check_settings, public_number, public_size, setting
 
 #: Rows (n, k) or numbers (n,), each made of one record: of covariates with the intercept, and the records.
 RecordMap = Callable[[Records], Array]
@@ -27,11 +27,11 @@ RecordMap = Callable[[Records], Array]
 class Ball:
     """Rows z with ``||z|| <= radius``. Raises DeclarationError unless the radius is a positive size."""
 
-    radius: float
+    radius: float = setting(check=public_size)
     vertices: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "radius", public_size("radius", self.radius))
+        check_settings(self)
 
     @property
     def largest(self) -> float:
@@ -67,13 +67,12 @@ class Vertices:
 class Range:
     """Numbers in ``[low, high]``. Raises DeclarationError unless both are numbers in this order."""
 
-    low: float
-    high: float
+    low: float = setting()
+    high: float = setting()
 
     def __post_init__(self) -> None:
-        low = public_number("low", self.low)
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", public_number("high", self.high, at_least=low))
+        check_settings(self)
+        public_number("high", self.high, at_least=self.low)
 
     @property
     def largest(self) -> float:

@@ -220,6 +220,7 @@ class RiskScores(EffectScore):
     laws: ClassVar[_Laws] = (SumLaw.ARMS, SumLaw.COUNTED_ARMS, SumLaw.OVERLAP)
     rows: ClassVar[Rows] = Rows.ARMS
     arms: ClassVar[Arms] = Arms.ALIKE
+    whole: ClassVar[bool] = True
 
     other_bound: float | None = 0.5
 
@@ -233,10 +234,6 @@ class RiskScores(EffectScore):
         inverse = 1.0 / min(rate, 1.0 - rate)
         widening = (inverse - 0.5) / 1.5
         return replace(self, widening=min(widening, self.widest), cap=max(self.cap, inverse))
-
-    def clipped(self, predicted: Array, weighted: Array) -> Array:
-        """The sum (n,) within the widened B, which that of a constant propensity does not leave."""
-        return cleaned(predicted + weighted, self.widening * self.bound)
 
     def score(self, parts: Parts) -> Array:
         score_1, score_0 = self._arms(parts)

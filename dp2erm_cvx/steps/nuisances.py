@@ -209,6 +209,9 @@ Predicted = tuple[Array, Array, Array, Array | None]
 class Nuisances(abc.ABC):
     """m_0, m_1 and e at covariates x (n, k), given what was released: each a function of its own record."""
 
+    #: The two values of the outcome, where it is declared to have no others.
+    two_values: TwoValues | None = None
+
     def planned(self, earlier: Mapping[str, Step]) -> Nuisances:
         """The same, once the steps that they rest on are planned, by name."""
         return self

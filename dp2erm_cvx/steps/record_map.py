@@ -379,22 +379,21 @@ class Factors:
 
     Parameters
     ----------
-    balance
-        A :class:`~dp2erm_cvx.steps.record_map.Balance`, or its name.
     log_odds
         log(e/(1 - e)) on (1, x): the step that released its coefficient, or a public one.
+    balance
+        A :class:`~dp2erm_cvx.steps.record_map.Balance`, or its name.
     cap
         F of at least 2, for inverse propensities.
 
     Raises DeclarationError for an invalid argument.
     """
 
-    balance: Balance | str
     log_odds: Term
+    balance: Balance | str = setting(check=one_of, kind=Balance)
     cap: float = setting(10.0, at_least=2.0)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "balance", one_of("balance", self.balance, Balance))
         check_settings(self)
 
     def of(self, x: Array, a: ArrayLike, released: Mapping[str, Array]) -> Array:

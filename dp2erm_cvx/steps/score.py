@@ -90,6 +90,8 @@ class EffectScore(abc.ABC):
     reach: ClassVar[tuple[float, float]] = (2.0, 4.0)
     #: M_r in standard deviations of residuals.
     residuals: ClassVar[float] = 3.0
+    #: Whether predictions and residuals are clipped together, whatever the outcome.
+    whole: ClassVar[bool] = False
     #: Noise of the mean score, in that of a mean alone.
     price: ClassVar[float] = 1.0
     #: Shares of the budget to choose from for a logistic propensity, 0 for a constant one.
@@ -205,7 +207,7 @@ class EffectScore(abc.ABC):
         bound = self.widening * self.bound
         inner = cleaned(predicted, bound)
         # residuals of an event are longer on one side: what a noisy prediction leaves no room for is a bias
-        if getattr(self.nuisances, "two_values", None) is not None:
+        if self.whole or self.nuisances.two_values is not None:
             return cleaned(inner + weighted, bound)
         return inner + cleaned(weighted, bound - np.abs(inner))
 

@@ -66,8 +66,8 @@ def test_the_file_and_the_flags_together(folder):
         ("[ranges]\nx = {within = [1, 0]}", {}, "low must be below high"),
         ("outcome_center = 1", {}, "needs an outcome_bound"),
         ("outcome = [0, 1]\noutcome_bound = 1", {}, "not both"),
-        ("", {"private_ranges": 2}, "share of the private ranges"),
-        ("", {"private_ranges": "much"}, "share of the private ranges"),
+        ("", {"private_ranges": 2}, "private ranges: share"),
+        ("", {"private_ranges": "much"}, "private ranges: share"),
         ("", {"ranges": ("x=1",)}, "COLUMN=LOW:HIGH"),
     ],
 )

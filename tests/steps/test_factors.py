@@ -29,7 +29,7 @@ def draw(n=200, seed=0):
 def test_formulas_in_exact_arithmetic(balance):
     x, a, _ = draw()
     lam = np.array([0.4, 3.0, -2.0])
-    found = Factors(balance, RELEASED, 4.0).of(x, a, {"propensity": lam})
+    found = Factors(RELEASED, balance, 4.0).of(x, a, {"propensity": lam})
     for row, arm, factor in zip(x, a, found, strict=True):
         odds = mpmath.exp(lam[0] + mpmath.fdot(row.tolist(), lam[1:].tolist()))
         e = odds / (1 + odds)
@@ -47,7 +47,7 @@ def test_both_arms_have_the_same_mass_at_every_x(balance):
     x, _, _ = draw()
     lam = {"propensity": np.array([0.2, 1.0, -0.6])}
     e = 1 / (1 + np.exp(-Rows.POOLED.predict(lam["propensity"], x, 0.0)))
-    f_1, f_0 = (Factors(balance, RELEASED).of(x, np.full(len(x), arm), lam) for arm in (1, 0))
+    f_1, f_0 = (Factors(RELEASED, balance).of(x, np.full(len(x), arm), lam) for arm in (1, 0))
     np.testing.assert_allclose(e * f_1, (1 - e) * f_0, rtol=1e-12)
 
 
@@ -55,7 +55,7 @@ def test_both_arms_have_the_same_mass_at_every_x(balance):
 @pytest.mark.parametrize("size", [1.0, 1e3, 1e200, 1e308, math.inf, math.nan])
 def test_whatever_was_released_factors_are_between_0_and_1(balance, size):
     x, a, _ = draw()
-    factor = Factors(balance, RELEASED)
+    factor = Factors(RELEASED, balance)
     found = factor.of(x, a, {"propensity": np.array([0.5, size, -size])})
     assert np.all((found >= 0.0) & (found <= 1.0))
 
@@ -64,7 +64,7 @@ def test_whatever_was_released_factors_are_between_0_and_1(balance, size):
 def test_a_factor_is_that_of_its_own_record_to_the_last_bit(balance):
     x, a, _ = draw(333)
     lam = {"propensity": np.array([0.1, 0.7, -1.3])}
-    factor = Factors(balance, RELEASED)
+    factor = Factors(RELEASED, balance)
     together = factor.of(x, a, lam)
     alone = [factor.of(x[i : i + 1], a[i : i + 1], lam)[0] for i in range(len(x))]
     assert together.tolist() == alone
@@ -93,7 +93,7 @@ def test_constants_of_factored_losses_hold_a_gradient_and_0():
 @pytest.mark.parametrize(("balance", "cap"), [("nearest", 10.0), ("matching", 1.0), ("matching", math.nan)])
 def test_refusals(balance, cap):
     with pytest.raises(DeclarationError):
-        Factors(balance, RELEASED, cap)
+        Factors(RELEASED, balance, cap)
 
 
 def gain_records(n=400, seed=3):
