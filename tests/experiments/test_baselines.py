@@ -19,6 +19,7 @@ from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.mmd import MMD, PooledMMD
 from dp2erm_cvx.universe import Universe
 from tests.helpers import known_coefficient
+from tests.stability.movement import Pair, solved
 
 N, P = 400, 3
 DOMAIN = Domain(2.0, 1.5)
@@ -140,10 +141,8 @@ def test_universal_baseline_takes_the_cap_of_mmd_and_the_radius_as_printed():
     printed = universal(study(dual), printed=True).bound
     assert pytest.approx(W2_of(3.0)) == printed.W2
     # the dual radius is no bound on weights: one record against all others exceeds it
-    from tests.stability.movement import entropy_weights
-
-    weights = entropy_weights(1.0, 1.0, 1e-4, 3.0)(np.array([[0, 1.0], [1, -1.0]]), np.array([399.0, 1.0]))
-    assert weights[1] > 3.0
+    alone = Pair.of([((0, 1.0), 399)], (1, -1.0), (1, -1.0))
+    assert solved(EntropyBalancing(ridge=1e-4, radius=3.0, constant=1.0), alone)[1][-1] > 3.0
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 
+from dp2erm_cvx import Domain
 from dp2erm_cvx.calibration import Objective, calibrate_paper
 from dp2erm_cvx.privacy import Budget, LossConstants
 from dp2erm_cvx.stability import paper_entropy_balancing, paper_ipw_logistic
-from tests.stability.movement import scaled_by_the_data
+from tests.stability.movement import Pair, scaled_entropy, solved
 from tests.stability.test_paper import norm_bound
 
 #: The plug-in mean on the whole line: squared loss, one parameter, M' = 1.
@@ -48,10 +49,15 @@ def test_entropy_balancing_normalized_by_the_data():
     n, ridge, R = 2000, 10.0, 0.03
     arm = np.arange(n) % 2
     side = np.where((np.arange(n) // 2 % 4 == 0) == (arm == 0), -1.0, 1.0)
-    points = np.column_stack([arm, side])
-    outlier = points.copy()
-    outlier[-1, 1] *= 20.0
-    moved = np.linalg.norm(scaled_by_the_data(points, ridge, R) - scaled_by_the_data(outlier, ridge, R))
+    # rows are divided by the largest norm in the data, 20 in those of the neighbor
+    domain, ends = Domain(1.0, 1.0, arm_floor=n // 2), []
+    for outlier in (1.0, 20.0):
+        points = np.column_stack([arm, side / outlier])
+        points[-1, 1] *= outlier
+        ends.append(
+            solved(scaled_entropy(ridge, R), Pair(points[:-1], np.ones(n - 1), *points[[-1, -1]]), domain)
+        )
+    moved = np.linalg.norm(ends[0][1] - ends[1][1])
     claimed = norm_bound(paper_entropy_balancing(n, ridge, R, n // 2), n)
     assert moved == pytest.approx(0.828, abs=2e-3)
     assert claimed == pytest.approx(0.1086, abs=2e-4)

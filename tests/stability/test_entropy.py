@@ -6,6 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from dp2erm_cvx import Domain
 from dp2erm_cvx.stability import (
     EntropyConstants,
     entropy_balancing,
@@ -17,9 +18,8 @@ from dp2erm_cvx.stability.entropy import (
     entropy_law_change,
     log_odds_excess,
 )
-from tests.stability.movement import Pair, movement, scaled_entropy_weights
+from tests.stability.movement import INF, Pair, movement, scaled_entropy
 
-INF = math.inf
 MASS = {True: "equal", False: "proportional"}
 
 
@@ -157,12 +157,8 @@ def test_scaled_against_the_statement_written_out(n, floor, radius, mu):
 def extremes(share, floor, n, after):
     """All records of an arm at one point, arms opposite; the changed one moves to ``after``."""
     treated = round(share * (n - 1))
-    return Pair(
-        np.array([[0, 1.0, 0.0], [1, -1.0, 0.0]]),
-        np.array([n - 1.0 - treated, treated]),
-        np.array([1, *after[:2]]),
-        np.array([0, *after[2:]]),
-    )
+    common = [((0, 1.0, 0.0), n - 1 - treated), ((1, -1.0, 0.0), treated)]
+    return Pair.of(common, (1, *after[:2]), (0, *after[2:]))
 
 
 @pytest.mark.parametrize("refined", [True, False])
@@ -176,9 +172,8 @@ def test_scaled_flips_at_400_records_stay_below_the_bound(refined):
             u = rng.normal(size=(2, 2))
             u /= np.linalg.norm(u, axis=1, keepdims=True)
             corner = [(1.0, 0.0, -1.0, 0.0), (-1.0, 0.0, -1.0, 0.0), tuple(u.ravel())][int(rng.integers(3))]
-            largest = max(
-                largest, movement(scaled_entropy_weights(1.0, floor), extremes(share, floor, n, corner))
-            )
+            pair = extremes(share, floor, n, corner)
+            largest = max(largest, movement(scaled_entropy(1.0), pair, Domain(1.0, 1.0, arm_floor=floor)))
     assert 3.0 < largest <= bound.V
 
 
@@ -186,7 +181,7 @@ def test_scaled_flips_at_400_records_stay_below_the_bound(refined):
 def test_scaled_random_datasets_stay_below_the_bound(restricted):
     rng = np.random.default_rng(21)
     largest = 0.0
-    for _ in range(250):
+    for _ in range(120):
         n = int(rng.integers(4, 13))
         floor = int(rng.integers(1, n // 2 + 1))
         arm = rng.integers(0, 2, n + 1)
@@ -198,7 +193,7 @@ def test_scaled_random_datasets_stay_below_the_bound(restricted):
         ridge, radius = 10 ** rng.uniform(-1.5, 1), float(rng.choice([INF, 10 ** rng.uniform(-1, 0.5)]))
         points = np.column_stack([arm, g])
         pair = Pair(points[: n - 1], np.ones(n - 1), points[n - 1], points[n])
-        moved = movement(scaled_entropy_weights(ridge, floor, radius), pair)
+        moved = movement(scaled_entropy(ridge, radius), pair, Domain(1.0, 1.0, arm_floor=floor))
         bound = entropy_balancing_paper_scaling(n, ridge, floor, radius, restricted)
         assert moved <= bound.V
         largest = max(largest, moved / bound.V if bound.V < 2 * n else 0.0)

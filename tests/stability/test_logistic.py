@@ -9,9 +9,7 @@ from scipy.special import expit
 
 from dp2erm_cvx.stability import logistic_propensity, overlap_constant
 from dp2erm_cvx.stability.logistic import largest_margin, logistic_diameter, logistic_law_change
-from tests.stability.movement import ipw_weights
-
-INF = math.inf
+from tests.stability.movement import INF, Pair, ipw, solved
 
 
 @pytest.mark.parametrize("ridge", [1e-8, 0.01, 0.1, 0.16, 0.18, 1.0, 100.0, 1e8])
@@ -105,9 +103,11 @@ def test_weights_reach_their_largest_value():
     # w_max is nearly attained by one record against all others, trimmed or not
     for n, ridge, trim in ((3, 1.1683, INF), (400, 0.1, INF), (400, 0.1, 4.0), (4, 3.1, INF)):
         bound = logistic_propensity(n, 1.0, ridge, trim=trim).w_max
-        fit = ipw_weights(ridge, trim=trim)
-        grid = np.linspace(0.0, 1.0, 81)
-        count = np.array([n - 1.0, 1.0])
-        seen = max(fit(np.array([[z], [-u]]), count)[1] for z in (1.0, 0.9) for u in grid)
+        pairs = [
+            Pair.of([((1, z, 0.0), n - 1)], (1, -u, 0.0), (0, 0.0, 0.0))
+            for z in (1.0, 0.9)
+            for u in np.linspace(0.0, 1.0, 21)
+        ]
+        seen = max(solved(ipw(ridge, trim=trim), pair)[1][-1] for pair in pairs)
         assert seen <= bound
         assert seen >= 0.97 * bound

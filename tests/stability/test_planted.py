@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable
 from unittest import mock
 
-import numpy as np
 import pytest
 
+from dp2erm_cvx import Domain
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.stability import (
     EntropyConstants,
@@ -18,12 +18,12 @@ from dp2erm_cvx.stability import (
     logistic_propensity,
     pooled_kernel_balancing,
 )
-from tests.stability import kernel_movement
-from tests.stability.movement import Pair, four_clusters, ipw_weights, movement, scaled_entropy_weights
+from tests.stability.movement import Pair, ipw, movement, scaled_entropy
 from tests.stability.test_entropy import extremes
-from tests.stability.test_kernel import PER_ARM, POOLED, pair
-from tests.stability.test_movement import CLUSTERS, G, entropy_case
-from tests.stability.test_separable import ridge_regression_bound, ridge_regression_weights
+from tests.stability.test_kernel import WORST, balancing, of_features
+from tests.stability.test_movement import CLUSTERS, ENTROPY, HALF, LOGISTIC, G
+from tests.stability.test_movement import entropy as entropy_program
+from tests.stability.test_separable import ridge_regression_bound, ridge_regression_movement
 
 KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
 #: What a pair of neighbors moves, the right bound, and V as a planted error would state it.
@@ -35,9 +35,8 @@ def without_one_weight(moved: float, right: StabilityBound) -> Planted:
 
 
 def clusters(case: int) -> tuple[float, StabilityBound]:
-    n, ridge, radius, trim, shape, _ = CLUSTERS[case]
-    moved = movement(ipw_weights(ridge, radius, trim), four_clusters(n, shape))
-    return moved, logistic_propensity(n, 1.0, ridge, radius, trim)
+    n, ridge, radius, trim, pair, _ = LOGISTIC[case]
+    return movement(ipw(ridge, radius, trim), pair), logistic_propensity(n, 1.0, ridge, radius, trim)
 
 
 def half_a_diameter() -> Planted:
@@ -49,23 +48,23 @@ def half_a_diameter() -> Planted:
 
 
 def entropy(index: int, factor: float = 1.0) -> tuple[float, StabilityBound]:
-    (n, ridge, radius, mass), moved = entropy_case(index)
-    return moved, entropy_balancing(n, EntropyConstants(G, G, factor * ridge, radius, mass))
+    mass, ridge, radius, pair, _ = ENTROPY[index]
+    moved = movement(entropy_program(mass, ridge, radius), pair, HALF)
+    return moved, entropy_balancing(400, EntropyConstants(G, G, factor * ridge, radius, mass))
 
 
 def scaled(ridge: float, floor: int, ends: Pair, factor: float = 1.0) -> tuple[float, StabilityBound]:
-    moved = movement(scaled_entropy_weights(ridge, floor), ends)
+    moved = movement(scaled_entropy(ridge), ends, Domain(1.0, 1.0, arm_floor=floor))
     return moved, entropy_balancing_paper_scaling(400, factor * ridge, floor)
 
 
-TWO_ARMS = np.array([[0, 1.0, 0.0], [1, 1.0, 0.0]])
-ONE_POINT = Pair(TWO_ARMS, np.array([199.0, 200.0]), TWO_ARMS[0], TWO_ARMS[0] * [0, -1, 0])
+ONE_POINT = Pair.of([((0, 1.0, 0.0), 199), ((1, 1.0, 0.0), 200)], (0, 1.0, 0.0), (0, -1.0, 0.0))
 CORNERS = extremes(0.26, 100, 400, (1.0, 0.0, -1.0, 0.0))
 
 
 def per_arm(case: int) -> tuple[float, float]:
-    ridge, *shape, _ = PER_ARM[case]
-    return kernel_movement.movement(*pair(*shape), ridge, 0.5)[0], ridge
+    _, ridge, pair, _ = WORST[case]
+    return movement(balancing(400, ridge, pooled=False), pair), ridge
 
 
 def arms(ridge: float, n: int = 400, relation: Neighboring = Neighboring.REPLACE_ONE) -> StabilityBound:
@@ -73,8 +72,9 @@ def arms(ridge: float, n: int = 400, relation: Neighboring = Neighboring.REPLACE
 
 
 def flips_of_a_kernel() -> Planted:
-    ends = pair([[1.0], [1.0]], [1, 0], [25, 74], ([1.0], 1), ([1.0], 0))
-    return kernel_movement.movement(*ends, 1e5, 0.5)[0], arms(1e5, 100), arms(1e5, 100, KEEP).V
+    ends = of_features([(1, (1,), 25), (0, (1,), 74)], (1, (1,)), (0, (1,)))
+    moved = movement(balancing(100, 1e5, pooled=False), ends)
+    return moved, arms(1e5, 100), arms(1e5, 100, KEEP).V
 
 
 def uniform_weight() -> Planted:
@@ -85,16 +85,14 @@ def uniform_weight() -> Planted:
 
 
 def pooled() -> Planted:
-    ridge, *shape, _ = POOLED[2]
-    moved = kernel_movement.movement(*pair(*shape), ridge, 0.5, pooled=True)[0]
+    _, ridge, pair, _ = WORST[-1]
+    moved = movement(balancing(400, ridge, pooled=True), pair)
     return without_one_weight(moved, pooled_kernel_balancing(400, KernelConstants(1.0, ridge)))
 
 
 def least_squares() -> Planted:
-    far = np.array([0.0, 1.0])
-    moved = movement(
-        ridge_regression_weights(5.0, math.inf, 1.0), Pair(np.ones((1, 2)), np.array([400.0]), far, far)
-    )
+    pair = Pair.of([((1.0, 1.0), 400)], (0.0, 1.0), (0.0, 1.0))
+    moved = ridge_regression_movement(5.0, math.inf, 1.0, pair)
     return without_one_weight(moved, ridge_regression_bound(401, 5.0, math.inf, 1.0))
 
 

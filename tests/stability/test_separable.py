@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError
@@ -18,9 +19,7 @@ from dp2erm_cvx.stability.logistic import logistic_diameter
 from dp2erm_cvx.universe import Universe
 from tests.plugins.matching import matching
 from tests.plugins.tailored import tailored
-from tests.stability.movement import Pair, four_clusters, ipw_weights, lone_record, minimize_in_ball, movement
-
-INF = math.inf
+from tests.stability.movement import INF, Pair, four_clusters, ipw, movement
 
 
 @pytest.mark.parametrize(
@@ -42,33 +41,29 @@ def test_covers_the_logistic_case_and_is_no_sharper_than_its_own_theorem(n, ridg
     D = logistic_diameter(radius)
     bound = separable(n, ridge, D, D, radius, radius)
     assert bound.V >= logistic_propensity(n, 1.0, ridge, radius).V * (1 - 1e-6)
-    fit = ipw_weights(ridge, radius)
     shape = (0.8, 0.8, 0.3, 0.02, 0.4, 0.7, 0.4)
-    u = np.array([0.998, 0.058])
-    for pair in (four_clusters(n, shape), lone_record(n, u, -u, np.array([-0.59, -0.288]))):
-        assert movement(fit, pair) <= bound.V
+    alone = Pair.of([((1, 0.998, 0.058), n - 1)], (0, 0.998, 0.058), (1, -0.59, -0.288))
+    for pair in (four_clusters(n, shape), alone):
+        assert movement(ipw(ridge, radius), pair) <= bound.V
 
 
-def ridge_regression_weights(ridge, radius, tilt):
-    """psi = (<x, lam> - a)^2 / 2 and h = (1 - 2a) tilt <x, lam>, on points (a, x) with ``||x|| <= 1``."""
+def ridge_regression_movement(ridge, radius, tilt, pair):
+    """Of psi = (<x, lam> - a)^2 / 2 and h = (1 - 2a) tilt <x, lam>, on records (a, x) with ``||x|| <= 1``."""
+    count, weights = np.append(pair.count, 1.0), []
+    for end in (pair.before, pair.after):
+        arm, *x = np.vstack([pair.common, end]).T
+        x, n = np.stack(x, axis=1), count.sum()
+        values, axes = np.linalg.eigh((x.T * count) @ x / n)
+        pull = axes.T @ ((count * arm) @ x) / n
 
-    def fit(points, count):
-        arm, x, n = points[:, 0], points[:, 1:], count.sum()
+        def size(more, values=values, pull=pull):
+            return np.linalg.norm(pull / (values + ridge + more)) - radius
 
-        def objective(curvature):
-            def at(lam):
-                rest = x @ lam - arm
-                hessian = (x.T * count) @ x / n + curvature * np.eye(len(lam))
-                value = count @ rest**2 / (2 * n) + curvature / 2 * lam @ lam
-                return value, (count * rest) @ x / n + curvature * lam, hessian
-
-            return at
-
-        lam = minimize_in_ball(objective, ridge, radius, x.shape[1])
-        f = np.exp((1 - 2 * arm) * tilt * (x @ lam))
-        return n * f / (count @ f)
-
-    return fit
+        more = brentq(size, 0.0, 1e6, xtol=1e-14) if size(0.0) > 0 else 0.0  # the multiplier of the ball
+        f = np.exp((1 - 2 * arm) * tilt * (x @ axes @ (pull / (values + ridge + more))))
+        weights.append(n * f / (count @ f))
+    w, v = weights
+    return float(count @ np.abs(w - v) + 2 * min(w[-1], v[-1]))
 
 
 def ridge_regression_bound(n, ridge, radius, tilt):
@@ -92,7 +87,7 @@ def test_a_scheme_of_its_own_stays_below_the_bound():
     for rng, n, pair in random_pairs(3, 400):
         ridge, tilt = 10 ** rng.uniform(-1, 1.5), 10 ** rng.uniform(-1, 0.5)
         radius = float(rng.choice([INF, 10 ** rng.uniform(-1, 0)]))
-        moved = movement(ridge_regression_weights(ridge, radius, tilt), pair)
+        moved = ridge_regression_movement(ridge, radius, tilt, pair)
         bound = ridge_regression_bound(n, ridge, radius, tilt)
         assert moved <= bound.V
         largest = max(largest, moved / bound.V if bound.V < 2 * n else 0.0)
@@ -103,7 +98,7 @@ def test_planted_bug_movement_of_the_coefficient_divided_by_n_twice():
     wrong = 0
     for _, n, pair in random_pairs(5, 60):
         ridge, radius, tilt = 0.3, INF, 2.0
-        moved = movement(ridge_regression_weights(ridge, radius, tilt), pair)
+        moved = ridge_regression_movement(ridge, radius, tilt, pair)
         r = 1.0 / ridge
         assert moved <= ridge_regression_bound(n, ridge, radius, tilt).V
         kappa_of_records = separable(n, ridge * n, 2 * (1 + r), 2 * tilt, 0.5, r)
