@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.audit.finding import differing_rows
 from dp2erm_cvx.audit.laws import Law, ObjectiveLaw, Place, ShiftLaw
 from dp2erm_cvx.calibration import Calibration, Noise, Perturbed
 from dp2erm_cvx.data import Dataset
@@ -320,13 +319,7 @@ def _check_neighbors(first: Dataset, second: Dataset, universe: Universe) -> Non
                 f"datasets of shapes {first.X.shape} and {second.X.shape} are not neighbors in a plan for "
                 f"{universe.n_samples} records of {universe.n_features} covariates"
             )
-    # with the sampling weights, which a record brings along
-    weights = [np.zeros(len(data.a)) if data.sampling is None else data.sampling for data in (first, second)]
-    one, other = (
-        (np.column_stack([data.X, weight]), data.a, data.y)
-        for data, weight in zip((first, second), weights, strict=True)
-    )
-    changed = int(differing_rows(one, other).sum())
+    changed = int(np.any(_rows(first) != _rows(second), axis=1).sum())
     if changed > 1:
         raise DataError(f"{changed} records differ row by row: neighbors differ in one")
     relation = universe.domain.relation
@@ -334,11 +327,16 @@ def _check_neighbors(first: Dataset, second: Dataset, universe: Universe) -> Non
         raise DataError(f"a treatment differs, which {relation.value!r} does not protect")
 
 
+def _rows(data: Dataset) -> Array:
+    """Every record (n, k + 3), with the sampling weight that it brings along."""
+    weights = np.zeros(len(data.a)) if data.sampling is None else data.sampling
+    return np.column_stack([data.X, data.a, data.y, weights])
+
+
 def _of_persons(data: Dataset) -> Counter[bytes]:
     """How many persons have each list of records."""
     assert data.person is not None
-    assert data.sampling is not None
-    rows = np.column_stack([data.X, data.a, data.y, data.sampling])
+    rows = _rows(data)
     return Counter(rows[data.person == one].tobytes() for one in range(data.n_samples))
 
 

@@ -26,9 +26,8 @@ from dp2erm_cvx.audit.movement import (
     resolve,
 )
 from dp2erm_cvx.audit.neighbors import STRATEGIES
-from dp2erm_cvx.audit.rounds import BASE, Rounds, Source
+from dp2erm_cvx.audit.rounds import BASE, Rounds, Source, TightnessCell
 from dp2erm_cvx.audit.search import SearchPlan
-from dp2erm_cvx.audit.tightness import TightnessCell
 from dp2erm_cvx.blocked import BlockedDataset, RecordBlocks, told_bytes
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.display import Shown
