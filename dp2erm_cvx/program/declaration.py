@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import ProgramError
+from dp2erm_cvx.errors import DeclarationError, ProgramError
 
 #: Largest :meth:`Compiled.cost` that is compiled: about 100 bytes each, so 1.5 GB.
 PARAMETER_LIMIT = 1.5e7
@@ -118,6 +118,35 @@ def derivative(e: Any, variable: Any) -> Array | None:
     """That (size,) of a number by a variable at its value, by CVXPY; None where it has none."""
     found = e.grad.get(variable)
     return None if found is None else np.ravel(found.toarray() if hasattr(found, "toarray") else found)
+
+
+def refuse_misread(
+    e: Any, v: Any, own: Callable[[Any], tuple[Any, Any]], points: Iterable[Any], *, shifted: bool = False
+) -> bool:
+    """Compare what was read of an expression with CVXPY's own values and derivatives by a variable.
+
+    ``own`` has value and derivative at a point, or None for the latter; ``shifted`` allows for a constant,
+    which moves no minimizer. False where CVXPY has no value at any point. Raises DeclarationError.
+    """
+    values, off, size = [], [0.0], [1.0]
+    for point in points:
+        v.value = np.reshape(point, v.shape)
+        theirs = e.value
+        if theirs is None or not np.all(np.isfinite(theirs)):
+            continue  # outside of the domain of an atom, where CVXPY cannot add up gradients
+        value, slope = own(point)
+        values.append((float(np.ravel(value)[0]), float(np.ravel(theirs)[0])))
+        if slope is not None and (their_slope := derivative(e, v)) is not None:
+            known = np.isfinite(their_slope)
+            off.append(float(np.max(np.abs(np.ravel(slope) - their_slope)[known], initial=0.0)))
+            size.append(float(np.max(np.abs(their_slope[known]), initial=0.0)))
+    if not values:
+        return False
+    table = np.array(values) - (values[0] if shifted else 0.0)
+    off.append(float(np.max(np.abs(table[:, 0] - table[:, 1]))))
+    if not max(off) <= 1e-9 * (max(size) + float(np.max(np.abs(table)))):
+        raise DeclarationError(f"{printed(e)} was read as something with other values: please report it")
+    return True
 
 
 #: Longest text of an expression in a message.

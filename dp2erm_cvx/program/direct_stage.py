@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, ClassVar
@@ -20,7 +20,7 @@ from dp2erm_cvx.model.direct import DirectModel, PublicConstants, minimize_point
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.terms import ReadObjective
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program.declaration import SIZES, Declaration, Leaves, Value, derivative, printed, with_n
+from dp2erm_cvx.program.declaration import SIZES, Declaration, Leaves, Value, printed, refuse_misread, with_n
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program.form import weights_curvature
 from dp2erm_cvx.program.rows import DeclaredRecords
@@ -282,45 +282,22 @@ def _reading(program: WeightsProgram, universe: Universe) -> ReadObjective | str
         read = ReadObjective(objective, w, leaves.parameters, program.eigenvalue_floor)
     except ProgramError as error:
         return str(error)
-    if not _agrees(program, read, objective, w, leaves.parameters, universe):
+    rng, loaded = np.random.default_rng(n), list[Any]()
+
+    def examples() -> Iterator[Array]:
+        for records in universe.examples():
+            data = program._clipped(records, universe)
+            for name, leaf in leaves.parameters.items():
+                leaf.value = data[name]
+            loaded.append(read.at(read.vector(data)))
+            yield rng.uniform(0.5, 1.5, n)
+
+    def own(point: Array) -> tuple[Any, Any]:  # at a kink a derivative need not be one and the same
+        return loaded[-1].value(point), None if read.kinks else loaded[-1].slope(point)
+
+    if not refuse_misread(objective, w, own, examples()):
         return "its values on public data could not be compared with those of CVXPY"
     return read
-
-
-def _agrees(
-    program: WeightsProgram,
-    read: ReadObjective,
-    objective: Any,
-    w: Any,
-    leaves: Mapping[str, Any],
-    universe: Universe,
-) -> bool:
-    """Value and gradient against CVXPY's own, on public data: what is certified is what is declared.
-
-    False where nothing could be compared. Raises ProgramError where they differ.
-    """
-    rng, compared = np.random.default_rng(read.n), False
-    for records in universe.examples():
-        data = program._clipped(records, universe)
-        for name, leaf in leaves.items():
-            leaf.value = data[name]
-        w.value = rng.uniform(0.5, 1.5, read.n)
-        at = read.at(read.vector(data))
-        theirs = objective.value
-        if theirs is None or not np.all(np.isfinite(theirs)):
-            continue  # outside of the domain of an atom, where CVXPY cannot add up gradients
-        slope = derivative(objective, w)
-        if slope is None:
-            continue
-        value = float(np.ravel(theirs)[0])
-        scale = 1.0 + abs(value) + float(np.max(np.abs(slope)))
-        off = abs(float(at.value(w.value)) - value)
-        if not read.kinks:  # where a derivative need not be one and the same
-            off = max(off, float(np.max(np.abs(at.slope(w.value) - slope))))
-        if not off <= 1e-9 * scale:
-            raise ProgramError(f"{program.name}: the objective was read as another one; report it")
-        compared = True
-    return compared
 
 
 def _made_nonneg(read: ReadObjective, data: dict[str, Value]) -> None:

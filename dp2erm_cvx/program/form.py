@@ -19,10 +19,12 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.atoms import Atom, atom
 from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.program.curves import Curve, Part
-from dp2erm_cvx.program.declaration import derivative, printed
+from dp2erm_cvx.program.declaration import derivative, printed, refuse_misread
 from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.rows import Datum, Range
 
+#: Where expressions of one margin are compared.
+_MARGINS = np.array([[-3.1], [-1.3], [-0.4], [0.0], [0.2], [0.9], [1.7], [4.3]])
 _KNOWN = "logistic, exp, square, huber, square(pos(.)) and bounded_influence of an affine margin"
 
 
@@ -100,6 +102,22 @@ class Form:
                 f"record; here are {len(found)}"
             )
         return Form(found[0], ridge, l1, _set(problem.constraints, v))
+
+    def refuse_other_set(self, problem: cp.Problem, v: cp.Variable) -> None:
+        """Raise DeclarationError where the set that was read is not that of the declared constraints.
+
+        Seen from outside, its nearest point obeys them, and a point beyond that does not.
+        """
+        size = self.feasible.norm_bound(v.size)
+        for direction in np.array([[1.1, 1.2, 1.3], [1.1, -1.2, 1.3], [-1.3, 1.1, -1.2]]):
+            far = np.resize(direction, v.size) * (size if math.isfinite(size) else 1e3)
+            near = self.feasible.project(far)
+            broken = []
+            for v.value in (near, near + 1e-3 * (far - near)):
+                broken.append(max((float(np.max(c.violation())) for c in problem.constraints), default=0.0))
+            if broken[0] > 1e-9 * np.max(np.abs(far)) or (math.isfinite(size) and not broken[1] > 0.0):
+                texts = ", ".join(map(printed, problem.constraints))
+                raise DeclarationError(f"{texts} was read as {self.feasible}: please report it")
 
     def scaled(self, factor: float) -> Form:
         """The form of a multiple of the objective."""
@@ -183,15 +201,15 @@ def read_curve(e: Any, s: cp.Variable, other: cp.Variable | None = None) -> tupl
     curve = Curve(tuple(parts))
     if other is not None:
         s.value = 0.3
-        _refuse_misread(e, other, lambda x: (beside * x, beside + 0 * x), shifted=True)
-    _refuse_misread(e, s, lambda x: (curve.value(x), curve.slope(x)), shifted=True)
+        refuse_misread(e, other, lambda x: (beside * x, beside), _MARGINS, shifted=True)
+    refuse_misread(e, s, lambda x: (curve.value(x), curve.slope(x)), _MARGINS, shifted=True)
     return curve, beside
 
 
 def read_log_weight(e: Any, s: cp.Variable) -> LogWeight:
     """Log weight of a CVXPY expression of the scalar variable s, convex or not. Raises DeclarationError."""
     weight = _log_weight(e, s)
-    _refuse_misread(e, s, lambda x: (weight.log(x), None), shifted=False)
+    refuse_misread(e, s, lambda x: (weight.log(x), None), _MARGINS)
     return weight
 
 
@@ -427,24 +445,3 @@ def _is_numbers(e: Any) -> bool:
 
 def _name(e: Any) -> str:
     return type(e).__name__
-
-
-def _refuse_misread(e: Any, s: cp.Variable, own: Any, *, shifted: bool) -> None:
-    """Refuse a reading with other values or slopes than CVXPY's; a loss may be off by a constant."""
-    points = np.array([-3.1, -1.3, -0.4, 0.0, 0.2, 0.9, 1.7, 4.3])
-    values, slopes = own(points)
-    theirs, their_slopes = [], []
-    for point in points:
-        s.value = point
-        theirs.append(float(e.value))
-        gradient = e.grad.get(s)
-        their_slopes.append(math.nan if gradient is None else float(gradient.sum()))
-    off = values - np.array(theirs)
-    if shifted:
-        off = off - off[0]
-    wrong = np.max(np.abs(off)) > 1e-9 * (1 + np.max(np.abs(values)))
-    if slopes is not None:
-        known = np.isfinite(their_slopes)
-        wrong |= bool(np.any(np.abs(slopes - their_slopes)[known] > 1e-9 * (1 + np.abs(slopes[known]))))
-    if wrong:
-        raise DeclarationError(f"{printed(e)} was read as something with other values: please report it")

@@ -11,7 +11,19 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.program import BalanceFunctions, Ball, Bound, FirstStage, scheme, second_stage
+from dp2erm_cvx.problems.overlap import overlap, overlap_private
+from dp2erm_cvx.program import (
+    BalanceFunctions,
+    Ball,
+    Bound,
+    Box,
+    FirstStage,
+    L1Ball,
+    L2Ball,
+    WholeSpace,
+    scheme,
+    second_stage,
+)
 from dp2erm_cvx.program.declaration import with_n
 from dp2erm_cvx.program.weights import describe
 from dp2erm_cvx.solve import solve
@@ -164,12 +176,22 @@ def test_the_certificate_of_direct_programs_is_described_and_n_is_written_as_suc
     assert with_n("5 x + 0.2 y + 5a - 3", "8 x + 0.125 y + 5a - 3") == "n x + 1/n y + 5a - 3"
 
 
+def test_a_loss_without_a_bound_is_described_by_the_remedy():
+    counts = of_theta(lambda theta, r: cp.sum(cp.exp(r.x @ theta)), lambda theta, r: [])()
+    reason = dict(describe(counts(), Universe(DOMAIN, 400, P)))["theorem"]
+    assert reason.startswith(
+        "none: made: the gradient of its loss is unbounded over WholeSpace; choose an l1"
+    )
+
+
 def test_a_private_variant_is_one_call():
     program = matching().private(share=0.4)
     assert program.name == "matching_private"
     assert program.share == 0.4
     bound = program.stability(Universe(Domain(1.0, 1.0), 500, 3))
     assert bound.V == pytest.approx(2 * bound.w_max)
+    # the library's own variant is taken where there is one: a release knows it by its name
+    assert overlap(radius=2).private(share=0.3) == overlap_private(radius=2, share=0.3)
 
 
 def test_noise_and_gamma_enter_a_private_coefficient_as_theorem_9_has_them():
@@ -297,9 +319,14 @@ WRONG = {
     "no ridge at all": (lambda: scheme.separable(radius=2.0), "as in @scheme.separable(ridge=1.0)"),
     "no interval": (lambda: scheme.known(of_margin), "as in @scheme.known(least=0.1, most=10.0)"),
     "no norm": (lambda: scheme.moments(of_margin), "as in @scheme.moments(norm_bound=1.0)"),
+    "rows without a set": (
+        of_theta(lambda theta, r: cp.sum_squares(r.y - r.rows("z", lambda x, a, y: x, 1.0) @ theta)),
+        "'z' is within 1.0: must be Ball(r)",
+    ),
+    "a word for a weight": (of_margin(cp.logistic, lambda s: "s"), "returns (loss, log weight)"),
     "rows of another width": (
         of_theta(lambda theta, r: cp.sum_squares(r.y - r.by_arm() @ theta)),
-        "ValueError",
+        "theta has one entry for every column of records.x",
     ),
     "a setting that nobody declares": (
         lambda: scheme.separable(ridge=1.0, power=2.0)(of_margin),
@@ -319,8 +346,7 @@ def test_a_wrong_declaration_is_refused_in_one_line(case):
 
 def test_a_stated_bound_is_what_its_author_returns():
     @scheme(cap=2.0)
-    def even(w, records, cap):
-        """Weights near 1."""
+    def even(w, records, cap):  # a docstring is not required
         return cp.Problem(cp.Minimize(cp.sum_squares(w - 1)), [w <= cap])
 
     universe = Universe(Domain(1.0, 1.0), 100, 2)
@@ -353,6 +379,29 @@ def test_rows_of_an_author_are_shrunk_into_their_set_and_made_alone():
     Z = doubled().resolve(DOMAIN).rows(records()).Z
     assert np.max(np.linalg.norm(Z, axis=1)) <= 1.0
     assert set(seen) == {1}
+
+
+@pytest.mark.parametrize("read", [L2Ball(2.0), L2Ball(0.5), L1Ball(1.0), Box(1.0), WholeSpace()])
+def test_a_misread_set_is_caught_by_cvxpy(read, monkeypatch):
+    from dp2erm_cvx.program import form
+
+    monkeypatch.setattr(form, "_set", lambda constraints, v: read)
+    with pytest.raises(DeclarationError, match=r"<= 1 was read as"):
+        of_theta(lambda theta, r: cp.sum_squares(residual(theta, r)))()
+
+
+def test_a_declaration_is_compared_at_every_settings(monkeypatch):
+    """A divisor of 1 would hide that it is not read."""
+    from dp2erm_cvx.program import form
+
+    @second_stage(width=1.0)
+    def own(theta, records, width):
+        return cp.Problem(cp.Minimize(cp.sum(cp.logistic(residual(theta, records) / width))))
+
+    right = form._margin
+    monkeypatch.setattr(form, "_margin", lambda e, v: right(e.args[0], v))
+    with pytest.raises(DeclarationError, match="was read as something with other values"):
+        own(width=0.5).resolve(DOMAIN)
 
 
 @pytest.mark.parametrize("fault", ["sign", "threshold", "offset"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
-from dp2erm_cvx.errors import CalibrationError, ProgramError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
 from dp2erm_cvx.model.direct import DirectModel
 from dp2erm_cvx.program import Ball, Bound, scheme
 from dp2erm_cvx.solve import solve
@@ -137,7 +137,7 @@ def test_a_misread_objective_is_refused(monkeypatch):
         return 1.001 * slope, error
 
     monkeypatch.setattr(terms.Loaded, "slope", wrong)
-    with pytest.raises(ProgramError, match="was read as another one"):
+    with pytest.raises(DeclarationError, match="was read as something with other values"):
         on_the_box(SOME["power"]).instance(records())
 
 

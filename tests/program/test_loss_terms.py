@@ -10,7 +10,7 @@ import pytest
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.program.curves import LOGISTIC, Curve, Part
-from dp2erm_cvx.program.form import _refuse_misread
+from dp2erm_cvx.program.declaration import refuse_misread
 from dp2erm_cvx.program.log_weights import LogWeight
 
 
@@ -28,7 +28,7 @@ def test_a_reading_has_the_values_of_cvxpy(read, shifted, refused):
     s = cp.Variable()
     refusal = pytest.raises(DeclarationError, match="other values") if refused else contextlib.nullcontext()
     with refusal:
-        _refuse_misread(cp.logistic(s), s, lambda x: (read(x), None), shifted=shifted)
+        refuse_misread(cp.logistic(s), s, lambda x: (read(x), None), (-1.0, 0.5), shifted=shifted)
 
 
 def saturating(S):
