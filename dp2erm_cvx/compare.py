@@ -32,7 +32,7 @@ from dp2erm_cvx.universe import Universe
 #: Stands for the second stage where none is named: one parameter, gradient radius 1, Hessian trace 1.
 UNIT_LOSS = LossConstants(1, 1.0, 1.0, 0.0, None, 1.0, gradient_bound=1.0)
 
-SHARP = "sharp"
+SHARP, STATED = "sharp", "stated"
 PRINTED, USABLE, UNIVERSAL = "paper, printed alone", "paper, usable", "universal"
 
 
@@ -53,13 +53,13 @@ class BoundRow:
 
 
 def statements(program: FirstStage, universe: Universe) -> Iterator[tuple[str, StabilityBound | str]]:
-    """(family, bound) for every family, or (family, reason) where it refuses.
+    """(family, bound) for every family, or (family, reason) where it refuses; "stated" is its author's.
 
     Raises DeclarationError for a setting that is not valid in itself.
     """
     resolved = program.resolve(universe.domain)
     sharp = _tried(lambda: resolved.stability(universe))
-    yield SHARP, sharp
+    yield STATED if resolved.own_data() is None else SHARP, sharp
     usable = _tried(lambda: resolved.stability(universe, BoundFamily.PAPER))
     printed = usable
     if not isinstance(usable, str):
@@ -107,7 +107,7 @@ def bound_rows(
 
 
 def _calibrated(family: str, objective: Objective, budget: Budget, noise: Noise) -> Calibration:
-    if family == SHARP:
+    if family in (SHARP, STATED):
         return calibrate(objective, budget, noise=noise)
     printed = family == PRINTED
     return calibrate_paper(objective, budget, noise=noise, corrected=not printed, unsound_ok=printed)

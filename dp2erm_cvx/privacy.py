@@ -221,6 +221,6 @@ class LossConstants:
         """
         if not math.isfinite(self.gradient_radius):
             raise CalibrationError(
-                f"{name}: the gradient of the squared loss is unbounded over {theta_set}; choose an l1 ball, "
-                "an l2 ball or a box for theta, or calibration = 'renyi'"
+                f"{name}: the gradient of its loss is unbounded over {theta_set}; choose an l1 ball, an l2 "
+                "ball or a box for theta, or for a squared loss calibration = 'renyi'"
             )

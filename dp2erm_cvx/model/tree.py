@@ -178,7 +178,8 @@ class _Walk:
     def _atom(self, e: Any) -> Affine:
         kind = _kind(e)
         if kind not in (*_KINKS, *_ATOMS, "QuadForm", "log_det"):
-            raise ProgramError(f"the atom {kind} is not read")
+            known = ", ".join(sorted({*_KINKS, *_ATOMS, "QuadForm", "log_det"}))
+            raise ProgramError(f"the atom {kind} is not read: known are {known}")
         if getattr(e, "axis", None) is not None:
             raise ProgramError(f"{kind} along an axis is not read: write one term for each row")
         power = float(np.ravel(getattr(e.p, "value", e.p))[0]) if hasattr(e, "p") else 1.0

@@ -183,6 +183,10 @@ class DeclaredRecords:
         They are shrunk into ``within``, so that its bound need not be believed; where ``make`` fails a row is
         0. ``width`` is that of a row, by default that of x.
         """
+        if not isinstance(within, Ball):
+            raise DeclarationError(
+                f"{name!r} is within {within!r}: must be Ball(r), r the norm bound of its rows"
+            )
         columns = self.n_columns if width is None else width
         self._try(name, make, columns)
         return self._own(name, within, by_record(name, make, width), columns)

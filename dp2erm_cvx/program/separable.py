@@ -70,6 +70,8 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
     at_controls: ClassVar[bool] = False
     #: Margins that the function asks for, and what they are.
     margins: ClassVar[Mapping[str, str]] = MappingProxyType({"s": "(2a - 1) <x, v>"})
+    #: That with a private coefficient, once there is one; only the class itself holds it.
+    variant: ClassVar[type[Any] | None] = None
 
     ridge: float | None = setting(None, public_size, zero=True)
     radius: float | None = setting(math.inf, public_size, infinite=True)
@@ -102,8 +104,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     def private(self, share: float = 0.3) -> Any:
         """The scheme at these settings with a private coefficient (Theorem 9)."""
-        known = {name: value for name, value in self.by_name().items() if value is not None}
-        return _private_class(type(self))(**known, share=share)
+        scheme, known = type(self), {k: value for k, value in self.by_name().items() if value is not None}
+        variant = vars(scheme).get("variant") or private(scheme, ridge=0.01, radius=2.0)
+        return variant(**known, share=share)
 
     def rows(self, records: Records) -> Array:
         """The rows z_i, (n, k), each a function of its own record."""
@@ -403,9 +406,14 @@ def _separable_parts(
 ) -> tuple[Curve, float, LogWeight, str, str]:
     variables = [cp.Variable(name=name) for name in margins]
     returned = DeclaredProgram.asked(function, *variables, **dict(settings))
-    if not isinstance(returned, tuple) or len(returned) != 2:
+    kinds = int | float | cp.Expression
+    if (
+        not isinstance(returned, tuple)
+        or len(returned) != 2
+        or not all(isinstance(e, kinds) for e in returned)
+    ):
         raise DeclarationError(f"{function.__name__} returns (loss, log weight) of the margin s")
-    loss, weight = (cp.Constant(part) if np.isscalar(part) else part for part in returned)
+    loss, weight = (cp.Constant(part) if isinstance(part, int | float) else part for part in returned)
     curve, beside = read_curve(loss, *variables)
     if curve.is_line:
         raise DeclarationError(f"{printed(loss)} has no curvature: nothing keeps the coefficient stable")
@@ -430,9 +438,5 @@ def private(
     name = name or f"{program.name}_private"
     own = {"name": name, "__qualname__": name}
     variant: type[Any] = made_class(program.function, (PrivateFirstStage, program), stated, own)
+    program.variant = variant
     return variant
-
-
-@lru_cache(maxsize=64)
-def _private_class(program: type[SeparableFirstStage]) -> type[Any]:
-    return private(program, ridge=0.01, radius=2.0)

@@ -234,6 +234,8 @@ class DeclaredProgram(Program):
             raise
         except Exception as error:
             text = " ".join(str(error).split())
+            if "ncompatible dimensions" in text:
+                text += "; theta has one entry for every column of records.x, or for each of its coordinates"
             raise DeclarationError(f"{function.__name__}: {type(error).__name__}: {text}") from None
 
     def called(self, *arguments: Any) -> Any:
@@ -257,11 +259,9 @@ def made_class(
     """Program class of a decorator, with the name, docstring and module of its function unless stated.
 
     Settings ``stated`` are beside those of its bases, whose checks they keep; formulas stay open until
-    resolved. Raises DeclarationError where there is no docstring.
+    resolved.
     """
-    doc = inspect.getdoc(function) or ""
-    if not doc:
-        raise DeclarationError(f"{function.__name__}: a declaration has a docstring, which says what it is")
+    doc = inspect.getdoc(function) or "a declaration of its author"
     known = {field.name: field for base in bases for field in dataclasses.fields(base)}
     formulas = {k: v for k, v in stated.items() if isinstance(v, str)}
     fields: list[Any] = []

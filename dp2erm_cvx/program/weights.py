@@ -335,6 +335,8 @@ def _derived(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
     n = universe.n_samples
     if isinstance(program, SecondStage | PrivateFirstStage):
         loss = program.loss_constants(universe)
+        if isinstance(program, SecondStage):
+            program.constants(universe)  # refuses one that is unbounded
         largest = loss.gradient_bound
         yield (
             "derived",

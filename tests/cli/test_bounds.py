@@ -80,6 +80,14 @@ def test_refusals_come_with_their_reason(words, family, reason):
     assert reason in " ".join(run(*words).stdout.split())
 
 
+def test_what_an_author_states_is_not_called_sharp():
+    file = str(Path(__file__).parents[1] / "plugins" / "robust.py")
+    rows = table("bounds", "--program", file, "--n", "100", "--covariate-bound", "1")
+    assert SHARP not in rows
+    assert rows["stated"]["V"] < rows[UNIVERSAL]["V"]
+    assert rows["stated"]["scale"] > rows["stated"]["V"] / 2
+
+
 def test_scaled_rows_have_a_smaller_bound_than_the_paper_s():
     rows = table(*SCALED)
     assert rows[SHARP]["V"] < rows[USABLE]["V"]
