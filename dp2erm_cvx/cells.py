@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.errors import DeclarationError, shown
-from dp2erm_cvx.public import Named, declared_by_name, json_types, one_line, public_size
+from dp2erm_cvx.public import Named, json_types, one_line, public_size
 from dp2erm_cvx.tables import distinct_labels, label_of, numbers_or_nan
 
 #: The cells (n,) of a raw column, by its name.
@@ -156,16 +156,6 @@ class CellRule:
         """What is declared, as plain JSON types."""
         declared = {one.name: json_types(getattr(self, one.name)) for one in fields(self)}
         return {name: value for name, value in declared.items() if value}
-
-
-def declared_cells(name: str, declared: object) -> CellRule:
-    """How cells are read, of plain values if need be. Raises DeclarationError naming the column."""
-    if isinstance(declared, CellRule):
-        return declared
-    try:
-        return declared_by_name(CellRule, "", declared)
-    except DeclarationError as error:
-        raise DeclarationError(f"{name}: {str(error).removeprefix(': ')}") from None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.cells import CellRule, Column, Eligible, declared_cells
+from dp2erm_cvx.cells import CellRule, Column, Eligible
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.public import (
     Named,
@@ -110,7 +110,7 @@ class Codebook:
             elif not isinstance(declared, kind | None):
                 raise DeclarationError(f"{name} = {shown(declared)}: must be a table")
         put(self, "where", _named("where", self.where, declared_label))
-        put(self, "cells", _named("cells", self.cells, declared_cells))
+        put(self, "cells", _named("cells", self.cells, _declared_cells))
         if isinstance(self.eligible, str) or not isinstance(self.eligible, Sequence):
             raise DeclarationError(
                 f'eligible = {shown(self.eligible)}: must be a list, such as ["age >= 18"]'
@@ -408,3 +408,13 @@ def _named(title: str, declared: Any, check: Callable[[str, Any], Value]) -> Nam
     if not isinstance(declared, Mapping):
         raise DeclarationError(f"{title} = {shown(declared)}: must have one entry per column")
     return Named({str(name): check(f"{title}[{name}]", one) for name, one in declared.items()})
+
+
+def _declared_cells(name: str, declared: object) -> CellRule:
+    """How cells are read, of plain values if need be. Raises DeclarationError naming the column."""
+    if isinstance(declared, CellRule):
+        return declared
+    try:
+        return declared_by_name(CellRule, "", declared)
+    except DeclarationError as error:
+        raise DeclarationError(f"{name}: {str(error).removeprefix(': ')}") from None

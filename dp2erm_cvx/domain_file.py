@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from dp2erm_cvx.codebook import Codebook, norm_within
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.files import CsvLayout
-from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.text import WrittenNumber
-
-Declared = TypeVar("Declared", bound=Domain | PrivateRanges)
 
 #: What a domain file declares of the columns of a table, and the field of the codebook that it is.
 CODEBOOK = {
@@ -91,20 +88,6 @@ def split_codebook(declared: Mapping[str, Any]) -> tuple[Codebook | None, dict[s
     elif treatment is not None and not isinstance(treatment, Mapping):
         raise DeclarationError(f"treatment = {shown(treatment)}: must be a table [treatment]")
     return (Codebook.from_dict(stated) if stated else None), rest
-
-
-def in_groups(public: Declared, where: Mapping[str, Any] | None, by: str | None) -> Declared:
-    """The same, where records ``where`` count alone, and an effect is estimated in every level of ``by``.
-
-    Raises DeclarationError where no codebook declares the levels of these columns.
-    """
-    if not where and by is None:
-        return public
-    if public.codebook is None:
-        raise DeclarationError("where and by: need a codebook that declares the levels of their columns")
-    book = public.codebook
-    group, alone = book.group if by is None else by, where or book.where
-    return replace(public, codebook=replace(book, where=alone, group=group))
 
 
 #: What stands in a drafted file where something has to be declared.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dp2erm_cvx.cli.options import data_options, names
-from dp2erm_cvx.cli.reading import NO_RANGES, data_columns, read_layout, read_public
+from dp2erm_cvx.cli.reading import NO_RANGES, data_columns, read_domain, read_layout, read_ranges
 from dp2erm_cvx.cli.screen import NOT_PRIVATE, progress, show, stages, writable, write_text
 from dp2erm_cvx.display import grid, heading
 from dp2erm_cvx.errors import DeclarationError
@@ -54,7 +54,7 @@ def check_command(data: str, draft: str | None, **options: Any) -> None:
         from dp2erm_cvx.treatment import Treatment
 
         declared = options["domain"] is not None or bool(options["ranges"])
-        public = read_public(options) if declared else None
+        public = _read_public(options) if declared else None
         layout = read_layout(options, None if declared else guessed_layout(data))
         book = Codebook(Treatment(options["treatment"] or None), options["outcome"] or None)
         stated = (book, None) if public is None else (public.codebook, public.ranges)
@@ -201,3 +201,15 @@ def column_blocks(report: Sequence[dict[str, Any]]) -> Iterator[Block]:
     ]
     yield grid(*headers, left=3, rows=rows)
     yield from (f"{one['name']}: {note}" for one in report for note in one["notes"])
+
+
+def _read_public(options: dict[str, Any]) -> Domain | PrivateRanges:
+    """The domain, or the ranges where the file leaves some of them to be released."""
+    from dp2erm_cvx.domain_file import read_declared
+
+    declared = {} if options["domain"] is None else read_declared(options["domain"])
+    ranges = declared.get("ranges")
+    released = isinstance(ranges, dict) and any(not isinstance(one, list) for one in ranges.values())
+    if "outcome" in declared or released:
+        return read_ranges(options | {"private_ranges": 0.1})
+    return read_domain(options)

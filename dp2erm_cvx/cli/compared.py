@@ -20,7 +20,6 @@ from dp2erm_cvx.cli.options import (
 )
 from dp2erm_cvx.cli.programs import (
     MOST,
-    count_features,
     first_stage,
     known_name,
     known_solver,
@@ -37,7 +36,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from dp2erm_cvx.compare import BoundCurve, BoundRow, CertificateRow
-    from dp2erm_cvx.program import FirstStage
+    from dp2erm_cvx.domain import Domain
+    from dp2erm_cvx.program import FirstStage, SecondStage
     from dp2erm_cvx.universe import Universe
 
 
@@ -89,7 +89,7 @@ def bounds_command(program: str, as_json: bool, plot: str | None, **options: Any
         if named:
             second = second_stage_of(named, {"second_settings": ()}, (), domain).resolve(domain)
             named = second.name
-            universe = Universe(domain, n, count_features(domain, second, first, options["n_features"]))
+            universe = Universe(domain, n, _count_features(domain, second, first, options["n_features"]))
             loss = second.constants(universe)
         noise = Noise.GAUSSIAN if budget.delta else Noise.GAMMA
         rows = bound_rows(first, universe, budget, loss=loss, noise=noise)
@@ -270,3 +270,25 @@ def _number(value: float | None, form: str | None = None) -> str:
     if value is None or math.isnan(value):
         return "-"
     return format(value, form or (",.4g" if value < 1e4 else ".4g"))
+
+
+def _count_features(domain: Domain, second: SecondStage, first: FirstStage, given: object) -> int:
+    """Number of covariates: ``--n-features``, else that of the ranges, else 1 where it does not matter.
+
+    Raises DeclarationError where it matters and nobody said.
+    """
+    from dp2erm_cvx.program import PrivateFirstStage
+    from dp2erm_cvx.public import whole_number
+    from dp2erm_cvx.universe import Universe
+
+    if given is not None:
+        number = whole_number("--n-features", given, at_least=1)
+        if number > MOST:
+            raise DeclarationError(f"--n-features = {shown(given)}: must be at most {MOST:,}")
+        return number
+    if domain.ranges is not None:
+        return len(domain.ranges)
+    one, two = (second.loss_constants(Universe(domain, 2, columns)) for columns in (1, 2))
+    if one != two or isinstance(first, PrivateFirstStage):
+        raise DeclarationError("the number of covariates is not declared: give --n-features, or ranges")
+    return 1

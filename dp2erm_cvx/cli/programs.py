@@ -19,7 +19,7 @@ from dp2erm_cvx.cli.options import SETTING_FLAGS, Number, json_option, names, re
 from dp2erm_cvx.cli.reading import read_domain, read_layout
 from dp2erm_cvx.cli.screen import console, print_json, progress
 from dp2erm_cvx.display import pairs
-from dp2erm_cvx.errors import DeclarationError, ProgramError, shown
+from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.public import whole_number
 
 if TYPE_CHECKING:
@@ -33,28 +33,6 @@ if TYPE_CHECKING:
 
 #: Covariates or simulated records that a command may be asked for: more would only fill the memory.
 MOST = 1_000_000
-
-
-def count_features(domain: Domain, second: SecondStage, first: FirstStage, given: object) -> int:
-    """Number of covariates: ``--n-features``, else that of the ranges, else 1 where it does not matter.
-
-    Raises DeclarationError where it matters and nobody said.
-    """
-    from dp2erm_cvx.program import PrivateFirstStage
-    from dp2erm_cvx.public import whole_number
-    from dp2erm_cvx.universe import Universe
-
-    if given is not None:
-        number = whole_number("--n-features", given, at_least=1)
-        if number > MOST:
-            raise DeclarationError(f"--n-features = {shown(given)}: must be at most {MOST:,}")
-        return number
-    if domain.ranges is not None:
-        return len(domain.ranges)
-    one, two = (second.loss_constants(Universe(domain, 2, columns)) for columns in (1, 2))
-    if one != two or isinstance(first, PrivateFirstStage):
-        raise DeclarationError("the number of covariates is not declared: give --n-features, or ranges")
-    return 1
 
 
 def read_settings(options: dict[str, Any]) -> dict[str, Any]:

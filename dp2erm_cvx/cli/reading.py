@@ -65,18 +65,6 @@ def data_columns(public: Domain | PrivateRanges) -> tuple[str, str]:
     return treatment, outcome
 
 
-def read_public(options: dict[str, Any]) -> Domain | PrivateRanges:
-    """The domain, or the ranges where the file leaves some of them to be released."""
-    from dp2erm_cvx.domain_file import read_declared
-
-    declared = {} if options["domain"] is None else read_declared(options["domain"])
-    ranges = declared.get("ranges")
-    released = isinstance(ranges, dict) and any(not isinstance(one, list) for one in ranges.values())
-    if "outcome" in declared or released:
-        return read_ranges(options | {"private_ranges": 0.1})
-    return read_domain(options)
-
-
 def read_layout(options: Mapping[str, Any], layout: CsvLayout | None = None) -> CsvLayout:
     """How CSV files are written: the flags, put over the table ``[csv]`` of the domain file."""
     from dp2erm_cvx.domain_file import declared_layout

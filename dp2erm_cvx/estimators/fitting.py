@@ -16,7 +16,7 @@ from dp2erm_cvx.data import Dataset, NamedColumns, Public
 from dp2erm_cvx.diagnostics.columns import dataset_counts
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError
-from dp2erm_cvx.estimators.scikit import ConfiguredEstimator, fitted_before, no_score, refuse_search
+from dp2erm_cvx.estimators.scikit import ConfiguredEstimator
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.plan import NUMERICAL_SHARE, Pipeline, Plan, PlanResult, make_plan
 from dp2erm_cvx.privacy import Budget
@@ -271,7 +271,7 @@ class PrivateEstimator(ConfiguredEstimator):
         Raised as soon as it is looked up: a search of scikit-learn does so before its first fit, and nothing
         has been spent.
         """
-        raise DeclarationError(no_score(self))
+        raise DeclarationError(self._no_score())
 
     def execution(self) -> Execution:
         """How a plan is run. Raises DeclarationError or SolverError where something declared is invalid."""
@@ -313,8 +313,8 @@ class PrivateEstimator(ConfiguredEstimator):
         if self.before_charge is not None:
             self.before_charge()
         if self.seed is None:
-            refuse_search(self)
-        if learned := fitted_before(self):
+            self._refuse_search()
+        if learned := self._fitted_before():
             warnings.warn(
                 f"step {', '.join(learned)} of this Pipeline read all of these records before: that is not "
                 "covered by the guarantee. Declare ranges in the Domain, which scales every record by itself",
@@ -342,7 +342,7 @@ class PrivateEstimator(ConfiguredEstimator):
 
     def _stated(self, release: Stated) -> Stated:
         """The release, with what it rests on where a Pipeline has read the records before."""
-        if not (learned := fitted_before(self)):
+        if not (learned := self._fitted_before()):
             return release
         told = "of a Pipeline, fitted to the same records before, reveals nothing of them"
         assumptions = (*release.guarantee.assumptions, f"step {', '.join(learned)} {told}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from dp2erm_cvx.curves import Curves
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.domain_file import in_groups
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.estimators.fitting import PrivateEstimator, checked_domain
 from dp2erm_cvx.mechanism import private_choice
@@ -168,11 +167,17 @@ class PrivateEffect(PrivateEstimator):
 
     def public(self) -> Domain | PrivateRanges:
         """What is declared about the records. Raises DeclarationError where noise of it is not installed."""
+        public: Domain | PrivateRanges = self.domain
         if type(self.domain) is not PrivateRanges:
-            return in_groups(super().public(), self.where, self.by)
-        if self.seed is None:
+            public = super().public()
+        elif self.seed is None:
             private_choice(1, 1.0)  # needs OpenDP: told before any data are read
-        return in_groups(self.domain, self.where, self.by)
+        if not self.where and self.by is None:
+            return public
+        if (book := public.codebook) is None:
+            raise DeclarationError("where and by: need a codebook that declares the levels of their columns")
+        group, alone = book.group if self.by is None else self.by, self.where or book.where
+        return replace(public, codebook=replace(book, where=alone, group=group))
 
     def _planned(self, raw: Any) -> tuple[Plan[EffectStudy], Any]:
         columns = self._columns(raw.columns)

@@ -69,43 +69,40 @@ class ConfiguredEstimator(BaseEstimator):  # type: ignore[misc]
         """Remember the columns of a fit, as scikit-learn names them."""
         self.n_features_in_, self.feature_names_in_ = len(columns), np.array(columns, dtype=object)
 
+    def _refuse_search(self) -> None:
+        """Raise DeclarationError where a search or a cross-validation of scikit-learn fits the model.
 
-def refuse_search(model: BaseEstimator) -> None:
-    """Raise DeclarationError where a search or a cross-validation of scikit-learn fits the model.
+        scikit-learn does not tell an estimator who fits it, so the callers are asked.
+        """
+        for frame in _callers():
+            if frame.f_globals.get("__name__", "").startswith("sklearn.model_selection."):
+                raise DeclarationError(self._no_score())
 
-    scikit-learn does not tell an estimator who fits it, so the callers are asked.
-    """
-    for frame in _callers():
-        if frame.f_globals.get("__name__", "").startswith("sklearn.model_selection."):
-            raise DeclarationError(no_score(model))
+    def _fitted_before(self) -> tuple[str, ...]:
+        """Names of the steps that a Pipeline around this fit has fitted to the same records.
 
+        A step that learns nothing, such as FunctionTransformer, is none of them, nor is a frozen one. Only
+        the pipelines of scikit-learn are seen: what was done to records elsewhere nobody knows here.
+        """
+        found: list[str] = []
+        known = sys.modules.get("sklearn.pipeline")
+        if known is None:  # nobody has made a pipeline
+            return ()
+        last: BaseEstimator = self
+        for frame in _callers():
+            pipeline = frame.f_locals.get("self")
+            if isinstance(pipeline, known.Pipeline) and pipeline.steps[-1][1] is last:
+                found += [name for name, step in pipeline.steps[:-1] if _learns(step)]
+                last = pipeline  # perhaps the last step of another
+        return tuple(found)
 
-def fitted_before(model: BaseEstimator) -> tuple[str, ...]:
-    """Names of the steps that a Pipeline around this fit has fitted to the same records.
-
-    A step that learns nothing, such as FunctionTransformer, is none of them, nor is a frozen one. Only the
-    pipelines of scikit-learn are seen: what was done to records elsewhere nobody knows here.
-    """
-    found: list[str] = []
-    known = sys.modules.get("sklearn.pipeline")
-    if known is None:  # nobody has made a pipeline
-        return ()
-    last: BaseEstimator = model
-    for frame in _callers():
-        pipeline = frame.f_locals.get("self")
-        if isinstance(pipeline, known.Pipeline) and pipeline.steps[-1][1] is last:
-            found += [name for name, step in pipeline.steps[:-1] if _learns(step)]
-            last = pipeline  # perhaps the last step of another
-    return tuple(found)
-
-
-def no_score(model: BaseEstimator) -> str:
-    """Why there is no score, and what compares candidates instead."""
-    return (
-        f"{type(model).__name__} has no score: one of private records is not private, and every fit of a "
-        "search is a release that spends its budget again. Candidates are compared by dp2erm_cvx.design "
-        "on public records, or by tune_privately, which charges a ledger for all of them"
-    )
+    def _no_score(self) -> str:
+        """Why there is no score, and what compares candidates instead."""
+        return (
+            f"{type(self).__name__} has no score: one of private records is not private, and every fit of a "
+            "search is a release that spends its budget again. Candidates are compared by dp2erm_cvx.design "
+            "on public records, or by tune_privately, which charges a ledger for all of them"
+        )
 
 
 def _built(outer: str, value: Any) -> Any:

@@ -26,6 +26,7 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.stage import Program
+from dp2erm_cvx.solve import Solution
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.record_map import OutcomeRows, RecordMap, Rows, WithConstant
@@ -43,14 +44,7 @@ from dp2erm_cvx.steps.step import (
     sample,
 )
 from dp2erm_cvx.steps.sums import TreatmentRate
-from dp2erm_cvx.steps.weights import (
-    WeightsPlan,
-    covers,
-    plan_weights,
-    released_minimizer,
-    rests_on_gap,
-    to_grid,
-)
+from dp2erm_cvx.steps.weights import WeightsPlan, covers, plan_weights, released_minimizer, to_grid
 from dp2erm_cvx.universe import Universe
 
 
@@ -304,7 +298,7 @@ class Fit(Step):
         # no weights of sum n move more than 2n, whether or not they are the minimizer
         if inputs.weights is not None and self.weights is not None and not self.weights.covers_all:
             certified = found.certified and inputs.weights.certified
-            found = replace(found, certified=certified, by_gap=found.by_gap or rests_on_gap(inputs.weights))
+            found = replace(found, certified=certified, by_gap=found.by_gap or _rests_on_gap(inputs.weights))
         return found
 
     def _shifted(self, instance: Instance, execution: Execution) -> StepResult:
@@ -314,7 +308,7 @@ class Fit(Step):
             theta = solution.value + sample(self.calibration, None, execution.seed).value
         else:
             theta = on_grid(solution.value, self.precision.grid, execution.seed)
-        by_gap = rests_on_gap(solution)
+        by_gap = _rests_on_gap(solution)
         return StepResult(theta, solution.certified, by_gap, solution, theta - solution.value)
 
     def _perturbed(self, records: Records, weights: Array | None, execution: Execution) -> StepResult:
@@ -326,7 +320,7 @@ class Fit(Step):
             solution = released_minimizer(instance, execution, None)
             assert self.weights is not None
             judged, needed = to_grid(solution), not self.weights.covers_all
-            certified, by_gap = judged.certified or not needed, needed and rests_on_gap(judged)
+            certified, by_gap = judged.certified or not needed, needed and _rests_on_gap(judged)
             return StepResult(solution.point, certified, by_gap, solution, drawn.value)
         # a coefficient is published itself, whatever V covers
         solution = released_minimizer(instance, execution, self.radius)
@@ -338,7 +332,7 @@ class Fit(Step):
             if isinstance(self.program, PrivateFirstStage) and seed is not None:  # as before it had a step
                 seed = seed.replace("grid propensity", "propensity grid")
             theta = on_grid(theta, self.precision.grid, seed)
-        return StepResult(theta, certified, rests_on_gap(solution), solution, drawn.value)
+        return StepResult(theta, certified, _rests_on_gap(solution), solution, drawn.value)
 
 
 def calibrate_multinomial(objective: Objective, row_bound: float, n_arms: int, budget: Budget) -> Calibration:
@@ -407,3 +401,8 @@ def enters_no_outcome(step: Step) -> bool:
     if isinstance(step, Fit):
         return step.coefficient is not None
     return isinstance(step, TreatmentRate | CovariateMean | MeanSquare)
+
+
+def _rests_on_gap(solution: Solution) -> bool:
+    """Whether a duality gap alone certifies the solution, which is no proof about the exact minimizer."""
+    return solution.certificate.basis == "duality gap"

@@ -175,15 +175,6 @@ def to_grid(solution: Solution) -> Solution:
     return replace(solution, value=value, certificate=certificate)
 
 
-def released_minimizer(instance: Instance, execution: Execution, within: float | None) -> Solution:
-    """The minimizer for a release, certified ``within`` a public radius, or as asked where none is known."""
-    if within is None:
-        # a relative tolerance only where no public radius is known: an unlucky dataset may miss it
-        tolerance = _attainable(instance, execution.tolerance)
-        return _solved(instance, execution.solver, tolerance=tolerance)
-    return _solved(instance, execution.solver, within=within)
-
-
 def refuse_unsolvable(
     program: FirstStage, universe: Universe, solver: str | Solver = "first_certified"
 ) -> None:
@@ -238,9 +229,13 @@ def covers(precision: Precision, solution: Solution, drawn: Draw, instance: Inst
     return solution.certified and distance <= precision.tolerance
 
 
-def rests_on_gap(solution: Solution) -> bool:
-    """Whether a duality gap alone certifies the solution, which is no proof about the exact minimizer."""
-    return solution.certificate.basis == "duality gap"
+def released_minimizer(instance: Instance, execution: Execution, within: float | None) -> Solution:
+    """The minimizer for a release, certified ``within`` a public radius, or as asked where none is known."""
+    if within is None:
+        # a relative tolerance only where no public radius is known: an unlucky dataset may miss it
+        tolerance = _attainable(instance, execution.tolerance)
+        return _solved(instance, execution.solver, tolerance=tolerance)
+    return _solved(instance, execution.solver, within=within)
 
 
 def _attainable(instance: Instance, tolerance: float) -> float:

@@ -21,7 +21,6 @@ from dp2erm_cvx import (
     PrivateRule,
 )
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain_file import in_groups
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.plotting import forest_plot
 from dp2erm_cvx.release.groups import group_average
@@ -58,6 +57,10 @@ def table(n=6000, seed=1, wards=("A", "B", "C", "Z")):
     y = 70 + 0.2 * age + 2 * score + 2 * (ward == "C") + effect * a + 6 * rng.standard_normal(n)
     frame = pd.DataFrame({"age": age, "score": score, "ward": ward, "sex": sex})
     return frame, np.where(a, "yes", "no"), y
+
+
+def in_groups(domain, where, by):
+    return PrivateEffect(domain, Budget(1.0), where=where, by=by).public()
 
 
 def model(budget=None, domain=DOMAIN, **changes):
