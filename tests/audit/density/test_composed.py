@@ -53,14 +53,6 @@ def test_loss_of_a_mean_is_its_shift_over_the_scale(first, kind):
     assert list(found.outputs) == ["theta"]
 
 
-def test_the_law_of_a_mean_is_that_of_the_fit():
-    pair = neighbors(np.random.default_rng(7), N)
-    model = release(EntropyBalancing(), calibration="output", seed=1).fit(*pair[0])
-    _, (law, _) = audited_laws(model, pair)
-    center = law.given["theta"]({}).center
-    np.testing.assert_allclose(center, model.private_workings_.theta.value, rtol=1e-9)
-
-
 # a private first stage
 
 
@@ -168,23 +160,6 @@ def test_the_joint_density_integrates_to_one():
     assert total == pytest.approx(
         4 * plan.step("propensity").calibration.scale * plan.main.calibration.scale, rel=0.02
     )
-
-
-@pytest.mark.parametrize("second", ["itr", "arm_means"])
-def test_the_joint_law_is_that_of_the_fit(second):
-    first = ipw_private(radius=1.0)
-    pair = neighbors(np.random.default_rng(7), N)
-    for seed in range(3):
-        model = release(first, second, seed=seed, arithmetic="assumed").fit(*pair[0])
-        _, (law, _) = audited_laws(model, pair)
-        workings = model.private_workings_
-        propensity = law.given["propensity"]({})
-        u = propensity.at_noise(workings.propensity.noise)
-        coefficient = propensity.place(u).theta
-        np.testing.assert_allclose(coefficient, workings.weights.point, rtol=1e-6, atol=1e-8)
-        given = law.given["theta"]({"propensity": coefficient}).at_noise(workings.noise)
-        outputs = law.place(np.concatenate([u, given]))
-        np.testing.assert_allclose(outputs["theta"].theta, model.theta_, rtol=1e-6, atol=1e-7)
 
 
 def test_the_joint_law_nearly_spends_the_budget():

@@ -125,23 +125,6 @@ def test_the_density_integrates_to_one(second):
     assert total == pytest.approx(1.0, abs=0.02)
 
 
-# the audited mechanism is the one that releases
-
-
-@pytest.mark.parametrize("second", SECOND, ids=repr)
-def test_the_law_is_that_of_the_fit(second):
-    pair = neighbors(np.random.default_rng(7))
-    for seed in range(3):
-        model = release("entropy_balancing", second, seed=seed)
-        model.fit(*pair[0])
-        law, _ = laws(model, pair)
-        noise = model.private_workings_.noise
-        place = law.place(law.at_noise(noise))
-        np.testing.assert_allclose(place.theta, model.private_workings_.theta.value, rtol=1e-6, atol=1e-8)
-        np.testing.assert_allclose(place.theta, model.theta_, rtol=1e-4, atol=1e-4)
-        np.testing.assert_allclose(law.noise(place), noise, rtol=1e-8, atol=1e-8)
-
-
 # correct releases
 
 

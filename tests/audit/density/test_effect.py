@@ -18,7 +18,6 @@ from dp2erm_cvx.problems.regression import saturating_regression
 from dp2erm_cvx.sampling import SamplingWeights, Unit
 from dp2erm_cvx.steps.estimands import AverageScore
 from dp2erm_cvx.steps.record_map import UNIT
-from dp2erm_cvx.steps.step import Execution
 from tests.audit.bugs import less, whole
 from tests.audit.pairs import lone, neighbors, of_persons
 from tests.plan.changed import changed
@@ -207,17 +206,6 @@ def test_the_density_is_that_of_the_formulas():
             expected = right[0] - right[1] + np.abs(sums[0] - sums[1]).sum() / scale
             assert found == pytest.approx(expected, abs=1e-9)
     assert any(shrunk)
-
-
-def test_the_law_is_that_of_the_fit():
-    pair = neighbors(np.random.default_rng(3), N, 1)
-    plan, data = effect(first_fit=0.4).prepared(*pair[0])
-    found = plan.run(data, Execution("newton", 1e-6, seed=1))
-    _, (release, _) = audited_laws(plan, pair)
-    for name in ("center", "refit", "propensity"):
-        step, one = found.steps[name], release.given[name](found.released)
-        theta = one.released(one.place(one.at_noise(step.noise)))
-        np.testing.assert_allclose(theta, step.released, rtol=1e-6, atol=1e-7)
 
 
 # releases as they are

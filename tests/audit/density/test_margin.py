@@ -92,17 +92,6 @@ def test_the_density_is_that_of_the_noise_times_the_curvature(loss, first):
             assert found == pytest.approx(right, abs=2e-7)
 
 
-@pytest.mark.parametrize("loss", ["huber", "logistic", "extremal"])
-def test_the_law_is_that_of_the_fit(loss):
-    pair = neighbors(np.random.default_rng(7), N)
-    for seed in range(2):
-        model = release(LOSSES[loss][0], first="entropy_balancing", seed=seed).fit(*pair[0])
-        _, (law, _) = audited_laws(model, pair)
-        theta = law.given["theta"]({})
-        place = theta.place(theta.at_noise(model.private_workings_.noise))
-        np.testing.assert_allclose(place.theta, model.theta_, rtol=1e-6, atol=1e-7)
-
-
 @pytest.mark.parametrize("loss", LOSSES)
 def test_no_pair_loses_more_than_epsilon(loss):
     for seed, kind in enumerate((neighbors, lone)):
