@@ -1,8 +1,8 @@
 """The guarantee of a calibration, evaluated again in mpmath, and the default split."""
 
-import dataclasses
 import functools
 import math
+from dataclasses import dataclass, replace
 
 import mpmath
 import numpy as np
@@ -12,9 +12,10 @@ from dp2erm_cvx.calibration import Noise, Objective, calibrate, privacy_loss
 from dp2erm_cvx.calibration.objective import GRID
 from dp2erm_cvx.privacy import Budget, LossConstants, RowBox
 from tests.helpers import bound_of
+from tests.plan.check import exact_gaussian_delta, spent_delta
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Setting:
     """One public declaration; everything that ``calibrate`` sees."""
 
@@ -44,7 +45,7 @@ def random_setting(rng, noise):
         outcome_bound=log_uniform(1e-2, 1e2),
     )
     # the same radius in either norm
-    loss = dataclasses.replace(loss, box=RowBox((1.0,) * p, loss.gradient_radius))
+    loss = replace(loss, box=RowBox((1.0,) * p, loss.gradient_radius))
     epsilon = float(rng.choice([1e-6, 100.0, log_uniform(1e-3, 20.0), log_uniform(1e-6, 100.0)]))
     delta = float(rng.choice([1e-300, 0.5, 1 / 400, log_uniform(1e-12, 1e-2), log_uniform(1e-300, 0.5)]))
     n = int(rng.choice([2, 10**7, 400, int(log_uniform(2, 1e7))]))
@@ -59,44 +60,11 @@ def jacobian(setting, gamma):
     return p * mpmath.log1p(mpmath.mpf(loss.hessian_trace) * setting.V / (2 * p * setting.n * curvature))
 
 
-def expectation(s, left, p):
-    """``E[(1 - exp(left - s chi_p - s^2/2))_+]`` by quadrature."""
-    c = left / s - s / 2
-    start = max(c, mpmath.mpf(0))
-    log_constant = (mpmath.mpf(p) / 2 - 1) * mpmath.log(2) + mpmath.loggamma(mpmath.mpf(p) / 2)
-
-    # the density lives within a few units of max(start, sqrt(p)), in the tail on a scale of 1 / start
-    scale = 1 / (1 + max(start - mpmath.sqrt(p), 0))
-    middle = max(start, mpmath.sqrt(p))
-
-    def log_density(x):
-        return (p - 1) * mpmath.log(x) - x * x / 2 - log_constant
-
-    # quad stops at an absolute error: bring the integrand to order one
-    unit = mpmath.exp(log_density(middle)) * min(1, s * (middle + scale - c))
-
-    def integrand(x):
-        density = mpmath.exp(log_density(x)) if x > 0 else 0
-        return -mpmath.expm1(-s * (x - c)) * density / unit
-
-    cuts = [middle + k * scale for k in (-8, -3, -1, 0, 1, 3, 8, 16)]
-    points = [start, *(cut for cut in cuts if cut > start), cuts[-1] + 24 * scale]
-    return unit * mpmath.quad(integrand, points, method="gauss-legendre", maxdegree=5)
-
-
-def exact_delta(setting, calibration):
-    left = mpmath.mpf(setting.budget.epsilon) - jacobian(setting, calibration.gamma)
-    s = mpmath.mpf(setting.loss.gradient_radius) * setting.V / mpmath.mpf(calibration.scale)
-    return expectation(s, left, setting.loss.n_parameters)
-
-
 def holds(setting, calibration):
     """Whether the calibration keeps the budget, in 30-digit arithmetic."""
-    with mpmath.workdps(30):
-        if calibration.noise is Noise.GAUSSIAN:
-            return exact_delta(setting, calibration) <= mpmath.mpf(setting.budget.delta)
-        shift = mpmath.mpf(setting.loss.gradient_radius) * setting.V / mpmath.mpf(calibration.scale)
-        return shift + jacobian(setting, calibration.gamma) <= mpmath.mpf(setting.budget.epsilon)
+    stated = replace(calibration, epsilon=setting.budget.epsilon)
+    spent = spent_delta(stated, setting.loss, setting.n, bound_of(setting.V))
+    return spent <= (setting.budget.delta if calibration.noise is Noise.GAUSSIAN else 0)
 
 
 @functools.cache
@@ -137,7 +105,7 @@ def test_gaussian_noise_is_within_half_a_percent_of_the_smallest():
             smaller = mpmath.mpf(calibration.scale) / mpmath.mpf("1.005")
             s = mpmath.mpf(calibration.sensitivity) / smaller
             share = mpmath.mpf(calibration.split) * setting.budget.epsilon
-            assert expectation(s, share, setting.loss.n_parameters) > setting.budget.delta, setting
+            assert exact_gaussian_delta(s, share, setting.loss.n_parameters) > setting.budget.delta, setting
 
 
 @pytest.mark.parametrize("noise", Noise)
@@ -146,8 +114,8 @@ def test_the_check_catches_planted_bugs(noise):
     setting = Setting(5.0, loss, 400, Budget(1.0, 1e-5), noise, 0.7)
     calibration = setting.calibrate()
     assert holds(setting, calibration)
-    half = dataclasses.replace(calibration, scale=calibration.scale / 2)
-    flat = dataclasses.replace(calibration, gamma=calibration.gamma * 1e-3)
+    half = replace(calibration, scale=calibration.scale / 2)
+    flat = replace(calibration, gamma=calibration.gamma * 1e-3)
     small = setting.calibrate(V=setting.V / math.sqrt(setting.n))
     for wrong in (half, flat, small):
         assert not holds(setting, wrong)
@@ -161,10 +129,8 @@ def test_privacy_loss_of_gaussian_noise_bounds_the_exact_expectation_closely():
     setting = Setting(5.0, loss, 400, Budget(1.0, 1e-5), Noise.GAUSSIAN, None)
     calibration = setting.calibrate()
     for epsilon in (0.0, 0.1, 0.5, 1.0, 3.0):
-        with mpmath.workdps(30):
-            exact = float(
-                exact_delta(dataclasses.replace(setting, budget=Budget(epsilon or 1e-30)), calibration)
-            )
+        stated = replace(calibration, epsilon=epsilon or 1e-30)
+        exact = float(spent_delta(stated, loss, 400, bound_of(5.0)))
         assert exact <= privacy_loss(calibration, loss, 400, epsilon) <= exact * 1.003
 
 

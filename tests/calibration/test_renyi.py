@@ -4,7 +4,6 @@ import dataclasses
 import math
 from fractions import Fraction
 
-import mpmath
 import numpy as np
 import pytest
 from scipy import optimize
@@ -22,6 +21,8 @@ from tests.calibration.gaussian_pairs import (
     one_dimensional_pairs,
     squared_loss,
 )
+from tests.helpers import bound_of
+from tests.plan.check import spent_delta
 
 
 def test_bound_is_above_the_exact_divergence():
@@ -114,33 +115,12 @@ def random_settings(count):
         yield V, squared_loss(*constants, theta_bound=size), n, Budget(epsilon, delta)
 
 
-def proven_epsilon(V, loss, n, delta, calibration):
-    """The guarantee of Theorem 7 at the calibration's own order, evaluated in mpmath."""
-    mp = mpmath.mpf
-    M, Z, gamma = mp(loss.covariate_bound), mp(loss.response_bound), mp(calibration.gamma)
-    order = mp(calibration.order)
-    tau = M**2 * V / (n * gamma)
-    h = order - (order - 1) * (1 + tau) ** 2
-    if h <= 0:
-        return mpmath.inf
-    S = V * (M**2 * Z / mpmath.sqrt(2 * gamma) + 2 * M * Z)
-    f = -mpmath.log(1 + tau) - mpmath.log(h) / (2 * (order - 1))
-    divergence = order * S**2 / (2 * mp(calibration.scale) ** 2 * h) + 2 * f
-    # delta = exp((alpha - 1)(D - epsilon)) / (alpha - 1) (1 - 1/alpha)^alpha, solved for epsilon
-    spent = order * mpmath.log(1 - 1 / order) - mpmath.log(order - 1) - mpmath.log(mp(delta))
-    return divergence + spent / (order - 1)
-
-
 def test_guarantee_holds_in_exact_arithmetic():
-    kept = 0
-    with mpmath.workdps(50):
-        for V, loss, n, budget in random_settings(60):
-            calibration = calibrate_renyi(objective_of(V, loss, n), budget)
-            assert proven_epsilon(V, loss, n, budget.delta, calibration) <= budget.epsilon
-            kept += proven_epsilon(V, loss, n, budget.delta, calibration) > 0.999 * budget.epsilon
-            half = dataclasses.replace(calibration, scale=calibration.scale / 1.01)
-            assert proven_epsilon(V, loss, n, budget.delta, half) > budget.epsilon
-    assert kept == 60
+    for V, loss, n, budget in random_settings(60):
+        calibration = calibrate_renyi(objective_of(V, loss, n), budget)
+        assert spent_delta(calibration, loss, n, bound_of(V)) <= budget.delta
+        for wrong in ({"scale": calibration.scale / 1.01}, {"epsilon": 0.999 * budget.epsilon}):
+            assert spent_delta(dataclasses.replace(calibration, **wrong), loss, n, bound_of(V)) > budget.delta
 
 
 @pytest.mark.parametrize("tau", [1e-6, 0.02, 0.1])

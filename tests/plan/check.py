@@ -5,33 +5,43 @@ import dataclasses
 import mpmath
 import numpy as np
 
-from dp2erm_cvx.calibration import Noise, Perturbed, RenyiCalibration
+from dp2erm_cvx.calibration import Perturbed, RenyiCalibration
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.universe import Universe
 
 
 def exact_gaussian_delta(s, left, p):
-    """``E[(1 - exp(left - s chi_p - s^2/2))_+]`` in 30 digits."""
-    with mpmath.workdps(30):
-        start = max((left - s * s / 2) / s, mpmath.mpf(0))
-        middle = max(start, mpmath.sqrt(p))
-        constant = (mpmath.mpf(p) / 2 - 1) * mpmath.log(2) + mpmath.loggamma(mpmath.mpf(p) / 2)
+    """``E[(1 - exp(left - s chi_p - s^2/2))_+]`` by quadrature, to the digits at work."""
+    c = left / s - s / 2
+    start = max(c, mpmath.mpf(0))
+    log_constant = (mpmath.mpf(p) / 2 - 1) * mpmath.log(2) + mpmath.loggamma(mpmath.mpf(p) / 2)
 
-        def integrand(x):
-            density = mpmath.exp((p - 1) * mpmath.log(x) - x * x / 2 - constant) if x > 0 else 0
-            return -mpmath.expm1(left - s * x - s * s / 2) * density
+    # the density lives within a few units of max(start, sqrt(p)), in the tail on a scale of 1 / start
+    scale = 1 / (1 + max(start - mpmath.sqrt(p), 0))
+    middle = max(start, mpmath.sqrt(p))
 
-        cuts = sorted({start, middle, middle + 1, middle + 4, middle + 10, middle + 30})
-        return mpmath.quad(integrand, cuts)
+    def log_density(x):
+        return (p - 1) * mpmath.log(x) - x * x / 2 - log_constant
+
+    # quad stops at an absolute error: bring the integrand to order one
+    unit = mpmath.exp(log_density(middle)) * min(1, s * (middle + scale - c))
+
+    def integrand(x):
+        density = mpmath.exp(log_density(x)) if x > 0 else 0
+        return -mpmath.expm1(-s * (x - c)) * density / unit
+
+    cuts = [middle + k * scale for k in (-8, -3, -1, 0, 1, 3, 8, 16)]
+    points = [start, *(cut for cut in cuts if cut > start), cuts[-1] + 24 * scale]
+    return unit * mpmath.quad(integrand, points, method="gauss-legendre", maxdegree=5)
 
 
-def spent_delta(calibration, loss, n, bound, domain):
+def spent_delta(calibration, loss, n, bound, outcome_bound=None):
     """What a calibration spends beyond its epsilon, from the theorem written once more; 0 if pure."""
     with mpmath.workdps(30):
         V, p = mpmath.mpf(bound.V), loss.n_parameters
         epsilon, scale = mpmath.mpf(calibration.epsilon), mpmath.mpf(calibration.scale)
         if calibration.perturbed is Perturbed.OUTPUT:
-            return mpmath.mpf(0) if 2 * mpmath.mpf(domain.outcome_bound) * V / n / scale <= epsilon else 1
+            return mpmath.mpf(0) if 2 * mpmath.mpf(outcome_bound) * V / n / scale <= epsilon else 1
         gamma = mpmath.mpf(calibration.gamma)
         if isinstance(calibration, RenyiCalibration):
             return renyi_delta(calibration, loss, n, V)
@@ -50,7 +60,7 @@ def spent_delta(calibration, loss, n, bound, domain):
             return mpmath.mpf(0) if ball_loss(calibration, loss, n, V) <= epsilon else 1
         left = epsilon - p * mpmath.log1p(mpmath.mpf(loss.hessian_trace) * V / (2 * p * n * curvature))
         ratio = mpmath.mpf(loss.gradient_radius) * V / scale
-        if calibration.noise is Noise.GAMMA:
+        if calibration.noise.pure:
             return mpmath.mpf(0) if ratio <= left else 1
         if calibration.theorem.startswith("Theorem 16"):
             return margin_delta(mpmath.mpf(loss.gradient_bound) * V / scale, left, 0)
@@ -133,7 +143,7 @@ def check(plan: Plan, stage, n, domain, budget):
     assert allowed <= budget.delta
     for calibration, loss, bound in parts:
         V = bound if bound.W1 is None else dataclasses.replace(bound, V=calibration.V)
-        assert spent_delta(calibration, loss, n, V, domain) <= calibration.delta
+        assert spent_delta(calibration, loss, n, V, domain.outcome_bound) <= calibration.delta
     assert spent <= plan.guarantee.epsilon <= budget.epsilon
     assert allowed <= plan.guarantee.delta <= budget.delta
     assert plan.main.calibration.theorem in plan.theorem
