@@ -68,7 +68,7 @@ QUESTIONS: dict[str, type[PrivateEstimator]] = {
     "weights": PrivateTwoStageERM,
 }
 #: Arguments of estimators that the study states, or that no public file may.
-_OWN = frozenset({"self", "domain", "budget", "ledger", "dataset", "seed", "public_center"})
+_OWN = frozenset({"self", "domain", "budget", "ledger", "dataset", "seed"})
 #: What a question may declare of an outcome of its own.
 _OUTCOME = ("outcome_column", "outcome_center", "outcome_bound", "binary_outcome", "treatment_cost")
 #: What keeps the parts of a budget from adding up to more than the whole by a rounding.

@@ -25,8 +25,6 @@ from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, Program
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.release.effect import EffectRelease
-from dp2erm_cvx.release.verify import public_center
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.step import Execution, Step
@@ -362,6 +360,4 @@ def _plain(value: Any) -> Any:
         return {"name": value.name, "settings": value.settings()}
     if isinstance(value, Domain):
         return value.to_dict()
-    if isinstance(value, EffectRelease):
-        value = public_center(value)
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value

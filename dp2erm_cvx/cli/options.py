@@ -89,7 +89,7 @@ def apply(*options: Callable[[Any], Any]) -> Callable[[Decorated], Decorated]:
 #: How options of several values are written.
 _SPELLED = {"settings": "NAME=VALUE", "where": "COLUMN=LEVEL", "expected": "FACT"}
 #: Fields of estimators that are no options, or have others of their own.
-_OWN = ("domain", "budget", "seed", "ledger", "dataset", "public_center", "first_stage", "second_stage")
+_OWN = ("domain", "budget", "seed", "ledger", "dataset", "first_stage", "second_stage")
 #: What only a command line takes.
 _BESIDE = {"solver": " Or FILE.py:NAME of your own.", **dict.fromkeys(_SPELLED, " Repeatable.")}
 

@@ -20,11 +20,9 @@ from dp2erm_cvx.plan import EffectStudy, Plan, PlanResult, RuleStudy, make_plan
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import chosen_columns
 from dp2erm_cvx.release import Guarantee
-from dp2erm_cvx.release.effect import TARGETS, EffectRelease, make_effect
+from dp2erm_cvx.release.effect import TARGETS, make_effect
 from dp2erm_cvx.release.interval import misses
 from dp2erm_cvx.release.rule import effects, make_rule, recommend
-from dp2erm_cvx.release.verify import public_center
-from dp2erm_cvx.steps.record_map import Term
 from dp2erm_cvx.universe import Universe
 
 
@@ -78,9 +76,6 @@ class PrivateEffect(PrivateEstimator):
     effect_center
         Public guess of the effect, from which estimates of single records are measured: that where all scaled
         covariates are 0, released, if there is none.
-    public_center
-        A regression of the centered outcome that is public: known coefficients, or those of an earlier
-        release in the same domain. What is fitted here is fitted to what it leaves.
     level
         Coverage of the interval.
     interval
@@ -127,7 +122,6 @@ class PrivateEffect(PrivateEstimator):
     level: float = 0.95
     interval: str = "effect"
     settings: Mapping[str, Any] | None = None
-    public_center: Term | EffectRelease | None = None
 
     def _study(self, n_samples: int, n_features: int) -> EffectStudy:
         """What is declared, for ``n_features`` covariates of the data. Raises DeclarationError."""
@@ -158,11 +152,10 @@ class PrivateEffect(PrivateEstimator):
         return EffectStudy(
             Universe(domain, n_samples, len(columns)),
             self.declared_budget(),
-            public_center=self._public_center(domain, len(columns)),
             declared=dict(self.settings or {}),
             ranges=ranges,
             before=self.before,
-            **self.shared(EffectStudy, "public_center"),
+            **self.shared(EffectStudy),
         )
 
     def public(self) -> Domain | PrivateRanges:
@@ -219,18 +212,6 @@ class PrivateEffect(PrivateEstimator):
         if isinstance(public, PrivateRanges):
             raise DeclarationError("curved: needs declared ranges, which squares are scaled by")
         return Curves.of(public.restricted(columns), self.curved)
-
-    def _public_center(self, domain: Domain, n_features: int) -> Term | None:
-        earlier = self.public_center
-        if not isinstance(earlier, EffectRelease):
-            return earlier
-        if earlier.ranges or earlier.domain != domain.to_dict() or len(earlier.columns) != n_features:
-            raise DeclarationError("public_center: the earlier release is of another domain")
-        if not earlier.private and self.seed is None:
-            raise DeclarationError(
-                f"public_center: the earlier release is {earlier.standing}, hence not public"
-            )
-        return public_center(earlier)
 
     def _columns(self, known: Sequence[str | int]) -> list[int]:
         """Numbers of the chosen covariates. Raises DeclarationError on an unknown or repeated one."""

@@ -187,7 +187,6 @@ def check_arms(study: EffectStudy) -> None:
         (domain.treatment_cost, "treatment_cost: leave it out, or subtract it from the outcome"),
         (domain.arm_floor, "arm_floor: leave it out"),
         (study.noise is not Noise.GAMMA, f"noise = {str(study.noise)!r}: take 'gamma'"),
-        (study.public_center is not None, "public_center: leave it out"),
         (study.effect_center is not None, "effect_center: leave it out"),
         (settings.rows not in (Rows.COMMON, Rows.ARMS), "rows: take 'common' or 'arms', and no cells"),
         (settings.first_fit is not None, "first_fit: leave it out"),

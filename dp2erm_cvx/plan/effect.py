@@ -55,7 +55,7 @@ class EffectStudy(Pipeline):
     ----------
     universe, budget, noise, arithmetic, numerical_share, before
         As in :class:`~dp2erm_cvx.plan.Pipeline`.
-    estimand, residual_scale, confounding, collinearity, heterogeneity, effect_center, public_center
+    estimand, residual_scale, confounding, collinearity, heterogeneity, effect_center
         As in :class:`~dp2erm_cvx.estimators.PrivateEffect`. Predictions of bias and the interval rest on the
         third to the fifth.
     declared
@@ -79,7 +79,6 @@ class EffectStudy(Pipeline):
     collinearity: float = setting(1.0, above=0.0, at_most=1.0)
     heterogeneity: float = setting(0.25, at_least=0.0, at_most=100.0)
     effect_center: float | None = None
-    public_center: Term | None = None
     declared: Mapping[str, Any] = field(default_factory=dict)
     ranges: PrivateRanges | None = None
 
@@ -93,10 +92,6 @@ class EffectStudy(Pipeline):
         if self.estimand == RiskScores.estimand:
             self._check_risks()
         self._check_groups()
-        if self.public_center is not None:
-            if self.ranges is not None:
-                raise DeclarationError("public_center: needs declared ranges, whose units it would be in")
-            self._check(self.public_center)
         if self.estimand == RiskScores.estimand:
             refuse_sampling(
                 self.universe.domain.codebook,
@@ -189,8 +184,6 @@ class EffectStudy(Pipeline):
             if declared.get(name) is not None:
                 declared[name] = one_of(name, declared[name], members)
         if declared.get("cells") is not None:
-            if self.public_center is not None:
-                raise DeclarationError("cells: take the place of a center, and of a public_center")
             if self.ranges is not None:
                 raise DeclarationError("cells: need public ranges, which cuts are in")
             declared = {"rows": None, "propensity": "cells"} | declared
@@ -213,9 +206,6 @@ class EffectStudy(Pipeline):
         found = replace(found, cap=cap, score_bound=reach)
         if found.arms is Arms.CONTROLS and declared.get("rows", Rows.COMMON) not in (Rows.COMMON, None):
             found = replace(found, arms=Arms.ALIKE)
-        if self.public_center is not None:
-            # its covariates are those that the domain scales
-            found = replace(found, mean_share=None, spread_share=None)
         return replace(found, **declared)
 
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
@@ -245,7 +235,7 @@ class EffectStudy(Pipeline):
         if settings.known is None:
             steps.append(TreatmentRate(share=settings.rate_share, exact=exact))
         steps += self._placing(settings, exact)
-        terms = [] if self.public_center is None else [self.public_center]
+        terms: list[Term] = []
         program = self.saturating("saturating_regression", settings.slope)
         regressions = {"center": settings.center_share}
         if settings.first_fit is not None:
@@ -390,13 +380,6 @@ class EffectStudy(Pipeline):
             raise DeclarationError(
                 "estimand = 'risks': takes no treatment cost, which is in no risk, and no effect_center"
             )
-
-    def _check(self, center: Term) -> None:
-        names = center.rows.names(tuple(f"x{k}" for k in range(self.universe.n_features)))
-        if isinstance(center.source, str) or len(center.source) != len(names):
-            raise DeclarationError(f"public_center: {len(names)} public coefficients are needed")
-        for value in center.source:
-            public_number("public_center", value)
 
 
 def _reach(

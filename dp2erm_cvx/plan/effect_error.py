@@ -15,7 +15,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.estimands import AverageScore, GroupScore, OverlapScore, TreatedScore
 from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, LinearNuisances, RuleNuisances, rare
-from dp2erm_cvx.steps.record_map import Rows, Term
+from dp2erm_cvx.steps.record_map import Rows
 from dp2erm_cvx.steps.score import EffectScore, MeanScore, Released
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import released_mass, side_shares
@@ -174,7 +174,7 @@ def _arm_errors(
     by_arm = len(noise) == 2
     factors = weights * steep if by_arm else np.array([float(np.sum(weights * steep))])
     # the slopes of either arm, or in common, before any shrinkage is undone
-    k, terms = len(nuisances.spreads), _released_terms(nuisances)
+    k, terms = len(nuisances.spreads), nuisances.terms
     used = 2 * k if all(term.rows is Rows.ARMS for term in terms) else k
     slopes = [np.asarray(released[str(one.source)])[~one.rows.constants(k)][:used] for one in terms]
     sums: Array = np.sum(slopes, axis=0).reshape(-1, k)
@@ -260,7 +260,7 @@ def intercept_bias(nuisances: LinearNuisances, released: Released, deviation: fl
     rate, total = nuisances.rate, np.zeros(2)
     shares = np.array([rate, rate - 1.0])
     k = len(nuisances.spreads)
-    for one, term in zip(nuisances.regressions, _released_terms(nuisances), strict=True):
+    for one, term in zip(nuisances.regressions, nuisances.terms, strict=True):
         constants = np.asarray(released[str(term.source)])[term.rows.constants(k)]
         if len(constants) < 2:
             continue
@@ -291,7 +291,7 @@ def rate_error(
         return 0.0, 0.0
     assert not isinstance(nuisances.rate, str)
     bound = plan.study.universe.domain.outcome_bound
-    one, term = nuisances.regressions[-1], _released_terms(nuisances)[-1]
+    one, term = nuisances.regressions[-1], nuisances.terms[-1]
     places = term.rows.constants(len(nuisances.spreads))
     constants = np.resize(np.asarray(released[str(term.source)])[places], 2)
     curvatures = np.maximum(one.curvature(deviation, nuisances.rate), 1e-12)
@@ -357,11 +357,6 @@ def value_error(
     )
 
 
-def _released_terms(nuisances: LinearNuisances) -> list[Term]:
-    """The regressions that were released here: a public one has no noise and no ridge."""
-    return [term for term in nuisances.terms if isinstance(term.source, str)]
-
-
 def propensity_error(step: Step, squares: Array, variance: float) -> tuple[float, float]:
     """The part of a log odds that gamma shrinks away, and the noise of one, per standard deviation.
 
@@ -396,7 +391,7 @@ def overlap_error(
     score, nuisances = found
     assert nuisances.log_odds is not None
     assert not isinstance(nuisances.rate, str)
-    fit, term = nuisances.regressions[-1], _released_terms(nuisances)[-1]
+    fit, term = nuisances.regressions[-1], nuisances.terms[-1]
     within = plan.study.assumed.within(nuisances.rate)
     variance, spreads = nuisances.rate * (1.0 - nuisances.rate) * within, np.array(nuisances.spreads)
     spread, covariance = math.sqrt(float(np.mean(spreads**2))), spreads[:, None] * law.correlations * spreads

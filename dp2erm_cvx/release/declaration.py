@@ -27,7 +27,7 @@ from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standing, StepStatement
 from dp2erm_cvx.sampling import OWN_RECORD
-from dp2erm_cvx.steps.record_map import Rows, Term
+from dp2erm_cvx.steps.record_map import Term
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.text import written_members
 from dp2erm_cvx.universe import Universe
@@ -77,9 +77,6 @@ def study_of(release: BaseRelease) -> Pipeline:
         for stage, known in (("first", registry.first_stages), ("second", registry.second_stages)):
             if stage in declared:
                 declared[stage] = _program(known(), declared[stage])
-        if declared.get("public_center") is not None:
-            center = declared["public_center"]
-            declared["public_center"] = Term(Rows(center["rows"]), tuple(center["source"]))
         if declared.get("ranges") is not None:
             declared["ranges"] = _ranges(release, universe.domain, declared["ranges"]["share"])
             universe = replace(universe, domain=declared["ranges"].domain(universe.n_features))

@@ -52,11 +52,7 @@ class Nuisance:
 def state_nuisances(
     plan: Plan[EffectStudy], released: Mapping[str, Array], columns: tuple[str, ...]
 ) -> Iterator[Nuisance]:
-    """Those of a run, a public regression first."""
-    public = plan.study.public_center
-    if public is not None:
-        assert not isinstance(public.source, str)
-        yield Nuisance("public center", public.rows.value, public.rows.names(columns), public.source)
+    """Those of a run."""
     arms = plan.study.universe.domain.arms
     for step in plan.steps[:-1]:
         if isinstance(step, ColumnRanges):

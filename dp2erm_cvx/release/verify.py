@@ -29,10 +29,7 @@ from dp2erm_cvx.release.effect import EffectRelease, make_effect
 from dp2erm_cvx.release.interval import misses
 from dp2erm_cvx.release.record import CHOICE, BaseRelease, Guarantee, Release, Standing
 from dp2erm_cvx.release.rule import RuleRelease, make_rule
-from dp2erm_cvx.steps.covariates import placed
 from dp2erm_cvx.steps.fit import Fit
-from dp2erm_cvx.steps.nuisances import LinearNuisances
-from dp2erm_cvx.steps.record_map import Rows, Term
 from dp2erm_cvx.steps.step import Step
 
 if TYPE_CHECKING:
@@ -106,33 +103,6 @@ def _effect_at(
     # the name of the outcome is stated with its range, and nowhere else
     names = (*release.columns, release.ranges[-1].column if release.ranges else "")
     return make_effect(plan, released, names, guarantee, level, release.target)
-
-
-def public_center(release: EffectRelease) -> Term:
-    """The outcome regression in force, of the centered outcome on the scaled covariates of the domain.
-
-    It is public from now on: a released mean, a smaller ball and the shrinkage that is undone are counted in.
-    Raises DeclarationError where its parts have different rows, or are cells.
-    """
-    plan = plan_of(release)
-    released, step = released_numbers(release, plan), plan.main
-    nuisances = step.score.at(step.universe, released).nuisances
-    if not isinstance(nuisances, LinearNuisances):
-        raise DeclarationError("public_center: cells are no regression")
-    rows = {term.rows for term in nuisances.terms}
-    if len(rows) != 1:
-        raise DeclarationError("public_center: the released regressions have no common rows")
-    (own,), k = rows, len(release.columns)
-    theta = np.sum([term.coefficient(k, released) for term in nuisances.terms], axis=0)
-    slopes = ~own.constants(k)
-    mean, scale = placed(plan.steps, released)
-    theta[slopes] *= scale
-    if mean is not None:
-        middle = mean[None]
-        for arm in (0.0, 1.0) if own is not Rows.POOLED else (0.0,):
-            place = int(np.argmax(own.of(0.0 * middle, arm)[0]))
-            theta[place] -= float(own.of(middle, arm)[0][slopes] @ theta[slopes])
-    return Term(own, tuple(theta.tolist()))
 
 
 def taken_from(release: BaseRelease, name: str, owner: BaseRelease) -> Iterator[str]:
@@ -238,7 +208,7 @@ def _lacking(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
         yield f"parameters: {len(release.parameters)} names for {len(release.theta)} numbers in theta"
     if isinstance(release, EffectRelease | RuleRelease):
         for place, part in enumerate(release.nuisances):
-            if part.step not in (*planned, "public center"):
+            if part.step not in planned:
                 yield f"nuisances.{place}.step: {shown(part.step)} is no step of the plan"
         numbers = released_numbers(release, plan)
         for name in planned:

@@ -248,10 +248,7 @@ class Fit(Step):
             if self.perturbed is Perturbed.OUTPUT:
                 hidden = "its discrete Laplace noise covers"
             numerics = (weights, f"arithmetic is counted: {counted}, which {hidden}")
-        found = (*self.bound.assumptions, *numerics)
-        if self.regression and any(not isinstance(term.source, str) for term in self.regression.after):
-            found += ("the public center is public, or released from these records and paid for on its own",)
-        return found
+        return (*self.bound.assumptions, *numerics)
 
     def mapped(self, records: Records, released: Mapping[str, Array]) -> tuple[Records, Array | None]:
         """The records that the program is solved on, and the factors (n,) of a second stage on them."""

@@ -284,11 +284,7 @@ class LinearNuisances(Nuisances):
             known = tuple(replace(one, curvatures=(bends[0], bends[1])) for one in found.regressions)
             found = replace(found, regressions=known)
         stretch = tuple(found.stretch.ravel().tolist())
-        # a public regression is what it is
-        terms = tuple(
-            replace(term, stretch=stretch) if isinstance(term.source, str) else term for term in self.terms
-        )
-        return replace(found, terms=terms)
+        return replace(found, terms=tuple(replace(term, stretch=stretch) for term in self.terms))
 
     def levels(self, released: Mapping[str, Array]) -> tuple[Array, Array]:
         """The regressions m_0 and m_1 (1,) where all covariates are 0, before they are unbent."""

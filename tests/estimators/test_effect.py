@@ -22,10 +22,9 @@ from dp2erm_cvx import (
     TwoStageERM,
 )
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.release.verify import public_center, verify
+from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.steps.record_map import Rows
 from dp2erm_cvx.steps.step import Execution
 
 DOMAIN = Domain(
@@ -78,24 +77,6 @@ def test_a_known_propensity_spends_nothing_on_it():
     release = model(settings={"propensity": 0.5}).fit(X, a, y).release_
     assert [step.step for step in release.steps] == ["spread", "center", "score"]
     assert release.interval.low < 1.0 < release.interval.high
-
-
-def test_an_earlier_release_is_a_public_center():
-    X, a, y = table()
-    first = model(settings={"rows": "common"}).fit(X, a, y).release_
-    second = model(public_center=first, seed=3).fit(X, a, y)
-    known = public_center(first)
-    assert second.release_.nuisances[0].coefficient == known.source
-    assert known.source[2:] == pytest.approx([1.0, 0.5], abs=0.1)
-    scaled = DOMAIN.records(X, a, y)
-    center = Rows.COMMON.predict(known.source, scaled.covariates, a)
-    assert np.std(scaled.y - center) < 0.6
-    assert second.interval_[0] < 1.0 < second.interval_[1]
-    (left,) = (part.coefficient for part in second.release_.nuisances if part.step == "center")
-    assert all(abs(value) < 0.3 for value in left)
-    other = Domain(covariate_bound=1.5, outcome_bound=8.0, ranges=DOMAIN.ranges)
-    with pytest.raises(DeclarationError, match="another domain"):
-        PrivateEffect(other, Budget(2.0), public_center=first, seed=1).fit(X, a, y)
 
 
 def test_the_effect_where_either_treatment_is_likely():
@@ -331,17 +312,6 @@ def test_shares_are_judged_for_any_number_of_records_until_it_is_known():
         few.plan(1000, 2)
     with pytest.raises(DeclarationError, match="leave nothing to the score"):
         model(settings=logistic | {"center_share": 0.7}).check()
-
-
-def test_a_seeded_release_is_no_public_center():
-    X, a, y = table(400)
-    first = model().fit(X, a, y).release_
-    with pytest.raises(DeclarationError, match="seeded"):
-        model(public_center=first, seed=None).fit(X, a, y)
-    first = model(seed=None).fit(X, a, y).release_
-    stated = model(public_center=first, seed=None).fit(X, a, y).release_.guarantee.assumptions
-    assert any("public center" in one for one in stated)
-    assert not any("public center" in one for one in first.guarantee.assumptions)
 
 
 @pytest.mark.parametrize("n", [300, 3000])

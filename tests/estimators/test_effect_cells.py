@@ -8,9 +8,7 @@ import pandas as pd
 import pytest
 
 from dp2erm_cvx import Budget, Domain, EffectRelease, PrivateEffect
-from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release import json_schema
-from dp2erm_cvx.release.verify import public_center
 
 DOMAIN = Domain(covariate_bound=6.0, outcome_bound=1.0, ranges={"x1": (-3.0, 3.0), "x2": (-3.0, 3.0)})
 CUTS = {"x1": [-1.5, -0.75, -0.05, 0.0, 0.1, 0.75, 1.5], "x2": [-1.5, -0.75, -0.35, 0.0, 0.05, 0.75, 1.5]}
@@ -64,8 +62,6 @@ def test_the_release_states_the_cells_and_their_noise():
     assert release.settings["cells"] == {name: pytest.approx(cuts) for name, cuts in CUTS.items()}
     assert release.settings["rows"] is None
     assert "cells" in release.summary()
-    with pytest.raises(DeclarationError, match="no regression"):
-        public_center(release)
 
 
 @pytest.mark.parametrize("estimand", ["att", "overlap", "risks"])
@@ -77,10 +73,3 @@ def test_other_estimands_take_cells(estimand):
     low, high = found.fit(X, a, binary).interval_
     assert low < 0.4 * 0.2 < high
     assert high - low < 0.1
-
-
-def test_a_public_center_does_not_go_with_cells():
-    X, a, y = regions(500, 0)
-    lines = model(settings={}).fit(X, a, y).release_
-    with pytest.raises(DeclarationError, match="public_center"):
-        model(public_center=lines).fit(X, a, y)

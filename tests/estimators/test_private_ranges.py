@@ -118,8 +118,6 @@ def test_what_is_declared_is_judged_before_the_data():
         model(RANGES, prognostic=["wealth"]).fit(X, a, y)
     with pytest.raises(DeclarationError, match="the domain declares the columns age, wealth"):
         model({"age": None, "wealth": None}).fit(X, a, y)
-    with pytest.raises(DeclarationError, match="public_center"):
-        model(RANGES, public_center=object()).check()
     with pytest.raises(DeclarationError, match="must be a Domain"):
         PrivateTwoStageERM(PrivateRanges(), Budget(1.0)).fit(X, a, y)
     model(RANGES, prognostic=["income"]).check(["age", "income"])

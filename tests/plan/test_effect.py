@@ -18,7 +18,7 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.solve import uncertified_start
 from dp2erm_cvx.steps import fit
 from dp2erm_cvx.steps.covariates import CovariateLaw
-from dp2erm_cvx.steps.record_map import RAREST, Rows, Term
+from dp2erm_cvx.steps.record_map import RAREST
 from dp2erm_cvx.steps.step import Execution
 from dp2erm_cvx.universe import Universe
 
@@ -177,18 +177,6 @@ def test_no_bound_follows_a_released_rate_that_is_noise(released, estimand):
         # a steady rate that is rare is followed, up to the public cap of its inverse
         assert found.widening <= RAREST
         assert found.widening * found.bound > most or not steady or released != 3.0 or estimand == "att"
-
-
-def test_a_public_center_has_public_coefficients():
-    plan = make_plan(study(public_center=Term(Rows.POOLED, (0.1, 0.2, 0.3))))
-    assert plan.step("center").regression.after == (Term(Rows.POOLED, (0.1, 0.2, 0.3)),)
-    for wrong in (
-        Term(Rows.POOLED, "center"),
-        Term(Rows.POOLED, (0.1,)),
-        Term(Rows.POOLED, (0.1, 0.2, math.inf)),
-    ):
-        with pytest.raises(DeclarationError, match="public_center"):
-            study(public_center=wrong)
 
 
 def test_a_propensity_that_missed_its_tolerance_is_not_certified(monkeypatch):
