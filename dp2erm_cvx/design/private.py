@@ -126,28 +126,19 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class PrivateCandidate:
-    """What one candidate spends, and its stability bound on the part that it is fitted to."""
-
-    name: str
-    epsilon: float
-    delta: float
-    V: float
-
-
-@dataclass(frozen=True)
 class PrivateTuning:
     """The winner of a private comparison and what everything together guarantees.
 
     ``guarantee`` covers the choice and the releases of all candidates. ``release`` is the winner's, fitted to
     ``n_fitted`` records, and states this guarantee in place of its own. No score is kept: scores are private.
-    ``model`` is the winner, whose ``private_workings_`` are for the data holder only.
+    ``candidates`` are what each spends, and its bound V on the part that it is fitted to. ``model`` is the
+    winner, whose ``private_workings_`` are for the data holder only.
     """
 
     best: str
     release: Release
     guarantee: Guarantee
-    candidates: tuple[PrivateCandidate, ...]
+    candidates: tuple[Mapping[str, Any], ...]
     selection: Selection
     n_fitted: int
     n_scored: int
@@ -168,7 +159,7 @@ class PrivateTuning:
             **{name: getattr(self, name) for name in named},
             "receipt": None,
             **{name: asdict(getattr(self, name)) for name in tables},
-            "candidates": [asdict(one) for one in self.candidates],
+            "candidates": [*map(dict, self.candidates)],
             "release": json.loads(self.release.to_json()),
         }
 
@@ -273,8 +264,7 @@ def tune_privately(
         release=winner.release_,
         guarantee=guarantee,
         candidates=tuple(
-            PrivateCandidate(name, plan.guarantee.epsilon, plan.guarantee.delta, plan.bound.V)
-            for name, plan in plans.items()
+            {"name": name, **asdict(plan.guarantee), "V": plan.bound.V} for name, plan in plans.items()
         ),
         selection=Selection(
             score_budget.epsilon,

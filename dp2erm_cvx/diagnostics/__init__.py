@@ -6,7 +6,6 @@ covered by the guarantee.
 """
 
 from dp2erm_cvx.diagnostics.balance import (
-    ArmSummary,
     BalanceTable,
     Estimate,
     adjusted,
@@ -17,7 +16,6 @@ from dp2erm_cvx.diagnostics.balance import (
 )
 
 __all__ = [
-    "ArmSummary",
     "BalanceTable",
     "Estimate",
     "adjusted",

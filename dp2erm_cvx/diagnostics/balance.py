@@ -28,20 +28,6 @@ Mask = NDArray[np.bool_]
 ARMS = ("control", "treated")
 
 
-@dataclass(frozen=True)
-class ArmSummary:
-    """One arm: its count, its share of the total weight and its effective sample size, before and after."""
-
-    #: This is not differentially private: show it to the data holder only.
-    private: ClassVar[bool] = False
-
-    n_samples: int
-    mass_before: float
-    mass_after: float
-    effective_before: float
-    effective_after: float
-
-
 @dataclass(frozen=True, eq=False)
 class BalanceTable(Shown):
     """Means of the arms before and after weighting, covariate by covariate, and masses of the arms.
@@ -56,6 +42,9 @@ class BalanceTable(Shown):
     smd_before, smd_after
         (p,) standardized mean differences: the mean of the treated less that of the controls, in units of
         the unweighted pooled standard deviation sqrt((s_1^2 + s_0^2)/2).
+    records, mass_before, mass_after, effective_before, effective_after
+        (2,) of the controls and of the treated: their number, their share of the total weight and their
+        effective sample size.
     """
 
     #: This is not differentially private: show it to the data holder only.
@@ -66,8 +55,11 @@ class BalanceTable(Shown):
     means_after: Array
     smd_before: Array
     smd_after: Array
-    control: ArmSummary
-    treated: ArmSummary
+    records: NDArray[np.int64]
+    mass_before: Array
+    mass_after: Array
+    effective_before: Array
+    effective_after: Array
     notes: tuple[str, ...] = ()
 
     def blocks(self) -> Iterator[Block]:
@@ -81,10 +73,10 @@ class BalanceTable(Shown):
         yield covariates
         yield ""
         arms = grid("arm", "records", "mass before", "mass after", "ESS before", "ESS after")
-        for name, arm in zip(ARMS, (self.control, self.treated), strict=True):
-            sizes = [f"{one:.3f}" for one in (arm.mass_before, arm.mass_after)]
-            sizes += [f"{one:.1f}" for one in (arm.effective_before, arm.effective_after)]
-            arms.add_row(name, str(arm.n_samples), *sizes)
+        for arm, name in enumerate(ARMS):
+            sizes = [f"{one[arm]:.3f}" for one in (self.mass_before, self.mass_after)]
+            sizes += [f"{one[arm]:.1f}" for one in (self.effective_before, self.effective_after)]
+            arms.add_row(name, str(self.records[arm]), *sizes)
         yield arms
         for note in self.notes:
             yield f"note: {note}"
@@ -119,7 +111,7 @@ def balance_table(
     if len(names) != table.shape[1]:
         raise DataError(f"columns: {len(names)} names for the {table.shape[1]} columns of X")
 
-    weight = _scaled(weight)
+    weight, records = _scaled(weight), np.array([one.sum() for one in members])
     variances = [_variance(table[one]) for one in members]
     spread = np.sqrt((variances[0] + variances[1]) / 2)
     scale = np.where(spread > 0, spread, np.nan)
@@ -133,8 +125,11 @@ def balance_table(
         means_after=after,
         smd_before=(before[1] - before[0]) / scale,
         smd_after=(after[1] - after[0]) / scale,
-        control=_summary(weight, members[0]),
-        treated=_summary(weight, members[1]),
+        records=records,
+        mass_before=records / len(table),
+        mass_after=np.array([np.sum(weight[one]) for one in members]) / (np.sum(weight) or np.nan),
+        effective_before=records.astype(np.float64),
+        effective_after=np.array([effective_sample_size(weight[one]) for one in members]),
         notes=(
             *_about_arms(weight, members),
             *(f"{name} does not vary within the arms: no difference is defined" for name in constant),
@@ -299,17 +294,6 @@ def _variance(X: Array) -> Array:
     # rounding of the mean would leave a constant column a little variance
     found: Array = np.where(np.ptp(X, axis=0) == 0, 0.0, np.var(X, axis=0, ddof=1))
     return found
-
-
-def _summary(weight: Array, members: Mask) -> ArmSummary:
-    total = float(np.sum(weight))
-    return ArmSummary(
-        n_samples=int(members.sum()),
-        mass_before=float(members.mean()),
-        mass_after=float(np.sum(weight[members])) / total if total > 0 else float("nan"),
-        effective_before=float(members.sum()),
-        effective_after=effective_sample_size(weight[members]),
-    )
 
 
 def _about_arms(weight: Array, members: tuple[Mask, Mask]) -> Iterator[str]:

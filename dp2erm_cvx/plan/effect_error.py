@@ -232,7 +232,7 @@ def remaining(
     declared, stretch = nuisances.shrinkage(study.scale)[0], nuisances.stretch
     errors = [nuisances.shrinkage(residual, share) for share in np.geomspace(study.collinearity, 1.0, 9)]
     if isinstance(square, MeanSquare):
-        unsure = math.hypot(LEFT, square.size(released).error)
+        unsure = math.hypot(LEFT, square.relative_error(released))
     left = np.max([unsure * declared, *(np.abs(1.0 - stretch * (1.0 - kept)) for kept, _ in errors)], axis=0)
     return declared, left, stretch * np.max([noise for _, noise in errors], axis=0)
 

@@ -98,15 +98,15 @@ def _cells(
     yield Nuisance(step.name, "records in cells", (), tuple(float(value) for value in table))
     nuisances, domain = plan.main.score.nuisances, plan.study.universe.domain
     assert isinstance(nuisances, CellNuisances)
-    found = nuisances.leaves(released)
-    names = step.partition.names(found.boxes, columns, domain)
+    boxes, _, count, outcome, treated = nuisances.leaves(released)
+    names = step.partition.names(boxes, columns, domain)
     stated = {
-        "records": found.count,
-        "outcome of controls": domain.outcome_bound * found.outcome[:, 0],
-        "outcome of treated": domain.outcome_bound * found.outcome[:, 1],
+        "records": count,
+        "outcome of controls": domain.outcome_bound * outcome[:, 0],
+        "outcome of treated": domain.outcome_bound * outcome[:, 1],
     }
     if nuisances.known is None:
-        stated["treated share"] = found.treated
+        stated["treated share"] = treated
     for rows, values in stated.items():
         yield Nuisance(step.name, rows, names, tuple(float(value) for value in values))
 

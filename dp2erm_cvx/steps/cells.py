@@ -181,25 +181,12 @@ def _named(box: Box, raw: list[list[float]], columns: Sequence[str]) -> str:
     return ", ".join(told) or "all"
 
 
+#: What follows from released cells, see :meth:`CellNuisances.leaves`.
+Leaves = tuple[Sequence[Box], NDArray[np.int64], Array, Array, Array]
 #: A leaf has at least this many records, by its noisy count.
 LEAST = 40.0
 #: A split needs a gain above this: twice 1 is expected where two sides are alike, more of the best of many.
 GAIN = 8.0
-
-
-@dataclass(frozen=True, eq=False)
-class CellTree:
-    """What follows from released cells: ``boxes``, leaves (l), and the number (cells,) of that of each cell.
-
-    Of every leaf: its noisy number of records (l,), outcomes by arm (l, 2), centered and in units of the
-    outcome bound, and treated share (l,).
-    """
-
-    boxes: Sequence[Box]
-    of_cell: NDArray[np.int64]
-    count: Array
-    outcome: Array
-    treated: Array
 
 
 @dataclass(frozen=True)
@@ -220,8 +207,12 @@ class CellNuisances(Nuisances):
         assert isinstance(cells, CellSums)
         return replace(self, cells=cells)
 
-    def leaves(self, released: Mapping[str, Array]) -> CellTree:
-        """The tree and its means, a function of the released integers and of public numbers."""
+    def leaves(self, released: Mapping[str, Array]) -> Leaves:
+        """The l leaves of the tree, a function of the released integers and of public numbers.
+
+        Their boxes, and the number (cells,) of that of each cell. Of every leaf: its noisy number of records
+        (l,), outcomes by arm (l, 2), centered and in units of the outcome bound, and treated share (l,).
+        """
         return _leaves(self, np.asarray(released["cells"], dtype=np.int64).tobytes())
 
     def outcome(self, x: Array, a: Array, released: Mapping[str, Array]) -> Array:
@@ -232,16 +223,16 @@ class CellNuisances(Nuisances):
         return self.at(x, released)[2]
 
     def at(self, x: Array, released: Mapping[str, Array]) -> Predicted:
-        found, cells = self.leaves(released), self.cells
+        (_, of_cell, _, outcome, treated), cells = self.leaves(released), self.cells
         assert cells is not None  # nothing is released before it is planned
-        leaf = found.of_cell[cells.partition.index(x)]
-        m_0, m_1 = (cells.universe.domain.outcome_bound * found.outcome[leaf, arm] for arm in (0, 1))
-        e = found.treated[leaf] if self.known is None else np.full(len(x), self.known)
+        leaf = of_cell[cells.partition.index(x)]
+        m_0, m_1 = (cells.universe.domain.outcome_bound * outcome[leaf, arm] for arm in (0, 1))
+        e = treated[leaf] if self.known is None else np.full(len(x), self.known)
         return m_0, m_1, e, None
 
 
 @lru_cache(maxsize=4)
-def _leaves(nuisances: CellNuisances, released: bytes) -> CellTree:
+def _leaves(nuisances: CellNuisances, released: bytes) -> Leaves:
     cells = nuisances.cells
     assert cells is not None
     table = cells.table({cells.name: np.frombuffer(released, dtype=np.int64)})
@@ -254,7 +245,7 @@ def _leaves(nuisances: CellNuisances, released: bytes) -> CellTree:
     sums = np.zeros((len(boxes), 2, 2))
     np.add.at(sums, of_cell.ravel(), table)
     sizes = np.bincount(of_cell.ravel(), minlength=len(boxes)).astype(np.float64)
-    return CellTree(boxes, of_cell.ravel(), *leaf_means(sums, sizes, spread, noise))
+    return (boxes, of_cell.ravel(), *leaf_means(sums, sizes, spread, noise))
 
 
 def grow(table: Array, spread: float, noise: float) -> list[Box]:

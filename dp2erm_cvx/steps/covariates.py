@@ -242,8 +242,12 @@ class MeanSquare(IntegerSums):
         of = partial(_squares, bound=self.universe.domain.features_bound)
         return (sum(records.by_units(of)),)
 
-    def size(self, released: Mapping[str, Array]) -> CovariateSize:
-        """What follows from what was released."""
+    def size(self, released: Mapping[str, Array]) -> tuple[CovariateLaw, float, float]:
+        """What follows for covariates: their law, their mean square, and what they are multiplied by.
+
+        The law around a released mean; the mean square as a share of the squared bound, at least what its
+        noise may be.
+        """
         law, outer = self.law, self.universe.domain.features_bound
         if self.mean is not None:
             law = self.mean.around(released)
@@ -251,46 +255,35 @@ class MeanSquare(IntegerSums):
         n = _mass(self.universe, released)
         least = self.calibration.scale * self.calibration.unit / n
         share = min(max(float(released[self.name][0]) / UNIT / n, 2.0 * least, 0.02 * part), 1.0)
-        noise = math.sqrt(self.predicted_error)
-        upper = law.factor(min(share + noise, 0.999), outer)
+        upper = law.factor(min(share + math.sqrt(self.predicted_error), 0.999), outer)
         # no record reaches farther than the bound
         scale = 1.0 if part == 1.0 and upper >= 0.8 else math.sqrt(max(1.0 / upper, part))
-        return CovariateSize(law, share, scale, noise / share)
+        return law, share, scale
+
+    def relative_error(self, released: Mapping[str, Array]) -> float:
+        """Standard deviation of the noise of the mean square, as a share of that."""
+        return math.sqrt(self.predicted_error) / self.size(released)[1]
 
     def spreads(self, released: Mapping[str, Array]) -> Array:
         """Root mean squares (k,) of the covariates that are handed on: a function of what was released."""
-        size, outer = self.size(released), self.universe.domain
+        (law, share, scale), outer = self.size(released), self.universe.domain
         bound = self.hands(self.universe).domain.features_bound
-        square, law = size.share, size.law
-        if size.scale != 1.0 or bound < outer.features_bound:
-            squares = law.factor(size.share, outer.features_bound)
-            square = law.mean_square(squares * size.scale**2, bound)
+        square = share
+        if scale != 1.0 or bound < outer.features_bound:
+            squares = law.factor(share, outer.features_bound)
+            square = law.mean_square(squares * scale**2, bound)
         if self.mean is not None:
-            noise = math.hypot(*law.offsets) * size.scale / bound
+            noise = math.hypot(*law.offsets) * scale / bound
             square = max(square - noise**2, 0.3 * square)
         return np.array(law.spreads) * (bound * math.sqrt(square) / math.hypot(*law.spreads))
 
     def mapped(self, records: Records, released: Mapping[str, Array]) -> Records:
         """The records, scaled and shrunk into the ball of the later universe."""
-        scale, later = self.size(released).scale, self.hands(self.universe)
+        (_, _, scale), later = self.size(released), self.hands(self.universe)
         if scale == 1.0 and later.domain == self.universe.domain:
             return records
         of = partial(_scaled, scale=scale, bound=later.domain.features_bound)
         return records.mapped(partial(_remade, of, later.domain), _outcomes, later.domain, later.n_columns)
-
-
-@dataclass(frozen=True)
-class CovariateSize:
-    """What a released mean square says of covariates.
-
-    The ``law`` around a released mean; the mean square as a ``share`` of the squared bound, at least what its
-    noise may be, and the ``error`` of it, relative; the ``scale`` that covariates are multiplied by.
-    """
-
-    law: CovariateLaw
-    share: float
-    scale: float
-    error: float
 
 
 def placed(steps: Sequence[Step], released: Mapping[str, Array]) -> tuple[Array | None, float]:
@@ -300,7 +293,7 @@ def placed(steps: Sequence[Step], released: Mapping[str, Array]) -> tuple[Array 
         if isinstance(step, CovariateMean) and step.subtracted:
             mean = step.mean(released)
         elif isinstance(step, MeanSquare):
-            scale = step.size(released).scale
+            _, _, scale = step.size(released)
     return mean, scale
 
 

@@ -50,7 +50,7 @@ def test_one_charge_covers_everything(ledger):
     assert (result.guarantee.epsilon, result.guarantee.delta) == (1.25, 0.0)
     assert result.private
     assert (result.n_fitted, result.n_scored) == (100, 300)
-    assert [(one.name, one.epsilon) for one in result.candidates] == [("itr", 0.5), ("means", 0.75)]
+    assert [(one["name"], one["epsilon"]) for one in result.candidates] == [("itr", 0.5), ("means", 0.75)]
     assert result.release.n_samples == 100
     assert result.release.guarantee == result.guarantee == result.model.release_.guarantee
     assert all(not hasattr(model, "release_") for model in given.values())

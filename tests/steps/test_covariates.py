@@ -395,7 +395,7 @@ def test_covariates_that_are_larger_than_guessed_keep_their_lengths(n):
     records = plan.study.start.domain.records(coins, np.zeros(n), np.zeros(n))
     step = plan.step("spread")
     released = {"spread": exact(step, records)}
-    scale = step.size(released).scale
+    _, _, scale = step.size(released)
     lengths = np.linalg.norm(step.mapped(records, released).covariates, axis=1) / scale
     kept = 1.2 if n == 100 else plan.study.reach  # noise sets the limit
     assert lengths == pytest.approx(np.full(n, kept), rel=1e-9)
