@@ -181,6 +181,12 @@ class Codebook:
         """True if a record with treatment and outcome may count 0."""
         return bool(self.eligible or self.where or self.group)
 
+    @property
+    def may_move_arms(self) -> bool:
+        """True if the arm of a record depends on more than the cell of its treatment."""
+        rule = self.cells.get(self.treatment.column or "")
+        return self.silences or (rule is not None and rule.unit_column is not None)
+
     def counts(self, column: Column, counts: NDArray[np.float64]) -> NDArray[np.float64]:
         """Weights of records (n,), by the cells of raw columns that were read; by group (n, K).
 

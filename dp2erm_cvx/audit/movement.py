@@ -94,7 +94,8 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
     alone = None
     if type(resolved).printed_bound is not FirstStage.printed_bound:
         # as it stands, without an exception for a flipped treatment, under which it can be false
-        kept = dataclasses.replace(universe.domain, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
+        keep = Neighboring.REPLACE_ONE_KEEP_TREATMENT
+        kept = dataclasses.replace(universe.domain, relation=keep, codebook=None)
         stated = dataclasses.replace(universe, domain=kept)
         alone = collect("paper, printed", lambda: resolved.printed_bound(stated))
     if alone is not None and alone.L2 is not None and math.isfinite(alone.L2):

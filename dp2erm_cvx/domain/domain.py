@@ -96,8 +96,14 @@ class Domain(Shown):
             )
         put(self, "ranges", _checked_ranges(self.ranges))
         put(self, "codebook", checked_codebook(self.codebook, self.ranges))
-        if self.units is not None and (self.relation is not Neighboring.REPLACE_ONE or self.arm_floor):
+        keeps = self.relation is not Neighboring.REPLACE_ONE
+        if self.units is not None and (keeps or self.arm_floor):
             raise DeclarationError("unit: a neighbor replaces all records: no other relation, no arm_floor")
+        if keeps and self.codebook is not None and self.codebook.may_move_arms:
+            raise DeclarationError(
+                f"relation = {self.relation}: where other cells decide who counts or what the treatment is, "
+                "its arm may change: declare replace-one"
+            )
         put(self, "coordinate_bound", _checked_widths(self.coordinate_bound))
         put(self, "center", _checked_center(self.center, self.ranges))
         if self.ranges is not None:
@@ -182,13 +188,12 @@ class Domain(Shown):
 
         Of the levels of a column each is guessed to have as many records, unless ``center`` declares a share.
         """
-        found = counted_mass(self.codebook)
-        if self.codebook is not None and self.codebook.eligible:
-            found *= self.codebook.eligible_share
+        if (book := self.codebook) is None:
+            return 1.0
+        found = counted_mass(book) * (book.eligible_share if book.eligible else 1.0)
         declared = self.center if isinstance(self.center, Mapping) else {}
-        for column, level in self.codebook.where.items() if self.codebook is not None else ():
-            assert self.codebook is not None
-            even = 1.0 / len(self.codebook.levels[column])
+        for column, level in book.where.items():
+            even = 1.0 / len(book.levels[column])
             found *= min(max(declared.get(f"{column}={level or 'missing'}", even), 0.01), 1.0)
         return found
 

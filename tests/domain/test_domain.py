@@ -1,19 +1,25 @@
 import json
 import math
+from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp2erm_cvx.codebook import Codebook
+from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain, clip_norm
 from dp2erm_cvx.domain import domain as domains
 from dp2erm_cvx.domain_file import load_domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.sampling import SamplingWeights
+from dp2erm_cvx.treatment import Treatment
 
 ANY = st.floats(allow_nan=False, allow_infinity=False)
 POSITIVE = st.floats(min_value=1e-150, max_value=1e150)
@@ -127,6 +133,31 @@ def test_json_round_trip(ranges: object) -> None:
     again = Domain.from_dict(json.loads(json.dumps(domain.to_dict())))
     assert again == domain
     assert again.relation is Neighboring.REPLACE_ONE_KEEP_TREATMENT
+
+
+@pytest.mark.parametrize(
+    ("declared", "refused"),
+    [
+        ({"eligible": ["age >= 18"]}, True),
+        ({"levels": {"sex": ["F", "M"]}, "where": {"sex": "F"}}, True),
+        ({"levels": {"sex": ["F", "M"]}, "group": "sex"}, True),
+        ({"cells": {"a": {"units": {"g": 1.0, "kg": 1e3}, "unit_column": "in"}}}, True),
+        ({"cells": {"a": {"synonyms": {"1": ["yes"]}}}, "levels": {"sex": ["F", "M"]}}, False),
+    ],
+)
+def test_a_treatment_that_stays_is_refused_where_other_cells_decide_the_arm(
+    declared: dict[str, Any], refused: bool
+) -> None:
+    book = Codebook(treatment=Treatment("a"), outcome="y", **declared)
+    domain = Domain(2.0, 1.0, ranges=book.ranges({"u": (-1.0, 1.0)}), codebook=book)
+    rows = {"u": [0.0], "age": [40.0], "sex": ["F"], "in": ["g"], "a": [1], "y": [0.0]}
+    other = {"u": [0.0], "age": [17.0], "sex": ["D"], "in": ["lb"], "a": [1], "y": [0.0]}
+    frames = [pd.DataFrame({name: cells * 2 for name, cells in table.items()}) for table in (rows, other)]
+    arms = [Dataset.coded(domain, frame, frame["a"], frame["y"]).a[0] for frame in frames]
+    assert bool(arms[0] != arms[1]) is refused
+    keep = {**domain.to_dict(), "relation": "replace-one-keep-treatment"}
+    with pytest.raises(DeclarationError, match=r"declare replace-one$") if refused else nullcontext():
+        Domain.from_dict(keep)
 
 
 TOP = """
