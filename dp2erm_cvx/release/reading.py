@@ -155,7 +155,9 @@ def _no_release(release: BaseRelease) -> Iterator[str]:
     guarantee, names = release.guarantee, [step.step for step in release.steps]
     try:
         Budget(guarantee.epsilon, guarantee.delta)
-        Domain.from_dict(release.domain)
+        domain = Domain.from_dict(release.domain)
+        if (guarantee.relation, guarantee.unit or "records") != (domain.relation, domain.protected):
+            yield "guarantee: relation and unit are not those of the domain"
     except DeclarationError as error:
         yield str(error)
     if "theta" not in names or len(set(names)) < len(names):

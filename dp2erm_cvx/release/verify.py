@@ -231,7 +231,7 @@ def _is_weaker(release: BaseRelease, again: BaseRelease) -> bool:
     return (
         stated.epsilon >= known.epsilon
         and stated.delta >= known.delta
-        and stated.relation is known.relation
+        and (stated.relation, stated.unit) == (known.relation, known.unit)
         and stated.standing is known.standing
         and known.theorem in (stated.theorem, *_listed(stated.theorem, CHOICE))
         and known.stability_theorem in (stated.stability_theorem, *_listed(stated.stability_theorem))

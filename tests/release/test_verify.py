@@ -13,6 +13,7 @@ from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.release.declaration import NotAtHandError
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.reading import parsed
+from dp2erm_cvx.release.record import Release
 from dp2erm_cvx.release.verify import verify
 from tests.release.test_mutations import DOMAIN, MODELS, PURE, drawn
 
@@ -148,8 +149,19 @@ def test_a_further_assumption_is_no_licence_for_other_neighbors(table):
     balanced = made("balancing", table)
     stated = replace(balanced.guarantee, assumptions=(*balanced.guarantee.assumptions, "a further one"))
     assert verify(replace(balanced, guarantee=stated)).holds
-    fewer = replace(stated, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
-    assert not verify(replace(balanced, guarantee=fewer)).holds
+    for other in ({"relation": Neighboring.REPLACE_ONE_KEEP_TREATMENT}, {"unit": "persons by patient"}):
+        assert not verify(replace(balanced, guarantee=replace(stated, **other))).holds
+
+
+def test_an_unknown_program_is_no_licence_for_other_neighbors(table):
+    balanced = made("balancing", table)
+    plain = json.loads(balanced.to_json())
+    plain["declared"]["first"]["name"] = "somebody_elses"
+    assert Release.from_json(json.dumps(plain)).guarantee == balanced.guarantee
+    for other in ({"relation": "replace-one-keep-treatment"}, {"unit": "persons by patient"}):
+        forged = json.dumps({**plain, "guarantee": plain["guarantee"] | other})
+        with pytest.raises(DeclarationError, match="relation and unit are not those of the domain"):
+            Release.from_json(forged)
 
 
 def test_what_is_true_of_every_step_has_to_be_true_of_all(table):
