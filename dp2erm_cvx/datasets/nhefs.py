@@ -7,7 +7,6 @@ file tells where the CSV comes from.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import resources
 from types import MappingProxyType
 from typing import Any
@@ -15,30 +14,20 @@ from typing import Any
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain
 
-
-@dataclass(frozen=True)
-class PublicRange:
-    """What is known of a covariate before the data are seen: ``low`` to ``high`` in ``unit``, and why."""
-
-    low: float
-    high: float
-    unit: str
-    reason: str
-
-
-#: The covariates of :func:`load_nhefs`, in order. None of the ends is read off the data.
-NHEFS_RANGES: Mapping[str, PublicRange] = MappingProxyType(
+#: The covariates of :func:`load_nhefs`, in order: least and largest value, unit, and why. None of the ends is
+#: read off the data.
+NHEFS_RANGES: Mapping[str, tuple[float, float, str, str]] = MappingProxyType(
     {
-        "sex": PublicRange(0, 1, "0 male, 1 female", "codebook"),
-        "age": PublicRange(25, 74, "years at baseline", "the cohort was defined as ages 25 to 74"),
-        "race": PublicRange(0, 1, "0 white, 1 other", "codebook"),
-        "education": PublicRange(1, 5, "level", "codebook: 1 (8th grade or less) to 5 (college or more)"),
-        "smokeintensity": PublicRange(0, 60, "cigarettes a day", "none to three packs of 20"),
-        "smokeyrs": PublicRange(0, 60, "years", "the oldest age of the cohort, less a start at 14"),
-        "exercise": PublicRange(0, 2, "level", "codebook: 0 (much) to 2 (little or none)"),
-        "active": PublicRange(0, 2, "level", "codebook: 0 (very active) to 2 (inactive)"),
-        "wt71": PublicRange(40, 140, "kg at baseline", "body mass index 16 at 158 cm to 40 at 187 cm"),
-        "ht": PublicRange(140, 200, "cm", "adult height: about 170 cm, and three standard deviations of 10"),
+        "sex": (0, 1, "0 male, 1 female", "codebook"),
+        "age": (25, 74, "years at baseline", "the cohort was defined as ages 25 to 74"),
+        "race": (0, 1, "0 white, 1 other", "codebook"),
+        "education": (1, 5, "level", "codebook: 1 (8th grade or less) to 5 (college or more)"),
+        "smokeintensity": (0, 60, "cigarettes a day", "none to three packs of 20"),
+        "smokeyrs": (0, 60, "years", "the oldest age of the cohort, less a start at 14"),
+        "exercise": (0, 2, "level", "codebook: 0 (much) to 2 (little or none)"),
+        "active": (0, 2, "level", "codebook: 0 (very active) to 2 (inactive)"),
+        "wt71": (40, 140, "kg at baseline", "body mass index 16 at 158 cm to 40 at 187 cm"),
+        "ht": (140, 200, "cm", "adult height: about 170 cm, and three standard deviations of 10"),
     }
 )
 
@@ -84,6 +73,6 @@ def nhefs_domain(
         covariate_bound=covariate_bound,
         outcome_bound=outcome_bound,
         outcome_center=outcome_center,
-        ranges={name: (known.low, known.high) for name, known in NHEFS_RANGES.items()},
+        ranges={name: (low, high) for name, (low, high, *_) in NHEFS_RANGES.items()},
         **others,
     )

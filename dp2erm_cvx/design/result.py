@@ -35,18 +35,6 @@ MARGIN = 0.1
 
 
 @dataclass(frozen=True)
-class Enough:
-    """About how many records would do.
-
-    ``found`` says how that is known: "simulated", "predicted" from public plans, or "more" where so many
-    do not.
-    """
-
-    n_samples: int
-    found: str
-
-
-@dataclass(frozen=True)
 class DesignResult(Shown):
     """The ranked candidates.
 
@@ -59,7 +47,7 @@ class DesignResult(Shown):
     rows: tuple[DesignRow, ...]
     beside: DesignRow
     confounded_by: float
-    enough: Enough | None = None
+    enough: tuple[int, str] | None = None
 
     @property
     def best(self) -> DesignRow:
@@ -109,7 +97,9 @@ class DesignResult(Shown):
             "confounded_by": self.confounded_by,
             "public": None if asked.public is None else asked.public.source,
             "answers": self.answers,
-            "enough": None if self.enough is None else asdict(self.enough),
+            "enough": None
+            if self.enough is None
+            else dict(zip(("n_samples", "found"), self.enough, strict=True)),
             "beside": self.beside.to_dict(),
             "rows": [row.to_dict() for row in self.rows],
         }
@@ -165,10 +155,11 @@ def design(
 _FEW, _SIMULATED, _TRIED = 20, 25_000, 2
 
 
-def enough_records(result: DesignResult, workers: int, told: Progress) -> Enough:
+def enough_records(result: DesignResult, workers: int, told: Progress) -> tuple[int, str]:
     """Public predictions say where to start; from there records are doubled until a simulation answers.
 
-    By the default pipeline and those that came first, with fewer replicates than the design itself.
+    By the default pipeline and those that came first, with fewer replicates than the design itself. Also how
+    the number is known: "simulated", "predicted" from public plans, or "more" where so many do not do.
     """
     question, n = result.question, result.question.n_samples * math.sqrt(2.0)
     predictable = question.goal == "rule" or result.best.holds  # coverage is known from simulations alone
@@ -182,11 +173,11 @@ def enough_records(result: DesignResult, workers: int, told: Progress) -> Enough
         rows, constant, off = simulated_table(larger, compared, workers, told, f"runs at n = {records:,}")
         beside = constant if question.goal == "rule" else result.beside
         if DesignResult(larger, rows, beside, off).answers:
-            return Enough(records, "simulated")
+            return records, "simulated"
         failed, n = records, 2.0 * n
     if failed or not predictable:
-        return Enough(failed or question.n_samples, "more")
-    return Enough(records, "predicted") if records <= MOST_RECORDS else Enough(MOST_RECORDS, "more")
+        return failed or question.n_samples, "more"
+    return (records, "predicted") if records <= MOST_RECORDS else (MOST_RECORDS, "more")
 
 
 def _upward(n: float) -> int:
@@ -398,10 +389,11 @@ def _enough(result: DesignResult) -> str:
             lead = "Without privacy it would be no better. "
     if found is None:
         return lead
-    if found.found == "more":
-        return lead + f"You need more than n = {found.n_samples:,}{epsilon}."
-    how = "simulated" if found.found == "simulated" else "predicted, not simulated"
-    return lead + f"You need about n = {found.n_samples:,} ({how})."
+    records, how = found
+    if how == "more":
+        return lead + f"You need more than n = {records:,}{epsilon}."
+    how = "simulated" if how == "simulated" else "predicted, not simulated"
+    return lead + f"You need about n = {records:,} ({how})."
 
 
 def _told(value: Any) -> str:

@@ -25,6 +25,7 @@ from dp2erm_cvx.private_ranges import PrivateRanges, Within
 from dp2erm_cvx.program import Moments
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.program.stage import Program
+from dp2erm_cvx.public import declared_by_name
 from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standing, StepStatement
 from dp2erm_cvx.sampling import OWN_RECORD
 from dp2erm_cvx.steps.record_map import Term
@@ -80,7 +81,7 @@ def study_of(release: BaseRelease) -> Pipeline:
         if declared.get("ranges") is not None:
             declared["ranges"] = _ranges(release, universe.domain, declared["ranges"]["share"])
             universe = replace(universe, domain=declared["ranges"].domain(universe.n_features))
-        return kind(universe=universe, budget=budget, **declared)
+        return declared_by_name(kind, "declared", {"universe": universe, "budget": budget, **declared})
     except Dp2ermError:
         raise
     except (AttributeError, LookupError, TypeError, ValueError) as error:

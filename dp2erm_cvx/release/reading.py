@@ -6,13 +6,14 @@ import itertools
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dp2erm_cvx.calibration import Noise, Perturbed
 from dp2erm_cvx.calibration.profiles import LossLaw, joint_delta
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.errors import DeclarationError, Dp2ermError
+from dp2erm_cvx.errors import DeclarationError, Dp2ermError, known_names, shown
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.release.record import (
     SCHEMA_VERSION,
@@ -69,8 +70,14 @@ def parsed(text: str | bytes, kind: type[P]) -> P:
         release: P = release_adapter(kind).validate_python(plain)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise DeclarationError(f"release JSON: {_line(where)}: {first['msg']}") from None
+        where = _line(".".join(str(part) for part in first["loc"]))
+        if first["type"] == "unexpected_keyword_argument":
+            known = [one.name for one in fields(kind)] if len(first["loc"]) == 1 else []
+            hint = f"; {known_names(where, known)}" if known else ""
+            raise DeclarationError(f"release JSON: {where}: is no entry of a release{hint}") from None
+        if first["type"] == "missing":
+            raise DeclarationError(f"release JSON: {where}: is missing") from None
+        raise DeclarationError(f"release JSON: {where} = {shown(first['input'])}: {first['msg']}") from None
     for name, spelled in release.spelled_out().items():
         # a number or another type is not what was spelled out, even where it compares equal
         if type(besides[name]) not in (bool, str) or besides[name] != spelled:

@@ -108,7 +108,9 @@ def spent_by_step(release: BaseRelease) -> Table:
         laplace = step.noise.value == "gamma" and not step.gamma
         return "exponential" if step.step == "ranges" else "Laplace" if laplace else step.noise.value
 
-    rows = [(releases_of(one), noise(one), f"{one.epsilon:.4g}", f"{one.delta:.2g}") for one in release.steps]
+    rows = [
+        (_releases_of(one), noise(one), f"{one.epsilon:.4g}", f"{one.delta:.2g}") for one in release.steps
+    ]
     return grid("released", "noise", "epsilon", "delta", left=2, rows=rows)
 
 
@@ -121,12 +123,12 @@ def taken_over(release: BaseRelease) -> Iterator[str]:
     for of, steps in owners.items():
         epsilon = math.fsum(step.epsilon for step in steps)
         yield (
-            f"Released once, by the question {of} of the same study: {', '.join(map(releases_of, steps))}. "
+            f"Released once, by the question {of} of the same study: {', '.join(map(_releases_of, steps))}. "
             f"Of this epsilon {epsilon:.4g} is spent there: an account is charged once for both."
         )
 
 
-def releases_of(step: StepStatement) -> str:
+def _releases_of(step: StepStatement) -> str:
     """What a step releases, in words."""
     return RELEASED.get(step.step, step.theorem)
 

@@ -22,11 +22,11 @@ from dp2erm_cvx.release.words import (
     compared,
     declared_facts,
     promised,
-    releases_of,
     stated_law,
     units_of,
 )
 from dp2erm_cvx.report.page import check_installed
+from dp2erm_cvx.steps.step import RELEASED
 
 #: What marks a field that is left to the deployer.
 BLANK = "TODO: "
@@ -284,8 +284,8 @@ def _mechanisms(release: BaseRelease) -> Iterator[str]:
         if step.step in release.before:
             cost += f", spent once with the release {_words(release.before[step.step]['of'])} of the study"
         yield (
-            f"- {_words(step.step)} ({releases_of(step)}): {step.noise.value} noise, perturbed "
-            f"{step.perturbed.value}, {_words(step.theorem)}; {cost}."
+            f"- {_words(step.step)} ({RELEASED.get(step.step, step.theorem)}): {step.noise.value} noise, "
+            f"perturbed {step.perturbed.value}, {_words(step.theorem)}; {cost}."
         )
     yield "- Implemented in dp2erm-cvx; noise from the entropy of the operating system, without a seed."
     yield f"- Assumptions: {_words('; '.join(release.guarantee.assumptions))}."

@@ -60,8 +60,8 @@ def test_the_studies_of_the_demonstration_declare_these_ranges() -> None:
 
 def test_the_page_tells_what_the_domain_does() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    for name, known in NHEFS_RANGES.items():
-        assert f"| `{name}` | {known.low:g} | {known.high:g} | {known.unit} | {known.reason} |" in text
+    for name, (low, high, unit, reason) in NHEFS_RANGES.items():
+        assert f"| `{name}` | {low:g} | {high:g} | {unit} | {reason} |" in text
     domain = nhefs_domain()
     assert f"| `covariate_bound` $M$ | {domain.covariate_bound:g} |" in text
     assert f"| `outcome_center` $c$ | {domain.outcome_center:g} kg |" in text

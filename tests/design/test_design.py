@@ -11,7 +11,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, PrivateEffect, load_domain
 from dp2erm_cvx.design import DesignQuestion, DesignResult, DesignRow, Guess
-from dp2erm_cvx.design.result import Enough, enough_records
+from dp2erm_cvx.design.result import enough_records
 from dp2erm_cvx.design.simulation import (
     SimulatedRun,
     design_candidates,
@@ -222,7 +222,7 @@ def test_what_covers_less_than_09_is_never_first():
     found = ranked(asked, [weights, worse, short])
     assert [one.name for one in found] == ["short", "worse", "weights"]
     assert not any(one.tied for one in found)
-    result = DesignResult(asked, found, worse, 0.0, Enough(3000, "simulated"))
+    result = DesignResult(asked, found, worse, 0.0, (3000, "simulated"))
     assert not result.answers
     title, *lines = str(result).splitlines()
     assert result._repr_html_().count("<table") == 2
@@ -237,7 +237,7 @@ def test_what_covers_less_than_09_is_never_first():
     assert DesignRow.of_effect("", [SimulatedRun(0.4, -math.inf, math.inf)] * 10, math.nan).holds
 
 
-@pytest.mark.parametrize(("most", "enough"), [(0, Enough(400, "more")), (1000, Enough(570, "simulated"))])
+@pytest.mark.parametrize(("most", "enough"), [(0, (400, "more")), (1000, (570, "simulated"))])
 def test_coverage_is_simulated_and_not_predicted(monkeypatch, most, enough):
     """Planted: no interval covers the effect at n = 400, and the public plans say nothing of that."""
     monkeypatch.setattr("dp2erm_cvx.design.result._SIMULATED", most)
