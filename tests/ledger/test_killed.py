@@ -4,40 +4,31 @@ No release is shown uncharged, and no total is exceeded.
 """
 
 import json
-import math
 import os
-import sqlite3
 import subprocess
 import sys
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from dp2erm_cvx.cli.screen import reserved
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.ledger import Ledger
 from tests.command_line import FIT, run
 from tests.ledger.model import spent
 
 fcntl = pytest.importorskip("fcntl")
-ROOT = Path(__file__).parents[2]
+KILLED = Path(__file__).with_name("killed.py")
 CHARGED = [*FIT, "--ledger", "b.db", "--dataset", "trial", "--output", "out.json"]
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 
 
-def ran(name: str, *words: object) -> str:
-    """What the script prints, in a process of its own."""
-    worker = [sys.executable, "-W", "ignore", ROOT / "tests/ledger" / name, *words]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    ended = subprocess.run([*map(str, worker)], env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    return ended.stdout
-
-
 @pytest.mark.parametrize(("number", "commands"), [(7, 1), pytest.param(200, 3, marks=pytest.mark.slow)])
 def test_kill_at_points_of_a_run(number: int, commands: int, tmp_path: Path) -> None:
-    found = [json.loads(line) for line in ran("killed.py", tmp_path, number, commands).splitlines()]
+    words = [sys.executable, "-W", "ignore", KILLED, tmp_path, number, commands]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(KILLED.parents[2])}
+    ended = subprocess.run([*map(str, words)], env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    found = [json.loads(line) for line in ended.stdout.splitlines()]
     assert [one["code"] for one in found if "code" in one] == [0] * commands
     killed = [one for one in found if "killed" in one]
     assert len(killed) == number
@@ -109,30 +100,3 @@ def test_a_link_stays_a_link(folder: Path) -> None:
     assert run(*CHARGED, "--force").exit_code == 0
     assert Path("out.json").is_symlink()
     assert json.loads(Path("real.json").read_text())["private"] is True
-
-
-@pytest.mark.parametrize("kills", [25, pytest.param(1000, marks=pytest.mark.slow)])
-def test_kill_at_random_points(kills: int, tmp_path: Path) -> None:
-    path, shown = tmp_path / "ledger.db", tmp_path / "shown"
-    shown.mkdir()
-    ran("worker.py", path, shown, kills, 7)
-    accounts = Ledger(path).accounts()
-    charged = {}
-    for account in accounts:
-        total = sum(Fraction(repr(one.budget.epsilon)) for one in account.receipts)
-        assert total <= Fraction(repr(account.total.epsilon))
-        for one in account.receipts:
-            charged[one.number] = (account.dataset, one.budget.epsilon)
-    releases: dict[str, tuple[str, float]] = {}
-    for file in shown.iterdir():
-        for line in file.read_text().splitlines():
-            number, dataset, epsilon, theta = line.split()
-            assert number not in releases
-            releases[number] = (dataset, float(epsilon))
-            assert math.isfinite(float(theta))
-    assert len(releases) >= kills
-    assert {number: charged.get(number) for number in releases} == releases
-    assert len(accounts) > 1  # a process goes to the next data set after a refusal only
-    with sqlite3.connect(path) as db:
-        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    db.close()

@@ -25,8 +25,8 @@ REASONS = {
     "simplefilter": "makes an error of what a third party warns of",
 }
 CLOCKS = {"time.sleep", "time.time", "time.monotonic", "time.perf_counter", "time.process_time"}
-#: Kills at random points, and a limit for what hangs.
-EXCEPTIONS = {("ledger/worker.py", "time"), ("hostile/outcome.py", "time")}
+#: A limit for what hangs.
+EXCEPTIONS = {("hostile/outcome.py", "time")}
 
 
 def dotted(node: ast.expr) -> str:
