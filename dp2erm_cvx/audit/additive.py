@@ -152,7 +152,7 @@ class AdditiveAudit(Shown):
 
     @property
     def pure(self) -> bool:
-        """Whether losses are epsilons; otherwise they are mus."""
+        """True if losses are epsilons; otherwise they are mus."""
         return self.declared.mu is None and not self.declared.delta
 
     @property
@@ -162,7 +162,7 @@ class AdditiveAudit(Shown):
         The epsilon of pure noise is the log density ratio of everything released. A mu is that of the first
         stage that the changed record moves, if no other does; of later ones it is a mu given what was
         released before. That is drawn from its own noise: what only a release rarer than delta brings about
-        proves nothing, and is met as seldom.
+        proves nothing, and is drawn as seldom.
         """
         if self.leak:
             return math.inf
@@ -171,7 +171,7 @@ class AdditiveAudit(Shown):
 
     @property
     def allowed(self) -> float:
-        """What is declared, as an epsilon or, beside Gaussian noise, as a mu."""
+        """The declared number, as an epsilon or, beside Gaussian noise, as a mu."""
         return self.declared.number if self.pure else self.declared.gaussian_mu
 
     @property
@@ -185,7 +185,7 @@ class AdditiveAudit(Shown):
 
     @property
     def exceeds(self) -> bool:
-        """Whether this pair is a counterexample to what is declared."""
+        """True if this pair is a counterexample to what is declared."""
         return self.found > self.allowed * (1.0 + _ROUNDING)
 
     @property
@@ -195,7 +195,7 @@ class AdditiveAudit(Shown):
 
     @property
     def beyond(self) -> bool:
-        """Whether a value moved by more than the mechanism itself states: then its proof is refuted."""
+        """True if a value moved by more than the mechanism itself states: then its proof is refuted."""
         return self.reached > 1.0 + _ROUNDING
 
     @property
@@ -205,7 +205,7 @@ class AdditiveAudit(Shown):
 
     @property
     def uncovered(self) -> bool:
-        """Whether a stage adds less noise than its own sensitivity asks for: then no proof is left."""
+        """True if a stage adds less noise than its own sensitivity asks for: then no proof is left."""
         return self.stated > self.allowed * (1.0 + _ROUNDING)
 
     def to_dict(self) -> dict[str, Any]:
@@ -294,7 +294,7 @@ def _walk(
 
 
 def _next(stages: Stages[Any], sent: Any) -> tuple[Split | Noised | None, str | bytes]:
-    """What a mechanism asks for next, or None and what it ended with: an output, or an exception."""
+    """The next request of a mechanism, or None and its end: an output, or an exception."""
     try:
         return stages.send(sent), b""
     except StopIteration as end:
@@ -362,7 +362,7 @@ def search_additive(
     """The neighbors on which a mechanism of known noise is found to lose most.
 
     Pairs are of the families of every audit, further ones in which whole groups of a split are alike, and
-    small changes of the best met so far. Each is judged by its exact loss (:func:`audit_additive`), on
+    small changes of the best found so far. Each is judged by its exact loss (:func:`audit_additive`), on
     splits that are part of the search; where that is infinite, or 0, by movement.
 
     The dataset of ``mechanism`` is ``(X, a, y)`` in the units of the data: X (n, k), a (n,) of 0 and 1, y

@@ -1,4 +1,4 @@
-"""The exact-density audit of a complete release: on a pair of neighbors, or on the worst that is met."""
+"""The exact-density audit of a complete release: on a pair of neighbors, or on the worst that is found."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ class HockeyStick:
 
 @dataclass(frozen=True)
 class DensityAudit(Shown):
-    """The largest privacy loss met on one neighboring pair. It depends on the records: not private.
+    """The largest privacy loss found on one neighboring pair. It depends on the records: not private.
 
-    ``loss`` is the largest log ratio of the exact output densities that was met, in this ``direction``:
+    ``loss`` is the largest log ratio of the exact output densities that was found, in this ``direction``:
     that of all steps together, which Theorems 9 and 10 bound, and of a minimizer with its multiplier, which
     Theorems 1, 2 and 15 bound. ``outputs`` says where, by step; ``multipliers`` are the subgradients of n R
     and Theta there. ``theta_loss`` is the loss of theta alone, where it determines all of that: -inf where no
-    such point was met, and after an earlier step. ``numerical_error`` bounds the error of both.
+    such point was found, and after an earlier step. ``numerical_error`` bounds the error of both.
 
     ``epsilon`` and ``delta`` are those of the calibrations, or what the plan guarantees where that is less:
     of the ideal output, without what a release adds for its arithmetic. Gamma and Laplace noise: the losses
@@ -88,14 +88,14 @@ class DensityAudit(Shown):
 
     @property
     def exceeds(self) -> bool:
-        """Whether the bound of the theorem in force is violated, beyond the numerical or sampling error."""
+        """True if the bound of the theorem in force is violated, beyond the numerical or sampling error."""
         if self.hockey_stick is not None:
             return self.hockey_stick.low > self.delta
         return self.loss - self.numerical_error > self.epsilon
 
     @property
     def theta_exceeds(self) -> bool:
-        """Whether the released theta alone violates (epsilon, delta), beyond those errors."""
+        """True if the released theta alone violates (epsilon, delta), beyond those errors."""
         if self.hockey_stick is not None:
             return self.hockey_stick.theta_low > self.delta
         return self.theta_loss - self.numerical_error > self.epsilon
@@ -193,7 +193,7 @@ def audit_density(
 
 @dataclass(frozen=True)
 class _Peak:
-    """The largest ratio that was met beyond its ``error``, and where: nowhere without ``outputs``."""
+    """The largest ratio found beyond its ``error``, and where: nowhere without ``outputs``."""
 
     ratio: float
     error: float
@@ -206,7 +206,7 @@ class _Peak:
 
     @property
     def regular(self) -> bool:
-        """Whether one output determines everything that the density is of: after an earlier one none does."""
+        """True if one output determines everything that the density is of: after an earlier one none does."""
         places = list(self.outputs.values())
         return len(places) == 1 and places[0].regular
 
@@ -225,7 +225,7 @@ def _peak(one: ReleaseLaw, other: ReleaseLaw, outputs: Outputs) -> _Peak:
 
 
 def _largest_ratio(one: ReleaseLaw, other: ReleaseLaw, starts: list[Array], *, inside: bool) -> _Peak:
-    """Largest log ratio of ``one`` over ``other`` met; ``inside`` keeps to where theta determines v."""
+    """Largest log ratio of ``one`` over ``other``; ``inside`` keeps to where theta determines v."""
     best = _NOWHERE
 
     def height(u: Array) -> float:
@@ -327,7 +327,7 @@ def search_density(
     """Look for the neighbors of ``n_samples`` records on which ``model`` loses most, in its own domain.
 
     Every look screens a few pairs, by the log density ratio where an ascent would start from, and audits the
-    best of them. They come from structured families or are small changes of the best pairs met so far. The
+    best of them. They come from structured families or are small changes of the best pairs found so far. The
     worst pair is then audited with ``starts`` and ``draws``.
 
     Parameters

@@ -182,7 +182,7 @@ def _numbers_of(observations: Observations, kind: str) -> Array:
 
 
 def _within(kind: str, function: _OfNumbers, observations: Observations) -> Array:
-    """Of the observations of ``kind``; NaN for others."""
+    """Scores of the observations of ``kind``; NaN for others."""
     mine = np.array([one.kind == kind for one in observations], dtype=bool)
     values = np.full(len(observations), np.nan)
     if mine.any():
@@ -193,7 +193,7 @@ def _within(kind: str, function: _OfNumbers, observations: Observations) -> Arra
 def _of_numbers(
     first: Array, second: Array, names: Sequence[str], families: Sequence[str]
 ) -> Iterator[tuple[str, _OfNumbers]]:
-    """Of one kind of output, from the finite learning runs (m, q) of both datasets."""
+    """Scores of one kind of output, from the finite learning runs (m, q) of both datasets."""
     columns = list(enumerate(names))
     if len(first) + len(second) >= _FEWEST:
         pooled = np.concatenate([first, second])

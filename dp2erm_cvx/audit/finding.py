@@ -1,4 +1,4 @@
-"""What audits report: a declared guarantee, and the pair of neighbors it was held against, in files."""
+"""Reports of audits: a declared guarantee, and the pair of neighbors it was held against, in files."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Declared:
 
     @property
     def number(self) -> float:
-        """What it is."""
+        """Its value."""
         return self.epsilon if self.epsilon is not None else self.mu or 0.0
 
     @property
@@ -141,12 +141,12 @@ class Finding(Shown):
 
     @property
     def exceeds(self) -> bool:
-        """Whether the pair refutes what is declared, as far as its audit can tell."""
+        """True if the pair refutes what is declared, as far as its audit can tell."""
         return bool(self.audit.exceeds)
 
     @property
     def violated(self) -> bool:
-        """Whether it refutes that, or what the mechanism states of itself."""
+        """True if it refutes that, or what the mechanism states of itself."""
         return self.exceeds or bool(getattr(self.audit, "beyond", False))
 
     @property

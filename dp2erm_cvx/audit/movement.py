@@ -126,7 +126,7 @@ class Interval:
 
 
 class Movement(Reading):
-    """What every movement from the weights ``base`` (n,), off by ``radius`` in l1, needs of a neighbor's.
+    """Reads the movement from the weights ``base`` (n,), off by ``radius`` in l1, to those of neighbors.
 
     Gaps of at most ``least`` do not count as a difference between two weights.
     """
@@ -228,7 +228,7 @@ class NeighborPair:
 
     @property
     def radius(self) -> float:
-        """What both certificates allow the weights to be off by together, in the 1-norm."""
+        """Sum of both certified errors of the weights, in the 1-norm."""
         return sum(radius for _, radius in self.solved)
 
     def apart(self, other: dict[Quantity, Interval]) -> float:
@@ -237,7 +237,7 @@ class NeighborPair:
         return abs((a.low + a.high) - (b.low + b.high)) / max((a.high - a.low) + (b.high - b.low), 1e-300)
 
     def moved(self, *solved: tuple[Array, float]) -> NeighborPair:
-        """The same pair with its weights."""
+        """A copy of the pair with its weights."""
         (w, w_radius), (v, v_radius) = solved
         found = movements(w, v, self.changed, w_radius, v_radius)
         return dataclasses.replace(self, movements=found, solved=solved)
@@ -245,7 +245,7 @@ class NeighborPair:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The largest movement met of what one claim bounds.
+    """The largest movement found of what one claim bounds.
 
     ``movement`` holds the exact movement of the ``worst`` pair of ``neighbors``, whose weights are certified.
     ``saved`` is that in the file of a pair that is replayed, None where another audit wrote it.
@@ -259,12 +259,12 @@ class Verdict:
 
     @property
     def violated(self) -> bool:
-        """Whether the movement exceeds the bound whatever the numerical error is."""
+        """True if the movement exceeds the bound whatever the numerical error is."""
         return self.movement.low > self.claim.bound
 
     @property
     def agrees(self) -> bool | None:
-        """Whether movement and saved one have a point in common, as those of two right certificates must."""
+        """True if movement and saved one have a point in common, as those of two right certificates must."""
         if self.saved is None:
             return None
         return self.movement.low <= self.saved.high and self.saved.low <= self.movement.high
@@ -276,7 +276,7 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """What came out for the claim."""
+        """The verdict in words."""
         if self.violated:
             limit = f"{self.movement} > {self.claim.bound:.6g}"
             return f"violated by this pair ({self.worst.origin}): movement in {limit}"

@@ -110,7 +110,7 @@ class Base:
         return found
 
     def resolved(self, changes: list[Replacement]) -> list[NeighborPair]:
-        """The same with the datasets and their weights: for a few."""
+        """Those changes with their datasets and weights: for a few."""
         inside, replacements = self._replacements(changes)
         found = []
         for part in self.neighborhood.solve(replacements):

@@ -164,7 +164,7 @@ def _direction(draws: Array, radii: Array) -> float:
 
 
 def _in_box(draws: Array) -> float:
-    """Of uniform points of the cube, whatever their length: which coordinate is largest, and the others."""
+    """The p-value of uniform directions in the cube: by the largest coordinate, and by the others."""
     size, p = draws.shape
     sizes, rows = np.abs(draws), np.arange(len(draws))
     largest = np.argmax(sizes, axis=1)

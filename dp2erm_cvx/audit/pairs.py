@@ -101,12 +101,12 @@ class Pairs:
         return X[rows], a[rows], y[rows], np.repeat(np.arange(len(kinds)), sizes)
 
     def raw(self, domain: Domain) -> tuple[Columns, Columns]:
-        """The same in the units of the data."""
+        """Both datasets in the units of the data."""
         first, second = ((*unscaled(domain, *end[:3]), *end[3:]) for end in self.datasets())
         return first, second
 
     def records(self, domain: Domain) -> tuple[Records, Records]:
-        """The same as records of the domain."""
+        """Both datasets as records of the domain."""
         first, second = (records_at(domain, *columns) for columns in self.datasets())
         return first, second
 
@@ -313,7 +313,7 @@ def _across(rng: np.random.Generator, d: int) -> _Raw:
 
 
 def _with_both_arms(points: Array, arm: NDArray[np.int64], share: Array) -> _Raw:
-    """The same, where no arm of the common records is empty."""
+    """A proposal where no arm of the common records is empty."""
     present = np.flatnonzero(share > 0)
     if len(np.unique(arm[2 + present])) == 1:
         place = present[-1] if len(present) > 1 else (present[0] + 1) % CLUSTERS

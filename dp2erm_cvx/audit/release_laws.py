@@ -38,7 +38,7 @@ _Released = Mapping[str, Array]
 
 #: Starts of a second step that follow each one of the first; fewer where there are more steps.
 _FOLLOWING = 25
-#: Pairs of laws that are kept for outputs met before.
+#: Pairs of laws that are kept for outputs seen before.
 _KEPT = 64
 
 
@@ -70,7 +70,7 @@ class ReleaseLaw:
 
     @property
     def pure(self) -> bool:
-        """Whether all noise is of a kind whose log ratio is bounded."""
+        """True if all noise is of a kind whose log ratio is bounded."""
         return all(law.pure for law in self._unperturbed)
 
     @property
@@ -188,7 +188,7 @@ class _Side:
 
 
 class _Watched(UserDict[str, Array]):
-    """What was released; whatever is read of it is noted. Which steps came before is no secret."""
+    """Released values by name; whatever is read of it is noted. Which steps came before is no secret."""
 
     def __init__(self, released: _Released, read: set[str]) -> None:
         super().__init__(released)
@@ -238,7 +238,7 @@ def _laws_of(step: Step, sides: Sequence[_Side], released: _Released, last: bool
 
 
 def _mean(step: Step, side: _Side, released: _Released) -> ShiftLaw:
-    """Of a weighted mean: an error e of the weights in l1, whose sum is n, moves it by e max |z| / n."""
+    """The law of a weighted mean: an error e of the weights in l1, of sum n, moves it by e max |z| / n."""
     weights, error = side.weights(released)
     assert isinstance(step, Fit)
     model = _model(step.instance(side.records, weights))
@@ -343,7 +343,7 @@ _HOW = frozenset({"solver", "seed", "level", "ledger", "dataset"})
 
 
 def audited_facts(model: PrivateEstimator) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a density audit depends on, and the first stage, in plain JSON types.
+    """Parameters that a density audit depends on, and the first stage, in plain JSON types.
 
     Weights are 1 where there is none.
     """

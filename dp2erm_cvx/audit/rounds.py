@@ -64,7 +64,7 @@ class KeptPair:
 
     @property
     def origin(self) -> str:
-        """The search that met it."""
+        """The search that found it."""
         return self.what.origin if isinstance(self.what, Replacement) else "search over base datasets"
 
     def plain(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class KeptPair:
 
     @classmethod
     def of_plain(cls, plain: dict[str, Any]) -> KeptPair:
-        """What :meth:`plain` wrote."""
+        """Inverse of :meth:`plain`."""
         kind = Replacement if "origin" in plain["what"] else Pairs
         return cls(**{**plain, "what": kind.of_plain(plain["what"])})
 
@@ -219,7 +219,7 @@ class Rounds:
 
     @property
     def _fixed(self) -> bool:
-        """Whether every draw is the same dataset."""
+        """True if every draw is the same dataset."""
         return self.source is not None and self._drawn(0) is self._drawn(1)
 
     def _drawn(self, index: int) -> Records:
@@ -228,7 +228,7 @@ class Rounds:
         return self.source(np.random.default_rng([self.seed, index]))
 
     def base(self, index: int) -> Base:
-        """The same, with its weights."""
+        """Dataset ``index`` with its weights."""
         if self._base is None or self._base[0] != index:
             self._base = (index, Base(self.program, self.universe, self._drawn(index), self.pool))
         return self._base[1]
@@ -243,7 +243,7 @@ class Rounds:
     def reported(self, state: State) -> tuple[tuple[Verdict, ...], tuple[NeighborPair, ...], SolverCheck]:
         """A verdict per claim, and the pairs they rest on with the ten worst, all solved again.
 
-        Raises DataError where the search met no neighbor inside of the universe.
+        Raises DataError where the search found no neighbor inside of the universe.
         """
         claims = self.claims
         everything = [pair for best in state.best.values() for _, pair in best]
@@ -256,7 +256,7 @@ class Rounds:
                 chosen.append(candidate)
         pairs = [pair for candidate in chosen if (pair := self.pair(candidate)) is not None]
         if not pairs:
-            raise DataError("the search met no neighbors inside of the universe: give it a larger budget")
+            raise DataError("the search found no neighbors inside of the universe: give it a larger budget")
         resolved = resolve(self.program, pairs)
         verdicts = []
         for claim in claims:
@@ -324,11 +324,11 @@ def _refined(
 
 @dataclass(frozen=True)
 class TightnessCell:
-    """The largest V that a short search met with ``n_samples`` records and a ``ridge``.
+    """The largest V that a short search found with ``n_samples`` records and a ``ridge``.
 
     ``bounds`` are the finite bounds on V by name, those on W1 >= V among them. ``ridge`` is None where the
     program has none; ``movement`` is None where there is no bound or no search, which ``refusal`` explains,
-    or where the search met no neighbors.
+    or where the search found no neighbors.
     """
 
     n_samples: int

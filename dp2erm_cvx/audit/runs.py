@@ -108,7 +108,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class RunsAudit(Shown):
-    """What runs of a mechanism on one pair of datasets say about what is ``declared``.
+    """Lower bounds from runs of a mechanism on one pair of datasets, against what is ``declared``.
 
     ``epsilon_low`` is a lower bound on the epsilon that the mechanism has at the declared delta, and
     ``mu_low`` on its mu, right with probability at least ``confidence`` if the runs are independent;
@@ -145,12 +145,12 @@ class RunsAudit(Shown):
 
     @property
     def exceeds(self) -> bool:
-        """Whether the declared guarantee is violated; wrong with probability at most 1 - ``confidence``."""
+        """True if the declared guarantee is violated; wrong with probability at most 1 - ``confidence``."""
         return self.low > self.declared.number
 
     @property
     def able(self) -> bool:
-        """Whether so many runs could show any violation at all."""
+        """True if so many runs could show any violation at all."""
         return self.ceiling > self.declared.number
 
     def to_dict(self) -> dict[str, Any]:
@@ -303,7 +303,7 @@ def search_runs(
 
     A few runs on each of two datasets put pairs into an order. Some are new ones of structured families:
     clusters, ends, antipodes, nearly empty arms, one record far from all others. Others are small changes of
-    the best met so far, and the steepest places on paths between datasets far apart. The best are looked at
+    the best found so far, and the steepest places on paths between datasets far apart. The best are looked at
     with more runs, and one is audited by runs that had no part in the choice: its bound is right with its
     stated confidence however the pair was found.
 

@@ -60,7 +60,7 @@ class Scout:
 
     @property
     def exact(self) -> bool:
-        """Whether every movement takes two full solves."""
+        """True if every movement takes two full solves."""
         return self.weights is None
 
     def movements(self, pairs: Pairs) -> dict[Quantity, Array]:
@@ -126,7 +126,7 @@ def _known(program: FirstStage, universe: Universe) -> Weights | None:
 
 
 def _closed_form(program: ClosedFormWeights, universe: Universe, x: Array, arm: Arms, count: Array) -> Array:
-    """Of functions of each record."""
+    """Weights that are functions of each record."""
     records = records_at(universe.domain, x.reshape(-1, x.shape[2]), arm.ravel())
     return _of_sum_n(
         program.unnormalized(records).reshape(arm.shape), count / count.sum(axis=1, keepdims=True)
@@ -146,7 +146,7 @@ def _entropy(
     arm: Arms,
     count: Array,
 ) -> Array:
-    """Of entropy balancing with a ridge."""
+    """Weights of entropy balancing with a ridge."""
     ridge = model.ridge / model.n
     B, target = _entropy_rows(program, universe.domain, x, arm, count)
     share = count / count.sum(axis=1, keepdims=True)
@@ -196,7 +196,7 @@ def _entropy_rows(
 def _separable(
     program: SeparableFirstStage, universe: Universe, model: MarginModel, x: Array, arm: Arms, count: Array
 ) -> Array:
-    """Of any :class:`~dp2erm_cvx.program.SeparableFirstStage`."""
+    """Weights of any :class:`~dp2erm_cvx.program.SeparableFirstStage`."""
     records = records_at(universe.domain, x.reshape(-1, x.shape[2]), arm.ravel())
     Z = program.rows(records).reshape(*arm.shape, -1)
     share = count / count.sum(axis=1, keepdims=True)
@@ -226,7 +226,7 @@ def _kernel(
     arm: Arms,
     count: Array,
 ) -> Array:
-    """Of a kernel balance."""
+    """Weights of a kernel balance."""
     pooled = model.scale == 1.0
     cap = math.inf if pooled else getattr(model.penalty.set, "cap", math.inf)
     m = arm.shape[1]
@@ -254,7 +254,7 @@ def _kernel(
 def _matching(
     program: Any, universe: Universe, model: MatchingModel, x: Array, arm: Arms, count: Array
 ) -> Array:
-    """Of kernel mean matching: to a public target, or to the treated records."""
+    """Weights of kernel mean matching: to a public target, or to the treated records."""
     target: Array | None = None
     if program.target is not None:
         skipped = 1 if universe.domain.intercept else 0

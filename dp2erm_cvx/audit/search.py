@@ -61,7 +61,7 @@ class SearchPlan:
             object.__setattr__(self, "checkpoint", Path(self.checkpoint))
 
     def share(self, part: float) -> SearchPlan:
-        """The same search with a part of the limits."""
+        """A search with a part of the limits."""
         evaluations = None if self.evaluations is None else max(1, round(part * self.evaluations))
         seconds = None if self.seconds is None else part * self.seconds
         return dataclasses.replace(self, evaluations=evaluations, seconds=seconds)
@@ -73,7 +73,7 @@ Height = Any
 
 @dataclass
 class Gain:
-    """What a look adds: pairs with their heights by name, numbers to be added up, and largest numbers."""
+    """Results of one look: pairs with their heights by name, numbers to be added up, and largest numbers."""
 
     spent: int = 1
     pairs: list[tuple[Mapping[str, Height], Any]] = field(default_factory=list)
@@ -219,7 +219,7 @@ def evolve(
     *,
     patience: int = 30,
 ) -> tuple[Array, float, int]:
-    """The best candidate (d,) met, its value, and how many were tried, at most ``evaluations``.
+    """The best candidate (d,), its value, and how many were tried, at most ``evaluations``.
 
     ``objective`` maps candidates (b, d) to values (b,); NaN where one is not admitted.
 

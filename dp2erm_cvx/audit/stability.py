@@ -48,7 +48,7 @@ Generator = Callable[[np.random.Generator], Data]
 
 @dataclass(frozen=True)
 class StabilityAudit(Shown):
-    """What was searched, and what it met. A search refutes a bound or says nothing: it never proves one.
+    """Verdicts of a search for neighbors whose weights move far: it refutes a bound, and never proves one.
 
     ``scouted`` neighbors were solved for on their distinct records, ``resolved`` ones in full and with a
     certificate; only the latter are reported. ``check`` compares with another solver. ``private`` is False
@@ -74,7 +74,7 @@ class StabilityAudit(Shown):
 
     @property
     def violated(self) -> bool:
-        """Whether a bound was violated, by the audit itself or in a cell of its tightness."""
+        """True if a bound was violated, by the audit itself or in a cell of its tightness."""
         return bool(self.violations) or any(cell.violations for cell in self.tightness)
 
     @property
@@ -89,7 +89,7 @@ class StabilityAudit(Shown):
 
     @property
     def unseen(self) -> float | None:
-        """Factor below which the first bound on V could be too small unseen: V over the movement met.
+        """Factor below which the first bound on V could be too small unseen: V over the largest one found.
 
         At least 1. None where no bound on V was audited, or nothing moved.
         """
@@ -97,7 +97,7 @@ class StabilityAudit(Shown):
         return max(1.0, 1.0 / ratio) if ratio > 0 else None
 
     def catches(self, factor: float) -> bool:
-        """Whether the pairs met refute the first bound on V, divided by ``factor``: a planted error."""
+        """True if the pairs found refute the first bound on V, divided by ``factor``: a planted error."""
         first = next((one for one in self.verdicts if one.claim.quantity is Quantity.V), None)
         return first is not None and first.movement.low > first.claim.bound / factor
 

@@ -125,7 +125,7 @@ def certified_in_advance(subject: Subject) -> Judgment:
 
 
 def _covers_all_weights(program: FirstStage, n_samples: int) -> bool:
-    """Whether the bound is that of any weights of sum n."""
+    """True if the bound is that of any weights of sum n."""
     try:
         return program.stability(check_universe(check_domain(n_samples), n_samples)).V >= 2 * n_samples
     except CalibrationError:
@@ -237,7 +237,7 @@ def _by_segments(instance: Instance) -> float:
 
 
 def kind(subject: Subject) -> Judgment:
-    """What is proved about a program of its kind."""
+    """The theorem about programs of its kind."""
     assert isinstance(subject.program, FirstStage)
     own = subject.program.kind
     return noted(f"{own.proved}: V = 2n at best") if own is Kind.DIRECT else passed(own.proved)
@@ -256,7 +256,7 @@ def declaration(subject: Subject) -> Judgment:
 
 
 def _overflow(subject: Subject) -> str:
-    """Of a loss that is unbounded over the set that its coefficient is searched in."""
+    """Complaint about a loss that is unbounded over the set that its coefficient is searched in."""
     domain = check_domain()
     program = subject.program.resolve(domain)
     if isinstance(program, SeparableFirstStage):

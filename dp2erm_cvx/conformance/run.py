@@ -38,7 +38,7 @@ class ConformanceReport(Shown):
 
     @property
     def passed(self) -> bool:
-        """Whether no check failed."""
+        """True if no check failed."""
         return not self.failures
 
     @property
@@ -154,7 +154,7 @@ def _claim(cls: type[Program]) -> tuple[str, str]:
 
 
 def outcome_of(name: str, check: Check, subject: Subject) -> CheckOutcome:
-    """Of a check whose own exceptions are findings: a program may do anything."""
+    """The outcome of a check whose own exceptions are findings: a program may do anything."""
     try:
         return CheckOutcome(name, *check(subject))
     except InfeasibleError as error:

@@ -66,7 +66,7 @@ class Subject:
 
     @property
     def seed(self) -> int:
-        """Of every search."""
+        """Seed of every search."""
         return self.search.seed
 
     @property
@@ -76,7 +76,7 @@ class Subject:
 
     @property
     def paired(self) -> bool:
-        """Whether pairs of records may make a matrix: thousands of records then take long."""
+        """True if pairs of records may make a matrix: thousands of records then take long."""
         return isinstance(self.program, FirstStage) and self.program.kind is Kind.QUADRATIC
 
     def bind(self, records: Records) -> Instance:

@@ -91,7 +91,7 @@ def _share(movement: float, verdict: Verdict) -> float:
 
 
 def tightness_figure(cells: Sequence[TightnessCell], n_samples: int, ridge: float | None) -> str:
-    """V met and bounds on V, over n at the declared ridge and over the ridge at the declared n."""
+    """Largest V and bounds on V, over n at the declared ridge and over the ridge at the declared n."""
     over_n = sorted((cell for cell in cells if cell.ridge == ridge), key=lambda cell: cell.n_samples)
     over_ridge = sorted(
         (cell for cell in cells if cell.n_samples == n_samples and cell.ridge is not None),

@@ -49,7 +49,7 @@ class Orthant(Kernel):
 
 @dataclass(frozen=True)
 class ReferenceSetting:
-    """One audit. ``known`` is the largest V met by longer searches, 0 where none is asked for.
+    """One audit. ``known`` is the largest V found by longer searches, 0 where none is asked for.
 
     ``bounds`` are the claims, by default all that are stated for the program. ``wrong`` are those that are
     false, by name and quantity: the audit must report them and no other.
@@ -72,7 +72,7 @@ class ReferenceAudit:
 
     @property
     def met(self) -> float:
-        """The largest V met, surely."""
+        """The largest V found, surely."""
         return max(v.movement.low for v in self.audit.verdicts if v.claim.quantity is Quantity.V)
 
     @property
