@@ -110,7 +110,7 @@ def tightness_figure(cells: Sequence[TightnessCell], n_samples: int, ridge: floa
             ax.plot(*zip(*line, strict=True), color=color, linewidth=1.8, label=f"bound: {name}")
         met = [(x, cell.movement.low) for x, cell in points if cell.movement is not None]
         if met:
-            ax.plot(*zip(*met, strict=True), "o", color=_FOUND, markersize=5, label="largest met")
+            ax.plot(*zip(*met, strict=True), "o", color=_FOUND, markersize=5, label="largest found")
         ax.set(xscale="log", yscale="log", xlabel=label, ylabel="V")
         places = [x for x, _ in points]
         ax.set_xticks(places, [f"{x:,.0f}" if x >= 10 else f"{x:.3g}" for x in places])
