@@ -232,6 +232,16 @@ def refuse_units(codebook: Any, what: str) -> None:
         )
 
 
+def refuse_uneven(codebook: Any) -> None:
+    """Raise DeclarationError where a codebook declares what weights of sum n for two arms cannot take."""
+    what = "a fit with the weights of a first stage"
+    refuse_sampling(codebook, "weights of sum n balance the sample, and take no sampling weights")
+    refuse_arms(codebook, what)
+    refuse_units(codebook, what)
+    if codebook is not None and codebook.group is not None:
+        raise DeclarationError(f"by: {what} has no groups: use PrivateEffect (dp2erm effect)")
+
+
 def uneven(codebook: Any) -> bool:
     """True if records, or persons with all of theirs, count by more than 0 or 1 of the largest count."""
     unit = getattr(codebook, "unit", None)

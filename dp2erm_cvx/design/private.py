@@ -95,8 +95,10 @@ def total_gain(
     """Sum of the scores of a rule that recommends ``chosen`` (m,) to records treated by ``a`` (m,).
 
     ``net`` (m,) is the net outcome of the domain, within [-M', M']; ``p`` the probability of treatment;
-    ``counts`` in [0, 1] what the records (m,) count.
+    ``counts`` in [0, 1] what the records (m,) count. Raises DeclarationError for another shape of them.
     """
+    if np.shape(counts) not in ((), np.shape(a)):
+        raise DeclarationError(f"counts have shape {np.shape(counts)}: must be ({len(a)},)")
     rarest = min(p, 1.0 - p)
     relative = np.where(a == 1, rarest / p, rarest / (1.0 - p)) * (net / domain.outcome_bound) * counts
     # the range is what privacy rests on: it must hold whatever is passed in, and nan has no place in it

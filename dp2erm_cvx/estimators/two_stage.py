@@ -29,7 +29,7 @@ from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release import Guarantee
 from dp2erm_cvx.release.declaration import make_release
-from dp2erm_cvx.sampling import refuse_arms, refuse_sampling, refuse_units
+from dp2erm_cvx.sampling import refuse_uneven
 from dp2erm_cvx.solve import Solution, Solver
 from dp2erm_cvx.steps.step import StepResult
 from dp2erm_cvx.steps.weights import refuse_unsolvable, solve_theta, solve_weights
@@ -142,11 +142,7 @@ class TwoStageERM(TwoStageBase):
         weights meet the constraints, with the covariates in the way and the smallest tolerance of the program
         that they can be met within. Raises SolverError where no point was found, else CertificateError.
         """
-        refuse_sampling(
-            self.domain.codebook, "weights of sum n balance the sample, and take no sampling weights"
-        )
-        refuse_arms(self.domain.codebook, "a fit with the weights of a first stage")
-        refuse_units(self.domain.codebook, "a fit with the weights of a first stage")
+        refuse_uneven(self.domain.codebook)
         dataset = dataset_of(checked_domain(self.domain), X, a, y)
         records = self.domain.records(dataset.X, dataset.a, dataset.y)
         tolerance = public_number("tolerance", self.tolerance, above=0)

@@ -230,11 +230,11 @@ def _kept_share(
     first: FirstStage, domain: Domain, n_features: int, noise: tuple[Calibration, int] | None
 ) -> float | None:
     rng = np.random.default_rng(n_features)
-    X = public_covariates(domain, n_features, _RECORDS, rng)
     arm = np.arange(_RECORDS) % 2
-    column = varying(X)
-    records = domain.of_records.records(shifted(X, arm), arm, np.zeros(_RECORDS))
     try:
+        X = public_covariates(domain, n_features, _RECORDS, rng)
+        column = varying(X)
+        records = domain.of_records.records(shifted(X, arm), arm, np.zeros(_RECORDS))
         found = [_difference(records, one, column) for one in _weights(first, records, noise, rng)]
         share = float(np.mean(np.abs(found))) / abs(_difference(records, np.ones(_RECORDS), column))
     except UNPREDICTED:

@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx import Budget, Codebook, Domain, PrivateTwoStageERM
 from dp2erm_cvx.design import private, tune_privately
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, LedgerError
 from dp2erm_cvx.ledger import Ledger
@@ -54,6 +55,21 @@ def test_one_charge_covers_everything(ledger):
     assert result.release.n_samples == 100
     assert result.release.guarantee == result.guarantee == result.model.release_.guarantee
     assert all(not hasattr(model, "release_") for model in given.values())
+
+
+def test_groups_are_refused_before_the_charge(ledger):
+    """Their (m, K) counts would be broadcast: with m = K one record would move a gain by K sensitivities."""
+    book = Codebook(levels={"g": ["N", "S"]}, group="g")
+    grouped = candidate(domain=Domain(1.5, 1.0, ranges=book.ranges({"u": (-1, 1)}), codebook=book))
+    rows = pd.DataFrame({"u": [0.5] * 4, "g": ["N", "S"] * 2})
+    with pytest.raises(DeclarationError, match=r"by: .* has no groups: use PrivateEffect"):
+        choose([grouped] * 2, ledger, (rows, [0, 1] * 2, [0.0] * 4))
+    with pytest.raises(DeclarationError, match=r"by: .* has no groups"):
+        grouped.fit(rows, [0, 1] * 2, [0.0] * 4)
+    assert ledger.account("trial").receipts == ()
+    arm = np.array([0, 1])
+    with pytest.raises(DeclarationError, match=r"counts have shape \(2, 2\): must be \(2,\)"):
+        private.total_gain(arm, arm, np.ones(2), DOMAIN, 0.5, np.eye(2))
 
 
 @pytest.mark.parametrize(("score", "total"), [(0.1, 0.3), (0.3, 0.3), (0.9, 0.9)])

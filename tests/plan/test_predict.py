@@ -120,6 +120,15 @@ def kept(first, n=1000, epsilon=1.0):
     return kept_imbalance(make_plan(Study(first, arm_means(), Universe(NARROW, n, 3), Budget(epsilon))))
 
 
+def test_what_cannot_be_predicted_fails_no_release(monkeypatch):
+    def refused(*_):
+        raise DeclarationError("no such records")
+
+    plan = make_plan(Study(Uniform(), arm_means(), Universe(Domain(1.5, 7.0), 100, 2), Budget(1.0)))
+    monkeypatch.setattr(Domain, "records", refused)
+    assert kept_imbalance(plan) is None
+
+
 def test_a_ridge_decides_how_much_stays():
     for scheme in (EntropyBalancing, ipw_logistic):
         shares = [kept(scheme(ridge=ridge)) for ridge in (1e-6, 0.1, 10.0, 1e5)]
