@@ -145,8 +145,8 @@ class StabilityAudit(Shown):
         lines = [f"{name}: no bound: {reason}" for name, reason in self.refused.items()]
         lines += [
             f"searched: {', '.join(self.searched)}; seed {self.seed}; a search, not a proof",
-            f"{self.scouted} neighbors tried quickly, {self.resolved} re-solved in full and certified; largest "
-            f"numerical error {self.numerical_error:.2g}",
+            f"{self.scouted} neighbors tried quickly, {self.resolved} re-solved in full and certified; "
+            f"largest numerical error {self.numerical_error:.2g}",
             str(self.check),
         ]
         if self.unseen is not None:
