@@ -23,7 +23,7 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import printable
 from dp2erm_cvx.release.declaration import guarantee_of
-from dp2erm_cvx.release.record import BaseRelease, Guarantee
+from dp2erm_cvx.release.record import FITTED_BEFORE, BaseRelease, Guarantee, Standing
 from dp2erm_cvx.solve import FirstCertified, Solver, by_design, private_solver
 from dp2erm_cvx.solve.solvers import ConicSolver
 from dp2erm_cvx.steps.step import Execution, StepResult
@@ -344,9 +344,11 @@ class PrivateEstimator(ConfiguredEstimator):
         """The release, with what it rests on where a Pipeline has read the records before."""
         if not (learned := self._fitted_before()):
             return release
-        told = "of a Pipeline, fitted to the same records before, reveals nothing of them"
-        assumptions = (*release.guarantee.assumptions, f"step {', '.join(learned)} {told}")
-        changed: Stated = replace(release, guarantee=replace(release.guarantee, assumptions=assumptions))
+        guarantee = release.guarantee
+        assumptions = (*guarantee.assumptions, f"step {', '.join(learned)} {FITTED_BEFORE}")
+        standing = Standing.CONDITIONAL if guarantee.private else guarantee.standing
+        guarantee = replace(guarantee, assumptions=assumptions, standing=standing)
+        changed: Stated = replace(release, guarantee=guarantee)
         return changed
 
     def __getstate__(self) -> dict[str, Any]:

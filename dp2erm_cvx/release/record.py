@@ -30,6 +30,9 @@ SCHEMA_VERSION = 4
 #: The theorem of a release that was chosen among others; theirs follow it.
 CHOICE = "the larger of basic composition of the candidates and of permute-and-flip, on disjoint parts"
 
+#: What is assumed where an earlier step of a Pipeline learned from the records.
+FITTED_BEFORE = "of a Pipeline, fitted to the same records before, reveals nothing of them"
+
 # what pydantic checks when a release is read from JSON
 STRICT: Any = {"extra": "forbid", "allow_inf_nan": False}
 
@@ -37,8 +40,8 @@ STRICT: Any = {"extra": "forbid", "allow_inf_nan": False}
 class Standing(enum.StrEnum):
     """True if the guarantee holds for this release.
 
-    ``CONDITIONAL``: the theorems' exact minimizer was not established, because a solution was not
-    certified or because a regularizer of the user's own leaves only a duality gap to judge by.
+    ``CONDITIONAL``: the theorems' exact minimizer was not established, because a solution was not certified
+    or a regularizer of the user's own leaves only a duality gap; or a step of a Pipeline read the records.
     ``NOT_PRIVATE``: the noise was seeded, so anyone can subtract it. ``UNPROVEN``: the plan says itself
     that no theorem certifies its bound or its noise.
     """
@@ -71,6 +74,11 @@ class Guarantee:
     def private(self) -> bool:
         """True only where the guarantee holds without a condition."""
         return self.standing is Standing.PRIVATE
+
+    @property
+    def fitted_before(self) -> str:
+        """What it assumes of a step that was fitted to the same records before; empty without one."""
+        return next((one for one in self.assumptions if one.endswith(FITTED_BEFORE)), "")
 
     def __str__(self) -> str:
         law = f"epsilon = {self.epsilon:g}" + (f", delta = {self.delta:g}" if self.delta else " (pure)")

@@ -72,7 +72,7 @@ def stated_again(release: R, plan: Plan[Any]) -> R:
     """
     released, stated = released_numbers(release, plan), release.guarantee
     certifies, by_gap = UNKNOWN_SOLVER not in stated.assumptions, BY_GAP in stated.assumptions
-    private, seeded = stated.standing is Standing.PRIVATE, stated.standing is Standing.NOT_PRIVATE
+    private, seeded = stated.private and not stated.fitted_before, stated.standing is Standing.NOT_PRIVATE
     guarantee = guarantee_of(plan, certifies, private, by_gap, seeded)
     missing = [step.name for step in plan.steps if step.name not in released]
     if missing and not isinstance(release, Release):  # which does not state the coefficient of its weights

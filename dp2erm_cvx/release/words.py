@@ -88,7 +88,8 @@ def meaning(release: BaseRelease) -> str:
     if guarantee.standing in _NONE:
         return f"{_NONE[guarantee.standing]} Its plan: {stated_law(guarantee)}, {guarantee.relation}."
     same = " by one with the same treatment" if _keeps(release) else ""
-    held = "" if release.private else "CONDITIONAL on the exact solution: "
+    exact = "" if guarantee.fitted_before else "the exact solution"
+    held = "" if release.private else f"CONDITIONAL on {exact or 'what a Pipeline learned before'}: "
     one = "record" if units_of(release) == "records" else "person with all records"
     return (
         f"{held}{stated_law(guarantee)}: replacing one {one}{same} changes the probability of any result by "
@@ -145,10 +146,11 @@ def promised(release: BaseRelease) -> Iterator[str]:
         yield instead
         return
     if guarantee.standing is Standing.CONDITIONAL:
-        yield (
-            "CONDITIONAL: what follows holds for the exact solution of the declared problem. That this "
-            "release is it, up to a proven distance, was not established."
-        )
+        exact = "CONDITIONAL: what follows holds for the exact solution of the declared problem"
+        if guarantee.fitted_before:
+            yield f"{exact}, and if {guarantee.fitted_before}. Nothing establishes that."
+        else:
+            yield f"{exact}. That this release is it, up to a proven distance, was not established."
     same = _keeps(release)
     persons = units_of(release) == "persons"
     whom = "persons, with all of their records, by any other, of any number of records"

@@ -1,7 +1,7 @@
 """scikit-learn's conventions: nested settings, no score, no search, and what a Pipeline has read before."""
 
-import dataclasses
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +14,9 @@ from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRule, PrivateTwoSta
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
+from dp2erm_cvx.release import Standing
+from dp2erm_cvx.release.verify import verify
+from dp2erm_cvx.release.words import promised
 
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0)
 RNG = np.random.default_rng(0)
@@ -30,8 +33,8 @@ def test_nested_settings_make_new_programs_domains_and_budgets():
     assert model.get_params()["first_stage__ridge"] == 0.5
     assert "first_stage__ridge" not in model.get_params(deep=False)
     copy = clone(model).set_params(first_stage__ridge=2.0, budget__epsilon=3.0, domain__outcome_bound=1.0)
-    assert copy.first_stage == dataclasses.replace(first, ridge=2.0)
-    assert (copy.budget, copy.domain) == (Budget(3.0), dataclasses.replace(DOMAIN, outcome_bound=1.0))
+    assert copy.first_stage == replace(first, ridge=2.0)
+    assert (copy.budget, copy.domain) == (Budget(3.0), replace(DOMAIN, outcome_bound=1.0))
     assert (model.first_stage, model.domain, first.ridge) == (first, DOMAIN, 0.5)
     assert clone(copy).get_params() == copy.get_params()
     assert copy.set_params(**copy.get_params()).get_params() == copy.get_params()
@@ -86,7 +89,14 @@ def test_a_pipeline_says_what_has_read_the_records():
         outer = make_pipeline(StandardScaler(), kind(DOMAIN, Budget(1.0)))
         with pytest.warns(UserWarning, match="step standardscaler of this Pipeline read all"):
             outer.fit(X, A, **{f"{name}__y": Y})
-        assert "step standardscaler" in outer[-1].release_.guarantee.assumptions[-1]
+        release = outer[-1].release_
+        assert "step standardscaler" in release.guarantee.assumptions[-1]
+        assert (release.private, release.standing) == (False, Standing.CONDITIONAL)
+        assert "CONDITIONAL on what a Pipeline learned before" in " ".join(release.summary().split())
+        assert ", and if step standardscaler of a Pipeline" in next(promised(release))
+        assert type(release).from_json(release.to_json()) == release
+        claimed = replace(release, guarantee=replace(release.guarantee, standing=Standing.PRIVATE))
+        assert not verify(claimed).holds
     inner = make_pipeline(make_pipeline(weighted()))
     assert (
         inner.set_params(pipeline__privatetwostageerm__first_stage__ridge=9.0)[0][0].first_stage.ridge == 9.0
