@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import Field, fields
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -158,11 +160,21 @@ def _fields(kind: type) -> list[Field[Any]]:
     return sorted(known, key=lambda one: one.name not in kind.__annotations__)
 
 
+def _said(text: str) -> dict[str, str]:
+    """The first sentence of what a docstring says of each parameter."""
+    found: dict[str, str] = {}
+    entries = r"^(\w+(?:, \w+)*)\n((?:    .+(?:\n|$))+)"
+    for listed, told in re.findall(entries, inspect.cleandoc(text), flags=re.MULTILINE):
+        sentence = re.split(r"(?<=\.)\s", " ".join(told.split()))[0].replace("``", "")
+        if not sentence.startswith("As in "):  # a base, which says it
+            found |= dict.fromkeys(listed.split(", "), sentence)
+    return found
+
+
 def _declared(kind: type) -> list[click.Option]:
     said: dict[str, str] = {}
     for base in reversed(kind.__mro__):
-        text = inspect.cleandoc(base.__doc__ or "") if "__dataclass_fields__" in vars(base) else ""
-        said |= re.findall(r"^(\w+)\n((?:    .+(?:\n|$))+)", text, flags=re.MULTILINE)
+        said |= _said(base.__doc__ or "") if "__dataclass_fields__" in vars(base) else {}
     made = []
     for one in _fields(kind):
         stated, several = str(one.type), one.name in _SPELLED
@@ -174,9 +186,9 @@ def _declared(kind: type) -> list[click.Option]:
             extra["is_flag"] = True
         elif not several and one.default is not None:
             extra["default"] = one.default
-        text = re.split(r"(?<=\.)\s", " ".join(said[one.name].split()))[0] + _BESIDE.get(one.name, "")
+        text = said[one.name] + _BESIDE.get(one.name, "")
         flag = "--set" if one.name == "settings" else f"--{one.name.replace('_', '-')}"
-        made.append(click.Option([flag, one.name], multiple=several, help=text.replace("``", ""), **extra))
+        made.append(click.Option([flag, one.name], multiple=several, help=text, **extra))
     return made
 
 
@@ -237,19 +249,22 @@ def output_dir_option(purpose: str) -> Callable[[Decorated], Decorated]:
     return click.option("--output-dir", default="output", metavar="FOLDER", help=purpose)
 
 
+def _domain_options() -> Iterator[Callable[[Any], Any]]:
+    """An option for every number that a Domain declares, by its docstring: importing it would bring NumPy."""
+    source = Path(__file__).parents[1] / "domain" / "domain.py"
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    said = _said(next(ast.get_docstring(one) or "" for one in tree.body if isinstance(one, ast.ClassDef)))
+    for name in DOMAIN_FIELDS:
+        flag, kind = "--" + name.replace("_", "-"), None if name == "relation" else Number()
+        beside = " One of replace-one, replace-one-keep-treatment." if name == "relation" else ""
+        yield click.option(flag, type=kind, help=said[name] + beside)
+    several: dict[str, Any] = {"multiple": True, "metavar": "COLUMN=LOW:HIGH"}
+    yield click.option("--range", "ranges", help=f"{said['ranges']} Repeatable.", **several)
+
+
 domain_options = apply(
     click.option("--domain", metavar="FILE.toml", help="Public domain; every flag below overrides it."),
-    click.option("--covariate-bound", type=Number(), help="Norm bound M of the scaled covariates."),
-    click.option("--outcome-bound", type=Number(), help="Bound M' on the centered net outcome."),
-    click.option("--outcome-center", type=Number(), help="Public center of the net outcome [0]."),
-    click.option("--treatment-cost", type=Number(), help="Public cost, in units of the outcome [0]."),
-    click.option(
-        "--range", "ranges", multiple=True, metavar="COLUMN=LOW:HIGH", help="Public range; repeatable."
-    ),
-    click.option("--intercept", type=Number(), help="Value of a constant column; it counts in M [0: none]."),
-    click.option("--arm-floor", type=Number(), help="Public lower bound on both arm sizes."),
-    click.option("--coordinate-bound", type=Number(), help="Bound on each scaled covariate [none]."),
-    click.option("--relation", metavar="NAME", help="replace-one (default) or replace-one-keep-treatment."),
+    *_domain_options(),
 )
 #: How a CSV file is written, where the domain file does not say it.
 csv_options = apply(

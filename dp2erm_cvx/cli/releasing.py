@@ -32,9 +32,8 @@ printing_options = apply(
     click.option(
         "--yes",
         is_flag=True,
-        help="Release all the same where an arm is empty, most cells of a column are unreadable, a tenth of "
-        "the outcomes is clipped, a quarter of a covariate is beyond its range, a label is spelled otherwise "
-        "than declared, or an outcome of two values is declared as any other.",
+        help="Release all the same where an arm is empty, or cells, ranges, labels or outcomes do not look as "
+        "declared.",
     ),
     click.option("--seed", type=Number(), help="For tests only: the release is then NOT PRIVATE."),
 )

@@ -41,7 +41,7 @@ class Domain(Shown):
     outcome_bound
         ``M'``: bound on ``|y - treatment_cost * a - outcome_center|``, in units of the outcome.
     outcome_center, treatment_cost
-        ``c``, subtracted from the outcome; and the public cost of treatment, both in units of the outcome.
+        Public center ``c`` of the outcome, and public cost of treatment, in its units: both are subtracted.
     ranges
         One public ``(low, high)`` per covariate, mapped linearly onto [-1, 1] and clipped there. A mapping
         also names the columns. Without ranges the covariates are taken as they are.
