@@ -161,7 +161,8 @@ def _solve_one(
     certificate = raw = certify(instance, point, tolerance, dual)
     polish_iterations = 0
     # a Newton solve polishes itself; without a smooth-plus-prox form there is nothing to polish with
-    if polish and instance.model is not None and not isinstance(settings, Newton):
+    if polish and _steps(instance.model) and not isinstance(settings, Newton):
+        assert instance.model is not None
         polished, steps = _newton(instance.model, point, _POLISH_ITERATIONS)
         after = certify(instance, polished, tolerance)
         if after.radius <= certificate.radius:
@@ -180,6 +181,10 @@ def _find(instance: Instance, settings: Solver) -> tuple[Array, Status, int, Dua
             f"{settings.name} needs a prox-friendly program; choose a conic solver such as clarabel"
         )
     model, start = instance.model, instance.model.start()
+    if not _steps(model):
+        raise SolverError(
+            f"{settings.name}: the curvature of {instance.program.name} has no bound: declare a finite radius"
+        )
     if isinstance(settings, Newton):
         point, iterations = _newton(model, start, settings.max_iterations)
     elif not isinstance(settings, ProjectedGradient):
@@ -190,6 +195,11 @@ def _find(instance: Instance, settings: Solver) -> tuple[Array, Status, int, Dua
         point, iterations = minimize_by_gradient(model, start, settings.max_iterations)
     status = Status.LIMIT if iterations >= settings.max_iterations else Status.SOLVED
     return point, status, iterations, None
+
+
+def _steps(model: Composite | None) -> bool:
+    """True if a step is known: the curvature is bounded over all feasible points."""
+    return isinstance(model, DirectModel) or (model is not None and math.isfinite(model.smoothness))
 
 
 def _newton(model: Composite, start: Array, limit: int) -> tuple[Array, int]:

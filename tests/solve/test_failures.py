@@ -1,6 +1,7 @@
 """Every way a solve can fail, once: a typed error that says what to do, and never a silent wrong answer."""
 
 import dataclasses
+import math
 import sys
 import warnings
 from typing import Any
@@ -32,6 +33,7 @@ from dp2erm_cvx.solve import (
     solve,
 )
 from tests.helpers import bind, make_domain, make_records, output_distance
+from tests.plugins.tailored import tailored
 
 PROGRAMS: dict[str, Any] = dict(programs())
 RECORDS = make_records(60, 3)
@@ -340,3 +342,13 @@ def test_no_repr_or_message_holds_data():
                 assert f"{value:.6g}" not in text
     short = solve(bind(PROGRAMS["ipw_logistic"](), records), solver=Newton(1), throw=False)
     assert not any(character.isdigit() for character in short.advice().replace("1e-09", ""))
+
+
+def test_a_curvature_without_a_bound_is_left_to_conic_solvers():
+    instance = tailored(ridge=0.5, radius=math.inf).instance(make_records(40, 2))
+    for name in ("newton", "projected_gradient"):
+        with pytest.raises(SolverError, match="has no bound: declare a finite radius"):
+            solve(instance, solver=name)
+    found = solve(instance, tolerance=1e-5)
+    assert found.stats.solver == "clarabel"
+    assert found.certified
