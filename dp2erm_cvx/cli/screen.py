@@ -98,12 +98,14 @@ def stages(bar: Progress) -> Callable[[str, int, int], None]:
 def writable(path: str | None, *inputs: str | None) -> None:
     """Raise DeclarationError before any work is done, where a file could not or should not be written.
 
-    ``inputs`` are files that the command reads or writes besides, which it must not overwrite.
+    ``inputs`` are files that the command reads or writes besides: neither they nor what is their name with
+    ".part", while a file is written, may be one of its own.
     """
     if path is None:
         return
     try:
-        taken = Path(path).resolve() in [Path(other).resolve() for other in inputs if other is not None]
+        own, others = _and_parts(path), [_and_parts(other) for other in inputs if other is not None]
+        taken = any(own[0] in other or other[0] in own for other in others)
         folder = Path(path).parent
         fine = folder.is_dir() and os.access(folder, os.W_OK) and not Path(path).is_dir()
     except (OSError, ValueError):  # no name of a file: too long, or with a character that none may hold
@@ -112,6 +114,12 @@ def writable(path: str | None, *inputs: str | None) -> None:
         raise DeclarationError(f"{path}: is used by this command already: choose another file")
     if not fine:
         raise DeclarationError(f"{path}: cannot be written: choose a file in a folder that exists")
+
+
+def _and_parts(path: str) -> tuple[Path, Path]:
+    """A file, and what it is called while :func:`reserved` writes it, links followed."""
+    file = Path(path).resolve()
+    return file, file.with_name(f"{file.name}.part").resolve()
 
 
 def check_new(path: str | None, force: bool, *inputs: str | None) -> None:
@@ -141,7 +149,8 @@ def reserved(path: str | None, *, force: bool = False) -> Iterator[TextIO | None
     device = target.exists() and not target.is_file()  # which has no part, and is not replaced
     with ExitStack() as stack:
         try:
-            fd = os.open(target if device else part, os.O_RDWR | (0 if device else os.O_CREAT), 0o666)
+            new = os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)  # not what a link at the part is of
+            fd = os.open(target if device else part, os.O_RDWR | (0 if device else new), 0o666)
             file = stack.enter_context(os.fdopen(fd, "w", encoding="utf-8"))
             if not device:
                 _taken(fd, part)

@@ -94,6 +94,25 @@ def test_what_a_killed_process_left_is_taken_over(folder: Path) -> None:
     assert not Path("out.json.part").exists()
 
 
+@pytest.mark.parametrize("kept", ["ledger", "link", "output"])
+def test_a_part_is_no_file_of_the_command_and_no_link(kept: str, folder: Path) -> None:
+    """The part is written over: as a ledger it was gone, with what had been spent."""
+    words = [*CHARGED]
+    if kept == "ledger":
+        Path(words[words.index("--ledger") + 1]).rename("out.json.part")
+        words[words.index("--ledger") + 1] = "out.json.part"
+    elif kept == "output":
+        words += ["--love-plot", "out.json.part"]
+    else:
+        Path("real.json").write_text("old")
+        Path("out.json.part").symlink_to("real.json")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    refused = run(*words)
+    told = "cannot be written" if kept == "link" else "is used by this command already"
+    assert (refused.exit_code, told in refused.stderr) == (2, True)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
 def test_a_link_stays_a_link(folder: Path) -> None:
     Path("real.json").write_text("old")
     Path("out.json").symlink_to("real.json")
