@@ -257,8 +257,8 @@ def differing_rows(first: Columns, second: Columns) -> NDArray[np.bool_]:
 def unscaled(domain: Domain, X: Array, a: NDArray[np.int64], y: Array) -> Columns:
     """Records in the units of the data from scaled covariates X (n, k) and net outcomes y (n,)."""
     if domain.ranges is not None:
-        low, high = np.array(domain.range_pairs, dtype=np.float64).T
-        X = (low / 2 + high / 2) + X * (high / 2 - low / 2)
+        middle, half = domain.scale(X.shape[1])
+        X = 2.0 * middle + X * (2.0 * half)
     return X, a, y + domain.treatment_cost * a + domain.outcome_center
 
 

@@ -120,10 +120,7 @@ class Domain(Shown):
         return tuple(self.ranges.values() if isinstance(self.ranges, Mapping) else self.ranges or ())
 
     def _ranges_of(self, n_features: int) -> tuple[tuple[float, float], ...]:
-        if len(self.range_pairs) != n_features:
-            raise DeclarationError(
-                f"ranges: {len(self.range_pairs)} are declared for {n_features} covariates"
-            )
+        _as_many("ranges", self.range_pairs, n_features)
         return self.range_pairs
 
     def middles(self, n_features: int) -> tuple[float, ...]:
@@ -135,8 +132,7 @@ class Domain(Shown):
             return (0.0,) * n_features
         found = [low / 2 + high / 2 for low, high in self._ranges_of(n_features)]
         if isinstance(self.center, Mapping):
-            known, names = self.center, self.columns or ()
-            return tuple(known.get(name, middle) for name, middle in zip(names, found, strict=True))
+            return tuple(map(self.center.get, self.columns or (), found))
         return tuple(found if self.center is None else self.center)
 
     @property
@@ -210,21 +206,22 @@ class Domain(Shown):
         declared = self.coordinate_bound
         if declared is None and self.ranges is None:
             return None
-        bounds = (declared,) * n_features if isinstance(declared, float) else declared
-        if bounds is not None and len(bounds) != n_features:
-            raise DeclarationError(
-                f"coordinate_bound: {len(bounds)} are declared for {n_features} covariates"
-            )
-        high = np.full(n_features, np.inf) if bounds is None else np.array(bounds)
-        low = -high
-        if self.ranges is not None:
-            left, right = -np.ones(n_features), np.ones(n_features)
-            if self.center is not None:
-                halves = np.array(self._ranges_of(n_features)).T / 2
-                middle, half = self._scale(n_features)
-                left, right = (halves - middle) / half
-            low, high = np.maximum(low, left), np.minimum(high, right)
-        return low, high
+        if not isinstance(declared, Sequence):
+            declared = (math.inf if declared is None else declared,) * n_features
+        _as_many("coordinate_bound", declared, n_features)
+        high = np.array(declared)
+        if self.ranges is None:
+            return -high, high
+        left, right = self.range_ends(n_features)
+        return np.maximum(-high, left), np.minimum(high, right)
+
+    def range_ends(self, n_features: int) -> tuple[Array, Array]:
+        """What both ends of every range scale to (k,): -1 and 1, unless a center is declared."""
+        if self.center is None:
+            return -np.ones(n_features), np.ones(n_features)
+        middle, half = self.scale(n_features)
+        left, right = (np.array(self._ranges_of(n_features)).T / 2 - middle) / half
+        return left, right
 
     def widths(self, n_features: int) -> tuple[float, ...] | None:
         """The bound on the size of every scaled covariate (k,), without the intercept; None without any.
@@ -243,7 +240,7 @@ class Domain(Shown):
         raw = np.atleast_2d(np.asarray(X))
         n, k = raw.shape
         constant = 1 if self.intercept else 0
-        scale = None if self.ranges is None else self._scale(k)
+        scale = None if self.ranges is None else self.scale(k)
         plain = raw.dtype == np.float64 and raw.flags.c_contiguous and raw.flags.aligned
         kept = plain and scale is None and not constant
         # sums along a row round by the layout, which may not depend on other records
@@ -264,8 +261,8 @@ class Domain(Shown):
         found.flags.writeable = not kept
         return found
 
-    def _scale(self, n_features: int) -> tuple[Array, Array]:
-        """Centers and half widths (k,) of ranges, all halved: an end less another may overflow."""
+    def scale(self, n_features: int) -> tuple[Array, Array]:
+        """What scales to 0 and half widths (k,) of ranges, all halved: an end less another may overflow."""
         low, high = np.array(self._ranges_of(n_features), dtype=np.float64).T
         middle = low / 4 + high / 4 if self.center is None else np.array(self.middles(n_features)) / 2
         return middle, high / 4 - low / 4
@@ -373,6 +370,12 @@ class Domain(Shown):
         return declared_by_name(cls, "domain", declared)
 
 
+def _as_many(name: str, declared: Sized, n_features: int) -> None:
+    """Raise DeclarationError where another number is declared than there are covariates."""
+    if len(declared) != n_features:
+        raise DeclarationError(f"{name}: {len(declared)} are declared for {n_features} covariates")
+
+
 def _checked_widths(declared: Any) -> float | tuple[float, ...] | None:
     """The declared ``coordinate_bound``: one number, or one per covariate. Raises DeclarationError."""
     if declared is None:
@@ -422,19 +425,16 @@ def _checked_center(
                 raise DeclarationError(f"center: {known_names(str(name), list(ranges))}")
         named = {str(name): _typical(str(name), value, ranges[name]) for name, value in declared.items()}
         return Named(named)
-    if len(declared) != len(ranges):
-        raise DeclarationError(f"center: {len(declared)} are declared for {len(ranges)} covariates")
+    _as_many("center", declared, len(ranges))
     pairs = ranges.values() if isinstance(ranges, Mapping) else ranges
-    numbered = enumerate(zip(declared, pairs, strict=True))
-    return tuple(_typical(str(index), value, pair) for index, (value, pair) in numbered)
+    return tuple(map(_typical, map(str, range(len(pairs))), declared, pairs))
 
 
 def _typical(name: str, value: Any, pair: tuple[float, float]) -> float:
     number = public_number(f"center[{name}]", value)
-    if not pair[0] <= number <= pair[1]:
-        raise DeclarationError(
-            f"center[{name}] = {number:g}: must be in its range, {pair[0]:g} to {pair[1]:g}"
-        )
+    low, high = pair
+    if not low <= number <= high:
+        raise DeclarationError(f"center[{name}] = {number:g}: must be in its range, {low:g} to {high:g}")
     return number
 
 

@@ -56,9 +56,11 @@ class Partition:
 
     def raw(self, domain: Domain) -> list[list[float]]:
         """The cuts in raw units of the covariates."""
+        k = len(self.cuts)
+        pairs, lefts = domain.range_pairs or ((-1.0, 1.0),) * k, domain.range_ends(k)[0].tolist()
         return [
-            [low + (cut + 1.0) * (high / 2 - low / 2) for cut in own]
-            for own, (low, high) in zip(self.cuts, _ranges(domain, len(self.cuts)), strict=True)
+            [low + (cut - left) * (high / 2 - low / 2) for cut in own]
+            for own, (low, high), left in zip(self.cuts, pairs, lefts, strict=True)
         ]
 
     def names(self, boxes: Sequence[Box], columns: Sequence[str], domain: Domain) -> tuple[str, ...]:
@@ -156,19 +158,16 @@ def _cuts(name: str, declared: Any, index: int, domain: Domain, k: int) -> tuple
         count = whole_number(f"cells[{name}]", declared, at_least=1)
         if count > MOST_CELLS:
             raise DeclarationError(f"cells[{name}] = {count}: at most {MOST_CELLS}")
-        end = 1.0 if domain.ranges is not None else domain.features_bound
-        return tuple(float(cut) for cut in np.linspace(-end, end, count + 1)[1:-1])
+        end = domain.features_bound
+        left, right = (-end, end) if domain.ranges is None else np.array(domain.range_ends(k))[:, index]
+        return tuple(np.linspace(left, right, count + 1)[1:-1].tolist())
     raw = [public_number(f"cells[{name}]", cut) for cut in declared]
     if any(left >= right for left, right in pairwise(raw)):
         raise DeclarationError(f"cells[{name}] = {shown(declared)}: cuts must increase")
-    low, high = _ranges(domain, k)[index]
-    # as the domain scales a covariate, so that both are rounded alike
-    scaled = (np.array(raw) / 2 - (low / 4 + high / 4)) / (high / 4 - low / 4)
-    return tuple(float(cut) for cut in scaled)
-
-
-def _ranges(domain: Domain, k: int) -> tuple[tuple[float, float], ...]:
-    return domain.range_pairs or ((-1.0, 1.0),) * k
+    if domain.ranges is None:
+        return tuple(raw)
+    middle, half = domain.scale(k)  # so that both are rounded alike
+    return tuple(((np.array(raw) / 2 - middle[index]) / half[index]).tolist())
 
 
 def _named(box: Box, raw: list[list[float]], columns: Sequence[str]) -> str:

@@ -1,13 +1,14 @@
 """One format of pairs: every audit repeats what another one saved, and nothing else is taken for a pair."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Universe
 from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, audit_stability, replay, search_density
-from dp2erm_cvx.audit.finding import Finding
+from dp2erm_cvx.audit.finding import Finding, unscaled
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.registry import build, first_stages
 
@@ -61,6 +62,16 @@ def test_records_come_back_in_either_unit(of_stability):
     first, second = pair.records()
     differ = (first.X != second.X).any(axis=1) | (first.a != second.a)
     assert np.flatnonzero(differ).tolist() == [pair.changed]
+
+
+@pytest.mark.parametrize("center", [None, (-4.0,)])
+def test_what_is_written_in_units_of_the_data_is_read_as_it_was(center):
+    """A pair was written by the middle of a range where the domain scales by a declared center."""
+    domain = replace(DOMAIN, center=center)
+    x, a, y = np.array([[-0.2], [0.0], [0.9]]), np.array([0, 1, 1]), np.array([0.5, -1.0, 0.0])
+    raw = unscaled(domain, x, a, y)
+    np.testing.assert_allclose(domain.records(*raw).covariates, x, atol=1e-12)
+    np.testing.assert_allclose(domain.records(*raw).y, y, atol=1e-12)
 
 
 def test_another_format_is_refused(of_density, tmp_path):

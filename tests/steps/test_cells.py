@@ -134,9 +134,21 @@ def test_cuts_are_in_raw_units_and_belong_to_the_cell_above():
     assert PARTITION.names(boxes, ("u", "v"), DOMAIN) == ("u < 2", "2 <= u, 0 <= v", "all")
 
 
-def test_a_number_of_cells_divides_the_range():
-    fine = declared_partition({"u": 5, "v": 1}, UNIVERSE)
-    np.testing.assert_allclose(fine.raw(DOMAIN)[0], [2.0, 4.0, 6.0, 8.0])
+def test_a_center_moves_no_cut():
+    """Records were cut where the middle of the range scales to, and the release named the declared cut."""
+    moved = replace(DOMAIN, covariate_bound=1e6, center={"u": 2.0, "v": -0.5})
+    found = declared_partition(CUTS, Universe(moved, N, 2))
+    X = np.array([[1.99, -0.01], [2.01, -0.01], [4.99, 0.01], [5.01, 0.01]])
+    assert found.index(moved.features(X)).tolist() == [0, 2, 3, 5]
+    for own, cuts in zip(found.raw(moved), CUTS.values(), strict=True):
+        np.testing.assert_allclose(own, cuts, rtol=1e-15, atol=1e-15)
+
+
+@pytest.mark.parametrize("center", [None, {"u": 2.0}])
+def test_a_number_of_cells_divides_the_range(center):
+    domain = replace(DOMAIN, center=center)
+    fine = declared_partition({"u": 5, "v": 1}, Universe(domain, N, 2))
+    np.testing.assert_allclose(fine.raw(domain)[0], [2.0, 4.0, 6.0, 8.0])
     assert fine.shape == (5, 1)
     plain = Universe(Domain(covariate_bound=2.0, outcome_bound=1.0), N, 1)
     assert declared_partition({0: 4}, plain).cuts == ((-1.0, 0.0, 1.0),)
