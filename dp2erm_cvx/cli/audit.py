@@ -16,7 +16,6 @@ from dp2erm_cvx.cli.options import (
     Number,
     data_options,
     json_option,
-    output_dir_option,
     setting_options,
 )
 from dp2erm_cvx.cli.programs import first_stage, known_name, known_solver
@@ -54,7 +53,7 @@ VIOLATED = 1
 @click.option("--save", metavar="PATH", help="Write the worst pair to PATH.npz, PATH.json.")
 @click.option("--replay", metavar="PATH", help="Solve a saved pair again, and certify it.")
 @click.option("--plant", type=Number(), help="Exit with 1 unless V over this is refuted.")
-@output_dir_option("For audit.html and audit.json.")
+@click.option("--output-dir", default="output", metavar="FOLDER", help="For audit.html and audit.json.")
 @click.option("--no-page", is_flag=True, help="Write audit.json only.")
 @click.option("--no-tightness", is_flag=True, help="Leave out searches at other n and ridges.")
 @json_option

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from dp2erm_cvx.cli.options import Number, output_dir_option
+from dp2erm_cvx.cli.options import Number
 from dp2erm_cvx.cli.screen import console, unwritable, write_text
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import public_number
@@ -18,7 +18,12 @@ _FILES = ("study.toml", "rule.toml", "nhefs.csv")
 
 
 @click.command("demo", short_help="A study of real data: declared, planned, released, verified, audited.")
-@output_dir_option("For the studies, the data, two releases, a page and the report of the audit.")
+@click.option(
+    "--output-dir",
+    default="output",
+    metavar="FOLDER",
+    help="For the studies, the data, two releases, a page and the report of the audit.",
+)
 @click.option(
     "--audit-seconds", type=Number(), default=20, help="For the audit at the end, about; 0 leaves it out."
 )

@@ -244,11 +244,6 @@ def _cells(text: str) -> tuple[str, Any]:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def output_dir_option(purpose: str) -> Callable[[Decorated], Decorated]:
-    """``--output-dir``, with what it is for."""
-    return click.option("--output-dir", default="output", metavar="FOLDER", help=purpose)
-
-
 def _domain_options() -> Iterator[Callable[[Any], Any]]:
     """An option for every number that a Domain declares, by its docstring: importing it would bring NumPy."""
     source = Path(__file__).parents[1] / "domain" / "domain.py"

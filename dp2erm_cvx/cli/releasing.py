@@ -32,8 +32,8 @@ printing_options = apply(
     click.option(
         "--yes",
         is_flag=True,
-        help="Release all the same where an arm is empty, or cells, ranges, labels or outcomes do not look as "
-        "declared.",
+        help="Release all the same where an arm is empty, or where cells, ranges, labels or outcomes do not "
+        "look as declared.",
     ),
     click.option("--seed", type=Number(), help="For tests only: the release is then NOT PRIVATE."),
 )

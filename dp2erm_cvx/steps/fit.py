@@ -33,18 +33,17 @@ from dp2erm_cvx.steps.record_map import OutcomeRows, RecordMap, Rows, WithConsta
 from dp2erm_cvx.steps.step import (
     Execution,
     Inputs,
+    Precision,
     Step,
     StepResult,
     coefficient_bound,
-    covering,
     divide,
     noise_bound,
-    on_grid,
     reserve,
     sample,
 )
 from dp2erm_cvx.steps.sums import TreatmentRate
-from dp2erm_cvx.steps.weights import WeightsPlan, covers, plan_weights, released_minimizer, to_grid
+from dp2erm_cvx.steps.weights import WeightsPlan, plan_weights, released_minimizer, to_grid
 from dp2erm_cvx.universe import Universe
 
 
@@ -197,7 +196,7 @@ class Fit(Step):
             public = (calibration.gamma, noise_bound(calibration))
         radius = program.certified_radius(self.universe, *public)
         assert self.loss is not None
-        precision = covering(calibration, self.loss, self.universe.n_samples, radius, hidden)
+        precision = Precision.covering(calibration, self.loss, self.universe.n_samples, radius, hidden)
         return replace(self, calibration=calibration, radius=radius, precision=precision)
 
     @property
@@ -304,7 +303,7 @@ class Fit(Step):
         if self.precision is None:
             theta = solution.value + sample(self.calibration, None, execution.seed).value
         else:
-            theta = on_grid(solution.value, self.precision.grid, execution.seed)
+            theta = self.precision.on_grid(solution.value, execution.seed)
         by_gap = _rests_on_gap(solution)
         return StepResult(theta, solution.certified, by_gap, solution, theta - solution.value)
 
@@ -324,11 +323,11 @@ class Fit(Step):
         theta = solution.value if self.coefficient is None else solution.point
         certified = solution.certified
         if self.precision is not None:
-            certified = covers(self.precision, solution, drawn, instance)
+            certified = self.precision.covers(solution, drawn, instance)
             seed = execution.label("grid")
             if isinstance(self.program, PrivateFirstStage) and seed is not None:  # as before it had a step
                 seed = seed.replace("grid propensity", "propensity grid")
-            theta = on_grid(theta, self.precision.grid, seed)
+            theta = self.precision.on_grid(theta, seed)
         return StepResult(theta, certified, _rests_on_gap(solution), solution, drawn.value)
 
 

@@ -29,7 +29,7 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.mechanism import Draw, draw, draw_within, perturb_on_grid
 from dp2erm_cvx.privacy import Budget, LossConstants, RenyiCurve, StabilityBound
-from dp2erm_cvx.program.stage import Program
+from dp2erm_cvx.program.stage import Instance, Program
 from dp2erm_cvx.public import public_fraction
 from dp2erm_cvx.solve import Solution, Solver
 from dp2erm_cvx.universe import Universe
@@ -58,6 +58,51 @@ class Precision:
     radius: float
     tolerance: float
     grid: GridNoise
+
+    @classmethod
+    def covering(
+        cls,
+        calibration: Calibration,
+        loss: LossConstants,
+        n_samples: int,
+        radius: float | None,
+        hidden: float | None,
+    ) -> Precision | None:
+        """What covers, by ``hidden`` of epsilon, the arithmetic of a release that is certified to ``radius``.
+
+        The minimizer of a perturbed objective of curvature ``n (gamma + mu)`` moves by at most ``||b - b'||``
+        over that. None where one of both is: exact arithmetic is then assumed. Raises CalibrationError.
+        """
+        if hidden is None or radius is None:
+            return None
+        longest = error = sampled = 0.0
+        output = calibration.perturbed is Perturbed.OUTPUT
+        if not output:
+            longest, error = noise_bound(calibration), SAMPLING_ERROR * calibration.unit
+            curvature = n_samples * (calibration.gamma + loss.strong_convexity)
+            sampled = (error + 2.0**-52 * longest) / curvature
+        tolerance = (radius + sampled) * _ROUND_UP
+        if not math.isfinite(tolerance):
+            raise CalibrationError("the numerical error is out of floating-point range: rescale the outcome")
+        if output:  # one discrete draw covers the statistic and its error
+            grid = calibrate_grid(calibration.sensitivity + 2.0 * tolerance, 1, calibration.epsilon)
+        else:
+            p = calibration.n_parameters
+            grid = calibrate_grid(math.sqrt(p) * tolerance * _ROUND_UP, p, hidden)
+        return cls(error, longest, radius, tolerance, grid)
+
+    def covers(self, solution: Solution, drawn: Draw, instance: Instance) -> bool:
+        """Whether the computed minimizer is within the tolerance of that for the ideal noise."""
+        distance = solution.certificate.radius + drawn.distance / instance.strong_convexity
+        return solution.certified and distance <= self.tolerance
+
+    def on_grid(self, values: Array, seed: int | str | None) -> Array:
+        """``values`` (p,) on the grid with discrete Laplace noise; what is no finite number counts as 0.
+
+        A solver that failed may leave anything; its release is conditional, and still has to be made.
+        """
+        finite = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+        return perturb_on_grid(finite, self.grid, seed=seed)
 
 
 def noise_bound(calibration: Calibration) -> float:
@@ -89,51 +134,11 @@ def coefficient_bound(
     return norm
 
 
-def covering(
-    calibration: Calibration,
-    loss: LossConstants,
-    n_samples: int,
-    radius: float | None,
-    hidden: float | None,
-) -> Precision | None:
-    """What covers, by ``hidden`` of epsilon, the arithmetic of a release that is certified to ``radius``.
-
-    The minimizer of a perturbed objective of curvature ``n (gamma + mu)`` moves by at most ``||b - b'||``
-    over that. None where one of both is: exact arithmetic is then assumed. Raises CalibrationError.
-    """
-    if hidden is None or radius is None:
-        return None
-    longest = error = sampled = 0.0
-    output = calibration.perturbed is Perturbed.OUTPUT
-    if not output:
-        longest, error = noise_bound(calibration), SAMPLING_ERROR * calibration.unit
-        curvature = n_samples * (calibration.gamma + loss.strong_convexity)
-        sampled = (error + 2.0**-52 * longest) / curvature
-    tolerance = (radius + sampled) * _ROUND_UP
-    if not math.isfinite(tolerance):
-        raise CalibrationError("the numerical error is out of floating-point range: rescale the outcome")
-    if output:  # one discrete draw covers the statistic and its error
-        grid = calibrate_grid(calibration.sensitivity + 2.0 * tolerance, 1, calibration.epsilon)
-    else:
-        p = calibration.n_parameters
-        grid = calibrate_grid(math.sqrt(p) * tolerance * _ROUND_UP, p, hidden)
-    return Precision(error, longest, radius, tolerance, grid)
-
-
 def sample(calibration: Calibration, precision: Precision | None, seed: int | str | None) -> Draw:
     """Draw the linear term, within the sampling error of the ``precision`` or as if arithmetic were exact."""
     if precision is None:
         return Draw(draw(calibration, seed=seed), 0.0)
     return draw_within(calibration, precision.sampling_error, seed=seed)
-
-
-def on_grid(values: Array, noise: GridNoise, seed: int | str | None) -> Array:
-    """``values`` (p,) on the grid with discrete Laplace noise; what is no finite number counts as 0.
-
-    A solver that failed may leave anything; its release is conditional, and still has to be made.
-    """
-    finite = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
-    return perturb_on_grid(finite, noise, seed=seed)
 
 
 #: What each step releases, by its name.

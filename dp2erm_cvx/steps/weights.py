@@ -9,7 +9,6 @@ from functools import lru_cache
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CalibrationError, CertificateError, InfeasibleError, SolverError
-from dp2erm_cvx.mechanism import Draw
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sums import GRID_ERROR, weights_on_grid
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
@@ -31,7 +30,7 @@ from dp2erm_cvx.solve import (
 )
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.stability.base import EXACT
-from dp2erm_cvx.steps.step import Execution, Inputs, Precision
+from dp2erm_cvx.steps.step import Execution, Inputs
 from dp2erm_cvx.universe import Universe
 
 #: Records of a public example; only a refusal needs as many as are declared.
@@ -162,11 +161,6 @@ def solve_weights(instance: Instance, solver: str | Solver, tolerance: float) ->
     return found
 
 
-def solve_theta(instance: Instance, solver: str | Solver, tolerance: float) -> Solution:
-    """Certified theta (p,). Not for a release; raises SolverError and CertificateError as above."""
-    return solve(instance, solver=solver, tolerance=_attainable(instance, tolerance))
-
-
 def to_grid(solution: Solution) -> Solution:
     """Weights on the grid where their sum is exactly n; the certificate counts the step to it."""
     value, moved = weights_on_grid(solution.value)
@@ -221,12 +215,6 @@ def _quickest(solver: Solver) -> Solver:
     if not any(isinstance(one, Clarabel) for one in listed):
         return solver
     return FirstCertified(tuple(one for one in listed if not isinstance(one, SCS)))
-
-
-def covers(precision: Precision, solution: Solution, drawn: Draw, instance: Instance) -> bool:
-    """Whether the computed minimizer is within the tolerance of that for the ideal noise."""
-    distance = solution.certificate.radius + drawn.distance / instance.strong_convexity
-    return solution.certified and distance <= precision.tolerance
 
 
 def released_minimizer(instance: Instance, execution: Execution, within: float | None) -> Solution:

@@ -286,7 +286,7 @@ def test_the_bound_on_a_private_coefficient_counts_both_of_its_noises() -> None:
     calibration, loss, grid = step.calibration, step.loss, step.precision.grid
     curvature = 150 * (loss.strong_convexity + calibration.gamma)
     linear = [np.linalg.norm(module.draw(calibration, seed=seed)) / curvature for seed in range(99)]
-    added = [np.linalg.norm(module.on_grid(np.zeros(3), grid, seed)) for seed in range(99)]
+    added = [np.linalg.norm(step.precision.on_grid(np.zeros(3), seed)) for seed in range(99)]
     without = module.coefficient_bound(calibration, loss, 150, None)
     assert loss.theta_bound + max(linear) < without
     assert 0.0 < max(added) < module.coefficient_bound(calibration, loss, 150, grid) - without
