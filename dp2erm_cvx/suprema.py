@@ -72,7 +72,7 @@ class ScalarWeight(Protocol):
 
     @property
     def curve(self) -> ScalarLoss | None:
-        """The function or minus it as a convex one; None where it is neither."""
+        """The function, before it is cut off, or minus it as a convex one; None where it is neither."""
 
     def enclose(self, low: Array, high: Array, /) -> Any:
         """Four arrays: intervals of value and of slope on cells."""
@@ -128,16 +128,21 @@ def multiple_diameter(
 
     if not reach <= _FARTHEST:
         return high - low, size
-    width = _largest(lambda s, r: (between(s, s), between(s - r, s + r)), (-reach, reach), 1, _CLOSE)
+    width = largest_of(lambda s, r: (between(s, s), between(s - r, s + r)), (-reach, reach), 1, _CLOSE)
     return min(high - low, width), size
 
 
 @lru_cache(maxsize=256)
 def log_weight_diameter(weight: ScalarWeight, reach: float, *, clipped: bool) -> float:
-    """Diameter of ``{h'(<z, v>) z}``, ``||z|| <= 1``, ``||v|| <= reach``; with 0 in it if clipped."""
-    if not clipped and weight.curve is not None:
-        return gradient_diameter(weight.curve, reach)
+    """Diameter of ``{h'(<z, v>) z}``, ``||z|| <= 1``, ``||v|| <= reach``; with slopes 0 in it if clipped.
+
+    Gradients are 0 at z = 0, so that a function cut off at constants has at most the diameter of itself.
+    """
     anywhere = 2.0 * weight.lipschitz
+    if weight.curve is not None:
+        anywhere = gradient_diameter(weight.curve, reach)
+        if not clipped:
+            return anywhere
     if not reach <= _FARTHEST:
         return anywhere
     searched = _largest_over_radii(reach, lambda p, q: _weight_width(weight, p, q, clipped), 1e-3)
@@ -151,23 +156,29 @@ def largest_multiple(
     return max(map(abs, _multiples(loss, reach, offset, factor, tilt))) * _ROUNDED
 
 
-def support(x: Array, y: Array, a: Array, b: Array) -> Array:
-    """Largest ``a x + b y`` over points (x, y), for each a >= 0 and b > 0.
+def corners(x: Array, y: Array) -> NDArray[np.int64]:
+    """Numbers of the points (x, y) at which some ``a x + b y`` is largest, a >= 0 and b > 0, by falling x.
 
-    It is at a corner of the convex hull. Rounding may take one that is below it by less than ``_OUTWARD``.
+    Rounding may take one that is below the convex hull by less than ``_OUTWARD``.
     """
     order = np.lexsort((-y, -x))
     highest = np.maximum.accumulate(y[order])
     order = order[np.concatenate([[True], highest[1:] > highest[:-1]])]
-    corners: list[Interval] = []
-    for right, up in zip(x[order].tolist(), y[order].tolist(), strict=True):
-        while len(corners) > 1:
-            (far, low), (near, high) = corners[-2:]
+    found: list[tuple[float, float, int]] = []
+    for right, up, number in zip(x[order].tolist(), y[order].tolist(), order.tolist(), strict=True):
+        while len(found) > 1:
+            (far, low, _), (near, high, _) = found[-2:]
             if (up - low) * (far - near) < (high - low) * (far - right):
                 break
-            corners.pop()
-        corners.append((right, up))
-    x, y = np.array(corners).T
+            found.pop()
+        found.append((right, up, number))
+    return np.array([number for _, _, number in found])
+
+
+def support(x: Array, y: Array, a: Array, b: Array) -> Array:
+    """Largest ``a x + b y`` over points (x, y), for each a >= 0 and b > 0: at a corner of their hull."""
+    on = corners(x, y)
+    x, y = x[on], y[on]
     slopes = np.diff(y) / -np.diff(x)
     at = len(slopes) - np.searchsorted(slopes[::-1], a / b)
     largest: Array = a * x[at] + b * y[at]
@@ -359,7 +370,7 @@ class Saturation:
         far = 40.0 / self.loss.bend
         reach = min(self.ball, far) if box else far
         at, ends = self._at, (-reach, reach)
-        searched = _largest(lambda s, r: (value(*at(s, s)), value(*at(s - r, s + r))), ends, 1, _LINE)
+        searched = largest_of(lambda s, r: (value(*at(s, s)), value(*at(s - r, s + r))), ends, 1, _LINE)
         if reach < far:
             return searched
         # a loss may bend again out there, as a sum of shifted ones does
@@ -388,7 +399,7 @@ class Saturation:
             highest = self.loss.curvatures(ball * (middle - off), ball * (middle + off))[1] * flat
             return value(apart, h), value(np.minimum(apart + 2.0 * width * steep, 2.0), highest)
 
-        return _largest(bounds, (-math.pi / 2, math.pi / 2), 2, _BALL)
+        return largest_of(bounds, (-math.pi / 2, math.pi / 2), 2, _BALL)
 
 
 @lru_cache(maxsize=256)
@@ -400,7 +411,7 @@ def _steepest(found: Saturation, share: float, box: bool) -> float:
     return (1.0 - 3.0 * _BALL) / found._across(lambda apart, h: apart / (1.0 - share * h))
 
 
-def _largest(
+def largest_of(
     bounds: Callable[[Array, float], tuple[Array, Array]], ends: Interval, variables: int, close: float
 ) -> float:
     """Upper bound of a function over a cube, by cells that are cut in half until one is close to a value.

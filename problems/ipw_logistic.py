@@ -21,8 +21,7 @@ from dp2erm_cvx.program import private, scheme, setting
 def ipw_logistic(s: Any, trim: float) -> Any:
     """Rosenbaum & Rubin (1983); Lee & Chen (2026), Prop. IPW_estimated_stability.
 
-    For a propensity that is better understood than the outcome: no overlap assumption. Where it is smaller,
-    the bound is that of Theorem 3-IPW.
+    For a propensity that is better understood than the outcome: no overlap assumption.
 
     Parameters
     ----------

@@ -1,19 +1,26 @@
 """Data makers shared by the tests of programs, solvers and certificates."""
 
+import importlib
 import math
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
+import pytest
+from scipy.special import expit
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.problems.ipw_known import KnownCoefficient, RandomizedTrial
+from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.program import FirstStage, Instance, Program, SecondStage
-from dp2erm_cvx.program.curves import Curve, Part
+from dp2erm_cvx.program.curves import LOGISTIC, Curve, Part
 from dp2erm_cvx.program.declaration import Compiled
+from dp2erm_cvx.stability import margin_movement
 from dp2erm_cvx.universe import Universe
 
 #: Losses by their largest slope S and curvature kappa, and the shape h of ``phi'' = kappa h(|phi'| / S)``.
@@ -39,6 +46,34 @@ def randomized_trial(n: int, propensity: float, trim: float = math.inf) -> Stabi
 def known_coefficient(n: int, bound: float, norm: float, trim: float = math.inf) -> StabilityBound:
     """Bound of a known coefficient of this norm, for rows of norm at most ``bound``."""
     return KnownCoefficient((norm,), trim).stability(Universe(Domain(bound, 1.0), n, 1))
+
+
+def logistic_propensity(
+    n: int, bound: float, ridge: float, radius: float = math.inf, trim: float = math.inf
+) -> StabilityBound:
+    """Bound of inverse propensities of a logistic regression, for rows of norm at most ``bound``."""
+    weight = ipw_logistic(trim=trim).log_weight
+    clipped = weight.is_clipped
+    return margin_movement(n, ridge, bound, LOGISTIC, weight, radius=radius, clipped=clipped).bound
+
+
+@contextmanager
+def planted_diameters(share: float) -> Iterator[None]:
+    """Diameters of gradients in every bound of margins are this share of what they are."""
+    module = importlib.import_module("dp2erm_cvx.stability.separable")
+    margin_movement.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("record_diameter", "weight_diameter"):
+            right = getattr(module, name)
+            patch.setattr(module, name, lambda *a, right=right, **k: share * right(*a, **k))
+        yield
+    margin_movement.cache_clear()
+
+
+def logistic_diameter(margin: float) -> float:
+    """Closed form of the diameter of ``{sigma(-<z, v>) z : ||z|| <= 1}``, ``||v|| <= margin``."""
+    angle = np.linspace(0.0, math.pi / 2, 200_001)
+    return float(np.max(2.0 * np.cos(angle) * expit(margin * np.sin(angle))))
 
 
 def bound_of(V: float, **changes: Any) -> StabilityBound:

@@ -4,16 +4,16 @@ import math
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.special import expit
 
 from dp2erm_cvx import suprema
 from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.program.curves import LOGISTIC, SQUARE, Curve, Part
 from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY, OVERLAP, LogWeight
-from dp2erm_cvx.stability import logistic_diameter, minimizer_norm
-from dp2erm_cvx.stability.logistic import largest_margin
+from dp2erm_cvx.stability import minimizer_norm
 from dp2erm_cvx.suprema import Saturation, gradient_diameter, largest_multiple
-from tests.helpers import BOUNDED_INFLUENCE
+from tests.helpers import BOUNDED_INFLUENCE, logistic_diameter
 
 HUBER = Curve((Part(1.0, atom("huber", 0.8)),))
 BOUNDED = Curve((Part(1.0, atom("saturating", 0.7)),))
@@ -95,7 +95,9 @@ def test_a_grid_in_place_of_cells_is_caught(monkeypatch):
 
 @pytest.mark.parametrize("ridge", [1e-3, 0.01, 0.1, 1.0, 10.0])
 def test_norms_of_minimizers_are_those_of_their_closed_form(ridge):
-    exact = largest_margin(ridge)
+    # s sigma(-s) grows up to s = 1.2785, where it is 0.27846, and falls afterwards
+    crossing = brentq(lambda s: ridge * s - expit(-s), 0.0, 1e4)
+    exact = crossing if crossing < 1.2785 else math.sqrt(0.278464542761 / ridge)
     assert exact * (1 - 1e-9) <= minimizer_norm(LOGISTIC, ridge) <= exact * (1 + 1e-4)
     assert minimizer_norm(LOGISTIC, ridge, 0.01) == min(0.01, minimizer_norm(LOGISTIC, ridge))
 

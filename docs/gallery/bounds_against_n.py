@@ -5,14 +5,16 @@ The paper's bound on inverse propensity weights grows like the root of n, the pr
 
 import sys
 
-from dp2erm_cvx import stability
+from dp2erm_cvx import Domain, Universe, stability
 from dp2erm_cvx.plotting.figure import BLUE, COLORS, ORANGE, new_figure, plain, save
+from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 
 numbers = [100, 300, 1000, 3000, 10_000, 30_000, 100_000]
 ridge, radius = 0.1, 1.0
 figure = new_figure(6.4, 3.6)
 ax = figure.subplots()
-sharp = [stability.logistic_propensity(n, 1.0, ridge, radius).V for n in numbers]
+scheme, domain = ipw_logistic(ridge=ridge, radius=radius), Domain(1.0, 1.0)
+sharp = [scheme.stability(Universe(domain, n, 1)).V for n in numbers]
 paper = [stability.paper_ipw_logistic(n, 1.0, ridge, radius).V for n in numbers]
 ax.loglog(numbers, paper, "o--", color=ORANGE, label="the paper's bound")
 ax.loglog(numbers, sharp, "o-", color=BLUE, label="proven here")

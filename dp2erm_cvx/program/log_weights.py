@@ -145,8 +145,14 @@ class LogWeight:
 
     @cached_property
     def curve(self) -> Curve | None:
-        """The function or minus it as a convex one: a multiple of an atom of one of the margin, or None."""
+        """The function or minus it as a convex one: a multiple of an atom of one of the margin, or None.
+
+        Of a function that is cut off at constants that which is cut off.
+        """
         size, node = self._multiple
+        if node.operation == "minimum":
+            rest = [part for part in node.parts if part.operation != "constant"]
+            return rest[0].times(size).curve if len(rest) == 1 else None
         if node.operation != "atom" or node.atom is None:
             return None
         scale, inner = node.parts[0]._multiple

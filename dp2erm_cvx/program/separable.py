@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -41,6 +41,9 @@ from dp2erm_cvx.public import public_fraction, public_number, public_size, setti
 from dp2erm_cvx.stability import MarginMovement, margin_movement, minimizer_norm, record_diameter, separable
 from dp2erm_cvx.suprema import Saturation, log_weight_diameter
 from dp2erm_cvx.universe import Universe
+
+#: The largest margin that a set may allow for where a loss is exponential: it is exp(12) there.
+_LARGEST_MARGIN = 12.0
 
 
 @dataclass(frozen=True)
@@ -144,8 +147,20 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         return super().public_numbers(domain) | {"G": self.row_bound(domain)}
 
     def ball(self, domain: Domain) -> float:
-        """The radius that is solved with: one that never binds may take the place of an infinite one."""
-        return self.number("radius")
+        """The radius, or that which no minimizer without noise exceeds; exponentials need a small one."""
+        r, G = self.number("radius"), self.row_bound(domain)
+        if math.isfinite(self.loss.largest_curvature(math.inf)):
+            return r
+        if self.kind is not Kind.PRIVATE and self.mu > 0:
+            # the mean gradient at 0 has at most these norms, that of the other margin in a block of its own
+            steep = math.hypot(float(self.loss.slope(np.zeros(1))[0]), self._parts[1]) * G
+            r = min(r, steep / self.mu * (1 + 1e-12))
+        if not G * r <= _LARGEST_MARGIN:
+            raise DeclarationError(
+                f"radius = {r:g}: weights of exp({G * r:.3g}) are out of reach; declare a radius "
+                f"of at most 12/G = {_LARGEST_MARGIN / G:.3g}"
+            )
+        return r
 
     def declare(self, leaf: Leaves) -> Declaration:
         Z = leaf("Z")
@@ -237,15 +252,8 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         )
 
     def bound(self, universe: Universe) -> StabilityBound:
-        """Theorem 3, or 22 and 23; of inverse propensities Theorem 3-IPW where it is smaller."""
-        if self.at_controls:
-            return self._bound_at_controls(universe)
-        derived, trim = self.movement(universe).bound, self._trim()
-        if trim is None:
-            return derived
-        own = stability.logistic_propensity(*self._known(universe), trim=trim)
-        w_max = min(own.w_max, derived.w_max)
-        return replace(min(own, derived, key=lambda bound: bound.V), w_max=w_max)
+        """Theorem 3, or 22 and 23."""
+        return self._bound_at_controls(universe) if self.at_controls else self.movement(universe).bound
 
     def printed_bound(self, universe: Universe) -> StabilityBound:
         trim = self._trim()

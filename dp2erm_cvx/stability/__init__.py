@@ -23,11 +23,6 @@ from dp2erm_cvx.stability.kernel import (
     kernel_mean_matching,
     pooled_kernel_balancing,
 )
-from dp2erm_cvx.stability.logistic import (
-    logistic_diameter,
-    logistic_propensity,
-    overlap_constant,
-)
 from dp2erm_cvx.stability.paper import (
     paper_entropy_balancing,
     paper_ipw_logistic,
@@ -57,11 +52,8 @@ __all__ = [
     "kernel_balancing",
     "kernel_mean_matching",
     "largest_weight",
-    "logistic_diameter",
-    "logistic_propensity",
     "margin_movement",
     "minimizer_norm",
-    "overlap_constant",
     "paper_entropy_balancing",
     "paper_ipw_logistic",
     "paper_kernel_balancing",

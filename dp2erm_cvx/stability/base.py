@@ -284,14 +284,3 @@ def fixed_up_to_scale(n: int, w_max: float, assumption: str) -> StabilityBound:
     w_max = public_number("w_max", w_max, at_least=1.0)
     theorem = "tilt lemma (weights fixed up to normalization)"
     return stated_bound(whole_number("n", n, at_least=2), 2.0 * w_max, w_max, theorem, (assumption,))
-
-
-def overlap_weight(n: int, margin: float, trim: float) -> float:
-    """Largest weight proportional to ``min(1 + exp(-s), trim)``, ``|s| <= margin``, weights of sum n."""
-    low = 1.0 + math.exp(-margin)
-    if trim <= low:
-        return 1.0
-    # 1 + e^margin = low e^margin, so the untrimmed ratio of extremes is e^margin without cancellation
-    if margin <= math.log(trim / low):
-        return largest_weight(n, margin)
-    return n / (1.0 + (n - 1) * (low / trim))

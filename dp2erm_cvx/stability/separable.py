@@ -11,8 +11,10 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.public import public_number, whole_number
@@ -28,15 +30,16 @@ from dp2erm_cvx.suprema import (
     Interval,
     ScalarLoss,
     ScalarWeight,
+    corners,
     gradient_diameter,
+    largest_of,
     log_weight_diameter,
     support,
 )
 
-_CELLS, _NORMS = 1500, 96
-_MASSES, _MULTIPLIERS = 200, 120
-_MOVES, _ANGLES = 4000, 4096
-_TILTED = np.concatenate([[0.0], np.geomspace(1e-4, 1e3, 120)])
+_CELLS, _NORMS, _ROUNDS, _MOST_CELLS = 1500, 48, 5, 20_000
+_MULTIPLIERS, _ZOOMS, _TOP = 24, 5, 32
+_MOVES, _ANGLES = 40_000, 4096
 _OUTWARD, _ROUNDED = 1.0 + 1e-10, 1.0 + 1e-12
 #: Margins beyond which exponentials leave floating point.
 _FARTHEST = 600.0
@@ -136,7 +139,7 @@ def margin_movement(
         low, high = weight.range(-reach, reach)
         H = high - low
     w_crude = largest_weight(n, H)
-    end = min(D / n / mu, 2.0 * reach)
+    end = min(D / n / mu if mu else math.inf, 2.0 * reach)
     by_range = 2.0 * math.tanh(min(D_h * end, 2.0 * H) / 4.0)
     V = coupled_variation(n, w_crude, by_range)
     largest, mean, C, theorem = w_crude, 0.0, math.inf, "Theorem 3 (separable schemes)"
@@ -144,8 +147,7 @@ def margin_movement(
         scheme = _Scheme(n, mu, reach, loss, weight, beside, varying is not None)
         largest, mean = scheme.largest_and_mean()
         largest = min(largest, w_crude)
-        g, inverse, steep = scheme.variances()
-        C, G = _variance_constant(g, inverse)
+        C, G, steep = scheme.variance()
         law = _law_change(n, mu, end, (D, D_h, H), (C, G / mean if mean > 0 else math.inf), steep)
         sharper = coupled_variation(n, largest, min(law, by_range))
         if sharper < V:
@@ -182,83 +184,114 @@ class _Scheme:
         down, up, falls, rises = self.weight.enclose(low, high)
         return np.exp(down) / _OUTWARD, np.exp(up) * _OUTWARD, np.maximum(np.abs(falls), np.abs(rises))
 
-    def variances(self) -> tuple[Array, Array, float]:
-        """``g = f h'^2 / phi''`` and 1/f on cells, and the largest ``|h'|``."""
+    def variance(self) -> tuple[float, float, float]:
+        """C of Theorem 22, the largest ``g = f h'^2 / phi''`` and the largest ``|h'|``.
+
+        Cells of margins at corners of the hull of (g, 1/f), on which C depends, are cut again.
+        """
         low, high = self.cells()
-        least, largest, steep = self.weights(low, high)
-        bend = self.loss.curvatures(low, high)[0]
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            g = np.where(steep == 0.0, 0.0, largest * steep**2 / np.maximum(bend, 0.0))
-        return g * _OUTWARD, _OUTWARD / least, float(np.max(steep))
+        for _ in range(_ROUNDS):
+            least, largest, steep = self.weights(low, high)
+            bend = self.loss.curvatures(low, high)[0]
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                g = np.where(steep == 0.0, 0.0, largest * steep**2 / np.maximum(bend, 0.0)) * _OUTWARD
+            if not math.isfinite(float(np.max(g))):
+                return math.inf, math.inf, float(np.max(steep))
+            on = corners(g, _OUTWARD / least)
+            found = g[on], _OUTWARD / least[on]
+            low, high = _cut(low, high, on)
+        return _variance_constant(*found), float(np.max(found[0])), float(np.max(steep))
 
     def largest_and_mean(self) -> tuple[float, float]:
         """Theorem 23: the largest weight, and the least mean of f over n - 1 records.
 
-        Norms of the minimizer are cut into cells; those that may attain the largest weight are cut again.
+        Norms of the minimizer and margins are cut into cells; those that may attain the largest weight are
+        cut again.
         """
         low, high = self.cells()
-        f = self.weights(low, high)
+        table = self._table(low, high)
+        edges = np.linspace(0.0, self.reach, _NORMS + 1)
+        cells = [self._at(table, float(p), float(q)) for p, q in pairwise(edges)]
+        for _ in range(_ROUNDS):
+            cells.sort(key=lambda cell: -cell[0])
+            worst, cells = cells[:4], cells[4:]
+            low, high = _cut(low, high, np.unique(np.concatenate([active for *_, active in worst])))
+            table = self._table(low, high)
+            finer = [np.linspace(p, q, 9).tolist() for _, _, p, q, _ in worst]
+            cells += [self._at(table, p, q) for edge in finer for p, q in pairwise(edge)]
+        largest = max(cell[0] for cell in cells) * _OUTWARD
+        return min(largest, float(self.n)), min(cell[1] for cell in cells) / _OUTWARD
+
+    def _table(self, low: Array, high: Array) -> tuple[Any, ...]:
+        """Least size, largest pull, least and largest f on cells of margins, and their numbers, by size."""
+        least, largest, _ = self.weights(low, high)
         near = np.maximum(np.maximum(low, -high), 0.0)
         order = np.argsort(near, kind="stable")
-        table = (near[order], _pull(self.loss, low, high)[order], f[0][order], f[1][order])
-        edges = np.linspace(0.0, self.reach, _NORMS + 1)
-        cells = [(*self._at(table, float(p), float(q)), float(p), float(q)) for p, q in pairwise(edges)]
-        for _ in range(3):
-            cells.sort(reverse=True)
-            worst, rest = cells[:4], cells[4:]
-            finer = [np.linspace(p, q, 9) for _, _, p, q in worst]
-            split = [(float(p), float(q)) for edge in finer for p, q in pairwise(edge)]
-            cells = rest + [(*self._at(table, p, q), p, q) for p, q in split]
-        return min(max(cells)[0] * _OUTWARD, float(self.n)), min(cell[1] for cell in cells) / _OUTWARD
+        return near[order], _pull(self.loss, low, high)[order], least[order], largest[order], order
 
-    def _at(self, table: tuple[Array, ...], p: float, q: float) -> tuple[float, float]:
-        """Largest weight and least mean where ``p <= ||v|| <= q``; (1, inf) where no minimizer is there."""
+    def _at(
+        self, table: tuple[Any, ...], p: float, q: float
+    ) -> tuple[float, float, float, float, NDArray[np.int64]]:
+        """Largest weight and least mean where ``p <= ||v|| <= q``, p, q, and the cells that they rest on.
+
+        1 and ``inf`` where no minimizer is there.
+        """
         n, count = self.n, int(np.searchsorted(table[0], q, side="right"))
-        near, pulled, least, largest = (column[:count] for column in table)
+        near, pulled, least, largest, order = (column[:count] for column in table)
         if self.beside:
             # margins s and t of one g in both arms obey s^2 + t^2 <= ||v||^2
             other = np.sqrt(np.maximum(q * q - near * near, 0.0)) if self.by_arm else q
             pulled = pulled + self.beside * other
-        need = (n * self.mu * p * p - pulled) / (n - 1)
-        possible = need <= float(np.max(pulled))
-        if not possible.any():
-            return 1.0, math.inf
-        # the mean of the others as a function of their pull, which is increasing: at the lower end of a grid
-        need = need[possible]
-        grid = np.linspace(float(np.min(need)), float(np.max(need)), 24)
-        scale = max(float(np.max(largest)) - float(np.min(least)), 1e-12)
-        top = max(float(np.max(pulled)), 1e-12)
-        t = scale / top * _TILTED
-        # a cell of more f and less pull than another never is the minimum
-        falling = np.argsort(-pulled, kind="stable")
-        below = np.minimum.accumulate(least[falling])
-        front = falling[np.concatenate([[True], below[1:] < below[:-1]])]
-        inner = np.min(least[None, front] - t[:, None] * pulled[None, front], axis=1)
-        means = np.maximum(np.max(t[:, None] * grid[None, :] + inner[:, None], axis=0), float(np.min(least)))
-        mean = means[np.maximum(np.searchsorted(grid, need, side="right") - 1, 0)]
-        own = largest[possible]
-        return float(np.max(n * own / (own + (n - 1) * mean))), float(np.min(mean))
+        need = (n * self.mu * np.maximum(p, near) ** 2 - pulled) / (n - 1)
+        (possible,) = np.nonzero(need <= float(np.max(pulled)))
+        if not len(possible):
+            return 1.0, math.inf, p, q, order[:0]
+        # the least mean of f under a mean of the pull: two corners of the hull share the others
+        on, own = corners(pulled, -least)[::-1], largest[possible]
+        shared = np.interp(need[possible], pulled[on], least[on]) - 1e-15 * np.max(least[on])  # rounding
+        mean = np.maximum(shared, np.min(least))
+        weights = n * own / (own + (n - 1) * mean)
+        top = np.argsort(-weights)[:_TOP]
+        place = np.minimum(np.searchsorted(pulled[on], need[possible][top]), len(on) - 1)
+        active = np.concatenate([on[np.maximum(place - 1, 0)], on[place], possible[top]])
+        return float(weights[top[0]]), float(np.min(mean)), p, q, order[active]
 
 
-def _variance_constant(g: Array, inverse: Array) -> tuple[float, float]:
-    """``C = sup 4 E[c_A^2 g] E[1/f]`` over laws on cells and events A, and the largest g (Theorem 22).
+def _cut(low: Array, high: Array, chosen: NDArray[np.int64]) -> tuple[Array, Array]:
+    """Cells of which the chosen are cut into eighths, unless they are many."""
+    if len(low) + 7 * len(chosen) > _MOST_CELLS:
+        return low, high
+    edges = np.linspace(low[chosen], high[chosen], 9)
+    kept = np.delete(np.arange(len(low)), chosen)
+    return np.append(low[kept], edges[:-1]), np.append(high[kept], edges[1:])
+
+
+def _variance_constant(g: Array, inverse: Array) -> float:
+    """``C = sup 4 E[c_A^2 g] E[1/f]`` over laws on cells and events A (Theorem 22).
 
     For a given mass Q of A and any t > 0 the product is at most ``((t X + Y / t) / 2)^2``; X and Y are linear
-    in the laws on A and off it, so that each sits on one cell.
+    in the laws on A and off it, so that each sits on one cell. The bound is convex in log t.
     """
-    largest = float(np.max(g))
-    if not math.isfinite(largest):
-        return math.inf, math.inf
+    largest, top = float(np.max(g)), float(np.max(inverse))
     if largest == 0.0:
-        return 0.0, 0.0
-    edges = np.linspace(0.0, 0.5, _MASSES + 1)[:, None]
-    p, q = edges[:-1], edges[1:]
-    inside, outside = 4.0 * (1.0 - p) ** 2 * q, 4.0 * q * q * (1.0 - p)
-    scale = np.sqrt(float(np.max(inverse)) / ((inside + outside) * largest))
-    t = scale * np.geomspace(1e-3, 1e3, _MULTIPLIERS)
-    on, off = support(g, inverse, np.stack([t * inside, t * outside]), np.stack([q / t, (1.0 - p) / t]))
-    best = float(np.max(np.min(0.5 * (on + off), axis=1))) ** 2
-    return min(best, largest * float(np.max(inverse))) * _OUTWARD, largest
+        return 0.0
+
+    def product(p: Array, q: Array) -> Array:
+        """The least bound at masses from p to q."""
+        p, q = np.maximum(p, 0.0)[:, None], q[:, None]
+        inside, outside = 4.0 * (1.0 - p) ** 2 * q, 4.0 * q * q * (1.0 - p)
+        t, span = np.sqrt(top / ((inside + outside) * largest)), 1e3
+        for _ in range(_ZOOMS):
+            t = t * np.geomspace(1.0 / span, span, _MULTIPLIERS)
+            sides = np.stack([t * inside, t * outside]), np.stack([q / t, (1.0 - p) / t])
+            on, off = support(g, inverse, *sides)
+            least = np.argmin(on + off, axis=1)[:, None]
+            t, span = np.take_along_axis(t, least, axis=1), span ** (2.0 / (_MULTIPLIERS - 1))
+        found: Array = np.min(0.5 * (on + off), axis=1) ** 2
+        return found
+
+    best = largest_of(lambda Q, r: (product(Q, Q), product(Q - r, Q + r)), (0.0, 0.5), 1, 1e-5)
+    return min(best, largest * top) * _OUTWARD
 
 
 def _law_change(
@@ -279,7 +312,7 @@ def _law_change(
         return float(np.max(by_range))
     x = np.minimum(steep * high / 2.0, 700.0)
     growth = np.where(x > 1e-8, np.expm1(x) / np.maximum(x, 1e-300), 1.0 + x)
-    peak = np.clip(D / n / mu / 2.0, low, high)
+    peak = np.clip(D / n / mu / 2.0 if mu else math.inf, low, high)
     room = np.maximum(D * peak / n - mu * peak**2, 0.0)
     by_curvature = np.sqrt(np.minimum(C, from_mean * growth) * (n / (n - 1)) * room)
     return float(np.max(np.minimum(by_range, by_curvature))) * _OUTWARD
@@ -318,7 +351,7 @@ def minimizer_norm(loss: ScalarLoss, ridge: float, radius: float = math.inf, bes
                 return inner
         return None
 
-    norm = last([(float(low[k]), float(high[k])) for k in cells], 2)
+    norm = last([(float(low[k]), float(high[k])) for k in cells], 3)
     return min(radius, (low[-1] if norm is None else norm) * _OUTWARD)
 
 

@@ -4,12 +4,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Domain, PrivateTwoStageERM, registry, stability
+from dp2erm_cvx import Domain, PrivateTwoStageERM, registry
 from dp2erm_cvx.compare import PRINTED, SHARP, UNIVERSAL, USABLE, against_n, against_ridge, statements
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.stability import paper_ipw_logistic
 from dp2erm_cvx.universe import Universe
 from tests.command_line import run
+from tests.helpers import logistic_propensity
 
 IPW = ["bounds", "--program", "ipw_logistic", "--ridge", "0.1", "--radius", "1", "--covariate-bound", "1"]
 SCALED = ["bounds", "--program", "entropy_balancing", "--set", "scaling=paper", "--arm-mass", "proportional"]
@@ -111,7 +112,7 @@ def test_curves_agree_with_the_bounds():
     program = registry.build(registry.first_stages(), "ipw_logistic", ridge=0.1, radius=1.0)
     domain = Domain(1.0, 1.0)
     by_family = {curve.family: curve for curve in against_n(program, Universe(domain, 400, 2), points=3)}
-    assert by_family[SHARP].V[1] == stability.logistic_propensity(10_000, 1.0, 0.1, radius=1.0).V
+    assert by_family[SHARP].V[1] == logistic_propensity(10_000, 1.0, 0.1, radius=1.0).V
     assert by_family[USABLE].V[0] == pytest.approx(min(by_family[PRINTED].V[0], by_family[UNIVERSAL].V[0]))
     (ridged,) = (
         one for one in against_ridge(program, Universe(domain, 400, 2), points=3) if one.family == SHARP

@@ -6,7 +6,8 @@ import pytest
 from rules import Constants, Weights, effective_share, first_stage
 
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.stability import logistic_propensity, paper_ipw_logistic
+from dp2erm_cvx.stability import paper_ipw_logistic
+from tests.helpers import logistic_propensity
 
 N, M = 400, math.sqrt(10)
 

@@ -5,11 +5,12 @@ import math
 import pytest
 
 from dp2erm_cvx import stability
+from tests.helpers import logistic_propensity
 
 HALF = math.sqrt(0.5)
 SCHEMES = {
     "logistic": (
-        lambda n: stability.logistic_propensity(n, 1.0, 1.0, 1.0).V,
+        lambda n: logistic_propensity(n, 1.0, 1.0, 1.0).V,
         lambda n: stability.paper_ipw_logistic(n, 1.0, 1.0, 1.0).W1,
         (3.39, 3.43, 131, 3965),
     ),

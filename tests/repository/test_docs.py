@@ -33,6 +33,7 @@ from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import SOLVERS, Certificate, solve
 from dp2erm_cvx.study_file import read_study
 from dp2erm_cvx.universe import Universe
+from tests.helpers import logistic_propensity
 
 DOCS = Path(__file__).parents[2] / "docs"
 TUTORIALS = sorted(path.stem for path in (DOCS / "tutorials").glob("*.md"))
@@ -384,7 +385,7 @@ def _reference_rows() -> list[list[str]]:
 def test_reference_values(row):
     kind, n, ridge, radius, trim, stated = row
     if kind == "logistic":
-        bound = stability.logistic_propensity(int(n), 1.0, float(ridge), float(radius), float(trim))
+        bound = logistic_propensity(int(n), 1.0, float(ridge), float(radius), float(trim))
     else:
         size = math.sqrt(0.5)
         bound = stability.entropy_balancing(

@@ -20,8 +20,6 @@ from dp2erm_cvx.stability import (
     entropy_balancing_paper_scaling,
     fixed_weights,
     kernel_balancing,
-    logistic_diameter,
-    logistic_propensity,
     paper_entropy_balancing,
     paper_ipw_logistic,
     paper_kernel_balancing,
@@ -35,7 +33,7 @@ from dp2erm_cvx.stability import (
     usable,
 )
 from dp2erm_cvx.universe import Universe
-from tests.helpers import known_coefficient, randomized_trial
+from tests.helpers import known_coefficient, logistic_diameter, logistic_propensity, randomized_trial
 from tests.stability.movement import printed_quantities
 
 
@@ -227,7 +225,7 @@ REFUSED = [
     (lambda: logistic_propensity(10, 1.0, -1.0), D, "ridge"),
     (lambda: logistic_propensity(10, 1.0, 1.0, radius=0.0), D, "radius"),
     (lambda: logistic_propensity(10, 1.0, 1.0, trim=math.nan), D, "trim"),
-    (lambda: logistic_propensity(10, math.inf, 1.0), D, "covariate_bound"),
+    (lambda: logistic_propensity(10, math.inf, 1.0), D, "row_norm"),
     (lambda: entropy_balancing(10, E(1.0, 1.0, 0.0)), C, "ridge = 0"),
     (lambda: entropy_balancing(10, E(0.0, 1.0, 1.0)), D, "balance_bound"),
     (lambda: entropy_balancing(10, E(1.0, -1.0, 1.0)), D, "constant"),

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.stability import EntropyConstants, entropy_balancing, logistic_propensity
+from dp2erm_cvx.stability import EntropyConstants, entropy_balancing
+from tests.helpers import logistic_propensity
 from tests.stability.movement import INF, Pair, four_clusters, ipw, movement, program_of
 
 G = math.sqrt(0.5)

@@ -14,10 +14,9 @@ from dp2erm_cvx.stability import (
     entropy_balancing,
     entropy_balancing_paper_scaling,
     kernel_balancing,
-    logistic,
-    logistic_propensity,
     pooled_kernel_balancing,
 )
+from tests.helpers import logistic_propensity, planted_diameters
 from tests.stability.movement import Pair, ipw, movement, scaled_entropy
 from tests.stability.test_entropy import extremes
 from tests.stability.test_kernel import WORST, balancing, of_features
@@ -42,8 +41,7 @@ def clusters(case: int) -> tuple[float, StabilityBound]:
 def half_a_diameter() -> Planted:
     n, ridge, radius, trim, *_ = CLUSTERS[0]
     moved, right = clusters(0)
-    whole = logistic.logistic_diameter
-    with mock.patch.object(logistic, "logistic_diameter", lambda margin: whole(margin) / 2):
+    with planted_diameters(0.5):
         return moved, right, logistic_propensity(n, 1.0, ridge, radius, trim).V
 
 

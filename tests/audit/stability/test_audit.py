@@ -20,10 +20,10 @@ from dp2erm_cvx.audit import (
 )
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.stability import logistic, logistic_propensity
 from dp2erm_cvx.universe import Universe
 from tests.audit.stability import reference
 from tests.audit.stability.reference import ipw, reference_program, wrong_bounds
+from tests.helpers import logistic_propensity, planted_diameters
 
 IPW = reference_program("ipw_logistic", ridge=0.1, radius=1.0)
 UNIT = Domain(1.0, 1.0)
@@ -56,9 +56,7 @@ def test_nothing_is_violated_where_the_bounds_are_right():
 
 def a_third_of_the_diameter():
     case = ipw(400, 0.003, 1.0, 16.1)
-    right = logistic.logistic_diameter
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(logistic, "logistic_diameter", lambda margin: right(margin) / 3)
+    with planted_diameters(1 / 3):
         wrong = Claim("a third of the diameter", Quantity.V, logistic_propensity(400, 1.0, 0.003, 1.0).V)
     return dataclasses.replace(case, bounds=(wrong, Claim("sharp", Quantity.V, sharp(case))))
 
