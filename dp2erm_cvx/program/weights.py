@@ -24,16 +24,12 @@ from dp2erm_cvx.program.separable import PrivateFirstStage, SeparableFirstStage
 from dp2erm_cvx.program.stage import (
     DeclaredProgram,
     Function,
-    Kind,
     Program,
     Setting,
     made_class,
 )
 from dp2erm_cvx.public import public_number, setting
 from dp2erm_cvx.universe import Universe
-
-#: The largest margin that a set may allow for where a loss is exponential: it is exp(12) there.
-_LARGEST_MARGIN = 12.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,22 +63,6 @@ class BalancedProgram(BalancedStage, SeparableFirstStage):
     def linear_terms(self, records: Records) -> Array | None:
         beside = self._parts[1]
         return self.in_arm(records, 1 - records.a, np.full(2, beside)) if beside else None
-
-    def ball(self, domain: Domain) -> float:
-        """The radius, or that which no minimizer without noise exceeds; exponentials need a small one."""
-        r, G = super().ball(domain), self.row_bound(domain)
-        if math.isfinite(self.loss.largest_curvature(math.inf)):
-            return r
-        if self.kind is not Kind.PRIVATE and self.mu > 0:
-            # the mean gradient at 0 has at most these norms in both blocks
-            steep = math.hypot(float(self.loss.slope(np.zeros(1))[0]), self._parts[1]) * G
-            r = min(r, steep / self.mu * (1 + 1e-12))
-        if not G * r <= _LARGEST_MARGIN:
-            raise DeclarationError(
-                f"radius = {r:g}: weights of exp({G * r:.3g}) are out of reach; declare a radius "
-                f"of at most 12/G = {_LARGEST_MARGIN / G:.3g}"
-            )
-        return r
 
 
 @dataclasses.dataclass(frozen=True)

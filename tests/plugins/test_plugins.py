@@ -184,6 +184,17 @@ def test_a_loss_without_a_bound_is_described_by_the_remedy():
     )
 
 
+def test_a_ridge_takes_the_place_of_a_ball_for_exponential_losses():
+    def made(ridge):
+        return of_margin(lambda s: cp.exp(-s) - s, cp.logistic, ridge=ridge)()()
+
+    found = solve(made(1.0).resolve(DOMAIN).instance(records()))
+    assert found.certified
+    assert np.linalg.norm(found.point) <= 2 * 1.5
+    with pytest.raises(DeclarationError, match="out of reach; declare a radius of at most 12/G = 8"):
+        made(0.1).stability(Universe(DOMAIN, N, P))
+
+
 def test_a_private_variant_is_one_call():
     program = matching().private(share=0.4)
     assert program.name == "matching_private"

@@ -33,7 +33,7 @@ from dp2erm_cvx.solve import (
     solve,
 )
 from tests.helpers import bind, make_domain, make_records, output_distance
-from tests.plugins.tailored import tailored
+from tests.plugins.poisson import poisson
 
 PROGRAMS: dict[str, Any] = dict(programs())
 RECORDS = make_records(60, 3)
@@ -345,7 +345,8 @@ def test_no_repr_or_message_holds_data():
 
 
 def test_a_curvature_without_a_bound_is_left_to_conic_solvers():
-    instance = tailored(ridge=0.5, radius=math.inf).instance(make_records(40, 2))
+    counts = poisson(radius=math.inf)
+    instance = counts.instance(make_records(40, 2), np.ones(40), gamma=0.1)
     for name in ("newton", "projected_gradient"):
         with pytest.raises(SolverError, match="has no bound: declare a finite radius"):
             solve(instance, solver=name)
