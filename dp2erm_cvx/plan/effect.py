@@ -19,7 +19,7 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size, setting
 from dp2erm_cvx.sampling import refuse_sampling, uneven
-from dp2erm_cvx.steps.cells import CellNuisances, CellSums, declared_partition
+from dp2erm_cvx.steps.cells import CellNuisances, CellSums, Partition
 from dp2erm_cvx.steps.covariates import CovariateMean
 from dp2erm_cvx.steps.estimands import (
     ArmScores,
@@ -214,7 +214,7 @@ class EffectStudy(Pipeline):
         if settings.rows is not None:
             steps, nuisances = self._lines(settings, numerical_share)
         else:
-            partition = declared_partition(settings.cells, self.universe)
+            partition = Partition.declared(settings.cells, self.universe)
             share = settings.center_share + (settings.propensity_share if settings.known is None else 0.0)
             steps = [CellSums(share=share, noise=self.noise, exact=exact, partition=partition)]
             nuisances = CellNuisances(self.scale, settings.known)

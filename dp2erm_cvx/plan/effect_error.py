@@ -18,7 +18,7 @@ from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, LinearNuisances, RuleNuisa
 from dp2erm_cvx.steps.record_map import Rows
 from dp2erm_cvx.steps.score import EffectScore, MeanScore, Released
 from dp2erm_cvx.steps.step import Step
-from dp2erm_cvx.steps.sums import released_mass, side_shares
+from dp2erm_cvx.steps.sums import released_mass
 
 if TYPE_CHECKING:
     from dp2erm_cvx.plan.effect import EffectStudy
@@ -331,7 +331,7 @@ def value_error(
     residual = _residual(study, deviation * math.sqrt(rate * (1.0 - rate)), study.residual_scale)
     (fit,), theta = nuisances.regressions, np.reshape(released[str(nuisances.terms[0].source)], (2, -1))
     stretch, spreads = nuisances.stretch.reshape(2, -1), np.array(nuisances.spreads)
-    part = float(side_shares(nuisances.counts, released)[int(treats)].sum())
+    part = float(nuisances.counts.shares(released)[int(treats)].sum())
     shares, others, rates = (np.array([1.0 - one, one]) for one in (own, 1.0 - own, rate))
     (declared, _), (kept, noise) = (nuisances.shrinkage(one) for one in (nuisances.deviation, residual))
     sizes = theta[:, 1:] * spreads / np.maximum(1.0 - declared, 0.02)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
@@ -26,10 +26,11 @@ from dp2erm_cvx.release.effect import Nuisance, state_coefficient
 from dp2erm_cvx.release.interval import EffectInterval, effect_interval, score_interval
 from dp2erm_cvx.release.record import STRICT, BaseRelease, Guarantee, Release, StepStatement
 from dp2erm_cvx.release.units import OwnUnits, beside, own_units
-from dp2erm_cvx.steps.covariates import placed
+from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.record_map import Rows
 from dp2erm_cvx.steps.score import MeanScore
-from dp2erm_cvx.steps.sums import SideCounts, side_shares
+from dp2erm_cvx.steps.step import Step
+from dp2erm_cvx.steps.sums import SideCounts
 from dp2erm_cvx.universe import Universe
 
 #: What the value of a rule is compared with.
@@ -165,7 +166,7 @@ def make_rule(
     theta = tuple(float(value) for value in released[plan.main.name])
     sums = tuple(int(number) for number in released.get("value", ()))
     widths, moved, flipped = rule_noise(plan, theta, released)
-    mean, scale = placed(plan.steps, released)
+    mean, scale = _placed(plan.steps, released)
     guesses = (study.scale, list(study.expected), study.mass)
     settings = asdict(study.settings)
     if isinstance(settings["propensity"], tuple):
@@ -210,7 +211,7 @@ def gains(plan: Plan[RuleStudy], released: Mapping[str, Array], sums: tuple[int,
     alone = replace(noise, law=SumLaw.SCORE)
     counts, part = plan.step("sides"), 1.0
     if isinstance(counts, SideCounts) and step.universe.domain.weighted:
-        part = min(max(float(side_shares(counts, released).sum()), 1.0 / counts.universe.n_samples), 1.0)
+        part = min(max(float(counts.shares(released).sum()), 1.0 / counts.universe.n_samples), 1.0)
     for over, mean, treats in zip(_OTHERS, sums[:2], (True, False), strict=True):
         found = score_interval(alone, (mean, sums[2]), 0.0, widening=own.widening)
         error = value_error(plan, released, found.standard_deviation / math.sqrt(part), treats=treats)
@@ -321,3 +322,14 @@ def _set(stated: Any) -> ConvexSet:
     except DeclarationError:
         return WholeSpace()
     return found if isinstance(found, ConvexSet) else WholeSpace()
+
+
+def _placed(steps: Sequence[Step], released: Mapping[str, Array]) -> tuple[Array | None, float]:
+    """The mean (k,) that is subtracted from covariates, if any, and what they are then multiplied by."""
+    mean, scale = None, 1.0
+    for step in steps:
+        if isinstance(step, CovariateMean) and step.subtracted:
+            mean = step.mean(released)
+        elif isinstance(step, MeanSquare):
+            _, _, scale = step.size(released)
+    return mean, scale

@@ -39,6 +39,40 @@ class Partition:
 
     cuts: tuple[tuple[float, ...], ...]
 
+    @classmethod
+    def declared(cls, declared: Any, universe: Universe) -> Partition:
+        """The grid that ``declared`` describes: cuts in raw units, or a number of cells, of every covariate.
+
+        A mapping from the name of a covariate, or its number among those of the ``universe``, to increasing
+        cuts or to a number of cells of equal width. Cells go from end to end of its range; without ranges
+        from the least to the largest value that the norm bound permits.
+
+        Raises DeclarationError unless every covariate is named once, with valid cuts, and the cells are at
+        most ``MOST_CELLS``.
+        """
+        domain, k = universe.domain, universe.n_features
+        if not isinstance(declared, Mapping):
+            raise DeclarationError(f"cells = {shown(declared)}: must be cuts by covariate")
+        known = {str(name): index for index, name in enumerate(domain.columns or range(k))}
+        found: dict[int, tuple[float, ...]] = {}
+        for name, cuts in declared.items():
+            if str(name) not in known:
+                told = f"unknown covariate {shown(name)}; known: {', '.join(known)}"
+                raise DeclarationError(f"cells: {told}")
+            index = known[str(name)]
+            if index in found:
+                raise DeclarationError(f"cells: {name} is cut twice")
+            found[index] = _cuts(str(name), cuts, index, domain, k)
+        for name, index in known.items():
+            if index not in found:
+                raise DeclarationError(
+                    f"cells: {name} is adjusted for, and has no cuts; name fewer covariates"
+                )
+        partition = cls(tuple(found[index] for index in range(k)))
+        if partition.size > MOST_CELLS:
+            raise DeclarationError(f"cells: {partition.size} of them: at most {MOST_CELLS}")
+        return partition
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Cells per covariate."""
@@ -120,37 +154,6 @@ class CellSums(IntegerSums):
     def table(self, released: Mapping[str, Array]) -> Array:
         """Released numbers, in records: (cells, 2, 2) by cell, by arm, P and Q."""
         return np.reshape(released[self.name], (-1, 2, 2)) / UNIT
-
-
-def declared_partition(declared: Any, universe: Universe) -> Partition:
-    """The grid that ``declared`` describes: cuts in raw units, or a number of cells, of every covariate.
-
-    A mapping from the name of a covariate, or its number among those of the ``universe``, to increasing cuts
-    or to a number of cells of equal width. Cells go from end to end of its range; without ranges from the
-    least to the largest value that the norm bound permits.
-
-    Raises DeclarationError unless every covariate is named once, with valid cuts, and the cells are at most
-    ``MOST_CELLS``.
-    """
-    domain, k = universe.domain, universe.n_features
-    if not isinstance(declared, Mapping):
-        raise DeclarationError(f"cells = {shown(declared)}: must be cuts by covariate")
-    known = {str(name): index for index, name in enumerate(domain.columns or range(k))}
-    found: dict[int, tuple[float, ...]] = {}
-    for name, cuts in declared.items():
-        if str(name) not in known:
-            raise DeclarationError(f"cells: unknown covariate {shown(name)}; known: {', '.join(known)}")
-        index = known[str(name)]
-        if index in found:
-            raise DeclarationError(f"cells: {name} is cut twice")
-        found[index] = _cuts(str(name), cuts, index, domain, k)
-    for name, index in known.items():
-        if index not in found:
-            raise DeclarationError(f"cells: {name} is adjusted for, and has no cuts; name fewer covariates")
-    partition = Partition(tuple(found[index] for index in range(k)))
-    if partition.size > MOST_CELLS:
-        raise DeclarationError(f"cells: {partition.size} of them: at most {MOST_CELLS}")
-    return partition
 
 
 def _cuts(name: str, declared: Any, index: int, domain: Domain, k: int) -> tuple[float, ...]:

@@ -286,17 +286,6 @@ class MeanSquare(IntegerSums):
         return records.mapped(partial(_remade, of, later.domain), _outcomes, later.domain, later.n_columns)
 
 
-def placed(steps: Sequence[Step], released: Mapping[str, Array]) -> tuple[Array | None, float]:
-    """The mean (k,) that is subtracted from covariates, if any, and what they are then multiplied by."""
-    mean, scale = None, 1.0
-    for step in steps:
-        if isinstance(step, CovariateMean) and step.subtracted:
-            mean = step.mean(released)
-        elif isinstance(step, MeanSquare):
-            _, _, scale = step.size(released)
-    return mean, scale
-
-
 def _box(universe: Universe) -> tuple[Array, Array]:
     ends = universe.domain.ends(universe.n_features)
     if ends is None:

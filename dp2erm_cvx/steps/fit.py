@@ -43,7 +43,7 @@ from dp2erm_cvx.steps.step import (
     sample,
 )
 from dp2erm_cvx.steps.sums import TreatmentRate
-from dp2erm_cvx.steps.weights import WeightsPlan, plan_weights, released_minimizer, to_grid
+from dp2erm_cvx.steps.weights import WeightsPlan, released_minimizer, to_grid
 from dp2erm_cvx.universe import Universe
 
 
@@ -164,7 +164,7 @@ class Fit(Step):
         grid = None if found.precision is None else found.precision.grid
         assert isinstance(calibration, Calibration)
         norm = coefficient_bound(calibration, loss, n, grid)
-        weights = plan_weights(program, where, self.tolerance, self.family, norm)
+        weights = WeightsPlan.of(program, where, self.tolerance, self.family, norm)
         return replace(found, weights=weights)
 
     def _factored(self, where: Universe) -> bool:
@@ -179,7 +179,7 @@ class Fit(Step):
         at = earlier.get("propensity")
         if at is not None and at.weights is not None:
             return at.weights
-        return plan_weights(self.first, where, self.tolerance, self.calibrator.family)
+        return WeightsPlan.of(self.first, where, self.tolerance, self.calibrator.family)
 
     def relieved(self, relief: float) -> Self:
         if self.loss is None or not isinstance(self.calibration, MarginCalibration):

@@ -20,7 +20,7 @@ from dp2erm_cvx.steps.covariates import MeanSquare
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.record_map import RAREST, Arms, Rows, Term, treated_share
 from dp2erm_cvx.steps.step import Step
-from dp2erm_cvx.steps.sums import SideCounts, released_mass, side_shares
+from dp2erm_cvx.steps.sums import SideCounts, released_mass
 
 #: The heterogeneity that is planned for, of the most that is declared: balancing the arms for all of it costs
 #: more noise in slopes than it saves of bias where effects vary less. Intervals count all of it.
@@ -400,7 +400,7 @@ class RuleNuisances(LinearNuisances):
     def given(self, released: Mapping[str, Array], n_samples: int) -> LinearNuisances:
         if self.counts is None:
             return super().given(released, n_samples)
-        shares = side_shares(self.counts, released)
+        shares = self.counts.shares(released)
         mass = min(max(float(shares.sum()), 1.0 / n_samples), 1.0)
         found = replace(self, regressions=tuple(replace(one, mass=mass) for one in self.regressions))
         if isinstance(self.rate, str):

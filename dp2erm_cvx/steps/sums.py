@@ -164,6 +164,12 @@ class SideCounts(IntegerSums):
         found = records.by_units(partial(_sums_by_side, rule=released[self.rule]))
         return [sum(column) for column in zip(*found, strict=True)]
 
+    def shares(self, released: Mapping[str, Array]) -> Array:
+        """The shares (2, 2) of all records, by side and arm, at least 0, from what was released."""
+        sums = np.maximum(np.asarray(released[self.name], dtype=np.float64), 0.0) * self.calibration.unit
+        found: Array = sums.reshape(2, 2) / self.universe.n_samples
+        return found
+
 
 #: What counts by side and arm are of: where the rule does not treat, then where it does, the untreated first.
 SIDES = tuple(
@@ -171,13 +177,6 @@ SIDES = tuple(
     for side in (0, 1)
     for arm in ("untreated", "treated")
 )
-
-
-def side_shares(counts: SideCounts, released: Mapping[str, Array]) -> Array:
-    """The shares (2, 2) of all records, by side and arm, at least 0, from what was released."""
-    sums = np.maximum(np.asarray(released[counts.name], dtype=np.float64), 0.0) * counts.calibration.unit
-    found: Array = sums.reshape(2, 2) / counts.universe.n_samples
-    return found
 
 
 def _sums_by_side(block: Records, rule: Array) -> list[int]:

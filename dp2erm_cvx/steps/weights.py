@@ -51,6 +51,38 @@ class WeightsPlan:
     n_samples: int
     known: bool = True
 
+    @classmethod
+    def of(
+        cls,
+        program: FirstStage,
+        universe: Universe,
+        tolerance: float,
+        family: BoundFamily,
+        coefficient_norm: float | None = None,
+    ) -> WeightsPlan:
+        """The bound of computed weights; those of a private coefficient need a public bound on its norm.
+
+        Raises CalibrationError where no theorem of the ``family`` covers the program, and where it has no
+        weights on any public example.
+        """
+        n = universe.n_samples
+        bound = program.stability(universe, family)
+        if bound.V < 2.0:
+            raise CalibrationError(
+                f"{bound.theorem} claims V = {bound.V!r}: some weight is at least 1, so V is at least 2"
+            )
+        refuse_unsolvable(program, universe)
+        error = public_number("tolerance", tolerance, at_least=0.0) * n
+        if isinstance(program, PrivateFirstStage):
+            stated = program.certified_error(universe, coefficient_norm)
+        else:
+            stated = program.certified_error(universe)
+        certain = not error or stated is None or stated + GRID_ERROR <= error / n
+        bound = _of_computed(bound, error, n, certain=certain)
+        # no error assumes exact weights
+        known = stated is not None or bound.V >= 2.0 * n or not error
+        return cls(program, bound, tolerance, n, known)
+
     @property
     def covers_all(self) -> bool:
         """Whether V is at its cap 2n, which no two nonnegative vectors of sum n exceed: minimizers or not."""
@@ -75,37 +107,6 @@ class WeightsPlan:
             self.program.instance(inputs.records), execution.solver, tolerance=execution.tolerance
         )
         return to_grid(found)  # certified to the tolerance of the run or not
-
-
-def plan_weights(
-    program: FirstStage,
-    universe: Universe,
-    tolerance: float,
-    family: BoundFamily,
-    coefficient_norm: float | None = None,
-) -> WeightsPlan:
-    """The bound of computed weights; those of a private coefficient need a public bound on its norm.
-
-    Raises CalibrationError where no theorem of the ``family`` covers the program, and where it has no
-    weights on any public example.
-    """
-    n = universe.n_samples
-    bound = program.stability(universe, family)
-    if bound.V < 2.0:
-        raise CalibrationError(
-            f"{bound.theorem} claims V = {bound.V!r}: some weight is at least 1, so V is at least 2"
-        )
-    refuse_unsolvable(program, universe)
-    error = public_number("tolerance", tolerance, at_least=0.0) * n
-    if isinstance(program, PrivateFirstStage):
-        stated = program.certified_error(universe, coefficient_norm)
-    else:
-        stated = program.certified_error(universe)
-    certain = not error or stated is None or stated + GRID_ERROR <= error / n
-    bound = _of_computed(bound, error, n, certain=certain)
-    # no error assumes exact weights
-    known = stated is not None or bound.V >= 2.0 * n or not error
-    return WeightsPlan(program, bound, tolerance, n, known)
 
 
 def weights_at(

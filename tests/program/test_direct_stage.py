@@ -12,7 +12,7 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
 from dp2erm_cvx.model.direct import DirectModel
 from dp2erm_cvx.program import Ball, Bound, scheme
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.steps.weights import plan_weights
+from dp2erm_cvx.steps.weights import WeightsPlan
 from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(1.0, 1.0)
@@ -185,7 +185,7 @@ def test_v_is_2n_where_no_radius_is_public():
         bound = program.stability(universe)
         assert bound.V == 2 * N
         assert why in bound.assumptions[0]
-        assert plan_weights(program, universe, 1e-6, "sharp").bound.V == 2 * N
+        assert WeightsPlan.of(program, universe, 1e-6, "sharp").bound.V == 2 * N
 
 
 @pytest.mark.parametrize("program", [entropy(rho=0.05), determinant(rho=5.0)], ids=["entropy", "determinant"])

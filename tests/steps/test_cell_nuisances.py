@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps.cells import LEAST, CellNuisances, CellSums, declared_partition, grow, leaf_means
+from dp2erm_cvx.steps.cells import LEAST, CellNuisances, CellSums, Partition, grow, leaf_means
 from dp2erm_cvx.steps.estimands import AverageScore
 from dp2erm_cvx.universe import Universe
 from tests.steps.scored import scores
@@ -15,7 +15,7 @@ from tests.steps.scored import scores
 DOMAIN = Domain(covariate_bound=2.0, outcome_bound=2.0, ranges={"u": (-1.0, 1.0), "v": (-1.0, 1.0)})
 N = 40
 UNIVERSE = Universe(DOMAIN, N, 2)
-PLAN = CellSums(share=0.5, partition=declared_partition({"u": 6, "v": [0.0]}, UNIVERSE)).plan(
+PLAN = CellSums(share=0.5, partition=Partition.declared({"u": 6, "v": [0.0]}, UNIVERSE)).plan(
     UNIVERSE, Budget(1.0), {}
 )
 NUISANCES = CellNuisances(0.5).planned({"cells": PLAN})

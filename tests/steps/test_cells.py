@@ -13,7 +13,7 @@ from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.plan import EffectStudy, make_plan
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps.cells import UNIT, CellSums, declared_partition
+from dp2erm_cvx.steps.cells import UNIT, CellSums, Partition
 from dp2erm_cvx.steps.step import Execution, Inputs
 from dp2erm_cvx.universe import Universe
 
@@ -21,7 +21,7 @@ DOMAIN = Domain(covariate_bound=9.0, outcome_bound=2.0, ranges={"u": (0.0, 10.0)
 CUTS = {"u": [2.0, 5.0], "v": [0.0]}
 N = 7
 UNIVERSE = Universe(DOMAIN, N, 2)
-PARTITION = declared_partition(CUTS, UNIVERSE)
+PARTITION = Partition.declared(CUTS, UNIVERSE)
 
 
 def planned(epsilon=1.0, delta=0.0, noise="gamma"):
@@ -137,7 +137,7 @@ def test_cuts_are_in_raw_units_and_belong_to_the_cell_above():
 def test_a_center_moves_no_cut():
     """Records were cut where the middle of the range scales to, and the release named the declared cut."""
     moved = replace(DOMAIN, covariate_bound=1e6, center={"u": 2.0, "v": -0.5})
-    found = declared_partition(CUTS, Universe(moved, N, 2))
+    found = Partition.declared(CUTS, Universe(moved, N, 2))
     X = np.array([[1.99, -0.01], [2.01, -0.01], [4.99, 0.01], [5.01, 0.01]])
     assert found.index(moved.features(X)).tolist() == [0, 2, 3, 5]
     for own, cuts in zip(found.raw(moved), CUTS.values(), strict=True):
@@ -147,11 +147,11 @@ def test_a_center_moves_no_cut():
 @pytest.mark.parametrize("center", [None, {"u": 2.0}])
 def test_a_number_of_cells_divides_the_range(center):
     domain = replace(DOMAIN, center=center)
-    fine = declared_partition({"u": 5, "v": 1}, Universe(domain, N, 2))
+    fine = Partition.declared({"u": 5, "v": 1}, Universe(domain, N, 2))
     np.testing.assert_allclose(fine.raw(domain)[0], [2.0, 4.0, 6.0, 8.0])
     assert fine.shape == (5, 1)
     plain = Universe(Domain(covariate_bound=2.0, outcome_bound=1.0), N, 1)
-    assert declared_partition({0: 4}, plain).cuts == ((-1.0, 0.0, 1.0),)
+    assert Partition.declared({0: 4}, plain).cuts == ((-1.0, 0.0, 1.0),)
 
 
 @given(st.lists(st.floats(allow_nan=True), min_size=2, max_size=2), st.integers(0, 10**6))
@@ -180,7 +180,7 @@ def test_the_cell_of_a_record_is_a_function_of_this_record(place, seed):
 )
 def test_what_is_no_partition_is_refused(declared, complaint):
     with pytest.raises(DeclarationError, match=complaint):
-        declared_partition(declared, UNIVERSE)
+        Partition.declared(declared, UNIVERSE)
 
 
 # declared with an effect
