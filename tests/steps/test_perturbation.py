@@ -1,9 +1,9 @@
 """From records to theta: certification, one draw for every solver, and noise that covers the arithmetic."""
 
-import dataclasses
 import importlib
 import math
 
+import cvxpy as cp
 import numpy as np
 import pytest
 
@@ -15,7 +15,7 @@ from dp2erm_cvx.problems.arm_means import plug_in_ate
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.problems.itr import itr_logistic
-from dp2erm_cvx.program import MarginRows, WholeSpace
+from dp2erm_cvx.program import WholeSpace, second_stage
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.solve import SCS, Clarabel, FirstCertified, Newton, ProjectedGradient, solve
 from dp2erm_cvx.steps import step as module
@@ -260,20 +260,15 @@ def test_every_released_vector_of_a_counted_fit_meets_its_own_grid_noise(monkeyp
 
 def test_theorem_8_goes_by_the_bound_on_the_response() -> None:
     # a mean of a larger response needs larger noise, whatever the outcome bound is
-    class Doubled(plug_in_ate):
-        name, _made = "doubled", True
-
-        def rows(self, records):
-            found = super().rows(records)
-            return MarginRows(found.Z, 10 * found.offset)
-
-        def row_bounds(self, universe):
-            found = super().row_bounds(universe)
-            return dataclasses.replace(found, offset=tuple(10 * end for end in found.offset))
+    @second_stage(coordinates=("effect",))
+    def tenfold(theta, records):
+        """The mean of ten times the response."""
+        loss = cp.sum_squares(records.ones @ theta - 10 * records.response)
+        return cp.Problem(cp.Minimize(loss), [cp.abs(theta) <= 2 * records.outcome_bound])
 
     for method in ("output", "auto"):
         plain = fitted(second_stage=plug_in_ate(), calibration=method, first_stage="uniform").plan(150, 3)
-        large = fitted(second_stage=Doubled(), calibration=method, first_stage="uniform").plan(150, 3)
+        large = fitted(second_stage=tenfold(), calibration=method, first_stage="uniform").plan(150, 3)
         assert large.main.calibration.scale == pytest.approx(10 * plain.main.calibration.scale)
         grids = [found.main.precision.grid for found in (large, plain)]
         assert grids[0].scale == pytest.approx(10 * grids[1].scale, rel=0.01)
