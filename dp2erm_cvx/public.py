@@ -37,6 +37,10 @@ class Named(Mapping[str, Value]):
     def __len__(self) -> int:
         return len(self._values)
 
+    def __eq__(self, other: object) -> bool:
+        # columns have an order, and so have the values that are kept by what is declared
+        return isinstance(other, Mapping) and list(self.items()) == list(other.items())
+
     def __hash__(self) -> int:
         return hash(tuple(self._values.items()))
 

@@ -57,6 +57,18 @@ def test_one_charge_covers_everything(ledger):
     assert all(not hasattr(model, "release_") for model in given.values())
 
 
+def test_other_columns_or_another_order_are_another_domain(ledger):
+    ranges = {"u": (-1.0, 1.0), "v": (0.0, 5.0)}
+    one, other = (Domain(1.5, 1.0, ranges=dict(pairs)) for pairs in (ranges.items(), [*ranges.items()][::-1]))
+    assert one == Domain(1.5, 1.0, ranges=ranges)
+    assert hash(one) == hash(Domain(1.5, 1.0, ranges=ranges))
+    assert one != other
+    X, a, y = records()
+    with pytest.raises(DeclarationError, match="declare different domains"):
+        choose([candidate(domain=one), candidate(domain=other)], ledger, (pd.DataFrame(X), a, y))
+    assert ledger.account("trial").receipts == ()
+
+
 def test_groups_are_refused_before_the_charge(ledger):
     """Their (m, K) counts would be broadcast: with m = K one record would move a gain by K sensitivities."""
     book = Codebook(levels={"g": ["N", "S"]}, group="g")
