@@ -282,18 +282,15 @@ def _agree(stated: Domain, expected: Domain) -> bool:
     """
     own, other = (domain.codebook or Codebook() for domain in (stated, expected))
     if own.treatment.column is None or other.treatment.column is None:
-        own, other = (
-            replace(book, treatment=replace(book.treatment, column=None, treated="1", control="0"))
-            if len(book.treatment.labels) == 2
-            else replace(book, treatment=replace(book.treatment, column=None))
-            for book in (own, other)
-        )
+        own, other = (replace(book, treatment=replace(book.treatment, column=None)) for book in (own, other))
     beside: tuple[tuple[str, Any], ...] = (("outcome", None), ("where", {}), ("group", None))
     for name, absent in beside:
         if absent in (getattr(own, name), getattr(other, name)):
             own, other = (replace(book, **{name: absent}) for book in (own, other))
-    own, other = (replace(book, units={}) for book in (own, other))  # for readers
-    return (replace(stated, codebook=None), own) == (replace(expected, codebook=None), other)
+    # as plain tables, which have no order; units are for readers
+    books = [replace(book, units={}).to_dict() for book in (own, other)]
+    first, second = (replace(domain, codebook=None).to_dict() for domain in (stated, expected))
+    return first == second and books[0] == books[1]
 
 
 def _impossible(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:

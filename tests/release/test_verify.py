@@ -4,10 +4,11 @@ import contextlib
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from sklearn.base import clone
 
-from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRanges, Within
+from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRanges, Within
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.release.declaration import NotAtHandError
@@ -15,6 +16,7 @@ from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.release.record import Release
 from dp2erm_cvx.release.verify import verify
+from dp2erm_cvx.treatment import Treatment
 from tests.release.test_mutations import DOMAIN, MODELS, PURE, drawn
 
 FAST = ("average effect", "rule and value", "balancing")
@@ -143,6 +145,22 @@ def test_an_assumption_is_part_of_the_claim(table):
     stated.remove("exact arithmetic assumed")
     (line,) = verify(changed(assumed, put("guarantee", "assumptions", value=stated))).refuted
     assert line.startswith("guarantee.assumptions: ")
+
+
+def test_labels_are_compared_where_a_column_is_not_named(table):
+    """With them swapped the sign of an effect is another; tables of a file have no order."""
+    ranges = {"u": (-1.0, 1.0), "v": (-1.0, 1.0)}
+
+    def domain(*labels, ranges=ranges):
+        return replace(DOMAIN, ranges=ranges, codebook=Codebook(treatment=Treatment(*labels), outcome="y"))
+
+    X, a, y = table
+    effect = PrivateEffect(domain("arm", "yes", "no"), PURE).fit(X, np.where(a == 1, "yes", "no"), y).release_
+    turned = dict(reversed(ranges.items()))
+    for expected in (domain("arm", "yes", "no"), domain(None, "yes", "no", ranges=turned)):
+        assert verify(effect, expected).holds
+    for labels in (("arm", "no", "yes"), (None, "no", "yes"), ()):
+        assert verify(effect, domain(*labels)).refuted == ("domain: is not the one expected",)
 
 
 def test_a_further_assumption_is_no_licence_for_other_neighbors(table):
