@@ -10,6 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from dp2erm_cvx import __version__
 from dp2erm_cvx.calibration import Noise, Perturbed
 from dp2erm_cvx.calibration.profiles import LossLaw, joint_delta
 from dp2erm_cvx.domain import Domain
@@ -88,10 +89,14 @@ def parsed(text: str | bytes, kind: type[P]) -> P:
 
 
 def unfollowed(release: BaseRelease, text: str | bytes) -> Iterator[str]:
-    """What its text states beside the fields of a release, and does not follow from them."""
+    """What its text states beside the fields of a release, or leaves out, and does not follow from them.
+
+    A file of another version may leave out what that did not state.
+    """
     stated = _loaded(text)
     for name in release.derived:
-        if stated.get(name) is not None and not _follows(stated[name], release, name):
+        owed = stated.get(name) is not None or release.version == __version__
+        if owed and not _follows(stated.get(name), release, name):
             yield f"{name} does not follow from what was released"
 
 

@@ -212,8 +212,9 @@ def gains(plan: Plan[RuleStudy], released: Mapping[str, Array], sums: tuple[int,
     counts, part = plan.step("sides"), 1.0
     if isinstance(counts, SideCounts) and step.universe.domain.weighted:
         part = min(max(float(counts.shares(released).sum()), 1.0 / counts.universe.n_samples), 1.0)
-    for over, mean, treats in zip(_OTHERS, sums[:2], (True, False), strict=True):
-        found = score_interval(alone, (mean, sums[2]), 0.0, widening=own.widening)
+    *means, square = sums
+    for over, mean, treats in zip(_OTHERS, means, (True, False), strict=True):
+        found = score_interval(alone, (mean, square), 0.0, widening=own.widening)
         error = value_error(plan, released, found.standard_deviation / math.sqrt(part), treats=treats)
         if part < 1.0:
             assert counts is not None

@@ -204,15 +204,20 @@ def _lacking(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
     planned, stated = [step.name for step in plan.steps], [step.step for step in release.steps]
     if planned != stated:
         yield f"steps: {', '.join(stated)} stated, {', '.join(planned)} follow"
+    if Domain.from_dict(release.domain).columns not in (None, release.columns):
+        yield "columns: are not those of the domain, in their order"
     if isinstance(release, Release | RuleRelease) and len(release.theta) != len(release.parameters):
         yield f"parameters: {len(release.parameters)} names for {len(release.theta)} numbers in theta"
     if isinstance(release, EffectRelease | RuleRelease):
         for place, part in enumerate(release.nuisances):
             if part.step not in planned:
                 yield f"nuisances.{place}.step: {shown(part.step)} is no step of the plan"
-        numbers = released_numbers(release, plan)
+            names, numbers = len(part.parameters), len(part.coefficient)
+            if names not in (0, numbers):  # the numbers of cells have no names
+                yield f"nuisances.{place}: {names} names for {numbers} numbers"
+        known = released_numbers(release, plan)
         for name in planned:
-            if name not in numbers:
+            if name not in known:
                 yield f"nuisances: nothing of the step {name} is stated"
     if isinstance(release, EffectRelease):
         try:
