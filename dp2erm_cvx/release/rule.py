@@ -121,7 +121,7 @@ class RuleRelease(BaseRelease):
 
     @property
     def own_units(self) -> OwnUnits | None:
-        """Theta in the covariates' own units; None without ranges."""
+        """Theta in the covariates' own units; None without ranges, or a record that it surely holds for."""
         domain, norm = Domain.from_dict(self.domain), self.norm
         if domain.ranges is None:
             return None
@@ -129,9 +129,14 @@ class RuleRelease(BaseRelease):
         if self.covariate_mean:
             # the domain shrinks records around its own center before
             room = domain.features_bound - math.hypot(*self.covariate_mean)
-            boxed = domain.features_bound >= norm_within(domain.ranges, domain.codebook)
-            norm = norm if boxed else min(norm, max(room, 0.0))
-            domain = replace(domain, covariate_bound=math.hypot(domain.intercept, norm), center=self.middles)
+            farthest = math.hypot(*domain.widths(len(self.columns)) or ())
+            if domain.center is None:
+                farthest = norm_within(domain.ranges, domain.codebook)
+            norm = norm if domain.features_bound >= farthest else min(norm, room)
+            if norm <= 0.0:  # noise took the mean beyond what the domain leaves as it is
+                return None
+            wide = max(domain.covariate_bound, math.hypot(domain.intercept, norm))
+            domain = replace(domain, covariate_bound=wide, center=self.middles)
         if self.covariate_scale != 1.0 and self._ends is not None:
             norm = min(norm, float(np.min(np.abs(self._ends))) / self.covariate_scale)
         return own_units(domain, self.columns, slopes, self.theta[0], norm)

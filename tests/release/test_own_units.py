@@ -82,6 +82,34 @@ def test_decisions_inside_the_domain_are_the_same(rule, stages, kind, theta, see
     np.testing.assert_array_equal(found[clear] > 0, expected[clear] > 0)
 
 
+@pytest.mark.parametrize(("bound", "reached"), [(1.8, False), (3.0, True)])
+def test_a_center_lets_fewer_records_reach_the_rule_as_they_are(bound: float, reached: bool) -> None:
+    """Records that the domain shrinks around its center were said to be within the norm of own units."""
+    domain = Domain(bound, 2.0, ranges=RANGES, center={"age": 26.0})
+    X, (low, high) = data(3, 4000)[0], np.array(list(RANGES.values())).T
+    X = low + (high - low) * X
+    release = PrivateRule(domain, Budget(50.0), seed=1).fit(X, *data(3, 4000)[1:]).release_
+    known = release.own_units
+    assert known is not None
+    assert release.covariate_mean
+    z = np.linalg.norm((X - release.middles) / ((high - low) / 2), axis=1)
+    inside = z <= known.norm * (1 - 1e-9)
+    assert inside.all() if reached else 0.01 < inside.mean() < 1.0
+    np.testing.assert_allclose(known.at(X[inside]), effects(release, X[inside]), rtol=0, atol=1e-12)
+
+
+def test_a_mean_beyond_the_domain_is_released_all_the_same() -> None:
+    """It was paid for, and could be neither written nor shown."""
+    domain, table = Domain(0.5, 2.0, ranges=RANGES), data(3)
+    model = PrivateRule(domain, Budget(0.1), settings={"mean_share": 0.3}, seed=1)
+    release = model.fit(*table).release_
+    assert np.linalg.norm(release.covariate_mean) > 0.5
+    assert release.own_units is None
+    assert "own_units" not in json.loads(release.to_json())
+    assert RuleRelease.from_json(release.to_json()) == release
+    assert release.summary()
+
+
 def test_a_record_beyond_is_moved_first(rule) -> None:
     far = np.array([[500.0, 1.0, -1e7]])
     known = rule.own_units
