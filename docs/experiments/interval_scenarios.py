@@ -24,6 +24,7 @@ class Cell:
     ``agree`` the correlation of both lines, ``varying`` the standard deviation of effects. ``near`` is the
     correlation of neighboring covariates; ``lowest`` puts the line of treatment where they vary least.
     What is declared: ranges of three standard deviations, moved by ``off`` of them and widened by ``wide``,
+    by ``uneven`` that of the covariate on which treatment depends most,
     the mean outcome ``level`` off its center, and ``declared`` to the estimator. ``right`` says whether all
     is right that an interval rests on, ``shown`` whether the cell is in the short table.
     """
@@ -48,6 +49,7 @@ class Cell:
     switches: float = 0.5
     off: float = 0.0
     wide: float = 1.0
+    uneven: float = 1.0
     level: float = 0.0
     levels: tuple = ("1",)  # of columns that are 0 or 1; none where they are declared as numbers
     center: bool = False
@@ -175,8 +177,9 @@ class Cell:
         low, high = {"uniform": (-math.sqrt(3), math.sqrt(3)), "lognormal": (0, math.exp(1.8))}.get(
             self.law, (-3, 3)
         )
-        middle, half = (low + high) / 2 + self.off * sd, (high - low) / 2 * self.wide
-        ranges = {f"x{k}": (m - half, m + half) for k, m in enumerate(middle)}
+        middle, half = (low + high) / 2 + self.off * sd, np.full(self.p, (high - low) / 2 * self.wide)
+        half[np.argmax(np.abs(lines[3]) * sd)] *= self.uneven
+        ranges = {f"x{k}": (m - h, m + h) for k, (m, h) in enumerate(zip(middle, half, strict=True))}
         others: dict = {}
         if self.law == "switches":
             names = [f"x{k}" for k in range((self.p + 1) // 2)]

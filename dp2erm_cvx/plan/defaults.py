@@ -29,6 +29,9 @@ CAP = 10.0
 NORM = 3.0
 #: Shares of the budget: at most of the mean of covariates, and of their mean square.
 MEAN_SHARE, SPREAD_SHARE = 0.06, 0.03
+#: Least and largest share of mean squares that are released one by one, and the noise that it leaves each of
+#: them, over its guess; a little more where the share is the largest.
+EACH_SHARES, EACH_NOISE = (0.06, 0.12), 0.25
 #: The mean of covariates is released where its noise is at most this, two thirds of their standard deviation.
 MEAN_NOISE = 2.0 / 9.0
 #: n epsilon from which on common events have a loss that hardly saturates.
@@ -94,7 +97,8 @@ def effect_rule(
     groups = max(len(domain.groups), 1)
     # in groups there are two sums of each, and an outcome that may lie off the common regression
     rate = max(0.02, min(0.1, (40.0 if groups == 1 else 120.0 * groups) / total))
-    left = 1.0 - (0.0 if known else rate) - SPREAD_SHARE - (MEAN_SHARE if centered else 0.0)
+    spread = spread_share(law, total)
+    left = 1.0 - (0.0 if known else rate) - spread - (MEAN_SHARE if centered else 0.0)
     residual = 2.0 * bound if residual_scale is None else min(kind.residuals * residual_scale, 2.0 * bound)
     if two_values is not None:
         deviation, residual = min(deviation, 0.5 * two_values.width), two_values.width
@@ -117,7 +121,7 @@ def effect_rule(
         slope=slope,
         norm_bound=norm,
         mean_share=MEAN_SHARE if centered else None,
-        spread_share=SPREAD_SHARE,
+        spread_share=spread,
         rate_share=rate,
         first_fit=None,
         propensity="logistic" if propensity else "constant",
@@ -223,6 +227,26 @@ def covariate_rule(
     norm = law.quantile(0.95) * max(1.0, (total / (800.0 * p)) ** 0.25)
     widest = domain.features_bound * (2.0 if centered and domain.ranges is not None else 1.0)
     return law, min(norm, widest), centered
+
+
+def spread_share(law: CovariateLaw, total: float) -> float:
+    """The share of the mean square at this n epsilon: more where those of all numbers are worth it."""
+    each = _each_noise(law) / (EACH_NOISE * total)
+    least, most = EACH_SHARES
+    return min(max(least, each), most) if 0.0 < each <= 1.2 * most else SPREAD_SHARE
+
+
+def scaled_by_one(law: CovariateLaw, total: float, share: float) -> tuple[int, ...]:
+    """The numbers whose mean squares have a noise of a third of a guess at most, from a share of n epsilon.
+
+    Of more noise it says of any of them that it may hardly vary.
+    """
+    return law.numbers if 3.0 * _each_noise(law) <= total * share else ()
+
+
+def _each_noise(law: CovariateLaw) -> float:
+    """Standard deviation of the noise of the mean square of each number over its guess, times n epsilon."""
+    return 9.0 * math.sqrt(2.0) * len(law.numbers)
 
 
 def smaller_arm(known: float | None) -> float:

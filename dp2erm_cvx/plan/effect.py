@@ -12,7 +12,16 @@ from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.plan.arms import AVERAGE, AVERAGE_SHARE, arms_error, arms_rule, check_arms
-from dp2erm_cvx.plan.defaults import CAP, NORM, Request, default_scale, effect_error, effect_rule, smaller_arm
+from dp2erm_cvx.plan.defaults import (
+    CAP,
+    NORM,
+    Request,
+    default_scale,
+    effect_error,
+    effect_rule,
+    scaled_by_one,
+    smaller_arm,
+)
 from dp2erm_cvx.plan.plan import STEADY, Pipeline
 from dp2erm_cvx.plan.settings import EffectSettings, chosen_noise, shares_in_turn
 from dp2erm_cvx.privacy import Budget
@@ -200,7 +209,8 @@ class EffectStudy(Pipeline):
         assumed, rate = self.assumed if public is None else None, smaller_arm(public)
         found = effect_rule(self.universe, left, scale, assumed, kind, self.two_values, rate)
         cap = public_number("cap", declared.get("cap", max(CAP, 2.0 / rate)), at_least=2.0)
-        reach = _reach(kind, known, cap, found, scale) * found.residual_bound
+        total = math.sqrt(self.universe.mass * self.universe.n_samples) * left.epsilon
+        reach = _reach(kind, known, cap, found, scale, total) * found.residual_bound
         if self.two_values is not None and issubclass(kind, AverageScore | RiskScores):
             reach = self._event_reach(declared.get("propensity", found.propensity))
         found = replace(found, cap=cap, score_bound=reach)
@@ -289,15 +299,26 @@ class EffectStudy(Pipeline):
         """The norm that covariates are shrunk to before their mean square is released, if it is.
 
         Up to three times the norm of those that are as large as guessed, so that larger ones lose nothing;
-        the noise of the mean square sets the limit.
+        the noise of the mean square of the norm sets the limit.
         """
         settings, norm = self.settings, self.settings.norm_bound
         if settings.spread_share is None:
             return norm
-        total = self.universe.mass * self.universe.n_samples * self._kept * self._whole("spread")
         widest = self.universe.domain.features_bound * (1.0 if settings.mean_share is None else 2.0)
-        times = min(max(math.sqrt(settings.spread_share * total / 48.0), 1.0), 3.0)
+        times = min(max(math.sqrt(settings.spread_share * self._total / 48.0), 1.0), 3.0)
+        times = 3.0 if self._numbers else times
         return max(min(norm * times, widest), norm)
+
+    @property
+    def _total(self) -> float:
+        """N epsilon of all that is released with the mean square."""
+        return self.universe.mass * self.universe.n_samples * self._kept * self._whole("spread")
+
+    @property
+    def _numbers(self) -> tuple[int, ...]:
+        """The covariates whose mean squares are released one by one."""
+        share = self.settings.spread_share
+        return () if share is None else scaled_by_one(self.law, self._total, share)
 
     def _whole(self, step: str) -> float:
         """Epsilon that the share of a step is of: that of the question that released it before, if any."""
@@ -306,7 +327,7 @@ class EffectStudy(Pipeline):
     def _placing(self, settings: EffectSettings, exact: bool) -> Iterator[Step]:
         """The steps by which covariates are centered and scaled."""
         shares = settings.mean_share, settings.spread_share
-        return self.placing(*shares, settings.norm_bound, self.reach, exact=exact)
+        return self.placing(shares, (settings.norm_bound, self.reach), *self._numbers, exact=exact)
 
     @property
     def _several(self) -> bool:
@@ -382,10 +403,18 @@ class EffectStudy(Pipeline):
             )
 
 
+#: sqrt(n) epsilon from which the noise of a score that cuts no residual of a trial is worth it, where no
+#: residual scale is declared: skewed ones of the smaller arm are many in a half that is cut (measured).
+_WHOLE = 190.0
+
+
 def _reach(
-    kind: type[EffectScore], known: Any, cap: float, found: EffectSettings, scale: float | None
+    kind: type[EffectScore], known: Any, cap: float, found: EffectSettings, scale: float | None, total: float
 ) -> float:
-    """B over M_r with the declared propensity ``known``, that of the settings ``found`` where none is."""
+    """B over M_r with the declared propensity ``known``, that of the settings ``found`` where none is.
+
+    ``total`` is sqrt(n) epsilon.
+    """
     if known == "logistic" or (known == "cells" and kind is TreatedScore):
         return kind.reach[1]
     if known is None or isinstance(known, str) or kind is OverlapScore:
@@ -394,5 +423,6 @@ def _reach(
     if kind is TreatedScore:  # residuals of the untreated are weighted by its odds
         return max(rate, 1.0 - rate) / max(1.0 - rate, 1.0 / cap)
     inverse = 1.0 / smaller_arm(rate)
-    # without a declared scale M_r is twice what residuals are expected to reach
-    return max(2.0, 0.5 * inverse) if scale is None else inverse
+    # without a declared scale M_r is twice what symmetric residuals are expected to reach
+    part = 1.0 if scale is not None else min(max(total / _WHOLE, 0.5), 1.0)
+    return max(2.0 if scale is None else 0.0, part * inverse)

@@ -228,11 +228,12 @@ def remaining(
     plan: Plan[EffectStudy], nuisances: LinearNuisances, released: Released, residual: float
 ) -> tuple[Array, Array, Array]:
     """Of released slopes (g, k): what ridge is predicted to take, what may stay of that, and their noise."""
-    study, square, unsure = plan.study, plan.step("spread"), LEFT
+    study, square = plan.study, plan.step("spread")
     declared, stretch = nuisances.shrinkage(study.scale)[0], nuisances.stretch
     errors = [nuisances.shrinkage(residual, share) for share in np.geomspace(study.collinearity, 1.0, 9)]
-    if isinstance(square, MeanSquare):
-        unsure = math.hypot(LEFT, square.relative_error(released))
+    error = square.relative_error(released) if isinstance(square, MeanSquare) else np.zeros(1)
+    # ridge takes the more of a slope the smaller the square is, of which .7 standard deviations may be noise
+    unsure = np.hypot(LEFT, error / (1.0 - 0.7 * error))
     left = np.max([unsure * declared, *(np.abs(1.0 - stretch * (1.0 - kept)) for kept, _ in errors)], axis=0)
     return declared, left, stretch * np.max([noise for _, noise in errors], axis=0)
 

@@ -119,16 +119,17 @@ class Pipeline(abc.ABC):
         return CovariateLaw.of(self.universe.domain, self.universe.n_features)
 
     def placing(
-        self, mean: float | None, spread: float | None, norm: float, reach: float, *, exact: bool
+        self, shares: Sequence[float | None], norms: Sequence[float], *numbers: int, exact: bool
     ) -> Iterator[Step]:
-        """The steps by which covariates are centered, in a ball of this ``reach``, and scaled to a ``norm``.
+        """The steps by which covariates are centered and scaled, from ``shares`` for mean and mean square.
 
-        From these shares of the budget, None for no step.
+        None is for no step. In between they lie in a ball of the second of the ``norms``, then of the first;
+        ``numbers`` are scaled one by one.
         """
-        if mean is not None:
-            yield CovariateMean(share=mean, noise=self.noise, exact=exact, law=self.law, norm=reach)
-        if spread is not None:
-            yield MeanSquare(share=spread, exact=exact, law=self.law, norm=norm)
+        if shares[0] is not None:
+            yield CovariateMean(share=shares[0], noise=self.noise, exact=exact, law=self.law, norm=norms[1])
+        if shares[1] is not None:
+            yield MeanSquare(share=shares[1], exact=exact, law=self.law, norm=norms[0], numbers=numbers)
 
     def saturating(self, name: str, slope: float) -> SecondStage:
         """A second stage whose loss saturates."""

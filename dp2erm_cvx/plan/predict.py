@@ -104,7 +104,9 @@ def predicted_of(plan: Plan[Any]) -> dict[str, tuple[float, str]]:
     """What is predicted of the release from public numbers, each with its sentence."""
     if isinstance(plan.study, EffectStudy):
         half = 1.96 * math.sqrt(plan.study.predicted_error)
-        return {"half_width": (half, "Predicted 95 % half width: {:.3g}, in units of the outcome.")}
+        guess = plan.study.settings.known is None and len(plan.study.universe.domain.arms) == 2
+        told = "Predicted 95 % half width: {:.3g}, in units of the outcome"
+        return {"half_width": (half, f"{told}{', where a third is treated' * guess}.")}
     if not isinstance(plan.study, Study):
         return {}
     facts = {"V": (plan.bound.V, "The weights move by at most V = {:.4g} when one record is replaced.")}

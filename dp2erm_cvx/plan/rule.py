@@ -139,7 +139,7 @@ class RuleStudy(Pipeline):
         counted = {"numerical_share": numerical_share}
         center: tuple[Term, ...] = ()
         shares, exact = (settings.mean_share, settings.spread_share), numerical_share is not None
-        steps = list(self.placing(*shares, bound, bound, exact=exact))
+        steps = list(self.placing(shares, (bound, bound), exact=exact))
         if settings.center_share is not None:
             program = self.saturating("saturating_regression", settings.center_slope)
             rows = OutcomeRows(Rows.POOLED, scale=settings.center_norm / bound)

@@ -13,7 +13,6 @@ from dp2erm_cvx.plan.predict import HARDLY, SHARE, remains
 
 if TYPE_CHECKING:
     from dp2erm_cvx.release.effect import EffectRelease
-    from dp2erm_cvx.release.interval import EffectInterval
 
 
 #: Largest epsilon of a release without a caveat.
@@ -105,6 +104,13 @@ def _varies(release: Any) -> bool:
     return _modeled(release) and release.settings["rows"] == "common" and release.settings["arms"] != exact
 
 
+def _alike(release: Any) -> bool:
+    """Whether numbers are scaled by one factor, or none, where a regression removes confounding."""
+    removes = bool(release.gains) and not _public(release) if release.goal == "rule" else _modeled(release)
+    one = all(part.parameters == ("square",) for part in release.nuisances if part.step == "spread")
+    return removes and one and len(release.columns) > 1
+
+
 def _step(release: Any, name: str) -> bool:
     return any(step.step == name for step in release.steps)
 
@@ -122,7 +128,7 @@ def weak(epsilon: float) -> str:
     told = (
         f"A weak guarantee: epsilon = {epsilon:g}, above {WEAK:g}, hardly limits what is learned of a record."
     )
-    return told if epsilon > WEAK else ""
+    return told * (epsilon > WEAK)
 
 
 def _perhaps_event(release: Any) -> bool:
@@ -213,18 +219,21 @@ def _sign(release: Any) -> str:
 
 
 def _gains(release: Any) -> str:
+    event, bounds = release.domain.get("binary_outcome"), release.settings
+    cut = not event and float(bounds["residual_bound"]) < 2.0 * float(release.domain["outcome_bound"])
+    told = " Residuals are clipped: they are to be about as long on either side." * cut
     if any(gain.interval.bias for gain in release.gains):
-        lines = "probabilities are nearly" if release.domain.get("binary_outcome") else "outcomes are"
         return (
             "The intervals are for the mean gain of all records. They count sampling, noise, and what noise "
-            f"and shrinkage leave of the confounding: where {lines} linear in the covariates in either arm, "
-            "these vary alike in both, and the arms on a side lie at most one standard deviation apart."
+            "and shrinkage leave of the confounding: where "
+            f"{'probabilities are nearly' if event else 'outcomes are'} linear in the covariates in either "
+            "arm, these vary alike in both, and the arms on a side lie at most one standard deviation apart."
+            f"{told}"
         )
-    paid = release.n_samples * release.guarantee.epsilon * release.settings["value_share"]
-    few = paid < 3000.0 and not release.domain.get("binary_outcome")  # clips cut much there (measured)
-    return (
+    few = release.n_samples * release.guarantee.epsilon * bounds["value_share"] < 3000.0 and not event
+    return (  # clips cut much of so few (measured)
         "The intervals are for the mean gain of all records at the public probability of treatment, and "
-        f"count sampling and noise{', but not what bounds cut of so few records' * few}."
+        f"count sampling and noise{', but not what bounds cut of so few records' * few}.{told}"
     )
 
 
@@ -244,6 +253,9 @@ CAVEATS = (
     Caveat("unbalanced", "warns", _WEIGHTED, lambda r: (r.kept_imbalance or 0.0) > HARDLY,
            lambda r: "The weights hardly balance: confounding stays in the estimate."),
     Caveat("overlap", "warns", _EFFECT, lambda r: r.capped > CAPPED, _overlap),
+    Caveat("narrow", "warns", _EFFECT, lambda r: r.narrow,
+           lambda r: f"{', '.join(r.narrow)} may hardly vary within the declared range: what such a "
+                     "covariate confounds may stay in the estimate. A narrower range removes more of it."),
     Caveat("score", "notes", _EFFECT, lambda r: r.target != "effect",
            lambda r: "The interval is for the population mean of the estimate, at the regressions and the "
                      "propensity released here. In large samples that holds whatever those are."),
@@ -268,6 +280,9 @@ CAVEATS = (
     Caveat("spreads", "details", _EFFECT, lambda r: _modeled(r) and not _step(r, "spread"),
            lambda r: "Standard deviations of covariates are taken to be a sixth of their ranges, within "
                      "1.5 times."),
+    Caveat("alike", "assumes", (*_EFFECT, *_RULE), _alike,
+           lambda r: "Covariates are taken to spread over alike parts of their ranges: what one confounds "
+                     "whose range is several times too wide stays in the estimate."),
     Caveat("confounding", "details", _EFFECT, _modeled,
            lambda r: "No combination of covariates is taken to lie more than "
                      f"{r.settings['confounding']:g} standard deviations apart between the arms "
@@ -375,18 +390,6 @@ def tipping_point(release: EffectRelease) -> float | None:
     return declared * (abs(0.5 * (low + high)) - rest) / bias
 
 
-def needed_to_treat(interval: EffectInterval) -> tuple[float, float] | None:
-    """The ends of the interval of 1/difference, the smaller first, in size.
-
-    How many have to be treated for one event more, or less. None where the interval of the difference holds
-    0, as no number of people is then enough. Altman, BMJ 317 (1998) 1309.
-    """
-    if interval.low is None or interval.high is None or interval.low <= 0.0 <= interval.high:
-        return None
-    first, second = sorted((1.0 / abs(interval.low), 1.0 / abs(interval.high)))
-    return first, second
-
-
 def sensitivity(release: EffectRelease) -> Iterator[str]:
     """What follows from an average effect or from risks, in words."""
     if release.estimand not in ("ate", "risks") or release.arms is not None:
@@ -431,7 +434,7 @@ def _e_values(release: EffectRelease, two_values: bool) -> Iterator[str]:
 
 def _number_needed(release: EffectRelease) -> str:
     """How many have to be treated for one event more or less, with its interval."""
-    ends = needed_to_treat(release.interval)
+    ends = release.interval.needed_to_treat
     if ends is None:
         return "Number needed to treat: no finite one, as the interval of the risk difference holds 0."
     more = "more" if release.estimate > 0.0 else "less"

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import betainc, expit, ndtr
+from scipy.special import betainc, expit
 
 from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.domain import Array, Domain
@@ -22,6 +22,7 @@ from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, effect_in
 from dp2erm_cvx.release.ratio import ArmRisks, part_interval
 from dp2erm_cvx.release.record import STRICT, BaseRelease, Guarantee
 from dp2erm_cvx.steps.cells import CellNuisances, CellSums
+from dp2erm_cvx.steps.covariates import CovariateLaw, MeanSquare
 from dp2erm_cvx.steps.estimands import ArmScores, GroupScore
 from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.ranges import ColumnRanges
@@ -86,6 +87,8 @@ def state_coefficient(
             rows, names = "records", SIDES
         elif step.name == "spread":
             rows, names = "sum of squared norms over their bound", ("square",)
+            if isinstance(step, MeanSquare) and step.numbers:
+                rows, names = "sum of squares over nine guessed ones", tuple(columns[k] for k in step.numbers)
     else:
         rows, names = "log odds of treatment", Rows.POOLED.names(columns)
     return Nuisance(step.name, rows, names, coefficient)
@@ -117,14 +120,14 @@ def capped_share(
     features_bound: float,
     nuisances: Sequence[Nuisance],
     n_samples: int,
-    spreads: Sequence[float] = (),
+    law: CovariateLaw | None = None,
 ) -> float:
     """How many propensities the cap cuts off, from what was released and public numbers alone.
 
-    Of a logistic one the share beyond the cap of normal covariates of released ``spreads`` (k,), else of
-    those spread evenly over the ball of radius ``features_bound``, whoever the records are; in cells that of
-    the released counts. No factor of the overlap population needs a cap, and small odds need none among the
-    treated.
+    Of a logistic one the share beyond the cap of covariates of a ``law`` with released spreads, else of
+    those spread evenly over the ball of radius ``features_bound``, whoever the records are. In cells it is
+    that of the released counts. No factor of the overlap population needs a cap, and small odds need none
+    among the treated.
     """
     if estimand == "overlap":
         return 0.0
@@ -133,9 +136,8 @@ def capped_share(
     low = -math.inf if estimand == "att" else -high
     if "propensity, log odds of treatment" in known:
         constant, *slopes = known["propensity, log odds of treatment"]
-        if spreads:
-            size = max(float(np.linalg.norm(np.array(slopes) * spreads)), 1e-300)
-            return float(ndtr((low - constant) / size) + ndtr((constant - high) / size))
+        if law is not None:
+            return law.beyond(np.array(slopes), low - constant, high - constant)
         reach = features_bound * float(np.linalg.norm(slopes))
         # the projection of an even ball onto a line is a scaled beta variable
         half = 0.5 * (len(slopes) + 1)
@@ -219,7 +221,8 @@ class EffectRelease(BaseRelease):
     ``target`` says what the ``interval`` is for. "effect": it allows for what noise and shrinkage of the
     released ``nuisances`` may leave of the confounding, under what the release states. "score": it covers
     the population mean of the score at these nuisances, whatever they are. ``capped`` is the share of
-    propensities that the cap cuts off, as far as released and public numbers tell. ``released`` are the
+    propensities that the cap cuts off, as far as released and public numbers tell, and ``narrow`` names
+    covariates whose released mean square may be noise alone. ``released`` are the
     integers that noise was added to, ``standard_deviation`` bounds that of the score; ``risks`` (treated,
     untreated) and ``ratios`` are there where both risks were released.
     ``domain`` and ``declared`` hold all that was declared, ``settings`` what is in force: the public clips,
@@ -251,6 +254,7 @@ class EffectRelease(BaseRelease):
     ranges: tuple[ColumnRange, ...] = ()
     outcome_unit: float = 1.0
     capped: float = 0.0
+    narrow: tuple[str, ...] = ()
     target: str = TARGETS[1]
     counted: float | None = None
     groups: tuple[GroupEffect, ...] = ()
@@ -342,8 +346,14 @@ def make_effect(
     if isinstance(cells, CellSums):
         cuts = dict(zip(columns, cells.partition.raw(universe.domain), strict=True))
     parts = study.estimand, own.cap, universe.domain.features_bound, nuisances, universe.n_samples
-    known = getattr(own.nuisances, "spreads", ()) if plan.step("spread") is not None else ()
-    capped = 0.0 if arms is not None else capped_share(*parts, known)
+    square, capped, narrow = plan.step("spread"), 0.0, tuple[str, ...]()
+    if isinstance(square, MeanSquare) and study.settings.known is None:
+        narrow = tuple(columns[place] for place in square.narrow(released))
+    if arms is None:
+        law = None
+        if isinstance(square, MeanSquare):
+            law = replace(square.size(released)[0], spreads=own.nuisances.spreads)
+        capped = capped_share(*parts, law)
     return EffectRelease(
         estimand=score.score.estimand,
         estimate=found.estimate * unit,
@@ -373,6 +383,7 @@ def make_effect(
         counted=counted_records(score, sums),
         groups=tuple(state_groups(groups, level, unit)),
         arms=arms,
+        narrow=narrow,
     )
 
 

@@ -72,6 +72,18 @@ class EffectInterval:
     bias: float | None = None
 
     @property
+    def needed_to_treat(self) -> tuple[float, float] | None:
+        """The ends of the interval of 1/difference, the smaller first, in size.
+
+        How many have to be treated for one event more, or less. None where the interval of the difference
+        holds 0, as no number of people is then enough. Altman, BMJ 317 (1998) 1309.
+        """
+        if self.low is None or self.high is None or self.low <= 0.0 <= self.high:
+            return None
+        first, second = sorted((1.0 / abs(self.low), 1.0 / abs(self.high)))
+        return first, second
+
+    @property
     def half_width(self) -> float | None:
         """Half of its width; None where an end is unbounded."""
         return None if self.low is None or self.high is None else 0.5 * (self.high - self.low)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
@@ -29,7 +29,6 @@ from dp2erm_cvx.release.units import OwnUnits, beside, own_units
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.record_map import Rows
 from dp2erm_cvx.steps.score import MeanScore
-from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import SideCounts
 from dp2erm_cvx.universe import Universe
 
@@ -171,7 +170,9 @@ def make_rule(
     theta = tuple(float(value) for value in released[plan.main.name])
     sums = tuple(int(number) for number in released.get("value", ()))
     widths, moved, flipped = rule_noise(plan, theta, released)
-    mean, scale = _placed(plan.steps, released)
+    center, square = plan.step("mean"), plan.step("spread")
+    mean = center.mean(released) if isinstance(center, CovariateMean) else None
+    scale = square.size(released)[2] if isinstance(square, MeanSquare) else 1.0
     guesses = (study.scale, list(study.expected), study.mass)
     settings = asdict(study.settings)
     if isinstance(settings["propensity"], tuple):
@@ -328,14 +329,3 @@ def _set(stated: Any) -> ConvexSet:
     except DeclarationError:
         return WholeSpace()
     return found if isinstance(found, ConvexSet) else WholeSpace()
-
-
-def _placed(steps: Sequence[Step], released: Mapping[str, Array]) -> tuple[Array | None, float]:
-    """The mean (k,) that is subtracted from covariates, if any, and what they are then multiplied by."""
-    mean, scale = None, 1.0
-    for step in steps:
-        if isinstance(step, CovariateMean) and step.subtracted:
-            mean = step.mean(released)
-        elif isinstance(step, MeanSquare):
-            _, _, scale = step.size(released)
-    return mean, scale

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +82,11 @@ class CovariateLaw:
         return cls(*(tuple(column.tolist()) for column in (spreads, offsets, shares, zeros, columns)))
 
     @property
+    def numbers(self) -> tuple[int, ...]:
+        """Places of those that are no switches."""
+        return tuple(place for place, share in enumerate(self.shares) if not share)
+
+    @property
     def correlations(self) -> Array:
         """Those (k, k) that follow from shares of ones of at most one in all levels of a column."""
         same = np.equal.outer(self.columns, self.columns)
@@ -91,6 +96,29 @@ class CovariateLaw:
         found: Array = np.where(same, -np.outer(odds, odds), 0.0)
         np.fill_diagonal(found, 1.0)
         return found
+
+    def beyond(self, slopes: Array, low: float, high: float) -> float:
+        """The share of this law with log odds below ``low`` or above ``high``, of centered covariates.
+
+        Of the switches of one column one at most is on; their spreads say the scale of each. Columns are
+        convolved, from some thousand atoms on in a grid.
+        """
+        effects, share, columns = slopes * self.spreads, np.array(self.shares), np.array(self.columns)
+        size = max(math.sqrt(float(np.sum(np.square(effects[share == 0.0])))), 1e-300)
+        effects /= np.where(share, np.sqrt(share * (1.0 - share)), 1.0)
+        sums: Array = np.zeros(1)
+        mass: Array = np.ones(1)
+        for column in dict.fromkeys(columns[share > 0.0].tolist()):
+            own = (columns == column) & (share > 0.0)
+            rates = share[own] / max(float(np.sum(share[own])), 1.0)
+            atoms = np.append(effects[own], 0.0) - float(np.sum(rates * effects[own]))
+            sums = np.add.outer(sums, atoms).ravel()
+            mass = np.outer(mass, np.append(rates, max(1.0 - float(np.sum(rates)), 0.0))).ravel()
+            if len(sums) > 4096:
+                step = max(float(np.ptp(sums)) / 1024.0, 1e-300)
+                grid, place = np.unique(np.rint(sums / step), return_inverse=True)
+                sums, mass = grid * step, np.bincount(place, mass).astype(np.float64)
+        return float(np.sum(mass * (special.ndtr((low - sums) / size) + special.ndtr((sums - high) / size))))
 
     def box(self, universe: Universe) -> tuple[Array, Array]:
         """The least and the largest value (k,) of every scaled covariate; a switch is at least 0, at most 1.
@@ -206,16 +234,18 @@ class CovariateMean(IntegerSums):
 
 @dataclass(frozen=True, kw_only=True)
 class MeanSquare(IntegerSums):
-    """The mean square of the norm of the covariates over its bound.
+    """The mean square of the norm of the covariates over its bound, or those of ``numbers`` one by one.
 
     It is the curvature that a regression has in its slopes, so that shrinkage is predicted from it. What it
     says of the size of covariates against the ``law`` that was guessed, around a released ``mean``, divides
-    them, and they are shrunk to ``norm``: a map of single records at what was released (Theorem 10).
+    them, and they are shrunk to ``norm``: a map of single records at what was released (Theorem 10). Without
+    ``numbers``, the places of some covariates, all are divided by one factor: they are taken to be alike.
     """
 
     name: str = "spread"
     law: CovariateLaw
     norm: float
+    numbers: tuple[int, ...] = ()
     mean: CovariateMean | None = None
 
     def hands(self, universe: Universe) -> Universe:
@@ -226,33 +256,66 @@ class MeanSquare(IntegerSums):
         mean = earlier.get("mean")
         assert mean is None or isinstance(mean, CovariateMean)
         step = replace(self, mean=mean)
-        return step.planned(universe, self.calibrate(universe, budget))
+        return step.planned(universe, step.calibrate(universe, budget))
 
     def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise:
-        """One record moves the sum by one at most."""
-        return in_parts(UNIT, budget, self.noise)
+        """One record moves the sum by one at most, or every sum of k numbers.
+
+        Its squares v over their cuts u are at most 1 each, and ``s = B^2 / min(u)`` together, none negative,
+        so that two records differ by at most ``min(k, 2 s)`` in the l1 norm. In the l2 norm it is the root of
+        ``min(k, 2 s min(s, 1))``, as ``|v - v'|^2 <= |v|^2 + |v'|^2`` and ``|v|^2 <= max(v) sum(v)``.
+        """
+        if not self.numbers:
+            return in_parts(UNIT, budget, self.noise)
+        k, law = len(self.numbers), Noise(self.noise).on_numbers
+        total = universe.domain.features_bound**2 / float(np.min(self._cuts)) * (1.0 + 1e-9)
+        # every entry is rounded to the nearest integer
+        if law is Noise.GAMMA:
+            return in_parts(math.ceil(UNIT * min(k, 2.0 * total)) + k, budget, law)
+        square = min(k, 2.0 * total * min(total, 1.0))
+        return in_parts(math.ceil(UNIT * math.sqrt(square)) + math.isqrt(k) + 1, budget, law)
+
+    @property
+    def _cuts(self) -> Array:
+        """What squares of the numbers (m,) are cut at: nine times those that are guessed."""
+        cuts: Array = 9.0 * np.square(np.array(self.law.spreads)[list(self.numbers)])
+        return cuts
 
     @property
     def predicted_error(self) -> float:
-        """Mean square of the noise of the mean square, as a share of the squared bound."""
+        """Mean square of the noise of a mean square, as a share of the squared bound, or of its cut."""
         return super().predicted_error / (self.universe.mass * self.universe.n_samples) ** 2
 
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
-        """The sum of squared norms over their bound, in units of ``1/UNIT``."""
+        """The sum of squared norms over their bound, or of squares over their cut, in units of ``1/UNIT``."""
+        if self.numbers:
+            each = partial(_each_square, numbers=self.numbers, cuts=self._cuts)
+            return [int(total) for total in np.sum(records.by_units(each), axis=0)]
         of = partial(_squares, bound=self.universe.domain.features_bound)
         return (sum(records.by_units(of)),)
 
-    def size(self, released: Mapping[str, Array]) -> tuple[CovariateLaw, float, float]:
+    def size(self, released: Mapping[str, Array]) -> tuple[CovariateLaw, Any, Any]:
         """What follows for covariates: their law, their mean square, and what they are multiplied by.
 
         The law around a released mean; the mean square as a share of the squared bound, at least what its
-        noise may be.
+        noise may be. Those of ``numbers`` are shares (m,) of their cuts, and every covariate (k,) is then
+        multiplied by a factor of its own.
         """
         law, outer = self.law, self.universe.domain.features_bound
         if self.mean is not None:
             law = self.mean.around(released)
         part = (self.hands(self.universe).domain.features_bound / outer) ** 2
         n = _mass(self.universe, released)
+        if self.numbers:
+            own, scales = list(self.numbers), np.ones(len(law.spreads))
+            shares = np.asarray(released[self.name], dtype=np.float64) / UNIT / n
+            shares -= np.square(law.offsets)[own] / self._cuts
+            shares = np.clip(shares, math.sqrt(self.predicted_error), 1.0)
+            scales[own] = np.array(law.spreads)[own] / np.sqrt(self._variances(shares, released))
+            # rarer levels than guessed leave room in the ball, which all share
+            room = min(max(self.law.quantile(0.95) / law.quantile(0.95), 1.0), 3.0)
+            spreads, offsets = (tuple(room * one for one in own) for own in (law.spreads, law.offsets))
+            return replace(law, spreads=spreads, offsets=offsets), shares, room * scales
         least = self.calibration.scale * self.calibration.unit / n
         share = min(max(float(released[self.name][0]) / UNIT / n, 2.0 * least, 0.02 * part), 1.0)
         upper = law.factor(min(share + math.sqrt(self.predicted_error), 0.999), outer)
@@ -260,27 +323,52 @@ class MeanSquare(IntegerSums):
         scale = 1.0 if part == 1.0 and upper >= 0.8 else math.sqrt(max(1.0 / upper, part))
         return law, share, scale
 
-    def relative_error(self, released: Mapping[str, Array]) -> float:
-        """Standard deviation of the noise of the mean square, as a share of that."""
-        return math.sqrt(self.predicted_error) / self.size(released)[1]
+    def _variances(self, shares: Array, released: Mapping[str, Array]) -> Array:
+        """Those of the numbers (m,), of whose squares the cut ones have these means.
+
+        A cut takes most of the square of a rare end of a range, where a mean was subtracted: a number whose
+        mean square is at least half of what a coin of its mean would have is taken to be one.
+        """
+        found: Array = shares * self._cuts
+        if self.mean is None or self.mean.universe.domain.ranges is None:
+            return found
+        own = list(self.numbers)
+        low, high = (ends[own] for ends in self.law.box(self.mean.universe))
+        mean = self.mean.mean(released)[own]
+        above, below = high - mean, mean - low
+        coin = below * np.minimum(above**2 / self._cuts, 1.0) + above * np.minimum(below**2 / self._cuts, 1.0)
+        return np.where(shares >= 0.5 * coin / (high - low), np.maximum(found, above * below), found)
+
+    def relative_error(self, released: Mapping[str, Array]) -> Array:
+        """Standard deviation of the noise of the mean square of every covariate (k,), as a share of that."""
+        error, found = math.sqrt(self.predicted_error), np.zeros(len(self.law.spreads))
+        found[list(self.numbers) or slice(None)] = error / self.size(released)[1]
+        return found
 
     def spreads(self, released: Mapping[str, Array]) -> Array:
         """Root mean squares (k,) of the covariates that are handed on: a function of what was released."""
         (law, share, scale), outer = self.size(released), self.universe.domain
         bound = self.hands(self.universe).domain.features_bound
-        square = share
+        if self.numbers:
+            return np.array(law.within(bound))
+        square = float(share)
         if scale != 1.0 or bound < outer.features_bound:
-            squares = law.factor(share, outer.features_bound)
+            squares = law.factor(square, outer.features_bound)
             square = law.mean_square(squares * scale**2, bound)
         if self.mean is not None:
             noise = math.hypot(*law.offsets) * scale / bound
             square = max(square - noise**2, 0.3 * square)
         return np.array(law.spreads) * (bound * math.sqrt(square) / math.hypot(*law.spreads))
 
+    def narrow(self, released: Mapping[str, Array]) -> tuple[int, ...]:
+        """Covariates whose mean square may be its noise: how far they spread is not known."""
+        error = self.relative_error(released)
+        return tuple(place for place in self.numbers if error[place] > 0.9)
+
     def mapped(self, records: Records, released: Mapping[str, Array]) -> Records:
         """The records, scaled and shrunk into the ball of the later universe."""
         (_, _, scale), later = self.size(released), self.hands(self.universe)
-        if scale == 1.0 and later.domain == self.universe.domain:
+        if np.all(scale == 1.0) and later.domain == self.universe.domain:
             return records
         of = partial(_scaled, scale=scale, bound=later.domain.features_bound)
         return records.mapped(partial(_remade, of, later.domain), _outcomes, later.domain, later.n_columns)
@@ -310,6 +398,14 @@ def _squares(block: Records, bound: float) -> int:
     return int(np.rint(UNIT * np.minimum(counted, 1.0)).astype(np.int64).sum())
 
 
+def _each_square(block: Records, numbers: Sequence[int], cuts: Array) -> NDArray[np.int64]:
+    squares = np.minimum(np.square(block.covariates[:, list(numbers)]) / cuts, 1.0)
+    # a person's sum is at most 1, whatever its many terms round to
+    columns = np.minimum(np.array(block.by_unit(*(block.counts[:, None] * squares).T)), 1.0)
+    found: NDArray[np.int64] = np.rint(UNIT * columns).astype(np.int64).sum(axis=1)
+    return found
+
+
 def _mass(universe: Universe, released: Mapping[str, Array]) -> float:
     """What all records count together: n, or the released sum of their weights, or a guess of it."""
     if not universe.domain.weighted or "rate" not in released:
@@ -317,7 +413,9 @@ def _mass(universe: Universe, released: Mapping[str, Array]) -> float:
     return max(released_mass(released["rate"], len(universe.domain.arms)), 1.0)
 
 
-def _scaled(rows: Array, scale: float, bound: float) -> Array:
+def _scaled(rows: Array, scale: float | Array, bound: float) -> Array:
+    if isinstance(scale, np.ndarray):
+        return clip_norm(scale * rows, bound)
     return scale * clip_norm(rows, bound / scale)
 
 

@@ -76,7 +76,11 @@ RANGES = PrivateRanges(codebook=domain().codebook)
 def test_the_score_of_any_record_is_covered(rows, public):
     plan = planned(rows=rows, public=public, epsilon=20.0)
     step, rng = plan.main, np.random.default_rng(0)
-    released = {"spread": np.array([2**19]), "mean": np.zeros(2), "average": np.zeros(2)}
+    released = {
+        "spread": np.full(max(len(plan.step("spread").numbers), 1), 2**19),
+        "mean": np.zeros(2),
+        "average": np.zeros(2),
+    }
     width = len(Rows(rows).constants(2, 3))
     released |= {"rate": np.array([240, 120, 40]) * 2**20, "center": rng.normal(size=width)}
     own = step.score.at(step.universe, released)

@@ -230,7 +230,7 @@ def test_without_a_ball_the_reach_is_lost_only_where_v_is_useless_anyway(first) 
         programs = [first(ridge=ridge).resolve(domain) for ridge in np.geomspace(1e-9, 1.0, 10)]
         lost = [one for one in programs if not one.certified_error(Universe(domain, n, 10)) <= 1e-6]
         # V falls with the ridge: the largest ones are nearest to the claim; 2n is what it is at most
-        assert min(one.bound(Universe(domain, n, 2)).V for one in lost[-2:]) >= 0.3 * 2 * n
+        assert min(one.bound(Universe(domain, n, 2)).V for one in lost[-2:]) >= 0.28 * 2 * n
 
 
 @pytest.mark.parametrize("radius", [0.5, 30.0])

@@ -169,7 +169,8 @@ def test_no_bound_follows_a_released_rate_that_is_noise(released, estimand):
             study(Universe(domain, 400, 2), epsilon, estimand=estimand, residual_scale=bound / 4)
         )
         assert (400 * epsilon * plan.study.settings.rate_share >= STEADY) is steady
-        numbers = {"rate": [released], "mean": np.zeros(2), "spread": [2.0**20], "propensity": np.zeros(3)}
+        numbers = {"rate": [released], "mean": np.zeros(2), "propensity": np.zeros(3)}
+        numbers["spread"] = np.full(max(len(plan.step("spread").numbers), 1), 2.0**20)
         numbers["center"] = np.zeros(plan.step("center").calibration.n_parameters)
         found = plan.main.score.at(plan.main.universe, numbers)
         most = max(4.0 * bound, plan.main.score.bound) * (1 + 1e-12)

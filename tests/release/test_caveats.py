@@ -37,7 +37,10 @@ def releases():
     ranged = PrivateEffect(PrivateRanges(0.5), Budget(90.0), seed=1).fit(X, a, y).release_
     effect, rule, weights = made[1], made[-4], made[-3]
     weak = replace(effect.guarantee, epsilon=11.0, delta=0.01)
-    made += [replace(effect, **one) for one in ({"guarantee": weak}, {"capped": 0.5}, {"target": "score"})]
+    made += [
+        replace(effect, **one)
+        for one in ({"guarantee": weak}, {"capped": 0.5}, {"target": "score"}, {"narrow": ("u",)})
+    ]
     arms = Codebook(treatment=Treatment(levels=["a", "b", "c"]))
     event = replace(DOMAIN, outcome_center=0.5, outcome_bound=0.5, binary_outcome=True, codebook=arms)
     labels, happened = np.array(["a", "b", "c"])[np.arange(400) % 3], (X["u"] > 0.0).astype(float)

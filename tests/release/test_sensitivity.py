@@ -8,7 +8,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.release.caveats import e_value, nearer_limit, needed_to_treat, sensitivity, tipping_point
+from dp2erm_cvx.release.caveats import e_value, nearer_limit, sensitivity, tipping_point
 from dp2erm_cvx.release.effect import EffectInterval, EffectRelease, Ratio
 from dp2erm_cvx.release.verify import verify
 
@@ -45,10 +45,10 @@ def test_e_values_of_published_examples():
 
 
 def test_numbers_needed_to_treat():
-    assert needed_to_treat(EffectInterval(0.1, 0.25, 0.95)) == pytest.approx((4.0, 10.0))
-    assert needed_to_treat(EffectInterval(-0.25, -0.1, 0.95)) == pytest.approx((4.0, 10.0))
+    assert EffectInterval(0.1, 0.25, 0.95).needed_to_treat == pytest.approx((4.0, 10.0))
+    assert EffectInterval(-0.25, -0.1, 0.95).needed_to_treat == pytest.approx((4.0, 10.0))
     for low, high in ((-0.1, 0.25), (0.0, 0.2), (None, 0.2), (0.1, None)):
-        assert needed_to_treat(EffectInterval(low, high, 0.95)) is None
+        assert EffectInterval(low, high, 0.95).needed_to_treat is None
 
 
 def test_a_tipping_point_solves_its_equation(risks):

