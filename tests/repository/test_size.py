@@ -20,14 +20,14 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 210,
-    "lines": 49_870,
-    "classes": 381,
-    "names that other files use": 780,
-    "names that one other file uses": 286,
-    "lines of tests": 39_278,
+    "files": 208,
+    "lines": 49_868,
+    "classes": 376,
+    "names that other files use": 770,
+    "names that one other file uses": 282,
+    "lines of tests": 38_727,
     "pages": 40,
-    "words of pages": 43_885,
+    "words of pages": 43_571,
 }
 
 
