@@ -29,9 +29,9 @@ def test_theta_has_the_law_of_a_release(family, noise):
     rule = plan_rule(IPW, CONSTANTS, family, noise, budget, (120, 10))
     weights = Weights(domain.records(data.X, data.a, data.y))
     many, _, _ = draw_thetas(rule, weights, 1000, np.random.default_rng(1))
-    released, how = [], {"calibration": family, "noise": noise, "arithmetic": "assumed"}
+    study, released = rule.plan.study, []
+    how = {"calibration": study.calibration, "noise": noise, "arithmetic": "assumed"}
     for seed in range(40):
-        study = rule.plan.study
         model = PrivateTwoStageERM(domain, budget, study.first, study.second, seed=seed, **how)
         released.append(model.fit(data.X, data.a, data.y).theta_)
     assert model.plan(120, 10).main.calibration == rule.plan.main.calibration
