@@ -12,7 +12,7 @@ import numpy as np
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError, shown
-from dp2erm_cvx.plan.defaults import CAP, MARGIN, MEAN_SHARE, NORM, OPTIMISM, effect_rule
+from dp2erm_cvx.plan.defaults import CAP, MARGIN, NORM, OPTIMISM, effect_rule
 from dp2erm_cvx.plan.effect_error import HEAVIER, NO_ERROR, NuisanceError, remaining
 from dp2erm_cvx.plan.settings import EffectSettings
 from dp2erm_cvx.privacy import Budget
@@ -63,12 +63,7 @@ def arms_rule(study: EffectStudy, budget: Budget) -> EffectSettings:
         propensity=shares or "constant",
         cap=max(CAP, 2.0 / min(shares, default=1.0 / n_arms)),
     )
-    left = (
-        1.0
-        - (found.spread_share or 0.0)
-        - (0.0 if shares else rate)
-        - (MEAN_SHARE if found.mean_share else 0.0)
-    )
+    left = 1.0 - (found.spread_share or 0.0) - (0.0 if shares else rate) - (found.mean_share or 0.0)
     multinomial: list[tuple[Any, float]] = [("multinomial", one) for one in (0.1, 0.15, 0.2, 0.3)]
     kinds: list[tuple[Any, float]] = [(found.propensity, found.propensity_share)]
     few = FEW * n_arms * universe.n_features

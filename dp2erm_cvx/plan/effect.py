@@ -209,10 +209,10 @@ class EffectStudy(Pipeline):
         assumed, rate = self.assumed if public is None else None, smaller_arm(public)
         found = effect_rule(self.universe, left, scale, assumed, kind, self.two_values, rate)
         cap = public_number("cap", declared.get("cap", max(CAP, 2.0 / rate)), at_least=2.0)
-        total = math.sqrt(self.universe.mass * self.universe.n_samples) * left.epsilon
+        total = math.sqrt(self.universe.mass * self.universe.n_samples) * self._kept * self.budget.epsilon
         reach = _reach(kind, known, cap, found, scale, total) * found.residual_bound
         if self.two_values is not None and issubclass(kind, AverageScore | RiskScores):
-            reach = self._event_reach(declared.get("propensity", found.propensity))
+            reach = self._event_reach(declared.get("propensity", found.propensity), total)
         found = replace(found, cap=cap, score_bound=reach)
         if found.arms is Arms.CONTROLS and declared.get("rows", Rows.COMMON) not in (Rows.COMMON, None):
             found = replace(found, arms=Arms.ALIKE)
@@ -364,12 +364,12 @@ class EffectStudy(Pipeline):
             return ArmScores
         return GroupScore if self.universe.domain.groups else SCORES[self.estimand]
 
-    def _event_reach(self, propensity: str | float) -> float:
+    def _event_reach(self, propensity: str | float, total: float) -> float:
         """How far the score of an outcome of two values reaches at this propensity, at a rate of one half.
 
-        That of a risk is measured from the middle of the outcome, in which it lies.
+        That of a risk is measured from the middle of the outcome, in which it lies. ``total`` is sqrt(n)
+        epsilon.
         """
-        total = math.sqrt(self.universe.mass * self.universe.n_samples) * self._kept * self.budget.epsilon
         fitted = min(max(4.0, _EVENT_REACH * total), CAP)
         inverse = {"constant": 2.0}.get(propensity, fitted) if isinstance(propensity, str) else 0.0
         if not isinstance(propensity, str):
