@@ -21,7 +21,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 208,
-    "lines": 49_868,
+    "lines": 49_863,
     "classes": 376,
     "names that other files use": 770,
     "names that one other file uses": 282,
