@@ -78,6 +78,12 @@ def check_names(declared: Mapping[str, Any]) -> None:
             raise DeclarationError(f"domain: unknown name {shown(name)}; {told}")
 
 
+def of_event(declared: Mapping[str, Any]) -> dict[str, Any]:
+    """What is declared, with the center and the bound of an event of 0 or 1 where neither is."""
+    event = declared.get("binary_outcome") is True and not {"outcome_center", "outcome_bound"} & set(declared)
+    return {**declared, "outcome_center": 0.5, "outcome_bound": 0.5} if event else dict(declared)
+
+
 def split_codebook(declared: Mapping[str, Any]) -> tuple[Codebook | None, dict[str, Any]]:
     """The codebook that a file declares, if any, and all else. Raises DeclarationError."""
     stated = {CODEBOOK[name]: value for name, value in declared.items() if name in CODEBOOK}
@@ -104,7 +110,7 @@ def load_domain(path: str | Path) -> Domain:
     ``[treatment]``, ``[levels]``, ``[missing]``, ``[units]``, ``[cells]``, ``[sampling_weights]`` and
     ``[unit]``, ``outcome_column`` and ``eligible`` make a :class:`~dp2erm_cvx.codebook.Codebook`. Where
     ranges or levels are declared, ``covariate_bound`` may be left out: it is then the norm that no record
-    inside them exceeds.
+    inside them exceeds. Where ``binary_outcome`` is declared without center and bound, both are 0.5.
     A table ``[csv]`` says how the data file is written.
 
     Raises DeclarationError, in one line, for a file that cannot be read and for any invalid value.
@@ -158,7 +164,7 @@ def read_tables(path: str | Path) -> dict[str, Any]:
         raise DeclarationError(
             f'{path}: {name} still says "{EDIT}": type in what is known without the data, or delete the line'
         )
-    return declared
+    return of_event(declared)
 
 
 def _placeholder(declared: Mapping[str, Any]) -> str | None:

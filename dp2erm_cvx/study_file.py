@@ -38,7 +38,7 @@ from typing import Any
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.domain_file import domain_of, read_tables
+from dp2erm_cvx.domain_file import domain_of, of_event, read_tables
 from dp2erm_cvx.errors import (
     CalibrationError,
     DeclarationError,
@@ -345,6 +345,7 @@ def _without(declared: Mapping[str, Any], outcomes: set[str]) -> dict[str, Any]:
 def _own(table: Mapping[str, Any], declared: Mapping[str, Any], outcomes: set[str]) -> Domain:
     """The domain of a question, with the outcome that it declares. Raises DeclarationError naming it."""
     own = {name: table[name] for name in _OUTCOME if name in table}
+    own = of_event(own) if "outcome_column" in own else own
     if "outcome_column" in own and "outcome_bound" not in own:
         raise DeclarationError(f"{table['name']}: outcome_column: declare its outcome_bound beside it")
     if "outcome_column" in own:  # its center and cost are in other units

@@ -318,7 +318,8 @@ def _declared(name: str, book: Codebook, ranges: Mapping[str, Any]) -> tuple[str
     if weights is not None and name == weights.column:
         return "sampling weight", (), f"no number: counts as {weights.missing:g}"
     if name in ranges or name == book.outcome:
-        return "outcome" if name == book.outcome else "number", (), "no number: counts as missing"
+        read = f"[cells] {key(name)} = {{ synonyms = {{ 1 = [...], 0 = [...] }} }} reads texts as numbers"
+        return "outcome" if name == book.outcome else "number", (), f"no number: counts as missing; {read}"
     if book.unit is not None and name == book.unit.column:
         return "person", (), ""
     return "unit" if name in book.no_covariates else "-", (), ""

@@ -390,6 +390,24 @@ def test_an_event_that_is_not_declared_stops_an_effect(folder, words):
     assert run("effect", *command).exit_code == 0
 
 
+def test_an_event_of_two_texts_is_read_as_the_hint_says(folder):
+    drug, low = np.repeat(["Vasopressor", "none"], 200), np.random.default_rng(3).random(400) < 0.3
+    write_wards(drug=drug, ward=["North", "South"] * 200, pressure=np.where(low, "yes", "no"), days=[1] * 400)
+    bare = LABELS.replace("outcome_center = 90", "").replace("outcome_bound = 50", "binary_outcome = true")
+    Path("wards.toml").write_text(bare)  # an event is 0 or 1: neither center nor bound is asked for
+    assert load_domain("wards.toml").outcome_bound == load_domain("wards.toml").outcome_center == 0.5
+    hint = "[cells] pressure = { synonyms = { 1 = [...], 0 = [...] } } reads texts as numbers"
+    checked = run("check", "wards.csv", "--domain", "wards.toml")
+    assert hint in " ".join(checked.output.split())
+    command = ["wards.csv", "--domain", "wards.toml", "--epsilon", "1"]
+    assert "hold nothing declared" in run("effect", *command).stderr
+    table = hint.removesuffix(" reads texts as numbers").replace("[cells]", "[cells]\n")
+    Path("wards.toml").write_text(
+        bare + "\n" + table.replace("[...]", '["yes"]', 1).replace("[...]", '["no"]')
+    )
+    assert run("effect", *command).exit_code == 0
+
+
 def test_a_check_holds_one_part_of_a_table_at_a_time(folder, monkeypatch):
     write_wards()
     words = ["--domain", "wards.toml"]
