@@ -1,30 +1,23 @@
 """Quadratic programs: what their theorems are handed, what they refuse, and transfer by matching."""
 
 import json
-import math
-from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM, stability
+from dp2erm_cvx import Domain, Neighboring, stability
 from dp2erm_cvx.cli import main
-from dp2erm_cvx.errors import CalibrationError, DeclarationError, InfeasibleError
-from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import BoundFamily
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.mmd import MMD, PooledMMD
-from dp2erm_cvx.program import Gaussian, kernel_stage
 from dp2erm_cvx.program.kernel_model import PublicSample
-from dp2erm_cvx.program.kernels import Laplace, Linear
+from dp2erm_cvx.program.kernels import Linear
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
 from tests.command_line import run as command
-
-PROGRAMS: dict[str, Any] = dict(programs())
-
 
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=1.0, arm_floor=20)
 
@@ -38,15 +31,6 @@ def test_a_signed_kernel_gets_the_signed_constants() -> None:
     assert per_arm == stability.kernel_balancing(100, stability.KernelConstants(C, 500.0, signed=True), 20).V
 
 
-@pytest.mark.parametrize("kernel", [Gaussian(0.7), Laplace(0.7), Linear(0.5)])
-def test_kernels_are_positive_semidefinite_and_within_their_bound(kernel) -> None:
-    X = DOMAIN.features(np.random.default_rng(0).normal(size=(60, 4)) * 3)
-    gram = kernel.matrix(X)
-    assert np.linalg.eigvalsh(gram)[0] > -1e-12 * 60
-    assert np.max(np.abs(gram)) <= kernel.bound(DOMAIN.features_bound) * (1 + 1e-12)
-    assert kernel.signed or np.min(gram) >= 0
-
-
 def test_kernels_that_no_theorem_covers_are_refused() -> None:
     with pytest.raises(CalibrationError, match="arm_floor"):
         MMD().stability(Universe(Domain(covariate_bound=1.0, outcome_bound=1.0), 100, 2))
@@ -57,16 +41,6 @@ def test_kernels_that_no_theorem_covers_are_refused() -> None:
     keep = Domain(1.5, 1.0, arm_floor=20, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
     assert MMD(cap=50.0).stability(Universe(keep, 100, 2), BoundFamily.PAPER).relations == {keep.relation}
     assert MMD().stability(Universe(keep, 100, 2)).V <= MMD().stability(Universe(DOMAIN, 100, 2)).V
-
-
-def test_a_cap_without_room_is_infeasible_and_an_empty_arm_is_not() -> None:
-    rng = np.random.default_rng(1)
-    X, y = rng.normal(size=(10, 2)), rng.normal(size=10)
-    lonely = np.array([1] + [0] * 9)
-    with pytest.raises(InfeasibleError, match="cap"):
-        MMD(cap=2.0).instance(DOMAIN.records(X, lonely, y))
-    weights = solve(MMD().instance(DOMAIN.records(X, np.zeros(10, dtype=int), y))).value
-    assert math.fsum(weights) == pytest.approx(10)
 
 
 def test_a_long_solve_is_told_from_n_alone() -> None:
@@ -89,15 +63,6 @@ def test_a_long_solve_is_told_from_n_alone() -> None:
     assert result.exit_code == 0
 
 
-def test_a_fit_warns_of_a_long_solve(monkeypatch) -> None:
-    monkeypatch.setattr(kernel_stage, "_SECONDS", 1e-4)
-    rng = np.random.default_rng(0)
-    X, a = rng.uniform(-0.5, 0.5, (100, 2)), np.arange(100) % 2
-    model = PrivateTwoStageERM(Domain(1.0, 1.0), Budget(1.0), PooledMMD(ridge=5.0), "arm_means")
-    with pytest.warns(UserWarning, match="mmd_pooled at n = 100: a Gram matrix"):
-        model.fit(X, a, X[:, 0])
-
-
 Matching, regression = programs()["kernel_mean_matching"], programs()["regression"]
 WITH_CONSTANT = Domain(1.5, 2.0, intercept=1.0)
 
@@ -108,29 +73,6 @@ def shifted(n, seed=0):
     x = np.clip(np.concatenate([rng.normal(-0.4, 0.35, n), rng.normal(0.4, 0.25, n)]), -1, 1)
     y = np.where(x > 0, 2.0 * x, -0.5 * x) + 0.1 * rng.normal(size=2 * n)
     return x[:, None], y
-
-
-def error_in_target(theta, x, y):
-    return float(np.mean((y - theta[0] - theta[1] * x[:, 0]) ** 2))
-
-
-def fitted(first, X, a, y, **settings):
-    second = regression(theta_set=L2Ball(3.0))
-    model = PrivateTwoStageERM(WITH_CONSTANT, Budget(60.0), first, second, seed=1, **settings)
-    return model.fit(X, a, y).release_
-
-
-def test_matched_weights_predict_better_where_the_target_is():
-    X, y = shifted(1500)
-    sources, target = slice(0, 1500), slice(1500, None)
-    first = Matching(target=PublicSample(X[target][:200]), ridge=0.3, kernel=Gaussian(0.5))
-    none = np.zeros(1500, dtype=int)
-    matched = fitted(first, X[sources], none, y[sources], arithmetic="assumed")
-    plain = fitted("uniform", X[sources], none, y[sources], arithmetic="assumed")
-    errors = [error_in_target(np.array(r.theta), X[target], y[target]) for r in (matched, plain)]
-    assert errors[0] < 0.8 * errors[1]
-    # the rows of the target are not printed, their digest is
-    assert json.dumps(matched.first_stage["settings"]["target"]).count(",") == 2
 
 
 def test_a_counted_target_has_no_weight_and_needs_a_floor():
@@ -145,18 +87,6 @@ def test_a_counted_target_has_no_weight_and_needs_a_floor():
     counted = Matching().stability(Universe(floor, 120, 2)).V
     public = Matching(target=PublicSample([[0.0]])).stability(Universe(WITH_CONSTANT, 120, 2)).V
     assert public < counted < 240
-
-
-def test_targets_that_do_not_fit_are_refused():
-    X, y = shifted(20)
-    data = WITH_CONSTANT.records(X, np.zeros(40), y)
-    with pytest.raises(DeclarationError, match="2 columns, the records 1"):
-        Matching(target=PublicSample([[0.0, 1.0]])).instance(data)
-    for wrong in ([], [[np.nan]], "text", [[1.0], [1.0, 2.0]]):
-        with pytest.raises(DeclarationError, match="public sample"):
-            PublicSample(wrong)
-    with pytest.raises(DeclarationError, match="target"):
-        Matching(target=[[0.0]])
 
 
 def test_the_command_takes_the_target_from_a_file(tmp_path):

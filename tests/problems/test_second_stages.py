@@ -2,14 +2,12 @@
 
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression
 
-from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.model.sets import ElasticNet
-from dp2erm_cvx.program import WholeSpace, second_stage
+from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import solve
 from tests.helpers import make_records, make_weights
@@ -62,16 +60,3 @@ def test_regression_is_weighted_least_squares():
     program = PROGRAMS["regression"](theta_set=WholeSpace())
     theta = solve(program.instance(records, weights, gamma=1e-10)).value
     np.testing.assert_allclose(theta, fit.coef_, atol=1e-8)
-
-
-def test_cells_are_within_their_number_and_effects_are_contrasts():
-    @second_stage(coordinates=("a", "b", "c"))
-    def cells(theta, records):
-        """Cells of which some are none: a place beyond the last, and an error, which counts as 0."""
-        rows = records.cells("cell", lambda x, a, y: 9 * a if x[0] > 0 else 1 / 0, 3)
-        return cp.Problem(cp.Minimize(cp.sum_squares(rows @ theta - records.y)), [cp.abs(theta) <= 1])
-
-    domain, X = Domain(1.0, 1.0), np.array([[0.5], [-0.5]])
-    program = cells().resolve(domain)
-    assert np.array_equal(program.rows(domain.records(X, [1, 1], [0, 0])).Z, np.eye(3)[[2, 0]])
-    assert program.effect(np.array([1.0, 2.0, 4.0]), domain, X).tolist() == [3.0, 0.0]

@@ -106,39 +106,6 @@ def test_radii_are_those_of_the_single_judge_up_to_a_factor(case: tuple[str, dic
         assert 0.25 * judged.output_radius <= fast.radius[k] <= 25 * judged.output_radius
 
 
-@pytest.mark.parametrize("size", [1e-7, 1e-4, 1e-2])
-@pytest.mark.parametrize("case", [FAST[0], FAST[2], FAST[4], FAST[5], FAST[6]], ids=named)
-def test_the_radius_covers_the_error_of_a_wrong_point(case: tuple[str, dict[str, Any]], size: float) -> None:
-    from dp2erm_cvx.solve.batch.row_batch import judge
-
-    records = make_records(60, 3)
-    chosen, made = replacements(records, 12), program(*case)
-    path = neighbors.fast_path(made.instance(records), records, solve(made.instance(records)).point)
-    assert path is not None
-    (batch,) = path.args  # type: ignore[attr-defined]
-    members = batch.members(chosen)
-    exact = path(chosen, 1e-12)
-    shift = np.random.default_rng(0).normal(size=exact.points.shape)
-    V = exact.points + size * shift / np.linalg.norm(shift, axis=1)[:, None]
-    norm = np.linalg.norm(V, axis=1)
-    V[norm > batch.radius] *= (batch.radius / norm[norm > batch.radius])[:, None]
-    gradient, total = batch.sweep(V, members)
-    weights = batch.shared.weights(V, members.index, *batch.weighed(V, members, total))
-    radius, output_radius, _ = judge(batch, members, V, gradient, np.zeros(len(V)))
-    moved = np.sum(np.abs(weights - exact.weights(slice(None))), axis=1)
-    assert np.all(moved > exact.radius)
-    assert np.all(moved <= output_radius + exact.radius)
-    assert np.all(np.linalg.norm(V - exact.points, axis=1) <= radius + 1e-9)
-
-
-@pytest.mark.parametrize("case", SLOW, ids=named)
-def test_programs_without_a_fast_path_are_solved_alone_and_counted(case: tuple[str, dict[str, Any]]) -> None:
-    records = make_records(60, 3)
-    found = joined(Neighborhood(program(*case), records).solve(replacements(records, 5)))
-    assert np.all(found.by_single)
-    assert np.all(found.certified)
-
-
 def test_a_wrong_fast_path_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     made, records = program("ipw_logistic", {"ridge": 0.05}), make_records(60, 3)
     chosen = replacements(records, 12)
@@ -169,13 +136,12 @@ def test_a_neighbor_whose_arm_vanishes_is_solved_alone() -> None:
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
-    ("name", "least"),
-    [("ipw_logistic", 1e-5), ("entropy_balancing", 1e-3), ("mmd", 1e-6), ("mmd_pooled", 1e-6)],
+    ("name", "ridge"),
+    [("ipw_logistic", 1e-5), ("entropy_balancing", 1e-3), ("mmd", 1e-6), ("mmd_pooled", 1e6)],
 )
-@pytest.mark.parametrize("ridge", [0.0, 1e6])
-def test_extreme_ridges_and_datasets_give_sound_radii(name: str, least: float, ridge: float) -> None:
-    made, certified = program(name, {"ridge": max(ridge, least)}), 0
-    for records in list(edge_records().values())[::2]:
+def test_extreme_ridges_and_datasets_give_sound_radii(name: str, ridge: float) -> None:
+    made, certified = program(name, {"ridge": ridge}), 0
+    for records in list(edge_records().values())[::4]:
         chosen = replacements(records, 2)
         found = joined(Neighborhood(made, records).solve(chosen))
         for k in np.flatnonzero(found.certified):

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.solve.batch import Neighborhood, Reading, rows
-from dp2erm_cvx.solve.batch.rows import Terms
+from dp2erm_cvx.solve.batch import Neighborhood, Reading
 from tests.helpers import make_records
-from tests.solve.test_batch_neighbors import FAST, SLOW, joined, named, program, replacements
+from tests.solve.test_batch_neighbors import FAST, joined, named, program, replacements
 
 
 class Moved(Reading):
@@ -48,41 +47,6 @@ def test_readings_are_those_of_the_held_weights(
     assert np.allclose(sums[:, 0], np.sum(np.abs(weights - 1), axis=1), rtol=1e-12)
     assert np.array_equal(largest[:, 0], weights.max(axis=1))
     assert np.array_equal(own, weights[np.arange(30), chosen.index])
-
-
-def test_several_chunks_and_other_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dp2erm_cvx.solve.batch.neighbors._CHUNK", 40)
-    records = make_records(40, 3)
-    chosen = replacements(records, 150)
-    for name, settings in (FAST[0], FAST[9], FAST[-1], SLOW[1]):
-        made, few = program(name, settings), chosen if name == FAST[0][0] else chosen.take(0, 5)
-        found = list(Neighborhood(made, records).read(few, Moved(np.ones(40))))
-        assert [part.first for part in found] == ([0, 128] if len(few) == 150 else [0])
-        held = joined(Neighborhood(made, records).solve(few))
-        assert np.all(np.concatenate([part.certified for part in found]))
-        sums = np.concatenate([part.values[0][:, 0] for part in found])
-        radius = np.concatenate([part.radius for part in found]) + held.radius
-        assert np.all(np.abs(sums - np.sum(np.abs(held.values[0] - 1), axis=1)) <= radius + 1e-11)
-
-
-@pytest.mark.parametrize("bug", ["own", "_pass"])
-@pytest.mark.parametrize("name", ["ipw_logistic", "entropy_balancing"])
-def test_wrong_weights_of_a_reading_are_found_out(
-    name: str, bug: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    records = make_records(60, 3)
-    chosen, made = replacements(records, 12), program(name, {"ridge": 0.05})
-    (right,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))
-    own, passes, off = Terms.own, rows.SharedRows._pass, 1 + 1e-5
-    if bug == "own":
-        monkeypatch.setattr(Terms, bug, lambda s, V, *more: (own(s, V, *more)[0], own(s, V * off, *more)[1]))
-    else:
-        monkeypatch.setattr(
-            rows.SharedRows, bug, lambda s, V, *more: passes(s, V * off if more[1:] else V, *more)
-        )
-    (found,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))
-    assert np.all(found.certified)
-    assert np.all(np.abs(found.values[0] - right.values[0])[:, 0] <= found.radius + right.radius)
 
 
 def test_what_is_not_certified_is_solved_alone_and_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -228,21 +228,6 @@ def test_one_iteration_is_not_enough_and_says_so():
         solve(instance, solver=Newton(max_iterations=1))
 
 
-@pytest.mark.parametrize("solver", [Clarabel(max_iterations=3), SCS(max_iterations=3), ProjectedGradient(3)])
-def test_a_solver_cut_short_is_uncertified_until_polished(solver):
-    instance = bind(PROGRAMS["ipw_logistic"](ridge=0.01), RECORDS)
-    try:
-        raw = solve(instance, solver=solver, polish=False, throw=False)
-    except SolverError:
-        return
-    assert not raw.certified
-    polished = solve(instance, solver=solver)
-    assert polished.certified
-    assert polished.stats.raw is not None
-    assert polished.stats.raw.radius == raw.certificate.radius
-    assert polished.stats.polish_iterations > 0
-
-
 def _with_status(monkeypatch, status: str) -> None:
     """CVXPY reports ``status`` whatever the solver did."""
     monkeypatch.setattr(cp.Problem, "status", property(lambda self: status))
@@ -280,25 +265,6 @@ def test_a_solver_that_raises_becomes_a_typed_error(monkeypatch, kind):
     assert solve(bind(PROGRAMS["ipw_logistic"](), RECORDS), solver=fallback).stats.solver == "newton"
     with pytest.raises(SolverError, match="none of the listed"):
         solve(bind(PROGRAMS["ipw_logistic"](), RECORDS), solver=FirstCertified((Clarabel(), SCS())))
-
-
-def test_first_certified_falls_through_and_names_the_solver():
-    instance = bind(PROGRAMS["entropy_balancing"](ridge=0.01), RECORDS)
-    wrapper = FirstCertified((Newton(max_iterations=1), ProjectedGradient(2), Clarabel()))
-    solution = solve(instance, solver=wrapper)
-    assert solution.stats.solver in ("projected_gradient", "clarabel")
-    assert solution.certified
-    hopeless = solve(
-        instance, solver=FirstCertified((Newton(1), ProjectedGradient(1))), polish=False, throw=False
-    )
-    assert hopeless.stats.solver == "projected_gradient"
-    assert not hopeless.certified
-    with pytest.raises(CertificateError):
-        solve(instance, solver=FirstCertified((Newton(1), ProjectedGradient(1))), polish=False)
-    for named in ({"solver": "first_certified"}, {}):  # which is taken where none is named
-        assert solve(instance, **named).stats.solver == "newton"
-    # without a smooth form Newton does not apply, and the next solver that does is taken
-    assert solve(bind(user(norm), RECORDS)).stats.solver == "clarabel"
 
 
 def test_solvers_that_go_as_far_as_the_usual_ones_certify_by_design():
