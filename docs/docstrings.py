@@ -12,6 +12,8 @@ from sphinx.errors import PycodeError
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util import logging
 
+from dp2erm_cvx import text
+
 _LISTS = ("Parameters", "Attributes")
 #: What Napoleon takes for the type of an attribute is a sentence with a colon here.
 _ATTRIBUTES = ("attribute", "data", "property")
@@ -69,28 +71,18 @@ def _paragraphs(text: str) -> list[str]:
     return [line if line.startswith("    ") else _plain(line) for line in _displayed(lines)]
 
 
-def _plain(text: str) -> str:
+def _plain(line: str) -> str:
     """Without substitutions, which a bar would start."""
-    parts = text.split("``")
+    parts = line.split("``")
     parts[::2] = [part.replace("|", r"\|") for part in parts[::2]]
     return "``".join(parts)
 
 
-def described(cls: type) -> dict[str, list[str]]:
-    """The paragraph on each parameter, out of the class and the classes that it inherits from."""
-    found: dict[str, list[str]] = {}
-    for base in cls.__mro__:
-        lines = inspect.cleandoc(base.__doc__ or "").split("\n")
-        if "Parameters" not in lines:
-            continue
-        names: list[str] = []
-        for line in lines[lines.index("Parameters") + 2 :]:
-            if line and not line.startswith(" "):
-                names = [name for name in line.split(", ") if name not in found]
-                found.update({name: [] for name in names})
-            elif line:
-                for name in names:
-                    found[name].append(line.strip())
+def described(cls: type) -> dict[str, str]:
+    """What is said of each parameter, by the class or one that it inherits from."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        found |= text.described(base.__doc__)
     return found
 
 
@@ -113,11 +105,10 @@ def _program(cls: Any) -> Iterator[str]:
     for field in dataclasses.fields(cls):
         if field.name not in known:
             _log.warning("%s: no docstring describes %s", cls.__name__, field.name)
-        text = " ".join(known.get(field.name, []))
-        default = cls.defaults.get(field.name)
-        if default and "default" not in text:
-            text += f" Default: {default}."
-        yield f":param {field.name}: {_plain(text)}"
+        said, default = known.get(field.name, ""), cls.defaults.get(field.name)
+        if default and "default" not in said:
+            said += f" Default: {default}."
+        yield f":param {field.name}: {_plain(said)}"
     if cls is not of_file[0]:
         yield f":Computes: ``{cls.formula}``"
     yield f":Bound: {_plain(cls.theorem)}"

@@ -31,11 +31,23 @@ BINARY = (".parquet", ".pq", ".xlsx", ".dta", ".sas7bdat", ".xpt")
 
 @dataclass(frozen=True)
 class CsvLayout:
-    """How a CSV file is written: what separates cells, its encoding, and the decimal sign of numbers.
+    """How a CSV file is written.
 
     A record is one line, which ends at a line feed and nowhere else, so that no cell reaches into the next
-    record. ``line_breaks`` declares that quoted cells may go on in the next line, and that every quote is
-    closed. Raises DeclarationError naming what no file can have.
+    record.
+
+    Parameters
+    ----------
+    separator
+        What stands between the cells of a CSV file.
+    encoding
+        Encoding of a CSV file, such as utf-8 or latin-1.
+    decimal
+        Decimal sign of a CSV file: a point or a comma.
+    line_breaks
+        Whether quoted cells may go on in the next line; every quote is then closed.
+
+    Raises DeclarationError naming what no file can have.
     """
 
     separator: str = ","

@@ -32,7 +32,14 @@ class Neighboring(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Budget:
-    """A privacy budget: ``epsilon`` > 0 and finite, 0 <= ``delta`` < 1.
+    """A privacy budget.
+
+    Parameters
+    ----------
+    epsilon
+        Privacy budget, above 0: what any probability may change by with one record, on the log scale.
+    delta
+        Additive slack of that guarantee, below 1; Gaussian noise needs one above 0.
 
     Raises :class:`~dp2erm_cvx.errors.DeclarationError` otherwise.
     """

@@ -69,7 +69,7 @@ class PrivateRanges:
     Parameters
     ----------
     share
-        Of epsilon, for all ranges together.
+        Share of epsilon that releases all ranges which are not declared.
     ranges
         For each covariate its public (low, high), which costs nothing;
         :class:`Within`, where wide bounds are public; or None. A mapping also

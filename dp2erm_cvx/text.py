@@ -1,12 +1,28 @@
-"""Settings written as text: numbers, and members of a family such as ``gaussian:1.0``."""
+"""Settings as text: what is said of them, numbers, and members of a family such as ``gaussian:1.0``."""
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from typing import Any, ClassVar, Self
 
 from dp2erm_cvx.errors import DeclarationError
+
+
+def described(docstring: str | None) -> dict[str, str]:
+    """What the lists of a docstring say of each field, on one line; what refers to another class is left out.
+
+    This is the one text of a setting: the reference, the help of commands and the tables of pages repeat it.
+    """
+    found: dict[str, str] = {}
+    entries = r"^(\w+(?:, \w+)*)\n((?:    .+(?:\n|$))+)"
+    for listed, told in re.findall(entries, inspect.cleandoc(docstring or ""), flags=re.MULTILINE):
+        text = " ".join(told.split())
+        if not text.startswith("As in "):
+            found |= dict.fromkeys(listed.split(", "), text)
+    return found
 
 
 class WrittenNumber(float):

@@ -25,8 +25,10 @@ class Treatment:
 
     Parameters
     ----------
-    column, treated, control
-        Name of the column, and the labels of two arms.
+    column
+        Column of the treatment.
+    treated, control
+        Labels of the two arms.
     levels
         Of a treatment of K >= 3 arms their labels, in place of these two. Of two levels the one that is not
         the reference is the treated.

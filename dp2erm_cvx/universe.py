@@ -26,7 +26,7 @@ class Universe:
     domain
         What one record may look like, and which datasets are neighbors.
     n_samples
-        n, the number of records, at least 2; that of persons where they are units, of any number of records.
+        Number of records, at least 2; of persons where they are units, of any number of records.
     n_features
         Number of covariates without the intercept, at least 1.
 

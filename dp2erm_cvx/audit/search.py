@@ -28,9 +28,10 @@ class SearchPlan:
     Parameters
     ----------
     evaluations
-        At most so many neighbors, or audited pairs. Only a search without ``seconds`` is repeatable.
+        Search at most so many neighbors. Of other audits: pairs. Only a search without ``seconds`` is
+        repeatable.
     seconds
-        The search ends after whichever comes first.
+        Search for at most so long.
     seed
         Repeats a search; it has nothing to do with a release.
     workers

@@ -15,7 +15,9 @@ from dp2erm_cvx.cli.options import (
     Command,
     Number,
     data_options,
+    field_option,
     json_option,
+    program_option,
     setting_options,
 )
 from dp2erm_cvx.cli.programs import first_stage, known_name, known_solver
@@ -38,18 +40,20 @@ VIOLATED = 1
     short_help="Search for neighbors that violate a stability bound.",
 )
 @click.argument("data", metavar="[DATA.csv|.parquet]", required=False)
-@click.option("--program", help="First stage: its name, or FILE.py.")
+@program_option(show_default="the sums of an effect are audited")
 @setting_options
 @data_options
 @block_options
-@click.option("--n", "n_samples", type=Number(), help="Records, without DATA [400].")
-@click.option("--n-features", type=Number(), help="Covariates, without DATA [those of the ranges].")
-@click.option("--seconds", type=Number(), help="Search for so long [60, unless --solves].")
-@click.option("--solves", type=Number(), help="Search so many neighbors: repeatable from --seed.")
-@click.option("--seed", type=Number(), default=0, help="Of the search.")
-@click.option("--solver", default="clarabel", help="Conic solver that checks what is reported.")
-@click.option("--workers", type=Number(), default=1, help="Processes; -1: all.")
-@click.option("--checkpoint", metavar="FILE", help="Save the search here, and go on from it.")
+@field_option(
+    "universe:Universe.n_samples", "--n", "n_samples", type=Number(), show_default="400 without DATA"
+)
+@field_option("universe:Universe.n_features", type=Number(), show_default="those of the ranges without DATA")
+@field_option("audit.search:SearchPlan.seconds", type=Number(), show_default="60 without --solves")
+@field_option("audit.search:SearchPlan.evaluations", "--solves", type=Number())
+@field_option("audit.search:SearchPlan.seed", type=Number(), default=0)
+@click.option("--solver", "checker", default="clarabel", help="Conic solver that checks what is reported.")
+@field_option("audit.search:SearchPlan.workers", type=Number(), default=1)
+@field_option("audit.search:SearchPlan.checkpoint", metavar="FILE")
 @click.option("--save", metavar="PATH", help="Write the worst pair to PATH.npz, PATH.json.")
 @click.option("--replay", metavar="PATH", help="Solve a saved pair again, and certify it.")
 @click.option("--plant", type=Number(), help="Exit with 1 unless V over this is refuted.")
@@ -145,7 +149,7 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
             bar.update(task, completed=100 * share, description="tightness")
 
         long = dataclasses.replace(search, checkpoint=options["checkpoint"], progress=shown)
-        result = audit_stability(first, records, universe or domain, solver=options["solver"], search=long)
+        result = audit_stability(first, records, universe or domain, solver=options["checker"], search=long)
         n = min(result.universe.n_samples, LARGEST_DECLARED) if blocked else result.universe.n_samples
         small = Universe(domain, n, min(result.universe.n_features, 3))
         short = dataclasses.replace(search.share(1 / 20), progress=cell_done)
@@ -245,7 +249,7 @@ def _replayed(data: str | None, program: str | None, options: dict[str, Any]) ->
         raise DeclarationError("--replay takes the program from the saved pair, or from a FILE.py")
     from dp2erm_cvx.audit import Verdict, replay
 
-    solver = options["solver"]
+    solver = options["checker"]
     again = replay(options["replay"], solver=known_solver(solver))
     assert isinstance(again, Verdict)
     claim, saved = again.claim, again.saved

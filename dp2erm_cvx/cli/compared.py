@@ -11,11 +11,15 @@ import click
 
 from dp2erm_cvx.cli.options import (
     REQUIRED,
+    WEIGHTED,
     Command,
     Number,
     data_options,
+    delta_option,
     domain_options,
+    field_option,
     json_option,
+    program_option,
     setting_options,
 )
 from dp2erm_cvx.cli.programs import (
@@ -46,20 +50,18 @@ if TYPE_CHECKING:
     cls=Command,
     short_help="Every stability bound of a first stage, side by side.",
 )
-@click.option("--program", required=True, help="First stage, or FILE.py.")
-@click.option("--n", "n_samples", type=Number(), default=400, help="Number of records.")
+@program_option(required=True)
+@field_option("universe:Universe.n_samples", "--n", "n_samples", type=Number(), default=400)
 @setting_options
 @domain_options
-@click.option("--second-stage", help="Noise for this one, or FILE.py [one of gradient radius 1].")
-@click.option("--n-features", type=Number(), help="Number of covariates [that of the ranges].")
-@click.option("--epsilon", type=Number(), default=1.0, help="Privacy budget.")
-@click.option(
-    "--delta",
-    type=Number(),
-    default=0.0,
-    show_default=False,
-    help="Above 0: Gaussian noise, else gamma noise [0].",
+@field_option(
+    f"{WEIGHTED}.second_stage",
+    show_default="a loss of gradient radius 1",
+    beside=" Or FILE.py; noise is for its loss.",
 )
+@field_option("universe:Universe.n_features", type=Number(), show_default="that of the ranges")
+@field_option("privacy:Budget.epsilon", type=Number(), default=1.0)
+@delta_option
 @click.option("--plot", metavar="FILE.png", help="Draw V against n and against the ridge (.png, .svg, .pdf).")
 @json_option
 def bounds_command(program: str, as_json: bool, plot: str | None, **options: Any) -> None:
@@ -154,7 +156,9 @@ def _values(row: BoundRow) -> dict[str, float | None]:
 @click.command("certify", cls=Command, short_help="Solvers against programs, and what is proved.")
 @click.argument("data", metavar="[DATA.csv|.parquet]", required=False)
 @data_options
-@click.option("--n", "n_samples", type=Number(), help="Simulated records, without DATA [400].")
+@field_option(
+    "universe:Universe.n_samples", "--n", "n_samples", type=Number(), show_default="400 without DATA"
+)
 @click.option(
     "--program",
     "programs",

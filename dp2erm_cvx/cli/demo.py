@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from dp2erm_cvx.cli.options import Number
+from dp2erm_cvx.cli.options import ESTIMATOR, Number, field_option
 from dp2erm_cvx.cli.screen import console, unwritable, write_text
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import public_number
@@ -27,7 +27,7 @@ _FILES = ("study.toml", "rule.toml", "nhefs.csv")
 @click.option(
     "--audit-seconds", type=Number(), default=20, help="For the audit at the end, about; 0 leaves it out."
 )
-@click.option("--seed", type=Number(), help="For tests only: nothing released is then private.")
+@field_option(f"{ESTIMATOR}.seed", type=Number())
 @click.option("--export", metavar="FOLDER", help="Write the data and the studies alone, for other commands.")
 @click.pass_context
 def demo_command(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import Command, Number, declared_settings, json_option
+from dp2erm_cvx.cli.options import Command, Number, declared_settings, delta_option, field_option, json_option
 from dp2erm_cvx.cli.reading import coded_data, raw_table
 from dp2erm_cvx.cli.screen import console, print_json, progress, show, stages, writable, write_text
 from dp2erm_cvx.errors import DeclarationError, known_names
@@ -24,20 +24,18 @@ if TYPE_CHECKING:
     short_help="Which pipeline to take, by simulation from a guess.",
 )
 @click.argument("study", metavar="STUDY.toml")
-@click.option("--n", "n_samples", type=Number(), required=True, help="Number of records.")
+@field_option("universe:Universe.n_samples", "--n", "n_samples", type=Number(), required=True)
 @click.option("--question", metavar="NAME", help="Of the study: an effect or a rule [the first].")
-@click.option("--goal", help="Without a question: effect (with an interval) or rule (whom to treat).")
-@click.option("--epsilon", type=Number(), help="Privacy budget of the release [that of the study].")
-@click.option("--delta", type=Number(), default=0.0, show_default=False, help="For Gaussian noise [0: none].")
-@click.option("--n-features", type=Number(), help="Number of covariates [that of the ranges].")
-@click.option("--replicates", type=Number(), default=50, help="Simulated datasets.")
-@click.option("--public", metavar="FILE", help="Public records of others, drawn from instead of the guess.")
-@click.option("--source", metavar="TEXT", help="Where these come from.")
-@click.option(
-    "--holdout", type=Number(), help="Share of these that rules are scored on [what samples leave]."
-)
-@click.option("--seed", type=Number(), default=0, help="Makes the simulation repeatable.")
-@click.option("--workers", type=Number(), default=1, help="Processes; -1 for all cores.")
+@field_option("design.world:DesignQuestion.goal", beside=" Where STUDY asks no question.")
+@field_option("privacy:Budget.epsilon", type=Number(), show_default="that of the study")
+@delta_option
+@field_option("universe:Universe.n_features", type=Number(), show_default="that of the ranges")
+@field_option("design.world:DesignQuestion.replicates", type=Number(), default=50)
+@field_option("design.world:DesignQuestion.public", metavar="FILE")
+@field_option("design.scenario:PublicData.source", metavar="TEXT")
+@field_option("design.scenario:PublicData.holdout", type=Number())
+@field_option("design.world:DesignQuestion.seed", type=Number(), default=0)
+@field_option("audit.search:SearchPlan.workers", type=Number(), default=1)
 @click.option("--output", metavar="FILE.toml", help="For a copy of the study with the settings that won.")
 @json_option
 def design_command(study: str, output: str | None, as_json: bool, **options: Any) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import Number, json_option
+from dp2erm_cvx.cli.options import Number, field_option, json_option
 from dp2erm_cvx.cli.screen import console, print_json
 from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     short_help="Budget of data sets: total, spent and left.",
 )
 @click.argument("file", metavar="FILE")
-@click.option("--dataset", metavar="NAME", help="This data set only, with every charge.")
+@field_option("ledger.ledger:Account.dataset", metavar="NAME", beside=" This one only, with every charge.")
 @click.option("--declare-epsilon", type=Number(), help="Open the account of --dataset with this total.")
 @click.option("--declare-delta", type=Number(), help="Delta of that total [0].")
-@click.option("--relation", help="Neighbors that the total is for [replace-one].")
-@click.option("--composition", help="basic; pld or renyi where budgets do not depend on results [basic].")
+@field_option("ledger.ledger:Account.relation", show_default="replace-one")
+@field_option("ledger.ledger:Account.composition", show_default="basic")
 @json_option
 def ledger_command(file: str, dataset: str | None, as_json: bool, **options: Any) -> None:
     """Show the budgets in the ledger FILE, or declare the total of a data set.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import Field, fields
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.text import number_or_text
+from dp2erm_cvx.text import described, number_or_text
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -41,11 +41,22 @@ SHARED = {
 
 
 #: What a short help explains of a command that has more than ``MANY`` options of its own.
-FIRST = (
+FIRST = {
     *("planned", "estimand", "by", "where", "prognostic", "residual_scale", "outcome_scale", "expected"),
-    *("program", "second_stage", "settings", "epsilon", "output", "ledger", "dataset", "yes", "help"),
+    *(
+        "program",
+        "second_stage",
+        "settings",
+        "first_settings",
+        "epsilon",
+        "output",
+        "ledger",
+        "dataset",
+        "yes",
+        "--help",
+    ),
     *("n_samples", "question", "effect", "treated", "whole"),
-)
+}
 MANY = 18
 
 
@@ -133,7 +144,7 @@ class Command(click.Command):
         whole, own = ctx.meta.get(_WHOLE, False), [one for one in options if one.name not in titles]
         if len(own) > MANY and not whole:
             more = "Explained by --help-all"
-            titles |= {str(one.name): more for one in own if one.name not in FIRST}
+            titles |= {str(one.name): more for one in own if not {one.name, *one.opts} & FIRST}
         with formatter.section("Options"):
             records = (one.get_help_record(ctx) for one in options if one.name not in titles)
             formatter.write_dl([one for one in records if one is not None])
@@ -160,22 +171,66 @@ def _fields(kind: type) -> list[Field[Any]]:
     return sorted(known, key=lambda one: one.name not in kind.__annotations__)
 
 
-def _said(text: str) -> dict[str, str]:
-    """The first sentence of what a docstring says of each parameter."""
-    found: dict[str, str] = {}
-    entries = r"^(\w+(?:, \w+)*)\n((?:    .+(?:\n|$))+)"
-    for listed, told in re.findall(entries, inspect.cleandoc(text), flags=re.MULTILINE):
-        sentence = re.split(r"(?<=\.)\s", " ".join(told.split()))[0].replace("``", "")
-        if not sentence.startswith("As in "):  # a base, which says it
-            found |= dict.fromkeys(listed.split(", "), sentence)
-    return found
+@cache
+def _class(module: str, name: str) -> ast.ClassDef:
+    """A class as it is written: importing it would bring NumPy to every help."""
+    source = Path(__file__).parents[1] / f"{module.replace('.', '/')}.py"
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    return next(one for one in tree.body if isinstance(one, ast.ClassDef) and one.name == name)
+
+
+def _sentence(text: str) -> str:
+    """The first sentence of what is said of a field."""
+    return re.split(r"(?<=\.)\s", text)[0].replace("``", "")
+
+
+class Declared(click.Option):
+    """An option for a field of a class, ``module:Class.name``, whose text and default its help shows.
+
+    ``beside`` is what only the command line takes. Without a default of its own the option is None where it
+    is not given, and the default of the field is that of the file or class which it stands over.
+    """
+
+    def __init__(self, *args: Any, declared: str, beside: str = "", **kwargs: Any) -> None:
+        self.declared, self._beside = declared, beside
+        self._stated = not kwargs.keys().isdisjoint(("default", "show_default", "required"))
+        super().__init__(*args, **kwargs)
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """The record of help, its text read when it is asked for."""
+        module, _, place = self.declared.partition(":")
+        title, _, name = place.partition(".")
+        of = _class(module, title)
+        self.help = _sentence(described(ast.get_docstring(of))[name]) + self._beside
+        if not self._stated:
+            self.show_default = _default(of, name)
+        return super().get_help_record(ctx)
+
+
+def _default(of: ast.ClassDef, name: str) -> str | None:
+    """The default of a field as users write it; None where there is none."""
+    stated = (one for one in of.body if isinstance(one, ast.AnnAssign) and ast.unparse(one.target) == name)
+    value = next(stated).value
+    if isinstance(value, ast.Call) and ast.unparse(value.func) == "setting":
+        value = value.args[0] if value.args else None
+    if isinstance(value, ast.Attribute):  # a member of an enumeration
+        return value.attr.lower().replace("_", "-")
+    return None if not isinstance(value, ast.Constant) or value.value is None else str(value.value)
+
+
+def field_option(declared: str, *flags: str, **extra: Any) -> Callable[[Any], Any]:
+    """A :class:`Declared` option, called like its field unless there are ``flags``."""
+    flag = f"--{declared.rpartition('.')[2].replace('_', '-')}"
+    return click.option(*(flags or (flag,)), cls=Declared, declared=declared, **extra)
 
 
 def _declared(kind: type) -> list[click.Option]:
     said: dict[str, str] = {}
     for base in reversed(kind.__mro__):
-        said |= _said(base.__doc__ or "") if "__dataclass_fields__" in vars(base) else {}
-    made = []
+        if "__dataclass_fields__" in vars(base):
+            module = base.__module__.partition(".")[2]
+            said |= {name: f"{module}:{base.__name__}.{name}" for name in described(base.__doc__)}
+    made: list[click.Option] = []
     for one in _fields(kind):
         stated, several = str(one.type), one.name in _SPELLED
         listed = stated.startswith(("Sequence", "tuple"))
@@ -184,11 +239,11 @@ def _declared(kind: type) -> list[click.Option]:
             extra["type"] = Number()
         if stated == "bool":
             extra["is_flag"] = True
-        elif not several and one.default is not None:
+        elif not several:
             extra["default"] = one.default
-        text = said[one.name] + _BESIDE.get(one.name, "")
         flag = "--set" if one.name == "settings" else f"--{one.name.replace('_', '-')}"
-        made.append(click.Option([flag, one.name], multiple=several, help=text, **extra))
+        place, beside = said[one.name], _BESIDE.get(one.name, "")
+        made.append(Declared([flag, one.name], multiple=several, declared=place, beside=beside, **extra))
     return made
 
 
@@ -244,45 +299,58 @@ def _cells(text: str) -> tuple[str, Any]:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def _domain_options() -> Iterator[Callable[[Any], Any]]:
-    """An option for every number that a Domain declares, by its docstring: importing it would bring NumPy."""
-    source = Path(__file__).parents[1] / "domain" / "domain.py"
-    tree = ast.parse(source.read_text(encoding="utf-8"))
-    said = _said(next(ast.get_docstring(one) or "" for one in tree.body if isinstance(one, ast.ClassDef)))
-    for name in DOMAIN_FIELDS:
-        flag, kind = "--" + name.replace("_", "-"), None if name == "relation" else Number()
-        beside = " One of replace-one, replace-one-keep-treatment." if name == "relation" else ""
-        yield click.option(flag, type=kind, help=said[name] + beside)
-    several: dict[str, Any] = {"multiple": True, "metavar": "COLUMN=LOW:HIGH"}
-    yield click.option("--range", "ranges", help=f"{said['ranges']} Repeatable.", **several)
-
-
+_DOMAIN = "domain.domain:Domain"
+#: What the estimators and the commands that release something have in common.
+ESTIMATOR, WEIGHTED = "estimators.fitting:PrivateEstimator", "estimators.two_stage:PrivateTwoStageERM"
+epsilon_option = field_option("privacy:Budget.epsilon", type=Number(), required=True)
+delta_option = field_option("privacy:Budget.delta", type=Number(), default=0.0)
 domain_options = apply(
-    click.option("--domain", metavar="FILE.toml", help="Public domain; every flag below overrides it."),
-    *_domain_options(),
+    field_option(f"{ESTIMATOR}.domain", metavar="FILE.toml", beside=" Every flag below overrides it."),
+    *(field_option(f"{_DOMAIN}.{name}", type=Number()) for name in DOMAIN_FIELDS if name != "relation"),
+    field_option(f"{_DOMAIN}.relation", beside=" One of replace-one, replace-one-keep-treatment."),
+    field_option(
+        f"{_DOMAIN}.ranges",
+        "--range",
+        "ranges",
+        multiple=True,
+        metavar="COLUMN=LOW:HIGH",
+        beside=" Repeatable.",
+    ),
 )
 #: How a CSV file is written, where the domain file does not say it.
 csv_options = apply(
-    click.option("--separator", metavar="CHARACTER", help="Between the cells of a CSV file [comma]."),
-    click.option("--encoding", metavar="NAME", help="Of a CSV file, such as latin-1 [utf-8]."),
-    click.option("--decimal", metavar="CHARACTER", help="Decimal sign of a CSV file: . or , [.]."),
+    *(
+        field_option(f"files:CsvLayout.{name}", metavar=metavar)
+        for name, metavar in (("separator", "CHARACTER"), ("encoding", "NAME"), ("decimal", "CHARACTER"))
+    )
 )
 #: The columns of a data file, how it is written, then the domain.
 data_options = apply(
-    click.option("--treatment", metavar="COLUMN", help="Column of the treatment [that of the domain file]."),
-    click.option("--outcome", metavar="COLUMN", help="Column of the outcome [that of the domain file]."),
+    field_option("treatment:Treatment.column", "--treatment", metavar="COLUMN"),
+    field_option("codebook:Codebook.outcome", metavar="COLUMN"),
     click.option("--covariates", metavar="A,B,...", help="Default: those of the domain, else all others."),
     csv_options,
     domain_options,
 )
+#: The first stage, by its name or file, and its settings.
+program_option = partial(
+    field_option,
+    f"{WEIGHTED}.first_stage",
+    "--program",
+    beside=" Of dp2erm programs; or FILE.py, FILE.py:NAME if it holds several.",
+)
 setting_options = apply(
-    click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Setting; repeatable."),
+    click.option(
+        "--set",
+        "first_settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Setting of the first stage, as dp2erm programs lists them; repeatable.",
+    ),
     *(click.option("--" + name.replace("_", "-"), type=Number()) for name in SETTING_FLAGS),
 )
 second_stage_options = apply(
-    click.option(
-        "--second-stage", default="itr", help="Second stage: a name of dp2erm programs, or FILE.py."
-    ),
+    field_option(f"{WEIGHTED}.second_stage", default="itr", beside=" Or FILE.py."),
     click.option(
         "--second-set",
         "second_settings",

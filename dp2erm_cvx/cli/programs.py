@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import SETTING_FLAGS, Number, json_option, names, read_setting
+from dp2erm_cvx.cli.options import SETTING_FLAGS, Number, field_option, json_option, names, read_setting
 from dp2erm_cvx.cli.reading import read_domain, read_layout
 from dp2erm_cvx.cli.screen import console, print_json, progress
 from dp2erm_cvx.display import pairs
@@ -38,7 +38,7 @@ MOST = 1_000_000
 def read_settings(options: dict[str, Any]) -> dict[str, Any]:
     """Settings of the first stage from ``--set`` and its short forms."""
     found: dict[str, Any] = {}
-    given = [read_setting(text) for text in options["settings"]]
+    given = [read_setting(text) for text in options["first_settings"]]
     given += [(name, options[name]) for name in SETTING_FLAGS if options[name] is not None]
     for name, value in given:
         if name in found:
@@ -179,10 +179,10 @@ def send_by_value(named: Callable[..., Any]) -> None:
 
 @click.command("programs", short_help="Registered programs, or what is derived from one.")
 @click.argument("chosen", metavar="[FILE.py|NAME]", required=False)
-@click.option("--n", "n_samples", type=Number(), default=400, help="Number of records.")
-@click.option("--covariates", type=Number(), default=5, help="Number of covariates.")
-@click.option("--covariate-bound", type=Number(), default=1.0, help="Norm bound M of the covariates.")
-@click.option("--outcome-bound", type=Number(), default=1.0, help="Bound M' on the outcome.")
+@field_option("universe:Universe.n_samples", "--n", "n_samples", type=Number(), default=400)
+@field_option("universe:Universe.n_features", "--covariates", type=Number(), default=5)
+@field_option("domain.domain:Domain.covariate_bound", type=Number(), default=1.0)
+@field_option("domain.domain:Domain.outcome_bound", type=Number(), default=1.0)
 @json_option
 def programs_command(
     chosen: str | None, as_json: bool, n_samples: int, covariates: int, **public: float
@@ -323,9 +323,9 @@ _STYLES = {"passed": "green", "failed": "bold red", "noted": "yellow"}
 
 @click.command("check-program", short_help="Run the conformance suite on a program's file.")
 @click.argument("program", metavar="FILE.py|NAME")
-@click.option("--solves", type=Number(), default=20_000, help="Neighbors of the audit, per settings.")
-@click.option("--seconds", type=Number(), help="End each audit after so long at the latest.")
-@click.option("--seed", type=Number(), default=0, help="Seed of the searches.")
+@field_option("audit.search:SearchPlan.evaluations", "--solves", type=Number(), default=20_000)
+@field_option("audit.search:SearchPlan.seconds", type=Number())
+@field_option("audit.search:SearchPlan.seed", type=Number(), default=0)
 @json_option
 def check_program_command(program: str, solves: int, seconds: float | None, seed: int, as_json: bool) -> int:
     """Check the programs of a file, or a registered one: exit code 1 where a check fails.

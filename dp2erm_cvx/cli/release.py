@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import Command, Number, names, second_stage_options, setting_options
+from dp2erm_cvx.cli.options import (
+    ESTIMATOR,
+    Command,
+    Number,
+    field_option,
+    names,
+    program_option,
+    second_stage_options,
+    setting_options,
+)
 from dp2erm_cvx.cli.programs import first_stage, known_solver, second_stage_of
 from dp2erm_cvx.cli.reading import Coded, block_options, data_columns, read_cells, read_domain, read_ranges
 from dp2erm_cvx.cli.releasing import (
@@ -109,18 +118,15 @@ def _release(
     short_help="A private average effect with an interval.",
 )
 @record_options
-@click.option(
-    "--cells",
-    multiple=True,
-    metavar="NAME=CUT,...|NAME:N",
-    help="Means in cells instead of lines: public cuts of a covariate, or a number of cells, from which a "
-    "tree is grown on noisy counts; for each of at most a few covariates.",
+@field_option(
+    "plan.settings:EffectSettings.cells", multiple=True, metavar="NAME=CUT,...|NAME:N", beside=" Repeatable."
 )
-@click.option(
+@field_option(
+    "private_ranges:PrivateRanges.share",
     "--private-ranges",
     type=Number(),
     metavar="SHARE",
-    help="Release the ranges that the domain does not declare, for this share of epsilon: 0.1 or more.",
+    show_default="all are declared",
 )
 @release_options
 def effect_command(data: str | None, **options: Any) -> None:
@@ -158,11 +164,7 @@ def rule_command(data: str | None, **options: Any) -> None:
     short_help="One private release from a data file.",
 )
 @record_options
-@click.option(
-    "--program",
-    default="entropy_balancing",
-    help="First stage: a name of dp2erm programs, or FILE.py (FILE.py:NAME if it holds several).",
-)
+@program_option(default="entropy_balancing")
 @setting_options
 @second_stage_options
 @release_options
@@ -219,7 +221,7 @@ def _for_the_data_holder(model: Any, seen: list[Any], options: dict[str, Any]) -
     help="In place of what the file says, such as budget.epsilon=2; it is part of the digest; repeatable.",
 )
 @block_options
-@click.option("--solver", default="first_certified", help="Of every program, as for dp2erm effect.")
+@field_option(f"{ESTIMATOR}.solver", default="first_certified", beside=" Or FILE.py:NAME of your own.")
 @click.option("--output-dir", default="releases", metavar="FOLDER", help="For one JSON file per question.")
 @printing_options
 def run_command(study: str, data: str | None, **options: Any) -> None:

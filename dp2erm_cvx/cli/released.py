@@ -124,12 +124,10 @@ def datasheet_command(release: str, answers: tuple[str, ...], output: str | None
 @click.command("predict", short_help="Recommendations from a release alone.")
 @click.argument("release", metavar="RELEASE.json")
 @click.argument("data", metavar="DATA.csv|.parquet")
-@click.option("--second-stage", metavar="FILE.py", help="The file of a second stage of your own.")
+@click.option("--second-stage", "own", metavar="FILE.py", help="The file of a second stage of your own.")
 @csv_options
 @click.option("--output", metavar="FILE", help="Write the CSV to a file instead of stdout.")
-def predict_command(
-    release: str, data: str, second_stage: str | None, output: str | None, **options: Any
-) -> None:
+def predict_command(release: str, data: str, own: str | None, output: str | None, **options: Any) -> None:
     """Recommended treatment and estimated effect for every row of DATA, as CSV.
 
     Columns are found by name, then coded, scaled and clipped exactly as in the fit. The effect is in units of
@@ -140,11 +138,9 @@ def predict_command(
     from dp2erm_cvx.release.reading import read_release_file
     from dp2erm_cvx.release.rule import RuleRelease, effects, rule_of
 
-    writable(output, release, data, second_stage)
-    if second_stage is not None and known_name(second_stage, "second") == second_stage:
-        raise DeclarationError(
-            f"--second-stage {second_stage!r}: must be a FILE.py; registered ones are known"
-        )
+    writable(output, release, data, own)
+    if own is not None and known_name(own, "second") == own:
+        raise DeclarationError(f"--second-stage {own!r}: must be a FILE.py; registered ones are known")
     with progress("predicting"):
         published = read_release_file(release)
         if not isinstance(published, Release | RuleRelease):
@@ -168,12 +164,12 @@ def predict_command(
 
 @click.command("verify", short_help="Whether a release follows from what it declares.")
 @click.argument("release", metavar="RELEASE.json")
-@click.option("--domain", metavar="FILE.toml", help="The domain that it has to be about.")
+@click.option("--domain", "about", metavar="FILE.toml", help="The domain that it has to be about.")
 @click.option("--study", metavar="STUDY.toml", help="The study that it has to answer, or its digest.")
 @click.option(
     "--program", "programs", multiple=True, metavar="FILE.py[:NAME]", help="A program of yours; repeatable."
 )
-def verify_command(release: str, domain: str | None, study: str | None, programs: tuple[str, ...]) -> int:
+def verify_command(release: str, about: str | None, study: str | None, programs: tuple[str, ...]) -> int:
     """Plan again what a release declares, and refute what does not follow: bounds, noise, guarantee, results.
 
     All but the released numbers is computed again from them and from the declarations, and compared entry by
@@ -187,8 +183,8 @@ def verify_command(release: str, domain: str | None, study: str | None, programs
     for program in programs:
         if known_name(program) == program:
             raise DeclarationError(f"--program {program!r}: must be a FILE.py; registered ones are known")
-    if domain is not None:
-        expected = read_domain({**dict.fromkeys(DOMAIN_FIELDS), "ranges": (), "domain": domain})
+    if about is not None:
+        expected = read_domain({**dict.fromkeys(DOMAIN_FIELDS), "ranges": (), "domain": about})
     with progress("verifying"):
         declared = read_release_file(release, check=False)
         digest, beside = study, []

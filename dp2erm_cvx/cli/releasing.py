@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import Number, apply, data_options, declared_settings, names
+from dp2erm_cvx.cli.options import (
+    ESTIMATOR,
+    Number,
+    apply,
+    data_options,
+    declared_settings,
+    delta_option,
+    epsilon_option,
+    field_option,
+    names,
+)
 from dp2erm_cvx.cli.programs import known_solver
 from dp2erm_cvx.cli.reading import NO_RANGES, block_options
 from dp2erm_cvx.cli.screen import check_new, console, print_json, reserved, show, unwritable
@@ -35,7 +45,7 @@ printing_options = apply(
         help="Release all the same where an arm is empty, or where cells, ranges, labels or outcomes do not "
         "look as declared.",
     ),
-    click.option("--seed", type=Number(), help="For tests only: the release is then NOT PRIVATE."),
+    field_option(f"{ESTIMATOR}.seed", type=Number()),
 )
 #: The data file of a command that can be planned without it.
 data_argument = apply(
@@ -52,15 +62,11 @@ data_argument = apply(
 record_options = apply(data_argument, data_options, block_options)
 #: What one release spends, where it goes, its account, and what the data holder may look at.
 release_options = apply(
-    click.option("--epsilon", type=Number(), required=True, help="Privacy budget of this release."),
-    click.option(
-        "--delta", type=Number(), default=0.0, show_default=False, help="Needed by Gaussian noise [0]."
-    ),
+    epsilon_option,
+    delta_option,
     click.option("--output", metavar="FILE", help="Write the release as JSON."),
-    click.option(
-        "--ledger", metavar="FILE", help="Charge this ledger before noise is drawn; see dp2erm ledger."
-    ),
-    click.option("--dataset", metavar="NAME", help="Name of the data set in the ledger."),
+    field_option(f"{ESTIMATOR}.ledger", metavar="FILE", beside=" See dp2erm ledger."),
+    field_option("ledger.ledger:Account.dataset", metavar="NAME"),
     click.option("--balance", is_flag=True, help="Show covariate balance on stderr: not private."),
     click.option("--love-plot", metavar="FILE.png", help="Draw covariate balance: not private."),
     click.option("--overlap-plot", metavar="FILE.png", help="Draw propensities by arm: not private."),

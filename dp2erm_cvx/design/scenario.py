@@ -73,10 +73,10 @@ class PublicData:
         The N records, in the units of the private data: :meth:`~dp2erm_cvx.data.Dataset.from_arrays`, or
         :meth:`~dp2erm_cvx.data.Dataset.coded` for a raw table.
     source
-        One line of text that says where the records come from; a design repeats it.
+        One line that says where the public records come from; a design repeats it.
     holdout
-        Share of the records that is set aside to score rules on before a sample is drawn from the rest.
-        None: those that a bootstrap sample of all of them leaves out. Effects need none.
+        Share of the public records that is set aside to score rules on. None: those that a bootstrap sample
+        of all of them leaves out. Effects need none.
     score
         ``score(model, X, a, y) -> float`` of a rule on records left out, larger is better. None: the value
         of the rule, by inverse propensities that a logistic regression on all public records estimates.

@@ -61,7 +61,8 @@ class Guess:
         Whether the outcome is one of the ends of its interval, which set ``outcome_scale``. So it is where
         the domain declares it.
     drivers
-        Covariates that outcome and treatment depend on: all where none are named.
+        Covariates that outcome and treatment depend on: all where none are named. Pipelines that adjust for
+        them alone are tried.
 
     Raises DeclarationError for an invalid value.
     """
@@ -132,21 +133,25 @@ class DesignQuestion:
 
     Parameters
     ----------
-    domain, n_samples, n_features, budget
+    domain, budget
         What is public about the records, and what may be spent on them.
+    n_samples, n_features
+        As in :class:`~dp2erm_cvx.universe.Universe`.
     goal
         "effect", an average effect with an interval; "rule", whom to treat.
     guess
         The world that records are simulated from, see :class:`Guess`.
     estimand
         Of an effect: "ate", "att" or "overlap".
-    replicates, seed
-        Simulated datasets, and what makes them repeatable.
+    replicates
+        Number of simulated datasets.
+    seed
+        Makes the simulation repeatable.
     declared
         Settings of the estimator that hold whatever the design finds, such as those of a study file.
     public
-        Public records to draw samples from, in the place of simulated ones: the guess then sets no more than
-        what pipelines declare.
+        Public records to draw samples from, in place of simulated ones. The guess then sets no more than what
+        pipelines declare.
 
     Raises DeclarationError for an invalid argument.
     """

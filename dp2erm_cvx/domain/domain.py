@@ -40,8 +40,10 @@ class Domain(Shown):
         ``M``: bound on the Euclidean norm of the scaled covariate vector, intercept included.
     outcome_bound
         ``M'``: bound on ``|y - treatment_cost * a - outcome_center|``, in units of the outcome.
-    outcome_center, treatment_cost
-        Public center ``c`` of the outcome, and public cost of treatment, in its units: both are subtracted.
+    outcome_center
+        Public center ``c`` of the outcome, in its units, which is subtracted.
+    treatment_cost
+        Public cost of treatment, in units of the outcome, which is subtracted where a is 1.
     ranges
         One public ``(low, high)`` per covariate, mapped linearly onto [-1, 1] and clipped there. A mapping
         also names the columns. Without ranges the covariates are taken as they are.

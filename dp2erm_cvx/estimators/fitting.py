@@ -119,7 +119,7 @@ class PrivateEstimator(ConfiguredEstimator):
         "auto", the shorter of gamma and box noise. Gaussian noise is pure in steps of these where that errs
         less; box noise is less than gamma noise where records are at the corners of their ranges.
     solver
-        Of every program: newton, projected_gradient, clarabel, scs, osqp, any other of CVXPY, or
+        Solver of every program: newton, projected_gradient, clarabel, scs, osqp, any other of CVXPY, or
         first_certified. A name is followed by Newton and projected gradient where it does not certify, with
         the same noise. Settings of your own are used alone: unless they reach as far, whether they certify
         depends on the data, and the release says that it is conditional.
@@ -130,9 +130,11 @@ class PrivateEstimator(ConfiguredEstimator):
         "assumed": exact arithmetic is assumed, and the release says so; "auto": counted where it can be.
     numerical_share
         Share of epsilon that pays for counted arithmetic.
-    ledger, dataset
-        The ledger to charge and the name of the data set in it, or neither. What the plan guarantees is
-        charged, and on disk, before the first noise is drawn.
+    ledger
+        The ledger to charge before noise is drawn. What the plan guarantees is on disk before the first of
+        it; ``dataset`` is declared too.
+    dataset
+        As in :class:`~dp2erm_cvx.ledger.Account`.
     """
 
     #: A Domain, or what stands for one.

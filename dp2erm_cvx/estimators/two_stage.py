@@ -115,7 +115,7 @@ class TwoStageERM(TwoStageBase):
     domain
         The universe of records, which scales and clips them as it does for a private fit.
     first_stage, second_stage
-        Programs, or their registered names for their default settings.
+        As in :class:`PrivateTwoStageERM`.
     gamma
         Above 0: coefficient of ``||theta||^2 / 2``, which keeps theta unique.
     solver
@@ -165,8 +165,10 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
     ----------
     domain, budget, noise, solver, seed, arithmetic, numerical_share, ledger, dataset
         As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`.
-    first_stage, second_stage
-        Programs, or their registered names for their default settings.
+    first_stage
+        Program of the weights, or its registered name for its default settings.
+    second_stage
+        Program of theta, or its registered name for its default settings.
     calibration
         How noise is calibrated: "sharp", "paper", "paper-corrected", "renyi", "output" or "auto".
     split

@@ -245,10 +245,22 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Account:
-    """The state of one data set: what was declared, every charge in its order, and what they spent.
+    """The state of one data set.
 
-    ``composition`` was declared; ``spent.composition`` is the one in force. Every figure is for neighbors
-    under ``relation``.
+    Parameters
+    ----------
+    dataset
+        Name of the data set in the ledger.
+    total
+        Budget of all its releases together; it is declared once.
+    relation
+        Neighbors that every figure is for.
+    composition
+        How releases add up, as it was declared: basic; pld or renyi where budgets do not depend on results.
+    receipts
+        Every charge in its order.
+    spent
+        What they spent, and what is left, by the composition in force.
     """
 
     dataset: str

@@ -58,14 +58,10 @@ class Pipeline(abc.ABC):
 
     Parameters
     ----------
-    universe, budget
-        The datasets that the guarantee is about, and (epsilon, delta).
-    noise
-        "gamma" (pure), "gaussian" (of effects and rules pure noise in steps where that errs less) or "box"
-        (pure, needs ranges; Laplace noise on numbers). Of effects and rules also "auto": gamma or box noise,
-        the shorter for regressions on (1, x).
-    arithmetic, numerical_share
-        Whether that share of each step covers the numerical error of what is released.
+    universe
+        The datasets that the guarantee is about.
+    budget, noise, arithmetic, numerical_share
+        As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`.
     """
 
     #: The step that answers what is asked.

@@ -107,8 +107,9 @@ class EffectSettings(CausalSettings):
     first_fit
         Share of the center's budget for a first fit, whose residuals are fitted again; None for one fit.
     cells
-        Cuts by covariate, or numbers of cells, see :meth:`~dp2erm_cvx.steps.cells.Partition.declared`: both
-        nuisances are then means in cells, from both shares, and no line has to be right. None for lines.
+        Public cuts by covariate, or numbers of cells: both nuisances are then means in cells, from both
+        shares, and no line has to be right. See :meth:`~dp2erm_cvx.steps.cells.Partition.declared`; None for
+        lines.
     """
 
     norm_bound: float = setting(check=public_size)

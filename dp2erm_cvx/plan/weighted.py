@@ -28,12 +28,8 @@ class Study(Pipeline):
         Programs; what they leave to the domain is filled in.
     universe, budget, noise, arithmetic, numerical_share
         As in :class:`~dp2erm_cvx.plan.Pipeline`; a calibration may leave no choice of the noise.
-    calibration
-        How the noise of theta is calibrated, one of :data:`~dp2erm_cvx.calibration.NAMES`.
-    split
-        Share of the epsilon of theta that pays for the noise; None: chosen from public quantities.
-    tolerance
-        Relative radius that weights are certified to on every dataset, which V counts; 0: exact weights.
+    calibration, split, tolerance
+        As in :class:`~dp2erm_cvx.estimators.PrivateTwoStageERM`; a tolerance of 0 is that of exact weights.
 
     Raises DeclarationError for an invalid argument.
     """
