@@ -1,6 +1,7 @@
 import json
 import math
 from contextlib import nullcontext
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from dp2erm_cvx.domain import Domain, clip_norm
 from dp2erm_cvx.domain import domain as domains
 from dp2erm_cvx.domain_file import load_domain
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.treatment import Treatment
 
@@ -49,11 +49,9 @@ def test_clipped_rows_are_inside_and_keep_their_direction(row: list[float], boun
     np.testing.assert_allclose(clip_norm(clipped, bound), clipped, rtol=2e-12)
 
 
-@pytest.mark.parametrize("apart", np.linspace(-2e-12, 2e-12, 41))
-def test_rows_at_the_border_are_inside_in_exact_arithmetic(apart: float) -> None:
-    rng = np.random.default_rng(int(1e15 * abs(apart)))
-    X = rng.normal(size=(50, 3))
-    X *= (1 + apart) * 0.7 / np.linalg.norm(X, axis=1, keepdims=True)
+def test_rows_at_the_border_are_inside_in_exact_arithmetic() -> None:
+    X = np.random.default_rng(0).normal(size=(2000, 3))
+    X *= (0.7 + np.linspace(-1e-12, 1e-12, 2000)[:, None]) / np.linalg.norm(X, axis=1, keepdims=True)
     for row in clip_norm(X, 0.7):
         assert sum(Fraction(value) ** 2 for value in row.tolist()) <= Fraction(0.7) ** 2
 
@@ -75,14 +73,8 @@ def test_every_finite_record_lands_in_the_universe(
 
 
 def test_scaling_centering_and_clipping_by_hand() -> None:
-    domain = Domain(
-        2.0,
-        5.0,
-        outcome_center=1.0,
-        treatment_cost=3.0,
-        ranges={"age": (20, 60), "dose": (0, 1)},
-        intercept=1.2,
-    )
+    own = {"outcome_center": 1.0, "treatment_cost": 3.0, "intercept": 1.2}
+    domain = Domain(2.0, 5.0, ranges={"age": (20, 60), "dose": (0, 1)}, **own)
     records = domain.records([[20, 0.5], [50, 1.0], [99, 99.5]], [0, 1, 1], [2.0, 11.0, -4.0])
     assert domain.columns == ("age", "dose")
     assert domain.features_bound == pytest.approx(1.6)
@@ -107,10 +99,7 @@ def test_scaling_centering_and_clipping_by_hand() -> None:
         ({"arm_floor": 2.5}, "arm_floor = 2.5: must be a whole number"),
         ({"arm_floor": "many"}, "arm_floor = 'many': must be a number"),
         ({"arm_floor": True}, "arm_floor = True: must be a number"),
-        (
-            {"relation": "add-one"},
-            "relation = 'add-one': must be one of replace-one, replace-one-keep-treatment",
-        ),
+        ({"relation": "add-one"}, "'add-one': must be one of replace-one, replace-one-keep-treatment"),
         ({"ranges": 5}, r"ranges = 5: must be pairs \(low, high\)"),
         ({"ranges": "ab"}, r"ranges = 'ab': must be pairs \(low, high\)"),
         ({"ranges": []}, "ranges: declare at least one pair"),
@@ -125,14 +114,6 @@ def test_an_invalid_declaration_is_one_line(changed: dict[str, object], message:
     with pytest.raises(DeclarationError, match=message) as caught:
         Domain.from_dict({"covariate_bound": 2.0, "outcome_bound": 1.0, **changed})
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("ranges", [None, [(0, 1), (2, 3)], {"age": (0, 1), "dose": (2.5, 3)}])
-def test_json_round_trip(ranges: object) -> None:
-    domain = Domain(2.0, 1.0, 0.5, -1.0, ranges, 0.25, 7, Neighboring.REPLACE_ONE_KEEP_TREATMENT)  # type: ignore[arg-type]
-    again = Domain.from_dict(json.loads(json.dumps(domain.to_dict())))
-    assert again == domain
-    assert again.relation is Neighboring.REPLACE_ONE_KEEP_TREATMENT
 
 
 @pytest.mark.parametrize(
@@ -170,12 +151,11 @@ sex = [0, 1]
 """
 
 
-@pytest.mark.parametrize("text", [TOP, "[domain]\n" + TOP.replace("[ranges]", "[domain.ranges]")])
-def test_a_toml_file_declares_a_domain(tmp_path: Path, text: str) -> None:
+def test_a_toml_file_declares_a_domain(tmp_path: Path) -> None:
     path = tmp_path / "domain.toml"
-    path.write_text(text)
-    assert load_domain(path) == Domain(2.0, 8.5, ranges={"age": (25, 74), "sex": (0, 1)})
-    assert load_domain(str(path)).columns == ("age", "sex")
+    for text in (TOP, "[domain]\n" + TOP.replace("[ranges]", "[domain.ranges]")):
+        path.write_text(text)
+        assert load_domain(str(path)) == Domain(2.0, 8.5, ranges={"age": (25, 74), "sex": (0, 1)})
 
 
 @pytest.mark.parametrize(
@@ -190,34 +170,17 @@ def test_a_toml_file_declares_a_domain(tmp_path: Path, text: str) -> None:
         ("domain = 3", r"domain = 3: must be a table \[domain\]"),
         ("seed = 1\n[domain]\ncovariate_bound = 2", r"'seed' stands outside the table \[domain\]"),
         (b"\xff\xfe", "is not UTF-8 text"),
+        (None, "cannot be read"),
     ],
 )
-def test_a_bad_toml_file_is_one_line(tmp_path: Path, text: str | bytes, message: str) -> None:
+def test_a_bad_toml_file_is_one_line(tmp_path: Path, text: str | bytes | None, message: str) -> None:
     path = tmp_path / "domain.toml"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    if text is not None:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(DeclarationError, match=message) as caught:
         load_domain(path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_missing_toml_file(tmp_path: Path) -> None:
-    for path in (tmp_path / "absent.toml", tmp_path):
-        with pytest.raises(DeclarationError, match="cannot be read"):
-            load_domain(path)
-
-
-def test_the_layout_of_an_array_changes_no_bit() -> None:
-    X = np.random.default_rng(0).standard_normal((5, 33)) * 3
-    domain = Domain(covariate_bound=2.0, outcome_bound=1.0)
-    for same in (
-        np.asfortranarray(X),
-        np.repeat(X, 2, axis=1)[:, ::2],
-        np.ascontiguousarray(X[:, ::-1])[:, ::-1],
-    ):
-        rows = domain.features(same)
-        assert rows.flags.c_contiguous
-        assert rows.tobytes() == domain.features(X).tobytes()
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0.5, (0.3, 1e-6, 2.0), [1.0, 1.0, 1.0]]))
@@ -230,13 +193,14 @@ def test_covariates_are_clipped_one_by_one_and_then_radially(seed, bound):
     found = domain.features(X)[:, 1:]
     assert np.all(np.abs(found) <= widths)
     assert np.array_equal(found, clip_norm(np.clip(X, -widths, widths), domain.features_bound))
-    assert Domain.from_dict(domain.to_dict()) == domain
+    other = replace(domain, ranges=[(-2, 1), (-9, 9), (0, 1)], relation="replace-one-keep-treatment")
+    assert Domain.from_dict(json.loads(json.dumps(other.to_dict()))) == other
     assert np.array_equal(domain.restricted([2, 0]).widths(2), widths[[2, 0]])
 
 
 def all_at_once(domain, X):
     """The public rule on one array, as it was written before there were blocks."""
-    scaled = np.array(X, dtype=np.float64, ndmin=2, order="C")
+    scaled = np.array(X)
     if domain.ranges is not None:
         low, high = np.array(domain.ranges).T
         with np.errstate(over="ignore"):
@@ -273,9 +237,7 @@ _HOSTILE = np.array(
 @pytest.mark.parametrize(
     "told",
     [
-        {},
-        {"intercept": 0.25},
-        {"coordinate_bound": 0.7},
+        *({}, {"intercept": 0.25}, {"coordinate_bound": 0.7}),
         {"ranges": [(-1.0, 1.0), (0.0, 2.0), (-1e308, 1e308)]},
         {"ranges": [(-1.0, 1.0)] * 3, "intercept": 0.5},
     ],
@@ -293,6 +255,9 @@ def test_rows_are_what_the_rule_makes_of_them_in_any_blocks(told, size, unit, mo
         monkeypatch.setattr(domains, "VIEW", size)
         found = domain.features(X)
         assert found.tobytes() == known.tobytes()
+        for same in (np.asfortranarray(X), np.repeat(X, 2, axis=1)[:, ::2], X[:, ::-1].copy()[:, ::-1]):
+            assert domain.features(same).tobytes() == known.tobytes()  # the layout changes no bit
+            assert domain.features(same).flags.c_contiguous
         assert all(domain.features(row).tobytes() == own.tobytes() for row, own in zip(X, known, strict=True))
     # what is clipped already is held once
     if not told.keys() & {"ranges", "intercept"}:
