@@ -25,24 +25,20 @@ NO_NOISE = Budget(1e9)
 WRITTEN = sorted(set(EFFECTS) - {"dpate"})
 
 
-def drawn(name="binary", n=6000, seed=0):
-    one = POPULATIONS[name]
-    data = one.draw(n, np.random.default_rng(seed)).dataset
-    return one, one.domain.records(data.X, data.a, data.y)
+def drawn(n):
+    one = POPULATIONS["binary"]
+    data = one.draw(n, np.random.default_rng(0)).dataset
+    return one.effect, one.domain.records(data.X, data.a, data.y)
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_a_method_is_a_function_of_its_seed(name):
-    _, records = drawn(n=600)
+def test_a_method_is_a_function_of_its_seed_and_finds_the_effect_without_noise(name):
+    effect, records = drawn(n=600)
     found = [EFFECTS[name]()(records, Budget(1.0, 1e-5), np.random.default_rng(seed)) for seed in (1, 1, 2)]
     assert found[0].value == found[1].value != found[2].value
-
-
-@pytest.mark.parametrize("name", WRITTEN)
-def test_without_noise_a_method_finds_the_effect(name):
-    one, records = drawn(n=10_000)
-    found = EFFECTS[name]()(records, NO_NOISE, np.random.default_rng(1)).value
-    assert found == pytest.approx(one.effect, abs=0.03)
+    effect, records = drawn(n=10_000)
+    exact = EFFECTS[name]()(records, NO_NOISE, np.random.default_rng(1)).value
+    assert exact == pytest.approx(effect, abs=0.03)
 
 
 def test_sensitivities_of_folds_are_those_of_the_formula():
@@ -54,18 +50,13 @@ def test_sensitivities_of_folds_are_those_of_the_formula():
         FoldNuisances(estimator="none")
 
 
-def randomized(n=4000, seed=0):
-    """Half are treated, who gain by x1 alone."""
-    rng = np.random.default_rng(seed)
-    x, a = rng.uniform(-1, 1, (n, 3)), rng.integers(2, size=n)
-    domain = Domain(2.0, 3.0, intercept=1.0)
-    return domain.records(x, a, x[:, 1] + (2 * a - 1) * x[:, 0] + 0.1 * rng.standard_normal(n))
-
-
 @pytest.mark.parametrize("name", RULES)
 def test_a_published_rule_is_right_without_noise_and_a_function_of_its_seed(name):
-    records, half = randomized(), np.full(4000, 0.5)
-    rule = RULES[name]()
+    # half are treated, who gain by x1 alone
+    rng, rule, half = np.random.default_rng(0), RULES[name](), np.full(4000, 0.5)
+    x, a = rng.uniform(-1, 1, (4000, 3)), rng.integers(2, size=4000)
+    y = x[:, 1] + (2 * a - 1) * x[:, 0] + 0.1 * rng.standard_normal(4000)
+    records = Domain(2.0, 3.0, intercept=1.0).records(x, a, y)
     right = records.X[:, 1] > 0
     theta = rule(records, half, None, np.random.default_rng(0))
     assert np.mean((records.X @ theta > 0) == right) > 0.95

@@ -18,9 +18,10 @@ SMALL = figure1.FULL | figure1.VARIANTS["quick"] | {"scenarios": ["linear"], "re
     ("family", "noise"),
     [
         ("sharp", "gamma"),
-        pytest.param("sharp", "gaussian", marks=pytest.mark.slow),
-        pytest.param("auto", "gaussian", marks=pytest.mark.slow),
-        pytest.param("saturating", "gamma", marks=pytest.mark.slow),
+        *(
+            pytest.param(*one, marks=pytest.mark.slow)
+            for one in (("sharp", "gaussian"), ("auto", "gaussian"), ("saturating", "gamma"))
+        ),
     ],
 )
 def test_theta_has_the_law_of_a_release(family, noise):

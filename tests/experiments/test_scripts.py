@@ -35,16 +35,22 @@ PRINTED = {"persons", "arms", "panel", "tuning", "intervals", "doors"}
 FED = {"twins", "twins_choice", "page_tables"}
 
 
+def quick(script, folder, *words):
+    """What a quick run prints."""
+    line = [sys.executable, str(EXPERIMENTS / f"{script}.py"), "--quick", *words]
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("script", FIGURES)
 def test_a_quick_run_writes_its_table_and_figures(script, tmp_path):
-    words = [sys.executable, str(EXPERIMENTS / f"{script}.py"), "--quick", "--output", str(tmp_path)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    told = quick(script, tmp_path, "--output", str(tmp_path))
     name, figures = FIGURES[script]
     folder = tmp_path / f"{name}-quick"
     assert len(pd.read_csv(folder / "results.csv", low_memory=False)) > 10
-    assert (folder / "summary.md").read_text() in done.stdout
+    assert (folder / "summary.md").read_text() in told
     assert len(list(folder.glob("*.svg"))) == figures
 
 
@@ -52,10 +58,7 @@ def test_a_quick_run_writes_its_table_and_figures(script, tmp_path):
 @pytest.mark.parametrize("script", sorted(PRINTED))
 def test_a_quick_run_changes_no_file_of_the_pages(script, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in EXPERIMENTS.rglob("*.[cs]*")}
-    words = [sys.executable, str(EXPERIMENTS / f"{script}.py"), "--quick"]
-    words += ["--folder", str(tmp_path)] if script == "doors" else []
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    quick(script, tmp_path, *(["--folder", str(tmp_path)] if script == "doors" else []))
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
@@ -113,14 +116,9 @@ def test_a_messy_extract_gives_one_answer_however_it_is_read(tmp_path, monkeypat
     released = []
     # the chain of the page: from the table to a plot and a page
     treated = ["--treatment", "drug", "--outcome", "sbp_change"]
-    chain = [
-        ["check", "extract.csv", *treated, "--draft", "draft.toml"],
-        ["run", "study.toml", "--plan", "900"],
-    ]
-    told = [run_command(*words) for words in chain]
-    assert [one.exit_code for one in told] == [0, 0], told
+    assert run_command("check", "extract.csv", *treated, "--draft", "draft.toml").exit_code == 0
     assert "[unit]    # this column repeats" in Path("draft.toml").read_text()
-    assert told[1].stdout.count("half width") == 4
+    assert run_command("run", "study.toml", "--plan", "900").stdout.count("half width") == 4
     for words in (["extract.csv"], ["extract.parquet", "--blocks", "always"]):
         result = run_command("run", "study.toml", *words, "--seed", "4", "--json", "--force", "--yes")
         assert result.exit_code == 0, result.output
@@ -131,11 +129,9 @@ def test_a_messy_extract_gives_one_answer_however_it_is_read(tmp_path, monkeypat
         study = read_study("study.toml")
         models = study.models(seed=4)
         study.plans(models, len(table), len(study.domain.columns))
-        fits = {
-            name: one.fit(frame, frame["drug"], frame[one.domain.codebook.outcome])
-            for name, one in models.items()
-        }
-        released.append({name: list(one.release_.released) for name, one in fits.items()})
+        for one in models.values():
+            one.fit(frame, frame["drug"], frame[one.domain.codebook.outcome])
+        released.append({name: list(one.release_.released) for name, one in models.items()})
     assert all(one == released[0] for one in released)
     files = [f"releases/{name}.json" for name in released[0]]
     for answers in ("answers.svg", "answers.html", "answers.csv", "answers.md", "answers.tex"):
@@ -182,11 +178,8 @@ def test_cells_have_seeds_of_their_own_and_are_kept(tmp_path):
 
 
 def test_means_are_over_replicates_with_their_intervals():
-    rows = [
-        {"method": "m", "replicate": k, "status": "done", "accuracy": one}
-        for k, pair in enumerate([(0.2, 0.4), (0.5, 0.7)])
-        for one in pair
-    ]
+    place, pairs = {"method": "m", "status": "done"}, enumerate([(0.2, 0.4), (0.5, 0.7)])
+    rows = [place | {"replicate": k, "accuracy": one} for k, pair in pairs for one in pair]
     (line,) = common.means(pd.DataFrame(rows), ["method"], ["accuracy"]).to_dict("records")
     assert line["accuracy"] == pytest.approx(0.45)
     # of .3 and .6, whose standard deviation is .3 / sqrt(2)

@@ -6,17 +6,19 @@ import gzip
 import hashlib
 import io
 import os
+from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 import twins
 import twins_data
+from common import cells
 from populations import twins_population
 from twins import Outcomes
 from twins_data import SHA256, read_twins
 
 from dp2erm_cvx.errors import DataError
-from tests.experiments.tables import table_of
 
 REAL = os.environ.get("DP2ERM_TWINS")
 LINEAR = Outcomes(n_important=4, treat_share=0.3, outcome_scale=2.0, seed=1)
@@ -48,11 +50,8 @@ def test_columns_are_mapped_by_public_rules(tmp_path):
         columns["cigar"][:2] = 0, 98
         columns["adequacy"][:3] = 1, 2, 3
 
-    digest = written(path, change=change)
-    found = read_twins(path, sha256=digest)
-    assert found.X.shape == (700, 39)
-    assert found.X.min() == 0.0
-    assert found.X.max() == 1.0
+    found = read_twins(path, sha256=written(path, change=change))
+    assert (found.X.shape, found.X.min(), found.X.max()) == ((700, 39), 0.0, 1.0)
     column = dict(zip(found.columns, found.X.T, strict=True))
     assert column["herpes"][:3].tolist() == [1.0, 0.0, 0.0]
     assert column["cigar"][:2].tolist() == [0.0, 1.0]
@@ -62,18 +61,18 @@ def test_columns_are_mapped_by_public_rules(tmp_path):
 
 def test_files_that_are_not_it_are_refused(tmp_path):
     path = tmp_path / "stand-in.csv.gz"
-    written(path)
-    with pytest.raises(DataError, match="sha256"):
-        read_twins(path)
-    for change in (lambda c: c.pop("gestat"), lambda c: c.update(dmage=np.full(700, "?"))):
+    for change, sha256, message in (
+        (None, SHA256, "sha256"),
+        (lambda c: c.pop("gestat"), None, "not the Twins table"),
+        (lambda c: c.update(dmage=np.full(700, "?")), None, "not the Twins table"),
+    ):
         digest = written(path, change=change)
-        with pytest.raises(DataError, match="not the Twins table"):
-            read_twins(path, sha256=digest)
+        with pytest.raises(DataError, match=message):
+            read_twins(path, sha256=sha256 or digest)
     path.write_bytes(b"no gzip")
-    with pytest.raises(DataError, match="not the Twins table"):
-        read_twins(path, sha256=None)
-    with pytest.raises(DataError, match="cannot be read"):
-        read_twins(tmp_path / "none.gz")
+    for other, message in ((path, "not the Twins table"), (tmp_path / "none.gz", "cannot be read")):
+        with pytest.raises(DataError, match=message):
+            read_twins(other, sha256=None)
 
 
 @pytest.mark.parametrize("propensity", ["pred", "prog", "irrelevant"])
@@ -108,16 +107,12 @@ def test_the_study_runs_on_a_stand_in(tmp_path):
     path = tmp_path / "stand-in.csv.gz"
     digest = written(path, n=1500)
     design = twins.FULL | twins.VARIANTS["quick"] | {"data": str(path), "sha256": digest}
-    places = [
-        (form, name, family)
-        for form in design["forms"]
-        for name in design["schemes"]
-        for family in (*design["families"], "non-private")
-    ]
+    places = product(design["forms"], design["schemes"], (*design["families"], "non-private"))
     tuned = twins.tuned(design, "linear", "IPW", "sharp")
     assert tuned["settings"] == {"ridge": 1.0}
     design["choices"] = dict.fromkeys(places, tuned | {"settings": {}})
-    table = table_of(twins.rows, design, [{"form": form, "replicate": 0} for form in design["forms"]])
+    asked = cells(design, [{"form": form, "replicate": 0} for form in design["forms"]])
+    table = pd.DataFrame([dict(one.key) | row for one in asked for row in twins.rows(design, one)])
     assert set(table["form"]) == {"linear", "nonlinear"}
     done = table[table["status"] == "done"]
     assert set(done["scheme"]) == {"w = 1", "IPW", "EBW", "MMD", "treat all", "treat none"}
@@ -129,21 +124,16 @@ def test_the_study_runs_on_a_stand_in(tmp_path):
         twins.pools(design | {"sha256": SHA256}, "linear")
 
 
-def stand_in(path, n=1500):
-    """With deaths that gestation prevents, and a tenth of the heavier saved."""
-    rng = np.random.default_rng(9)
+def test_pairs_of_whom_one_is_seen(tmp_path):
+    """On a stand-in with deaths that gestation prevents, and a tenth of the heavier saved."""
+    path, rng = tmp_path / "stand-in.csv.gz", np.random.default_rng(9)
 
     def change(columns):
-        lighter = rng.random(n) < 0.8 - 0.6 * (columns["gestat"] - 17) / 30
-        heavier = lighter & (rng.random(n) < 0.9)
+        lighter = rng.random(1500) < 0.8 - 0.6 * (columns["gestat"] - 17) / 30
+        heavier = lighter & (rng.random(1500) < 0.9)
         columns["outcome(t=0)"], columns["outcome(t=1)"] = (np.where(d, 5, 9999) for d in (lighter, heavier))
 
-    return written(path, n=n, change=change)
-
-
-def test_pairs_of_whom_one_is_seen(tmp_path):
-    path = tmp_path / "stand-in.csv.gz"
-    digest = stand_in(path)
+    digest = written(path, n=1500, change=change)
     known = read_twins(path, sha256=digest)
     one = twins_population(path, sha256=digest)
     gain = known.deaths[:, 1] - known.deaths[:, 0]
