@@ -13,7 +13,7 @@ from dp2erm_cvx.codebook import Codebook, norm_within
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.files import CsvLayout
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import declared_by_name, public_number
 from dp2erm_cvx.text import WrittenNumber
 
 #: What a domain file declares of the columns of a table, and the field of the codebook that it is.
@@ -134,7 +134,7 @@ def read_declared(path: str | Path) -> dict[str, Any]:
 def declared_layout(path: str | Path) -> CsvLayout:
     """What the table ``[csv]`` of a domain file says. Raises DeclarationError."""
     try:
-        return CsvLayout.from_dict(read_tables(path).get("csv", {}))
+        return declared_by_name(CsvLayout, "csv", read_tables(path).get("csv", {}))
     except DeclarationError as error:
         raise DeclarationError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
 

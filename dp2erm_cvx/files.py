@@ -10,7 +10,7 @@ import importlib
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.errors import DataError, DeclarationError, shown
-from dp2erm_cvx.public import declared_by_name
 from dp2erm_cvx.tables import Table, arrow_cells, cell_of, is_nested, listed, read_frame
 
 #: What pandas makes of a zero of SAS transport files: the least number of IBM's format.
@@ -31,10 +30,7 @@ BINARY = (".parquet", ".pq", ".xlsx", ".dta", ".sas7bdat", ".xpt")
 
 @dataclass(frozen=True)
 class CsvLayout:
-    """How a CSV file is written.
-
-    A record is one line, which ends at a line feed and nowhere else, so that no cell reaches into the next
-    record.
+    """How a CSV file is written: a record is one line, which ends at a line feed and nowhere else.
 
     Parameters
     ----------
@@ -82,13 +78,6 @@ class CsvLayout:
             whole = raw.decode(encoding, "replace" if ragged else "strict")
             return [line.rstrip("\r") for line in whole.split("\n")]
         return [_decoded(line.rstrip(b"\r"), encoding, ragged) for line in raw.split(b"\n")]
-
-    @classmethod
-    def from_dict(cls, declared: object) -> CsvLayout:
-        """Layout from a table ``[csv]``. Raises DeclarationError."""
-        if not isinstance(declared, Mapping):
-            raise DeclarationError(f"csv = {shown(declared)}: must be a table [csv]")
-        return declared_by_name(cls, "csv", declared)
 
 
 #: Commas, UTF-8 and decimal points.

@@ -57,7 +57,7 @@ from dp2erm_cvx.plan.shared import take_over
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import Moments
 from dp2erm_cvx.program.kernels import Kernel
-from dp2erm_cvx.public import one_line, public_number
+from dp2erm_cvx.public import declared_by_name, one_line, public_number
 from dp2erm_cvx.release.declaration import declaration_of
 from dp2erm_cvx.release.record import BaseRelease
 
@@ -281,7 +281,7 @@ def _study(declared: dict[str, Any], changes: Sequence[str], folder: Path) -> St
         _change(places, text)
     # in the order of the file, which is that of the covariates
     plain = {**declared, "budget": spent, "ledger": account, "questions": questions}
-    layout = CsvLayout.from_dict(declared.pop("csv", {}))
+    layout = declared_by_name(CsvLayout, "csv", declared.pop("csv", {}))
     outcomes = {one["outcome_column"] for one in questions if isinstance(one.get("outcome_column"), str)}
     return StudyFile(
         domain_of(_without(declared, outcomes)),

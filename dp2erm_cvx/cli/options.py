@@ -184,7 +184,7 @@ def _sentence(text: str) -> str:
     return re.split(r"(?<=\.)\s", text)[0].replace("``", "")
 
 
-class Declared(click.Option):
+class FieldOption(click.Option):
     """An option for a field of a class, ``module:Class.name``, whose text and default its help shows.
 
     ``beside`` is what only the command line takes. Without a default of its own the option is None where it
@@ -219,9 +219,9 @@ def _default(of: ast.ClassDef, name: str) -> str | None:
 
 
 def field_option(declared: str, *flags: str, **extra: Any) -> Callable[[Any], Any]:
-    """A :class:`Declared` option, called like its field unless there are ``flags``."""
+    """A :class:`FieldOption` option, called like its field unless there are ``flags``."""
     flag = f"--{declared.rpartition('.')[2].replace('_', '-')}"
-    return click.option(*(flags or (flag,)), cls=Declared, declared=declared, **extra)
+    return click.option(*(flags or (flag,)), cls=FieldOption, declared=declared, **extra)
 
 
 def _declared(kind: type) -> list[click.Option]:
@@ -243,7 +243,7 @@ def _declared(kind: type) -> list[click.Option]:
             extra["default"] = one.default
         flag = "--set" if one.name == "settings" else f"--{one.name.replace('_', '-')}"
         place, beside = said[one.name], _BESIDE.get(one.name, "")
-        made.append(Declared([flag, one.name], multiple=several, declared=place, beside=beside, **extra))
+        made.append(FieldOption([flag, one.name], multiple=several, declared=place, beside=beside, **extra))
     return made
 
 

@@ -60,16 +60,14 @@ class Domain(Shown):
         Bound on the size of every scaled covariate, one number or one per covariate, which box noise needs
         (Theorem 17). None: that of the ranges, where there are any.
     center
-        Typical values of covariates, in their own units: one per covariate, or a mapping of those that are
-        known. They scale to 0 in place of the middle of the range, and stand for missing numbers; of a
-        covariate that is 0 or 1 the expected share of ones. Needs ranges.
+        Typical values of covariates: one each, or a mapping of those known. They scale to 0 in place of the
+        middle of a range, and stand for missing numbers; of a 0/1 column the expected share. Needs ranges.
     binary_outcome
         Whether the outcome has two values, the ends of its interval. Any other counts as the nearer of them,
         a missing one as the middle. Needs a treatment cost of 0.
 
-    Both bounds lie between 1e-30 and 1e30. Raises DeclarationError naming the field. Others are clipped by a
-    fixed rule (:meth:`records`): each covariate to its range and bound, then all of them radially toward
-    their center; the net outcome to its interval.
+    Both bounds lie between 1e-30 and 1e30. Raises DeclarationError naming the field. :meth:`records` clips
+    each covariate to its range and bound, then all radially; and the net outcome to its interval.
     """
 
     covariate_bound: float = setting(check=public_size, most=LARGEST)

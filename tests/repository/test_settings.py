@@ -12,7 +12,7 @@ import click
 
 import dp2erm_cvx
 from dp2erm_cvx.cli import main
-from dp2erm_cvx.cli.options import Declared
+from dp2erm_cvx.cli.options import FieldOption
 from dp2erm_cvx.text import described
 
 ROOT = Path(__file__).parents[2]
@@ -47,10 +47,10 @@ def declaring() -> list[Any]:
         and is_dataclass(one)
         and any("check" in each.metadata for each in fields(one))
     }
-    return [*kinds, *{bound(one) for _, one in OPTIONS if isinstance(one, Declared)} - kinds]
+    return [*kinds, *{bound(one) for _, one in OPTIONS if isinstance(one, FieldOption)} - kinds]
 
 
-def bound(option: Declared) -> Any:
+def bound(option: FieldOption) -> Any:
     return resolved(option.declared.rpartition(".")[0].replace(":", "."))
 
 
@@ -64,15 +64,15 @@ def shown(command: str, option: click.Parameter) -> str:
 
 
 def test_an_option_shows_what_its_field_says() -> None:
-    known = {name for _, one in OPTIONS if isinstance(one, Declared) for name in texts(bound(one))}
+    known = {name for _, one in OPTIONS if isinstance(one, FieldOption) for name in texts(bound(one))}
     by_hand = [
         (command, one.name)
         for command, one in OPTIONS
-        if not isinstance(one, Declared) and one.name in known and shown(command, one)
+        if not isinstance(one, FieldOption) and one.name in known and shown(command, one)
     ]
     assert not by_hand, "bind them to their fields by field_option, or call them otherwise"
     for command, one in OPTIONS:
-        if not isinstance(one, Declared):
+        if not isinstance(one, FieldOption):
             continue
         name = one.declared.rpartition(".")[2]
         (field,) = (each for each in fields(bound(one)) if each.name == name)
