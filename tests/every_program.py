@@ -262,6 +262,13 @@ def check_weights(program: Program, weights: Array, n: int) -> None:
         assert math.fsum(weights) == math.fsum([n]) or abs(math.fsum(weights) / n - 1) < 1e-13
 
 
+def solver_names(instance: Instance) -> list[str]:
+    """Every solver that applies: conic ones always, OSQP for QPs, first-order and Newton with a model."""
+    is_qp = Compiled(instance.program.declare, instance.data).problem.is_qp()
+    own = [] if instance.model is None else ["newton", "projected_gradient"]
+    return ["clarabel", "scs", *(["osqp"] if is_qp else []), *own]
+
+
 def standard_records(n: int = 60, seed: int = 0) -> Records:
     """The records most checks use: both arms well filled."""
     return make_records(n, P, seed)

@@ -318,7 +318,7 @@ def _refuse_shadow(place: Path) -> None:
         raise DeclarationError(f"{place}: would hide the installed module {module!r}: choose another name")
 
 
-_STYLES = {"passed": "green", "failed": "bold red", "noted": "yellow"}
+_STYLES = {"passed": "green", "failed": "bold red", "noted": "yellow", "skipped": "dim"}
 
 
 @click.command("check-program", short_help="Run the conformance suite on a program's file.")
@@ -330,8 +330,8 @@ _STYLES = {"passed": "green", "failed": "bold red", "noted": "yellow"}
 def check_program_command(program: str, solves: int, seconds: float | None, seed: int, as_json: bool) -> int:
     """Check the programs of a file, or a registered one: exit code 1 where a check fails.
 
-    DPP, agreement of all solvers within their certificates, feasibility on adversarial data, strong
-    convexity, and the bound against searches for neighbors beyond it. A search refutes and never proves.
+    What its author states by hand is searched for violations: a bound, a floor of eigenvalues, weights on
+    datasets that no public error covers. The rest is derived: nothing to check. A search never proves.
     """
     from dp2erm_cvx import conformance
     from dp2erm_cvx.audit.search import SearchPlan

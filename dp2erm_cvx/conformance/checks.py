@@ -1,10 +1,11 @@
-"""Checks of a program: what it states of its problem and its weights, and what is solved of it."""
+"""Checks of a program: what its author states by hand is searched for violations, the rest is derived."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -32,14 +33,12 @@ from dp2erm_cvx.errors import (
     DataError,
     Dp2ermError,
     InfeasibleError,
-    ProgramError,
     SolverError,
 )
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program import FirstStage, Instance, Kind, PrivateFirstStage, Program, SecondStage
-from dp2erm_cvx.program.curves import Curve
+from dp2erm_cvx.program import FirstStage, PrivateFirstStage, Program, SecondStage
 from dp2erm_cvx.program.declaration import Compiled
-from dp2erm_cvx.program.separable import SeparableFirstStage
+from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.solve import Solution, solve
 from dp2erm_cvx.universe import Universe
 
@@ -51,38 +50,44 @@ _SUM = 1e-12
 _BALANCED, _REACHED = 200, 400
 
 
-def agreement(subject: Subject) -> Judgment:
-    """Every solver, polished or not; two solutions are no farther apart than their radii allow."""
-    instance = subject.bind(standard_records())
-    found: list[tuple[str, Solution]] = []
-    for name in solver_names(instance):
-        for polish in (False, True):
-            try:
-                solution = solve(instance, solver=name, polish=polish, throw=False)
-            except InfeasibleError as error:
-                return failed(f"infeasible on ordinary records: {error}")
-            except SolverError as error:
-                return failed(str(error))
-            if polish and not solution.certified:
-                relative = solution.certificate.relative_radius
-                return failed(f"{name}: relative radius {relative:.1e} is not certified")
-            found.append((name, solution))
-    for name, first in found:
-        for other, second in found:
-            allowed = first.certificate.output_radius + second.certificate.output_radius
-            apart = subject.distance(first.value, second.value)
-            if not apart <= allowed:
-                return failed(f"{name} and {other} are {apart:.1e} apart, certified to {allowed:.1e}")
-    largest = max(solution.certificate.relative_radius for name, solution in found[1::2])
-    return passed(f"{', '.join(dict.fromkeys(n for n, _ in found))}; relative radius <= {largest:.1e}")
+def _derived(detail: str = "") -> Judgment:
+    return CheckStatus.SKIPPED, "derived: nothing to check" + (f" ({detail})" if detail else "")
+
+
+def declaration(subject: Subject) -> Judgment:
+    """A theorem and finite constants, from public numbers: where they are derived no more is to check."""
+    program, domain = subject.program, check_domain()
+    universe = check_universe(domain)
+    try:
+        text = "Theorems 1 and 2"
+        if isinstance(program, SecondStage):
+            program.constants(universe)
+        if isinstance(program, PrivateFirstStage):
+            program.resolve(domain).loss_constants(universe)
+        if isinstance(program, FirstStage):
+            bound = program.stability(universe)
+            text = f"V = {bound.V:.4g} at n = {universe.n_samples} by {bound.theorem}"
+    except CalibrationError as error:
+        return (failed if program.relations else noted)(f"no bound: {error}")
+    return _derived(text) if subject.derived else passed(text)
+
+
+def assumed(subject: Subject) -> Judgment:
+    """What no program can be examined for: that a function of one record remembers no other."""
+    own = subject.program.own_data()
+    if own is None:
+        return noted("the bound as its author states it, and functions of one record alone")
+    return noted(f"{', '.join(own)} is made record by record") if own else _derived("no data of its own")
 
 
 def feasibility(subject: Subject) -> Judgment:
     """Every dataset of the universe has a certified solution: a refusal would depend on private records."""
-    first = isinstance(subject.program, FirstStage)
+    first, error = isinstance(subject.program, FirstStage), _public_error(subject.program)
+    if error is not None and math.isfinite(error):
+        return _derived("every dataset is certified by design")
     private = bool(subject.program.relations)
     missed = []
-    samples = {**edge_records(), **{f"random {seed}": standard_records(25, seed) for seed in range(5)}}
+    samples = _samples()
     for name, records in samples.items():
         try:
             solution = certified(subject, records)
@@ -110,18 +115,23 @@ def _not_weights(w: Array, n: int) -> str:
 
 def certified_in_advance(subject: Subject) -> Judgment:
     """The public bound on the numerical error over all datasets, or what a release says without one."""
-    domain = check_domain(_REACHED)
-    program = subject.program.resolve(domain)
-    if isinstance(program, FirstStage) and not isinstance(program, PrivateFirstStage):
-        if _covers_all_weights(program, _REACHED):
-            return passed("V = 2n covers all weights of sum n: they need no certificate")
-        error = program.certified_error(check_universe(domain, _REACHED))
-    else:
-        assert isinstance(program, SecondStage | PrivateFirstStage)
-        error = program.certified_radius(check_universe(domain, _REACHED), domain.covariate_bound**2, 0.0)
+    program = subject.program
+    if isinstance(program, FirstStage) and _covers_all_weights(program, _REACHED):
+        return passed("V = 2n covers all weights of sum n: they need no certificate")
+    error = _public_error(program)
     if error is None or not math.isfinite(error):
         return noted("no public bound on the numerical error: releases are conditional")
     return passed(f"error at most {error:.1e} on every dataset, at n = {_REACHED}")
+
+
+def _public_error(program: Program) -> float | None:
+    """That bound of weights or of a parameter; None or ``inf`` where nothing is sure."""
+    domain = check_domain(_REACHED)
+    resolved, universe = program.resolve(domain), check_universe(domain, _REACHED)
+    if isinstance(resolved, SecondStage | PrivateFirstStage):
+        return resolved.certified_radius(universe, domain.covariate_bound**2, 0.0)
+    assert isinstance(resolved, FirstStage)
+    return resolved.certified_error(universe)
 
 
 def _covers_all_weights(program: FirstStage, n_samples: int) -> bool:
@@ -157,129 +167,33 @@ def certified(subject: Subject, records: Records) -> Solution:
     return solve(subject.bind(records), solver="first_certified")
 
 
-def solver_names(instance: Instance) -> list[str]:
-    """Every solver that applies: conic ones always, OSQP for QPs, first-order and Newton with a model."""
-    names = ["clarabel", "scs"]
-    if Compiled(instance.program.declare, instance.data).problem.is_qp():
-        names.append("osqp")
-    if instance.model is not None:
-        names += ["newton", "projected_gradient"]
-    return names
-
-
-_ROUNDING = 1e-7
-
-
-def strong_convexity(subject: Subject) -> Judgment:
-    """Declared against measured: the least curvature of the objective over random feasible segments."""
-    instance = subject.bind(standard_records())
-    declared = instance.strong_convexity
-    if not declared > 0:
-        return noted("none is declared, so that no stability bound can rest on it")
-    measured = _by_model(instance) if instance.model is not None else _by_segments(instance)
-    text = f"declared {declared:.4g}, least measured {measured:.4g}"
-    if measured < declared * (1 - _ROUNDING):
-        return failed(f"{text}: every bound and certificate divides by the declared number")
-    return passed(text)
-
-
-def model_and_declaration(subject: Subject) -> Judgment:
-    """At the certified minimizer of the model the declared objective is least, as conic solvers find it."""
-    instance = subject.bind(standard_records())
-    if instance.model is None:
-        return noted("no smooth form: the duality gap of the declaration is the only judge")
-    ours = solve(instance, solver="newton", throw=False)
-    theirs = solve(instance, solver="clarabel", polish=False, throw=False)
-    apart = subject.distance(ours.value, theirs.value)
-    scale = instance.model.output_scale(ours.point)
-    # Clarabel alone is good to some 1e-4 of the scale; a wrong term moves the minimizer by more
-    if not apart <= 1e-3 * scale:
-        return failed(f"minimizers differ by {apart / scale:.1e} of the scale: a term differs")
-    return passed(f"one minimizer, to {apart / scale:.0e} of the scale")
-
-
-def _by_model(instance: Instance) -> float:
-    model = instance.model
-    assert model is not None
-    rng = np.random.default_rng(3)
-    least = np.inf
-    for size in (1e-3, 0.1, 1.0):
-        point = model.penalty.set.project(model.start() + size * rng.normal(size=model.dimension))
-        for _ in range(5):
-            other = model.penalty.set.project(point + size * rng.normal(size=model.dimension))
-            move = other - point
-            if (length := float(move @ move)) > 1e-12:
-                change = model.gradient(other) - model.gradient(point)
-                least = min(least, float(change @ move) / length)
-        if model.dimension <= 500:
-            least = min(least, float(np.linalg.eigvalsh(model.hessian(point))[0]) + 1e-9 * model.smoothness)
-    return least
-
-
-def _by_segments(instance: Instance) -> float:
-    """``4 (f(u) + f(v) - 2 f((u+v)/2)) / ||u - v||^2`` over random points of the feasible set."""
-    compiled = Compiled(instance.program.declare, instance.data)
-    compiled.load(instance.data)
-    (variable,) = compiled.declaration.variables.values()
-    feasible, rng, least = instance.composite.penalty.set, np.random.default_rng(3), np.inf
-
-    def value(point: Array) -> float:
-        variable.value = point
-        return float(compiled.problem.objective.value)
-
-    for size in (0.01, 0.3, 3.0):
-        for _ in range(10):
-            u, v = (feasible.project(1.0 + size * rng.normal(size=variable.shape)) for _ in range(2))
-            length = float(np.sum((u - v) ** 2))
-            if length > 1e-9:
-                least = min(least, 4 * (value(u) + value(v) - 2 * value((u + v) / 2)) / length)
-    return least
-
-
-def kind(subject: Subject) -> Judgment:
-    """The theorem about programs of its kind."""
-    assert isinstance(subject.program, FirstStage)
-    own = subject.program.kind
-    return noted(f"{own.proved}: V = 2n at best") if own is Kind.DIRECT else passed(own.proved)
-
-
-def declaration(subject: Subject) -> Judgment:
-    """A problem that is DPP, of a loss with finite slopes and curvatures."""
-    if wrong := _overflow(subject):
-        return failed(wrong)
-    instance = subject.bind(standard_records())
-    try:
+def eigenvalue_floor(subject: Subject) -> Judgment:
+    """The stated floor of every argument of log_det, at the weights of ordinary and adversarial datasets."""
+    floor, least = getattr(subject.program, "eigenvalue_floor", None), math.inf
+    if floor is None:
+        return _derived("none is stated")
+    rng = np.random.default_rng(subject.seed)
+    for records in _samples().values():
+        instance = subject.bind(records)
         compiled = Compiled(instance.program.declare, instance.data)
-    except ProgramError as error:
-        return failed(str(error))
-    return passed(f"DPP, {len(compiled.problem.parameters())} parameters")
+        compiled.load(instance.data)
+        (w,) = compiled.declaration.variables.values()
+        found = [e for e in _parts(compiled.declaration.objective) if type(e).__name__ == "log_det"]
+        for _ in range(10):  # near corners: the least eigenvalue is concave in the weights
+            w.value = instance.composite.penalty.set.project(records.n_samples * rng.normal(size=w.size))
+            least = min([least, *(float(np.linalg.eigvalsh(e.args[0].value)[0]) for e in found)])
+    text = f"stated {floor:.4g}, least eigenvalue found {least:.4g}"
+    return passed(text) if least >= floor * (1 - 1e-9) else failed(text)
 
 
-def _overflow(subject: Subject) -> str:
-    """Complaint about a loss that is unbounded over the set that its coefficient is searched in."""
-    domain = check_domain()
-    program = subject.program.resolve(domain)
-    if isinstance(program, SeparableFirstStage):
-        return _unbounded(program.loss, program.row_bound(domain) * program.ball(domain))
-    if isinstance(program, SecondStage) and not program.squared:
-        bounds, p = program.row_bounds(check_universe(domain)), subject.n_parameters(domain)
-        return _unbounded(program.loss, bounds.reach(bounds.size(program.feasible(domain), p)))
-    return ""
+def _parts(e: Any) -> Iterator[Any]:
+    yield e
+    for part in e.args:
+        yield from _parts(part)
 
 
-def _unbounded(loss: Curve, reach: float) -> str:
-    """Reports a loss without a finite slope and curvature over ``|s| <= reach``."""
-    bounds = loss.largest_slope(reach), loss.largest_curvature(reach)
-    if all(math.isfinite(bound) for bound in bounds):
-        return ""
-    if math.isinf(reach):
-        return (
-            "the loss overflows without a ball: its slope or curvature is unbounded over all coefficients. "
-            "Declare a radius"
-        )
-    return (
-        f"the loss overflows within the ball: at margins up to {reach:.3g} its slope or curvature is {bounds}"
-    )
+def _samples() -> dict[str, Records]:
+    return {**edge_records(), **{f"random {seed}": standard_records(25, seed) for seed in range(5)}}
 
 
 #: Records of the datasets that the audit searches.
@@ -288,6 +202,8 @@ _AUDITED = 40
 
 def movement(subject: Subject, unsolved: Callable[[str], Judgment] = failed) -> Judgment:
     """V and the largest weight over certified solves of random and clustered neighbors, with flips."""
+    if subject.derived:
+        return _derived()
     try:
         return _compared_movement(subject)
     except CalibrationError as error:
@@ -301,8 +217,6 @@ def movement(subject: Subject, unsolved: Callable[[str], Judgment] = failed) -> 
 def _compared_movement(subject: Subject) -> Judgment:
     program = subject.program
     assert isinstance(program, FirstStage)
-    if isinstance(program, PrivateFirstStage):
-        return noted("the coefficient is private, so that weights of neighbors are never compared")
     largest, pairs, bound, compared = 0.0, 0, None, set[int]()
     larger = subject.larger[:1] if subject.paired else subject.larger
     for n in (*subject.sizes, *larger):
@@ -335,8 +249,8 @@ def short_audit(subject: Subject) -> Judgment:
     """A short stability audit: neighbors searched for, not drawn."""
     program = subject.program
     assert isinstance(program, FirstStage)
-    if isinstance(program, PrivateFirstStage):
-        return noted("see movement")
+    if subject.derived:
+        return _derived()
     universe = check_universe(check_domain(_AUDITED), _AUDITED)
     try:
         bound = program.stability(universe)
@@ -375,6 +289,8 @@ def other_settings(subject: Subject) -> Judgment:
     """
     program, tried = subject.program, dict[str, list[str]]()
     assert isinstance(program, FirstStage)
+    if subject.derived:
+        return _derived()
     for name, value, other in _variations(program):
         few = replace(subject.search, evaluations=min(subject.search.evaluations or 60, 60))
         smaller = replace(subject, program=other, sizes=(8,), larger=(), search=few)
@@ -408,14 +324,12 @@ def _variations(program: FirstStage) -> Iterator[tuple[str, float, FirstStage]]:
 
 #: Every check by name, with the programs that it concerns.
 CHECKS: dict[str, tuple[Check, type[Program]]] = {
-    "kind": (kind, FirstStage),
     "declaration": (declaration, Program),
+    "assumed": (assumed, Program),
     "movement": (movement, FirstStage),
     "audit": (short_audit, FirstStage),
-    "solver agreement": (agreement, Program),
+    "eigenvalue floor": (eigenvalue_floor, WeightsProgram),
     "feasibility": (feasibility, Program),
-    "strong convexity": (strong_convexity, Program),
-    "declaration and model": (model_and_declaration, Program),
     "balance": (balance, FirstStage),
     "certified by design": (certified_in_advance, Program),
     "other settings": (other_settings, FirstStage),

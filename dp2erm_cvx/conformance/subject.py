@@ -17,9 +17,10 @@ from dp2erm_cvx.universe import Universe
 
 
 class CheckStatus(enum.StrEnum):
-    """``NOTED``: nothing to pass or fail, but the reader should know."""
+    """``NOTED``: nothing to pass or fail, but the reader should know; ``SKIPPED``: it is derived."""
 
     PASSED = "passed"
+    SKIPPED = "skipped"
     FAILED = "failed"
     NOTED = "noted"
 
@@ -75,6 +76,14 @@ class Subject:
         return min(max((self.search.evaluations or 400) // 10, 3), 40)
 
     @property
+    def derived(self) -> bool:
+        """True if all that sets noise follows from the declaration: no bound of an author's, none by hand.
+
+        What a release calls its author's word is searched for, and so are the library's own classes.
+        """
+        return "_made" in vars(type(self.program)) and self.program.own_data() is not None
+
+    @property
     def paired(self) -> bool:
         """True if pairs of records may make a matrix: thousands of records then take long."""
         return isinstance(self.program, FirstStage) and self.program.kind is Kind.QUADRATIC
@@ -93,10 +102,6 @@ class Subject:
         assert isinstance(self.program, SecondStage)
         columns = domain.columns or tuple(f"x{k + 1}" for k in range(N_FEATURES))
         return len(self.program.parameter_names(columns, domain))
-
-    def distance(self, first: Array, second: Array) -> float:
-        """In the norm that certificates are stated in: l1 for weights, l2 for theta."""
-        return float(np.linalg.norm(first - second, 1 if isinstance(self.program, FirstStage) else 2))
 
 
 #: What the theorems assume of a program, searched for violations. May raise: a program may do anything.

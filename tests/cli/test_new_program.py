@@ -68,8 +68,6 @@ def test_a_program_of_another_distribution_is_found_listed_checked_fitted_and_au
         ["bounds", *options, "--n", "100"],
     ]
     code = (
-        "from functools import partial\nfrom dp2erm_cvx.conformance import run as checks\n"
-        "checks.Subject = partial(checks.Subject, larger=(101,))\n"
         f"from tests.command_line import run\nfor words in {commands}:\n    print(repr(run(*words).stdout))"
     )
     done = subprocess.run(
