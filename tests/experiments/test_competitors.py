@@ -7,13 +7,9 @@ from competitors import (
     RULES,
     FoldNuisances,
     deviation,
-    group_count,
     noisy,
-    ridge_line,
-    ridge_logistic,
 )
 from populations import POPULATIONS
-from scipy.optimize import minimize
 
 from dp2erm_cvx.audit import Split
 from dp2erm_cvx.domain import Domain
@@ -67,24 +63,6 @@ def test_a_published_rule_is_right_without_noise_and_a_function_of_its_seed(name
     assert np.mean((records.X @ near > 0) == right) > 0.9
 
 
-def test_logistic_minimizers_agree_with_a_second_solver_and_move_as_little_as_proven():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((60, 3))
-    X /= np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
-    a = (rng.random(60) < 0.7).astype(float)
-
-    def objective(w, a=a):
-        return np.mean(np.logaddexp(0.0, -(2 * a - 1) * (X @ w))) + 0.005 * w @ w
-
-    w = ridge_logistic(X, a, 0.01)
-    assert w == pytest.approx(minimize(objective, np.zeros(3), tol=1e-12).x, abs=1e-4)
-    flipped = a.copy()
-    flipped[np.argmax(np.linalg.norm(X, axis=1))] = 1 - a[np.argmax(np.linalg.norm(X, axis=1))]
-    assert np.linalg.norm(ridge_logistic(X, flipped, 0.01) - w) <= 2 / (60 * 0.01)
-    # separated arms: the ridge holds the minimizer
-    assert np.all(np.isfinite(ridge_logistic(X, (X[:, 0] > 0).astype(float), 1e-3)))
-
-
 def test_noise_has_the_scale_of_its_law():
     rng = np.random.default_rng(0)
 
@@ -100,21 +78,3 @@ def test_noise_has_the_scale_of_its_law():
         spread = deviation(noisy(np.zeros(3), 2.0, budget))
         assert np.std(draws(np.zeros(3), 2.0, budget)) == pytest.approx(spread, rel=0.06)
     assert sorted(np.concatenate(Split(7, 3).draw(rng))) == list(range(7))
-
-
-def test_models_of_folds_are_those_of_other_folds():
-    # every record is its own surprise: with its own fold's model the terms would be known to it
-    _, records = drawn(n=900)
-    method, rng = FoldNuisances(estimator="g", per_column=15.0), np.random.default_rng(5)
-    members = Split(900, group_count(900, 11, 15.0)).draw(np.random.default_rng(5))
-    terms = np.zeros(900)
-    ridge = np.concatenate([[1e-6], np.full(10, 0.01)])
-    for rows in members:
-        for others in members:
-            if others is not rows:
-                for arm in (0, 1):
-                    own = others[records.a[others] == arm]
-                    line = ridge_line(records.X[own], records.y[own], ridge)
-                    terms[rows] += (2 * arm - 1) * np.clip(records.X[rows] @ line, -0.5, 0.5)
-    exact = np.mean(terms) / (len(members) - 1)
-    assert method(records, NO_NOISE, rng).value == pytest.approx(exact, abs=1e-6)
