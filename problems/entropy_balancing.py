@@ -31,7 +31,7 @@ from dp2erm_cvx.program import (
     Array,
     Declaration,
     Instance,
-    Leaves,
+    Params,
     Records,
     setting,
 )
@@ -76,17 +76,17 @@ class EntropyBalancing(RidgedEntropyFirstStage):
             data["log_base"] = self.log_base(records.n_samples)
         return data if math.isinf(self.radius) else data | {"radius": self.radius}
 
-    def declare(self, leaf: Leaves) -> Declaration:
-        B = leaf("B")
+    def declare(self, data: Params) -> Declaration:
+        B = data("B")
         n, dimension = B.shape
         lam = cp.Variable(dimension, name="dual")
         scores = B @ lam
         if self.base_measure is not None:
-            scores = scores + leaf("log_base")
+            scores = scores + data("log_base")
         log_mean = cp.log_sum_exp(scores) - math.log(n)
-        ridge = leaf("curvature", nonneg=True) / 2 * cp.sum_squares(lam)
-        objective = n * (log_mean - leaf("target") @ lam) + ridge
-        ball = {} if math.isinf(self.radius) else {"ball": cp.norm(lam, 2) <= leaf("radius", nonneg=True)}
+        ridge = data("curvature", nonneg=True) / 2 * cp.sum_squares(lam)
+        objective = n * (log_mean - data("target") @ lam) + ridge
+        ball = {} if math.isinf(self.radius) else {"ball": cp.norm(lam, 2) <= data("radius", nonneg=True)}
         return Declaration(objective, {"dual": lam}, ball)
 
 
@@ -117,18 +117,18 @@ class EntropyBalancingPrimal(RidgedEntropyFirstStage):
         data = super().data(records) | {"penalty": n / self.mu}
         return data if math.isinf(self.radius) else data | {"price": n * self.radius}
 
-    def declare(self, leaf: Leaves) -> Declaration:
-        B = leaf("B")
+    def declare(self, data: Params) -> Declaration:
+        B = data("B")
         n, dimension = B.shape
         weights = cp.Variable(n, name="weights")
         near = cp.Variable(dimension, name="near")
-        objective = -cp.sum(cp.entr(weights)) + leaf("penalty", nonneg=True) / 2 * cp.sum_squares(near)
+        objective = -cp.sum(cp.entr(weights)) + data("penalty", nonneg=True) / 2 * cp.sum_squares(near)
         variables, split = {"weights": weights, "near": near}, near
         if not math.isinf(self.radius):
             far = variables["far"] = cp.Variable(dimension, name="far")
-            objective += leaf("price", nonneg=True) * cp.norm(far, 2)
+            objective += data("price", nonneg=True) * cp.norm(far, 2)
             split = near + far
-        balance = B.T @ weights / n - leaf("target") == split
+        balance = B.T @ weights / n - data("target") == split
         return Declaration(objective, variables, {"total": cp.sum(weights) == n, "balance": balance})
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:

@@ -17,7 +17,7 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.errors import InfeasibleError
-from dp2erm_cvx.program import Array, Declaration, Instance, Kind, Leaves, Records
+from dp2erm_cvx.program import Array, Declaration, Instance, Kind, Params, Records
 from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.entropy import EntropyFirstStage, ExponentialModel
 
@@ -37,11 +37,11 @@ class EntropyBalancingHard(EntropyFirstStage):
         "Use entropy_balancing with a positive ridge"
     )
 
-    def declare(self, leaf: Leaves) -> Declaration:
-        B = leaf("B")
+    def declare(self, data: Params) -> Declaration:
+        B = data("B")
         n = B.shape[0]
         weights = cp.Variable(n, name="weights")
-        balance = B.T @ weights / n == leaf("target")
+        balance = B.T @ weights / n == data("target")
         return Declaration(
             -cp.sum(cp.entr(weights)),
             {"weights": weights},

@@ -25,7 +25,7 @@ from dp2erm_cvx.program import (
     FirstStage,
     Gaussian,
     Kind,
-    Leaves,
+    Params,
     Records,
     StabilityBound,
     Universe,
@@ -99,12 +99,12 @@ class KernelMeanMatching(FirstStage):
             "total": float(records.n_samples),
         }
 
-    def declare(self, leaf: Leaves) -> Declaration:
-        F = leaf("F")
+    def declare(self, data: Params) -> Declaration:
+        F = data("F")
         w = cp.Variable(F.shape[0], name="weights", nonneg=True)
-        objective = cp.sum_squares(F.T @ w) - 2 * leaf("c") @ w
-        objective += leaf("curvature", nonneg=True) * cp.sum_squares(w)
-        return Declaration(objective, {"weights": w}, {"total": cp.sum(w) == leaf("total", nonneg=True)})
+        objective = cp.sum_squares(F.T @ w) - 2 * data("c") @ w
+        objective += data("curvature", nonneg=True) * cp.sum_squares(w)
+        return Declaration(objective, {"weights": w}, {"total": cp.sum(w) == data("total", nonneg=True)})
 
     def model(self, records: Records) -> MatchingModel:
         source, target = self.samples(records)
@@ -121,14 +121,14 @@ class KernelMeanMatching(FirstStage):
         # target counts 2 and whose products 32 more; kernel_weights_error counts 4 for what it is given
         entry = self.kernel.entry_error(domain.features_bound, universe.n_features)
         units = 1.5 * entry + 0.5 * (sum_error(rows) / UNIT) + 8.0
-        found = kernel_weights_error(
+        error = kernel_weights_error(
             n_samples,
             kernel_bound=self.kernel.bound(domain.features_bound),
             ridge=self.ridge,
             pooled=True,
             entry_error=units,
         )
-        return math.inf if found is None else found
+        return math.inf if error is None else error
 
     def bound(self, universe: Universe) -> StabilityBound:
         n, domain = universe.n_samples, universe.domain

@@ -40,14 +40,14 @@ class MultinomialPropensity(Program):
     citation = "McFadden (1974); Theorem 27"
     theorem = "Theorem 27 (pure noise)"
 
-    def declare(self, leaf: Any) -> Declaration:
-        Z, chosen = leaf("Z"), leaf("chosen")
+    def declare(self, data: Any) -> Declaration:
+        Z, chosen = data("Z"), data("chosen")
         theta = cp.Variable((self.n_arms, Z.shape[1]), name="theta")
         logits = cp.Variable((Z.shape[0], self.n_arms), name="logits")
-        losses = leaf("weights", nonneg=True) @ cp.log_sum_exp(logits, axis=1)
+        losses = data("weights", nonneg=True) @ cp.log_sum_exp(logits, axis=1)
         losses -= cp.sum(cp.multiply(chosen, logits))
-        penalties = leaf("curvature", nonneg=True) / 2 * cp.sum_squares(theta)
-        penalties += cp.sum(cp.multiply(leaf("noise"), theta))
+        penalties = data("curvature", nonneg=True) / 2 * cp.sum_squares(theta)
+        penalties += cp.sum(cp.multiply(data("noise"), theta))
         constraints = {"logits": logits == Z @ theta.T, "arms": cp.sum(theta, axis=0) == 0}
         return Declaration(losses + penalties, {"theta": theta, "logits": logits}, constraints)
 

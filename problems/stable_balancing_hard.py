@@ -24,9 +24,9 @@ from dp2erm_cvx.program import (
     Declaration,
     FirstStage,
     Instance,
-    Leaves,
     MarginRows,
     Moments,
+    Params,
     Part,
     Records,
     setting,
@@ -79,15 +79,15 @@ class StableBalancingHard(FirstStage):
         B, target, tolerance = self.rows(records)
         return {"B": B, "target": target, "tolerance": tolerance}
 
-    def declare(self, leaf: Leaves) -> Declaration:
-        B = leaf("B")
+    def declare(self, data: Params) -> Declaration:
+        B = data("B")
         n = B.shape[0]
         w = cp.Variable(n, name="weights", nonneg=True)
-        missed = B.T @ w / n - leaf("target")
+        missed = B.T @ w / n - data("target")
         return Declaration(
             cp.sum_squares(w) / 2,
             {"weights": w},
-            {"above": missed <= leaf("tolerance"), "below": -missed <= leaf("tolerance")},
+            {"above": missed <= data("tolerance"), "below": -missed <= data("tolerance")},
         )
 
     def model(self, records: Records) -> MarginModel:

@@ -107,12 +107,12 @@ def calibrate(
     )
     sensitivity = gradient_size(loss, kind) * bound.V
     facts = {"split": q, "sensitivity": sensitivity, "theorem": _THEOREM[kind]}
-    found = objective.calibrated(kind, budget, float(scales[0]), gamma, setting, **facts)
+    calibration = objective.calibrated(kind, budget, float(scales[0]), gamma, setting, **facts)
     if not line[0]:
-        return found
+        return calibration
     assert loss.gradient_bound is not None
-    known = vars(found) | {"sensitivity": loss.gradient_bound * bound.V, "theorem": MARGIN_THEOREM}
-    spent = jacobian_loss(bound.V, loss, objective.n_samples, found.gamma)
+    known = vars(calibration) | {"sensitivity": loss.gradient_bound * bound.V, "theorem": MARGIN_THEOREM}
+    spent = jacobian_loss(bound.V, loss, objective.n_samples, calibration.gamma)
     return MarginCalibration(**known, jacobian=spent, curvature=0.0)
 
 
@@ -153,8 +153,8 @@ def privacy_loss(calibration: Calibration, loss: LossConstants, n_samples: int, 
     if loss.is_margin and loss.gradient_bound is not None:
         line = max(loss.gradient_bound * calibration.V / calibration.scale, 1e-300)
         deltas.append(float(margin_delta(line, left)))
-    if (found := loss.saturation) is not None:  # Theorem 16
-        ratio = max(found.row_norm * found.slope * calibration.V / calibration.scale, 1e-300)
+    if (curve := loss.saturation) is not None:  # Theorem 16
+        ratio = max(curve.row_norm * curve.slope * calibration.V / calibration.scale, 1e-300)
         deltas.append(float(margin_delta(ratio, level, _share(calibration, loss, n))))
     return min(deltas)
 
@@ -225,12 +225,12 @@ def calibrate_saturating(
     """
     kind = one_of("noise", noise, Noise)
     bound, loss, n = objective.bound, objective.loss, objective.n_samples
-    found = _saturation(objective.name, loss)
+    curve = _saturation(objective.name, loss)
     _check_loss(loss)
     objective.refuse_uncovered(budget, kind)
     epsilon = budget.epsilon
-    sensitivity = _steepest(loss, found, kind) * bound.V
-    if kind.pure and math.isfinite(found.ball):
+    sensitivity = _steepest(loss, curve, kind) * bound.V
+    if kind.pure and math.isfinite(curve.ball):
         chosen = ball_gamma(objective, budget) if gamma is None else gamma
         return _in_a_ball(objective, budget, kind, chosen)
     ratio = left = epsilon
@@ -238,9 +238,9 @@ def calibrate_saturating(
         ratio = float(private_ratio(epsilon, None, budget.delta))
         left = curvature_left(ratio, epsilon)
     # the scale is rounded up, which lowers a: gamma by more
-    curvature = found.steepness * found.curvature * found.row_norm**2 / n * (bound.V / left)
+    curvature = curve.steepness * curve.curvature * curve.row_norm**2 / n * (bound.V / left)
     needed = curvature * (1.0 + 4.0 * MARGIN) - loss.strong_convexity
-    setting = f"epsilon = {epsilon:g}, V = {bound.V:g}, slope = {found.slope:g}, M = {found.row_norm:g}"
+    setting = f"epsilon = {epsilon:g}, V = {bound.V:g}, slope = {curve.slope:g}, M = {curve.row_norm:g}"
     gamma = max(needed, GAMMA_FLOOR * loss.hessian_trace)
     theorem = f"Theorem 15 (saturating loss{_IN_A_BOX if kind is Noise.BOX else ''})"
     facts = {"sensitivity": sensitivity, "theorem": theorem}
@@ -256,8 +256,8 @@ def calibrate_saturating(
 
 def ball_gamma(objective: Objective, budget: Budget) -> float:
     """The gamma of Theorem 19 where none is declared, from public quantities, at least its floor."""
-    found, loss = _saturation(objective.name, objective.loss), objective.loss
-    steep = 2.0 * found.curvature * found.row_norm**2 * objective.bound.V
+    curve, loss = _saturation(objective.name, objective.loss), objective.loss
+    steep = 2.0 * curve.curvature * curve.row_norm**2 * objective.bound.V
     needed = steep / objective.n_samples / (CURVATURE_SHARE * budget.epsilon)
     return max(needed - loss.strong_convexity, GAMMA_FLOOR * loss.hessian_trace)
 
@@ -265,27 +265,27 @@ def ball_gamma(objective: Objective, budget: Budget) -> float:
 def _in_a_ball(objective: Objective, budget: Budget, kind: Noise, gamma: float) -> Calibration:
     """The smallest scale of Theorem 19 at a gamma."""
     loss, V, epsilon = objective.loss, objective.bound.V, budget.epsilon
-    found = _saturation(objective.name, loss)
-    k = found.curvature * found.row_norm**2 / objective.n_samples / (gamma + loss.strong_convexity)
-    a = found.steepest(2.0 * epsilon / V, k * (1.0 + 4.0 * MARGIN), box=kind is Noise.BOX)
-    setting = f"epsilon = {epsilon:g}, V = {V:g}, gamma = {gamma:g}, M |theta| <= {found.ball:g}"
-    size = _steepest(loss, found, kind)
+    curve = _saturation(objective.name, loss)
+    k = curve.curvature * curve.row_norm**2 / objective.n_samples / (gamma + loss.strong_convexity)
+    a = curve.steepest(2.0 * epsilon / V, k * (1.0 + 4.0 * MARGIN), box=kind is Noise.BOX)
+    setting = f"epsilon = {epsilon:g}, V = {V:g}, gamma = {gamma:g}, M |theta| <= {curve.ball:g}"
+    size = _steepest(loss, curve, kind)
     scale = size / a if a > 0.0 else math.inf
     theorem = f"Theorem 19 (in a ball{_IN_A_BOX if kind is Noise.BOX else ''})"
     return objective.calibrated(kind, budget, scale, gamma, setting, sensitivity=size * V, theorem=theorem)
 
 
-def _steepest(loss: LossConstants, found: Saturation, kind: Noise) -> float:
+def _steepest(loss: LossConstants, curve: Saturation, kind: Noise) -> float:
     """Largest norm of a gradient of full slope, in the norm of the noise."""
     gradient_size(loss, kind)  # refuses box noise without a box, in whose norm rows are at most 1
-    return found.slope if kind is Noise.BOX else found.row_norm * found.slope
+    return curve.slope if kind is Noise.BOX else curve.row_norm * curve.slope
 
 
 def _share(calibration: Calibration, loss: LossConstants, n: int) -> float:
     """``K = -h'(1) k V``, rounded up: ``k V h(u)`` is at most ``K (1 - u)``."""
-    found = _saturation("the loss", loss)
+    curve = _saturation("the loss", loss)
     curvature = n * (calibration.gamma + loss.strong_convexity)
-    share = found.steepness * found.curvature * found.row_norm**2 * calibration.V / curvature
+    share = curve.steepness * curve.curvature * curve.row_norm**2 * calibration.V / curvature
     return share * (1.0 + MARGIN)
 
 
@@ -296,22 +296,22 @@ def saturating_epsilon(calibration: Calibration, loss: LossConstants, n_samples:
     the supremum of Theorem 19. Raises CalibrationError where the loss does not saturate or the noise is
     Gaussian.
     """
-    found, kind = _saturation("the loss", loss), calibration.noise
+    curve, kind = _saturation("the loss", loss), calibration.noise
     if not kind.pure:
         raise CalibrationError("Theorem 15 is about gamma noise and box noise")
     n = whole_number("n_samples", n_samples, at_least=2)
-    a = _steepest(loss, found, kind) / calibration.scale
-    k = found.curvature * found.row_norm**2 / (n * (calibration.gamma + loss.strong_convexity))
-    return calibration.V / 2.0 * found.largest(a, k, box=kind is Noise.BOX)
+    a = _steepest(loss, curve, kind) / calibration.scale
+    k = curve.curvature * curve.row_norm**2 / (n * (calibration.gamma + loss.strong_convexity))
+    return calibration.V / 2.0 * curve.largest(a, k, box=kind is Noise.BOX)
 
 
 def _saturation(name: str, loss: LossConstants) -> Saturation:
-    found = loss.saturation
-    if found is None:
+    curve = loss.saturation
+    if curve is None:
         raise CalibrationError(f"{name} states no saturation of its loss, which Theorem 15 needs")
     for fact in ("slope", "curvature", "row_norm"):
-        public_size(fact, getattr(found, fact))  # whose squares stay finite
-    return found
+        public_size(fact, getattr(curve, fact))  # whose squares stay finite
+    return curve
 
 
 def calibrate_paper(
@@ -369,9 +369,9 @@ def calibrate_paper(
     gamma = 2.0 * loss.hessian_trace / n * (W2 / epsilon)
     setting = f"epsilon = {epsilon:g}, W1 = {W1:g}, W2 = {W2:g}, gradient_bound = {zeta:g}"
     facts = {"split": 0.5, "sensitivity": zeta * W1, "theorem": f"paper, Theorem DP_guarnatee {part}"}
-    found = objective.calibrated(kind, budget, scale, gamma * (1.0 + MARGIN), setting, **facts)
+    usable = objective.calibrated(kind, budget, scale, gamma * (1.0 + MARGIN), setting, **facts)
     V = min(bound.V, W1, math.sqrt(2.0) * W2 * (1.0 + MARGIN))
-    calibration = replace(found, V=V)
+    calibration = replace(usable, V=V)
     proven = privacy_loss(calibration, loss, n, epsilon)
     if proven <= calibration.delta:
         return calibration

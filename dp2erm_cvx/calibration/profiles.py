@@ -65,8 +65,8 @@ def private_ratio(epsilon: ArrayLike, n_parameters: int | None, delta: float, ce
 
     # Gaussian concentration, P(chi_p >= sqrt(p) + u) <= exp(-u^2/2), makes this start private up to rounding.
     u = math.sqrt(n_parameters or 1) + math.sqrt(-2.0 * math.log(delta))
-    found = private_end(2.0 * eps / (u + np.sqrt(u * u + 2.0 * eps)), private)
-    return np.asarray(found.reshape(np.shape(epsilon)), dtype=np.float64)
+    ratio = private_end(2.0 * eps / (u + np.sqrt(u * u + 2.0 * eps)), private)
+    return np.asarray(ratio.reshape(np.shape(epsilon)), dtype=np.float64)
 
 
 def private_end(low: Array, private: Callable[[Array], NDArray[np.bool_]]) -> Array:
@@ -187,14 +187,14 @@ def margin_divergence(order: ArrayLike, ratio: float, jacobian: float, curvature
 
 def excess_over(ratio: float, t: Array) -> Array:
     """Upper bound on ``E(l - t)_+``, l of :func:`margin_delta`, at any t."""
-    found: Array = _excess(np.full(np.shape(t), ratio), np.asarray(t))[0] * (1.0 + _ROUNDING) + _TINY
-    return found
+    excess: Array = _excess(np.full(np.shape(t), ratio), np.asarray(t))[0] * (1.0 + _ROUNDING) + _TINY
+    return excess
 
 
 def _offset(left: Array, y: Array) -> Array:
     """``t``, rounded down, which only raises a bound."""
-    found: Array = left - (y - np.log1p(y)) - 1e-14 * (np.abs(left) + y)
-    return found
+    offset: Array = left - (y - np.log1p(y)) - 1e-14 * (np.abs(left) + y)
+    return offset
 
 
 def _excess(s: Array, t: Array) -> tuple[Array, Array]:
@@ -253,13 +253,13 @@ def joint_delta(laws: Sequence[LossLaw], epsilon: float) -> float:
     ``e^{-x} E(Z - t)_+`` with Z the sum of independent losses and ``t = epsilon + x + 1 - e^x``, the least of
     a few x >= 0. One folded law is integrated exactly, the others are rounded up to a grid.
     """
-    *others, last = sorted(laws, key=lambda law: (law.folded, law.ratio))
+    *rest, last = sorted(laws, key=lambda law: (law.folded, law.ratio))
     if epsilon <= 0.0 or not last.folded:
         return 1.0
     reach = 9.0 + math.sqrt(2.0 * min(epsilon, 500.0))
-    cell = sum(law.ratio * (reach + 0.5 * law.ratio) + law.curvature for law in others) / _CELLS
+    cell = sum(law.ratio * (reach + 0.5 * law.ratio) + law.curvature for law in rest) / _CELLS
     start, chances, beyond = 0, np.ones(1), 0.0
-    for law in others:
+    for law in rest:
         first, own, excess = _rounded_up(law, cell, reach)
         start, chances, beyond = start + first, np.convolve(chances, own), beyond + excess
     before = (start + np.arange(len(chances))) * cell
@@ -298,18 +298,18 @@ def relieved(
 
     ``strong_convexity`` is that of the public regularizer.
     """
-    kept = calibration.curvature * CURVATURE_KEPT
+    curvature = calibration.curvature * CURVATURE_KEPT
     gamma = (calibration.gamma + strong_convexity) / CURVATURE_KEPT * (1.0 + MARGIN) - strong_convexity
     scale = calibration.scale / relief * (1.0 + MARGIN)
     ratio, low, high = calibration.sensitivity / scale, 0.0, calibration.epsilon
 
     def alone(epsilon: float) -> bool:
-        return bool(margin_delta(ratio, epsilon, kept) <= calibration.delta)
+        return bool(margin_delta(ratio, epsilon, curvature) <= calibration.delta)
 
     while not alone(high):
         low, high = high, 2.0 * high
     epsilon = bracketed(alone, high, low, _HALVINGS)
-    return replace(calibration, scale=scale, gamma=gamma, curvature=kept, epsilon=epsilon)
+    return replace(calibration, scale=scale, gamma=gamma, curvature=curvature, epsilon=epsilon)
 
 
 def _rounded_up(law: LossLaw, cell: float, reach: float) -> tuple[int, Array, float]:
@@ -333,6 +333,6 @@ def _rounded_up(law: LossLaw, cell: float, reach: float) -> tuple[int, Array, fl
 
 def _chances(tail: Array) -> Array:
     """Probability of every cell from tail probabilities; the last cell includes the tail."""
-    found = -np.diff(tail, prepend=1.0)
-    found[-1] += tail[-1]
-    return np.maximum(found, 0.0) + 1e-15 * tail
+    mass = -np.diff(tail, prepend=1.0)
+    mass[-1] += tail[-1]
+    return np.maximum(mass, 0.0) + 1e-15 * tail

@@ -84,7 +84,7 @@ def rank(
     CalibrationError with every reason where nothing is valid.
     """
     loss, sharp = objective.loss, [one for one in CALIBRATORS if one.family is BoundFamily.SHARP]
-    found: list[tuple[str, Calibration, float]] = []
+    ranked: list[tuple[str, Calibration, float]] = []
     refused: dict[str, str] = {}
     for name, one, noise in _laws(sharp if calibrators is None else calibrators, loss):
         try:
@@ -93,17 +93,17 @@ def rank(
             refused[name] = str(error)
             continue
         size = predicted_error(calibration, loss, objective.n_samples)
-        found.append((name, calibration, size))
-    if not found:
+        ranked.append((name, calibration, size))
+    if not ranked:
         reasons = "; ".join(f"{objective.weights}, {name}: {reason}" for name, reason in refused.items())
         raise CalibrationError(f"no calibration is valid: {reasons}")
-    found.sort(key=lambda item: item[2])
-    least, weights = found[0][2], objective.weights
+    ranked.sort(key=lambda item: item[2])
+    least, weights = ranked[0][2], objective.weights
     valid = []
-    for name, calibration, size in found:
+    for name, calibration, size in ranked:
         reason = f"{calibration.theorem} with V = {calibration.V:.4g} ({weights}): predicted error {size:.3g}"
         if size == least:
-            reason += f", the smallest of {len(found)} valid calibrations"
+            reason += f", the smallest of {len(ranked)} valid calibrations"
         elif least > 0.0:
             reason += f", {size / least:.3g} times the smallest"
         valid.append(RankedCalibration(name, calibration, size, reason))
@@ -126,17 +126,17 @@ def _sharp(objective: Objective, budget: Budget, noise: Noise | str, split: floa
     gamma of Theorem 1, where its noise is less.
     """
     objective.refuse_unbounded()
-    found = calibrate(objective, budget, noise=noise, split=split)
+    calibration = calibrate(objective, budget, noise=noise, split=split)
     saturation = objective.loss.saturation
-    in_a_ball = saturation is not None and math.isfinite(saturation.ball) and found.noise.pure
+    in_a_ball = saturation is not None and math.isfinite(saturation.ball) and calibration.noise.pure
     if saturation is None or (split is not None and not in_a_ball):
-        return found
+        return calibration
     try:
-        other = calibrate_saturating(objective, budget, noise, found.gamma if in_a_ball else None)
+        other = calibrate_saturating(objective, budget, noise, calibration.gamma if in_a_ball else None)
     except CalibrationError:
-        return found  # no noise of Theorem 19 at so small a gamma
+        return calibration  # no noise of Theorem 19 at so small a gamma
     # in a ball both have one gamma
-    return min(found, other, key=lambda one: predicted_error(one, objective.loss, objective.n_samples))
+    return min(calibration, other, key=lambda one: predicted_error(one, objective.loss, objective.n_samples))
 
 
 _ALL, _SPHERES = tuple(Noise), (Noise.GAMMA, Noise.GAUSSIAN)

@@ -324,12 +324,12 @@ class GridSums:
         first, square, size = self.multipliers
         counted = np.nan_to_num(np.asarray(share, dtype=np.float64))
         room = np.rint(np.clip(counted, 0.0, 1.0) * self.largest).astype(np.int64)
-        found, left = list[int](), room
+        moves, left = list[int](), room
         for score in scores:
             k = self._steps(score, left)
             left = left - np.abs(k)
-            found += [first * int(k.sum()), square * int((k * k).sum())]
-        return (*found, size // self.largest * int(room.sum()))
+            moves += [first * int(k.sum()), square * int((k * k).sum())]
+        return (*moves, size // self.largest * int(room.sum()))
 
     def _counted(self, k: Whole, share: ArrayLike) -> tuple[int, ...]:
         shares = np.asarray(share, dtype=np.float64)
@@ -391,10 +391,10 @@ def calibrate_sums(
     for bits in range(_FINEST, _COARSEST - 1, -1):
         K, L = (math.ceil(math.ldexp(size, bits - exponent)) for size in (bound, other))
         integers = calibrate_integers(_ROWS[law].moved(K, L, kind is Noise.GAMMA), budget, kind)
-        found = GridSums(law, exponent - bits, K, n, integers, L)
-        most = max(m * K**degree for m, degree in zip(found.multipliers, law.degrees, strict=True))
+        sums = GridSums(law, exponent - bits, K, n, integers, L)
+        most = max(m * K**degree for m, degree in zip(sums.multipliers, law.degrees, strict=True))
         if n * most <= LARGEST_INTEGER and _TAIL * integers.scale <= LARGEST_INTEGER:
-            return found
+            return sums
     raise CalibrationError(f"n_samples = {n}: the sums of a score or their noise are beyond 64-bit integers")
 
 

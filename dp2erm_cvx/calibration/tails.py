@@ -91,14 +91,14 @@ def _many_tail(x: float, deviation: float, scales: Sequence[float]) -> float:
     it.
     """
     largest = max(scales)
-    kept = np.array([max(scale, 0.05 * largest) for scale in scales if scale > 0.0])
-    reach = x + 10.0 * deviation + 32.0 * largest + 4.0 * float(np.sum(kept))
+    wide = np.array([max(scale, 0.05 * largest) for scale in scales if scale > 0.0])
+    reach = x + 10.0 * deviation + 32.0 * largest + 4.0 * float(np.sum(wide))
     step = 2.0 * math.pi / reach
     # where the characteristic function is below 1e-13
-    far = min(5e6, np.prod(kept / largest) ** (-1.0 / len(kept)) * 10.0 ** (6.5 / len(kept))) / largest
+    far = min(5e6, np.prod(wide / largest) ** (-1.0 / len(wide)) * 10.0 ** (6.5 / len(wide))) / largest
     if deviation > 0.0:
         far = min(far, 7.8 / deviation)
     t = (np.arange(math.ceil(far / step)) + 0.5) * step
-    size = np.exp(-0.5 * (deviation * t) ** 2) / np.prod(1.0 + np.square(kept[:, None] * t), axis=0)
+    size = np.exp(-0.5 * (deviation * t) ** 2) / np.prod(1.0 + np.square(wide[:, None] * t), axis=0)
     tail = 0.5 - step / math.pi * float(np.sum(np.sin(t * x) * size / t))
     return max(tail, 0.0) * _ROUND_UP + 2e-12

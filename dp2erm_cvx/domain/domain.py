@@ -84,11 +84,11 @@ class Domain(Shown):
     binary_outcome: bool = False
 
     def __post_init__(self) -> None:
-        put, stated = object.__setattr__, self.intercept
+        put, intercept = object.__setattr__, self.intercept
         check_settings(self)
         if self.intercept >= self.covariate_bound:
-            told = f"intercept = {shown(stated)}: must be below covariate_bound = {self.covariate_bound:g}"
-            raise DeclarationError(f"{told}, which counts it")
+            text = f"intercept = {shown(intercept)}: must be below covariate_bound = {self.covariate_bound:g}"
+            raise DeclarationError(f"{text}, which counts it")
         if type(self.binary_outcome) is not bool or (self.binary_outcome and self.treatment_cost):
             raise DeclarationError(
                 f"binary_outcome = {shown(self.binary_outcome)}: must be true or false, and true only where "
@@ -130,10 +130,10 @@ class Domain(Shown):
         """
         if self.ranges is None:
             return (0.0,) * n_features
-        found = [low / 2 + high / 2 for low, high in self._ranges_of(n_features)]
+        middles = [low / 2 + high / 2 for low, high in self._ranges_of(n_features)]
         if isinstance(self.center, Mapping):
-            return tuple(map(self.center.get, self.columns or (), found))
-        return tuple(found if self.center is None else self.center)
+            return tuple(map(self.center.get, self.columns or (), middles))
+        return tuple(middles if self.center is None else self.center)
 
     @property
     def outcome_middle(self) -> float:
@@ -186,12 +186,12 @@ class Domain(Shown):
         """
         if (book := self.codebook) is None:
             return 1.0
-        found = counted_mass(book) * (book.eligible_share if book.eligible else 1.0)
+        mass = counted_mass(book) * (book.eligible_share if book.eligible else 1.0)
         declared = self.center if isinstance(self.center, Mapping) else {}
         for column, level in book.where.items():
             even = 1.0 / len(book.levels[column])
-            found *= min(max(declared.get(f"{column}={level or 'missing'}", even), 0.01), 1.0)
-        return found
+            mass *= min(max(declared.get(f"{column}={level or 'missing'}", even), 0.01), 1.0)
+        return mass
 
     @property
     def features_bound(self) -> float:
@@ -242,24 +242,24 @@ class Domain(Shown):
         constant = 1 if self.intercept else 0
         scale = None if self.ranges is None else self.scale(k)
         plain = raw.dtype == np.float64 and raw.flags.c_contiguous and raw.flags.aligned
-        kept = plain and scale is None and not constant
+        view = plain and scale is None and not constant
         # sums along a row round by the layout, which may not depend on other records
-        found = raw.view() if kept else np.empty((n, k + constant))
+        features = raw.view() if view else np.empty((n, k + constant))
         for begin in range(0, n, VIEW):
-            rows = given = np.ascontiguousarray(raw[begin : begin + VIEW], dtype=np.float64)
+            rows = part = np.ascontiguousarray(raw[begin : begin + VIEW], dtype=np.float64)
             if scale is not None:
                 with np.errstate(over="ignore"):  # an infinity is cut off below
                     rows = (rows / 2 - scale[0]) / scale[1]
             if np.any(out := ~self._surely_inside(rows)):
                 rows = np.array(rows)
                 rows[out] = self.inside(rows[out])
-                if kept and rows.tobytes() != given.tobytes():
-                    kept, found = False, np.array(raw)
-            if not kept:
-                found[begin : begin + VIEW, :constant] = self.intercept
-                found[begin : begin + VIEW, constant:] = rows
-        found.flags.writeable = not kept
-        return found
+                if view and rows.tobytes() != part.tobytes():
+                    view, features = False, np.array(raw)
+            if not view:
+                features[begin : begin + VIEW, :constant] = self.intercept
+                features[begin : begin + VIEW, constant:] = rows
+        features.flags.writeable = not view
+        return features
 
     def scale(self, n_features: int) -> tuple[Array, Array]:
         """What scales to 0 and half widths (k,) of ranges, all halved: an end less another may overflow."""

@@ -129,9 +129,9 @@ class Records:
     def at(self, index: NDArray[np.int64]) -> Records:
         """The records ``index`` (m,), in this order and in memory: one pass over all of them."""
         self._refuse_units()
-        found = self.blocks.map(partial(_found, index=index), range(self.n_rows))
+        rows = self.blocks.map(partial(_found, index=index), range(self.n_rows))
         places, *parts = (
-            np.concatenate(part) if part[0] is not None else None for part in zip(*found, strict=True)
+            np.concatenate(part) if part[0] is not None else None for part in zip(*rows, strict=True)
         )
         assert places is not None
         order = np.argsort(places)  # of all places, each once
@@ -194,5 +194,5 @@ def _found(block: Records, numbers: range, *, index: NDArray[np.int64]) -> tuple
 
 def records_from_arrays(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
     """Records of X, a and y, and of ``sampling`` and ``unit`` where there are any."""
-    X, a, y, *others = arrays
-    return Records(X, a, y, domain, *others)
+    X, a, y, *optional = arrays
+    return Records(X, a, y, domain, *optional)

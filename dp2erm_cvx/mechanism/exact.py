@@ -126,9 +126,9 @@ def _rounded(scale: float, uniforms: Sequence[LazyUniform]) -> tuple[int, ...]:
         for uniform in uniforms:
             uniform.extend_to(bits)
         with _PRECISION, ctx.workprec(bits + 32):
-            found = _gaussians([uniform.ball() for uniform in uniforms])
+            normals = _gaussians([uniform.ball() for uniform in uniforms])
             # the floor of a ball is exact where all of the ball has the same
-            nearest = [(arb(scale) * number + arb(0.5)).floor() for number in found]
+            nearest = [(arb(scale) * number + arb(0.5)).floor() for number in normals]
             whole = [number.unique_fmpz() for number in nearest]
             if all(number is not None for number in whole):
                 return tuple(int(str(number)) for number in whole)

@@ -47,8 +47,8 @@ class Penalty:
         outer = self.set.jacobian(self._shrink(v, step))
         if not self.priced and self.l1 == 0.0:
             return outer
-        kept = (np.abs(v) > step * self.l1).astype(np.float64)
-        return outer * kept[None, :] * kept[:, None]
+        active = (np.abs(v) > step * self.l1).astype(np.float64)
+        return outer * active[None, :] * active[:, None]
 
     def _shrink(self, v: Array, step: float) -> Array:
         if not self.priced and self.l1 == 0.0:
@@ -275,7 +275,7 @@ def kernel_weights_error(
         set_norm=total,
         set_rounding=16.0 + 4.0 * math.log2(n + 1),
     )
-    found = sizes.radius()
-    if found is None:
+    radius = sizes.radius()
+    if radius is None:
         return None
-    return scale * math.sqrt(n) * found / n + CLOSED_FORM
+    return scale * math.sqrt(n) * radius / n + CLOSED_FORM

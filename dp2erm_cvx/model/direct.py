@@ -80,18 +80,18 @@ class PublicConstants:
         m, L = m / UP, (coupled + float(np.max(separate))) * UP
         least_m = float(np.min(m))
         error = float(np.linalg.norm(E + gamma(len(objective.terms) + 2) * G)) * UP
-        found = PublicConstants(m, L, math.inf, error, math.inf, math.inf, None, 0)
+        constants = PublicConstants(m, L, math.inf, error, math.inf, math.inf, None, 0)
         if not least_m > 0:
             return replace(
-                found,
+                constants,
                 radius=None,
                 reason="no strong convexity that the data cannot change in terms of single weights",
             )
         if objective.kinks:
-            return replace(found, radius=None, reason="a norm, absolute value or maximum has a kink")
+            return replace(constants, radius=None, reason="a norm, absolute value or maximum has a kink")
         if not (math.isfinite(L) and math.isfinite(error)):
             return replace(
-                found,
+                constants,
                 radius=None,
                 reason="the slope of the objective has no public bound: state a floor above 0",
             )
@@ -102,14 +102,14 @@ class PublicConstants:
         radius = ((4 * ell * kappa * near + 3 * error + 2 * zeta + 2 * L * delta) / least_m + delta) * UP
         distance = math.sqrt(2 * cap * n)
         steps = math.ceil(kappa * max(math.log(distance / (kappa * near)), 1.0)) + 1
-        found = PublicConstants(m, L, ell, error, zeta, delta, radius, steps)
+        constants = PublicConstants(m, L, ell, error, zeta, delta, radius, steps)
         if steps > MOST_STEPS:
             return replace(
-                found,
+                constants,
                 radius=None,
                 reason=f"its coupling is strong: {steps:,} proved steps, at most {MOST_STEPS:,}",
             )
-        return found
+        return constants
 
 
 class PointClaim(NamedTuple):

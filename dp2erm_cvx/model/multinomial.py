@@ -45,8 +45,8 @@ class MultinomialModel(Composite):
 
     def coefficients(self, v: Array) -> Array:
         """Theta (K, p)."""
-        found: Array = self.basis @ v.reshape(len(self.basis) - 1, -1)
-        return found
+        theta: Array = self.basis @ v.reshape(len(self.basis) - 1, -1)
+        return theta
 
     def _sum(self, function: Callable[..., Array], v: Array) -> Array:
         return tree_sum(self.blocks.map(partial(function, theta=self.coefficients(v), basis=self.basis)))
@@ -55,8 +55,8 @@ class MultinomialModel(Composite):
         return float(self._sum(_losses, v) + 0.5 * self.ridge * (v @ v) + self.noise @ v)
 
     def gradient(self, v: Array) -> Array:
-        found: Array = (self.basis.T @ self._sum(_pull, v)).ravel() + self.ridge * v + self.noise
-        return found
+        gradient: Array = (self.basis.T @ self._sum(_pull, v)).ravel() + self.ridge * v + self.noise
+        return gradient
 
     def hessian(self, v: Array) -> Array:
         return self._sum(_curvature, v) + self.ridge * np.eye(self.dimension)
@@ -83,8 +83,8 @@ def _logits(block: Records, theta: Array) -> Array:
 
 def _probabilities(block: Records, theta: Array) -> Array:
     parts = np.exp(_logits(block, theta))
-    found: Array = parts / np.sum(parts, axis=1, keepdims=True)
-    return found
+    p: Array = parts / np.sum(parts, axis=1, keepdims=True)
+    return p
 
 
 def _losses(block: Records, theta: Array, basis: Array) -> Array:
@@ -102,13 +102,13 @@ def _pull(block: Records, theta: Array, basis: Array) -> Array:
 
 def _curvature(block: Records, theta: Array, basis: Array) -> Array:
     q, p, k = _probabilities(block, theta), block.X.shape[1], len(basis) - 1
-    along, found = q @ basis, np.zeros((k, p, k, p))
+    along, hessian = q @ basis, np.zeros((k, p, k, p))
     for i in range(k):
         for j in range(i + 1):
             curvature = q @ (basis[:, i] * basis[:, j]) - along[:, i] * along[:, j]
             part = (block.X * (block.counts * curvature)[:, None]).T @ block.X
-            found[i, :, j], found[j, :, i] = part, part.T
-    return found.reshape(k * p, k * p)
+            hessian[i, :, j], hessian[j, :, i] = part, part.T
+    return hessian.reshape(k * p, k * p)
 
 
 def rounding_of(n: int, p: int, n_arms: int, row_bound: float, mass: float) -> tuple[float, float]:

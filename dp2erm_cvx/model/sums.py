@@ -147,7 +147,7 @@ def weights_on_grid(weights: Array) -> tuple[Array, float]:
         moved = max(remainder, -int(steps[largest]))
         steps[largest] += moved
         remainder -= moved
-    found: Array = steps / unit
+    rounded: Array = steps / unit
     with np.errstate(over="ignore", invalid="ignore"):
-        distance = float(np.sum(np.abs(found - weights))) * (1 + 2 * n * UNIT)
-    return found, distance
+        distance = float(np.sum(np.abs(rounded - weights))) * (1 + 2 * n * UNIT)
+    return rounded, distance

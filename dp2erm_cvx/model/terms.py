@@ -86,9 +86,9 @@ class Loaded:
         if not self.separable:
             product: Array = (h[..., None, :] @ X)[..., 0, :]
             return product
-        found = X * h
-        out = np.zeros((*found.shape[:-1], self.n))
-        out[..., self.col] = found
+        entries = X * h
+        out = np.zeros((*entries.shape[:-1], self.n))
+        out[..., self.col] = entries
         return out
 
     def argument_error(self, x: Array, moved: Array | None) -> Array:
@@ -244,7 +244,7 @@ class ReadObjective:
     """An objective of n weights that can be loaded with data: gradients (..., n), bounds of their error.
 
     ``objective`` is a convex CVXPY expression of the Variable ``weights`` (n,), whose data are the Parameters
-    ``leaves``; ``eigenvalue_floor`` is a public lower bound of the eigenvalues of every argument of
+    ``params``; ``eigenvalue_floor`` is a public lower bound of the eigenvalues of every argument of
     ``log_det``. Raises ProgramError, with the reason, for what is not read.
     """
 
@@ -253,10 +253,10 @@ class ReadObjective:
     constant: Array
 
     def __init__(
-        self, objective: Any, weights: Any, leaves: Mapping[str, Any], eigenvalue_floor: float | None = None
+        self, objective: Any, weights: Any, params: Mapping[str, Any], eigenvalue_floor: float | None = None
     ) -> None:
-        terms, outer = walked(objective, weights, leaves, eigenvalue_floor)
-        self.n, self.leaves = weights.size, leaves
+        terms, outer = walked(objective, weights, params, eigenvalue_floor)
+        self.n, self.params = weights.size, params
         n = self.n
         self.terms = [Loaded(term, n, outer) for term in terms]
         self.direct = Sums(outer, (outer.col >= 0) & (outer.col < n), outer.col, n)
@@ -266,17 +266,17 @@ class ReadObjective:
 
     def vector(self, data: Mapping[str, Any]) -> Array:
         """The number 1 and the data, by columns, in one vector (1 + D,)."""
-        parts = [np.ravel(np.asarray(data[name], dtype=np.float64), order="F") for name in self.leaves]
+        parts = [np.ravel(np.asarray(data[name], dtype=np.float64), order="F") for name in self.params]
         return np.concatenate([np.ones(1), *parts])
 
     def bound_vector(self, bounds: Mapping[str, Any]) -> Array:
         """Public bounds of the absolute value of every number, as :meth:`vector` orders them.
 
-        Raises ProgramError where a leaf has none.
+        Raises ProgramError where a parameter has none.
         """
-        if missing := [name for name in self.leaves if name not in bounds]:
+        if missing := [name for name in self.params if name not in bounds]:
             raise ProgramError(f"state a public bound of the entries of {missing[0]!r} in data_bounds")
-        whole = {k: np.broadcast_to(np.asarray(bounds[k], float), e.shape) for k, e in self.leaves.items()}
+        whole = {k: np.broadcast_to(np.asarray(bounds[k], float), e.shape) for k, e in self.params.items()}
         return self.vector(whole)
 
     def at(self, center: Array, bound: Array | None = None) -> ReadObjective:

@@ -35,16 +35,16 @@ _PRODUCT = "make the product by records.rows or records.numbers"
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """Entries ``(row, col, leaf): value`` of an expression that is affine in its columns and in the data.
+    """Entries ``(row, col, datum): value`` of an expression that is affine in its columns and in the data.
 
-    Column -1 is the offset, leaf 0 the number 1, leaf k the k-th number of the data. Entries are sorted and
+    Column -1 is the offset, datum 0 the number 1, datum k the k-th number of the data. Entries are sorted and
     unique. ``major`` bounds what ``value`` is a sum of, and ``count`` is K.
     """
 
     size: int
     row: Index
     col: Index
-    leaf: Index
+    datum: Index
     value: Array
     major: Array
     count: int
@@ -58,9 +58,9 @@ class Affine:
         return place, shift + np.repeat(begin, number)
 
 
-def _merged(size: int, row: Index, col: Index, leaf: Index, value: Array, major: Array, count: int) -> Affine:
-    width, depth = int(np.max(col, initial=0)) + 2, int(np.max(leaf, initial=0)) + 1
-    key = (row * width + col + 1) * depth + leaf
+def _merged(size: int, row: Index, col: Index, data: Index, value: Array, major: Array, count: int) -> Affine:
+    width, depth = int(np.max(col, initial=0)) + 2, int(np.max(data, initial=0)) + 1
+    key = (row * width + col + 1) * depth + data
     unique, place = np.unique(key, return_inverse=True)
     rest, at = np.divmod(unique, depth)
     r, c = np.divmod(rest, width)
@@ -74,14 +74,14 @@ class Sums:
     """A plan of the sums of chosen entries of an expression by their ``place``, at whatever data."""
 
     def __init__(self, affine: Affine, chosen: Any, place: Index, size: int) -> None:
-        self.leaf, self.value, self.major = affine.leaf[chosen], affine.value[chosen], affine.major[chosen]
+        self.datum, self.value, self.major = affine.datum[chosen], affine.value[chosen], affine.major[chosen]
         self.place, self.size = place[chosen], size
         self.most = int(np.max(np.bincount(self.place), initial=0)) if len(self.place) else 0
 
     def at(self, data: Array, value: Array) -> Array:
         """Sums (..., size) of ``value``, one of the plan's own, times datum (..., 1 + D)."""
         out = np.zeros((*data.shape[:-1], self.size))
-        terms = value * data[..., self.leaf]
+        terms = value * data[..., self.datum]
         if self.most <= 1:
             out[..., self.place] = terms
         else:
@@ -124,17 +124,17 @@ class AtomTerm:
 
 
 def walked(
-    objective: Any, weights: Any, leaves: Mapping[str, Any], eigenvalue_floor: float | None = None
+    objective: Any, weights: Any, parameters: Mapping[str, Any], eigenvalue_floor: float | None = None
 ) -> tuple[list[AtomTerm], Affine]:
     """Terms of a convex objective of ``weights``, a Variable (n,), and the affine function of their outputs.
 
-    The data are the Parameters ``leaves``. ``eigenvalue_floor`` is a public lower bound of the eigenvalues of
+    The data are the ``parameters``. ``eigenvalue_floor`` is a public lower bound of the eigenvalues of
     every argument of ``log_det``. Raises ProgramError, with the reason, for what is not known.
     """
     objective = cp.Constant(0) + objective
     if not objective.is_scalar() or not objective.is_convex():
         raise ProgramError("the objective is not a convex number by the rules of CVXPY")
-    walk = _Walk(weights, leaves, eigenvalue_floor)
+    walk = _Walk(weights, parameters, eigenvalue_floor)
     outer = walk.read(objective, inside=False)
     return walk.terms, outer
 
@@ -142,14 +142,14 @@ def walked(
 class _Walk:
     """The state of one walk: where the data begin, and the atoms that it met."""
 
-    def __init__(self, weights: Any, leaves: Mapping[str, Any], floor: float | None) -> None:
+    def __init__(self, weights: Any, parameters: Mapping[str, Any], floor: float | None) -> None:
         self.weights, self.n, self.floor = weights, weights.size, floor
         self.terms: list[AtomTerm] = []
         self.begin: dict[int, int] = {}
         end = 1
-        for leaf in leaves.values():
-            self.begin[leaf.id] = end
-            end += leaf.size
+        for datum in parameters.values():
+            self.begin[datum.id] = end
+            end += datum.size
         self.outputs = self.n
 
     def read(self, e: Any, *, inside: bool) -> Affine:
@@ -231,17 +231,17 @@ def _combined(e: Any, kids: Sequence[Affine]) -> Affine:
             continue
         place, entry = kid.pick(J.col.astype(np.int64))
         row, weight, heavy = J.row[place].astype(np.int64), J.data[place], np.abs(J.data[place])
-        leaf = kid.leaf[entry]
+        datum = kid.datum[entry]
         if loaded is not None:
-            if np.any(leaf):
+            if np.any(datum):
                 raise ProgramError(f"a product of data: {_PRODUCT}")
             again, source = loaded.pick(np.rint(weight).astype(np.int64) - 1)
-            row, entry, leaf = row[again], entry[again], loaded.leaf[source]
+            row, entry, datum = row[again], entry[again], loaded.datum[source]
             weight, heavy = loaded.value[source], loaded.major[source]
-        parts.append((row, kid.col[entry], leaf, kid.value[entry] * weight, kid.major[entry] * heavy))
+        parts.append((row, kid.col[entry], datum, kid.value[entry] * weight, kid.major[entry] * heavy))
         count += int(np.max(np.bincount(J.row, minlength=1)))
-    row, col, leaf, value, major = (np.concatenate(one) for one in zip(*parts, strict=True))
-    return _merged(e.size, row, col, leaf, value, major, count + len(kids) + 1)
+    row, col, datum, value, major = (np.concatenate(one) for one in zip(*parts, strict=True))
+    return _merged(e.size, row, col, datum, value, major, count + len(kids) + 1)
 
 
 def _jacobians(e: Any, fixed: Sequence[Any]) -> list[Any]:
@@ -251,8 +251,8 @@ def _jacobians(e: Any, fixed: Sequence[Any]) -> list[Any]:
     """
     free = [cp.Variable(a.shape) if v is None else None for a, v in zip(e.args, fixed, strict=True)]
     numbers = [cp.Constant(v) if f is None else f for v, f in zip(fixed, free, strict=True)]
-    found = e.copy(numbers)._grad([np.zeros(a.shape) for a in e.args])
+    jacobians = e.copy(numbers)._grad([np.zeros(a.shape) for a in e.args])
     return [
         None if f is None else sp.coo_array(sp.csr_array(np.atleast_2d(J) if np.isscalar(J) else J).T)
-        for f, J in zip(free, found, strict=True)
+        for f, J in zip(free, jacobians, strict=True)
     ]

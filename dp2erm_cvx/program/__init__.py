@@ -6,7 +6,7 @@ from dp2erm_cvx.model.sets import Box, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments
 from dp2erm_cvx.program.curves import Curve, Part
-from dp2erm_cvx.program.declaration import Declaration, Leaves
+from dp2erm_cvx.program.declaration import Declaration, Params
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.kernels import Gaussian
 from dp2erm_cvx.program.log_weights import LogWeight
@@ -36,10 +36,10 @@ __all__ = [
     "Kind",
     "L1Ball",
     "L2Ball",
-    "Leaves",
     "LogWeight",
     "MarginRows",
     "Moments",
+    "Params",
     "Part",
     "PrivateFirstStage",
     "Program",

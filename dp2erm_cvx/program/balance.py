@@ -187,16 +187,16 @@ class MomentTargets:
         order = np.argsort(-held)
         names = tuple(self.names[k] for k in order if held[k] > 1e-9 * max(float(np.sum(held)), 1e-300))
         smallest = float(solved.fun)
-        shown = _rounded_up(smallest)
-        told = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        tolerance = _rounded_up(smallest)
+        listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         # exact balance is a program of its own, without a tolerance to raise
         allow = (
-            f"Allow {shown} or more"
+            f"Allow {tolerance} or more"
             if self.tolerance
-            else f"Use a program with a tolerance of {shown} or more"
+            else f"Use a program with a tolerance of {tolerance} or more"
         )
         raise InfeasibleError(
-            f"no weights meet the targets within {self.tolerance:g}: {told} cannot be balanced better than "
+            f"no weights meet the targets within {self.tolerance:g}: {listed} cannot be balanced better than "
             f"{smallest:.3g}. {allow}, drop those balance functions, or use a program with a ridge",
             covariates=names,
             smallest_tolerance=smallest,

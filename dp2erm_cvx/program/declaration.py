@@ -16,7 +16,7 @@ from dp2erm_cvx.errors import DeclarationError, ProgramError
 #: Largest :meth:`Compiled.cost` that is compiled: about 100 bytes each, so 1.5 GB.
 PARAMETER_LIMIT = 1.5e7
 
-#: The data of one leaf.
+#: Data of one parameter.
 Value = Array | float
 
 
@@ -29,7 +29,7 @@ class Declaration:
     constraints: dict[str, Any] = field(default_factory=dict)
 
 
-class Leaves:
+class Params:
     """Hands a declaration its data, by name, as Parameters (or as Constants, if ``embed``).
 
     Scalars are Parameters in either case, so that hyper-parameters, noise and gamma re-solve.
@@ -37,22 +37,22 @@ class Leaves:
 
     def __init__(self, data: Mapping[str, Value], *, embed: bool) -> None:
         self._data, self._embed = data, embed
-        self.parameters: dict[str, Any] = {}
+        self.made: dict[str, Any] = {}
 
     def has(self, name: str) -> bool:
-        """True if the data hold a leaf of this name."""
+        """True if the data hold a parameter of this name."""
         return name in self._data
 
     def __call__(self, name: str, *, nonneg: bool = False) -> Any:
-        """The leaf called ``name``, shaped like its data."""
+        """The parameter called ``name``, shaped like its data."""
         if name not in self._data:
             raise ProgramError(f"the declaration asks for {name!r}, which its data do not contain")
         value = np.asarray(self._data[name], dtype=np.float64)
         if self._embed and value.ndim == 2:
             return cp.Constant(value, name=name)
-        if name not in self.parameters:
-            self.parameters[name] = cp.Parameter(value.shape, name=name, nonneg=nonneg)
-        return self.parameters[name]
+        if name not in self.made:
+            self.made[name] = cp.Parameter(value.shape, name=name, nonneg=nonneg)
+        return self.made[name]
 
 
 class Compiled:
@@ -63,16 +63,16 @@ class Compiled:
     """
 
     def __init__(
-        self, declare: Callable[[Leaves], Declaration], data: Mapping[str, Value], *, embed: bool = False
+        self, declare: Callable[[Params], Declaration], data: Mapping[str, Value], *, embed: bool = False
     ) -> None:
         if not embed and (cost := self.cost(data)) > PARAMETER_LIMIT:
             raise ProgramError(
                 f"a data Parameter of this size would need about {cost * 100 / 1e9:.1f} GB to compile; "
                 "declare the data as constants (embed=True)"
             )
-        leaves = Leaves(data, embed=embed)
-        self.declaration = declare(leaves)
-        self.parameters = leaves.parameters
+        parameters = Params(data, embed=embed)
+        self.declaration = declare(parameters)
+        self.parameters = parameters.made
         self._loaded: Mapping[str, Value] | None = None
         self.problem = cp.Problem(
             cp.Minimize(self.declaration.objective), list(self.declaration.constraints.values())
@@ -86,7 +86,7 @@ class Compiled:
     @staticmethod
     def cost(data: Mapping[str, Value]) -> float:
         """``n^2 p`` summed over the matrices among the data: what compiling them as Parameters costs."""
-        return float(sum(np.shape(leaf)[0] * np.size(leaf) for leaf in data.values() if np.ndim(leaf) == 2))
+        return float(sum(np.shape(v)[0] * np.size(v) for v in data.values() if np.ndim(v) == 2))
 
     def load(self, data: Mapping[str, Value]) -> None:
         """Set every Parameter from ``data``, once for one mapping. Raises ProgramError on another shape."""
@@ -102,22 +102,22 @@ class Compiled:
 
     def values(self) -> dict[str, Array] | None:
         """Values of the variables by name, or None where the solver left one without a finite value."""
-        found = {name: variable.value for name, variable in self.declaration.variables.items()}
-        if any(value is None or not np.all(np.isfinite(value)) for value in found.values()):
+        values = {name: variable.value for name, variable in self.declaration.variables.items()}
+        if any(value is None or not np.all(np.isfinite(value)) for value in values.values()):
             return None
-        return {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
+        return {name: np.asarray(value, dtype=np.float64) for name, value in values.items()}
 
     def duals(self) -> dict[str, Array]:
         """Dual values of the constraints by name, where the solver gave them."""
-        found = {name: constraint.dual_value for name, constraint in self.declaration.constraints.items()}
-        known = {name: value for name, value in found.items() if not isinstance(value, list | None)}
+        duals = {name: constraint.dual_value for name, constraint in self.declaration.constraints.items()}
+        known = {name: value for name, value in duals.items() if not isinstance(value, list | None)}
         return {name: np.asarray(value, dtype=np.float64) for name, value in known.items()}
 
 
 def derivative(e: Any, variable: Any) -> Array | None:
     """That (size,) of a number by a variable at its value, by CVXPY; None where it has none."""
-    found = e.grad.get(variable)
-    return None if found is None else np.ravel(found.toarray() if hasattr(found, "toarray") else found)
+    grad = e.grad.get(variable)
+    return None if grad is None else np.ravel(grad.toarray() if hasattr(grad, "toarray") else grad)
 
 
 def refuse_misread(
@@ -175,14 +175,14 @@ def _reason(problem: Any) -> str:
     """What is wrong with the smallest expression that is not DPP, and what to do."""
     with cp.utilities.scopes.dpp_scope():
         parts = (problem.objective.expr, *problem.constraints)
-        found = next((node for part in parts for node in _smallest(part)), None)
-    if found is None:
+        cause = next((node for part in parts for node in _smallest(part)), None)
+    if cause is None:
         return "the objective is not convex: minimize a convex function"
-    data = ", ".join(sorted({leaf.name() for leaf in found.parameters()}))
+    data = ", ".join(sorted({parameter.name() for parameter in cause.parameters()}))
     if not data:
-        return f"{_shown(found)} is not convex by the rules of CVXPY, whatever the data are"
+        return f"{_shown(cause)} is not convex by the rules of CVXPY, whatever the data are"
     return (
-        f"{_shown(found)} is not convex for every value of {data}: data may be added to an expression of the "
+        f"{_shown(cause)} is not convex for every value of {data}: data may be added to an expression of the "
         "variable, or multiply it; make anything else of one record by records.rows or records.numbers"
     )
 
@@ -191,7 +191,7 @@ def _smallest(node: Any) -> Iterator[Any]:
     """Nodes that break the rules although their own parts follow them."""
     if node.is_dcp():
         return
-    inner = [found for part in node.args for found in _smallest(part)]
+    inner = [smallest for part in node.args for smallest in _smallest(part)]
     yield from inner or [node]
 
 
@@ -206,10 +206,10 @@ def _of_n(few: str, many: str) -> str:
         x, y = float(few), float(many)
     except ValueError:
         return few
-    for found, text in ((x / SIZES[0], "{}n"), (x * SIZES[0], "{}/n")):
-        at_other = found * SIZES[1] if text == "{}n" else found / SIZES[1]
+    for value, text in ((x / SIZES[0], "{}n"), (x * SIZES[0], "{}/n")):
+        at_other = value * SIZES[1] if text == "{}n" else value / SIZES[1]
         if abs(at_other - y) <= 1e-3 * abs(y):
-            return text.format("" if found == 1.0 and text == "{}n" else f"{found:g}")
+            return text.format("" if value == 1.0 and text == "{}n" else f"{value:g}")
     return few
 
 

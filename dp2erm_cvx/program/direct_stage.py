@@ -20,7 +20,7 @@ from dp2erm_cvx.model.direct import DirectModel, PublicConstants, minimize_point
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.terms import ReadObjective
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program.declaration import SIZES, Declaration, Leaves, Value, printed, refuse_misread, with_n
+from dp2erm_cvx.program.declaration import SIZES, Declaration, Params, Value, printed, refuse_misread, with_n
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program.form import weights_curvature
 from dp2erm_cvx.program.rows import DeclaredRecords
@@ -95,23 +95,23 @@ class WeightsProgram(DeclaredProgram, FirstStage):
                 f"{self.name}: its bound asks for {unknown[0]!r}: it may ask for {', '.join(known)}"
             )
         try:
-            stated = self.asked(function, **{name: known[name] for name in wanted})
+            bound = self.asked(function, **{name: known[name] for name in wanted})
         except DeclarationError as error:
             raise DeclarationError(f"{self.name}: its bound states {error}") from None
-        if not isinstance(stated, Bound):
+        if not isinstance(bound, Bound):
             raise DeclarationError(
                 f"{self.name}: its bound returns Bound.from_l2(...) or Bound.from_gradient(...)"
             )
-        return stated
+        return bound
 
     def data(self, records: Records) -> dict[str, Value]:
         _, problem = _declared(self, records.domain, records.n_samples, records.X.shape[1])
-        return {leaf.name(): leaf.of(records) for leaf in problem.parameters()}
+        return {datum.name(): datum.of(records) for datum in problem.parameters()}
 
     def data_bounds(self, universe: Universe) -> dict[str, Value]:
         """The largest entry of every row and number, from the public sets of the records."""
         _, problem = _declared(self, universe.domain, universe.n_samples, universe.n_columns)
-        return {leaf.name(): leaf.within.largest for leaf in problem.parameters()}
+        return {datum.name(): datum.within.largest for datum in problem.parameters()}
 
     def box(self, n: int, n_columns: int) -> tuple[float, float]:
         """Least and largest of n weights, of the declared constraints; 0 and ``inf`` without any."""
@@ -131,27 +131,27 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             texts.append(f"w = argmin {printed(problem.objective.args[0])}, sum(w) == n, w >= 0{sets}")
         return with_n(*texts)
 
-    def _for_solver(self, leaf: Leaves, w: cp.Variable) -> tuple[Any, tuple[float, float], dict[str, Any]]:
+    def _for_solver(self, data: Params, w: cp.Variable) -> tuple[Any, tuple[float, float], dict[str, Any]]:
         """The objective, the box, and the constraints beside it."""
-        problem = self.called(w, DeclaredRecords(STANDARD, w.size, 0, leaf=leaf))
-        stated = {f"constraint_{k}": own for k, own in enumerate(problem.constraints)}
-        beside = {k: own for k, own in stated.items() if _end(own, w) is None}
+        problem = self.called(w, DeclaredRecords(STANDARD, w.size, 0, parameter=data))
+        constraints = {f"constraint_{k}": own for k, own in enumerate(problem.constraints)}
+        beside = {k: own for k, own in constraints.items() if _end(own, w) is None}
         return problem.objective.args[0], _ends(problem.constraints, w), beside
 
-    def declare(self, leaf: Leaves) -> Declaration:
-        n = leaf("ones").shape[0]
+    def declare(self, data: Params) -> Declaration:
+        n = data("ones").shape[0]
         w = cp.Variable(n, name="weights", nonneg=True)
-        objective, (floor, cap), beside = self._for_solver(leaf, w)
+        objective, (floor, cap), beside = self._for_solver(data, w)
         box: dict[str, Any] = {} if math.isinf(cap) else {"cap": w <= cap}
         if floor > 0:
             box["floor"] = w >= floor
-        total = {"total": leaf("ones") @ w == n}
+        total = {"total": data("ones") @ w == n}
         return Declaration(objective, {"weights": w}, total | box | beside)
 
     def _bound(self, universe: Universe) -> StabilityBound:
-        n, stated = universe.n_samples, self.stated_bound(universe)
+        n, bound = universe.n_samples, self.stated_bound(universe)
         _, cap = self._box(n, universe.n_columns)
-        if stated is None:
+        if bound is None:
             return stability.any_weights(n, self.kind.proved, self.relations)
         public = _constants(self, universe)
         if public is not None and public.reason and not self._kinks(universe):
@@ -160,7 +160,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         m = self.strong_convexity(next(universe.examples()))
         m = m if public is None else max(m, float(np.min(public.strong_convexity)))
         try:
-            return replace(stated, w_max=min(stated.w_max, cap)).at(n, m, self.relations)
+            return replace(bound, w_max=min(bound.w_max, cap)).at(n, m, self.relations)
         except CalibrationError as error:
             raise CalibrationError(f"{self.name}: {error}: add a term such as sum_squares(w - 1)") from None
 
@@ -201,10 +201,10 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return Instance(program, lambda: data, model, model.ridge)
 
     def model(self, records: Records) -> Composite:
-        found = self.instance(records).model
-        if found is None:
+        model = self.instance(records).model
+        if model is None:
             raise ProgramError(f"{self.name} is not read: solve it by a conic solver such as clarabel")
-        return found
+        return model
 
     def solved_together(self, datasets: Sequence[Records]) -> tuple[Array, Array] | None:
         """Weights (k, n) of k datasets of one universe, and bounds (k,) of their errors in l1.
@@ -217,20 +217,20 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         if not isinstance(model, DirectModel):
             return None
         universe = Universe(first.domain, first.n_samples, first.n_features)
-        leaves = [program._clipped(records, universe) for records in datasets]
+        parameters = [program._clipped(records, universe) for records in datasets]
         read = _reading(program, universe)
         assert isinstance(read, ReadObjective)
-        for data in leaves:
+        for data in parameters:
             _made_nonneg(read, data)
-        objective = read.at(np.stack([read.vector(data) for data in leaves]))
+        objective = read.at(np.stack([read.vector(data) for data in parameters]))
         start = np.ones((len(datasets), first.n_samples))
         at, claim, *_ = minimize_points(objective, model.public, model.floor, model.cap, start, _STEPS)
         return at, claim.one
 
     def unread(self, universe: Universe) -> str | None:
         """Why the objective of a resolved program is not read, in one line; None where it is."""
-        found = _reading(self, universe)
-        return found if isinstance(found, str) else None
+        reading = _reading(self, universe)
+        return reading if isinstance(reading, str) else None
 
     def _box(self, n: int, n_columns: int) -> tuple[float, float]:
         """Floor and cap, at most n. Raises CalibrationError where no weights of sum n are between them."""
@@ -243,7 +243,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return floor, min(cap, float(n))
 
     def _clipped(self, records: Records, universe: Universe) -> dict[str, Value]:
-        """The leaves, clipped to their public bounds."""
+        """Data of the parameters, clipped to their public bounds."""
         data: dict[str, Value] = {**self.data(records), "ones": np.ones(records.n_samples)}
         for name, bound in self.data_bounds(universe).items():
             data[name] = np.clip(np.asarray(data[name], dtype=np.float64), -np.asarray(bound), bound)
@@ -272,14 +272,14 @@ def _reading(program: WeightsProgram, universe: Universe) -> ReadObjective | str
     """The objective, or why it is not read."""
     n = universe.n_samples
     _, problem = _declared(program, universe.domain, n, universe.n_columns)
-    shapes = {leaf.name(): leaf.shape for leaf in problem.parameters()} | {"ones": (n,)}
-    leaves = Leaves({name: np.zeros(shape) for name, shape in shapes.items()}, embed=False)
+    shapes = {datum.name(): datum.shape for datum in problem.parameters()} | {"ones": (n,)}
+    parameters = Params({name: np.zeros(shape) for name, shape in shapes.items()}, embed=False)
     w = cp.Variable(n, name="weights", nonneg=True)
-    objective, _, beside = program._for_solver(leaves, w)
+    objective, _, beside = program._for_solver(parameters, w)
     if beside:
         return "it has constraints beside its cap and floor"
     try:
-        read = ReadObjective(objective, w, leaves.parameters, program.eigenvalue_floor)
+        read = ReadObjective(objective, w, parameters.made, program.eigenvalue_floor)
     except ProgramError as error:
         return str(error)
     rng, loaded = np.random.default_rng(n), list[Any]()
@@ -287,8 +287,8 @@ def _reading(program: WeightsProgram, universe: Universe) -> ReadObjective | str
     def examples() -> Iterator[Array]:
         for records in universe.examples():
             data = program._clipped(records, universe)
-            for name, leaf in leaves.parameters.items():
-                leaf.value = data[name]
+            for name, datum in parameters.made.items():
+                datum.value = data[name]
             loaded.append(read.at(read.vector(data)))
             yield rng.uniform(0.5, 1.5, n)
 
@@ -301,9 +301,9 @@ def _reading(program: WeightsProgram, universe: Universe) -> ReadObjective | str
 
 
 def _made_nonneg(read: ReadObjective, data: dict[str, Value]) -> None:
-    """Clip leaves that are declared nonnegative, or the objective would not be convex."""
-    for name, leaf in read.leaves.items():
-        if leaf.is_nonneg():
+    """Clip parameters that are declared nonnegative, or the objective would not be convex."""
+    for name, parameter in read.params.items():
+        if parameter.is_nonneg():
             data[name] = np.maximum(data[name], 0.0)
 
 

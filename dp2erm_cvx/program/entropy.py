@@ -67,9 +67,9 @@ class EntropyFirstStage(BalancedStage):
     def balanced(self, records: Records) -> tuple[Blocks[Array], Array]:
         """The rows in blocks."""
         n = records.n_samples
-        found = records.rows(self._totals).each()
-        treated = sum(count for count, _ in found)
-        mean, size = rounded_sum([total for _, total in found]) / n, np.array([n - treated, treated])
+        totals = records.rows(self._totals).each()
+        treated = sum(count for count, _ in totals)
+        mean, size = rounded_sum([total for _, total in totals]) / n, np.array([n - treated, treated])
         scale, share = np.ones(2), size / n
         if self.scaling == "paper":
             floor = records.domain.arm_floor or max(int(np.min(size)), 1)
@@ -164,16 +164,16 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
             set_norm=self.radius,
             set_rounding=L2Ball(1.0).rounding(dimension),
         )
-        found = sizes.radius()
-        if found is None:
+        radius = sizes.radius()
+        if radius is None:
             return math.inf
-        norm = sizes.minimizer_norm + found
+        norm = sizes.minimizer_norm + radius
         if not per_norm * norm + base_error <= 0.01:  # the growth above linearizes exp
             return math.inf
-        kappa = spread * found + per_norm * norm + base_error
+        kappa = spread * radius + per_norm * norm + base_error
         if math.isfinite(self.trim):
             log_trim = abs(math.log(self.trim))
-            kappa += size * (found + dot_error(dimension) * norm) + 2 * UNIT * log_trim
+            kappa += size * (radius + dot_error(dimension) * norm) + 2 * UNIT * log_trim
         return kappa + CLOSED_FORM
 
     def log_base(self, n_samples: int) -> Array:
@@ -195,9 +195,9 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
     def row_neighbors(self, records: Records) -> RowNeighbors | None:
         if self.scaling == "paper":
             return None  # a flip changes the arm sizes, by which every row is scaled
-        n, found = records.n_samples, records.rows(self._totals).each()
-        treated = sum(count for count, _ in found)
-        total = rounded_sum([part for _, part in found])
+        n, totals = records.n_samples, records.rows(self._totals).each()
+        treated = sum(count for count, _ in totals)
+        total = rounded_sum([part for _, part in totals])
 
         def replaced(old: Records, new: Records) -> ReplacedRows:
             h = self.functions(new)
@@ -329,19 +329,19 @@ class ExponentialModel(MarginModel):
         self.self_concordance = 2 * self.spread
 
     def value(self, v: Array) -> float:
-        found = self._at(v)
-        log_mean = found.top + math.log(found.value / self.n)
+        sums = self._at(v)
+        log_mean = sums.top + math.log(sums.value / self.n)
         return self.n * (log_mean - float(self.target @ v)) + 0.5 * self.ridge * float(v @ v)
 
     def gradient(self, v: Array) -> Array:
-        found = self._at(v)
-        return self.n * (found.gradient / found.value - self.target) + self.ridge * v
+        sums = self._at(v)
+        return self.n * (sums.gradient / sums.value - self.target) + self.ridge * v
 
     def hessian(self, v: Array) -> Array:
-        found = self._at(v, curved=True)
-        assert found.hessian is not None
-        mean = found.gradient / found.value
-        covariance: Array = found.hessian / found.value - np.outer(mean, mean)
+        sums = self._at(v, curved=True)
+        assert sums.hessian is not None
+        mean = sums.gradient / sums.value
+        covariance: Array = sums.hessian / sums.value - np.outer(mean, mean)
         return self.n * covariance + self.ridge * np.eye(self.dimension)
 
     def rounding(self, v: Array) -> float:
@@ -349,20 +349,20 @@ class ExponentialModel(MarginModel):
         return self.n * (self._mean_error(v)[1] + shift) + 4 * UNIT * self.ridge * float(np.linalg.norm(v))
 
     def hessian_rounding(self, v: Array) -> float:
-        found = self._at(v, curved=True)
-        assert found.hessian is not None
+        sums = self._at(v, curved=True)
+        assert sums.hessian is not None
         mean, error = self._mean_error(v)
-        second = float(np.trace(found.hessian)) / found.value
+        second = float(np.trace(sums.hessian)) / sums.value
         # of the second moment as of the mean, of the square of the mean, and what either rounds beside
-        wrong = _ratio_error(found.hessian_rounding / found.value, second, found.value_rounding / found.value)
+        wrong = _ratio_error(sums.hessian_rounding / sums.value, second, sums.value_rounding / sums.value)
         wrong += 2 * mean * error + error**2 + 32 * UNIT * second + 4 * self.row_error * self.spread
         return self.n * wrong + 4 * UNIT * self.ridge
 
     def _mean_error(self, v: Array) -> tuple[float, float]:
         """The norm of the tilted mean of rows, and a bound on its error."""
-        found = self._at(v)
-        mean = float(np.linalg.norm(found.gradient)) / found.value
-        return mean, _ratio_error(found.rounding / found.value, mean, found.value_rounding / found.value)
+        sums = self._at(v)
+        mean = float(np.linalg.norm(sums.gradient)) / sums.value
+        return mean, _ratio_error(sums.rounding / sums.value, mean, sums.value_rounding / sums.value)
 
     def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
         # tilt lemma without a changed record: the range of <b_i, error> is at most 2 kappa

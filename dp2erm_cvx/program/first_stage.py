@@ -18,7 +18,7 @@ from dp2erm_cvx.model.composite import CLOSED_FORM, Composite, LocalError
 from dp2erm_cvx.model.sums import UNIT, exact_sum
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments, MomentTargets
-from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
+from dp2erm_cvx.program.declaration import Declaration, Params, Value
 from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, declared_choice
 from dp2erm_cvx.public import public_size, setting
 from dp2erm_cvx.universe import Universe
@@ -41,7 +41,7 @@ class FirstStage(Program):
 
     @abc.abstractmethod
     def data(self, records: Records) -> dict[str, Value]:
-        """Leaves of the declaration."""
+        """Parameters of the declaration."""
 
     @abc.abstractmethod
     def model(self, records: Records) -> Composite:
@@ -195,8 +195,8 @@ class ClosedFormWeights(FirstStage):
     def data(self, records: Records) -> dict[str, Value]:
         return {"cost": 1.0 / self.unnormalized(records)}
 
-    def declare(self, leaf: Leaves) -> Declaration:
-        cost = leaf("cost", nonneg=True)
+    def declare(self, data: Params) -> Declaration:
+        cost = data("cost", nonneg=True)
         n = cost.shape[0]
         weights = cp.Variable(n, name="weights", nonneg=True)
         objective = cp.sum(cp.multiply(cost, cp.square(weights)))

@@ -95,13 +95,13 @@ class Form:
                 l1 += c
             else:
                 terms += _summed(c, node, v)
-        found = _tilted(terms)
-        if len(found) != 1:
+        margins = _tilted(terms)
+        if len(margins) != 1:
             raise DeclarationError(
                 f"{printed(objective)}: read are losses of one margin, rows @ {v.name()} plus one number per "
-                f"record; here are {len(found)}"
+                f"record; here are {len(margins)}"
             )
-        return Form(found[0], ridge, l1, _set(problem.constraints, v))
+        return Form(margins[0], ridge, l1, _set(problem.constraints, v))
 
     def refuse_other_set(self, problem: cp.Problem, v: cp.Variable) -> None:
         """Raise DeclarationError where the set that was read is not that of the declared constraints.
@@ -131,10 +131,10 @@ def _objective(problem: cp.Problem) -> Any:
     if not isinstance(problem, cp.Problem) or not isinstance(problem.objective, cp.Minimize):
         raise DeclarationError("a declaration returns cp.Problem(cp.Minimize(...), [...])")
     _refuse_nonconvex(problem.objective.args[0], *problem.constraints)
-    for leaf in problem.parameters():
-        if not isinstance(leaf, Datum):
+    for datum in problem.parameters():
+        if not isinstance(datum, Datum):
             raise DeclarationError(
-                f"parameter {leaf.name()} has no public set: take it from records (rows(), numbers()), or "
+                f"parameter {datum.name()} has no public set: take it from records (rows(), numbers()), or "
                 "make it a setting"
             )
     return problem.objective.args[0]
@@ -292,12 +292,12 @@ def _margin(e: Any, v: cp.Variable) -> tuple[float, Datum, tuple[float, Datum] |
     offset: tuple[float, Datum] | None = None
     for c, node in _split(e):
         if _name(node) == "MulExpression" and node.args[1] is v:
-            ((k, leaf),) = _split(node.args[0])
-            if not isinstance(leaf, Datum) or isinstance(leaf.within, Range) or rows not in (None, leaf):
+            ((k, datum),) = _split(node.args[0])
+            if not isinstance(datum, Datum) or isinstance(datum.within, Range) or rows not in (None, datum):
                 raise DeclarationError(
                     f"{printed(node)}: one margin has one set of rows; make them with records.rows(...)"
                 )
-            scale, rows = scale + c * k, leaf
+            scale, rows = scale + c * k, datum
         elif _is_numbers(node) and offset is None:
             offset = c, node
         elif node.is_constant() and _scalar(node):
@@ -356,8 +356,8 @@ def _set(constraints: list[Any], v: cp.Variable) -> ConvexSet:
     if len(sizes) > 1:
         raise DeclarationError("one set of the coefficient is read: a ball, an l1 ball or a box")
     kinds: dict[str, Callable[[float], ConvexSet]] = {"ball": L2Ball, "l1": L1Ball, "box": Box}
-    found = [kinds[kind](size) for kind, size in sizes.items() if math.isfinite(size)]
-    return found[0] if found else WholeSpace()
+    sets = [kinds[kind](size) for kind, size in sizes.items() if math.isfinite(size)]
+    return sets[0] if sets else WholeSpace()
 
 
 def _kind_of_set(e: Any, v: cp.Variable) -> str:

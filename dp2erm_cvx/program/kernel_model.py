@@ -90,9 +90,9 @@ class FactoredKernelModel(SimplexModel):
         self.c, self.scale, self.entry_error = c, scale, entry_error
         super().__init__(feasible)
         self.half_ridge, self.ridge, self.feasible = ridge, 2 * ridge, feasible
-        found = self.blocks.map(_extent)
-        self.sizes: Array = np.concatenate([sizes for sizes, _ in found])
-        gram = tree_sum([gram for _, gram in found])
+        parts = self.blocks.map(_extent)
+        self.sizes: Array = np.concatenate([sizes for sizes, _ in parts])
+        gram = tree_sum([gram for _, gram in parts])
         error = (product_error(self.n) + 64 * len(gram) * UNIT) * float(np.trace(gram))
         self.smoothness = 2 * (float(np.linalg.eigvalsh(gram)[-1]) + error) * (1 + 1e-9) + self.ridge
 
@@ -145,11 +145,11 @@ class FactoredKernelModel(SimplexModel):
         sums = tree_sum(self.blocks.map(partial(_group_sums, groups=number), group))
         means = sums / np.maximum(np.bincount(group, minlength=number + 1), 1)[:, None]
         pull = 2 * step * self._sum(known)
-        found = self.blocks.map(partial(_centered, means=means, pull=pull), group, move - known)
-        right = np.concatenate([part for part, _, _ in found])
-        inner = tree_sum([part for _, part, _ in found])
+        parts = self.blocks.map(partial(_centered, means=means, pull=pull), group, move - known)
+        right = np.concatenate([part for part, _, _ in parts])
+        inner = tree_sum([part for _, part, _ in parts])
         inner[np.diag_indices(len(inner))] += self.half_ridge
-        for_features = cho_solve(cho_factor(inner), tree_sum([part for _, _, part in found]))
+        for_features = cho_solve(cho_factor(inner), tree_sum([part for _, _, part in parts]))
         spread = np.concatenate(
             self.blocks.map(partial(_shares, means=means, coefficient=for_features), group)
         )
@@ -259,5 +259,5 @@ def _centered(
 
 
 def _shares(rows: Array, group: NDArray[np.int64], *, means: Array, coefficient: Array) -> Array:
-    found: Array = _inside(rows, group, means) @ coefficient
-    return found
+    shares: Array = _inside(rows, group, means) @ coefficient
+    return shares

@@ -21,7 +21,7 @@ from dp2erm_cvx.model.composite import kernel_weights_error
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import column_sums, row_products
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
+from dp2erm_cvx.program.declaration import Declaration, Params, Value
 from dp2erm_cvx.program.first_stage import BalancedStage, FirstStage
 from dp2erm_cvx.program.kernel_model import FactoredKernelModel, KernelModel
 from dp2erm_cvx.program.kernels import BalanceKernel, Kernel, factor
@@ -109,16 +109,16 @@ class KernelFirstStage(FirstStage):
         data |= {"treated": records.a.astype(np.float64), "totals": self.feasible(records).totals()}
         return data if math.isinf(cap) else data | {"cap": cap}
 
-    def declare(self, leaf: Leaves) -> Declaration:
-        n, name = leaf("F0").shape[0], "weights" if self.pooled else "doubled_weights"
+    def declare(self, data: Params) -> Declaration:
+        n, name = data("F0").shape[0], "weights" if self.pooled else "doubled_weights"
         v = cp.Variable(n, name=name, nonneg=True)
         constraints = {"total": cp.sum(v) == n}
         if not self.pooled:
-            treated, totals = leaf("treated"), leaf("totals", nonneg=True)
+            treated, totals = data("treated"), data("totals", nonneg=True)
             constraints = {"treated_total": treated @ v == totals[1], "total": cp.sum(v) == cp.sum(totals)}
             if not math.isinf(self.cap):
-                constraints["cap"] = v <= leaf("cap", nonneg=True)
-        return Declaration(self.imbalance(leaf, v), {name: v}, constraints)
+                constraints["cap"] = v <= data("cap", nonneg=True)
+        return Declaration(self.imbalance(data, v), {name: v}, constraints)
 
     def certified_error(self, universe: Universe) -> float | None:
         domain = universe.domain
@@ -149,7 +149,7 @@ class KernelFirstStage(FirstStage):
         )
 
     def features(self, records: Records) -> dict[str, Value]:
-        """Leaves F0, F1 (n, k): the kernel's features, or its factor, with the rows of one arm; t; n ridge.
+        """Data F0, F1 (n, k): the kernel's features, or its factor, with the rows of one arm; t; n ridge.
 
         Raises DeclarationError where a Gram matrix is needed that does not fit into memory.
         """
@@ -160,11 +160,11 @@ class KernelFirstStage(FirstStage):
         curvature = records.n_samples * self.mu
         return {"F0": (1 - treated) * F, "F1": treated * F, "target": target, "curvature": curvature}
 
-    def imbalance(self, leaf: Leaves, v: cp.Variable) -> cp.Expression:
+    def imbalance(self, data: Params, v: cp.Variable) -> cp.Expression:
         """``alpha sum_c ||F_c'v - target||^2 + (1-alpha) ||F_0'v - F_1'v||^2 + curvature ||v||^2``."""
-        control, treated, target = leaf("F0").T @ v, leaf("F1").T @ v, leaf("target")
+        control, treated, target = data("F0").T @ v, data("F1").T @ v, data("target")
         to_sample = cp.sum_squares(control - target) + cp.sum_squares(treated - target)
-        ridge = leaf("curvature", nonneg=True) * cp.sum_squares(v)
+        ridge = data("curvature", nonneg=True) * cp.sum_squares(v)
         return self.alpha * to_sample + (1 - self.alpha) * cp.sum_squares(control - treated) + ridge
 
     def model(self, records: Records) -> KernelModel | FactoredKernelModel:

@@ -186,10 +186,10 @@ class LogWeight:
         edges = np.linspace(low, high, _CELLS + 1)
         left, right = edges[:-1], edges[1:]
         with np.errstate(over="ignore", invalid="ignore"):
-            found, ends = self.enclose(left, right), self.log(edges)
-        monotone = (found.down >= 0) | (found.up <= 0)
-        least = np.where(monotone, np.minimum(ends[:-1], ends[1:]), found.low)
-        largest = np.where(monotone, np.maximum(ends[:-1], ends[1:]), found.high)
+            bounds, ends = self.enclose(left, right), self.log(edges)
+        monotone = (bounds.down >= 0) | (bounds.up <= 0)
+        least = np.where(monotone, np.minimum(ends[:-1], ends[1:]), bounds.low)
+        largest = np.where(monotone, np.maximum(ends[:-1], ends[1:]), bounds.high)
         return float(np.min(least)), float(np.max(largest))
 
     def of(self, tilt: Array, total: Array) -> Array:
@@ -233,8 +233,8 @@ class LogWeight:
             return self.range(-reach, reach)
         everywhere = np.array([min(reach, 1e300)])
         with np.errstate(over="ignore", invalid="ignore"):
-            found = self.enclose(-everywhere, everywhere)
-        return float(found.low[0]), float(found.high[0])
+            bounds = self.enclose(-everywhere, everywhere)
+        return float(bounds.low[0]), float(bounds.high[0])
 
 
 #: ``log(1 + exp(-s))``: one over the probability sigma(s) of the observed arm.

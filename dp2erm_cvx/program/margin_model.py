@@ -99,19 +99,19 @@ class MarginModel(Composite):
         self.loss, self.penalty, self.weight, self.ridge, self.slopes = loss, penalty, weight, ridge, slopes
         self.n, self._multipliers = self.blocks.n_samples, multipliers
         self._is_square = loss == SQUARE
-        found = self._map(partial(_extent, sizes=self._is_square, bent=not self.shifted))
+        parts = self._map(partial(_extent, sizes=self._is_square, bent=not self.shifted))
         if not self._is_square:
-            self.row_norms = constant(np.concatenate([part.norms for part in found]))
-        gram = tree_sum([part.gram for part in found])
+            self.row_norms = constant(np.concatenate([part.norms for part in parts]))
+        gram = tree_sum([part.gram for part in parts])
         if self._is_square:
-            columns = zip(*(part.sizes for part in found), strict=True)
+            columns = zip(*(part.sizes for part in parts), strict=True)
             self._sizes, self._pull = (tree_sum(column) for column in columns)
         self.dimension = len(gram)
-        self.spread = max(float(np.max(part.norms, initial=0.0)) for part in found) * (1 + 1e-12)
-        self._weight_spread = max(part.weight_norm for part in found) * (1 + 1e-12)
-        far = max(part.offset for part in found)
+        self.spread = max(float(np.max(part.norms, initial=0.0)) for part in parts) * (1 + 1e-12)
+        self._weight_spread = max(part.weight_norm for part in parts) * (1 + 1e-12)
+        far = max(part.offset for part in parts)
         # roundoffs of a term beside its slope's and that of the sum, and of a margin beside its product's
-        steps = (2 if multipliers is None and all(part.plain for part in found) else 4) * UNIT
+        steps = (2 if multipliers is None and all(part.plain for part in parts) else 4) * UNIT
         shift = UNIT if far else 0.0
         self._errors = _Errors(
             dot_error(self.dimension) + shift,
@@ -178,9 +178,9 @@ class MarginModel(Composite):
     def hessian(self, v: Array) -> Array:
         if self._is_square:
             return self._hessian
-        found = self._at(v, curved=True).hessian
-        assert found is not None
-        return found + self.ridge * np.eye(self.dimension)
+        hessian = self._at(v, curved=True).hessian
+        assert hessian is not None
+        return hessian + self.ridge * np.eye(self.dimension)
 
     def spectrum(self, v: Array) -> tuple[float, float]:
         if math.isinf(self.self_concordance):
@@ -189,8 +189,8 @@ class MarginModel(Composite):
 
     def lowest_within(self, v: Array, distance: float) -> float:
         ask = partial(_least, loss=self.loss, v=v, distance=distance * (1 + 1e-12), errors=self._errors)
-        found = self._map(ask, self.row_norms)
-        gram, trace = tree_sum([part[0] for part in found]), sum(part[1] for part in found)
+        parts = self._map(ask, self.row_norms)
+        gram, trace = tree_sum([part[0] for part in parts]), sum(part[1] for part in parts)
         if self.penalty.priced:
             # a multiplier at 0 whose price is not reached anywhere near stays there, whatever the others do
             slack = self.penalty.l1 - np.abs(self.gradient(v)) - self.rounding(v)
@@ -276,13 +276,13 @@ class MarginModel(Composite):
             ask = partial(
                 _moments, loss=self.loss, v=v, errors=self._errors, curved=curved, shifted=self.shifted
             )
-        found = self._moments.get(key := v.tobytes())
-        if found is None or (curved and found.hessian is None):
-            found = _added(self._map(ask, *(() if self._is_square else (self.row_norms,))))
-            self._moments[key] = found
+        moments = self._moments.get(key := v.tobytes())
+        if moments is None or (curved and moments.hessian is None):
+            moments = _added(self._map(ask, *(() if self._is_square else (self.row_norms,))))
+            self._moments[key] = moments
             if len(self._moments) > _KEPT:
                 del self._moments[next(iter(self._moments))]
-        return found
+        return moments
 
 
 @dataclass(frozen=True)
@@ -350,7 +350,7 @@ def _moments(
     curved: bool,
     shifted: bool,
 ) -> _Moments:
-    found = []
+    parts = []
     for begin in range(0, len(rows), CACHED):
         part = slice(begin, begin + CACHED)
         own, size = rows.part(begin, begin + CACHED), norms[part]
@@ -371,8 +371,8 @@ def _moments(
             value, wrong = exact_sum(m * of.value), of.slope_error + 4 * UNIT * of.value
             more |= {"top": top, "value_rounding": float(m @ wrong), "size": float(m_size @ of.value)}
             more["margin_error"] = float(np.max(error))
-        found.append(_Moments(value, own.gradient(m * of.slope), float(m_size @ rounded), **more))
-    return _added(found)
+        parts.append(_Moments(value, own.gradient(m * of.slope), float(m_size @ rounded), **more))
+    return _added(parts)
 
 
 def _square_moments(rows: MarginRows, multipliers: Array | None = None, *, v: Array) -> _Moments:

@@ -47,8 +47,8 @@ class MarginRows:
     def whole(blocks: Blocks[MarginRows]) -> MarginRows:
         """All rows of the blocks in memory."""
         parts = blocks.each()
-        others = map(_joined, zip(*map(_others, parts), strict=True))
-        return MarginRows(np.concatenate([part.Z for part in parts]), *others)
+        columns = map(_joined, zip(*map(_others, parts), strict=True))
+        return MarginRows(np.concatenate([part.Z for part in parts]), *columns)
 
     @property
     def offsets(self) -> Array:

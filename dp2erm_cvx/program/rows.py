@@ -112,9 +112,9 @@ class Datum(Protocol):
 
 def _parameter(name: str, shape: tuple[int, ...], within: Within, make: RecordMap) -> Datum:
     # no subclass: CVXPY is imported by whoever reads a problem, not by whoever imports a program
-    leaf: Any = cp.Parameter(shape, name=name, nonneg=isinstance(within, Range) and within.low >= 0)
-    leaf.within, leaf.of = within, make
-    return leaf  # type: ignore[no-any-return]
+    parameter: Any = cp.Parameter(shape, name=name, nonneg=isinstance(within, Range) and within.low >= 0)
+    parameter.within, parameter.of = within, make
+    return parameter  # type: ignore[no-any-return]
 
 
 @dataclass
@@ -124,7 +124,7 @@ class DeclaredRecords:
     ``x`` covariates, ``signed`` ``(2a - 1) x``, ``favored`` ``sign(y) (2a - 1) x``, ``y`` the centered
     outcome, ``outcome_size`` its absolute value, ``response`` ``2 (2a - 1) y``, ``treatment`` a, ``arms`` the
     unit vectors ``(1 - a, a)``, ``ones`` rows of one 1, and ``n`` their number. ``own`` are the names of data
-    that the author's maps make; ``leaf`` stands for the data where a problem is made for solvers. Where
+    that the author's maps make; ``parameter`` stands for the data where a problem is made for solvers. Where
     these are the columns of data, and not those of an example, maps are ``tried`` at a record of zeros, which
     is public. Raises DeclarationError for another attribute.
     """
@@ -135,7 +135,7 @@ class DeclaredRecords:
     covariates: Callable[[Domain, Array], Array] = lambda domain, X: X
     bound: float | None = None
     own: tuple[str, ...] = ()
-    leaf: Callable[..., Any] | None = None
+    parameter: Callable[..., Any] | None = None
     tried: bool = False
     _data: dict[str, Datum] = field(default_factory=dict)
 
@@ -229,7 +229,7 @@ class DeclaredRecords:
     def used(self, problem: Any) -> Any:
         """What a declaration returned. Raises DeclarationError where it leaves out data that it asked for."""
         inside = (
-            [leaf.name() for leaf in problem.parameters()] if isinstance(problem, cp.Problem) else self._data
+            [own.name() for own in problem.parameters()] if isinstance(problem, cp.Problem) else self._data
         )
         if unused := [name for name in self._data if name not in inside]:
             raise DeclarationError(
@@ -248,7 +248,7 @@ class DeclaredRecords:
         return self._datum(name, within, lambda records: within.project(make(records)), k)
 
     def _refuse_solver(self, name: str) -> None:
-        if self.leaf is not None:
+        if self.parameter is not None:
             raise DeclarationError(
                 f"records.{name} is no part of a problem in the weights: make it a setting of the decorator, "
                 f'such as size="{name}"'
@@ -262,8 +262,8 @@ class DeclaredRecords:
         return make
 
     def _datum(self, name: str, within: Within, make: RecordMap, k: int | None = None) -> Datum:
-        if self.leaf is not None:  # a problem for solvers: its parameters are the data themselves
-            return self.leaf(name, nonneg=isinstance(within, Range) and within.low >= 0)  # type: ignore[no-any-return]
+        if self.parameter is not None:  # a problem for solvers: its parameters are the data themselves
+            return self.parameter(name, nonneg=isinstance(within, Range) and within.low >= 0)  # type: ignore[no-any-return]
         if name not in self._data:
             self._data[name] = _parameter(name, (self.n,) if k is None else (self.n, k), within, make)
         elif self._data[name].within != within:

@@ -21,7 +21,7 @@ from dp2erm_cvx.model.sets import Box, ConvexSet, ElasticNet, L1Ball, L2Ball, Us
 from dp2erm_cvx.model.sums import compensated_sum, noisy_sum
 from dp2erm_cvx.privacy import LossConstants, RowBox
 from dp2erm_cvx.program.curves import SQUARE, Curve
-from dp2erm_cvx.program.declaration import SIZES, Declaration, Leaves, Value, printed, refuse_misread, with_n
+from dp2erm_cvx.program.declaration import SIZES, Declaration, Params, Value, printed, refuse_misread, with_n
 from dp2erm_cvx.program.form import Form
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
@@ -281,9 +281,9 @@ class SecondStage(DeclaredProgram):
 
     def constants(self, universe: Universe) -> LossConstants:
         """The constants, all finite. Raises CalibrationError where the gradient radius is not."""
-        found = self.loss_constants(universe)
-        found.refuse_unbounded(self.name, type(self.feasible(universe.domain)).__name__)
-        return found
+        constants = self.loss_constants(universe)
+        constants.refuse_unbounded(self.name, type(self.feasible(universe.domain)).__name__)
+        return constants
 
     def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
         """Public bound on the radius that a solve is sure to be certified to, in the norm of theta.
@@ -297,11 +297,11 @@ class SecondStage(DeclaredProgram):
         """
         extra = public_number("gamma", gamma, at_least=0)
         noise = public_number("noise_bound", noise_bound, at_least=0)
-        n, found = universe.n_samples, self.loss_constants(universe)
+        n, constants = universe.n_samples, self.loss_constants(universe)
         if isinstance(self.regularizer, UserRegularizer):
-            self.regularizer.refuse_unchecked(found.n_parameters)
+            self.regularizer.refuse_unchecked(constants.n_parameters)
             return None
-        program, p = self.resolve(universe.domain), found.n_parameters
+        program, p = self.resolve(universe.domain), constants.n_parameters
         theta_set, ridge = program.feasible(universe.domain), n * (extra + program._net[1])
         loss, rows = program.loss, self.row_bounds(universe)
         squares = program.squared and rows.plain
@@ -351,7 +351,7 @@ class SecondStage(DeclaredProgram):
         return None if tilts is None else tilts[:, None] * self.rows(records).Z
 
     def _data(self, model: MarginModel, domain: Domain, gamma: float) -> dict[str, Value]:
-        """Leaves of the declaration."""
+        """Parameters of the declaration."""
         n, (l1, l2), Z, weights = model.n, self._net, model.Z, model.multipliers
         penalties: dict[str, Value] = {"noise": model.linear, "curvature": n * gamma, "n_samples": float(n)}
         penalties |= {"l1": n * l1, "l2": n * l2, **self.feasible(domain).bounds()}
@@ -361,30 +361,30 @@ class SecondStage(DeclaredProgram):
             return {"factor": factor, "linear": -2 * (Z.T @ (weights * model.whole.offsets)), **penalties}
         return {"Z": Z, "offset": model.whole.offsets, "multipliers": weights, **penalties}
 
-    def declare(self, leaf: Leaves) -> Declaration:
+    def declare(self, data: Params) -> Declaration:
         constraints: dict[str, Any] = {}
         if self.squared:
-            factor = leaf("factor")
+            factor = data("factor")
             theta = cp.Variable(factor.shape[1], name="theta")
-            objective, variables = cp.sum_squares(factor @ theta) + leaf("linear") @ theta, {"theta": theta}
+            objective, variables = cp.sum_squares(factor @ theta) + data("linear") @ theta, {"theta": theta}
         else:
-            Z = leaf("Z")
+            Z = data("Z")
             theta, s = cp.Variable(Z.shape[1], name="theta"), cp.Variable(Z.shape[0], name="margins")
-            objective = leaf("multipliers", nonneg=True) @ self.loss.declared(s)
+            objective = data("multipliers", nonneg=True) @ self.loss.declared(s)
             variables, constraints["margins"] = (
                 {"theta": theta, "margins": s},
-                s == Z @ theta - leaf("offset"),
+                s == Z @ theta - data("offset"),
             )
-        objective += leaf("noise") @ theta + leaf("curvature", nonneg=True) / 2 * cp.sum_squares(theta)
+        objective += data("noise") @ theta + data("curvature", nonneg=True) / 2 * cp.sum_squares(theta)
         if isinstance(self.regularizer, UserRegularizer):
-            objective += leaf("n_samples", nonneg=True) * self.regularizer.declared(theta)
+            objective += data("n_samples", nonneg=True) * self.regularizer.declared(theta)
         else:
             if self.regularizer.l1:
-                objective += leaf("l1", nonneg=True) * cp.norm(theta, 1)
+                objective += data("l1", nonneg=True) * cp.norm(theta, 1)
             if self.regularizer.l2:
-                objective += leaf("l2", nonneg=True) / 2 * cp.sum_squares(theta)
+                objective += data("l2", nonneg=True) / 2 * cp.sum_squares(theta)
         assert self.theta_set is not None
-        bounds = [leaf(name, nonneg=True) for name in self.theta_set.parameters]
+        bounds = [data(name, nonneg=True) for name in self.theta_set.parameters]
         constraints |= self.theta_set.constraints(theta, *bounds)
         return Declaration(objective, variables, constraints)
 

@@ -21,7 +21,7 @@ from dp2erm_cvx.model.sets import ConvexSet, L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import compensated_sum, noisy_sum
 from dp2erm_cvx.privacy import LossConstants, RowBox, StabilityBound
 from dp2erm_cvx.program.curves import LOGISTIC, Curve
-from dp2erm_cvx.program.declaration import Declaration, Leaves, Value, printed
+from dp2erm_cvx.program.declaration import Declaration, Params, Value, printed
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program.form import read_curve, read_log_weight
 from dp2erm_cvx.program.log_weights import LogWeight
@@ -162,26 +162,26 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
             )
         return r
 
-    def declare(self, leaf: Leaves) -> Declaration:
-        Z = leaf("Z")
+    def declare(self, data: Params) -> Declaration:
+        Z = data("Z")
         lam = cp.Variable(Z.shape[1], name="coefficient")
         variables, constraints = {"coefficient": lam}, {}
-        if leaf.has("counts"):  # margins of their own, as leaves are not multiplied by each other
+        if data.has("counts"):  # margins of their own, as parameters are not multiplied by each other
             s = cp.Variable(Z.shape[0], name="margins")
-            objective = leaf("counts", nonneg=True) @ self.loss.declared(s)
+            objective = data("counts", nonneg=True) @ self.loss.declared(s)
             variables, constraints = {**variables, "margins": s}, {"margins": s == Z @ lam}
         else:
             objective = cp.sum(self.loss.declared(Z @ lam))
-        objective += leaf("curvature", nonneg=True) / 2 * cp.sum_squares(lam)
-        if leaf.has("linear"):
-            objective += leaf("linear") @ lam
-        ball = {"ball": cp.norm(lam, 2) <= leaf("radius", nonneg=True)} if leaf.has("radius") else {}
+        objective += data("curvature", nonneg=True) / 2 * cp.sum_squares(lam)
+        if data.has("linear"):
+            objective += data("linear") @ lam
+        ball = {"ball": cp.norm(lam, 2) <= data("radius", nonneg=True)} if data.has("radius") else {}
         return Declaration(objective, variables, constraints | ball)
 
     def data(
         self, records: Records, gamma: float = 0.0, noise: Array | None = None, *, counted: bool = False
     ) -> dict[str, Value]:
-        """Leaves of the declaration, with ``n gamma/2 ||lam||^2 + <noise, lam>`` added to the objective.
+        """Parameters of the declaration, with ``n gamma/2 ||lam||^2 + <noise, lam>`` added to the objective.
 
         Where losses are ``counted``, sampling weights multiply them.
         """
@@ -307,8 +307,8 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     def certified_error(self, universe: Universe) -> float | None:
         bound = self.row_bound(universe.domain)
-        found = self.margin_sum(universe).weights(self.log_weight, bound)
-        return math.inf if found is None else found
+        error = self.margin_sum(universe).weights(self.log_weight, bound)
+        return math.inf if error is None else error
 
     def _linear_sum(self, records: Records) -> tuple[Array, Array] | None:
         terms = self.linear_terms(records)
@@ -442,9 +442,9 @@ def private(
     ``ridge``, ``radius`` and other ``settings`` are its defaults, ``share`` that of the budget which buys the
     coefficient. Its name is by default that of the scheme with ``_private`` behind it.
     """
-    stated = {**program.formulas, "ridge": ridge, "radius": radius, "share": share, **settings}
+    defaults = {**program.formulas, "ridge": ridge, "radius": radius, "share": share, **settings}
     name = name or f"{program.name}_private"
     own = {"name": name, "__qualname__": name}
-    variant: type[Any] = made_class(program.function, (PrivateFirstStage, program), stated, own)
+    variant: type[Any] = made_class(program.function, (PrivateFirstStage, program), defaults, own)
     program.variant = variant
     return variant

@@ -25,7 +25,7 @@ from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.direct import DirectModel
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program.balance import MomentTargets
-from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
+from dp2erm_cvx.program.declaration import Declaration, Params, Value
 from dp2erm_cvx.public import check_settings, public_number, setting
 from dp2erm_cvx.universe import Universe
 
@@ -134,8 +134,8 @@ class Program(abc.ABC):
             )
 
     @abc.abstractmethod
-    def declare(self, leaf: Leaves) -> Declaration:
-        """The CVXPY problem; ``leaf(name)`` is a datum. Must be DPP."""
+    def declare(self, data: Params) -> Declaration:
+        """The CVXPY problem; ``data(name)`` is a parameter. Must be DPP."""
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         """The point of the composite model that a solver's variables and duals stand for.
@@ -214,13 +214,13 @@ class DeclaredProgram(Program):
         cls, function: Function, settings: Mapping[str, Setting], own: Mapping[str, Any], **members: Any
     ) -> Any:
         """Program class of a declaration; one of an author's is read at once, and refused where it stands."""
-        name, stated = function.__name__, {**settings, **own}
+        name, defaults = function.__name__, {**settings, **own}
         wanted = list(inspect.signature(function).parameters)[cls.first :]
-        if unknown := [k for k in (*own, *wanted) if k not in stated or (k in own and k not in wanted)]:
+        if unknown := [k for k in (*own, *wanted) if k not in defaults or (k in own and k not in wanted)]:
             raise DeclarationError(
                 f"{name}: {unknown[0]!r} must be a keyword of the decorator and an argument of the function"
             )
-        made = made_class(function, (cls,), stated, {"function": staticmethod(function), **members})
+        made = made_class(function, (cls,), defaults, {"function": staticmethod(function), **members})
         if not function.__module__.startswith("dp2erm_cvx."):
             made().resolve(STANDARD).refuse_misread()
         return made
@@ -254,18 +254,18 @@ class DeclaredProgram(Program):
 
 
 def made_class(
-    function: Function, bases: tuple[Any, ...], stated: Mapping[str, Any], members: Mapping[str, Any]
+    function: Function, bases: tuple[Any, ...], settings: Mapping[str, Any], members: Mapping[str, Any]
 ) -> Any:
     """Program class of a decorator, with the name, docstring and module of its function unless stated.
 
-    Settings ``stated`` are beside those of its bases, whose checks they keep; formulas stay open until
+    ``settings`` are beside those of its bases, whose checks they keep; formulas stay open until
     resolved.
     """
     doc = inspect.getdoc(function) or "a declaration of its author"
     known = {field.name: field for base in bases for field in dataclasses.fields(base)}
-    formulas = {k: v for k, v in stated.items() if isinstance(v, str)}
+    formulas = {k: v for k, v in settings.items() if isinstance(v, str)}
     fields: list[Any] = []
-    for k, v in stated.items():
+    for k, v in settings.items():
         check, bounds = known[k].metadata["check"] if k in known else (public_number, {"infinite": True})
         field = setting(None if k in formulas else v, check, **bounds)
         fields.append((k, Any, v if isinstance(v, dataclasses.Field) else field))
@@ -290,7 +290,7 @@ def made_class(
 class Instance:
     """A program bound to data: what a solver solves and what a certificate judges.
 
-    ``data`` are the leaves of the declaration; ``model`` is the exact smooth-plus-prox form, or None where
+    ``data`` are those of the declaration; ``model`` is the exact smooth-plus-prox form, or None where
     only the duality gap can judge, and then ``smooth`` is the program less its non-smooth term: Theta and a
     scale for that certificate. ``strong_convexity`` is in the units of the declared objective; ``targets``
     are hard constraints that may have no solution.
@@ -305,7 +305,7 @@ class Instance:
 
     @cached_property
     def data(self) -> Mapping[str, Value]:
-        """The leaves, made when a solver that goes through CVXPY asks for them."""
+        """Data of the parameters, made when a solver that goes through CVXPY asks for them."""
         return self.load()
 
     @property

@@ -216,8 +216,8 @@ class Scheme:
 
         def decorate(function: Function) -> Any:
             balance = BalanceFunctions(function, norm_bound, function.__name__)
-            stated = {"balance": balance, "ridge": ridge, "alpha": alpha}
-            return made_class(function, (MomentWeights,), stated, {})
+            settings = {"balance": balance, "ridge": ridge, "alpha": alpha}
+            return made_class(function, (MomentWeights,), settings, {})
 
         return decorate
 
@@ -328,12 +328,12 @@ def _derived(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
             yield "theorem", program.theorem
     private = isinstance(program, PrivateFirstStage)
     if isinstance(program, SeparableFirstStage) and not (private or program.at_controls):
-        found = program.movement(universe)
+        moved = program.movement(universe)
         flat = "inf, as the loss is flat where a weight moves"
-        C = flat if math.isinf(found.variance) else f"{found.variance:.4g}"
-        yield "derived", f"margins at most {found.reach:.4g}, log weights {found.log_weight_range:.4g} apart"
-        yield "", f"gradients in a set of diameter {found.gradient_diameter:.6g}"
-        yield "", f"mean weight of the others at least {found.least_mean:.4g}, C of Theorem 22 {C}"
+        C = flat if math.isinf(moved.variance) else f"{moved.variance:.4g}"
+        yield "derived", f"margins at most {moved.reach:.4g}, log weights {moved.log_weight_range:.4g} apart"
+        yield "", f"gradients in a set of diameter {moved.gradient_diameter:.6g}"
+        yield "", f"mean weight of the others at least {moved.least_mean:.4g}, C of Theorem 22 {C}"
     if isinstance(program, WeightsProgram):
         yield "certificate", _certificate(program, universe)
     if isinstance(program, FirstStage):

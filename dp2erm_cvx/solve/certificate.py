@@ -121,8 +121,8 @@ class _Subgradient:
 
     def by_coordinate(self, model: Composite) -> Array:
         """A bound on the size of every coordinate of the exact subgradient (d,)."""
-        found = np.abs(self.residual) + self.prox_error
-        return sum((model.rounding_by_coordinate(v) for v in self.evaluated), found)
+        error = np.abs(self.residual) + self.prox_error
+        return sum((model.rounding_by_coordinate(v) for v in self.evaluated), error)
 
 
 def _subgradient(model: Composite, point: Array) -> _Subgradient:
@@ -152,8 +152,8 @@ def _interior(model: Composite, point: Array, gradient: Array) -> bool:
         return False
     if penalty.set == WholeSpace():
         return True
-    asked = point * (1 + 1e-6), point - gradient / model.smoothness
-    return all(np.array_equal(penalty.set.project(one), one) for one in asked)
+    points = point * (1 + 1e-6), point - gradient / model.smoothness
+    return all(np.array_equal(penalty.set.project(one), one) for one in points)
 
 
 def _norm(v: Array) -> float:

@@ -135,10 +135,10 @@ def own_dual(instance: Instance) -> Dual | None:
                     "the objective or regularizer by quadratics, norms and absolute values, without atoms of "
                     "other cones that are not read (weights by entropy: a program of kind exponential)"
                 )
-            found = solved_with_dual(problem, cp.CLARABEL, _TIGHT)
+            dual = solved_with_dual(problem, cp.CLARABEL, _TIGHT)
     except _FAILURES:
         return None
-    return None if found is None else found._replace(solver="certificate")
+    return None if dual is None else dual._replace(solver="certificate")
 
 
 def conic_gap(instance: Instance, point: Array, dual: Dual | None) -> float:

@@ -83,10 +83,10 @@ class Solution:
                 "its place, such as weights 1: relax the constraints before the next release, and do not "
                 "publish this warning, which tells of the records"
             )
-        asked = f"{self.tolerance:g} relative" if self.within is None else f"within {self.within:g}"
+        goal = f"{self.tolerance:g} relative" if self.within is None else f"within {self.within:g}"
         return (
             f"{self.stats.solver} ended with status {self.status.value} and the point is not certified to "
-            f"{asked}: raise the ridge, loosen the tolerance, or try another solver"
+            f"{goal}: raise the ridge, loosen the tolerance, or try another solver"
         )
 
 

@@ -196,14 +196,14 @@ def _printing_to_stderr() -> Iterator[None]:
     with contextlib.suppress(OSError, TypeError, AttributeError):
         flush = ctypes.CDLL(None).fflush
     sys.stdout.flush()
-    kept = os.dup(1)
+    stdout = os.dup(1)
     os.dup2(2, 1)
     try:
         yield
     finally:
         flush(None)
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 #: Tried in this order, with the same noise, after a solver that is named.
@@ -229,8 +229,8 @@ def by_design(settings: Solver) -> bool:
         return False
     return all(
         any(
-            isinstance(one, type(asked)) and one.max_iterations >= asked.max_iterations
+            isinstance(one, type(needed)) and one.max_iterations >= needed.max_iterations
             for one in settings.solvers
         )
-        for asked in CERTIFYING
+        for needed in CERTIFYING
     )

@@ -130,8 +130,8 @@ def log_odds_excess(n: int, unit: EntropyConstants, cells: Cells) -> float:
 
     # beyond this exp(-xi) leaves no weight for the others in floating point
     certain = math.log(n) + 700.0
-    found = last_true(possible, 0.0, certain)
-    return math.inf if found == certain else found
+    excess = last_true(possible, 0.0, certain)
+    return math.inf if excess == certain else excess
 
 
 def entropy_balancing(n: int, constants: EntropyConstants) -> StabilityBound:

@@ -149,8 +149,8 @@ def pooled_kernel_balancing(
     pull = unit.record_change * ((1.0 + a) * tau + unit.alpha / (math.sqrt(2.0) * n))
     d = unit.law_movement(pull, tau * spread, unit.displacement(n))
     V = n * float((math.sqrt(n - 1.0) * d + 2.0 * tau)[0])
-    stated = stated_bound(n, V, w_max, "Theorem 6 (pooled MMD)", (constants.assumption, EXACT))
-    return replace(stated, w_max=w_max)
+    bound = stated_bound(n, V, w_max, "Theorem 6 (pooled MMD)", (constants.assumption, EXACT))
+    return replace(bound, w_max=w_max)
 
 
 def _flips(n: int, unit: KernelConstants, cells: Cells, k: float) -> Array:

@@ -198,9 +198,9 @@ class _Scheme:
             if not math.isfinite(float(np.max(g))):
                 return math.inf, math.inf, float(np.max(steep))
             on = corners(g, _OUTWARD / least)
-            found = g[on], _OUTWARD / least[on]
+            near = g[on], _OUTWARD / least[on]
             low, high = _cut(low, high, on)
-        return _variance_constant(*found), float(np.max(found[0])), float(np.max(steep))
+        return _variance_constant(*near), float(np.max(near[0])), float(np.max(steep))
 
     def largest_and_mean(self) -> tuple[float, float]:
         """Theorem 23: the largest weight, and the least mean of f over n - 1 records.
@@ -262,8 +262,8 @@ def _cut(low: Array, high: Array, chosen: NDArray[np.int64]) -> tuple[Array, Arr
     if len(low) + 7 * len(chosen) > _MOST_CELLS:
         return low, high
     edges = np.linspace(low[chosen], high[chosen], 9)
-    kept = np.delete(np.arange(len(low)), chosen)
-    return np.append(low[kept], edges[:-1]), np.append(high[kept], edges[1:])
+    rest = np.delete(np.arange(len(low)), chosen)
+    return np.append(low[rest], edges[:-1]), np.append(high[rest], edges[1:])
 
 
 def _variance_constant(g: Array, inverse: Array) -> float:
@@ -287,8 +287,8 @@ def _variance_constant(g: Array, inverse: Array) -> float:
             on, off = support(g, inverse, *sides)
             least = np.argmin(on + off, axis=1)[:, None]
             t, span = np.take_along_axis(t, least, axis=1), span ** (2.0 / (_MULTIPLIERS - 1))
-        found: Array = np.min(0.5 * (on + off), axis=1) ** 2
-        return found
+        value: Array = np.min(0.5 * (on + off), axis=1) ** 2
+        return value
 
     best = largest_of(lambda Q, r: (product(Q, Q), product(Q - r, Q + r)), (0.0, 0.5), 1, 1e-5)
     return min(best, largest * top) * _OUTWARD

@@ -176,18 +176,18 @@ def test_a_solver_that_prints_residuals_is_not_heard(capfd, monkeypatch, solver)
 def test_a_declaration_that_is_not_dpp_is_refused():
     """``logistic(-(X @ theta))`` weighted by a Parameter is convex but would re-solve with old data."""
 
-    def declare(leaf):
+    def declare(data):
         theta = cp.Variable(3)
-        return Declaration(leaf("w", nonneg=True) @ cp.logistic(-(leaf("X") @ theta)), {"theta": theta})
+        return Declaration(data("w", nonneg=True) @ cp.logistic(-(data("X") @ theta)), {"theta": theta})
 
     with pytest.raises(ProgramError, match="not DPP"):
         Compiled(declare, {"w": np.ones(5), "X": np.ones((5, 3))})
 
 
 def test_a_declaration_must_ask_for_data_it_was_given():
-    def declare(leaf):
+    def declare(data):
         theta = cp.Variable(3)
-        return Declaration(cp.sum_squares(leaf("X") @ theta), {"theta": theta})
+        return Declaration(cp.sum_squares(data("X") @ theta), {"theta": theta})
 
     with pytest.raises(ProgramError, match="'X'"):
         Compiled(declare, {"Z": np.ones((5, 3))})

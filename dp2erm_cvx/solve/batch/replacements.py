@@ -172,9 +172,9 @@ FastPath = Callable[[Replacements, float], Claims]
 
 
 def _whole(name: str, values: ArrayLike, limit: int) -> Index:
-    given = np.array(values, ndmin=1)
-    if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
+    index = np.array(values, ndmin=1)
+    if index.ndim != 1 or not np.issubdtype(index.dtype, np.integer):
         raise DeclarationError(f"replacements: {name} must be a list of whole numbers")
-    if len(given) and not (0 <= int(given.min()) and int(given.max()) < limit):
+    if len(index) and not (0 <= int(index.min()) and int(index.max()) < limit):
         raise DeclarationError(f"replacements: {name} must be from 0 to {limit - 1}")
-    return given.astype(np.int64)
+    return index.astype(np.int64)

@@ -100,10 +100,10 @@ class RowBatch:
         old, replaced = self.rows(leaving, leaving).rows, self.rows(leaving, part.records())
         old, rows = old - self.terms.center, replaced.rows - self.terms.center
         target = np.zeros_like(rows) if replaced.target is None else replaced.target - self.terms.center
-        reach, kept = np.full(len(index), np.inf), np.full(len(index), -np.inf)
+        reach, smallest = np.full(len(index), np.inf), np.full(len(index), -np.inf)
         if self.metric.definite:
-            reach, kept = np.maximum(self.metric.lengths(rows), self.reach), self.kept(index, old, rows)
-        return Members(index, old, rows, target, np.maximum(norms(rows), self.longest), kept, reach)
+            reach, smallest = np.maximum(self.metric.lengths(rows), self.reach), self.kept(index, old, rows)
+        return Members(index, old, rows, target, np.maximum(norms(rows), self.longest), smallest, reach)
 
     def first_gradient(self, members: Members) -> Array:
         """Gradients (m, d) of the neighbors at the base solution, without a sweep."""
@@ -262,15 +262,15 @@ def minimize_together(batch: RowBatch, replaced: Replacements, goal: float) -> C
         V_new[far] = V[live][far]
         G_new, f_total = batch.sweep(V_new, part)
         nu = _multiplier(V_new, G_new, on_ball[live])
-        _, found, at_floor = judge(batch, part, V_new, G_new, nu)
+        _, radius, at_floor = judge(batch, part, V_new, G_new, nu)
         V[of], G[of], multiplier[of] = V_new, G_new, nu
         sweeps[live] = sweep + 1
-        better, progress = found < best_radius[live], found < 0.5 * best_radius[live]
+        better, progress = radius < best_radius[live], radius < 0.5 * best_radius[live]
         stalled[live] = np.where(progress, 0, stalled[live] + 1)
         improved = live[better]
-        best[improved], best_radius[improved] = V_new[better], found[better]
+        best[improved], best_radius[improved] = V_new[better], radius[better]
         total[improved] = f_total[better]
-        live = live[(found > goal) & ~at_floor & (stalled[live] < 3) & ~far]
+        live = live[(radius > goal) & ~at_floor & (stalled[live] < 3) & ~far]
         if not len(live):
             break
 

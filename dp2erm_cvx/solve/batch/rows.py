@@ -132,8 +132,8 @@ class SharedRows:
 
     def extent(self, inverse_root: Array | None) -> tuple[float, float, float, float]:
         """Largest norm in a metric (``inf`` without one) and as it is, the sum of norms and of squares."""
-        found = np.array(self._blocks.map(partial(_extent, inverse_root=inverse_root)))
-        (reach, longest), sums = np.max(found[:, :2], axis=0), np.sum(found[:, 2:], axis=0) * (1 + 1e-9)
+        parts = np.array(self._blocks.map(partial(_extent, inverse_root=inverse_root)))
+        (reach, longest), sums = np.max(parts[:, :2], axis=0), np.sum(parts[:, 2:], axis=0) * (1 + 1e-9)
         return float(reach), float(longest), float(sums[0]), float(sums[1])
 
     def sums(self, V: Array, index: Index) -> tuple[Array, Array]:
@@ -141,19 +141,19 @@ class SharedRows:
 
         The records ``index`` (m,) are left out.
         """
-        asked = self._pass(V, index)
-        moments, sums = zip(*self._map(partial(_swept, asked=asked)), strict=True)
+        forward = self._pass(V, index)
+        moments, sums = zip(*self._map(partial(_swept, forward=forward)), strict=True)
         return tree_sum(moments), tree_sum(sums)
 
     def read(self, V: Array, index: Index, own: Array, scale: Array, reading: Reading) -> tuple[Array, Array]:
         """Sums and maxima of a reading of weights ``scale`` f, f being ``own`` at ``index``."""
-        ask = partial(_read, asked=self._pass(V, index, own, scale), reading=reading.alone())
+        ask = partial(_read, forward=self._pass(V, index, own, scale), reading=reading.alone())
         sums, largest = zip(*self._map(ask, *reading.beside), strict=True)
         return tree_sum(sums), np.maximum.reduce(largest)
 
     def weights(self, V: Array, index: Index, own: Array, scale: Array) -> Array:
         """These weights (m, n)."""
-        parts = self._map(partial(_weights, asked=self._pass(V, index, own, scale)))
+        parts = self._map(partial(_weights, forward=self._pass(V, index, own, scale)))
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def _pass(self, V: Array, index: Index, *weighed: Array) -> _Pass:
@@ -190,27 +190,27 @@ def _plain(block: MarginRows) -> Array:
     return block.Z
 
 
-def _swept(Z: Array, numbers: range, *base: Array, asked: _Pass) -> tuple[Array, Array]:
+def _swept(Z: Array, numbers: range, *base: Array, forward: _Pass) -> tuple[Array, Array]:
     moments, sums = [], []
-    for part, pull, f in asked.tiles(Z, numbers, base):
+    for part, pull, f in forward.tiles(Z, numbers, base):
         total = pull.sum(axis=1)
         sums.append(np.stack([total, total if f is pull else f.sum(axis=1)], axis=1))
         moments.append(pull @ Z[part])
     return tree_sum(moments), tree_sum(sums)
 
 
-def _read(Z: Array, numbers: range, *beside: Array, asked: _Pass, reading: Reading) -> tuple[Array, Array]:
-    own = beside[asked.n_base :]
+def _read(Z: Array, numbers: range, *beside: Array, forward: _Pass, reading: Reading) -> tuple[Array, Array]:
+    own = beside[forward.n_base :]
     parts = [
-        reading.of(f, *(column[part] for column in own)) for part, _, f in asked.tiles(Z, numbers, beside)
+        reading.of(f, *(column[part] for column in own)) for part, _, f in forward.tiles(Z, numbers, beside)
     ]
     sums, largest = zip(*parts, strict=True)
     return tree_sum(sums), np.maximum.reduce(largest)
 
 
-def _weights(Z: Array, numbers: range, *beside: Array, asked: _Pass) -> Array:
-    weights = np.empty((len(asked.V), len(numbers)))
-    for part, _, f in asked.tiles(Z, numbers, beside):
+def _weights(Z: Array, numbers: range, *beside: Array, forward: _Pass) -> Array:
+    weights = np.empty((len(forward.V), len(numbers)))
+    for part, _, f in forward.tiles(Z, numbers, beside):
         weights[:, part] = f
     return weights
 

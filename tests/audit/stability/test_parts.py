@@ -276,10 +276,10 @@ def test_what_leaves_the_universe_is_left_out():
     for domain in (keep, floor):
         X, a = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 3 == 0
         base = base_of(IPW.resolve(domain), domain.records(X, a.astype(int), np.zeros(30)))
-        stays, leaves = Replacement(1, X[0], 0, "x"), Replacement(0, X[1], 0, "x")
-        assert [change for change, _ in base.moved([leaves, stays])] == [stays]
-        assert base.pair(leaves) is None
-        assert base.moved([leaves]) == base.resolved([leaves]) == []
+        stays, parameters = Replacement(1, X[0], 0, "x"), Replacement(0, X[1], 0, "x")
+        assert [change for change, _ in base.moved([parameters, stays])] == [stays]
+        assert base.pair(parameters) is None
+        assert base.moved([parameters]) == base.resolved([parameters]) == []
 
 
 @pytest.fixture
