@@ -23,6 +23,7 @@ the two programs are the same.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import cvxpy as cp
 
@@ -31,7 +32,6 @@ from dp2erm_cvx.program import (
     Array,
     Declaration,
     Instance,
-    Params,
     Records,
     setting,
 )
@@ -76,7 +76,7 @@ class EntropyBalancing(RidgedEntropyFirstStage):
             data["log_base"] = self.log_base(records.n_samples)
         return data if math.isinf(self.radius) else data | {"radius": self.radius}
 
-    def declare(self, data: Params) -> Declaration:
+    def declare(self, data: Any) -> Declaration:
         B = data("B")
         n, dimension = B.shape
         lam = cp.Variable(dimension, name="dual")
@@ -117,7 +117,7 @@ class EntropyBalancingPrimal(RidgedEntropyFirstStage):
         data = super().data(records) | {"penalty": n / self.mu}
         return data if math.isinf(self.radius) else data | {"price": n * self.radius}
 
-    def declare(self, data: Params) -> Declaration:
+    def declare(self, data: Any) -> Declaration:
         B = data("B")
         n, dimension = B.shape
         weights = cp.Variable(n, name="weights")

@@ -103,8 +103,8 @@ def by_loss_distribution(releases: Sequence[Budget], total: Budget) -> float | N
     # are repeated; so the distributions are composed directly
     composed = None
     for (epsilon, failure), count in sorted(Counter((one.epsilon, one.delta) for one in releases).items()):
-        stated = common.DifferentialPrivacyParameters(epsilon, failure)
-        one = privacy_loss_distribution.from_privacy_parameters(stated, total.epsilon / _STEPS)
+        pure = common.DifferentialPrivacyParameters(epsilon, failure)
+        one = privacy_loss_distribution.from_privacy_parameters(pure, total.epsilon / _STEPS)
         several = one.self_compose(count) if count > 1 else one
         composed = several if composed is None else composed.compose(several)
     assert composed is not None
@@ -126,10 +126,10 @@ def by_curves(releases: Sequence[Receipt], total: Budget) -> float | None:
     Releases with a curve, and pure ones, add their divergences at each order. The sum is converted at the
     delta that the others leave, by the best order, and their epsilons are added on top.
     """
-    others = [one.budget for one in releases if one.curve is None and one.budget.delta > 0.0]
-    if len(others) == len(releases) or total.epsilon > _LARGEST_CONVERTED:
+    plain = [one.budget for one in releases if one.curve is None and one.budget.delta > 0.0]
+    if len(plain) == len(releases) or total.epsilon > _LARGEST_CONVERTED:
         return None
-    epsilon, delta = sums(others)
+    epsilon, delta = sums(plain)
     left = down(max(decimal(total.delta) - delta, decimal(0.0))) * (1.0 - _SET_ASIDE)
     if left < _LEAST_DELTA:
         return None
@@ -139,8 +139,8 @@ def by_curves(releases: Sequence[Receipt], total: Budget) -> float | None:
 
 
 def _added(releases: Sequence[Receipt]) -> RenyiCurve:
-    stated = [one.curve.orders for one in releases if one.curve is not None]
-    orders = tuple(sorted(set(RENYI_ORDERS).union(*stated)))
+    known = [one.curve.orders for one in releases if one.curve is not None]
+    orders = tuple(sorted(set(RENYI_ORDERS).union(*known)))
 
     @cache
     def pure(epsilon: float) -> RenyiCurve:
@@ -325,9 +325,9 @@ class Ledger:
             db.execute("INSERT OR IGNORE INTO accounts VALUES (?, ?, ?, ?, ?)", row)
             account = self._account(db, dataset)
         if (account.total, account.relation, account.composition) != (total, related, composed):
-            stated = f"epsilon = {account.total.epsilon:g}, delta = {account.total.delta:g}"
+            text = f"epsilon = {account.total.epsilon:g}, delta = {account.total.delta:g}"
             raise LedgerError(
-                f"data set {dataset!r} was declared with {stated}, {account.relation}, "
+                f"data set {dataset!r} was declared with {text}, {account.relation}, "
                 f"{account.composition}: a total is declared once"
             )
         return account

@@ -71,8 +71,8 @@ def _begin(db: sqlite3.Connection, path: Path) -> None:
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
             raise
-        told = f"{path}: the ledger is in use{_holders(path)}"
-        warnings.warn(f"{told}: waiting up to {_PATIENCE:g} seconds", RuntimeWarning, stacklevel=5)
+        text = f"{path}: the ledger is in use{_holders(path)}"
+        warnings.warn(f"{text}: waiting up to {_PATIENCE:g} seconds", RuntimeWarning, stacklevel=5)
         db.execute(f"PRAGMA busy_timeout = {1000 * _PATIENCE:.0f}")
         db.execute("BEGIN IMMEDIATE")
 
@@ -88,8 +88,8 @@ def _holders(path: Path) -> str:
         return ""
     # number, kind, advisory or not, read or write, process, device:device:inode; others wait
     fields = [line.split() for line in lines if "->" not in line]
-    found = sorted({one[4] for one in fields if len(one) > 5 and one[5].endswith(f":{inode}")})
-    return f" by process {', '.join(found)}" if found else ""
+    owners = sorted({one[4] for one in fields if len(one) > 5 and one[5].endswith(f":{inode}")})
+    return f" by process {', '.join(owners)}" if owners else ""
 
 
 def _prepare(db: sqlite3.Connection, path: Path) -> None:

@@ -50,22 +50,22 @@ def arms_rule(study: EffectStudy, budget: Budget) -> EffectSettings:
     assert book is not None
     shares, n_arms = tuple(book.treatment.rates), len(book.treatment.labels)
     assumed = None if shares else study.assumed
-    found = effect_rule(universe, budget, study.residual_scale, assumed, ArmScores, values, 1.0 / n_arms)
+    rule = effect_rule(universe, budget, study.residual_scale, assumed, ArmScores, values, 1.0 / n_arms)
     total = universe.mass * universe.n_samples * budget.epsilon
     rate = max(0.02, min(0.1, 40.0 * n_arms / total))
     # lines of outcomes of two values are not unbent, so that they can be averaged: their loss hardly bends
-    found = replace(
-        found,
+    rule = replace(
+        rule,
         arms=Arms.ALIKE,
         noise_ratio=0.0,
-        slope=found.slope if values is None else 2.0 * universe.domain.outcome_bound,
+        slope=rule.slope if values is None else 2.0 * universe.domain.outcome_bound,
         rate_share=rate,
         propensity=shares or "constant",
         cap=max(CAP, 2.0 / min(shares, default=1.0 / n_arms)),
     )
-    left = 1.0 - (found.spread_share or 0.0) - (0.0 if shares else rate) - (found.mean_share or 0.0)
+    left = 1.0 - (rule.spread_share or 0.0) - (0.0 if shares else rate) - (rule.mean_share or 0.0)
     multinomial: list[tuple[Any, float]] = [("multinomial", one) for one in (0.1, 0.15, 0.2, 0.3)]
-    kinds: list[tuple[Any, float]] = [(found.propensity, found.propensity_share)]
+    kinds: list[tuple[Any, float]] = [(rule.propensity, rule.propensity_share)]
     few = FEW * n_arms * universe.n_features
     if study.declared.get("propensity") == "multinomial":
         kinds = multinomial
@@ -75,7 +75,7 @@ def arms_rule(study: EffectStudy, budget: Budget) -> EffectSettings:
         (
             _clipped(
                 study,
-                replace(found, rows=rows, center_share=center, propensity=kind, propensity_share=share),
+                replace(rule, rows=rows, center_share=center, propensity=kind, propensity_share=share),
                 budget.epsilon,
                 reach,
             ),
@@ -146,10 +146,10 @@ def arms_error(study: EffectStudy, settings: EffectSettings, total: float) -> fl
     n, p, rate = fit.n_samples, study.universe.n_features, all_shares[0]
     law = CovariateLaw.of(study.universe.domain, p)
     spread = norm * math.sqrt(law.mean_square(1.0, norm) / p)
-    found = fit.errors(np.array([spread]), sigma, all_shares, declared.within(all_shares))
-    kept, noise = (float(one[0, 0]) for one in found)
-    stretch = min(1.0 / max(1.0 - kept, 1e-9), STRETCH)
-    noise, still, away = noise * stretch, 1.0 - stretch * (1.0 - kept), declared.distance
+    errors = fit.errors(np.array([spread]), sigma, all_shares, declared.within(all_shares))
+    remains, noise = (float(one[0, 0]) for one in errors)
+    stretch = min(1.0 / max(1.0 - remains, 1e-9), STRETCH)
+    noise, still, away = noise * stretch, 1.0 - stretch * (1.0 - remains), declared.distance
     if settings.propensity == "multinomial":
         paid, row = settings.propensity_share * total, 1.0 + norm**2
         gamma, scale = 8.0 * row / (n * paid), 2.0 * math.sqrt(2.0 * row) / paid
@@ -164,7 +164,7 @@ def arms_error(study: EffectStudy, settings: EffectSettings, total: float) -> fl
     reach = settings.score_bound / n_arms / rate
     scale = ArmScores.price * 2.0 * reach / (n * (1.0 - AVERAGE_SHARE) * (1.0 - settings.spent) * total)
     sampling = (2.0 * residuals / rate + away**2 * sigma**2 + 4.0 * MARGIN * reach * scale) / n
-    bias = away * (times * max(LEFT * kept, still) * sigma + (1.0 - rate) * varying)
+    bias = away * (times * max(LEFT * remains, still) * sigma + (1.0 - rate) * varying)
     return sampling + 4.0 * scale**2 + (times * noise * away) ** 2 + bias**2
 
 
@@ -226,11 +226,11 @@ def arm_errors(
     off = off + np.minimum(np.abs(theta[constant]) * fit.gamma / curvature, 2.0 * half) ** 2
     counted = 0.0 if rate is None else rate.calibration.variance * rate.calibration.unit**2 / n**2
     by_rate = np.sqrt(np.minimum(off, 4.0 * half**2) * np.minimum(counted / shares**2, 0.25))
-    others, log_noise = away * (1.0 - shares), np.zeros(len(shares))
+    apart, log_noise = away * (1.0 - shares), np.zeros(len(shares))
     propensity = plan.step("propensity")
     if propensity is not None:
-        others, log_noise = _left_by(propensity, shares, nuisances.spreads, fit.mass * within, away)
-    reaches = np.hypot(others, math.sqrt(k) * log_noise)
+        apart, log_noise = _left_by(propensity, shares, nuisances.spreads, fit.mass * within, away)
+    reaches = np.hypot(apart, math.sqrt(k) * log_noise)
     varying, common = 0.0, 0.0
     if term.rows is Rows.COMMON:  # slopes of an arm differ from those in common by what effects vary by
         varying = study.heterogeneity * deviation
@@ -240,18 +240,18 @@ def arm_errors(
     # the ridge on an intercept leaks into slopes along the mean of an arm
     leaks = away**2 * np.abs(theta[constant]) * fit.gamma / within
     leaks = leaks / (curvature if by_arm else float(np.sum(curvature)))
-    found = []
+    errors = []
     for arm, share in enumerate(shares.tolist()):
         one, other = arm if by_arm else 0, float(reaches[arm])
         # of slopes in common either arm has at most half of what stays of the distance between the two
-        stayed = float(others[arm]) if by_arm else min(float(others[arm]), 0.5 * away)
+        stayed = float(apart[arm]) if by_arm else min(float(apart[arm]), 0.5 * away)
         bias = stayed * float(stays[one]) + (1.0 - share) * stayed * varying
         bias += float(leaks[arm]) * ((1.0 - share) * stayed / away if by_arm and away else share)
         moved = other * float(noise[one]) if by_arm else 0.0
         moved = math.hypot(moved, float(log_noise[arm] * stays[one]), float(by_rate[arm]))
         sampling = other * deviation * math.sqrt(heavier / share) if by_arm else 0.0
-        found.append(NuisanceError(bias, moved, sampling))
-    return found, common
+        errors.append(NuisanceError(bias, moved, sampling))
+    return errors, common
 
 
 def _left_by(

@@ -284,7 +284,7 @@ class Request:
         if values is not None:
             curvatures = (values.curvature(self.level),) * 2
         square, epsilon = 1.0 + NORM**2, center * self.epsilon
-        found = RidgeFit(
+        fit = RidgeFit(
             gamma=2.0 * square / (self.n_samples * epsilon),
             noise=2.0 * math.sqrt(square * (len(rows.constants(self.n_features)) + 1)) * self.slope / epsilon,
             n_samples=self.n_samples,
@@ -295,20 +295,20 @@ class Request:
             curvatures=curvatures,
         )
         if rows is not kind.rows:
-            return found
+            return fit
         if kind.arms is not Arms.BALANCED or rows is not Rows.COMMON:
-            return replace(found, arms=kind.arms)
+            return replace(fit, arms=kind.arms)
         varying = self.confounding.typical * self.deviation
         if varying == 0.0:
-            return found
-        noise = found.errors(self.spread, self.deviation, 0.5, self.confounding.within(0.5))[1]
-        return replace(found, arms=kind.arms, noise_ratio=min(float(noise[0, 0]) / varying, 1.0))
+            return fit
+        noise = fit.errors(self.spread, self.deviation, 0.5, self.confounding.within(0.5))[1]
+        return replace(fit, arms=kind.arms, noise_ratio=min(float(noise[0, 0]) / varying, 1.0))
 
     def remaining(self, regression: RidgeFit) -> tuple[Array, Array, Array]:
         """What ridge takes off slopes; of slopes that are stretched, the noise and what is still missing."""
-        kept, noise = shrinkage([regression], self.spread, self.deviation, self.rate, self.confounding)
-        stretch = np.minimum(1.0 / (1.0 - kept), STRETCH)
-        return kept, noise * stretch, 1.0 - stretch * (1.0 - kept)
+        left, noise = shrinkage([regression], self.spread, self.deviation, self.rate, self.confounding)
+        stretch = np.minimum(1.0 / (1.0 - left), STRETCH)
+        return left, noise * stretch, 1.0 - stretch * (1.0 - left)
 
     def noise_in_residuals(self, center: float) -> float:
         """Root mean square of what noise of the regression adds to residuals of an arm, to first order."""
@@ -343,7 +343,7 @@ def effect_error(request: Request, left: float, center: float, propensity: float
     by_arm = regression.rows is Rows.ARMS
     steepness = 1.0 if values is None else values.steepness(request.level)
     parts = np.array([[rate], [1.0 - rate]]) if by_arm else np.ones((1, 1))
-    kept, noise, still = request.remaining(regression)
+    remains, noise, still = request.remaining(regression)
     noise = noise * steepness
     away = declared.distance
     if propensity:
@@ -363,4 +363,4 @@ def effect_error(request: Request, left: float, center: float, propensity: float
     sampling += MARGIN * widest * request.residual_bound / rate * scale / n
     error = sampling + 2.0 * (1.0 + by_arm) * scale**2 + float(np.sum((parts * noise * away) ** 2))
     error += (regression.leaning(rate, kind.wanted(rate)) * declared.typical * sigma * away) ** 2
-    return error + float(np.sum(parts * np.maximum(LEFT * kept, still) * away * sigma)) ** 2
+    return error + float(np.sum(parts * np.maximum(LEFT * remains, still) * away * sigma)) ** 2

@@ -207,16 +207,16 @@ class EffectStudy(Pipeline):
         # where it is public, it is that of everybody: nothing confounds, and no factor is beyond its inverse
         public = None if known is None or isinstance(known, str) else public_fraction("propensity", known)
         assumed, rate = self.assumed if public is None else None, smaller_arm(public)
-        found = effect_rule(self.universe, left, scale, assumed, kind, self.two_values, rate)
+        rule = effect_rule(self.universe, left, scale, assumed, kind, self.two_values, rate)
         cap = public_number("cap", declared.get("cap", max(CAP, 2.0 / rate)), at_least=2.0)
         total = math.sqrt(self.universe.mass * self.universe.n_samples) * self._kept * self.budget.epsilon
-        reach = _reach(kind, known, cap, found, scale, total) * found.residual_bound
+        reach = _reach(kind, known, cap, rule, scale, total) * rule.residual_bound
         if self.two_values is not None and issubclass(kind, AverageScore | RiskScores):
-            reach = self._event_reach(declared.get("propensity", found.propensity), total)
-        found = replace(found, cap=cap, score_bound=reach)
-        if found.arms is Arms.CONTROLS and declared.get("rows", Rows.COMMON) not in (Rows.COMMON, None):
-            found = replace(found, arms=Arms.ALIKE)
-        return replace(found, **declared)
+            reach = self._event_reach(declared.get("propensity", rule.propensity), total)
+        rule = replace(rule, cap=cap, score_bound=reach)
+        if rule.arms is Arms.CONTROLS and declared.get("rows", Rows.COMMON) not in (Rows.COMMON, None):
+            rule = replace(rule, arms=Arms.ALIKE)
+        return replace(rule, **declared)
 
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
         """Perhaps ranges; cells, or rate, mean and spread, center and propensity; then the score."""
@@ -342,7 +342,7 @@ class EffectStudy(Pipeline):
     def _score(self, nuisances: Nuisances, settings: EffectSettings) -> EffectScore:
         clips, domain = (settings.cap, settings.residual_bound, settings.score_bound), self.universe.domain
         if self.estimand == RiskScores.estimand:
-            found: EffectScore = RiskScores(
+            score: EffectScore = RiskScores(
                 nuisances, *clips, missing=domain.weighted, other_bound=domain.outcome_bound
             )
         else:
@@ -350,12 +350,12 @@ class EffectStudy(Pipeline):
             if domain.units is not None:  # of whom a part may be treated, or in a group
                 sampled = sampled or self.kind in (TreatedScore, GroupScore)
             missing = domain.weighted and not sampled
-            found = self.kind(nuisances, *clips, self.effect_center, sampled, missing)
+            score = self.kind(nuisances, *clips, self.effect_center, sampled, missing)
         total = self.universe.mass * self.universe.n_samples * self._whole("rate") * settings.rate_share
         total /= max(len(domain.groups), 1)
         if total < STEADY:  # the released rate is noise: no bound may follow it far
-            found = replace(found, widest=max(4.0 * domain.outcome_bound / settings.score_bound, 1.0))
-        return found
+            score = replace(score, widest=max(4.0 * domain.outcome_bound / settings.score_bound, 1.0))
+        return score
 
     @property
     def kind(self) -> type[EffectScore]:
@@ -409,16 +409,16 @@ _WHOLE = 190.0
 
 
 def _reach(
-    kind: type[EffectScore], known: Any, cap: float, found: EffectSettings, scale: float | None, total: float
+    kind: type[EffectScore], known: Any, cap: float, rule: EffectSettings, scale: float | None, total: float
 ) -> float:
-    """B over M_r with the declared propensity ``known``, that of the settings ``found`` where none is.
+    """B over M_r with the declared propensity ``known``, that of the settings ``rule`` where none is.
 
     ``total`` is sqrt(n) epsilon.
     """
     if known == "logistic" or (known == "cells" and kind is TreatedScore):
         return kind.reach[1]
     if known is None or isinstance(known, str) or kind is OverlapScore:
-        return found.score_bound / found.residual_bound
+        return rule.score_bound / rule.residual_bound
     rate = public_number("propensity", known)
     if kind is TreatedScore:  # residuals of the untreated are weighted by its odds
         return max(rate, 1.0 - rate) / max(1.0 - rate, 1.0 / cap)

@@ -69,10 +69,10 @@ def nuisance_error(
     ``collinearity`` allows. The spread of residuals is read off that of the score, the size of the regression
     off its released slopes. First order; where it holds is simulated, not proved.
     """
-    found = _confounded(plan, released)
-    if found is None:
+    pair = _confounded(plan, released)
+    if pair is None:
         return NO_ERROR
-    nuisances, study = found[1], plan.study
+    nuisances, study = pair[1], plan.study
     assert not isinstance(nuisances.rate, str)
     counted = nuisances.regressions[-1].mass
     # noise may leave a released mean of factors that none has
@@ -84,10 +84,10 @@ def nuisance_error(
 
 def group_errors(plan: Plan[EffectStudy], released: Released, deviation: float) -> list[NuisanceError]:
     """Those of the effects in all groups, where clipped residuals have at most this ``deviation``."""
-    found, study = _confounded(plan, released), plan.study
-    if found is None:
+    pair, study = _confounded(plan, released), plan.study
+    if pair is None:
         return [NO_ERROR] * len(study.universe.domain.groups)
-    score, nuisances = found
+    score, nuisances = pair
     assert isinstance(score, GroupScore)
     residual = _residual(study, deviation, study.scale)
     errors = []
@@ -104,12 +104,12 @@ def risk_errors(
 ) -> tuple[NuisanceError, NuisanceError]:
     """Those of both released ``risks`` by regressions by arm, the treated first, in the same way."""
     study = plan.study
-    if (found := _confounded(plan, released)) is None:
+    if (pair := _confounded(plan, released)) is None:
         return NO_ERROR, NO_ERROR
     least = 1.0 / study.universe.n_samples
     shares = [min(max(risk, least), 1.0 - least) for risk in risks]
     treated, untreated = (math.sqrt(share * (1.0 - share)) for share in shares)
-    first, second = _arm_errors(plan, found[1], released, (untreated, treated))
+    first, second = _arm_errors(plan, pair[1], released, (untreated, treated))
     return second, first
 
 
@@ -125,14 +125,14 @@ def _confounded(plan: Plan[EffectStudy], released: Released) -> tuple[EffectScor
     return (score, nuisances) if nuisances.regressions else None
 
 
-def _residual(study: EffectStudy | RuleStudy, deviation: float, guess: float) -> float:
+def _residual(study: EffectStudy | RuleStudy, deviation: float, typical: float) -> float:
     """The standard deviation of a record's residual, of which clipped ones have at most this ``deviation``.
 
-    That of a person's mean may be any part of it: then it is at least the ``guess``.
+    That of a person's mean may be any part of it: then it is at least the ``typical`` one.
     """
     domain = study.universe.domain
     residual = residual_deviation(deviation, study.settings.residual_bound, 0.5 * domain.outcome_bound)
-    return residual if domain.units is None else max(residual, guess)
+    return residual if domain.units is None else max(residual, typical)
 
 
 def combined(*errors: NuisanceError) -> NuisanceError:
@@ -192,7 +192,7 @@ def _arm_errors(
             seen, reach, log_noise, leak = overlap_error(plan, released, residual)
             off = max(off, seen)
         apart = math.hypot(off, math.sqrt(sizes.shape[1]) * log_noise)
-    kept = np.linalg.norm(left * sizes, axis=1) * (weights if by_arm else 1.0)
+    biases = np.linalg.norm(left * sizes, axis=1) * (weights if by_arm else 1.0)
     by_rate = rate_error(plan, nuisances, released, residual, steep, group)
     by_intercepts = np.zeros(2)
     if leak is not None:
@@ -215,8 +215,8 @@ def _arm_errors(
     unknown = 4.0 * half * (few if by_arm else np.any(few, keepdims=True))
     return tuple(
         NuisanceError(
-            bias=off * (float(kept[g]) + varying) + abs(float(leaks[g])) + float(unknown[g]),
-            noise=math.hypot(float(noises[g]), log_noise * (float(kept[g]) + varying), rates[g]),
+            bias=off * (float(biases[g]) + varying) + abs(float(leaks[g])) + float(unknown[g]),
+            noise=math.hypot(float(noises[g]), log_noise * (float(biases[g]) + varying), rates[g]),
             sampling=heavier * sampling[g],
             shift=-float(leaks[g]),
         )
@@ -234,7 +234,7 @@ def remaining(
     error = square.relative_error(released) if isinstance(square, MeanSquare) else np.zeros(1)
     # ridge takes the more of a slope the smaller the square is, of which .7 standard deviations may be noise
     unsure = np.hypot(LEFT, error / (1.0 - 0.7 * error))
-    left = np.max([unsure * declared, *(np.abs(1.0 - stretch * (1.0 - kept)) for kept, _ in errors)], axis=0)
+    left = np.max([unsure * declared, *(np.abs(1.0 - stretch * (1.0 - part)) for part, _ in errors)], axis=0)
     return declared, left, stretch * np.max([noise for _, noise in errors], axis=0)
 
 
@@ -333,11 +333,11 @@ def value_error(
     (fit,), theta = nuisances.regressions, np.reshape(released[str(nuisances.terms[0].source)], (2, -1))
     stretch, spreads = nuisances.stretch.reshape(2, -1), np.array(nuisances.spreads)
     part = float(nuisances.counts.shares(released)[int(treats)].sum())
-    shares, others, rates = (np.array([1.0 - one, one]) for one in (own, 1.0 - own, rate))
-    (declared, _), (kept, noise) = (nuisances.shrinkage(one) for one in (nuisances.deviation, residual))
+    shares, against, rates = (np.array([1.0 - one, one]) for one in (own, 1.0 - own, rate))
+    (declared, _), (remains, noise) = (nuisances.shrinkage(one) for one in (nuisances.deviation, residual))
     sizes = theta[:, 1:] * spreads / np.maximum(1.0 - declared, 0.02)
     sizes *= np.minimum(1.0, half / np.maximum(np.linalg.norm(sizes, axis=1), 1e-300))[:, None]
-    left = np.maximum(LEFT * declared, np.abs(1.0 - stretch * (1.0 - kept)))
+    left = np.maximum(LEFT * declared, np.abs(1.0 - stretch * (1.0 - remains)))
     if nuisances.two_values is not None:
         steep = [nuisances.two_values.steepness(float(one[0])) for one in nuisances.levels(released)]
         left, sizes, noise = left + BENT_SIDE, sizes * np.c_[steep], noise * np.c_[steep]
@@ -348,12 +348,12 @@ def value_error(
     leak = shrunk / within * distance * rates[::-1]
     mean = fit.noise / (n * (curvature + fit.gamma))
     wrong = float(np.sum((mean**2 + shrunk**2 + SIDE**2 * (moved**2 + stays**2)) / shares**2))
-    sampling = float(np.sum(others**2 / np.maximum(fit.mass * rates, 1e-12)))
+    sampling = float(np.sum(against**2 / np.maximum(fit.mass * rates, 1e-12)))
     counted = nuisances.counts.predicted_error / (max(part, 1.0 / n) * n) ** 2
     by_rate = math.sqrt(counted * float(np.sum(shares**2)) * min(wrong, (2.0 * half) ** 2))
     return NuisanceError(
-        bias=part * distance * float(others @ (stays + leak)),
-        noise=part * math.hypot(distance * float(np.linalg.norm(others * moved)), by_rate),
+        bias=part * distance * float(against @ (stays + leak)),
+        noise=part * math.hypot(distance * float(np.linalg.norm(against * moved)), by_rate),
         sampling=part * math.sqrt(HEAVIER * sampling / (within * n)) * residual * distance,
     )
 
@@ -385,11 +385,11 @@ def overlap_error(
     those of intercepts and slopes along Z do, third the noise of a log odds, fourth what the ridge on either
     intercept (2,) adds.
     """
-    found, step, mean = _confounded(plan, released), plan.step("propensity"), plan.step("mean")
-    assert found is not None
+    pair, step, mean = _confounded(plan, released), plan.step("propensity"), plan.step("mean")
+    assert pair is not None
     assert step is not None
     law = mean.around(released) if isinstance(mean, CovariateMean) else plan.study.law
-    score, nuisances = found
+    score, nuisances = pair
     assert nuisances.log_odds is not None
     assert not isinstance(nuisances.rate, str)
     fit, term = nuisances.regressions[-1], nuisances.terms[-1]

@@ -90,8 +90,8 @@ class Pipeline(abc.ABC):
             refuse_arms(self.universe.domain.codebook, "a rule, or a fit with weights,")
         check_settings(self)
         if self.universe.n_features > MOST_FEATURES:
-            told = f"at most {MOST_FEATURES}, because Hessians are dense; choose some publicly"
-            raise DeclarationError(f"{self.universe.n_features} covariates: {told}")
+            text = f"at most {MOST_FEATURES}, because Hessians are dense; choose some publicly"
+            raise DeclarationError(f"{self.universe.n_features} covariates: {text}")
 
     @property
     def start(self) -> Universe:
@@ -194,9 +194,9 @@ class Plan(Shown, Generic[S]):
 
     def __post_init__(self) -> None:
         """A score predicts shrinkage from the noise that the regressions of this very plan have."""
-        *others, last = self.steps
+        *earlier, last = self.steps
         if isinstance(last, MeanScore):
-            object.__setattr__(self, "steps", (*others, last.knowing({step.name: step for step in others})))
+            object.__setattr__(self, "steps", (*earlier, last.knowing({step.name: step for step in earlier})))
 
     def blocks(self) -> Iterator[Any]:
         """Report: what is spent, step by step, and what is predicted."""
@@ -230,9 +230,9 @@ class Plan(Shown, Generic[S]):
                 assert step.weights is not None
                 inputs = replace(inputs, weights=step.weights.find(inputs, released, execution))
             known = step.name in self.study.before  # never again: nobody paid for a second time
-            found = earlier[step.name] if known else step.run(inputs, released, execution)
-            results[step.name] = found
-            inputs = step.hand_on(inputs, found, released | {step.name: found.released})
+            output = earlier[step.name] if known else step.run(inputs, released, execution)
+            results[step.name] = output
+            inputs = step.hand_on(inputs, output, released | {step.name: output.released})
         return PlanResult(inputs, results)
 
     def step(self, name: str) -> Step | None:
@@ -300,8 +300,8 @@ class Plan(Shown, Generic[S]):
         counted, the curve holds up to the event that some noise is longer than its public reach, of
         probability below ``exp(-1500)`` in each step. The conversion of a ledger pays for it out of delta.
         """
-        stated = next((step.curve for step in self.steps if step.curve is not None), None)
-        if stated is None:
+        curved = next((step.curve for step in self.steps if step.curve is not None), None)
+        if curved is None:
             return None
         curves = []
         for step in self.steps:
@@ -309,7 +309,7 @@ class Plan(Shown, Generic[S]):
             if curve is None:
                 if spent.delta > 0.0:
                     return None
-                curve = RenyiCurve.pure(spent.epsilon * _ROUND_UP, stated.orders)
+                curve = RenyiCurve.pure(spent.epsilon * _ROUND_UP, curved.orders)
             curves.append(curve)
         return reduce(RenyiCurve.plus, curves)
 
@@ -317,10 +317,10 @@ class Plan(Shown, Generic[S]):
     def theorem(self) -> str:
         """The privacy theorems in force."""
         if self.main.weighted:
-            told = " and ".join(step.theorem for step in self.steps)
-            return told if len(self.steps) == 1 else f"Theorem 9 (composition) of {told}"
-        found = "Theorem 10 (record maps) of " + ", ".join(step.theorem for step in self.steps)
-        return f"{found}; one delta for all (Theorem 16)" if self.joint else found
+            joined = " and ".join(step.theorem for step in self.steps)
+            return joined if len(self.steps) == 1 else f"Theorem 9 (composition) of {joined}"
+        maps = "Theorem 10 (record maps) of " + ", ".join(step.theorem for step in self.steps)
+        return f"{maps}; one delta for all (Theorem 16)" if self.joint else maps
 
     @property
     def joint(self) -> bool:
@@ -385,17 +385,17 @@ def _counts(study: Pipeline) -> bool:
 def _planned(study: S, numerical_share: float | None) -> Plan[S]:
     """Every step by the law that errs less; all Gaussian, at one delta, where no step errs more by that."""
     steps = list(study.steps(numerical_share))
-    found = _calibrated(study, steps)
+    plan = _calibrated(study, steps)
     alike = [
         replace(step, either=False, split=None) if isinstance(step, Fit) and step.either else step
         for step in steps
     ]
     if alike == steps or any(Noise(step.noise).pure for step in steps):
-        return found
+        return plan
     shared = _calibrated(study, alike)
-    pairs = zip(shared.steps, found.steps, strict=True)
+    pairs = zip(shared.steps, plan.steps, strict=True)
     better = all(one.predicted_error <= other.predicted_error for one, other in pairs)
-    return shared if shared.joint and better else found
+    return shared if shared.joint and better else plan
 
 
 def _calibrated(study: S, steps: Sequence[Step]) -> Plan[S]:
@@ -426,9 +426,9 @@ def _composed(plan: Plan[S]) -> Plan[S]:
     relief = joint_relief(laws, left)
     if relief <= 1.0:
         return plan
-    found = replace(plan, steps=tuple(step.relieved(relief) for step in plan.steps))
-    laws = [step.loss_law for step in found.steps if step.loss_law is not None]
-    return found if joint_delta(laws, left.epsilon) <= left.delta else plan
+    composed = replace(plan, steps=tuple(step.relieved(relief) for step in plan.steps))
+    laws = [step.loss_law for step in composed.steps if step.loss_law is not None]
+    return composed if joint_delta(laws, left.epsilon) <= left.delta else plan
 
 
 def divided(budget: Budget, steps: Sequence[Step]) -> dict[str, Budget]:

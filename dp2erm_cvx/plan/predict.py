@@ -104,9 +104,9 @@ def predicted_of(plan: Plan[Any]) -> dict[str, tuple[float, str]]:
     """What is predicted of the release from public numbers, each with its sentence."""
     if isinstance(plan.study, EffectStudy):
         half = 1.96 * math.sqrt(plan.study.predicted_error)
-        guess = plan.study.settings.known is None and len(plan.study.universe.domain.arms) == 2
-        told = "Predicted 95 % half width: {:.3g}, in units of the outcome"
-        return {"half_width": (half, f"{told}{', where a third is treated' * guess}.")}
+        assumed = plan.study.settings.known is None and len(plan.study.universe.domain.arms) == 2
+        text = "Predicted 95 % half width: {:.3g}, in units of the outcome"
+        return {"half_width": (half, f"{text}{', where a third is treated' * assumed}.")}
     if not isinstance(plan.study, Study):
         return {}
     facts = {"V": (plan.bound.V, "The weights move by at most V = {:.4g} when one record is replaced.")}
@@ -220,11 +220,11 @@ def kept_imbalance(plan: Plan[Study]) -> float | None:
     if isinstance(first, PrivateFirstStage) and step is not None:
         assert isinstance(step.calibration, Calibration)
         noise = step.calibration, universe.n_samples
-    asked = first, universe.domain, universe.n_features, noise
+    key = first, universe.domain, universe.n_features, noise
     try:
-        return _kept_share(*asked)  # the same at every epsilon, unless the coefficient is private
+        return _kept_share(*key)  # the same at every epsilon, unless the coefficient is private
     except TypeError:  # a user's program need not be hashable
-        return _kept_share.__wrapped__(*asked)
+        return _kept_share.__wrapped__(*key)
 
 
 @lru_cache(maxsize=256)
@@ -237,8 +237,8 @@ def _kept_share(
         X = public_covariates(domain, n_features, _RECORDS, rng)
         column = varying(X)
         records = domain.of_records.records(shifted(X, arm), arm, np.zeros(_RECORDS))
-        found = [_difference(records, one, column) for one in _weights(first, records, noise, rng)]
-        share = float(np.mean(np.abs(found))) / abs(_difference(records, np.ones(_RECORDS), column))
+        left = [_difference(records, one, column) for one in _weights(first, records, noise, rng)]
+        share = float(np.mean(np.abs(left))) / abs(_difference(records, np.ones(_RECORDS), column))
     except UNPREDICTED:
         return None
     return share if math.isfinite(share) else None
@@ -352,8 +352,8 @@ def kept_confounding(plan: Plan[RuleStudy]) -> float | None:
     trial), for more than a hundred covariates, and where synthetic records do not vary. A release that is
     paid for never fails by it.
     """
-    stated = plan.study.settings.propensity
-    if stated is not None and not isinstance(stated, str):
+    public = plan.study.settings.propensity
+    if public is not None and not isinstance(public, str):
         return None
     if plan.study.universe.n_features > _MOST:
         return None
@@ -387,15 +387,15 @@ def _kept_bias(steps: tuple[Step, ...], universe: Universe, scale: float) -> flo
     even = even and replace(even, log_odds=Term(Rows.POOLED, (0.0,) * (universe.n_features + 1)))
     uncorrected = replace(last, map=replace(last.map, after=(), balance=even))
     naive = _mean_effect(uncorrected, records, {})
-    found: list[float] = []
-    while len(found) < _FEWEST or (len(found) < _AT_MOST and np.std(found) > _ERROR * np.sqrt(len(found))):
+    parts: list[float] = []
+    while len(parts) < _FEWEST or (len(parts) < _AT_MOST and np.std(parts) > _ERROR * np.sqrt(len(parts))):
         released = dict(placed)
         for step in before:
             assert isinstance(step.calibration, Calibration)
             drawn = simulate_noise(step.calibration, 1, rng)[0]  # less of it, as these records are fewer
             released[step.name] = _solved(step, records, released, less * drawn)
-        found.append(abs(_mean_effect(last, records, released) / naive))
-    return float(np.mean(found))
+        parts.append(abs(_mean_effect(last, records, released) / naive))
+    return float(np.mean(parts))
 
 
 def _confounded(universe: Universe, scale: float, rng: np.random.Generator) -> Records:
@@ -419,10 +419,10 @@ def _solved(fit: Step, records: Records, released: Mapping[str, Array], noise: A
     """The coefficient (p,) of a regression with this noise."""
     assert isinstance(fit, Fit)
     instance = fit.instance(*fit.mapped(records, released), noise)
-    found = solve(instance, solver="newton", tolerance=1e-3)
+    fitted = solve(instance, solver="newton", tolerance=1e-3)
     if fit.regression is None:
-        return found.point
-    return fit.regression.unscaled(found.value, records.n_features)
+        return fitted.point
+    return fit.regression.unscaled(fitted.value, records.n_features)
 
 
 def _mean_effect(step: Step, records: Records, released: Mapping[str, Array]) -> float:

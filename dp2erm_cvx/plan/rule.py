@@ -102,21 +102,21 @@ class RuleStudy(Pipeline):
         for name in self.declared:
             if name not in known:
                 raise DeclarationError(f"{name}: is no setting of a rule; {known_names(name, known)}")
-        kept = 1.0 - public_fraction("value_share", self.declared.get("value_share") or 1e-300)
-        left = Budget(kept * self.budget.epsilon, self.budget.delta)
-        found = rule_of_use(self.universe, left, self.outcome_scale, self.expected)
-        if found.center_share is not None and self.declared.get("propensity", "logistic") != "logistic":
-            found = replace(found, center_share=0.4)  # what a propensity would have taken
+        rest = 1.0 - public_fraction("value_share", self.declared.get("value_share") or 1e-300)
+        left = Budget(rest * self.budget.epsilon, self.budget.delta)
+        rule = rule_of_use(self.universe, left, self.outcome_scale, self.expected)
+        if rule.center_share is not None and self.declared.get("propensity", "logistic") != "logistic":
+            rule = replace(rule, center_share=0.4)  # what a propensity would have taken
         if self.noise is Noise.BOX:  # which follows the box: a ball takes nothing off it, a mean doubles it
-            found = replace(found, norm_bound=None, mean_share=None)
-        found = replace(found, **self.declared)
-        coefficients = found.propensity
+            rule = replace(rule, norm_bound=None, mean_share=None)
+        rule = replace(rule, **self.declared)
+        coefficients = rule.propensity
         if isinstance(coefficients, tuple) and len(coefficients) != self.universe.n_features + 1:
             raise DeclarationError(
                 f"propensity: {self.universe.n_features + 1} public coefficients are needed, of the constant "
                 "and of every scaled covariate"
             )
-        return found
+        return rule
 
     @property
     def norm_bound(self) -> float:
@@ -221,21 +221,21 @@ class RuleStudy(Pipeline):
         steps.append(MeanScore(name="value", share=left - center, exact=exact, score=score))
         yield from shares_in_turn(steps, share)
 
-    def _least(self, stated: Any) -> float:
+    def _least(self, source: Any) -> float:
         """The least probability of either arm, whatever the covariates, by a public propensity."""
-        if isinstance(stated, float):
-            return smaller_arm(stated)
-        constant, *slopes = stated
+        if isinstance(source, float):
+            return smaller_arm(source)
+        constant, *slopes = source
         return float(expit(-abs(constant) - math.hypot(*slopes) * self.norm_bound))
 
     def _factors(self, settings: RuleSettings) -> Factors | None:
-        stated = settings.propensity
-        if stated is None:
+        public = settings.propensity
+        if public is None:
             return None
         source: str | tuple[float, ...]
-        if isinstance(stated, float):
-            source = (math.log(stated) - math.log1p(-stated), *([0.0] * self.universe.n_features))
+        if isinstance(public, float):
+            source = (math.log(public) - math.log1p(-public), *([0.0] * self.universe.n_features))
         else:
-            source = "propensity" if isinstance(stated, str) else stated
+            source = "propensity" if isinstance(public, str) else public
         balance = settings.balance if settings.response_bound is None else Balance.INVERSE
         return Factors(Term(Rows.POOLED, source), balance, settings.cap)

@@ -213,17 +213,17 @@ class RuleSettings(CausalSettings):
             )
 
     def _check_propensity(self) -> None:
-        stated = self.propensity
-        if isinstance(stated, list | tuple):
-            known = tuple(public_number("propensity", value) for value in stated)
+        public = self.propensity
+        if isinstance(public, list | tuple):
+            known = tuple(public_number("propensity", value) for value in public)
             object.__setattr__(self, "propensity", known)
-        elif isinstance(stated, str) and stated != "logistic":
+        elif isinstance(public, str) and public != "logistic":
             raise DeclarationError(
-                f"propensity = {stated!r}: must be logistic, a public probability, public coefficients of "
+                f"propensity = {public!r}: must be logistic, a public probability, public coefficients of "
                 "its log odds, or none"
             )
-        elif stated is not None and stated != "logistic":
-            object.__setattr__(self, "propensity", public_fraction("propensity", stated))
+        elif public is not None and public != "logistic":
+            object.__setattr__(self, "propensity", public_fraction("propensity", public))
 
 
 def chosen_noise(declared: object, universe: Universe) -> Noise:
@@ -244,15 +244,15 @@ def chosen_noise(declared: object, universe: Universe) -> Noise:
     return Noise.BOX if mean_norm(Noise.BOX, p, widths) < ball else Noise.GAMMA
 
 
-def shares_in_turn(steps: Sequence[Step], kept: float = 1.0) -> list[Step]:
+def shares_in_turn(steps: Sequence[Step], rest: float = 1.0) -> list[Step]:
     """The same shares of the whole, as shares of what later steps leave, because those take theirs first.
 
-    All but that of ranges are shares of what is ``kept`` beside them.
+    All but that of ranges are shares of ``rest``, what is left beside them.
     """
-    found: list[Step] = []
+    scaled: list[Step] = []
     left = 1.0
     for step in reversed(steps):
-        share = (step.share or 0.0) * (1.0 if isinstance(step, ColumnRanges) else kept)
-        found.append(replace(step, share=share / left))
+        share = (step.share or 0.0) * (1.0 if isinstance(step, ColumnRanges) else rest)
+        scaled.append(replace(step, share=share / left))
         left -= share
-    return found[::-1]
+    return scaled[::-1]

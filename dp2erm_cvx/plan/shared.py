@@ -36,10 +36,10 @@ def take_over(
     ``plans`` are those of the earlier questions, by estimators of ``models``. Covariates are the
     same columns in the same order: a domain without names cannot tell them apart.
     """
-    stated = dict(model.settings or {})
+    own = dict(model.settings or {})
 
     def make(settings: Mapping[str, Any], before: Before) -> Effect:
-        model.settings, model.before = {**settings, **stated} or None, before
+        model.settings, model.before = {**settings, **own} or None, before
         plan: Effect = model.plan(n, n_features)
         return plan
 
@@ -111,7 +111,7 @@ def _unseen(universe: Universe) -> Universe:
     """That without the outcome; its column stays where a missing outcome makes a record count 0."""
     domain, book = universe.domain, universe.domain.codebook
     if book is not None and book.outcome in book.missing:
-        others = {name: value for name, value in book.missing.items() if name != book.outcome}
-        book = replace(book, outcome=None, missing=others)
+        missing = {name: value for name, value in book.missing.items() if name != book.outcome}
+        book = replace(book, outcome=None, missing=missing)
     bare = replace(domain, binary_outcome=False, treatment_cost=0.0, outcome_center=0.0, codebook=book)
     return replace(universe, domain=replace(bare, outcome_bound=1.0))

@@ -54,21 +54,21 @@ class Partition:
         if not isinstance(declared, Mapping):
             raise DeclarationError(f"cells = {shown(declared)}: must be cuts by covariate")
         known = {str(name): index for index, name in enumerate(domain.columns or range(k))}
-        found: dict[int, tuple[float, ...]] = {}
+        edges: dict[int, tuple[float, ...]] = {}
         for name, cuts in declared.items():
             if str(name) not in known:
-                told = f"unknown covariate {shown(name)}; known: {', '.join(known)}"
-                raise DeclarationError(f"cells: {told}")
+                text = f"unknown covariate {shown(name)}; known: {', '.join(known)}"
+                raise DeclarationError(f"cells: {text}")
             index = known[str(name)]
-            if index in found:
+            if index in edges:
                 raise DeclarationError(f"cells: {name} is cut twice")
-            found[index] = _cuts(str(name), cuts, index, domain, k)
+            edges[index] = _cuts(str(name), cuts, index, domain, k)
         for name, index in known.items():
-            if index not in found:
+            if index not in edges:
                 raise DeclarationError(
                     f"cells: {name} is adjusted for, and has no cuts; name fewer covariates"
                 )
-        partition = cls(tuple(found[index] for index in range(k)))
+        partition = cls(tuple(edges[index] for index in range(k)))
         if partition.size > MOST_CELLS:
             raise DeclarationError(f"cells: {partition.size} of them: at most {MOST_CELLS}")
         return partition
@@ -127,25 +127,25 @@ class CellSums(IntegerSums):
     def sums(self, records: Records) -> NDArray[np.int64]:
         """P and Q of every cell and arm, (cells, 2, 2), exact. Private."""
         add = partial(self._block_sums, bound=self.universe.domain.outcome_bound)
-        found: NDArray[np.int64] = np.sum(records.by_units(add), axis=0)
-        return found.reshape(-1, 2, 2)
+        sums: NDArray[np.int64] = np.sum(records.by_units(add), axis=0)
+        return sums.reshape(-1, 2, 2)
 
     def _block_sums(self, records: Records, bound: float) -> NDArray[np.int64]:
         first = 4 * self.partition.index(records.covariates) + 2 * records.a
         share = (cleaned(records.y / bound, 1.0) + 1.0) / 2.0
-        found = np.zeros(4 * self.partition.size, dtype=np.int64)
+        sums = np.zeros(4 * self.partition.size, dtype=np.int64)
         if records.unit is None:
             whole = np.rint(UNIT * records.counts)
             half = np.rint(2.0 * share * (whole / 2)).astype(np.int64)
-            np.add.at(found, first, half)
-            np.add.at(found, first + 1, whole.astype(np.int64) - half)
-            return found
+            np.add.at(sums, first, half)
+            np.add.at(sums, first + 1, whole.astype(np.int64) - half)
+            return sums
         # of all that a unit adds to an entry, rounded down: at most K to all of them together
         key, place = np.unique(np.stack([records.unit, first]), axis=1, return_inverse=True)
         for entry, part in ((0, share), (1, 1.0 - share)):
             added = np.floor(UNIT * np.bincount(place.ravel(), records.counts * part, key.shape[1]))
-            np.add.at(found, key[1] + entry, added.astype(np.int64))
-        return found
+            np.add.at(sums, key[1] + entry, added.astype(np.int64))
+        return sums
 
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> list[int]:
         """Those of all entries, (4 cells,)."""
@@ -174,13 +174,13 @@ def _cuts(name: str, declared: Any, index: int, domain: Domain, k: int) -> tuple
 
 
 def _named(box: Box, raw: list[list[float]], columns: Sequence[str]) -> str:
-    told = []
+    texts = []
     for column, cuts, part in zip(columns, raw, box, strict=True):
         low = f"{cuts[part.start - 1]:.6g} <= " if part.start > 0 else ""
         high = f" < {cuts[part.stop - 1]:.6g}" if part.stop <= len(cuts) else ""
         if low or high:
-            told.append(f"{low}{column}{high}")
-    return ", ".join(told) or "all"
+            texts.append(f"{low}{column}{high}")
+    return ", ".join(texts) or "all"
 
 
 #: What follows from released cells, see :meth:`CellNuisances.leaves`.
@@ -281,7 +281,7 @@ def grow(table: Array, spread: float, noise: float) -> list[Box]:
 
 def _best_cut(table: Array, spread: float, noise: float) -> tuple[int, int] | None:
     """The axis and the number of cells left of the best cut, None where nothing is gained."""
-    best, found = GAIN, None
+    best, cut = GAIN, None
     axes = range(table.ndim - 2)
     for axis in axes:
         line = table.sum(axis=tuple(other for other in axes if other != axis))
@@ -290,8 +290,8 @@ def _best_cut(table: Array, spread: float, noise: float) -> tuple[int, int] | No
         gains = _gains(line, math.prod(table.shape[:-2]) / len(line), spread, noise)
         middle = int(np.argmax(gains))
         if gains[middle] > best:
-            best, found = float(gains[middle]), (axis, middle + 1)
-    return found
+            best, cut = float(gains[middle]), (axis, middle + 1)
+    return cut
 
 
 def _gains(line: Array, depth: float, spread: float, noise: float) -> Array:

@@ -93,9 +93,9 @@ class CovariateLaw:
         share = np.array(self.shares)
         share = np.minimum(share / np.maximum(same @ share, 1.0), 1.0 - 1e-9)
         odds = np.sqrt(share / (1.0 - share))
-        found: Array = np.where(same, -np.outer(odds, odds), 0.0)
-        np.fill_diagonal(found, 1.0)
-        return found
+        matrix: Array = np.where(same, -np.outer(odds, odds), 0.0)
+        np.fill_diagonal(matrix, 1.0)
+        return matrix
 
     def beyond(self, slopes: Array, low: float, high: float) -> float:
         """The share of this law with log odds below ``low`` or above ``high``, of centered covariates.
@@ -329,21 +329,21 @@ class MeanSquare(IntegerSums):
         A cut takes most of the square of a rare end of a range, where a mean was subtracted: a number whose
         mean square is at least half of what a coin of its mean would have is taken to be one.
         """
-        found: Array = shares * self._cuts
+        variances: Array = shares * self._cuts
         if self.mean is None or self.mean.universe.domain.ranges is None:
-            return found
+            return variances
         own = list(self.numbers)
         low, high = (ends[own] for ends in self.law.box(self.mean.universe))
         mean = self.mean.mean(released)[own]
         above, below = high - mean, mean - low
         coin = below * np.minimum(above**2 / self._cuts, 1.0) + above * np.minimum(below**2 / self._cuts, 1.0)
-        return np.where(shares >= 0.5 * coin / (high - low), np.maximum(found, above * below), found)
+        return np.where(shares >= 0.5 * coin / (high - low), np.maximum(variances, above * below), variances)
 
     def relative_error(self, released: Mapping[str, Array]) -> Array:
         """Standard deviation of the noise of the mean square of every covariate (k,), as a share of that."""
-        error, found = math.sqrt(self.predicted_error), np.zeros(len(self.law.spreads))
-        found[list(self.numbers) or slice(None)] = error / self.size(released)[1]
-        return found
+        error, errors = math.sqrt(self.predicted_error), np.zeros(len(self.law.spreads))
+        errors[list(self.numbers) or slice(None)] = error / self.size(released)[1]
+        return errors
 
     def spreads(self, released: Mapping[str, Array]) -> Array:
         """Root mean squares (k,) of the covariates that are handed on: a function of what was released."""
@@ -388,8 +388,8 @@ def _total(block: Records, box: tuple[Array, Array]) -> NDArray[np.int64]:
     # a person's sum lies between 0 and an end of the box, whatever its many terms round to
     low, high = (one[:, None] for one in (np.minimum(box[0], 0.0), np.maximum(box[1], 0.0)))
     columns = np.clip(columns, low, high)
-    found: NDArray[np.int64] = np.rint(UNIT * columns).astype(np.int64).sum(axis=1)
-    return found
+    total: NDArray[np.int64] = np.rint(UNIT * columns).astype(np.int64).sum(axis=1)
+    return total
 
 
 def _squares(block: Records, bound: float) -> int:
@@ -402,8 +402,8 @@ def _each_square(block: Records, numbers: Sequence[int], cuts: Array) -> NDArray
     squares = np.minimum(np.square(block.covariates[:, list(numbers)]) / cuts, 1.0)
     # a person's sum is at most 1, whatever its many terms round to
     columns = np.minimum(np.array(block.by_unit(*(block.counts[:, None] * squares).T)), 1.0)
-    found: NDArray[np.int64] = np.rint(UNIT * columns).astype(np.int64).sum(axis=1)
-    return found
+    total: NDArray[np.int64] = np.rint(UNIT * columns).astype(np.int64).sum(axis=1)
+    return total
 
 
 def _mass(universe: Universe, released: Mapping[str, Array]) -> float:

@@ -55,20 +55,20 @@ class GroupScore(AverageScore):
     members: tuple[AverageScore, ...] = ()
 
     def at(self, universe: Universe, released: Released) -> Self:
-        found, n_groups = super().at(universe, released), len(universe.domain.groups)
-        nuisances, rates = found.nuisances, list[float | None]([None] * n_groups)
+        score, n_groups = super().at(universe, released), len(universe.domain.groups)
+        nuisances, rates = score.nuisances, list[float | None]([None] * n_groups)
         assert isinstance(nuisances, LinearNuisances)
         if isinstance(self.nuisances, LinearNuisances) and isinstance(self.nuisances.rate, str):
             sums = np.reshape(released[self.nuisances.rate], (2, n_groups))
             rates = [treated_share(column, universe.n_samples) for column in sums.T]
-        clips = self.cap, self.residual_bound, self.bound, found.center, self.sampled, self.missing
+        clips = self.cap, self.residual_bound, self.bound, score.center, self.sampled, self.missing
         members = []
         for rate in rates:
             own = AverageScore(nuisances, *clips, widest=self.widest)
             if rate is not None:
                 own = replace(own, nuisances=replace(nuisances, rate=rate)).scaled(rate, universe.domain)
             members.append(own)
-        return replace(found, members=tuple(members))
+        return replace(score, members=tuple(members))
 
     def block_sums(self, block: Records, released: Released, noise: GridSums) -> tuple[int, ...]:
         """The sums of every group by itself, in turn."""
@@ -226,8 +226,8 @@ class RiskScores(EffectScore):
 
     def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
         score_1, score_0 = self._arms(parts)
-        found = counts * score_1 / self.widening, counts * score_0 / self.widening, counts * parts.treated
-        return (*found, counts) if self.missing else found
+        sums = counts * score_1 / self.widening, counts * score_0 / self.widening, counts * parts.treated
+        return (*sums, counts) if self.missing else sums
 
     def scaled(self, rate: float, domain: Domain) -> Self:
         """B as far as scores of an event reach; no factor of a constant propensity is capped."""

@@ -156,16 +156,16 @@ class Fit(Step):
             calibration = calibrate_output(objective, budget)
         if self.map is not None:
             reason = f"regressions on mapped records take calibration = {self.calibrator.name!r}"
-        stated = None if self.coefficient is not None else reason
-        step = replace(self, program=program, universe=where, loss=loss, reason=stated)
-        found = replace(step, bound=weights.bound, weights=weights).perturbed_by(calibration, hidden)
+        because = None if self.coefficient is not None else reason
+        step = replace(self, program=program, universe=where, loss=loss, reason=because)
+        fit = replace(step, bound=weights.bound, weights=weights).perturbed_by(calibration, hidden)
         if not isinstance(program, PrivateFirstStage):
-            return found
-        grid = None if found.precision is None else found.precision.grid
+            return fit
+        grid = None if fit.precision is None else fit.precision.grid
         assert isinstance(calibration, Calibration)
         norm = coefficient_bound(calibration, loss, n, grid)
         weights = WeightsPlan.of(program, where, self.tolerance, self.family, norm)
-        return replace(found, weights=weights)
+        return replace(fit, weights=weights)
 
     def _factored(self, where: Universe) -> bool:
         """Whether a record may count less than 1."""
@@ -238,8 +238,8 @@ class Fit(Step):
         assert self.weights is not None
         weights = self.weights.assumption
         if self.precision is None:
-            told = self.weights.tolerance
-            within = f"{told:g} relative" if self.radius is None else f"within {self.radius:.3g}"
+            limit = self.weights.tolerance
+            within = f"{limit:g} relative" if self.radius is None else f"within {self.radius:.3g}"
             numerics = (f"{weights}; theta is certified to {within}", EXACT_ARITHMETIC)
         else:
             counted = f"theta is within {self.precision.tolerance:.3g} of the exact one"
@@ -282,20 +282,20 @@ class Fit(Step):
             execution = replace(execution, seed=execution.label(self.name))
             records, weights = self.mapped(inputs.records, released)
         if self.perturbed is Perturbed.OUTPUT:
-            found = self._shifted(self.instance(records, weights), execution)
+            out = self._shifted(self.instance(records, weights), execution)
         else:
-            found = self._perturbed(records, weights, execution)
+            out = self._perturbed(records, weights, execution)
         if self.coefficient is not None:
-            return found
-        found = replace(found, released=self.second.feasible(self.universe.domain).project(found.released))
+            return out
+        out = replace(out, released=self.second.feasible(self.universe.domain).project(out.released))
         if self.regression is not None:
-            theta = self.regression.unscaled(found.released, inputs.records.n_features)
-            return replace(found, released=theta)  # all of it post-processing
+            theta = self.regression.unscaled(out.released, inputs.records.n_features)
+            return replace(out, released=theta)  # all of it post-processing
         # no weights of sum n move more than 2n, whether or not they are the minimizer
         if inputs.weights is not None and self.weights is not None and not self.weights.covers_all:
-            certified = found.certified and inputs.weights.certified
-            found = replace(found, certified=certified, by_gap=found.by_gap or _rests_on_gap(inputs.weights))
-        return found
+            certified = out.certified and inputs.weights.certified
+            out = replace(out, certified=certified, by_gap=out.by_gap or _rests_on_gap(inputs.weights))
+        return out
 
     def _shifted(self, instance: Instance, execution: Execution) -> StepResult:
         """Theorem 8: noise is added to the solution."""

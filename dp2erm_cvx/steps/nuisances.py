@@ -158,8 +158,8 @@ class RidgeFit:
         if isinstance(rate, tuple):
             return np.array(rate) * (self.mass * self.bends(deviation)[0])
         parts = np.array([1.0 - rate, rate]) * self.weights(rate)
-        found: Array = self.mass * parts * np.array(self.bends(deviation))
-        return found
+        bends: Array = self.mass * parts * np.array(self.bends(deviation))
+        return bends
 
     def errors(
         self, spreads: Array, deviation: float, rate: Rate, part: float = 1.0, least_share: float = 1.0
@@ -191,11 +191,11 @@ def shrinkage(
 
     A refit shrinks what the first fit has left, its noise included.
     """
-    kept, variance = np.ones((1, len(spreads))), np.zeros((1, len(spreads)))
+    left, variance = np.ones((1, len(spreads))), np.zeros((1, len(spreads)))
     for one in regressions:
         own, noise = one.errors(spreads, deviation, rate, declared.within(rate), least_share)
-        kept, variance = kept * own, variance * own**2 + noise**2
-    return kept, np.sqrt(variance)
+        left, variance = left * own, variance * own**2 + noise**2
+    return left, np.sqrt(variance)
 
 
 #: No slope is stretched more: what ridge leaves less of is noise.
@@ -269,22 +269,22 @@ class LinearNuisances(Nuisances):
 
     def given(self, released: Mapping[str, Array], n_samples: int) -> LinearNuisances:
         rate = self.rate if not isinstance(self.rate, str) else treated_share(released[self.rate], n_samples)
-        found = replace(self, rate=rate)
+        fixed = replace(self, rate=rate)
         if isinstance(self.rate, str) and len(released[self.rate]) > 1:
             mass = max(released_mass(released[self.rate]), 1.0) / n_samples
-            found = replace(found, regressions=tuple(replace(one, mass=mass) for one in self.regressions))
+            fixed = replace(fixed, regressions=tuple(replace(one, mass=mass) for one in self.regressions))
         if self.square is not None:
             spreads = self.square.spreads(released)
-            found = replace(found, spreads=tuple(spreads.tolist()), square=None)
+            fixed = replace(fixed, spreads=tuple(spreads.tolist()), square=None)
         if not self.regressions:
-            return found
+            return fixed
         if self.two_values is not None:
-            levels = (float(one[0]) for one in found.levels(released))
+            levels = (float(one[0]) for one in fixed.levels(released))
             bends = tuple(self.two_values.curvature(level) for level in levels)
-            known = tuple(replace(one, curvatures=(bends[0], bends[1])) for one in found.regressions)
-            found = replace(found, regressions=known)
-        stretch = tuple(found.stretch.ravel().tolist())
-        return replace(found, terms=tuple(replace(term, stretch=stretch) for term in self.terms))
+            known = tuple(replace(one, curvatures=(bends[0], bends[1])) for one in fixed.regressions)
+            fixed = replace(fixed, regressions=known)
+        stretch = tuple(fixed.stretch.ravel().tolist())
+        return replace(fixed, terms=tuple(replace(term, stretch=stretch) for term in self.terms))
 
     def levels(self, released: Mapping[str, Array]) -> tuple[Array, Array]:
         """The regressions m_0 and m_1 (1,) where all covariates are 0, before they are unbent."""
@@ -301,12 +301,12 @@ class LinearNuisances(Nuisances):
     @property
     def stretch(self) -> Array:
         """Factors of released slopes (g, k)."""
-        kept = self.shrinkage(self.deviation)[0]
-        return np.minimum(1.0 / np.maximum(1.0 - kept, 1e-9), STRETCH)
+        left = self.shrinkage(self.deviation)[0]
+        return np.minimum(1.0 / np.maximum(1.0 - left, 1e-9), STRETCH)
 
     def outcome(self, x: Array, a: Array, released: Mapping[str, Array]) -> Array:
-        found = self._lines(x, a, released)
-        return found if self.two_values is None else self.two_values.unbent(found)
+        line = self._lines(x, a, released)
+        return line if self.two_values is None else self.two_values.unbent(line)
 
     def _lines(self, x: Array, a: Array, released: Mapping[str, Array]) -> Array:
         total = np.zeros(len(x))
@@ -350,9 +350,9 @@ class ArmNuisances(LinearNuisances):
         shares = counts / total if total > 0.0 else np.full(len(counts), 1.0 / len(counts))
         # none so small that what divides by it is unbounded
         known_shares = tuple(np.maximum(shares, 1.0 / RAREST).tolist())
-        found = replace(self, rate=1.0 / len(sums), shares=known_shares)
+        fixed = replace(self, rate=1.0 / len(sums), shares=known_shares)
         known = tuple(replace(one, mass=mass) for one in self.regressions)
-        return super(ArmNuisances, replace(found, regressions=known)).given(released, n_samples)
+        return super(ArmNuisances, replace(fixed, regressions=known)).given(released, n_samples)
 
     def shrinkage(self, deviation: float, least_share: float = 1.0) -> tuple[Array, Array]:
         spreads = np.array(self.spreads)
@@ -373,8 +373,8 @@ def rare(shares: Array, deviation: float = 0.0) -> NDArray[np.bool_]:
 
     Whatever the mean outcome of such an arm may be then has to be covered.
     """
-    found: NDArray[np.bool_] = shares <= 1.0 / RAREST + 3.0 * deviation
-    return found
+    below: NDArray[np.bool_] = shares <= 1.0 / RAREST + 3.0 * deviation
+    return below
 
 
 @dataclass(frozen=True)
@@ -392,24 +392,24 @@ class RuleNuisances(LinearNuisances):
     rates: tuple[float, float] | None = None
 
     def planned(self, earlier: Mapping[str, Step]) -> RuleNuisances:
-        found, counts = super().planned(earlier), earlier.get("sides")
-        assert isinstance(found, RuleNuisances)
+        own, counts = super().planned(earlier), earlier.get("sides")
+        assert isinstance(own, RuleNuisances)
         assert counts is None or isinstance(counts, SideCounts)
-        return replace(found, counts=counts)
+        return replace(own, counts=counts)
 
     def given(self, released: Mapping[str, Array], n_samples: int) -> LinearNuisances:
         if self.counts is None:
             return super().given(released, n_samples)
         shares = self.counts.shares(released)
         mass = min(max(float(shares.sum()), 1.0 / n_samples), 1.0)
-        found = replace(self, regressions=tuple(replace(one, mass=mass) for one in self.regressions))
+        fixed = replace(self, regressions=tuple(replace(one, mass=mass) for one in self.regressions))
         if isinstance(self.rate, str):
             rate = _treated(shares.sum(axis=0), 0.5, 0.0)
             # counts that are hardly more than their noise say nothing of their side
             noise = 2.0 * math.sqrt(self.counts.predicted_error) / n_samples
             first, second = (_treated(side, rate, noise) for side in shares)
-            found = replace(found, rate=rate, rates=(first, second))
-        return super(RuleNuisances, found).given(released, n_samples)
+            fixed = replace(fixed, rate=rate, rates=(first, second))
+        return super(RuleNuisances, fixed).given(released, n_samples)
 
     def effect(self, x: Array, released: Mapping[str, Array]) -> Array:
         """Estimates of the released rule (n,), row by row."""

@@ -68,16 +68,16 @@ class ColumnRanges(Step):
             blocks = inputs.dataset.blocks.map(partial(_counts, grids=grids))
         else:
             blocks = inputs.dataset.by_person(partial(_counts_of_persons, domain=domain, grids=grids))
-        found = [
+        ends = [
             self._range(place, known[place], [block[place] for block in blocks], execution)
             for place in range(len(known))
         ]
-        return StepResult(np.array(found))
+        return StepResult(np.array(ends))
 
-    def hand_on(self, inputs: Inputs, found: StepResult, released: Mapping[str, Array]) -> Inputs:
+    def hand_on(self, inputs: Inputs, result: StepResult, released: Mapping[str, Array]) -> Inputs:
         """The records, normalized: whatever was released, they are in the public domain of the plan."""
         domain = self.universe.domain
-        mapped = partial(_normalized, declared=self.public, released=found.released, domain=domain)
+        mapped = partial(_normalized, declared=self.public, released=result.released, domain=domain)
         return replace(inputs, records=inputs.dataset.records(mapped, domain))
 
     def _range(

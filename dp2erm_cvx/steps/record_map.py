@@ -141,10 +141,10 @@ class Rows(enum.StrEnum):
             for begin in range(0, len(x), VIEW):
                 own = slice(begin, begin + VIEW)
                 for arm, (constant, slopes) in enumerate(parts):
-                    asked = number[own] == arm
-                    if np.any(asked):
+                    chosen = number[own] == arm
+                    if np.any(chosen):
                         product = np.sum(x[own] * slopes, axis=1) + constant
-                        predicted[own] = np.where(asked, product, predicted[own])
+                        predicted[own] = np.where(chosen, product, predicted[own])
         return predicted
 
     def names(
@@ -173,8 +173,8 @@ class Rows(enum.StrEnum):
         if bounds is None:
             return None
         largest = np.array([bounds])
-        found = np.max([np.abs(self.of(largest, arm, n_arms)[0]) for arm in range(n_arms)], axis=0)
-        return tuple(found.tolist())
+        widths = np.max([np.abs(self.of(largest, arm, n_arms)[0]) for arm in range(n_arms)], axis=0)
+        return tuple(widths.tolist())
 
     def norm(self, bound: float) -> float:
         """Bound on the norm of a row for covariates of norm at most ``bound``."""
@@ -288,8 +288,8 @@ class OutcomeRows(RecordMap):
             rate = cleaned(expit(log_odds) - 0.5, 0.5) + 0.5  # as the score does
         assert not isinstance(rate, str)
         untreated, treated = self.arms.weights(rate, self.noise_ratio)
-        found: Array = np.where(records.a == 1, treated, untreated) * records.counts
-        return found
+        factors: Array = np.where(records.a == 1, treated, untreated) * records.counts
+        return factors
 
     def universe(self, universe: Universe) -> Universe:
         domain, widths = universe.domain, universe.domain.widths(universe.n_features)
@@ -403,12 +403,12 @@ class Factors:
         own, other = expit(margin), expit(-margin)
         with np.errstate(divide="ignore", invalid="ignore"):
             if self.balance is Balance.MATCHING:
-                found = np.where(margin > 0.0, other / own, 1.0)
+                ratio = np.where(margin > 0.0, other / own, 1.0)
             elif self.balance is Balance.OVERLAP:
-                found = other
+                ratio = other
             else:
-                found = np.minimum(1.0 / own, self.cap) / self.cap
-        return cleaned(np.where(np.isnan(margin), 0.0, found), 1.0)
+                ratio = np.minimum(1.0 / own, self.cap) / self.cap
+        return cleaned(np.where(np.isnan(margin), 0.0, ratio), 1.0)
 
 
 @dataclass(frozen=True)
@@ -433,10 +433,10 @@ class RuleRows(OutcomeRows):
         return self.balance.of(records.covariates, records.a, released) * records.counts
 
     def universe(self, universe: Universe) -> Universe:
-        found = super().universe(universe)
+        own = super().universe(universe)
         if self.response_bound is None:
-            return found
-        return replace(found, domain=replace(found.domain, outcome_bound=self.response_bound))
+            return own
+        return replace(own, domain=replace(own.domain, outcome_bound=self.response_bound))
 
     def outcomes(self, records: Records, released: Mapping[str, Array]) -> Array:
         left = super().outcomes(records, released)

@@ -130,8 +130,8 @@ class EffectScore(abc.ABC):
         if records.n_samples != noise.n_samples:
             raise DeclarationError(f"{records.n_samples} records: the noise is for {noise.n_samples}")
         own = self.given(records, released)
-        found = records.by_units(partial(own.block_sums, released=released, noise=noise))
-        return tuple(sum(column) for column in zip(*found, strict=True))
+        parts = records.by_units(partial(own.block_sums, released=released, noise=noise))
+        return tuple(sum(column) for column in zip(*parts, strict=True))
 
     def block_sums(self, block: Records, released: Released, noise: GridSums) -> tuple[int, ...]:
         """Those of a block of whole units, by a score that is ``given`` what was released. Private."""
@@ -156,12 +156,12 @@ class EffectScore(abc.ABC):
     def at(self, universe: Universe, released: Released) -> Self:
         """The same as ``given``, for the universe of the records."""
         nuisances = self.nuisances.given(released, universe.n_samples)
-        found = replace(self, nuisances=nuisances)
+        score = replace(self, nuisances=nuisances)
         if isinstance(self.nuisances, LinearNuisances) and isinstance(self.nuisances.rate, str):
             assert isinstance(nuisances, LinearNuisances)
             assert not isinstance(nuisances.rate, str)
-            found = found.scaled(nuisances.rate, universe.domain)
-        return replace(found, center=found._center(universe.n_features, universe.domain, released))
+            score = score.scaled(nuisances.rate, universe.domain)
+        return replace(score, center=score._center(universe.n_features, universe.domain, released))
 
     def scaled(self, rate: float, domain: Domain) -> Self:
         """The score with bounds for a released ``rate`` of treatment."""

@@ -66,14 +66,14 @@ class IntegerSums(Step):
         """Release the integers with their noise, in int64."""
         assert self.integers is not None
         sums, seed = self.exact_sums(inputs.records, released), execution.label(self.name)
-        found = perturb_integers(sums, self.integers, exact=self.exact, seed=seed)
-        return StepResult(np.array(found, dtype=np.int64))
+        noisy = perturb_integers(sums, self.integers, exact=self.exact, seed=seed)
+        return StepResult(np.array(noisy, dtype=np.int64))
 
     def mapped(self, records: Records, released: Mapping[str, Array]) -> Records:
         """The records that later steps are given, at all that is ``released`` by then: mostly the same."""
         return records
 
-    def hand_on(self, inputs: Inputs, found: StepResult, released: Mapping[str, Array]) -> Inputs:
+    def hand_on(self, inputs: Inputs, result: StepResult, released: Mapping[str, Array]) -> Inputs:
         return replace(inputs, records=self.mapped(inputs.records, released))
 
     @property
@@ -161,14 +161,14 @@ class SideCounts(IntegerSums):
 
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """What the records of every side and arm count, in K-ths."""
-        found = records.by_units(partial(_sums_by_side, rule=released[self.rule]))
-        return [sum(column) for column in zip(*found, strict=True)]
+        parts = records.by_units(partial(_sums_by_side, rule=released[self.rule]))
+        return [sum(column) for column in zip(*parts, strict=True)]
 
     def shares(self, released: Mapping[str, Array]) -> Array:
         """The shares (2, 2) of all records, by side and arm, at least 0, from what was released."""
         sums = np.maximum(np.asarray(released[self.name], dtype=np.float64), 0.0) * self.calibration.unit
-        found: Array = sums.reshape(2, 2) / self.universe.n_samples
-        return found
+        shares: Array = sums.reshape(2, 2) / self.universe.n_samples
+        return shares
 
 
 #: What counts by side and arm are of: where the rule does not treat, then where it does, the untreated first.
@@ -193,8 +193,8 @@ def _sums_by_arm(block: Records) -> NDArray[np.int64]:
     """What records count in K-ths by arm and group: of two arms (2, G), the treated first."""
     groups, n_arms = block.group_counts.T, len(block.domain.arms)
     order = (1, 0) if n_arms == 2 else range(n_arms)
-    found = [_in_cells(block, [counts * (block.a == arm) for counts in groups]) for arm in order]
-    return np.array(found, dtype=np.int64)
+    sums = [_in_cells(block, [counts * (block.a == arm) for counts in groups]) for arm in order]
+    return np.array(sums, dtype=np.int64)
 
 
 def _in_cells(block: Records, columns: Sequence[Array]) -> list[int]:
@@ -202,6 +202,6 @@ def _in_cells(block: Records, columns: Sequence[Array]) -> list[int]:
 
     What a unit adds to a cell is rounded down, as it may add to several.
     """
-    found = block.by_unit(*columns)
+    totals = block.by_unit(*columns)
     nearest = np.rint if block.unit is None else np.floor
-    return [int(nearest(UNIT * one).astype(np.int64).sum()) for one in found]
+    return [int(nearest(UNIT * one).astype(np.int64).sum()) for one in totals]

@@ -74,13 +74,13 @@ class WeightsPlan:
         refuse_unsolvable(program, universe)
         error = public_number("tolerance", tolerance, at_least=0.0) * n
         if isinstance(program, PrivateFirstStage):
-            stated = program.certified_error(universe, coefficient_norm)
+            public = program.certified_error(universe, coefficient_norm)
         else:
-            stated = program.certified_error(universe)
-        certain = not error or stated is None or stated + GRID_ERROR <= error / n
+            public = program.certified_error(universe)
+        certain = not error or public is None or public + GRID_ERROR <= error / n
         bound = _of_computed(bound, error, n, certain=certain)
         # no error assumes exact weights
-        known = stated is not None or bound.V >= 2.0 * n or not error
+        known = public is not None or bound.V >= 2.0 * n or not error
         return cls(program, bound, tolerance, n, known)
 
     @property
@@ -103,10 +103,10 @@ class WeightsPlan:
         assert self.program is not None
         if isinstance(self.program, PrivateFirstStage):
             return weights_at(self.program, inputs, released["propensity"], execution)
-        found = _solved(
+        solution = _solved(
             self.program.instance(inputs.records), execution.solver, tolerance=execution.tolerance
         )
-        return to_grid(found)  # certified to the tolerance of the run or not
+        return to_grid(solution)  # certified to the tolerance of the run or not
 
 
 def weights_at(
@@ -156,10 +156,10 @@ def solve_weights(instance: Instance, solver: str | Solver, tolerance: float) ->
     Not for a release, whose refusal would tell of the records. Raises InfeasibleError where hard constraints
     have no solution, SolverError where no point was found, CertificateError where it is not certified.
     """
-    found = to_grid(solve(instance, solver=solver, tolerance=tolerance))
-    if not found.certified:  # the step to the grid may be all that a tiny tolerance does not cover
-        raise CertificateError(f"{instance.program.name}: {found.advice()}")
-    return found
+    weights = to_grid(solve(instance, solver=solver, tolerance=tolerance))
+    if not weights.certified:  # the step to the grid may be all that a tiny tolerance does not cover
+        raise CertificateError(f"{instance.program.name}: {weights.advice()}")
+    return weights
 
 
 def to_grid(solution: Solution) -> Solution:
@@ -181,11 +181,11 @@ def refuse_unsolvable(
     """
     if isinstance(program, PrivateFirstStage) or program.certified_error(universe) is not None:
         return  # which has weights on every dataset
-    asked = program, universe, _quickest(private_solver(solver))
+    key = program, universe, _quickest(private_solver(solver))
     try:
-        _refuse_unsolvable(*asked)
+        _refuse_unsolvable(*key)
     except TypeError:  # a user's program need not be hashable
-        _refuse_unsolvable.__wrapped__(*asked)
+        _refuse_unsolvable.__wrapped__(*key)
 
 
 @lru_cache(maxsize=64)
@@ -195,15 +195,15 @@ def _refuse_unsolvable(program: FirstStage, universe: Universe, solver: Solver) 
     for size in sorted({min(n, _EXAMPLE), n}):
         for records in replace(universe, n_samples=size).examples():
             try:
-                found = solve(program.instance(records), solver=solver, tolerance=GAP_TOLERANCE, throw=False)
+                solved = solve(program.instance(records), solver=solver, tolerance=GAP_TOLERANCE, throw=False)
             except CertificateError as error:  # of the declared problem, whatever the records are
                 raise CalibrationError(f"{program.name}: {error}") from None
             except (SolverError, InfeasibleError) as error:
                 reasons.append(str(error))
                 continue
-            if found.certified:
+            if solved.certified:
                 return
-            reasons.append(f"{found.stats.solver} ended with status {found.status.value}")
+            reasons.append(f"{solved.stats.solver} ended with status {solved.status.value}")
     raise CalibrationError(
         f"{program.name}: no certified weights on public examples of {n} records ({reasons[-1]}), so that a "
         "release would have arbitrary ones: relax its constraints, or choose another program or solver"
