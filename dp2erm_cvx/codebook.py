@@ -133,8 +133,8 @@ class Codebook:
 
     def _levels_of(self, title: str, column: object) -> Sequence[str | float]:
         if not isinstance(column, str) or column not in self.levels:
-            told = known_names(str(column), list(self.levels)) if self.levels else "no levels are declared"
-            raise DeclarationError(f"{title}: {shown(column)} has no declared levels; {told}")
+            hint = known_names(str(column), list(self.levels)) if self.levels else "no levels are declared"
+            raise DeclarationError(f"{title}: {shown(column)} has no declared levels; {hint}")
         return self.levels[column]
 
     @property
@@ -147,8 +147,8 @@ class Codebook:
         known = {str(level): place for place, level in enumerate(self.levels[column])}
         distinct, place = distinct_labels(cells, column)
         other = known.get(OTHER, len(known))
-        found = np.array([known.get(one, other) for one in distinct], dtype=np.int64)
-        inside: NDArray[np.bool_] = found[place][:, None] == np.arange(len(known))
+        index = np.array([known.get(one, other) for one in distinct], dtype=np.int64)
+        inside: NDArray[np.bool_] = index[place][:, None] == np.arange(len(known))
         return inside
 
     def read(self, column: Column) -> Column:
@@ -211,8 +211,8 @@ class Codebook:
             raise DeclarationError(
                 f"missing: {shown(sampling.column)}: declare it as missing of [sampling_weights]"
             )
-        others = *self.no_covariates[:3], *self.levels, *self.missing, *self.cells
-        if self.unit and (self.unit.column in others or self.beside.count(self.unit.column) > 1):
+        columns = *self.no_covariates[:3], *self.levels, *self.missing, *self.cells
+        if self.unit and (self.unit.column in columns or self.beside.count(self.unit.column) > 1):
             raise DeclarationError(f"unit: {shown(self.unit.column)} is declared otherwise as well")
         for name in self.missing:
             if name == self.treatment.column:
@@ -247,7 +247,7 @@ class Codebook:
 
         Raises DeclarationError where a column has no range, or two meanings.
         """
-        found: dict[str, Value | tuple[float, float]] = {}
+        ranges: dict[str, Value | tuple[float, float]] = {}
         for name in [*declared, *self.levels]:
             if name in self.no_covariates:
                 kind = "the treatment or the outcome"
@@ -257,13 +257,13 @@ class Codebook:
             if name in declared and name in self.levels:
                 raise DeclarationError(f"{shown(name)} has a range and levels: declare one of them")
             for one in self.covariates_of(name):
-                if one in found:
+                if one in ranges:
                     raise DeclarationError(f"two covariates are called {shown(one)}: rename a column")
-                found[one] = declared[name] if one in declared else SWITCH
+                ranges[one] = declared[name] if one in declared else SWITCH
         for name in self.missing:
             if name not in declared and name != self.outcome:
                 raise DeclarationError(f"missing: {shown(name)} has no range: declare one, or leave it out")
-        return found
+        return ranges
 
     def norm(self, ranges: Mapping[str, Any]) -> float:
         """Bound on the norm of scaled covariates with these ``ranges``.
@@ -327,12 +327,12 @@ class Codebook:
                 )
         if not columns:
             return np.empty((0, 0))
-        found: NDArray[np.float64] = np.empty((len(columns[0]), len(columns)))
-        for begin in range(0, len(found), _ROWS):  # rows that stay in a cache until the last column
+        values: NDArray[np.float64] = np.empty((len(columns[0]), len(columns)))
+        for begin in range(0, len(values), _ROWS):  # rows that stay in a cache until the last column
             own = slice(begin, begin + _ROWS)
             for k, cells in enumerate(columns):
-                found[own, k] = cells[own]
-        return found
+                values[own, k] = cells[own]
+        return values
 
     def told(self, *, fixed: bool = False) -> str:
         """The public rule in words; ``fixed``: where records without treatment count as one fixed record."""
@@ -366,10 +366,10 @@ class Codebook:
     def to_dict(self) -> dict[str, Any]:
         """The declarations as plain JSON types."""
         # files of before there were any of the others stay as they are
-        others = "sampling_weights", "unit", "where", "group", "cells", "eligible"
+        optional = "sampling_weights", "unit", "where", "group", "cells", "eligible"
         names = [
             *("treatment", "outcome", "levels", "missing", "units"),
-            *(name for name in others if getattr(self, name)),
+            *(name for name in optional if getattr(self, name)),
             *(["eligible_share"] if self.eligible else []),
         ]
         return {name: json_types(getattr(self, name)) for name in names}

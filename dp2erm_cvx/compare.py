@@ -88,10 +88,10 @@ def bound_rows(
     """
     if isinstance(program, PrivateFirstStage):
         budget = Budget((1 - program.share) * budget.epsilon, (1 - program.share) * budget.delta)
-    found = list(statements(program, universe))
-    best = min((bound.V for _, bound in found if not isinstance(bound, str)), default=math.nan)
+    bounds = list(statements(program, universe))
+    best = min((bound.V for _, bound in bounds if not isinstance(bound, str)), default=math.nan)
     rows = []
-    for family, bound in found:
+    for family, bound in bounds:
         if isinstance(bound, str):
             rows.append(BoundRow(family, refusal=bound))
             continue
@@ -222,8 +222,8 @@ def default_programs(n_columns: int) -> list[FirstStage | SecondStage]:
     built: list[FirstStage | SecondStage] = []
     for name in registry.first_stages():
         # a known coefficient has no default: its length is that of the records
-        given: dict[str, Any] = {"coefficient": (0.1,) * n_columns} if name == "ipw_known" else {}
-        built.append(registry.build(registry.first_stages(), name, **given))
+        settings: dict[str, Any] = {"coefficient": (0.1,) * n_columns} if name == "ipw_known" else {}
+        built.append(registry.build(registry.first_stages(), name, **settings))
     built += [registry.build(registry.second_stages(), name) for name in registry.second_stages()]
     return built
 
@@ -259,24 +259,24 @@ def certificates(
     if isinstance(instance, InfeasibleError):
         return [CertificateRow(name, label, _failure(instance), note=str(instance)) for label in labels]
     rows: list[CertificateRow] = []
-    found: list[Solution | None] = []
+    solutions: list[Solution | None] = []
     for solver, label in zip(solvers, labels, strict=True):
         try:
             solution = solve(instance, solver=solver, throw=False)
         except Dp2ermError as error:
             rows.append(CertificateRow(name, label, _failure(error), note=str(error)))
-            found.append(None)
+            solutions.append(None)
             continue
         note = "" if solution.certified else _infeasible(instance)
         rows.append(replace(_row(name, label, instance, solution), note=note))
-        found.append(solution)
-    certified = [solution for solution in found if solution is not None and solution.certified]
+        solutions.append(solution)
+    certified = [solution for solution in solutions if solution is not None and solution.certified]
     if not certified:
         return rows
     best = min(certified, key=lambda solution: solution.certificate.relative_radius)
     return [
         row if solution is None else replace(row, distance=_distance(instance, solution, best))
-        for row, solution in zip(rows, found, strict=True)
+        for row, solution in zip(rows, solutions, strict=True)
     ]
 
 

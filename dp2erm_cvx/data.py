@@ -112,12 +112,12 @@ class Dataset:
         X = to_table(table, columns)
         a = _treatments(to_numbers(vectors[0], names[-2]), names[-2], self.n_arms)
         y = to_numbers(vectors[1], names[-1])
-        kept: list[tuple[str, NDArray[Any]]] = [("X", X), ("a", a), ("y", y)]
+        arrays: list[tuple[str, NDArray[Any]]] = [("X", X), ("a", a), ("y", y)]
         if self.sampling is not None:
-            kept.append(("sampling", _counts(self.sampling, n_samples)))
+            arrays.append(("sampling", _counts(self.sampling, n_samples)))
         if self.person is not None:
-            kept.append(("person", _persons(self.person, self.persons, n_samples)))
-        for field, value in kept:
+            arrays.append(("person", _persons(self.person, self.persons, n_samples)))
+        for field, value in arrays:
             value.setflags(write=False)
             object.__setattr__(self, field, value)
         object.__setattr__(self, "columns", columns)
@@ -229,10 +229,10 @@ class Dataset:
         middle = book.missing.get(book.outcome or "", public.outcome_middle)
         arms, outcomes = np.where(lost, 0, arms), np.where(lost | absent, middle, outcomes)
         silent = lost if book.outcome in book.missing else lost | absent
-        told, n_arms = (book.treatment.column or "a", book.outcome or "y"), len(book.treatment.labels)
+        named, n_arms = (book.treatment.column or "a", book.outcome or "y"), len(book.treatment.labels)
         counts = np.where(silent, 0.0, counts.T).T
         if book.unit is None:
-            return cls(covariates, arms, outcomes, tuple(names), *told, counts, n_arms=n_arms)
+            return cls(covariates, arms, outcomes, tuple(names), *named, counts, n_arms=n_arms)
         if person is None:
             person = book.unit.of([book.unit.labels(table.cells(book.unit.column, written=True))])
         more = max(cls.least - len(arms), 0)
@@ -242,7 +242,7 @@ class Dataset:
         )
         covariates = np.vstack([covariates.reshape(-1, len(names)), *[middles] * more])
         persons = person, book.unit.number
-        return cls(covariates, arms, outcomes, tuple(names), *told, counts, *persons, n_arms=n_arms)
+        return cls(covariates, arms, outcomes, tuple(names), *named, counts, *persons, n_arms=n_arms)
 
     @classmethod
     def read(
@@ -285,10 +285,10 @@ def all_names(width: int, columns: Sequence[str] | None) -> tuple[str, ...]:
     """Names of covariates, without ``columns`` x1, ..., x``width``, and of the treatment and the outcome."""
     names = [f"x{k + 1}" for k in range(width)] if columns is None else [str(name) for name in columns]
     # a covariate may be called a or y
-    others = (
+    optional = (
         next(name for k in range(len(names) + 1) if (name := one + k * "_") not in names) for one in "ay"
     )
-    return (*names, *others)
+    return (*names, *optional)
 
 
 @dataclass(frozen=True)
@@ -369,14 +369,14 @@ def _counts(sampling: Any, n_samples: int) -> NDArray[np.float64]:
 
 def _persons(person: Any, persons: int | None, n_rows: int) -> NDArray[np.int64]:
     """The person (n,) of every row, a whole number below their number."""
-    found = np.array(person)
+    numbers = np.array(person)
     if persons is None:
         raise DataError("person: goes with persons, their public number")
-    if found.shape != (n_rows,) or found.dtype.kind not in "iu":
-        raise DataError(f"person has shape {found.shape}: must be {n_rows} whole numbers")
-    if np.any((found < -1) | (found >= persons)):
+    if numbers.shape != (n_rows,) or numbers.dtype.kind not in "iu":
+        raise DataError(f"person has shape {numbers.shape}: must be {n_rows} whole numbers")
+    if np.any((numbers < -1) | (numbers >= persons)):
         raise DataError(f"person: must be from -1 to {persons - 1}")
-    return found.astype(np.int64)
+    return numbers.astype(np.int64)
 
 
 def _treatments(values: NDArray[np.float64], name: str, n_arms: int) -> NDArray[np.int64]:

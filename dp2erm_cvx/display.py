@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 WIDTH = 100
 
 
-def plain_console(stream: IO[str], width: int | None, **others: Any) -> Console:
+def plain_console(stream: IO[str], width: int | None, **options: Any) -> Console:
     """A console that takes text as it is: column names may hold brackets."""
     from rich.console import Console
 
-    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False, **others)
+    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False, **options)
 
 
 def heading(title: str, *, frame: bool = False) -> Text | Table:
@@ -113,8 +113,8 @@ def _element(block: Block) -> str:
     from rich.text import Text
 
     if not isinstance(block, Table):
-        told = html.escape(str(block))
-        return f"<p><b>{told}</b></p>" if isinstance(block, Text) else f"<p>{told}</p>"
+        text = html.escape(str(block))
+        return f"<p><b>{text}</b></p>" if isinstance(block, Text) else f"<p>{text}</p>"
     rows = [("td", row) for row in zip(*(column.cells for column in block.columns), strict=True)]
     if block.show_header:
         rows.insert(0, ("th", tuple(column.header for column in block.columns)))

@@ -52,11 +52,11 @@ def domain_of(declared: Mapping[str, Any]) -> Domain:
 
 def _centers(book: Codebook, declared: Mapping[str, Any]) -> dict[str, Any]:
     """Typical values by covariate: of a column with levels the share of each, or of the only one."""
-    found: dict[str, Any] = {}
+    centers: dict[str, Any] = {}
     for name, value in declared.items():
         levels = book.levels.get(name)
         if levels is None:
-            found[str(name)] = value
+            centers[str(name)] = value
             continue
         if not isinstance(value, Mapping):
             if len(levels) > 1:
@@ -65,8 +65,8 @@ def _centers(book: Codebook, declared: Mapping[str, Any]) -> dict[str, Any]:
         for level, share in value.items():
             if level not in levels:
                 raise DeclarationError(f"center: {name}: {known_names(level, map(str, levels))}")
-            found[f"{name}={level or 'missing'}"] = share
-    return found
+            centers[f"{name}={level or 'missing'}"] = share
+    return centers
 
 
 def check_names(declared: Mapping[str, Any]) -> None:
@@ -74,8 +74,8 @@ def check_names(declared: Mapping[str, Any]) -> None:
     known = {*(one.name for one in fields(Domain)), *CODEBOOK} - {"codebook"}
     for name in declared:
         if name not in known:
-            told = known_names(name, sorted({*known, "csv"}))
-            raise DeclarationError(f"domain: unknown name {shown(name)}; {told}")
+            hint = known_names(name, sorted({*known, "csv"}))
+            raise DeclarationError(f"domain: unknown name {shown(name)}; {hint}")
 
 
 def of_event(declared: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,14 +86,14 @@ def of_event(declared: Mapping[str, Any]) -> dict[str, Any]:
 
 def split_codebook(declared: Mapping[str, Any]) -> tuple[Codebook | None, dict[str, Any]]:
     """The codebook that a file declares, if any, and all else. Raises DeclarationError."""
-    stated = {CODEBOOK[name]: value for name, value in declared.items() if name in CODEBOOK}
+    book = {CODEBOOK[name]: value for name, value in declared.items() if name in CODEBOOK}
     rest = {name: value for name, value in declared.items() if name not in CODEBOOK}
-    treatment = stated.get("treatment")
+    treatment = book.get("treatment")
     if isinstance(treatment, str):
-        stated["treatment"] = {"column": treatment}
+        book["treatment"] = {"column": treatment}
     elif treatment is not None and not isinstance(treatment, Mapping):
         raise DeclarationError(f"treatment = {shown(treatment)}: must be a table [treatment]")
-    return (Codebook.from_dict(stated) if stated else None), rest
+    return (Codebook.from_dict(book) if book else None), rest
 
 
 #: What stands in a drafted file where something has to be declared.

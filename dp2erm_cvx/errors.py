@@ -23,10 +23,10 @@ class Dp2ermError(Exception):
 def shown(value: object) -> str:
     """A value as a message quotes it: short, and whatever it is."""
     try:
-        told = " ".join(repr(value).split())
+        text = " ".join(repr(value).split())
     except Exception:  # a whole number of thousands of digits has no text, and a foreign object may have none
         return f"a {type(value).__name__}"
-    return told if len(told) <= 80 else told[:77] + "..."
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def known_names(name: object, known: Iterable[str]) -> str:

@@ -153,8 +153,8 @@ def _records_of_lines(
             "anew with line feeds"
         )
     if ragged and "\ufffd" in header:
-        told = f"the header is not {layout.encoding.upper()} text: declare its encoding, such as latin-1"
-        raise DataError(f"{source}: {told}")
+        text = f"the header is not {layout.encoding.upper()} text: declare its encoding, such as latin-1"
+        raise DataError(f"{source}: {text}")
     rows = list(_rows(source, lines, layout.separator, layout.line_breaks or not ragged))
     torn = [number for number, cells in rows if not cells]
     if torn and torn[0] == rows[0][0]:
@@ -222,15 +222,15 @@ def _rows(source: str, lines: list[str], separator: str, breaks: bool) -> Iterat
 
 def _unquoted(cells: list[str]) -> list[str]:
     """The texts of the cells of one record; none where a quote stands within a cell that is not doubled."""
-    found = []
+    texts = []
     for cell in cells:
         if cell.startswith('"'):
             inner = cell[1:-1]
             if not cell.endswith('"') or '"' in inner.replace('""', ""):
                 return []
             cell = inner.replace('""', '"')
-        found.append(cell)
-    return found
+        texts.append(cell)
+    return texts
 
 
 def read_table(path: str, layout: CsvLayout = PLAIN, *, ragged: bool = False) -> Table:

@@ -55,8 +55,8 @@ def run_tasks(function: Callable[..., _T], tasks: Iterable[tuple[Any, ...]], *, 
     parallel = Parallel(
         n_jobs=workers, return_as="generator", pre_dispatch="2 * n_jobs", **ending_with_this_process()
     )
-    found: Iterator[_T] = parallel(delayed(_alone)(function, task) for task in tasks)
-    return found
+    results: Iterator[_T] = parallel(delayed(_alone)(function, task) for task in tasks)
+    return results
 
 
 def _alone(function: Callable[..., _T], task: tuple[Any, ...]) -> _T:

@@ -95,12 +95,12 @@ class RenyiCurve:
         """
         return self._at(public_number("order", order, above=1.0))
 
-    def plus(self, *others: RenyiCurve) -> RenyiCurve:
+    def plus(self, *more: RenyiCurve) -> RenyiCurve:
         """The curve of all the releases together, at the orders of any of them (Mironov 2017, Proposition 1).
 
         Curves are added at equal orders, whatever their grids.
         """
-        curves = (self, *others)
+        curves = (self, *more)
         orders = sorted(set().union(*(curve.orders for curve in curves)))
         growth = 1.0 + len(curves) * _ULP
         return RenyiCurve(

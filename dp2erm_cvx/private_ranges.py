@@ -103,8 +103,8 @@ class PrivateRanges:
         elif ranges is not None:
             if isinstance(ranges, str) or not isinstance(ranges, Iterable):
                 raise DeclarationError(f"ranges = {shown(ranges)}: must be one entry per covariate, or None")
-            found = (checked_known(f"ranges[{index}]", one) for index, one in enumerate(ranges))
-            put(self, "ranges", tuple(found))
+            checked = (checked_known(f"ranges[{index}]", one) for index, one in enumerate(ranges))
+            put(self, "ranges", tuple(checked))
         if self.ranges is not None and not len(self.ranges):
             raise DeclarationError("ranges: declare at least one covariate, or None")
         put(self, "codebook", checked_codebook(self.codebook, self.ranges))

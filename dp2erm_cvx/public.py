@@ -168,15 +168,15 @@ def chosen_columns(name: str, chosen: object, known: Sequence[str], n_features: 
     """
     if isinstance(chosen, str) or not isinstance(chosen, Collection) or not len(chosen):
         raise DeclarationError(f"{name} = {shown(chosen)}: must be a list of covariates")
-    found = [known.index(one) if one in known else one for one in chosen]
-    for index in found:
+    numbers = [known.index(one) if one in known else one for one in chosen]
+    for index in numbers:
         if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < n_features:
-            told = known_names(index, known) if known else f"known: {n_features}"
-            raise DeclarationError(f"{name}: unknown covariate {index!r}; {told}")
-    if len(set(found)) < len(found):
+            hint = known_names(index, known) if known else f"known: {n_features}"
+            raise DeclarationError(f"{name}: unknown covariate {index!r}; {hint}")
+    if len(set(numbers)) < len(numbers):
         # a column counted twice would leave the ball that bounds are derived for
         raise DeclarationError(f"{name}: a covariate is named twice")
-    return [int(index) for index in found]
+    return [int(index) for index in numbers]
 
 
 def printable(text: str) -> str:

@@ -32,10 +32,10 @@ def programs() -> dict[str, type[Program]]:
 
     Raises ProgramError if two share a name, one has none, or the module of an entry point cannot be imported.
     """
-    found, complaints = collect(entry_points(group=GROUP))
+    known, complaints = collect(entry_points(group=GROUP))
     if complaints:
         raise ProgramError(complaints[0])
-    return found
+    return known
 
 
 def available() -> dict[str, type[Program]]:
@@ -100,10 +100,10 @@ def build(known: dict[str, type[Stage]], name: str, **settings: Any) -> Stage:
 
 @cache
 def _sound() -> tuple[dict[str, type[Program]], tuple[str, ...]]:
-    found, complaints = collect(entry_points(group=GROUP))
+    known, complaints = collect(entry_points(group=GROUP))
     for complaint in complaints:
         warnings.warn(f"left out: {complaint}", RuntimeWarning, stacklevel=4)
-    return found, complaints
+    return known, complaints
 
 
 def _refuse_other(cls: type[Program], known: dict[str, type[Program]]) -> None:
@@ -142,8 +142,8 @@ def collect(entries: Iterable[EntryPoint]) -> tuple[Found, tuple[str, ...]]:
                 "rename or uninstall one"
             )
             left_out |= {place} if _own(offers[holder][0]) else {place, holder}
-    kept = [found for place, (_, found) in enumerate(offers) if place not in left_out]
-    together = {name: cls for found in kept for name, cls in found.items()}
+    valid = [classes for place, (_, classes) in enumerate(offers) if place not in left_out]
+    together = {name: cls for classes in valid for name, cls in classes.items()}
     return dict(sorted(together.items())), tuple(complaints)
 
 
@@ -152,19 +152,19 @@ def _own(entry: EntryPoint) -> bool:
 
 
 def _offered(entry: EntryPoint) -> Found:
-    found: Found = {}
+    offered: Found = {}
     for module in _loaded(entry):
         for cls in filter(_is_stage, _programs_of(module)):
             try:
                 cls.refuse_own_class()
             except DeclarationError as error:
                 raise ProgramError(f"{module.__name__}: {error}") from None
-            if (other := found.setdefault(cls.name, cls)) is not cls:
+            if (other := offered.setdefault(cls.name, cls)) is not cls:
                 raise ProgramError(
                     f"two programs are named {cls.name!r}: in {other.__module__} and in {cls.__module__}; "
                     "rename one"
                 )
-    return found
+    return offered
 
 
 def _programs_of(module: ModuleType) -> Iterator[type[Program]]:

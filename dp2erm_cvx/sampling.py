@@ -67,16 +67,16 @@ class SamplingWeights:
 
     def of(self, cells: Any) -> NDArray[np.float64]:
         """The weights (n,) of the cells of the column, in [0, S], each by itself."""
-        found = numbers_or_nan(cells, self.column)
-        return np.clip(np.where(np.isnan(found), self.missing, found), 0.0, self.largest)
+        weights = numbers_or_nan(cells, self.column)
+        return np.clip(np.where(np.isnan(weights), self.missing, weights), 0.0, self.largest)
 
     def factors(self, weights: ArrayLike) -> NDArray[np.float64]:
         """Factors in [0, 1] of records with these ``weights`` (n,); what is no number counts as missing."""
         values = np.asarray(weights, dtype=np.float64)
         inside = np.clip(np.where(np.isnan(values), self.missing, values), 0.0, self.largest)
         # the quotient of two numbers, one of them no larger, rounds to at most 1
-        found: NDArray[np.float64] = inside / self.largest
-        return found
+        factors: NDArray[np.float64] = inside / self.largest
+        return factors
 
     def told(self) -> str:
         """The public rule in words."""
@@ -138,8 +138,8 @@ class Unit:
 
     def labels(self, cells: Any) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
         """The distinct labels of cells, sorted, and the place (n,) among them of the one of every cell."""
-        found, place = distinct_labels(cells, self.column, _identifier)
-        names, index = np.unique(np.array(found, dtype=object), return_inverse=True)
+        texts, place = distinct_labels(cells, self.column, _identifier)
+        names, index = np.unique(np.array(texts, dtype=object), return_inverse=True)
         return names, index.reshape(-1)[place]
 
     def of(self, parts: Sequence[tuple[NDArray[np.object_], NDArray[np.int64]]]) -> NDArray[np.int64]:

@@ -190,8 +190,8 @@ class StudyFile:
         kinds = ((name, what.get("estimand", what["goal"])) for name, what in declared)
         named = ", ".join(name if name == kind else f"{name} ({kind})" for name, kind in kinds)
         note = one_line("note", f"{named} of {of}, study {self.digest[:12]}")
-        (plan, *others) = plans.values()
-        curve = plan.curve if not others else None
+        (plan, *rest) = plans.values()
+        curve = plan.curve if not rest else None
         how = {"relation": self.domain.relation, "unit": self.domain.protected}
         return Ledger(path).charge(dataset, total, note, **how, curve=curve)
 
@@ -232,9 +232,9 @@ def study_with(
     import tomlkit
 
     file = tomlkit.parse(Path(path).read_text(encoding="utf-8"))
-    asked = {one: file[one] for one in QUESTIONS if one in file}
-    tables = [(one, each) for one, of in asked.items() for each in (of if isinstance(of, list) else [of])]
-    names = [each["name"] for each in _questions(asked)]
+    questions = {one: file[one] for one in QUESTIONS if one in file}
+    tables = [(one, each) for one, of in questions.items() for each in (of if isinstance(of, list) else [of])]
+    names = [each["name"] for each in _questions(questions)]
     before, table = (None, tomlkit.table()) if question is None else tables[names.index(question)]
     if before not in (None, kind):  # another estimator: only the name and the share stay
         several, old = file[before], table
@@ -266,16 +266,16 @@ def written(value: Any) -> Any:
 
 
 def _study(declared: dict[str, Any], changes: Sequence[str], folder: Path) -> StudyFile:
-    asked = {kind: declared.pop(kind) for kind in QUESTIONS if kind in declared}
+    named = {kind: declared.pop(kind) for kind in QUESTIONS if kind in declared}
     account, spent = declared.pop("ledger", None), declared.pop("budget", None)
     for name, tables in declared.items():
         if isinstance(tables, list) and any(isinstance(one, dict) for one in tables):
             raise DeclarationError(f"[[{name}]]: no question; {known_names(name, QUESTIONS)}")
-    if not any(asked.values()):
+    if not any(named.values()):
         raise DeclarationError(f"asks nothing: add a table [[{']], [['.join(QUESTIONS)}]]")
     if spent is None:
         raise DeclarationError("no [budget] is declared: add epsilon = ...")
-    questions = list(_questions(asked))
+    questions = list(_questions(named))
     places = {"budget": _table("budget", spent), **{one["name"]: one for one in questions}}
     for text in changes:
         _change(places, text)
@@ -293,10 +293,10 @@ def _study(declared: dict[str, Any], changes: Sequence[str], folder: Path) -> St
     )
 
 
-def _questions(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _questions(file: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Every question as one table, with its name and kind."""
     names: set[str] = set()
-    for kind, tables in asked.items():
+    for kind, tables in file.items():
         several = tables if isinstance(tables, list) else [tables]
         for number, table in enumerate(several, 1):
             own = dict(_table(kind, table))
@@ -318,19 +318,19 @@ def _shared(
     shares: list[float | None] = []
     for one in questions:
         with _at(one["name"]):
-            stated = one.get("share")
-            shares.append(None if stated is None else public_number("share", stated, above=0.0))
+            part = one.get("share")
+            shares.append(None if part is None else public_number("share", part, above=0.0))
     left, open_shares = 1.0 - sum(share or 0.0 for share in shares), shares.count(None)
     if left < -1e-12 or (open_shares and left <= 1e-12):
         wanted = f"share: {1.0 - left:g} of the budget is asked for"
         raise DeclarationError(f"{wanted}: at most 1 for all together, and something for each")
-    found = []
+    listed = []
     for table, share in zip(questions, shares, strict=True):
         own = left / open_shares if share is None else share
         domain = _own(table, declared, outcomes)
         with _at(table["name"]):
-            found.append(Question(table["name"], table["kind"], own, _settings(table), domain))
-    return tuple(found)
+            listed.append(Question(table["name"], table["kind"], own, _settings(table), domain))
+    return tuple(listed)
 
 
 def _without(declared: Mapping[str, Any], outcomes: set[str]) -> dict[str, Any]:
@@ -338,8 +338,8 @@ def _without(declared: Mapping[str, Any], outcomes: set[str]) -> dict[str, Any]:
     missing = declared.get("missing")
     if not isinstance(missing, Mapping):
         return dict(declared)
-    others = outcomes - {declared.get("outcome_column")}
-    return {**declared, "missing": {name: one for name, one in missing.items() if name not in others}}
+    missed = outcomes - {declared.get("outcome_column")}
+    return {**declared, "missing": {name: one for name, one in missing.items() if name not in missed}}
 
 
 def _own(table: Mapping[str, Any], declared: Mapping[str, Any], outcomes: set[str]) -> Domain:
@@ -382,16 +382,16 @@ def _settings(table: Mapping[str, Any]) -> dict[str, Any]:
 def stage_settings(written: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a program, from the texts, numbers and lists that a file or a command line writes."""
     families: dict[str, Any] = {"kernel": Kernel, "theta_set": ConvexSet}
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for key, value in written.items():
         if key == "balance" and isinstance(value, str | int):
             value = Moments.from_text(str(value))
         elif key in families and isinstance(value, str):
             value = families[key].from_text(value, key)
-        found[key] = tuple(value) if isinstance(value, list) else value
-    if penalty := {norm: found.pop(norm) for norm in ("l1", "l2") if norm in found}:
-        found["regularizer"] = ElasticNet(**penalty)
-    return found
+        settings[key] = tuple(value) if isinstance(value, list) else value
+    if penalty := {norm: settings.pop(norm) for norm in ("l1", "l2") if norm in settings}:
+        settings["regularizer"] = ElasticNet(**penalty)
+    return settings
 
 
 def _budget(table: Mapping[str, Any]) -> Budget:

@@ -164,15 +164,15 @@ def corners(x: Array, y: Array) -> NDArray[np.int64]:
     order = np.lexsort((-y, -x))
     highest = np.maximum.accumulate(y[order])
     order = order[np.concatenate([[True], highest[1:] > highest[:-1]])]
-    found: list[tuple[float, float, int]] = []
+    hull: list[tuple[float, float, int]] = []
     for right, up, number in zip(x[order].tolist(), y[order].tolist(), order.tolist(), strict=True):
-        while len(found) > 1:
-            (far, low, _), (near, high, _) = found[-2:]
+        while len(hull) > 1:
+            (far, low, _), (near, high, _) = hull[-2:]
             if (up - low) * (far - near) < (high - low) * (far - right):
                 break
-            found.pop()
-        found.append((right, up, number))
-    return np.array([number for _, _, number in found])
+            hull.pop()
+        hull.append((right, up, number))
+    return np.array([number for _, _, number in hull])
 
 
 def support(x: Array, y: Array, a: Array, b: Array) -> Array:
@@ -202,7 +202,7 @@ def _bend_of_odd_line(loss: ScalarLoss) -> float | None:
     """The curvature of a loss whose slope is a multiple of the margin; None for any other."""
     everywhere = np.array([math.inf])
     with np.errstate(over="ignore", invalid="ignore"):
-        least, largest = (float(found[0]) for found in loss.curvatures(-everywhere, everywhere))
+        least, largest = (float(bounds[0]) for bounds in loss.curvatures(-everywhere, everywhere))
     return least if least == largest and float(loss.slope(np.zeros(1))[0]) == 0.0 else None
 
 
@@ -403,12 +403,12 @@ class Saturation:
 
 
 @lru_cache(maxsize=256)
-def _steepest(found: Saturation, share: float, box: bool) -> float:
+def _steepest(curve: Saturation, share: float, box: bool) -> float:
     if box:
-        top = found._top
-        return (1.0 - 3.0 * _LINE) / found._along(lambda u, h: (top + u) / (1.0 - share * h), box=True)
+        top = curve._top
+        return (1.0 - 3.0 * _LINE) / curve._along(lambda u, h: (top + u) / (1.0 - share * h), box=True)
     # at least half of the sum is a d, and it may be found too large by this
-    return (1.0 - 3.0 * _BALL) / found._across(lambda apart, h: apart / (1.0 - share * h))
+    return (1.0 - 3.0 * _BALL) / curve._across(lambda apart, h: apart / (1.0 - share * h))
 
 
 def largest_of(
@@ -429,7 +429,7 @@ def largest_of(
         best, most = max(best, float(np.max(values))), float(np.max(cells))
         if most <= best * (1.0 + close) or cells.size > _MOST_CELLS:
             break
-        kept = centers[:, cells >= best]
-        centers = (kept[:, :, None] + width * corners[:, None, :]).reshape(variables, -1)
+        promising = centers[:, cells >= best]
+        centers = (promising[:, :, None] + width * corners[:, None, :]).reshape(variables, -1)
         width /= 2.0
     return most * (1.0 + 1e-9)

@@ -83,21 +83,21 @@ def to_table(values: NDArray[Any], names: Sequence[str]) -> NDArray[np.float64]:
 
     A read-only view of ``values`` where they are that already, and one copy of them where they are not.
     """
-    kept = values.dtype == np.float64 and values.flags.c_contiguous and values.flags.aligned
-    found = values.view() if kept else np.empty(values.shape)
+    view = values.dtype == np.float64 and values.flags.c_contiguous and values.flags.aligned
+    table = values.view() if view else np.empty(values.shape)
     sound = values.dtype.kind in "buif"
     for begin in range(0, len(values) if sound else 0, _ROWS):
         rows = slice(begin, begin + _ROWS)
-        if not kept:
+        if not view:
             with np.errstate(over="ignore"):  # extended precision may hold more than a double: judged below
-                found[rows] = values[rows]
-        sound = sound and bool(np.isfinite(found[rows]).all())
+                table[rows] = values[rows]
+        sound = sound and bool(np.isfinite(table[rows]).all())
     if not sound:
-        found = np.empty(values.shape)
+        table = np.empty(values.shape)
         for k, name in enumerate(names):
-            found[:, k] = to_numbers(values[:, k], name)
-    found.flags.writeable = False
-    return found
+            table[:, k] = to_numbers(values[:, k], name)
+    table.flags.writeable = False
+    return table
 
 
 def numbers_or_nan(values: Any, name: str) -> NDArray[np.float64]:
@@ -243,28 +243,28 @@ def repeated(names: Sequence[str]) -> str | None:
 
 def quoted(text: object) -> str:
     """A text from a file in one line of a message."""
-    told = repr(text)
-    return told if len(told) <= 40 else told[:37] + "..."
+    line = repr(text)
+    return line if len(line) <= 40 else line[:37] + "..."
 
 
 def listed(names: Sequence[str]) -> str:
     """The first names in one line of a message."""
-    told = ", ".join(name if name.isprintable() and len(name) <= 40 else quoted(name) for name in names[:20])
-    return told + (", ..." if len(names) > 20 else "")
+    text = ", ".join(name if name.isprintable() and len(name) <= 40 else quoted(name) for name in names[:20])
+    return text + (", ..." if len(names) > 20 else "")
 
 
 def column_names(X: Any) -> Sequence[Any] | None:
     """Names of the columns of a data frame, or of a table of Arrow; None where ``X`` has none."""
-    found: Sequence[Any] | None = getattr(X, "column_names", getattr(X, "columns", None))
-    return found
+    names: Sequence[Any] | None = getattr(X, "column_names", getattr(X, "columns", None))
+    return names
 
 
 def read_frame(frame: Any) -> Table:
     """Columns of a data frame of pandas or polars, or of a table of Arrow."""
-    if (found := column_names(frame)) is None or not hasattr(frame, "__getitem__"):
+    if (columns := column_names(frame)) is None or not hasattr(frame, "__getitem__"):
         raise DataError(f"{type(frame).__name__} is not a data frame")
-    keys = {str(key): key for key in found}
-    names = tuple(str(key) for key in found)
+    keys = {str(key): key for key in columns}
+    names = tuple(str(key) for key in columns)
     return Table("the data frame", names, lambda name: as_cells(frame[keys[name]], f"column {quoted(name)}"))
 
 
@@ -298,11 +298,11 @@ def _frame_cells(column: Any) -> NDArray[Any]:
 
 def _one_by_one(cells: Any, value: Callable[[Any], Any]) -> NDArray[np.object_]:
     """The values of cells, each by itself; None where there is none."""
-    found = np.full(len(cells), None, dtype=object)
+    values = np.full(len(cells), None, dtype=object)
     for row, cell in enumerate(cells):
         with contextlib.suppress(Exception):
-            found[row] = value(cell)
-    return found
+            values[row] = value(cell)
+    return values
 
 
 class _Word(str):
@@ -342,9 +342,9 @@ def arrow_cells(column: Any) -> NDArray[Any]:
         if not whole.null_count:
             return np.asarray(whole.to_numpy())
         with contextlib.suppress(pa.ArrowInvalid):  # where floats would round a number, it stays what it is
-            found = np.asarray(whole.cast(pa.float64()).to_numpy())
-            if not np.any(np.abs(found) >= 2.0**53):  # an identifier there is none as a float
-                return found
+            numbers = np.asarray(whole.cast(pa.float64()).to_numpy())
+            if not np.any(np.abs(numbers) >= 2.0**53):  # an identifier there is none as a float
+                return numbers
         return np.array(whole.to_pylist(), dtype=object)
     if is_a.is_boolean(kind) or is_a.is_float32(kind) or is_a.is_float64(kind):
         return np.asarray(whole.to_numpy())

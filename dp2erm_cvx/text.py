@@ -16,13 +16,13 @@ def described(docstring: str | None) -> dict[str, str]:
 
     This is the one text of a setting: the reference, the help of commands and the tables of pages repeat it.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     entries = r"^(\w+(?:, \w+)*)\n((?:    .+(?:\n|$))+)"
-    for listed, told in re.findall(entries, inspect.cleandoc(docstring or ""), flags=re.MULTILINE):
-        text = " ".join(told.split())
+    for listed, entry in re.findall(entries, inspect.cleandoc(docstring or ""), flags=re.MULTILINE):
+        text = " ".join(entry.split())
         if not text.startswith("As in "):
-            found |= dict.fromkeys(listed.split(", "), text)
-    return found
+            texts |= dict.fromkeys(listed.split(", "), text)
+    return texts
 
 
 class WrittenNumber(float):
@@ -32,9 +32,9 @@ class WrittenNumber(float):
 
     def __new__(cls, text: str) -> WrittenNumber:
         """The float that the text stands for. Raises ValueError."""
-        found = super().__new__(cls, text)
-        found.text = text.strip()
-        return found
+        number = super().__new__(cls, text)
+        number.text = text.strip()
+        return number
 
     def __repr__(self) -> str:
         return self.text
@@ -71,11 +71,11 @@ class Written:
         known = fields(members[word]) if word in members else ()
         needed = sum(size.default is MISSING for size in known)
         if word not in members or not needed <= len(sizes) <= len(known) or "" in sizes:
-            *others, last = (
+            *kinds, last = (
                 ":".join([word, *(size.name.upper() for size in fields(member))])
                 for word, member in members.items()
             )
-            raise DeclarationError(f"{name} = {text!r}: must be {', '.join(others)} or {last}")
+            raise DeclarationError(f"{name} = {text!r}: must be {', '.join(kinds)} or {last}")
         member: Self = members[word](*map(number_or_text, sizes))
         return member
 

@@ -82,12 +82,12 @@ class Treatment:
             raise DeclarationError(f"treatment: rates: must be {len(levels)} probabilities that add up to 1")
         if len(levels) == 2 and rates:
             raise DeclarationError("treatment: rates: of two levels declare the propensity of the effect")
-        found: dict[str, Any] = {"levels": levels, "reference": first, "rates": rates}
+        fields: dict[str, Any] = {"levels": levels, "reference": first, "rates": rates}
         if len(levels) == 2:  # which is a treatment as any other
             other = levels[1] if first == levels[0] else levels[0]
-            found = {"levels": (), "reference": None, "contrasts": "reference"}
-            found |= {"treated": other, "control": first}
-        for name, value in found.items():
+            fields = {"levels": (), "reference": None, "contrasts": "reference"}
+            fields |= {"treated": other, "control": first}
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,11 +107,11 @@ class Treatment:
         numbers, first = range(len(self.labels)), 0
         if self.levels:
             first = self.labels.index(str(self.reference))
-        others = [number for number in numbers if number != first]
-        found = [(number, first) for number in others]
+        rest = [number for number in numbers if number != first]
+        pairs = [(number, first) for number in rest]
         if self.contrasts == "pairs":
-            found += [(later, one) for place, one in enumerate(others) for later in others[place + 1 :]]
-        return tuple(found)
+            pairs += [(later, one) for place, one in enumerate(rest) for later in rest[place + 1 :]]
+        return tuple(pairs)
 
     def arms(self, cells: Any) -> NDArray[np.int64]:
         """The number of the arm of every cell (n,), or -1 where it is no label."""
@@ -124,10 +124,10 @@ def declared_levels(name: str, declared: Any) -> tuple[str, ...]:
     """The labels that a list declares. Raises DeclarationError where it is none, or names one twice."""
     if isinstance(declared, str) or not isinstance(declared, Sequence) or not declared:
         raise DeclarationError(f'{name} = {shown(declared)}: must list levels, such as ["N", "S"]')
-    found = tuple(declared_label(name, one) for one in declared)
-    if (twice := repeated(found)) is not None:
+    labels = tuple(declared_label(name, one) for one in declared)
+    if (twice := repeated(labels)) is not None:
         raise DeclarationError(f"{name}: level {shown(twice)} stands there twice")
-    return found
+    return labels
 
 
 def declared_label(name: str, value: object) -> str:

@@ -54,9 +54,9 @@ class Universe:
     @property
     def widths(self) -> tuple[float, ...] | None:
         """The bound on every column of ``Records.X``, the intercept included; None where none is declared."""
-        found = self.domain.widths(self.n_features)
+        own = self.domain.widths(self.n_features)
         constant = (self.domain.intercept,) if self.domain.intercept else ()
-        return None if found is None else (*constant, *found)
+        return None if own is None else (*constant, *own)
 
     def shrunk(self, norm: float) -> Universe:
         """The universe of covariates that are shrunk radially to this norm, around what scales to 0."""

@@ -74,8 +74,8 @@ def _of_persons(blocks: Blocks[Any], make: Callable[..., Any], width: int, *name
     """
     parts = max(-(-8 * blocks.n_samples * width // pieces_of.KEEP), 1)
     for part in range(parts):
-        found = blocks.map(partial(_rows_of, names=names, part=part, parts=parts))
-        columns = (np.concatenate(one) for one in zip(*found, strict=True))
+        rows = blocks.map(partial(_rows_of, names=names, part=part, parts=parts))
+        columns = (np.concatenate(one) for one in zip(*rows, strict=True))
         yield make(**dict(zip(names, columns, strict=True)))
 
 
@@ -131,8 +131,8 @@ class BlockedDataset:
             name: getattr(self, name) for name in ("columns", "treatment", "outcome", "persons")
         }
         make = partial(DatasetBlock, n_arms=2 if book is None else len(book.treatment.labels), **how)
-        found = _of_persons(self.blocks, make, len(self.columns) + 4, "X", "a", "y", "sampling", "person")
-        return [function(one) for one in found]
+        persons = _of_persons(self.blocks, make, len(self.columns) + 4, "X", "a", "y", "sampling", "person")
+        return [function(one) for one in persons]
 
     @property
     def weighted(self) -> bool:
@@ -249,15 +249,15 @@ class BlockedDataset:
         width = n_columns + 2 + (domain.units is not None) + self.weighted * max(len(domain.groups), 1)
         blocks, book = self.blocks, domain.codebook
         if book is not None and book.unit is not None:
-            found = zip(*blocks.map(partial(_counted, domain=domain)), strict=True)
-            blocks = blocks.made(_repeated, book.unit.repeats(*map(np.concatenate, found)))
+            counts = zip(*blocks.map(partial(_counted, domain=domain)), strict=True)
+            blocks = blocks.made(_repeated, book.unit.repeats(*map(np.concatenate, counts)))
         held = blocks.made(make).made(_arrays).persisted(8 * blocks.n_samples * width)
         return RecordBlocks(Views(held.made(partial(_aligned, domain))), domain, n_columns)
 
 
 def _arrays(block: Records) -> tuple[NDArray[Any], ...]:
-    others = (one for one in (block.sampling, block.unit) if one is not None)
-    return block.X, block.a, block.y, *others
+    optional = (one for one in (block.sampling, block.unit) if one is not None)
+    return block.X, block.a, block.y, *optional
 
 
 def _aligned(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
@@ -314,8 +314,8 @@ class RecordBlocks(Records):
     @property
     def blocks(self) -> Blocks[Records]:
         """The records of every block."""
-        found: Blocks[Records] = self.__dict__["_blocks"]
-        return found
+        blocks: Blocks[Records] = self.__dict__["_blocks"]
+        return blocks
 
     def by_units(self, function: Callable[[Records], T]) -> list[T]:
         """As records in memory do; of persons without the rows that do not count."""

@@ -183,13 +183,13 @@ class Pieces:
 
 def _joined(rows: Sequence[tuple[int, int]], row: int, *pieces: Cells) -> tuple[int, Cells]:
     """The first row of a block, and its cells: of several types as they are, none written as another one."""
-    found: Cells = {}
+    whole: Cells = {}
     for name in pieces[0]:
         parts = [cells[name][start:stop] for cells, (start, stop) in zip(pieces, rows, strict=True)]
         if len({part.dtype for part in parts}) > 1:
             parts = [boxed(part) for part in parts]
-        found[name] = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    return row, found
+        whole[name] = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return row, whole
 
 
 def _table(source: str, names: tuple[str, ...], block: tuple[int, Cells]) -> Table:
@@ -304,10 +304,10 @@ def _counted(array: Any) -> Any:
 
 def _side_by_side(names: Sequence[str], X: Any, a: Any, y: Any) -> Table:
     # what a mask hides is no cell
-    covariates, *others = (as_cells(one, name) for one, name in zip((X, a, y), "Xay", strict=True))
-    if [one.shape[1:] for one in (covariates, *others)] != [(len(names) - 2,), (), ()]:
+    covariates, *rest = (as_cells(one, name) for one, name in zip((X, a, y), "Xay", strict=True))
+    if [one.shape[1:] for one in (covariates, *rest)] != [(len(names) - 2,), (), ()]:
         raise DataError("the Dask arrays: a chunk has another shape than its array says")
-    columns = dict(zip(names, (*covariates.T, *others), strict=True))
+    columns = dict(zip(names, (*covariates.T, *rest), strict=True))
     return Table("the Dask arrays", tuple(names), columns.__getitem__)
 
 

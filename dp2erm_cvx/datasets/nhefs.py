@@ -44,7 +44,7 @@ def load_nhefs() -> Dataset:
 
 
 def nhefs_domain(
-    *, covariate_bound: float = 2.5, outcome_bound: float = 20.0, outcome_center: float = 2.5, **others: Any
+    *, covariate_bound: float = 2.5, outcome_bound: float = 20.0, outcome_center: float = 2.5, **settings: Any
 ) -> Domain:
     """A public :class:`~dp2erm_cvx.domain.Domain` for :func:`load_nhefs`, declared without the data.
 
@@ -74,5 +74,5 @@ def nhefs_domain(
         outcome_bound=outcome_bound,
         outcome_center=outcome_center,
         ranges={name: (low, high) for name, (low, high, *_) in NHEFS_RANGES.items()},
-        **others,
+        **settings,
     )

@@ -102,8 +102,8 @@ def draw_covariates(rng: np.random.Generator, n_samples: int) -> Array:
 
 def propensity_of(X: Array) -> Array:
     """P(A = 1 | X) of rows X (n, 10), the same in every scenario."""
-    found: Array = expit(0.3 * X[:, 0] - 0.5 * X[:, 1] + 0.05)
-    return found
+    propensity: Array = expit(0.3 * X[:, 0] - 0.5 * X[:, 1] + 0.05)
+    return propensity
 
 
 def _quadratic(X: Array) -> Array:

@@ -57,11 +57,11 @@ def named_models(models: Models, kinds: tuple[type, ...] = (PrivateTwoStageERM,)
 
 def common_domain(models: Mapping[str, Any]) -> Domain:
     """The one domain of all candidates: values of rules are compared within one universe."""
-    (first, *others) = models.items()
+    (first, *rest) = models.items()
     domain = first[1].domain
     if not isinstance(domain, Domain):
         raise DeclarationError(f"domain = {domain!r}: must be a Domain")
-    for name, model in others:
+    for name, model in rest:
         if model.domain != domain:
             raise DeclarationError(f"{name!r} and {first[0]!r} declare different domains: they must agree")
     return domain

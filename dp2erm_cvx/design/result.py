@@ -86,16 +86,16 @@ class DesignResult(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values: the question, the guess, the rows and the verdict."""
-        asked, guess = self.question, self.question.filled
+        request, guess = self.question, self.question.filled
         named = ("goal", "estimand", "n_samples", "n_features", "replicates", "seed")
         return {
-            **{name: getattr(asked, name) for name in named},
-            **asdict(asked.budget),
-            "domain": asked.domain.to_dict(),
+            **{name: getattr(request, name) for name in named},
+            **asdict(request.budget),
+            "domain": request.domain.to_dict(),
             "guess": asdict(guess),
-            "guessed": [name for name, _, stated in asked.guess.stated(guess) if not stated],
+            "guessed": [name for name, _, declared in request.guess.stated(guess) if not declared],
             "confounded_by": self.confounded_by,
-            "public": None if asked.public is None else asked.public.source,
+            "public": None if request.public is None else request.public.source,
             "answers": self.answers,
             "enough": None
             if self.enough is None
@@ -114,7 +114,7 @@ def design(
     models: Models | None = None,
     *,
     workers: int = 1,
-    told: Progress = lambda *_: None,
+    progress: Progress = lambda *_: None,
 ) -> DesignResult:
     """Try every candidate pipeline, rank them, and say whether the first is useful.
 
@@ -139,23 +139,23 @@ def design(
     pipeline has no plan.
     """
     compared = design_candidates(question) if models is None else own_candidates(question, models)
-    rows, beside, confounded_by = simulated_table(question, compared, workers, told)
+    rows, beside, confounded_by = simulated_table(question, compared, workers, progress)
     if question.goal == "effect":
         free = replace(question, budget=Budget(_NO_PRIVACY))
         default = design_candidates(free, 1)
-        ((row,), _, _) = simulated_table(free, default, workers, told, "runs without privacy")
+        ((row,), _, _) = simulated_table(free, default, workers, progress, "runs without privacy")
         beside = replace(row, name="default, without privacy", tied=False, model=None)
     result = DesignResult(question, rows, beside, confounded_by)
     if result.answers or result.best.reason or models is not None or question.public is not None:
         return result
-    return replace(result, enough=enough_records(result, workers, told))
+    return replace(result, enough=enough_records(result, workers, progress))
 
 
 #: Replicates, the most records that are simulated, and pipelines that are tried beside the default.
 _FEW, _SIMULATED, _TRIED = 20, 25_000, 2
 
 
-def enough_records(result: DesignResult, workers: int, told: Progress) -> tuple[int, str]:
+def enough_records(result: DesignResult, workers: int, progress: Progress) -> tuple[int, str]:
     """Public predictions say where to start; from there records are doubled until a simulation answers.
 
     By the default pipeline and those that came first, with fewer replicates than the design itself. Also how
@@ -170,7 +170,7 @@ def enough_records(result: DesignResult, workers: int, told: Progress) -> tuple[
     while (records := _upward(n)) <= _SIMULATED:
         larger = replace(question, n_samples=records, replicates=_FEW)
         compared = [one for one in design_candidates(larger) if one.name in names]
-        rows, constant, off = simulated_table(larger, compared, workers, told, f"runs at n = {records:,}")
+        rows, constant, off = simulated_table(larger, compared, workers, progress, f"runs at n = {records:,}")
         beside = constant if question.goal == "rule" else result.beside
         if DesignResult(larger, rows, beside, off).answers:
             return records, "simulated"
@@ -218,39 +218,39 @@ _PARTS = {
 
 def design_blocks(result: DesignResult) -> Iterator[Block]:
     """Everything that a design says."""
-    asked = result.question
-    delta = f", delta = {asked.budget.delta:g}" if asked.budget.delta else ""
-    goal = "a rule" if asked.goal == "rule" else f"an effect ({asked.estimand})"
+    wanted = result.question
+    delta = f", delta = {wanted.budget.delta:g}" if wanted.budget.delta else ""
+    goal = "a rule" if wanted.goal == "rule" else f"an effect ({wanted.estimand})"
     yield heading(
-        f"Design of {goal}: n = {asked.n_samples:,}, epsilon = {asked.budget.epsilon:g}{delta}, "
-        f"{asked.n_features} covariates"
+        f"Design of {goal}: n = {wanted.n_samples:,}, epsilon = {wanted.budget.epsilon:g}{delta}, "
+        f"{wanted.n_features} covariates"
     )
     if not result.answers:
         yield _verdict(result)
         yield ""
-    public = asked.public
+    public = wanted.public
     off = f"The plain difference of means would be off by {result.confounded_by:+.3g}."
     if public is None:
         yield "Simulated from the public domain and the guess below. No data were read, nothing was spent."
         yield _guessed(result)
         yield (
             f"{off} Covariates fill their declared ranges, all matter alike, and how is drawn anew in each "
-            f"of the {asked.replicates} datasets (seed {asked.seed})."
+            f"of the {wanted.replicates} datasets (seed {wanted.seed})."
         )
     else:
         yield (
-            f"{asked.replicates} samples (seed {asked.seed}) of {public.dataset.n_samples:,} records that "
+            f"{wanted.replicates} samples (seed {wanted.seed}) of {public.dataset.n_samples:,} records that "
             f"were declared public: {public.source}. No private data were read, nothing was spent."
         )
-        told = "what a doubly robust estimate of all of them says, without privacy, counts as the effect"
-        yield f"{off} Without knowing more, {told}." if asked.goal == "effect" else off
-    if (weights := asked.domain.sampling) is not None:
+        truth = "what a doubly robust estimate of all of them says, without privacy, counts as the effect"
+        yield f"{off} Without knowing more, {truth}." if wanted.goal == "effect" else off
+    if (weights := wanted.domain.sampling) is not None:
         yield (
             f"Sampling weights are all {weights.mean:g}, as was guessed, where noise is that of the bound "
             f"{weights.largest:g}. Unequal ones leave the same noise, and more sampling error."
         )
     yield ""
-    yield _rules(result) if asked.goal == "rule" else _effects(result)
+    yield _rules(result) if wanted.goal == "rule" else _effects(result)
     yield _legend(result)
     yield from (f"{row.name}: {row.reason}" for row in result.rows if row.reason)
     yield ""
@@ -261,13 +261,13 @@ def design_blocks(result: DesignResult) -> Iterator[Block]:
 def _guessed(result: DesignResult) -> Any:
     table = grid("the guess", "value", "", left=1)
     guess = result.question.guess
-    for name, value, stated in guess.stated(result.question.filled):
+    for name, value, declared in guess.stated(result.question.filled):
         if value is None or value is False:
             continue
-        told = ", ".join(value) if isinstance(value, tuple) else _told(value)
+        text = ", ".join(value) if isinstance(value, tuple) else _told(value)
         if name == "confounding" and isinstance(value, str):
-            told = f"{value}: {guess.log_odds:g}"
-        table.add_row(_PARTS[name], told, "stated" if stated else "guessed")
+            text = f"{value}: {guess.log_odds:g}"
+        table.add_row(_PARTS[name], text, "stated" if declared else "guessed")
     return table
 
 
@@ -312,23 +312,23 @@ def _mark(result: DesignResult, row: DesignRow) -> str:
 
 def _legend(result: DesignResult) -> str:
     tied = sum(row.tied for row in result.rows) - 1
-    told = "±: simulation error (95 %). "
+    text = "±: simulation error (95 %). "
     if tied >= 0:
-        told += f"=: within simulation error of the best ({tied} beside the first); of these the simplest "
-        told += "stands first. "
+        text += f"=: within simulation error of the best ({tied} beside the first); of these the simplest "
+        text += "stands first. "
     if result.question.goal == "rule" and result.question.public is not None:
         scored = result.question.public.score
         what = "mean outcome under the rule, by inverse propensities" if scored is None else "your score"
-        return told + (
+        return text + (
             f"value: {what}, on records that the sample left out; noise: what it moves the effect of one "
             "record by; effective sample: of weights, 100% where they balance nothing."
         )
     if result.question.goal == "rule":
-        return told + (
+        return text + (
             "lost: mean effect that wrong decisions forgo, per record; noise: what it moves the effect of "
             "one record by, as the release will say it."
         )
-    return told + (
+    return text + (
         "error: root mean square of estimate less truth; noise: half width that noise alone leaves; width: "
         f"of the median 95 % interval; covers: how often it covers the effect. Below all others: rows "
         f"without an interval, or with one that covers less than {COVERS:g}, by their coverage."
@@ -336,11 +336,11 @@ def _legend(result: DesignResult) -> str:
 
 
 def _verdict(result: DesignResult) -> str:
-    best, asked = result.best, result.question
+    best, request = result.best, result.question
     if result.answers:
-        if asked.goal == "rule" and asked.public is not None:
+        if request.goal == "rule" and request.public is not None:
             return f"Take: {best.name}. Its value is {best.value:.4g}{_constant(result)}."
-        if asked.goal == "rule":
+        if request.goal == "rule":
             return (
                 f"Take: {best.name}. It is right for {best.right:.0%}, the best constant rule for "
                 f"{result.beside.right:.0%}."
@@ -349,7 +349,7 @@ def _verdict(result: DesignResult) -> str:
             f"Take: {best.name}. Expect an interval {best.width:.3g} wide, which covers the effect in "
             f"{best.covers:.0%} of the simulated studies."
         )
-    nothing = f"No pipeline answers this at n = {asked.n_samples:,}, epsilon = {asked.budget.epsilon:g}"
+    nothing = f"No pipeline answers this at n = {request.n_samples:,}, epsilon = {request.budget.epsilon:g}"
     return f"{nothing}: {_why(result)}. {_enough(result)}"
 
 
@@ -380,16 +380,16 @@ def _constant(result: DesignResult) -> str:
 
 
 def _enough(result: DesignResult) -> str:
-    found, free = result.enough, result.beside
+    required, free = result.enough, result.beside
     lead, epsilon = "", ", or a larger epsilon"
     if result.question.goal == "effect":
         if free.covers < COVERS:
             lead, epsilon = f"Without privacy the default covers it in {free.covers:.0%}. ", ""
         elif free.width >= abs(result.question.net_effect):
             lead = "Without privacy it would be no better. "
-    if found is None:
+    if required is None:
         return lead
-    records, how = found
+    records, how = required
     if how == "more":
         return lead + f"You need more than n = {records:,}{epsilon}."
     how = "simulated" if how == "simulated" else "predicted, not simulated"

@@ -70,20 +70,20 @@ def design_candidates(question: DesignQuestion, most: int | None = None) -> list
     Raises DeclarationError or CalibrationError where not even the public rule has a plan.
     """
     made = _rules(question) if question.goal == "rule" else _effects(question)
-    found: list[tuple[Any, Candidate]] = []
+    candidates: list[tuple[Any, Candidate]] = []
     for one in made:
         try:
             study = one.model.plan(question.n_samples, question.n_features).study
         except (CalibrationError, DeclarationError):
-            if not found:
+            if not candidates:
                 raise
             continue
         same = (type(study), getattr(study, "settings", study), getattr(study, "noise", None), study.universe)
-        if same not in [other for other, _ in found]:
-            found.append((same, one))
-        if len(found) == most:
+        if same not in [other for other, _ in candidates]:
+            candidates.append((same, one))
+        if len(candidates) == most:
             break
-    return [one for _, one in found]
+    return [one for _, one in candidates]
 
 
 def own_candidates(question: DesignQuestion, models: Models) -> list[Candidate]:
@@ -161,9 +161,9 @@ def _candidate(
     full = {**guessed, "noise": noise, **own, "settings": settings}
     model = QUESTIONS[kind](question.domain, question.budget, **full)
     needless = {**_LEFT_OUT, "noise": "gamma", "settings": {}}
-    stated = {key: value for key, value in full.items() if key not in needless or value != needless[key]}
+    declared = {key: value for key, value in full.items() if key not in needless or value != needless[key]}
     named = name if full["noise"] == "gamma" else f"{name}, {full['noise']} noise"
-    return Candidate(named, kind, stated, model)
+    return Candidate(named, kind, declared, model)
 
 
 def _raw(question: DesignQuestion) -> tuple[str, ...]:
@@ -190,7 +190,7 @@ def replicate(
     else:
         source = question.public
     world = source.scenario(question.domain, question.n_samples, question.goal, question.estimand, rng)
-    found, rule = list[SimulatedRun | str](), question.goal == "rule"
+    trials, rule = list[SimulatedRun | str](), question.goal == "rule"
     for one in compared:
         model = clone(one.model).set_params(ledger=None, dataset=None, seed=int(rng.integers(2**62)))
         try:
@@ -204,17 +204,17 @@ def replicate(
             if isinstance(model, PrivateTwoStageERM):  # at 1 they balance nothing
                 weights = model.private_workings_.weights.value
                 run = replace(run, effective=effective_sample_size(weights) / len(weights))
-            found.append(run)
+            trials.append(run)
         except DeclarationError:
             raise  # a wrong setting, or a score that is no number: nothing of the data
         except Dp2ermError as error:
-            found.append(str(error))
+            trials.append(str(error))
     constants = []
     for arm in (False, True) if rule else ():
         with suppress(DataError):  # few records left out may all be of one arm
             constants.append(world.judge(None, np.full(len(world.judged_at.values), arm)))
     best = min(constants, key=lambda one: one.off, default=SimulatedRun(math.nan))
-    return found, best, world.confounded_by
+    return trials, best, world.confounded_by
 
 
 def _estimated(model: PrivateEstimator, truth: float) -> SimulatedRun:
@@ -296,7 +296,7 @@ class DesignRow:
         held = (low <= 0.0) & (high >= 0.0)
         # two more on either side, so that the error of a share of 1 is not 0
         share = (float(np.sum(held)) + 2.0) / (many + 4.0)
-        found = cls(
+        row = cls(
             name,
             bias=float(np.mean(off)),
             bias_half=half_width(off),
@@ -308,10 +308,10 @@ class DesignRow:
             scores=tuple(squares.tolist()),
         )
         if np.isnan(low).any():
-            return found
+            return row
         half = _Z * math.sqrt(share * (1.0 - share) / (many + 4.0))
         width = float(np.median(high - low))
-        return replace(found, width=width, covers=float(np.mean(held)), covers_half=half)
+        return replace(row, width=width, covers=float(np.mean(held)), covers_half=half)
 
     @classmethod
     def of_rule(cls, name: str, trials: Sequence[SimulatedRun]) -> DesignRow:
@@ -319,7 +319,7 @@ class DesignRow:
         wrong, noise, lost, value, effective = np.array(
             [(one.off, one.noise, one.lost, one.value, one.effective) for one in trials]
         ).T
-        found = cls(
+        row = cls(
             name,
             noise=math.nan if np.isnan(noise).any() else float(np.mean(noise)),
             effective=float(np.mean(effective)),
@@ -327,8 +327,8 @@ class DesignRow:
         )
         half = half_width(wrong)
         if np.isnan(lost).any():
-            return replace(found, value=float(np.mean(value)), value_half=half)
-        return replace(found, right=1.0 - float(np.mean(wrong)), right_half=half, lost=float(np.mean(lost)))
+            return replace(row, value=float(np.mean(value)), value_half=half)
+        return replace(row, right=1.0 - float(np.mean(wrong)), right_half=half, lost=float(np.mean(lost)))
 
     @property
     def holds(self) -> bool:
@@ -352,11 +352,11 @@ def ranked(question: DesignQuestion, rows: Sequence[DesignRow]) -> tuple[DesignR
     first = [replace(row, tied=True) for row in pool if best is not None and _within(row, best)]
     names = [row.name for row in first]
     rest = sorted((row for row in pool if row.name not in names), key=_mean)
-    others = sorted(
+    later = sorted(
         (row for row in done if row not in pool),
         key=lambda row: (2.0 if math.isnan(row.covers) else 1.0 - row.covers, _mean(row)),
     )
-    return (*first, *rest, *others, *(row for row in rows if row.reason))
+    return (*first, *rest, *later, *(row for row in rows if row.reason))
 
 
 def _mean(row: DesignRow) -> float:
@@ -378,29 +378,29 @@ def simulated_table(
     question: DesignQuestion,
     compared: Sequence[Candidate],
     workers: int,
-    told: Progress,
+    progress: Progress,
     what: str = "replicates",
 ) -> tuple[tuple[DesignRow, ...], DesignRow, float]:
     """Ranked rows, that of the best constant rule, and by how much the plain means are confounded.
 
-    ``told`` counts the replicates, by the name ``what``.
+    ``progress`` counts the replicates, by the name ``what``.
     """
-    told(what, 0, question.replicates)
+    progress(what, 0, question.replicates)
     tasks = ((question, compared, number) for number in range(question.replicates))
-    found = []
+    runs = []
     for one in run_tasks(replicate, tasks, workers=workers):
-        found.append(one)
-        told(what, len(found), question.replicates)
-    trials, constant, off = zip(*found, strict=True)
+        runs.append(one)
+        progress(what, len(runs), question.replicates)
+    trials, constant, off = zip(*runs, strict=True)
     rows = [_row(question, one, of) for one, of in zip(compared, zip(*trials, strict=True), strict=True)]
     return ranked(question, rows), DesignRow.of_rule("best constant rule", constant), float(np.mean(off))
 
 
-def _row(question: DesignQuestion, one: Candidate, found: Sequence[SimulatedRun | str]) -> DesignRow:
-    failed = [trial for trial in found if isinstance(trial, str)]
-    done = [trial for trial in found if isinstance(trial, SimulatedRun)]
+def _row(question: DesignQuestion, one: Candidate, trials: Sequence[SimulatedRun | str]) -> DesignRow:
+    failed = [trial for trial in trials if isinstance(trial, str)]
+    done = [trial for trial in trials if isinstance(trial, SimulatedRun)]
     if failed:
-        row = DesignRow(one.name, reason=f"{len(failed)} of {len(found)} runs failed: {failed[0]}")
+        row = DesignRow(one.name, reason=f"{len(failed)} of {len(trials)} runs failed: {failed[0]}")
     elif question.goal == "rule":
         row = DesignRow.of_rule(one.name, done)
     else:

@@ -89,8 +89,8 @@ class Guess:
     @property
     def log_odds(self) -> float:
         """The standard deviation of the log odds of treatment."""
-        stated = self.confounding
-        return CONFOUNDING[stated] if isinstance(stated, str) else float(stated)
+        strength = self.confounding
+        return CONFOUNDING[strength] if isinstance(strength, str) else float(strength)
 
     def filled(self, domain: Domain, goal: str) -> Guess:
         """The guess with numbers in place of every None, of the size that the domain and the goal suggest."""
@@ -225,8 +225,8 @@ class DesignQuestion:
     @property
     def heterogeneity(self) -> float:
         """Declared heterogeneity of effects: at least the default, which the guess may round."""
-        found = rounded((self.filled.effect_spread or 0.0) / self.residual_scale)
-        return found if found > 1.05 * Confounding.heterogeneity else Confounding.heterogeneity
+        ratio = rounded((self.filled.effect_spread or 0.0) / self.residual_scale)
+        return ratio if ratio > 1.05 * Confounding.heterogeneity else Confounding.heterogeneity
 
 
 def driver_columns(guess: Guess, domain: Domain, n_features: int) -> list[int]:
@@ -328,17 +328,17 @@ class World:
         control = middle + guess.outcome_scale * math.sqrt(guess.explained) * bent
         effect = guess.effect + guess.effect_spread * other
         control = control - 0.5 * (effect - cost)
-        found = np.column_stack([control, control + effect])
+        means = np.column_stack([control, control + effect])
         if not guess.binary:
-            return found
+            return means
         low = self.domain.outcome_center - self.domain.outcome_bound
         room = 2.0 * self.domain.outcome_bound
-        return low + room * np.clip((found - low) / room, _LEAST, 1.0 - _LEAST)
+        return low + room * np.clip((means - low) / room, _LEAST, 1.0 - _LEAST)
 
     def effects(self, X: Array) -> Array:
         """True effects (n,) net of the cost of treatment."""
-        found = self.means(X)
-        return np.asarray(found[:, 1] - found[:, 0] - self.domain.treatment_cost)
+        means = self.means(X)
+        return np.asarray(means[:, 1] - means[:, 0] - self.domain.treatment_cost)
 
     def truth(self, estimand: str) -> float:
         """The mean net effect in the population that an estimand is about."""

@@ -143,25 +143,25 @@ PREDICTED = "predicted outcome"
 UNWEIGHTED = "one propensity, hence no weights: an outcome regression adjusts"
 
 
-def adjusted(plan: Plan[Any], found: PlanResult) -> tuple[BalanceTable, Array, NDArray[np.int64]]:
+def adjusted(plan: Plan[Any], result: PlanResult) -> tuple[BalanceTable, Array, NDArray[np.int64]]:
     """Balance before and after what a release adjusts by; propensities (m,) and arms (m,). Not private.
 
     Of the m records that count, for the data holder only. Weights are those of residuals in the score of an
     effect, of records in a rule, or of the first stage. Of an effect a row of its own is the outcome that
     least squares without privacy predict of the covariates; after: less what the released regression
     predicts. Where every propensity is the same, those of a logistic regression without privacy are returned.
-    ``plan`` and ``found`` are what ``look`` of an estimator gets, of records in memory.
+    ``plan`` and ``result`` are what ``look`` of an estimator gets, of records in memory.
     """
     from sklearn.linear_model import LogisticRegression
 
-    records, data, released = found.inputs.records, found.inputs.dataset, found.released
+    records, data, released = result.inputs.records, result.inputs.dataset, result.released
     assert isinstance(data, Dataset)
     inside = np.sum(np.reshape(records.counts, (records.n_samples, -1)), axis=1) > 0.0
     table, columns, weights = data.X, data.columns, np.ones(records.n_samples)
     propensity, notes, predicted = weights, [], None
     score: Any = plan.step("score")
-    if found.inputs.weights is not None:
-        weights = found.weights.value
+    if result.inputs.weights is not None:
+        weights = result.weights.value
     elif score is not None:
         own = score.score.at(score.universe, released)
         parts = own.parts(records, released)
@@ -171,14 +171,14 @@ def adjusted(plan: Plan[Any], found: PlanResult) -> tuple[BalanceTable, Array, N
         rows = np.column_stack([records.a - 0.5, np.ones(len(weights)), records.covariates])
         line = np.linalg.lstsq(rows[inside], records.y[inside])[0]
         predicted = rows[:, 1:] @ line[1:]  # halfway between the arms
-        shown = predicted + records.domain.outcome_center
-        table, columns = np.column_stack([table, shown]), (*columns, PREDICTED)
+        outcome = predicted + records.domain.outcome_center
+        table, columns = np.column_stack([table, outcome]), (*columns, PREDICTED)
     elif (balance := getattr(getattr(plan.step("rule"), "regression", None), "balance", None)) is not None:
         weights = balance.of(records.covariates, records.a, released)
         propensity = expit(balance.log_odds.predict(records.covariates, records.a, released))
     arms = records.a[inside]
     if np.ptp(propensity[inside]) == 0.0 and np.ptp(arms) > 0:
-        if found.inputs.weights is None:
+        if result.inputs.weights is None:
             notes.append(UNWEIGHTED)
         own_model = LogisticRegression(max_iter=1000).fit(records.covariates[inside], arms)
         propensity = own_model.predict_proba(records.covariates)[:, 1]
@@ -242,8 +242,8 @@ def logistic(data: Dataset) -> Array:
     spread = np.std(data.X, axis=0)
     X = (data.X - np.mean(data.X, axis=0)) / np.where(spread > 0, spread, 1.0)
     fitted = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-8).fit(X, data.a)
-    found: Array = fitted.predict_proba(X)[:, 1]
-    return found
+    propensity: Array = fitted.predict_proba(X)[:, 1]
+    return propensity
 
 
 def numbers_where(values: Any, name: str, holds: Callable[[Array], Mask], must: str) -> Array:
@@ -252,15 +252,15 @@ def numbers_where(values: Any, name: str, holds: Callable[[Array], Mask], must: 
     # numpy would turn dates into counts and complex numbers into their real parts
     try:
         with np.errstate(over="ignore"):
-            found = array.astype(np.float64 if array.dtype.kind in "buifO" else "V")
+            numbers = array.astype(np.float64 if array.dtype.kind in "buifO" else "V")
     except (TypeError, ValueError, OverflowError):
-        found = np.empty(0, "V")
-    if found.dtype != np.float64:
+        numbers = np.empty(0, "V")
+    if numbers.dtype != np.float64:
         raise DataError(f"{name}: must hold numbers")
-    for place in np.argwhere(~holds(found)):
-        told = ", ".join(map(str, place))
-        raise DataError(f"{name}[{told}] = {found[tuple(place)]}: must be {must}")
-    return found
+    for place in np.argwhere(~holds(numbers)):
+        index = ", ".join(map(str, place))
+        raise DataError(f"{name}[{index}] = {numbers[tuple(place)]}: must be {must}")
+    return numbers
 
 
 def arm_masks(a: ArrayLike) -> tuple[Mask, Mask]:
@@ -292,8 +292,8 @@ def _variance(X: Array) -> Array:
     if len(X) < 2:
         return np.full(X.shape[1], np.nan)
     # rounding of the mean would leave a constant column a little variance
-    found: Array = np.where(np.ptp(X, axis=0) == 0, 0.0, np.var(X, axis=0, ddof=1))
-    return found
+    variance: Array = np.where(np.ptp(X, axis=0) == 0, 0.0, np.var(X, axis=0, ddof=1))
+    return variance
 
 
 def _about_arms(weight: Array, members: tuple[Mask, Mask]) -> Iterator[str]:

@@ -58,18 +58,18 @@ class RecordCounts:
 
     def __add__(self, other: RecordCounts) -> RecordCounts:
         """Those of the records of both."""
-        found = {}
+        merged = {}
         for one in fields(self):
             own, more = getattr(self, one.name), getattr(other, one.name)
             if isinstance(own, int):
-                found[one.name] = own + more
+                merged[one.name] = own + more
             elif isinstance(own, tuple):
-                found[one.name] = tuple(sorted({*own, *more})[:3])
+                merged[one.name] = tuple(sorted({*own, *more})[:3])
             elif isinstance(own, Mapping):
-                found[one.name] = {name: count + more[name] for name, count in own.items()}
+                merged[one.name] = {name: count + more[name] for name, count in own.items()}
             else:
-                found[one.name] = own
-        return RecordCounts(**found)
+                merged[one.name] = own
+        return RecordCounts(**merged)
 
     @property
     def total(self) -> int:
@@ -81,39 +81,39 @@ class RecordCounts:
         """The records by arm."""
         lost, silent = self.missing, self.silent
         arms = ", ".join(f"{count:,} {arm}" for arm, count in self.arms.items())
-        told = f"{self.total:,} records: {arms}" + (f", {lost:,} without a treatment" if lost else "")
-        return f"{told}, {silent:,} not eligible." if silent else f"{told}."
+        text = f"{self.total:,} records: {arms}" + (f", {lost:,} without a treatment" if lost else "")
+        return f"{text}, {silent:,} not eligible." if silent else f"{text}."
 
     def __str__(self) -> str:
-        told = [f"NOT PRIVATE, for the data holder only: {self.line}"]
+        lines = [f"NOT PRIVATE, for the data holder only: {self.line}"]
         if cells := [f"{name} {count:,}" for name, count in self.unreadable.items() if count]:
-            told.append(f"Cells that hold nothing declared: {', '.join(cells)}.")
+            lines.append(f"Cells that hold nothing declared: {', '.join(cells)}.")
         if unseen := [level for level, count in self.levels.items() if not count]:
-            told.append(f"Declared levels that no record has: {', '.join(unseen)}.")
+            lines.append(f"Declared levels that no record has: {', '.join(unseen)}.")
         if self.clipped:
-            told.append(f"Values of {self.outcome} that are clipped: {self.clipped:,}.")
-        return " ".join(told)
+            lines.append(f"Values of {self.outcome} that are clipped: {self.clipped:,}.")
+        return " ".join(lines)
 
     @property
     def wrong(self) -> list[str]:
         """What a release of these records should not be paid for, each in a few words."""
         eligible, total = sum(self.arms.values()), self.total
         named = {"controls": "a control"}
-        found = [f"no record is {named.get(arm, arm)}" for arm, count in self.arms.items() if not count]
-        found += [
+        problems = [f"no record is {named.get(arm, arm)}" for arm, count in self.arms.items() if not count]
+        problems += [
             f"{name}: {count:,} of {total:,} cells hold nothing declared"
             for name, count in self.unreadable.items()
             if 2 * count > total
         ]
         if 10 * self.clipped > eligible > 0:
             clipped = f"{self.clipped:,} of {eligible:,} values of {self.outcome} are clipped"
-            found.append(f"{clipped}: declare a wider bound")
-        found += [
+            problems.append(f"{clipped}: declare a wider bound")
+        problems += [
             f"{name}: {count:,} of {total:,} values are beyond the declared range"
             for name, count in self.outside.items()
             if 4 * count > total
         ]
-        return [*found, *self.spelled]
+        return [*problems, *self.spelled]
 
 
 def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> RecordCounts:
@@ -125,22 +125,22 @@ def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> Re
     assert book is not None
     treatment, outcome = str(book.treatment.column), str(book.outcome)
     table = replace(table, column=book.read(table.cells))
-    told = labels(table.cells(treatment), treatment)
-    arms = book.treatment.arms(told)
+    texts = labels(table.cells(treatment), treatment)
+    arms = book.treatment.arms(texts)
     numbers = numbers_or_nan(table.cells(outcome), outcome)
     counted = np.ones(len(arms), dtype=np.bool_)
     if book.silences:
         counted = np.sum(book.counts(table.cells, np.ones(len(arms))).reshape(len(arms), -1), axis=1) != 0.0
     unreadable = {treatment: int(np.sum(arms < 0)), outcome: _unreadable(table, outcome, numbers, book)}
-    near = [f"{treatment}: {one}" for one in _spelled(told, book.treatment.labels)]
+    near = [f"{treatment}: {one}" for one in _spelled(texts, book.treatment.labels)]
     levels: dict[str, int] = {}
     outside: dict[str, int] = {}
     for name in book.columns(columns):
         if name in book.levels:
-            told, known = labels(table.cells(name), name), [str(level) for level in book.levels[name]]
-            unreadable[name] = 0 if OTHER in known else sum(one not in known for one in told)
-            near += [f"{name}: {one}" for one in _spelled(told, known)]
-            seen = Counter(told)
+            texts, known = labels(table.cells(name), name), [str(level) for level in book.levels[name]]
+            unreadable[name] = 0 if OTHER in known else sum(one not in known for one in texts)
+            near += [f"{name}: {one}" for one in _spelled(texts, known)]
+            seen = Counter(texts)
             levels |= {f"{name}={level or 'missing'}": seen[level] for level in known if level != OTHER}
         else:
             cells = numbers_or_nan(table.cells(name), name)
@@ -205,10 +205,10 @@ def _unreadable(table: Table, name: str, numbers: NDArray[np.float64], book: Cod
     return sum(one != "" for one in labels(as_cells(table.cells(name), name)[absent], name))
 
 
-def _spelled(told: Collection[str], known: Collection[str]) -> list[str]:
+def _spelled(texts: Collection[str], known: Collection[str]) -> list[str]:
     """Which labels of a column are declared ones but for case and blanks, a note for each."""
     declared = {folded(one): one for one in known if one}
-    near = {declared[folded(one)]: one for one in sorted(set(told) - set(known)) if folded(one) in declared}
+    near = {declared[folded(one)]: one for one in sorted(set(texts) - set(known)) if folded(one) in declared}
     end = "[cells] with synonyms reads both"
     return [f"{quoted(one)} is declared: did you mean {quoted(text)}? {end}" for one, text in near.items()]
 
@@ -233,8 +233,8 @@ class TableCells:
         """Those of a table, by the codebook and the ranges that are declared."""
         named, book = ranges if isinstance(ranges, Mapping) else {}, book or Codebook()
         table = replace(table, column=book.read(table.cells))
-        found = {name: _cells(table, name, book, named) for name in table.names}
-        counts, seen, odd = ({name: own[place] for name, own in found.items()} for place in range(3))
+        counted = {name: _cells(table, name, book, named) for name in table.names}
+        counts, seen, odd = ({name: own[place] for name, own in counted.items()} for place in range(3))
         return cls(book, named, counts, seen, odd, Counter(table.damage))
 
     def __add__(self, other: TableCells) -> TableCells:
@@ -329,24 +329,24 @@ def _cells(
     table: Table, name: str, book: Codebook, ranges: Mapping[str, Any]
 ) -> tuple[Counter[str], Counter[str], Counter[str]]:
     """Cells of a column by kind, its labels, and those that nothing declares."""
-    told = labels(cells := table.cells(name), name)
-    seen, odd = Counter(one for one in told if one), Counter[str]()
+    texts = labels(cells := table.cells(name), name)
+    seen, odd = Counter(one for one in texts if one), Counter[str]()
     distinct = list(seen)
     numbers = dict(zip(distinct, numbers_or_nan(distinct, "") if distinct else (), strict=True))
-    counts = Counter(present=seen.total(), missing=len(told) - seen.total())
+    counts = Counter(present=seen.total(), missing=len(texts) - seen.total())
     counts["numbers"] = sum(seen[one] for one, number in numbers.items() if not np.isnan(number))
     counts["dates"] = sum(seen[one] for one in distinct if _DATE.fullmatch(one))
     declared, known, _ = _declared(name, book, ranges)
     if known:
         odd.update({one: times for one, times in seen.items() if one not in known})
     elif declared not in ("-", "unit", "person"):
-        found, pair = numbers_or_nan(cells, name), ranges.get(name)
+        values, pair = numbers_or_nan(cells, name), ranges.get(name)
         if declared == "sampling weight":
             assert book.sampling_weights is not None
             pair = 0.0, book.sampling_weights.largest
-        odd.update(one for one, number in zip(told, found, strict=True) if one and np.isnan(number))
+        odd.update(one for one, number in zip(texts, values, strict=True) if one and np.isnan(number))
         low, high = pair if isinstance(pair, tuple | list) else (-np.inf, np.inf)
-        counts["outside"] = int(np.sum((found < low) | (found > high)))
+        counts["outside"] = int(np.sum((values < low) | (values > high)))
     counts["odd"] = odd.total()
     first, wrong = (Counter(dict(islice(one.items(), _KEPT))) for one in (seen, odd))
     return counts, first, wrong

@@ -66,8 +66,8 @@ def love_plot(
     ax.set_ylim(-0.7, len(order) - 0.3)
     ax.set_xlabel("absolute standardized mean difference")
     ax.legend(loc="lower right", frameon=False)
-    told = f"\n{UNWEIGHTED}" if UNWEIGHTED in table.notes else ""
-    return _finished(ax, f"Covariate balance (not private){told}", path)
+    note = f"\n{UNWEIGHTED}" if UNWEIGHTED in table.notes else ""
+    return _finished(ax, f"Covariate balance (not private){note}", path)
 
 
 def overlap_plot(

@@ -70,8 +70,8 @@ def shares_figure(verdicts: Sequence[Verdict]) -> str:
         color = _VIOLATED if verdict.violated else _HELD
         ax.barh(place, low, left=0, height=0.62, color=color, alpha=0.85)
         ax.plot([low, high], [place, place], color=_FOUND, linewidth=2.5, solid_capstyle="butt")
-        told = f"{low:.1%}" if low < 10 else f"{low:,.0f} times" if low < _FARTHEST else "beyond any multiple"
-        ax.annotate(told, (high, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)
+        text = f"{low:.1%}" if low < 10 else f"{low:,.0f} times" if low < _FARTHEST else "beyond any multiple"
+        ax.annotate(text, (high, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)
     names = [f"{verdict.claim.name}: {verdict.claim.quantity}" for verdict in reversed(verdicts)]
     ax.set_yticks(range(len(names)), [shorten(name, 44) for name in names], parse_math=False)
     ax.axvline(1.0, color=_FOUND, linewidth=1.2)
@@ -108,9 +108,9 @@ def tightness_figure(cells: Sequence[TightnessCell], n_samples: int, ridge: floa
         ):
             line = [(x, cell.bounds[name]) for x, cell in points if name in cell.bounds]
             ax.plot(*zip(*line, strict=True), color=color, linewidth=1.8, label=f"bound: {name}")
-        met = [(x, cell.movement.low) for x, cell in points if cell.movement is not None]
-        if met:
-            ax.plot(*zip(*met, strict=True), "o", color=_FOUND, markersize=5, label="largest found")
+        reached = [(x, cell.movement.low) for x, cell in points if cell.movement is not None]
+        if reached:
+            ax.plot(*zip(*reached, strict=True), "o", color=_FOUND, markersize=5, label="largest found")
         ax.set(xscale="log", yscale="log", xlabel=label, ylabel="V")
         places = [x for x, _ in points]
         ax.set_xticks(places, [f"{x:,.0f}" if x >= 10 else f"{x:.3g}" for x in places])

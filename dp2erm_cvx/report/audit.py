@@ -45,16 +45,16 @@ def _title(audit: Audit) -> str:
 def _headline(audits: Sequence[Audit]) -> str:
     """What all audits and the short searches beside them come to, in one line."""
     stability: list[StabilityAudit] = [audit for audit in audits if _is_stability(audit)]
-    others = [audit for audit in audits if not _is_stability(audit)]
+    guarantees = [audit for audit in audits if not _is_stability(audit)]
     wrong = [verdict for audit in stability for verdict in audit.violations]
     tried = sum(audit.scouted + audit.resolved for audit in stability)
     bounds = sum(len(audit.verdicts) for audit in stability)
     elsewhere = [cell for audit in stability for cell in audit.tightness if cell.violations]
     known = [verdict.claim.name for verdict in wrong]
     known += [name for cell in elsewhere for name in cell.violations]
-    known += [_title(audit) for audit in others if _violated(audit)]
+    known += [_title(audit) for audit in guarantees if _violated(audit)]
     counted = [f"{len(wrong)} of {bounds} bounds, {tried:,} neighbors tried"] if stability else []
-    counted += [f"{sum(map(_violated, others))} of {len(others)} guarantees"] if others else []
+    counted += [f"{sum(map(_violated, guarantees))} of {len(guarantees)} guarantees"] if guarantees else []
     if known:
         names = ", ".join(f"“{name}”" for name in dict.fromkeys(known))
         places = [_place(cell) for cell in elsewhere]
@@ -62,7 +62,7 @@ def _headline(audits: Sequence[Audit]) -> str:
             more = " and elsewhere" if places[3:] else ""
             counted.append(f"by short searches at {'; '.join(places[:3])}{more}")
         return f"Violated: {names} ({'; '.join(counted)})"
-    if not others:
+    if not guarantees:
         return f"None of {bounds} bounds was violated by {tried:,} neighbors: a search, not a proof"
     return f"Nothing was violated ({'; '.join(counted)}): a search, not a proof"
 
@@ -81,11 +81,11 @@ def neighbor_in_words(pair: NeighborPair, universe: Universe) -> str:
     moved = f"{pair.origin}: a record {flip} and moves by {way:.0%} of the diameter of the covariates"
     if isinstance(before, RecordBlocks):  # the others are nowhere together
         return f"{moved}; the other {before.n_samples - 1:,} are read in blocks"
-    others = np.delete(np.column_stack([before.covariates, before.a]), j, axis=0)
-    distinct, treated = len(np.unique(others, axis=0)), int(others[:, -1].sum())
-    told = "none" if treated == 0 else "all" if treated == len(others) else f"{treated:,}"
+    rest = np.delete(np.column_stack([before.covariates, before.a]), j, axis=0)
+    distinct, treated = len(np.unique(rest, axis=0)), int(rest[:, -1].sum())
+    number = "none" if treated == 0 else "all" if treated == len(rest) else f"{treated:,}"
     values = f"{distinct:,} distinct value{'s' if distinct > 1 else ''}"
-    return f"{moved}; the other {len(others):,} take {values}, {told} treated"
+    return f"{moved}; the other {len(rest):,} take {values}, {number} treated"
 
 
 def _facts(audit: Audit) -> dict[str, Any]:

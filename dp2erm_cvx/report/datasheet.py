@@ -40,14 +40,14 @@ class Asked:
     known: tuple[str, ...] = ()
     check: Callable[[str], bool] = str.isprintable
 
-    def answer(self, name: str, given: str | None) -> str:
+    def answer(self, name: str, text: str | None) -> str:
         """Value of a field, or the mark of a blank. Raises DeclarationError for what the registry refuses."""
-        if given is None:
+        if text is None:
             return BLANK + self.what + (f" ({', '.join(self.known)})" if self.known else "")
-        if (self.known and given not in self.known) or not given or not self.check(given):
+        if (self.known and text not in self.known) or not text or not self.check(text):
             expected = f"one of {', '.join(self.known)}" if self.known else self.what
-            raise DeclarationError(f"{name} = {shown(given)}: must be {expected}")
-        return given
+            raise DeclarationError(f"{name} = {shown(text)}: must be {expected}")
+        return text
 
 
 def _is_date(text: str) -> bool:
@@ -95,13 +95,13 @@ def datasheet(release: BaseRelease, known: Mapping[str, str] | None = None) -> d
     are marked by ``BLANK``. Raises DeclarationError for an unknown name, for an answer that the registry
     refuses, and for a release without a guarantee.
     """
-    given = dict(known or {})
-    for name in given:
+    answered = dict(known or {})
+    for name in answered:
         if name not in ASKED:
             raise DeclarationError(f"{name}: no field that is asked for; known: {', '.join(ASKED)}")
     if release.standing in (Standing.NOT_PRIVATE, Standing.UNPROVEN):
         raise DeclarationError(f"{release.standing.value}: a registry is for releases with a guarantee")
-    answers = {name: field.answer(name, given.get(name)) for name, field in ASKED.items()}
+    answers = {name: field.answer(name, answered.get(name)) for name, field in ASKED.items()}
     guarantee, kind, story = release.guarantee, _kind(release), story_of(release)
     parameters = {"epsilon": guarantee.epsilon} | ({"delta": guarantee.delta} if guarantee.delta else {})
     curator = {name: answers[name] for name in ("data_curator_name", "data_curator_type")}

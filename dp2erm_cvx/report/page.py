@@ -179,12 +179,12 @@ def _answers_page(releases: Mapping[str, BaseRelease]) -> str:
     )
 
 
-def _split(told: Iterable[str]) -> dict[str, list[str]]:
+def _split(sentences: Iterable[str]) -> dict[str, list[str]]:
     """The promise, and what is folded ``besides``."""
-    found: dict[str, list[str]] = {"promised": [], "besides": []}
-    for one in told:
-        found["besides" if one.startswith(_BESIDES) else "promised"].append(one)
-    return found
+    parts: dict[str, list[str]] = {"promised": [], "besides": []}
+    for one in sentences:
+        parts["besides" if one.startswith(_BESIDES) else "promised"].append(one)
+    return parts
 
 
 def _together(releases: Sequence[BaseRelease]) -> Iterable[str]:
