@@ -243,9 +243,10 @@ class SecondStage(DeclaredProgram):
         return len(self.parameter_names(columns, universe.domain))
 
     def box(self, universe: Universe, slope: float) -> RowBox | None:
-        """That of the rows; None without one. Gradients are at most ``slope`` times a row."""
+        """That of covariates as rows; None for other rows. Gradients are at most ``slope`` times a row."""
         domain, widths = universe.domain, universe.widths
-        if widths is None or self.coordinates is not None:
+        rows = self._numbers(domain).form(domain).term.rows.name()
+        if widths is None or rows not in ("x", "signed", "favored"):  # an author's own lie in a ball alone
             return None
         constant = 1 if domain.intercept else 0
         chosen = (widths[constant + index] for index in self.columns(domain, universe.n_features))
@@ -371,10 +372,8 @@ class SecondStage(DeclaredProgram):
             Z = data("Z")
             theta, s = cp.Variable(Z.shape[1], name="theta"), cp.Variable(Z.shape[0], name="margins")
             objective = data("multipliers", nonneg=True) @ self.loss.declared(s)
-            variables, constraints["margins"] = (
-                {"theta": theta, "margins": s},
-                s == Z @ theta - data("offset"),
-            )
+            variables = {"theta": theta, "margins": s}
+            constraints["margins"] = s == Z @ theta - data("offset")
         objective += data("noise") @ theta + data("curvature", nonneg=True) / 2 * cp.sum_squares(theta)
         if isinstance(self.regularizer, UserRegularizer):
             objective += data("n_samples", nonneg=True) * self.regularizer.declared(theta)

@@ -29,6 +29,7 @@ from dp2erm_cvx.registry import programs
 from dp2erm_cvx.suprema import Saturation
 from dp2erm_cvx.universe import Universe
 from tests.helpers import BOUNDED_INFLUENCE, bound_of
+from tests.plugins.hinge_rule import hinge_rule
 
 N, S, WIDTHS = 12, 0.7, (1.0, 0.4)
 M = math.hypot(*WIDTHS)
@@ -119,16 +120,8 @@ def test_programs_that_are_linear_in_the_covariates_state_their_box():
             plain = Universe(FREE, 400, 10)
             without = program().resolve(plain.domain).loss_constants(plain)
             assert without == dataclasses.replace(resolved.loss_constants(universe), box=None)
-    assert stating == [
-        "ipw_private",
-        "itr",
-        "itr_huber",
-        "itr_logistic",
-        "itr_saturating",
-        "overlap_private",
-        "regression",
-        "saturating_regression",
-    ]
+    rules = ["itr", "itr_huber", "itr_logistic", "itr_saturating"]
+    assert stating == ["ipw_private", *rules, "overlap_private", "regression", "saturating_regression"]
     several = dataclasses.replace(BINARY, coordinate_bound=[0.1 * k for k in range(1, 11)])
     chosen = itr(features=(3, 0)).loss_constants(Universe(several, 400, 10))
     assert chosen.box.widths == (1.0, 0.4, 0.1)
@@ -151,6 +144,7 @@ REFUSED = {
     "tilting": two_stages(BINARY, "tilting_private", "itr"),
     "the paper": two_stages(BINARY, "ipw_logistic", "itr", calibration="paper"),
     "unbounded": two_stages(BINARY, "uniform", itr(WholeSpace())),
+    "rows of an author's own": two_stages(BINARY, "uniform", hinge_rule()),
 }
 
 
