@@ -175,8 +175,8 @@ def test_sharp_is_at_most_the_papers_wherever_both_are_valid(name, n, ridge, rad
     assert ours.gamma <= theirs.gamma
 
 
-def assert_no_rise(bounds, rounding=2e-4):
-    assert all(b.V <= a.V * (1 + rounding) for a, b in pairwise(bounds))
+def falls(bounds, rounding=2e-4):
+    return all(b.V <= a.V * (1 + rounding) for a, b in pairwise(bounds))
 
 
 @settings(max_examples=10)
@@ -192,20 +192,20 @@ def test_more_ridge_less_radius_and_a_lower_trim_never_cost_stability(n, ridge, 
         lambda mu, r: entropy_balancing_paper_scaling(n, mu, floor, r),
         lambda mu, r: separable(n, mu, logistic_diameter(r), logistic_diameter(r), r, r),
     ):
-        assert_no_rise([scheme(ridge * f, radius) for f in factor])
+        assert falls([scheme(ridge * f, radius) for f in factor])
     for scheme in (
         lambda mu, r: logistic_propensity(n, 1.0, mu, r),
         lambda mu, r: entropy_balancing(n, EntropyConstants(1.0, 1.0, mu, r)),
         lambda mu, r: entropy_balancing_paper_scaling(n, mu, floor, r),
         lambda mu, r: known_coefficient(n, 1.0, r),
     ):
-        assert_no_rise([scheme(ridge, radius / f) for f in factor])
-    assert_no_rise([logistic_propensity(n, 1.0, ridge, radius, trim) for trim in (INF, 10.0, 3.0, 1.5)])
-    assert_no_rise([known_coefficient(n, 1.0, radius, trim) for trim in (INF, 10.0, 3.0, 1.5)])
-    assert_no_rise([randomized_trial(n, 0.05, trim) for trim in (INF, 10.0, 3.0, 1.5)])
-    assert_no_rise([kernel_balancing(n, KernelConstants(1.0, ridge * n * f), floor) for f in factor])
-    assert_no_rise([pooled_kernel_balancing(n, KernelConstants(1.0, ridge * n * f)) for f in factor])
-    assert_no_rise(
+        assert falls([scheme(ridge, radius / f) for f in factor])
+    assert falls([logistic_propensity(n, 1.0, ridge, radius, trim) for trim in (INF, 10.0, 3.0, 1.5)])
+    assert falls([known_coefficient(n, 1.0, radius, trim) for trim in (INF, 10.0, 3.0, 1.5)])
+    assert falls([randomized_trial(n, 0.05, trim) for trim in (INF, 10.0, 3.0, 1.5)])
+    assert falls([kernel_balancing(n, KernelConstants(1.0, ridge * n * f), floor) for f in factor])
+    assert falls([pooled_kernel_balancing(n, KernelConstants(1.0, ridge * n * f)) for f in factor])
+    assert falls(
         [
             entropy_balancing(n, EntropyConstants(1.0, 1.0, ridge, arm_floor=k))
             for k in (None, max(1, floor // 2), floor)
