@@ -102,7 +102,7 @@ class CellRule:
         return known
 
     def read(self, values: Any, name: str, column: Column) -> Any:
-        """What the cells ``values`` (n,) of the column ``name`` count as (n,); ``column`` has the units."""
+        """Values (n,) that the cells ``values`` of the column ``name`` count as; ``column`` has the units."""
         if self.synonyms or self.since is not None or self.censored:
             labels, place = distinct_labels(values, name)
             known = self._known()
@@ -153,14 +153,14 @@ class CellRule:
         return f"{name}: {'; '.join(parts)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """What is declared, as plain JSON types."""
+        """The declaration as plain JSON types."""
         declared = {one.name: json_types(getattr(self, one.name)) for one in fields(self)}
         return {name: value for name, value in declared.items() if value}
 
 
 @dataclass(frozen=True)
 class Eligible:
-    """What a record has to fulfil to count, such as ``18 <= age < 65 and ward != Hospice``.
+    """Conditions that a record has to fulfil to count, such as ``18 <= age < 65 and ward != Hospice``.
 
     A column stands on the left, or after a number; a name with blanks stands in quotation marks. A number is
     compared with a number, a label by ``==``, ``!=``, or ``in [ICU, Surgery]``. Comparisons are joined by
@@ -188,7 +188,7 @@ class Eligible:
         return tuple(names)
 
     def of(self, column: Column) -> NDArray[np.bool_]:
-        """Which records fulfil it (n,), each by its own cells."""
+        """Mask (n,) of the records that fulfil it, each by its own cells."""
         try:
             tree = ast.parse(self.text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):

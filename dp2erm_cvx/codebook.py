@@ -143,7 +143,7 @@ class Codebook:
         return () if self.group is None else tuple(str(level) for level in self.levels[self.group])
 
     def members(self, cells: Any, column: str) -> NDArray[np.bool_]:
-        """Which level of a column every cell is (n, K): at most one of them."""
+        """Indicator (n, K) of the level of a column in every cell: at most one of them."""
         known = {str(level): place for place, level in enumerate(self.levels[column])}
         distinct, place = distinct_labels(cells, column)
         other = known.get(OTHER, len(known))

@@ -32,7 +32,7 @@ class Curves:
 
     @classmethod
     def of(cls, domain: Domain, chosen: object) -> Curves:
-        """Those of columns by name or number. Raises DeclarationError where one has no range of numbers."""
+        """Curves of columns by name or number. Raises DeclarationError where one has no range of numbers."""
         if domain.ranges is None:
             raise DeclarationError("curved: needs declared ranges, which squares are scaled by")
         names = list(domain.columns or ())

@@ -135,7 +135,7 @@ class Dataset:
 
     @property
     def weighted(self) -> bool:
-        """Whether records come with what they count."""
+        """True if records come with what they count."""
         return self.sampling is not None
 
     @property
@@ -148,11 +148,11 @@ class Dataset:
         return [function(self)]
 
     def records(self, make: Callable[[Dataset], R], domain: object) -> R:
-        """What ``make`` makes of all records, in the ``domain`` that this is in."""
+        """Result of ``make`` on all records, in the ``domain`` that this is in."""
         return make(self)
 
     def restricted(self, columns: Sequence[int], curves: Curves | None = None) -> Self:
-        """The same records with these covariates alone, by number and in order; then their ``curves``."""
+        """A dataset of these covariates alone, by number and in order; then their ``curves``."""
         if curves is None and list(columns) == list(range(len(self.columns))):
             return self
         X, names = self.X[:, columns], tuple(self.columns[k] for k in columns)
@@ -358,7 +358,7 @@ def as_vector(values: Any, name: str) -> NDArray[Any]:
 
 
 def _counts(sampling: Any, n_samples: int) -> NDArray[np.float64]:
-    """What records count, (n,) or (n, K), as finite numbers."""
+    """Counts of records, (n,) or (n, K), as finite numbers."""
     cells = as_array(sampling, "sampling")
     if cells.ndim not in (1, 2):
         raise DataError(f"sampling has shape {cells.shape}: must be (n,), or (n, K) in K groups")

@@ -79,7 +79,7 @@ def check_names(declared: Mapping[str, Any]) -> None:
 
 
 def of_event(declared: Mapping[str, Any]) -> dict[str, Any]:
-    """What is declared, with the center and the bound of an event of 0 or 1 where neither is."""
+    """A declaration with the center and the bound of an event of 0 or 1 where it has neither."""
     event = declared.get("binary_outcome") is True and not {"outcome_center", "outcome_bound"} & set(declared)
     return {**declared, "outcome_center": 0.5, "outcome_bound": 0.5} if event else dict(declared)
 
@@ -122,7 +122,7 @@ def load_domain(path: str | Path) -> Domain:
 
 
 def read_declared(path: str | Path) -> dict[str, Any]:
-    """What the file declares of records, by name; the values are not judged yet.
+    """Declarations of the file about records, by name; the values are not judged yet.
 
     Raises DeclarationError for a file that cannot be read, or whose table ``[csv]`` is wrong.
     """
@@ -132,7 +132,7 @@ def read_declared(path: str | Path) -> dict[str, Any]:
 
 
 def declared_layout(path: str | Path) -> CsvLayout:
-    """What the table ``[csv]`` of a domain file says. Raises DeclarationError."""
+    """Layout that the table ``[csv]`` of a domain file declares. Raises DeclarationError."""
     try:
         return declared_by_name(CsvLayout, "csv", read_tables(path).get("csv", {}))
     except DeclarationError as error:

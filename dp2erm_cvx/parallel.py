@@ -87,7 +87,7 @@ def one_thread() -> Iterator[None]:
 
 @functools.lru_cache(maxsize=1)
 def _libraries(modules: int) -> Any:
-    """Those of the linear algebra, looked for again only where more modules are there: it takes long."""
+    """Libraries of the linear algebra, looked for again only where more modules are there: it takes long."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -20,7 +20,7 @@ _ULP = 2.0**-52
 
 
 class Neighboring(enum.StrEnum):
-    """Which datasets count as neighbors: same size ``n``, one record replaced.
+    """Relation between neighboring datasets: same size ``n``, one record replaced.
 
     ``REPLACE_ONE`` lets the covariates, the treatment and the outcome of one record change.
     ``REPLACE_ONE_KEEP_TREATMENT`` is weaker: the treatment of that record is not protected.
@@ -210,7 +210,7 @@ class LossConstants:
     box: RowBox | None = None
 
     def factored(self) -> LossConstants:
-        """Those of ``f l`` with a factor f in [0, 1] of every record, never normalized (Theorem 13).
+        """Constants of ``f l`` with a factor f in [0, 1] of every record, never normalized (Theorem 13).
 
         ``||f g - f' g'||`` is convex in f and f', hence largest at their ends: the diameter, or the largest
         gradient; the slope of a ``box`` bounds both. Bounds that weights of sum n have a part in are left

@@ -1,4 +1,4 @@
-"""What a record counts: by the sampling weight of a survey, or as one of several records of a person."""
+"""Counts of records: by the sampling weight of a survey, or as one of several records of a person."""
 
 from __future__ import annotations
 

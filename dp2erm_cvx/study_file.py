@@ -94,7 +94,7 @@ class Question:
 
 @dataclass(frozen=True)
 class StudyFile:
-    """What a file declares; ``digest`` is the SHA-256 of all of it. ``source`` is the file, for messages."""
+    """Declarations of a study; ``digest`` is the SHA-256 of all. ``source`` is the file, for messages."""
 
     domain: Domain
     layout: CsvLayout
@@ -334,7 +334,7 @@ def _shared(
 
 
 def _without(declared: Mapping[str, Any], outcomes: set[str]) -> dict[str, Any]:
-    """What is declared, less the missing values of ``outcomes`` that are not the declared one."""
+    """A declaration less the missing values of ``outcomes`` that are not the declared one."""
     missing = declared.get("missing")
     if not isinstance(missing, Mapping):
         return dict(declared)

@@ -300,7 +300,7 @@ class Saturation:
 
     @classmethod
     def of(cls, loss: ScalarLoss, row_norm: float, factor: float, ball: float) -> Saturation | None:
-        """That of a loss; None where the slope is unbounded or the curvature jumps."""
+        """Saturation of a loss; None where the slope is unbounded or the curvature jumps."""
         bounded = max(map(abs, loss.ends)) < math.inf and 0.0 < loss.bend < math.inf
         return cls(loss, row_norm, factor, ball) if bounded and not loss.kinks else None
 

@@ -169,7 +169,7 @@ def _told(cell: Any) -> str:
 
 
 def _nested(cell: object) -> bool:
-    """Whether a cell holds several values: how they are written would depend on those of other cells."""
+    """True if a cell holds several values: how they are written would depend on those of other cells."""
     kind = type(cell)
     return not isinstance(cell, str | bytes) and (hasattr(kind, "__iter__") or hasattr(kind, "__len__"))
 
@@ -193,7 +193,7 @@ def _number_in(cell: Any) -> float:
 
 
 def boxed(array: NDArray[Any]) -> NDArray[np.object_]:
-    """The same cells as objects: those of a column of times are numpy's own, not their counts of a unit."""
+    """Cells as objects: those of a column of times are numpy's own, not their counts of a unit."""
     if array.dtype.kind not in "mM":
         return array.astype(object)
     return np.fromiter(array.flat, dtype=object, count=array.size).reshape(array.shape)
@@ -218,7 +218,7 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
 
 
 def as_cells(values: Any, name: str) -> NDArray[Any]:
-    """The same, but cells of a list stay what they are: no cell is written as another one asks for."""
+    """Array of cells; those of a list stay what they are: no cell is written as another one asks for."""
     values = _with_masks(values)
     if not (hasattr(values, "dtype") or _is_column(values)):
         with contextlib.suppress(Exception):  # rows that differ in length are told below
@@ -227,7 +227,7 @@ def as_cells(values: Any, name: str) -> NDArray[Any]:
 
 
 def _with_masks(values: Any) -> Any:
-    """The same, but a list of masked rows as one masked array: numpy would bring back what they hide."""
+    """Array of cells, a list of masked rows as one masked array: numpy would bring back what they hide."""
     if isinstance(values, list | tuple) and any(
         isinstance(one, np.ma.MaskedArray) and one.ndim for one in values
     ):
@@ -269,7 +269,7 @@ def read_frame(frame: Any) -> Table:
 
 
 def _is_column(values: Any) -> bool:
-    """Whether it is a column of a data frame of pandas or polars, or of a table of Arrow."""
+    """True for a column of a data frame of pandas or polars, or of a table of Arrow."""
     series = hasattr(values, "dtype") and getattr(values, "ndim", 1) == 1
     return hasattr(values, "to_numpy") and (series or hasattr(values, "type"))
 
@@ -312,7 +312,7 @@ class _Word(str):
 
 
 def is_nested(kind: Any) -> bool:
-    """Whether cells of a type of Arrow hold several values: they count as missing, and need not be read."""
+    """True if cells of a type of Arrow hold several values: they count as missing, and need not be read."""
     import pyarrow as pa
 
     while isinstance(kind, pa.BaseExtensionType):

@@ -12,7 +12,7 @@ from dp2erm_cvx.errors import DeclarationError
 
 
 def described(docstring: str | None) -> dict[str, str]:
-    """What the lists of a docstring say of each field, on one line; what refers to another class is left out.
+    """Texts by field from the lists of a docstring, on one line; what refers to another class is left out.
 
     This is the one text of a setting: the reference, the help of commands and the tables of pages repeat it.
     """

@@ -91,14 +91,14 @@ class Treatment:
             object.__setattr__(self, name, value)
 
     def to_dict(self) -> dict[str, Any]:
-        """What is declared as plain JSON types: levels, or two arms as in files of before there were any."""
+        """The declaration as plain JSON types: levels, or two arms as in files of before there were any."""
         several = ("levels", "reference", "contrasts", "rates")
         names = ("column", *(several if self.levels else ("treated", "control")))
         return {name: json_types(getattr(self, name)) for name in names}
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Those of all arms, in the order of their numbers: of two arms the control first."""
+        """Labels of all arms, in the order of their numbers: of two arms the control first."""
         return tuple(map(str, self.levels or (self.control, self.treated)))
 
     @property

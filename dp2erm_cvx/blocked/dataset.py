@@ -68,7 +68,7 @@ def _rows_of(block: Any, *, names: Sequence[str], part: int, parts: int) -> list
 
 
 def _of_persons(blocks: Blocks[Any], make: Callable[..., Any], width: int, *names: str) -> Iterator[Any]:
-    """What ``make`` makes of columns ``names``, all rows of a person together, for as many as memory holds.
+    """Results of ``make`` on columns ``names``, all rows of a person together, for as many as memory holds.
 
     Each part takes a pass, and leaves rows in their order: sums of persons are those in memory, to the bit.
     """
@@ -136,7 +136,7 @@ class BlockedDataset:
 
     @property
     def weighted(self) -> bool:
-        """Whether records come with what they count: where a codebook has made them."""
+        """True if records come with what they count: where a codebook has made them."""
         return self.coded_by is not None
 
     @classmethod
@@ -215,7 +215,7 @@ class BlockedDataset:
         return cls(pieces, tables, tables.made(made), chosen, treatment, outcome)
 
     def coded(self, public: Public) -> BlockedDataset:
-        """The same records by the codebook of a domain, as :meth:`~dp2erm_cvx.data.Dataset.coded` makes them.
+        """A dataset coded by the codebook of a domain, as :meth:`~dp2erm_cvx.data.Dataset.coded` makes it.
 
         Treatments and outcomes stay the columns that they are here, whatever the codebook calls them.
         Raises DataError for a column that is not there, DeclarationError where the covariates of levels are
@@ -238,7 +238,7 @@ class BlockedDataset:
         return replace(self, tables=tables, blocks=blocks, columns=names, coded_by=public)
 
     def restricted(self, columns: Sequence[int], curves: Curves | None = None) -> BlockedDataset:
-        """The same with these covariates alone, by number and in this order; then their ``curves``."""
+        """A dataset of these covariates alone, by number and in this order; then their ``curves``."""
         names = tuple(self.columns[index] for index in columns)
         blocks = self.blocks.made(methodcaller("restricted", list(columns), curves))
         return replace(self, blocks=blocks, columns=names + (() if curves is None else curves.names(names)))
@@ -334,7 +334,7 @@ class RecordBlocks(Records):
 
     @property
     def counts(self) -> Array:
-        """What every record counts (n,): one number of each is held in memory."""
+        """Counts of the records (n,): one number of each is held in memory."""
         return self.each(attrgetter("counts"))
 
     def mapped(self, make: Make, outcomes: NumbersOf, domain: Domain, n_columns: int) -> RecordBlocks:
@@ -349,7 +349,7 @@ class RecordBlocks(Records):
         return RecordBlocks(made, self.domain, self.__dict__["n_columns"])
 
     def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
-        """What ``function`` makes of every record by itself, made in every pass."""
+        """Rows that ``function`` makes of every record by itself, in every pass."""
         return self.blocks.then(function)
 
     @property

@@ -40,7 +40,7 @@ Cells = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DaskBlocks(Blocks[T]):
-    """What ``make`` makes of the results of Dask tasks, one for each block of ``length`` records."""
+    """Blocks that ``make`` makes of the results of Dask tasks, one for each block of ``length`` records."""
 
     tasks: tuple[Any, ...]
     n_samples: int
@@ -53,7 +53,7 @@ class DaskBlocks(Blocks[T]):
         return cut(self.n_samples, self.length)
 
     def made(self, function: Callable[..., R], *beside: Beside) -> DaskBlocks[R]:
-        """What ``function`` makes of every block, and of its rows of arrays."""
+        """Results of ``function`` on every block, and on its rows of arrays."""
         if not beside:
             return DaskBlocks(self.tasks, self.n_samples, self.length, (*self.make, function))
         return DaskBlocks(self._each(function, beside), self.n_samples, self.length)
@@ -65,7 +65,7 @@ class DaskBlocks(Blocks[T]):
         )
 
     def persisted(self, nbytes: int) -> DaskBlocks[T]:
-        """The same blocks of ``nbytes`` in all, which a cluster keeps, and local threads up to ``KEEP``.
+        """Blocks of ``nbytes`` in all, which a cluster keeps, and local threads up to ``KEEP``.
 
         The others are made anew in every pass.
         """
@@ -296,7 +296,7 @@ def array_pieces(X: Any, a: Any, y: Any, names: Callable[[int], Sequence[str]]) 
 
 
 def _counted(array: Any) -> Any:
-    """The same array with chunks of known lengths, which are computed where they are not."""
+    """An array with chunks of known lengths, which are computed where they are not."""
     known = not any(math.isnan(length) for lengths in array.chunks for length in lengths)
     # a copy: the array of the caller stays what it is
     return array if known else array.copy().compute_chunk_sizes()

@@ -308,7 +308,7 @@ def utility_bound(
 
 
 def _usual_curvature(loss: LossConstants) -> float:
-    """That of records of the largest trace, evenly spread; exact for a mean and two equal arms."""
+    """Curvature of records of the largest trace, evenly spread; exact for a mean and two equal arms."""
     return loss.strong_convexity + loss.hessian_trace / loss.n_parameters
 
 

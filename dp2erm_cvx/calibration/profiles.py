@@ -241,7 +241,7 @@ class LossLaw:
 
 
 def saturating_law(calibration: object) -> LossLaw | None:
-    """That of Gaussian noise for a loss of a margin whose curvature falls with its slope; None for others."""
+    """Law of Gaussian noise for a loss of a margin whose curvature falls with its slope; None for others."""
     if not isinstance(calibration, MarginCalibration) or calibration.jacobian > 0.0:
         return None
     return LossLaw(calibration.sensitivity / calibration.scale, calibration.curvature)

@@ -84,7 +84,7 @@ def rank(
     CalibrationError with every reason where nothing is valid.
     """
     loss, sharp = objective.loss, [one for one in CALIBRATORS if one.family is BoundFamily.SHARP]
-    ranked: list[tuple[str, Calibration, float]] = []
+    choices: list[tuple[str, Calibration, float]] = []
     refused: dict[str, str] = {}
     for name, one, noise in _laws(sharp if calibrators is None else calibrators, loss):
         try:
@@ -93,17 +93,17 @@ def rank(
             refused[name] = str(error)
             continue
         size = predicted_error(calibration, loss, objective.n_samples)
-        ranked.append((name, calibration, size))
-    if not ranked:
+        choices.append((name, calibration, size))
+    if not choices:
         reasons = "; ".join(f"{objective.weights}, {name}: {reason}" for name, reason in refused.items())
         raise CalibrationError(f"no calibration is valid: {reasons}")
-    ranked.sort(key=lambda item: item[2])
-    least, weights = ranked[0][2], objective.weights
+    choices.sort(key=lambda item: item[2])
+    least, weights = choices[0][2], objective.weights
     valid = []
-    for name, calibration, size in ranked:
+    for name, calibration, size in choices:
         reason = f"{calibration.theorem} with V = {calibration.V:.4g} ({weights}): predicted error {size:.3g}"
         if size == least:
-            reason += f", the smallest of {len(ranked)} valid calibrations"
+            reason += f", the smallest of {len(choices)} valid calibrations"
         elif least > 0.0:
             reason += f", {size / least:.3g} times the smallest"
         valid.append(RankedCalibration(name, calibration, size, reason))

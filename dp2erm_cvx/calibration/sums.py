@@ -33,7 +33,7 @@ _TAIL = 64.0
 
 
 class SumLaw(enum.StrEnum):
-    """What a record adds to: its score is k steps, ``|k| <= K``; a mark of the record may stand beside it.
+    """Sums that a record adds to: its score is k steps, ``|k| <= K``, perhaps beside a mark of the record.
 
     ``SCORE``: ``k, k^2``: the second moment costs nothing.
     ``CONTRASTS``: ``k_1, k_2, (|k_1| + |k_2|)^2``, ``|k_1| + |k_2| <= K``: two means for one, as one of
@@ -107,7 +107,7 @@ def _arm_factors(K: int, L: int, pure: bool) -> tuple[int, ...]:
 
 
 def _counted_factors(K: int, L: int, pure: bool) -> tuple[int, ...]:
-    """Those of both arms; that of h is what a record with a score leaves when it falls silent."""
+    """Factors of both arms; that of h is what a record with a score leaves when it falls silent."""
     arms, most = _arm_factors(K, L, pure), _counted_moved(K, L, pure)
     corner = [f * x for f, x in zip(arms, (K, L, (K - L) ** 2, (K + L) ** 2, K**2 - L**2), strict=True)]
     left = most - sum(corner) if pure else math.isqrt(most**2 - sum(one**2 for one in corner))

@@ -107,7 +107,7 @@ def total_gain(
 
 
 def unit(domain: Domain, p: float, n_scored: int) -> float:
-    """What one unit of a sum is worth, in units of the outcome, on average over ``n_scored`` records."""
+    """Worth of one unit of a sum, in units of the outcome, on average over ``n_scored`` records."""
     return domain.outcome_bound / min(p, 1.0 - p) / (2.0 * LEVELS * n_scored)
 
 
@@ -153,7 +153,7 @@ class PrivateTuning:
         return self.guarantee.private
 
     def to_dict(self) -> dict[str, Any]:
-        """What may be published, as plain JSON values."""
+        """Published fields, as plain JSON values."""
         named = ("best", "n_fitted", "n_scored")
         tables = ("guarantee", "selection", *(["receipt"] if self.receipt else []))
         return {
@@ -285,7 +285,7 @@ def tune_privately(
 def _refuse(
     models: Mapping[str, PrivateTwoStageERM], domain: Domain, ledger: object, dataset: object, seed: object
 ) -> None:
-    """What depends on the declarations alone."""
+    """Raise what depends on the declarations alone."""
     if seed is not None:
         whole_number("seed", seed, at_least=0)
     elif not isinstance(ledger, Ledger):

@@ -129,7 +129,7 @@ MOST_RECORDS = 1_000_000
 
 @dataclass(frozen=True)
 class DesignQuestion:
-    """Which pipeline and which settings to take, for so many records and such a budget.
+    """The question which pipeline and which settings to take, for so many records and such a budget.
 
     Parameters
     ----------
@@ -302,7 +302,7 @@ class World:
         return own @ self._line, own @ self._other
 
     def _constant(self, line: Array) -> float:
-        """That of the log odds, by which the declared share is treated."""
+        """Intercept of the log odds, by which the declared share is treated."""
         low, high = -60.0, 60.0
         for _ in range(60):
             middle = 0.5 * (low + high)

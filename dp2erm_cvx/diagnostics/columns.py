@@ -1,4 +1,4 @@
-"""What the columns of a raw table hold, and how that fits what is declared: for the data holder."""
+"""Contents of the columns of a raw table, and their fit to what is declared: for the data holder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DATE = re.compile(r"(\d{4}-\d\d?-\d\d?([ T].*)?|\d\d?[./]\d\d?[./]\d{2,4})")
 
 @dataclass(frozen=True)
 class RecordCounts:
-    """What becomes of records by what is declared, in counts: for the data holder alone.
+    """Counts of what becomes of records by what is declared: for the data holder alone.
 
     ``arms`` are those that count, by arm. ``missing`` have no treatment, and ``absent`` of any arm no
     outcome. ``unreadable`` are the cells by column that hold nothing declared: no label of the treatment, no
@@ -57,7 +57,7 @@ class RecordCounts:
     outside: Mapping[str, int]
 
     def __add__(self, other: RecordCounts) -> RecordCounts:
-        """Those of the records of both."""
+        """Counts of the records of both."""
         merged = {}
         for one in fields(self):
             own, more = getattr(self, one.name), getattr(other, one.name)
@@ -96,7 +96,7 @@ class RecordCounts:
 
     @property
     def wrong(self) -> list[str]:
-        """What a release of these records should not be paid for, each in a few words."""
+        """Problems that a release of these records should not be paid for, each in a few words."""
         eligible, total = sum(self.arms.values()), self.total
         named = {"controls": "a control"}
         problems = [f"no record is {named.get(arm, arm)}" for arm, count in self.arms.items() if not count]
@@ -117,7 +117,7 @@ class RecordCounts:
 
 
 def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> RecordCounts:
-    """Those of a table, or of a block of one, with these covariates.
+    """Record counts of a table, or of a block of one, with these covariates.
 
     ``public`` is a domain, or private ranges, with a codebook that names the treatment and the outcome.
     """
@@ -164,7 +164,7 @@ def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> Re
 
 
 def dataset_counts(data: Dataset, public: Public) -> RecordCounts:
-    """Those of records in memory: what does not count is ``missing``, and no cell is ``unreadable``."""
+    """Record counts in memory: what does not count is ``missing``, and no cell is ``unreadable``."""
     silent = np.zeros(len(data.a), dtype=np.bool_)
     if data.sampling is not None:
         silent = data.sampling.reshape(len(data.a), -1).sum(axis=1) == 0.0
@@ -206,7 +206,7 @@ def _unreadable(table: Table, name: str, numbers: NDArray[np.float64], book: Cod
 
 
 def _spelled(texts: Collection[str], known: Collection[str]) -> list[str]:
-    """Which labels of a column are declared ones but for case and blanks, a note for each."""
+    """Labels of a column that are declared ones but for case and blanks, a note for each."""
     declared = {folded(one): one for one in known if one}
     near = {declared[folded(one)]: one for one in sorted(set(texts) - set(known)) if folded(one) in declared}
     end = "[cells] with synonyms reads both"
@@ -215,7 +215,7 @@ def _spelled(texts: Collection[str], known: Collection[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class TableCells:
-    """What the columns of a table, or of some of its rows, hold beside what is declared of them.
+    """Cells of the columns of a table, or of some of its rows, counted beside what is declared of them.
 
     ``counts`` are cells by kind, ``seen`` the labels and ``odd`` those that nothing declares, by column: at
     most ``_KEPT`` different ones, so that no table is too long for them.
@@ -230,7 +230,7 @@ class TableCells:
 
     @classmethod
     def of(cls, table: Table, book: Codebook | None = None, ranges: object = None) -> TableCells:
-        """Those of a table, by the codebook and the ranges that are declared."""
+        """Cell counts of a table, by the codebook and the ranges that are declared."""
         named, book = ranges if isinstance(ranges, Mapping) else {}, book or Codebook()
         table = replace(table, column=book.read(table.cells))
         counted = {name: _cells(table, name, book, named) for name in table.names}
@@ -238,7 +238,7 @@ class TableCells:
         return cls(book, named, counts, seen, odd, Counter(table.damage))
 
     def __add__(self, other: TableCells) -> TableCells:
-        """Those of the rows of both."""
+        """Cell counts of the rows of both."""
         counts = {name: own + other.counts[name] for name, own in self.counts.items()}
         seen, odd = (
             {name: Counter(dict(islice((own + more[name]).items(), _KEPT))) for name, own in first.items()}
@@ -247,7 +247,7 @@ class TableCells:
         return replace(self, counts=counts, seen=seen, odd=odd, damage=self.damage + other.damage)
 
     def notes(self) -> list[str]:
-        """What of the file could not be read."""
+        """Notes on what could not be read of the file."""
         return [note.format(count) for note, count in self.damage.items() if count]
 
     def report(self) -> list[dict[str, Any]]:
@@ -259,7 +259,7 @@ class TableCells:
         return [self._column(name) for name in self.counts]
 
     def holds(self, name: str) -> str:
-        """What kind of cells a column has."""
+        """Kind of cells in a column."""
         counts, seen = self.counts[name], self.seen[name]
         for kind in ("numbers", "dates"):
             if counts[kind] == counts["present"] > 0:
@@ -300,13 +300,13 @@ class TableCells:
         return facts | {"notes": notes}
 
     def repeats_persons(self, name: str) -> bool:
-        """Whether a column is named like an identifier, and some of more values than a category repeat."""
+        """True if a column is named like an identifier, and some of more values than a category repeat."""
         seen = self.seen[name]
         return _IDENTIFIER.search(name) is not None and MOST_LEVELS < len(seen) < seen.total()
 
 
 def _declared(name: str, book: Codebook, ranges: Mapping[str, Any]) -> tuple[str, tuple[str, ...], str]:
-    """What a column is declared as, the labels that it may hold, and what is said of any other cell."""
+    """Declared kind of a column, the labels that it may hold, and what is said of any other cell."""
     arms, weights = book.treatment.labels[::-1], book.sampling_weights
     if name == book.treatment.column and name not in book.levels:
         known = f"neither {' nor '.join(arms)}; declare both under [treatment]"

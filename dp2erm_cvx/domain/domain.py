@@ -162,7 +162,7 @@ class Domain(Shown):
 
     @property
     def of_records(self) -> Domain:
-        """The same for public records that are made up, one of every person, counting what persons may."""
+        """Universe of public records that are made up, one of every person, counting what persons may."""
         return self if self.units is None else replace(self, codebook=alike(self.codebook))
 
     @property
@@ -216,7 +216,7 @@ class Domain(Shown):
         return np.maximum(-high, left), np.minimum(high, right)
 
     def range_ends(self, n_features: int) -> tuple[Array, Array]:
-        """What both ends of every range scale to (k,): -1 and 1, unless a center is declared."""
+        """Scaled values of both ends of every range (k,): -1 and 1, unless a center is declared."""
         if self.center is None:
             return -np.ones(n_features), np.ones(n_features)
         middle, half = self.scale(n_features)
@@ -262,13 +262,13 @@ class Domain(Shown):
         return features
 
     def scale(self, n_features: int) -> tuple[Array, Array]:
-        """What scales to 0 and half widths (k,) of ranges, all halved: an end less another may overflow."""
+        """Centers and half widths (k,) of ranges, all halved: an end less another may overflow."""
         low, high = np.array(self._ranges_of(n_features), dtype=np.float64).T
         middle = low / 4 + high / 4 if self.center is None else np.array(self.middles(n_features)) / 2
         return middle, high / 4 - low / 4
 
     def _surely_inside(self, rows: Array) -> NDArray[np.bool_]:
-        """Which rows (n, k) the clipping rule leaves as they are, by fewer steps; of others it has to tell.
+        """Mask (n, k) of rows that the clipping rule surely leaves as they are; of others it has to tell.
 
         The rule shrinks rows from a norm of ``1 - 5e-13`` bounds on. Sums of squares of up to a million
         numbers round by less than what is left here to that.
@@ -321,7 +321,7 @@ class Domain(Shown):
         return Records(self.features(X), arm, self.net_outcome(arm, y), self, factors, unit)
 
     def factors(self, sampling: ArrayLike | None, n_rows: int) -> Array | None:
-        """What rows count, (n,) or (n, K) in [0, 1], before persons share it; None where all count alike."""
+        """Factors of rows, (n,) or (n, K) in [0, 1], before persons share them; None where all are equal."""
         declared, factors = self.sampling, None
         if sampling is not None and self.weighted:
             present = np.asarray(sampling, dtype=np.float64) > 0.0

@@ -116,7 +116,7 @@ class Records:
         return tuple(one.astype(np.float64, copy=False) for one in sums)
 
     def mapped(self, make: Make, outcomes: NumbersOf, domain: Domain, n_columns: int) -> Records:
-        """What ``make`` makes of every record with its ``outcomes`` (n,): n_columns columns in ``domain``.
+        """Records that ``make`` makes of each and its ``outcomes`` (n,): n_columns columns in ``domain``.
 
         Outcomes are held.
         """

@@ -129,7 +129,7 @@ def repeatable_choice(sensitivity: int, epsilon: float, source: Source) -> Choic
 def quantile_places(
     values: NDArray[np.float64], candidates: NDArray[np.float64], *, above: bool
 ) -> NDArray[np.int64]:
-    """Which of the increasing ``candidates`` (m,) every value (n,) stands for. Not private.
+    """Place among the increasing ``candidates`` (m,) that every value (n,) stands for. Not private.
 
     It is the next one above or below it, the outermost one where there is none.
     """

@@ -127,7 +127,7 @@ def rounding_of(n: int, p: int, n_arms: int, row_bound: float, mass: float) -> t
 def multinomial_sizes(
     n: int, n_rows: int, p: int, n_arms: int, row_bound: float, ridge: float, noise_bound: float
 ) -> Sizes:
-    """Those of every such sum over at most ``n_rows`` of mass n, for noise of at most this norm."""
+    """Sizes of every such sum over at most ``n_rows`` of mass n, for noise of at most this norm."""
     fixed, growing = rounding_of(n_rows, p, n_arms, row_bound, n * (1.0 + 1e-9))
     steep = n * _ROOT_2 * row_bound + noise_bound
     # at the minimizer ridge ||v||^2 <= n log K + ||noise|| ||v||, as 0 has no smaller a value

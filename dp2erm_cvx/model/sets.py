@@ -217,7 +217,7 @@ class Simplices:
         return anchor - (self.total - filled(anchor)) / count
 
     def free(self, v: Array) -> NDArray[np.bool_]:
-        """Which coordinates (n,) of the projection of ``v`` are at neither end."""
+        """Mask (n,) of the coordinates of the projection of ``v`` that are at neither end."""
         point = self.project(v)
         inside: NDArray[np.bool_] = (point > self.floor) & (point < self.cap)
         return inside

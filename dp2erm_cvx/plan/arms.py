@@ -196,7 +196,7 @@ def check_arms(study: EffectStudy) -> None:
 def arm_errors(
     plan: Plan[EffectStudy], released: Mapping[str, Array], deviation: float
 ) -> tuple[list[NuisanceError], float]:
-    """What the nuisances leave of every arm's mean outcome, at residuals of this standard ``deviation``.
+    """Errors that nuisances leave in every arm's mean outcome, at residuals of this standard ``deviation``.
 
     In a contrast of slopes by arm both add, and noises are independent. With slopes in common it is the
     second number that counts, the standard deviation of what their noise and sampling adds to any contrast:
@@ -257,7 +257,7 @@ def arm_errors(
 def _left_by(
     step: Step, shares: Array, spreads: tuple[float, ...], within: float, away: float
 ) -> tuple[Array, Array]:
-    """What a multinomial regression leaves of the distance of every arm (K,) from all, and its noise there.
+    """Distance of every arm (K,) from all that a multinomial regression leaves, and its noise there.
 
     To first order log odds are shrunk by ``gamma (gamma + s^2 W)^-1``, W the covariance of the arms at their
     ``shares``, of the part ``within`` of the variance: what stays of the mean of arm a is its row of that

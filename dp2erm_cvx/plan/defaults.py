@@ -212,7 +212,7 @@ def saturation(width: float, deviation: float, total: float) -> float:
 def covariate_rule(
     universe: Universe, total: float, noisiest: float = MEAN_NOISE, *, worth: bool = True
 ) -> tuple[CovariateLaw, float, bool]:
-    """What covariates are guessed to be, the norm that they are shrunk to, and whether their mean pays.
+    """Law that covariates are guessed to have, the norm that they are shrunk to, and whether their mean pays.
 
     ``total`` is n epsilon of all that is released, ``worth`` whether a mean is worth any of it,
     and ``noisiest`` its largest noise that is.
@@ -279,7 +279,7 @@ class Request:
     rows: Rows | None = None
 
     def regression(self, center: float) -> RidgeFit:
-        """That of the outcome from the share ``center`` of the budget, at the arm weights of least error."""
+        """Regression of the outcome at the share ``center`` of the budget, at arm weights of least error."""
         kind, values, curvatures, rows = self.kind, self.two_values, None, self.rows or self.kind.rows
         if values is not None:
             curvatures = (values.curvature(self.level),) * 2
@@ -305,7 +305,7 @@ class Request:
         return replace(fit, arms=kind.arms, noise_ratio=min(float(noise[0, 0]) / varying, 1.0))
 
     def remaining(self, regression: RidgeFit) -> tuple[Array, Array, Array]:
-        """What ridge takes off slopes; of slopes that are stretched, the noise and what is still missing."""
+        """Shares of slopes that ridge takes; of stretched slopes, the noise and what is still missing."""
         left, noise = shrinkage([regression], self.spread, self.deviation, self.rate, self.confounding)
         stretch = np.minimum(1.0 / (1.0 - left), STRETCH)
         return left, noise * stretch, 1.0 - stretch * (1.0 - left)

@@ -1,4 +1,4 @@
-"""What is declared about a private average effect before any record is read."""
+"""Declarations about a private average effect, made before any record is read."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class EffectStudy(Pipeline):
 
     @property
     def two_values(self) -> TwoValues | None:
-        """Those of the centered outcome, where it has no others: of an event, or as the domain declares.
+        """Both values of the centered outcome, where it has no others: of an event, or as declared.
 
         The slope is the outcome bound until there are settings.
         """
@@ -168,12 +168,12 @@ class EffectStudy(Pipeline):
 
     @property
     def assumed(self) -> Confounding:
-        """What is declared of the arms, of collinear covariates and of effects that vary."""
+        """Assumptions about the arms, collinear covariates and effects that vary."""
         return Confounding(self.confounding, self.collinearity, self.heterogeneity)
 
     @property
     def predicts_bias(self) -> bool:
-        """Whether it is predicted what nuisances leave of the confounding: an interval then allows for it."""
+        """True if the confounding that nuisances leave is predicted: an interval then allows for it."""
         settings, kind = self.settings, SCORES[self.estimand]
         if settings.rows is None or kind is RiskScores:
             return False
@@ -288,7 +288,7 @@ class EffectStudy(Pipeline):
 
     @property
     def start(self) -> Universe:
-        """That of covariates shrunk to their norm bound, unless their mean is to be subtracted first."""
+        """Inputs with covariates shrunk to their norm bound, unless their mean is to be subtracted first."""
         settings = self.settings
         if settings.rows is None or settings.mean_share is not None:
             return self.universe
@@ -331,12 +331,12 @@ class EffectStudy(Pipeline):
 
     @property
     def _several(self) -> bool:
-        """Whether the treatment has more than two arms."""
+        """True if the treatment has more than two arms."""
         return len(self.universe.domain.arms) > 2
 
     @property
     def _kept(self) -> float:
-        """Of epsilon: what the ranges leave, which the other shares are of."""
+        """Share of epsilon that the ranges leave, which the other shares are of."""
         return 1.0 if self.ranges is None else 1.0 - self.ranges.share
 
     def _score(self, nuisances: Nuisances, settings: EffectSettings) -> EffectScore:

@@ -41,7 +41,7 @@ _WEIGHTS = np.exp(-0.5 * _NODES**2) / np.sum(np.exp(-0.5 * _NODES**2))
 
 @dataclass(frozen=True)
 class NuisanceError:
-    """What the released nuisances add to the error of an effect, in units of the outcome.
+    """Errors that the released nuisances add to an effect, in units of the outcome.
 
     ``bias`` bounds what shrinkage and common slopes of arms leave of the confounding, ``noise`` is the
     standard deviation that privacy noise of the nuisances adds, ``sampling`` the one that the sampling error
@@ -61,7 +61,7 @@ NO_ERROR = NuisanceError(0.0, 0.0, 0.0)
 def nuisance_error(
     plan: Plan[EffectStudy], released: Released, deviation: float, share: float = 1.0
 ) -> NuisanceError:
-    """That of an effect whose score has at most this standard ``deviation`` over all records.
+    """Nuisance error of an effect whose score has at most this standard ``deviation`` over all records.
 
     Of a ratio it is that of ``phi - psi h``, and ``share`` is the released mean of h.
 
@@ -83,7 +83,7 @@ def nuisance_error(
 
 
 def group_errors(plan: Plan[EffectStudy], released: Released, deviation: float) -> list[NuisanceError]:
-    """Those of the effects in all groups, where clipped residuals have at most this ``deviation``."""
+    """Nuisance errors of the effects in all groups; clipped residuals have at most this ``deviation``."""
     pair, study = _confounded(plan, released), plan.study
     if pair is None:
         return [NO_ERROR] * len(study.universe.domain.groups)
@@ -102,7 +102,7 @@ def group_errors(plan: Plan[EffectStudy], released: Released, deviation: float) 
 def risk_errors(
     plan: Plan[EffectStudy], released: Released, risks: tuple[float, float]
 ) -> tuple[NuisanceError, NuisanceError]:
-    """Those of both released ``risks`` by regressions by arm, the treated first, in the same way."""
+    """Nuisance errors of both released ``risks`` by regressions by arm, the treated first."""
     study = plan.study
     if (pair := _confounded(plan, released)) is None:
         return NO_ERROR, NO_ERROR
@@ -136,7 +136,7 @@ def _residual(study: EffectStudy | RuleStudy, deviation: float, typical: float) 
 
 
 def combined(*errors: NuisanceError) -> NuisanceError:
-    """That of an effect that either arm adds to: noises are independent, and shifts may cancel."""
+    """Error of an effect that either arm adds to: noises are independent, and shifts may cancel."""
     shift = math.fsum(one.shift for one in errors)
     return NuisanceError(
         math.fsum(one.bias - abs(one.shift) for one in errors) + abs(shift),
@@ -153,7 +153,7 @@ def _arm_errors(
     residuals: tuple[float, float],
     group: tuple[float, int] | None = None,
 ) -> tuple[NuisanceError, ...]:
-    """What slopes add to an effect: those that the arms have in common, or of the untreated and the treated.
+    """Errors of slopes in an effect: those that the arms have in common, or of the untreated and the treated.
 
     ``residuals`` are their standard deviations by arm. In a ``group``, of this rate and number, it is
     the noise of that rate which counts.
@@ -227,7 +227,7 @@ def _arm_errors(
 def remaining(
     plan: Plan[EffectStudy], nuisances: LinearNuisances, released: Released, residual: float
 ) -> tuple[Array, Array, Array]:
-    """Of released slopes (g, k): what ridge is predicted to take, what may stay of that, and their noise."""
+    """Shares of slopes (g, k) that ridge is predicted to take, what may stay of them, and their noise."""
     study, square = plan.study, plan.step("spread")
     declared, stretch = nuisances.shrinkage(study.scale)[0], nuisances.stretch
     errors = [nuisances.shrinkage(residual, share) for share in np.geomspace(study.collinearity, 1.0, 9)]
@@ -249,7 +249,7 @@ def squared_factors(estimand: str, rate: float, share: float) -> float:
 
 
 def intercept_bias(nuisances: LinearNuisances, released: Released, deviation: float) -> Array:
-    """What the ridge on the intercept of either arm (2,) does to an effect, by way of the slopes.
+    """Bias of an effect by the ridge on the intercept of either arm (2,), by way of the slopes.
 
     To first order ``-D^2 gamma (1 - p) theta_1 / H`` and ``D^2 gamma p theta_0 / H``, H the curvature of the
     loss in slopes of unit size, with the released intercepts: those of an outcome measured from its center.
@@ -282,7 +282,7 @@ def rate_error(
     steep: Array,
     group: tuple[float, int] | None = None,
 ) -> tuple[float, ...]:
-    """What the noise of the released rate adds: residuals of an arm whose intercept is off do not cancel.
+    """Error by the noise of the released rate: residuals of an arm whose intercept is off do not cancel.
 
     Among the treated those of the untreated alone are weighted by it, and the sum is that of the treated.
     In a ``group`` it is that of its own rate, and the outcome may lie off the common regression.
@@ -315,7 +315,7 @@ def rate_error(
 def value_error(
     plan: Plan[RuleStudy], released: Released, deviation: float, *, treats: bool
 ) -> NuisanceError:
-    """That of what a rule gains on one side of it, whose score has at most this standard ``deviation``.
+    """Error of what a rule gains on one side of it, whose score has at most this standard ``deviation``.
 
     The arms are taken to lie one standard deviation apart there; nothing where the propensity is public.
     """
@@ -375,7 +375,7 @@ def propensity_error(step: Step, squares: Array, variance: float) -> tuple[float
 def overlap_error(
     plan: Plan[EffectStudy], released: Released, residual: float
 ) -> tuple[float, float, float, Array]:
-    """What a released propensity e~, the cap and the clips leave of errors of common slopes.
+    """Error that a released propensity e~, the cap and the clips leave of common slopes.
 
     First the distance of the arms along the log odds, ``E Z (e/e~ P_1 - (1 - e)/(1 - e~) P_0)``: Z standard
     normal, e~ capped, P_a the chance that no clip cuts a normal ``residual`` of arm a. Intercepts count
@@ -424,7 +424,7 @@ def overlap_error(
 
 
 def residual_deviation(deviation: float, bound: float, largest: float) -> float:
-    """That of normal residuals, at most ``largest``, with this ``deviation`` once clipped at ``bound``."""
+    """Deviation, at most ``largest``, of normal residuals of this ``deviation`` once clipped at ``bound``."""
 
     def reaches(sigma: float) -> bool:
         z = bound / sigma

@@ -103,7 +103,7 @@ class Pipeline(abc.ABC):
         """The steps in their order; ``numerical_share`` of each covers its arithmetic, None for none."""
 
     def handed(self, steps: Iterable[Step]) -> Universe:
-        """That of the records that these first ``steps`` hand on."""
+        """Universe of the records that these first ``steps`` hand on."""
         where = self.start
         for step in steps:
             where = step.hands(where)
@@ -111,7 +111,7 @@ class Pipeline(abc.ABC):
 
     @cached_property
     def law(self) -> CovariateLaw:
-        """What is guessed of the covariates."""
+        """Law that is guessed of the covariates."""
         return CovariateLaw.of(self.universe.domain, self.universe.n_features)
 
     def placing(
@@ -158,14 +158,14 @@ LARGEST_COUNTED = 500.0
 
 @dataclass(frozen=True, repr=False)
 class PlanResult:
-    """What a run found: what was ``released``, by step, and what must stay with the data holder."""
+    """Result of a run: what was ``released``, by step, and what must stay with the data holder."""
 
     inputs: Inputs
     steps: Mapping[str, StepResult]
 
     @property
     def released(self) -> dict[str, Array]:
-        """What every step released."""
+        """Released numbers of every step."""
         return {name: result.released for name, result in self.steps.items()}
 
     @property
@@ -176,12 +176,12 @@ class PlanResult:
 
     @property
     def certified(self) -> bool:
-        """Whether every exact minimizer that the theorems speak of is within its tolerance, or not needed."""
+        """True if every exact minimizer that the theorems speak of is within its tolerance, or not needed."""
         return all(result.certified for result in self.steps.values())
 
     @property
     def by_gap(self) -> bool:
-        """Whether one of those needed rests on its duality gap alone, which is no proof."""
+        """True if one of those needed rests on its duality gap alone, which is no proof."""
         return any(result.by_gap for result in self.steps.values())
 
 
@@ -258,22 +258,22 @@ class Plan(Shown, Generic[S]):
 
     @property
     def proven(self) -> bool:
-        """Whether a theorem certifies every step."""
+        """True if a theorem certifies every step."""
         return all(step.proven for step in self.steps)
 
     @property
     def counted(self) -> bool:
-        """Whether the guarantee covers floating-point arithmetic, in every step that adds noise."""
+        """True if the guarantee covers floating-point arithmetic, in every step that adds noise."""
         return all(step.counted for step in self.steps)
 
     @property
     def certified_by_design(self) -> bool:
-        """Whether public bounds say what every step is certified to on every dataset of the universe."""
+        """True if public bounds say what every step is certified to on every dataset of the universe."""
         return all(step.certified_by_design for step in self.steps)
 
     @property
     def guarantee(self) -> Budget:
-        """What is guaranteed, which may be less than the budget: gamma and Laplace noise spend no delta.
+        """Guaranteed budget, which may be less than the declared one: gamma and Laplace noise spend no delta.
 
         Basic composition: the parts that the budget was divided into add up to at most the budget.
         """
@@ -287,7 +287,7 @@ class Plan(Shown, Generic[S]):
 
     @property
     def own(self) -> Budget:
-        """What is spent beside the steps that were released before, whose noise is pure."""
+        """Budget that is spent beside the steps that were released before, whose noise is pure."""
         if not self.study.before:
             return self.guarantee
         return _together([step.guarantee for step in self.steps if step.name not in self.study.before])
@@ -324,7 +324,7 @@ class Plan(Shown, Generic[S]):
 
     @property
     def joint(self) -> bool:
-        """Whether the steps guarantee together more than basic composition of them says."""
+        """True if the steps guarantee together more than basic composition of them says."""
         return math.fsum(step.guarantee.epsilon for step in self.steps) > self.guarantee.epsilon
 
 
@@ -356,7 +356,7 @@ def make_plan(study: S) -> Plan[S]:
 
 
 def plan_as_declared(study: S) -> Plan[S]:
-    """The same for arithmetic that is declared "counted" or "assumed", whatever can be drawn on this machine.
+    """A plan for arithmetic declared "counted" or "assumed", whatever can be drawn on this machine.
 
     Raises as :func:`make_plan` does.
     """
@@ -364,7 +364,7 @@ def plan_as_declared(study: S) -> Plan[S]:
 
 
 def _counts(study: Pipeline) -> bool:
-    """Whether the arithmetic is counted. Raises DeclarationError or CalibrationError where it cannot be."""
+    """True if the arithmetic is counted. Raises DeclarationError or CalibrationError where it cannot be."""
     if study.arithmetic is Arithmetic.ASSUMED:
         return False
     missing, universe, epsilon = None, study.start, study.budget.epsilon

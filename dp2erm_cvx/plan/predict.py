@@ -77,12 +77,12 @@ class NoiseRange:
 
 
 def remains(share: float, what: str) -> str:
-    """What the adjustment is predicted to leave."""
+    """Share that the adjustment is predicted to leave."""
     return f"About {100 * min(share, 1.0):.0f} % of the {what} is expected to remain (simulated)."
 
 
 def plan_blocks(plan: Plan[Any], name: str | None = None) -> Iterator[Block]:
-    """What a plan spends, step by step, and what is predicted of its release, for a question of this name."""
+    """Blocks of text: what a plan spends, step by step, and the prediction, for a question of this name."""
     study = plan.study
     whose = "records" if study.universe.domain.units is None else "persons"
     head = "Planned" if name is None else f"{name}: planned"
@@ -101,7 +101,7 @@ def plan_blocks(plan: Plan[Any], name: str | None = None) -> Iterator[Block]:
 
 
 def predicted_of(plan: Plan[Any]) -> dict[str, tuple[float, str]]:
-    """What is predicted of the release from public numbers, each with its sentence."""
+    """Predictions of the release from public numbers, each with its sentence."""
     if isinstance(plan.study, EffectStudy):
         half = 1.96 * math.sqrt(plan.study.predicted_error)
         assumed = plan.study.settings.known is None and len(plan.study.universe.domain.arms) == 2
@@ -166,7 +166,7 @@ def noise_range(
 
 
 def planned_range(plan: Plan[Study]) -> NoiseRange:
-    """That of a plan, whose second stage is least squares."""
+    """Noise range of a plan, whose second stage is least squares."""
     theta, second = plan.main, plan.study.second
     scale = 0.0 if theta.precision is None else theta.precision.grid.scale
     return noise_range(second, plan.study.universe, theta.calibration, grid_scale=scale)
@@ -329,7 +329,7 @@ def _rule_rows(plan: Plan[RuleStudy], spreads: Array, scale: float = 1.0, coded:
 
 
 def _moved(plan: Plan[RuleStudy], at: Array, rows: Array) -> Array:
-    """What draws of the noise do to the effect ``at`` (m, p), (draws, m), for records of these rows."""
+    """Changes of the effect ``at`` (m, p), (draws, m), by draws of the noise, for records of these rows."""
     calibration, study = plan.main.calibration, plan.study
     # a center is guessed to spread as far as what it leaves, and residuals of 2 (y - m) to be normal
     left = study.scale * (math.sqrt(0.5) if plan.main.map.after else 1.0)
@@ -367,7 +367,7 @@ def kept_confounding(plan: Plan[RuleStudy]) -> float | None:
 
 @lru_cache(maxsize=256)
 def _kept_bias(steps: tuple[Step, ...], universe: Universe, scale: float) -> float:
-    """The same for steps of which one is the rule, perhaps before its value."""
+    """Share of the bias that steps keep, as predicted, of which one is the rule, perhaps before its value."""
     rng = np.random.default_rng(universe.n_features)
     records = _confounded(universe, scale, rng)
     last = next(step for step in steps if step.name == "rule")
@@ -426,7 +426,7 @@ def _solved(fit: Step, records: Records, released: Mapping[str, Array], noise: A
 
 
 def _mean_effect(step: Step, records: Records, released: Mapping[str, Array]) -> float:
-    """What a rule estimates on average, without noise of its own."""
+    """Mean effect that a rule estimates, without noise of its own."""
     assert isinstance(step.calibration, Calibration)
     theta = _solved(step, records, released, np.zeros(step.calibration.n_parameters))
     return float(np.mean(Rows.POOLED.predict(theta, records.covariates, 0.0)))

@@ -129,7 +129,7 @@ class RuleStudy(Pipeline):
 
     @property
     def start(self) -> Universe:
-        """That of covariates shrunk to their norm bound, unless their mean is to be subtracted first."""
+        """Inputs with covariates shrunk to their norm bound, unless their mean is to be subtracted first."""
         centered = self.settings.mean_share is not None
         return self.universe if centered else self.universe.shrunk(self.norm_bound)
 

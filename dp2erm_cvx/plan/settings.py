@@ -80,7 +80,7 @@ class CausalSettings(abc.ABC):
 
     @property
     def _takes(self) -> dict[str, bool]:
-        """Which shares of the budget the other steps take."""
+        """Shares of the budget that the other steps take."""
         placing = {name: getattr(self, name) is not None for name in ("mean_share", "spread_share")}
         logistic = {"propensity_share": self.propensity in ("logistic", "multinomial")}
         return placing | {"center_share": self.center_share is not None} | logistic
@@ -245,7 +245,7 @@ def chosen_noise(declared: object, universe: Universe) -> Noise:
 
 
 def shares_in_turn(steps: Sequence[Step], rest: float = 1.0) -> list[Step]:
-    """The same shares of the whole, as shares of what later steps leave, because those take theirs first.
+    """Shares of the whole as shares of what later steps leave, because those take theirs first.
 
     All but that of ranges are shares of ``rest``, what is left beside them.
     """

@@ -108,7 +108,7 @@ def _outcome_free(plan: Effect) -> dict[str, Step]:
 
 
 def _unseen(universe: Universe) -> Universe:
-    """That without the outcome; its column stays where a missing outcome makes a record count 0."""
+    """A codebook without the outcome; its column stays where a missing outcome makes a record count 0."""
     domain, book = universe.domain, universe.domain.codebook
     if book is not None and book.outcome in book.missing:
         missing = {name: value for name, value in book.missing.items() if name != book.outcome}

@@ -115,7 +115,7 @@ class Compiled:
 
 
 def derivative(e: Any, variable: Any) -> Array | None:
-    """That (size,) of a number by a variable at its value, by CVXPY; None where it has none."""
+    """Derivative (size,) of a number by a variable at its value, by CVXPY; None where it has none."""
     grad = e.grad.get(variable)
     return None if grad is None else np.ravel(grad.toarray() if hasattr(grad, "toarray") else grad)
 
@@ -172,7 +172,7 @@ def with_n(few: str, many: str) -> str:
 
 
 def _reason(problem: Any) -> str:
-    """What is wrong with the smallest expression that is not DPP, and what to do."""
+    """Reason why the smallest expression that is not DPP is not, and what to do."""
     with cp.utilities.scopes.dpp_scope():
         parts = (problem.objective.expr, *problem.constraints)
         cause = next((node for part in parts for node in _smallest(part)), None)

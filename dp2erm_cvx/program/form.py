@@ -127,7 +127,7 @@ class Form:
 
 
 def _objective(problem: cp.Problem) -> Any:
-    """What a declared problem minimizes. Raises DeclarationError for what is not convex or has no set."""
+    """Objective of a declared problem. Raises DeclarationError for what is not convex or has no set."""
     if not isinstance(problem, cp.Problem) or not isinstance(problem.objective, cp.Minimize):
         raise DeclarationError("a declaration returns cp.Problem(cp.Minimize(...), [...])")
     _refuse_nonconvex(problem.objective.args[0], *problem.constraints)
@@ -404,7 +404,7 @@ def _split(e: Any, c: float = 1.0) -> Iterator[tuple[float, Any]]:
 
 
 def _multiple(e: Any) -> int | None:
-    """Which argument is one public number that multiplies the other; a matrix never is."""
+    """Place of the argument that is one public number and multiplies the other; a matrix never is."""
     if _name(e) not in ("multiply", "MulExpression"):
         return None
     return next((k for k in (0, 1) if _scalar(e.args[k])), None)

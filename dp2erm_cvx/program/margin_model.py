@@ -51,7 +51,7 @@ class _Moments:
     margin_error: float = 0.0
 
     def raised(self, top: float) -> _Moments:
-        """The same sums less another top, which moves every margin by a rounding of the difference."""
+        """Moments less another top, which moves every margin by a rounding of the difference."""
         share, moved = math.exp(self.top - top), UNIT * (top - self.top) + 2 * UNIT
         second, trace = self.hessian, 0.0
         if second is not None:
@@ -309,7 +309,7 @@ class _Errors:
 
 @dataclass(frozen=True)
 class _Extent:
-    """What is asked of the rows once: norms (n,), largest offset and weight row, ``sum m z z'``.
+    """Sizes of the rows, computed once: norms (n,), largest offset and weight row, ``sum m z z'``.
 
     ``sizes`` are ``sum m |z| |z|'`` and ``sum m |o| |z|`` of a squared loss.
     """

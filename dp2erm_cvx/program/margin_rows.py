@@ -187,7 +187,7 @@ class MarginSum:
         )
 
     def _least_squares(self) -> Sizes:
-        """The same of ``sum w_i (z_i - <x_i, v>)^2 + ridge/2 ||v||^2 + <b, v>``, for all w >= 0 of sum n.
+        """Rows of ``sum w_i (z_i - <x_i, v>)^2 + ridge/2 ||v||^2 + <b, v>``, for all w >= 0 of sum n.
 
         With ``|z_i| <= Z`` and ``s_i = <x_i, t>`` at the minimizer t, ``ridge ||t||^2 <= sum w_i (2 z_i s_i -
         2 s_i^2) + ||b|| ||t||`` (0 is in the set and minimizes the l1 norm), and ``2 z s - 2 s^2 <= Z^2/2``:

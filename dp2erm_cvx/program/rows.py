@@ -119,7 +119,7 @@ def _parameter(name: str, shape: tuple[int, ...], within: Within, make: RecordMa
 
 @dataclass
 class DeclaredRecords:
-    """What a declaration sees of the records: public numbers, and data with their public sets.
+    """Records as a declaration sees them: public numbers, and data with their public sets.
 
     ``x`` covariates, ``signed`` ``(2a - 1) x``, ``favored`` ``sign(y) (2a - 1) x``, ``y`` the centered
     outcome, ``outcome_size`` its absolute value, ``response`` ``2 (2a - 1) y``, ``treatment`` a, ``arms`` the
@@ -227,7 +227,7 @@ class DeclaredRecords:
         return np.array(rows)
 
     def used(self, problem: Any) -> Any:
-        """What a declaration returned. Raises DeclarationError where it leaves out data that it asked for."""
+        """The declared problem. Raises DeclarationError where it leaves out data that it asked for."""
         inside = (
             [own.name() for own in problem.parameters()] if isinstance(problem, cp.Problem) else self._data
         )

@@ -98,7 +98,7 @@ class SecondStage(DeclaredProgram):
         return self._numbers(STANDARD).form(STANDARD).term.curve
 
     def form(self, domain: Domain) -> Form:
-        """What was read of the declared problem, of a program without open settings."""
+        """Form of the declared problem, of a program without open settings."""
         return _read_loss(self, domain)[1]
 
     def _numbers(self, domain: Domain) -> Self:
@@ -243,7 +243,7 @@ class SecondStage(DeclaredProgram):
         return len(self.parameter_names(columns, universe.domain))
 
     def box(self, universe: Universe, slope: float) -> RowBox | None:
-        """That of covariates as rows; None for other rows. Gradients are at most ``slope`` times a row."""
+        """Box of the rows; None without one. Gradients are at most ``slope`` times a row."""
         domain, widths = universe.domain, universe.widths
         rows = self._numbers(domain).form(domain).term.rows.name()
         if widths is None or rows not in ("x", "signed", "favored"):  # an author's own lie in a ball alone

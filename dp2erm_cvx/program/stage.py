@@ -1,4 +1,4 @@
-"""What both kinds of program state: settings, a program bound to its data, and a record replaced in it.
+"""Base of both kinds of programs: settings, a program bound to its data, and a record replaced in it.
 
 A decorated function becomes a program class, with the decorator's keywords as its settings. A setting is a
 number, or a formula of the public numbers M and outcome_bound such as ``"M**2 / 10"``.

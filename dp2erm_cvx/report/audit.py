@@ -43,7 +43,7 @@ def _title(audit: Audit) -> str:
 
 
 def _headline(audits: Sequence[Audit]) -> str:
-    """What all audits and the short searches beside them come to, in one line."""
+    """One line on what all audits and the short searches beside them come to."""
     stability: list[StabilityAudit] = [audit for audit in audits if _is_stability(audit)]
     guarantees = [audit for audit in audits if not _is_stability(audit)]
     wrong = [verdict for audit in stability for verdict in audit.violations]
@@ -72,7 +72,7 @@ def _place(cell: TightnessCell) -> str:
 
 
 def neighbor_in_words(pair: NeighborPair, universe: Universe) -> str:
-    """What one record does, among which others. Values of covariates are not told."""
+    """Text on what one record does, among which others. Values of covariates are not told."""
     j, before, after = pair.changed, pair.first, pair.second
     old, new = (end.at(np.array([j])) for end in (before, after))
     arms = [("untreated", "treated")[int(end.a[0])] for end in (old, new)]
@@ -89,7 +89,7 @@ def neighbor_in_words(pair: NeighborPair, universe: Universe) -> str:
 
 
 def _facts(audit: Audit) -> dict[str, Any]:
-    """Of one audit, in plain JSON types; of a pair that a search found, with its records in words."""
+    """Facts of one audit, in plain JSON types; of a pair that a search reached, with its records in words."""
     numbers = json_types(audit.facts if hasattr(audit, "facts") else audit)
     return {"title": _title(audit), "violated": _violated(audit), **numbers}
 
@@ -163,7 +163,7 @@ def audit_page(audits: Sequence[Audit], *, command: str | None = None, title: st
 
 
 def _versions() -> dict[str, str]:
-    """Of Python and of the packages that the numbers depend on."""
+    """Versions of Python and of the packages that the numbers depend on."""
     names = ("numpy", "scipy", "cvxpy", "clarabel", "scs", "osqp")
     own = {"Python": platform.python_version(), "dp2erm-cvx": __version__}
     return {**own, **{name: version(name) for name in names}}

@@ -273,7 +273,7 @@ def _neighbors(release: BaseRelease) -> str:
 
 
 def _conditions(release: BaseRelease) -> Iterator[str]:
-    """That the guarantee rests on a certificate which is missing, where it does."""
+    """Condition that the guarantee rests on a certificate which is missing, where it does."""
     if release.standing is Standing.CONDITIONAL:
         yield next(promised(release))
 

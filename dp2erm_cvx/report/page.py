@@ -24,7 +24,7 @@ PACKAGES = ("jinja2", "matplotlib")
 
 
 def missing(packages: tuple[str, ...] = PACKAGES) -> list[str]:
-    """Those of the ``packages`` of a page or record that are not installed."""
+    """Names of the ``packages`` of a page or record that are not installed."""
     return [name for name in packages if find_spec(name) is None]
 
 
@@ -188,7 +188,7 @@ def _split(sentences: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _together(releases: Sequence[BaseRelease]) -> Iterable[str]:
-    """What several releases promise about the same data, by basic composition, where that is one promise."""
+    """Joint promise of several releases of the same data, by basic composition, where that is one promise."""
     first = releases[0]
     kinds = {
         (one.guarantee.relation, one.guarantee.standing, units_of(one), one.n_samples) for one in releases

@@ -172,7 +172,7 @@ def _lower_bound(x: Array, z: Array, data: Any) -> float:
 
 
 def _price_of_violations(problem: Any, prices: tuple[Any, ...]) -> float:
-    """What the point may lie below the optimum because it violates constraints, to first order."""
+    """Amount that the point may lie below the optimum because it violates constraints, to first order."""
     price = 0.0
     for constraint, dual in zip(problem.constraints, prices, strict=True):
         violation = np.abs(constraint.violation())

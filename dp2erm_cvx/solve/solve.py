@@ -63,18 +63,18 @@ class Solution:
 
     @property
     def certified(self) -> bool:
-        """Whether the radius is within what was asked for: ``within``, or else the relative tolerance."""
+        """True if the radius is within ``within``, or else the relative tolerance."""
         if self.within is not None:
             return self.certificate.radius <= self.within
         return self.certificate.certifies(self.tolerance)
 
     @property
     def substituted(self) -> bool:
-        """Whether no solver returned a point, and where a solver begins stands in its place."""
+        """True if no solver returned a point, and where a solver begins stands in its place."""
         return self.certificate.basis == "none"
 
     def advice(self) -> str:
-        """What to try next, in words that hold no private number."""
+        """Advice on what to try next, in words that hold no private number."""
         if self.certified:
             return "certified"
         if self.substituted:

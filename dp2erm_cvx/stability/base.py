@@ -1,4 +1,4 @@
-"""What stability bounds share; those for any weights, and for weights that are functions of their own record.
+"""Base of stability bounds; those for any weights, and for weights that are functions of their own record.
 
 For the latter V = 2 w_max, attained: only the changed record's unnormalized weight moves, so the law on the
 other records stays and the tilt lemma holds with kappa = 0.

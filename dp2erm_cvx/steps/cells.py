@@ -148,7 +148,7 @@ class CellSums(IntegerSums):
         return sums
 
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> list[int]:
-        """Those of all entries, (4 cells,)."""
+        """Exact sums of all entries, (4 cells,)."""
         return [int(entry) for entry in self.sums(records).ravel()]
 
     def table(self, released: Mapping[str, Array]) -> Array:

@@ -31,7 +31,7 @@ MISSING = 0.05
 
 @dataclass(frozen=True)
 class CovariateLaw:
-    """What is guessed in public of the scaled covariates: normal, independent but for levels of one column.
+    """Public guess of the scaled covariates: normal, independent but for levels of one column.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class CovariateLaw:
 
     @classmethod
     def of(cls, domain: Domain, n_features: int) -> CovariateLaw:
-        """That of a domain: numbers spread over a third of half their range, around what scales to 0.
+        """Law of a domain: numbers spread over a third of half their range, around what scales to 0.
 
         A covariate that is 0 or 1 has its expected share of ones, that of the declared center, else one in as
         many as its column has levels, an undeclared one among them unless it counts as "other". Without
@@ -88,7 +88,7 @@ class CovariateLaw:
 
     @property
     def correlations(self) -> Array:
-        """Those (k, k) that follow from shares of ones of at most one in all levels of a column."""
+        """Correlations (k, k) that follow from shares of ones of at most one in all levels of a column."""
         same = np.equal.outer(self.columns, self.columns)
         share = np.array(self.shares)
         share = np.minimum(share / np.maximum(same @ share, 1.0), 1.0 - 1e-9)
@@ -139,7 +139,7 @@ class CovariateLaw:
         return variance / (2.0 * mean), 2.0 * mean**2 / variance
 
     def quantile(self, level: float) -> float:
-        """Of the norm."""
+        """Quantile of the norm."""
         scale, degrees = self._squared
         return math.sqrt(scale * float(special.chdtri(degrees, 1.0 - level)))
 
@@ -277,7 +277,7 @@ class MeanSquare(IntegerSums):
 
     @property
     def _cuts(self) -> Array:
-        """What squares of the numbers (m,) are cut at: nine times those that are guessed."""
+        """Cuts of the squares of the numbers (m,): nine times those that are guessed."""
         cuts: Array = 9.0 * np.square(np.array(self.law.spreads)[list(self.numbers)])
         return cuts
 
@@ -295,7 +295,7 @@ class MeanSquare(IntegerSums):
         return (sum(records.by_units(of)),)
 
     def size(self, released: Mapping[str, Array]) -> tuple[CovariateLaw, Any, Any]:
-        """What follows for covariates: their law, their mean square, and what they are multiplied by.
+        """Sizes that follow for covariates: their law, their mean square, and what they are multiplied by.
 
         The law around a released mean; the mean square as a share of the squared bound, at least what its
         noise may be. Those of ``numbers`` are shares (m,) of their cuts, and every covariate (k,) is then
@@ -324,7 +324,7 @@ class MeanSquare(IntegerSums):
         return law, share, scale
 
     def _variances(self, shares: Array, released: Mapping[str, Array]) -> Array:
-        """Those of the numbers (m,), of whose squares the cut ones have these means.
+        """Variances of the numbers (m,), of whose squares the cut ones have these means.
 
         A cut takes most of the square of a rare end of a range, where a mean was subtracted: a number whose
         mean square is at least half of what a coin of its mean would have is taken to be one.
@@ -407,7 +407,7 @@ def _each_square(block: Records, numbers: Sequence[int], cuts: Array) -> NDArray
 
 
 def _mass(universe: Universe, released: Mapping[str, Array]) -> float:
-    """What all records count together: n, or the released sum of their weights, or a guess of it."""
+    """Mass of all records together: n, or the released sum of their weights, or a guess of it."""
     if not universe.domain.weighted or "rate" not in released:
         return universe.mass * universe.n_samples
     return max(released_mass(released["rate"], len(universe.domain.arms)), 1.0)

@@ -168,11 +168,11 @@ class Fit(Step):
         return replace(fit, weights=weights)
 
     def _factored(self, where: Universe) -> bool:
-        """Whether a record may count less than 1."""
+        """True if a record may count less than 1."""
         return where.domain.weighted or (self.map is not None and self.map.factored)
 
     def _weights(self, where: Universe, earlier: Mapping[str, Step]) -> WeightsPlan:
-        """Those of the first stage. Raises CalibrationError where no theorem covers it."""
+        """Weights of the first stage. Raises CalibrationError where no theorem covers it."""
         if self.first is None:
             n = where.n_samples
             return WeightsPlan(None, uniform_weights(n, factored=self._factored(where)), 0.0, n)
@@ -188,7 +188,7 @@ class Fit(Step):
         return self.perturbed_by(less, None if self.precision is None else self.precision.grid.epsilon)
 
     def perturbed_by(self, calibration: Calibration, hidden: float | None) -> Self:
-        """The same program with other noise, certified and covered anew by ``hidden`` of epsilon."""
+        """A step with other noise, certified and covered anew by ``hidden`` of epsilon."""
         program, public = self.program, (0.0, 0.0)
         if isinstance(program, SecondStage) and calibration.perturbed is not Perturbed.OBJECTIVE:
             program = program.unconstrained()
@@ -211,7 +211,7 @@ class Fit(Step):
 
     @property
     def loss_law(self) -> LossLaw | None:
-        """That of Theorem 16 for a loss that saturates, where no weights are planned from its noise."""
+        """Law of Theorem 16 for a loss that saturates, where no weights are planned from its noise."""
         return None if self.map is None else saturating_law(self.calibration)
 
     @property
@@ -221,7 +221,7 @@ class Fit(Step):
 
     @property
     def certified_by_design(self) -> bool:
-        """Of a coefficient that nothing but weights are read at, whether those weights are."""
+        """True if certified on every dataset: the step, or all weights that are read at its coefficient."""
         if self.coefficient is not None and self.map is not None:
             return self.radius is not None
         assert self.weights is not None
@@ -387,18 +387,18 @@ class ArmPropensity(Fit):
         return instance
 
     def names(self, columns: tuple[str, ...]) -> tuple[str, ...]:
-        """Of the released numbers: contrast j is of the arms up to the j-th one, less the one after it."""
+        """Names of the released numbers: contrast j is of the first j arms, less the one after them."""
         rows = Rows.POOLED.names(columns)
         return tuple(f"{name} | contrast {j + 1}" for j in range(self.program.n_arms - 1) for name in rows)
 
 
 def enters_no_outcome(step: Step) -> bool:
-    """Whether a step is a function of covariates, treatments and weights alone, which questions may share."""
+    """True if a step is a function of covariates, treatments and weights alone, which questions may share."""
     if isinstance(step, Fit):
         return step.coefficient is not None
     return isinstance(step, TreatmentRate | CovariateMean | MeanSquare)
 
 
 def _rests_on_gap(solution: Solution) -> bool:
-    """Whether a duality gap alone certifies the solution, which is no proof about the exact minimizer."""
+    """True if a duality gap alone certifies the solution, which is no proof about the exact minimizer."""
     return solution.certificate.basis == "duality gap"

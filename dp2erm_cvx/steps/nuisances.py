@@ -123,7 +123,7 @@ class RidgeFit:
 
     @classmethod
     def of(cls, step: Step) -> RidgeFit:
-        """That of a calibrated step, of records that count what is guessed of them."""
+        """Fit of a calibrated step, of records that count what is guessed of them."""
         made = step.regression
         assert made is not None
         assert isinstance(step, Fit)
@@ -187,7 +187,7 @@ def shrinkage(
     declared: Confounding,
     least_share: float = 1.0,
 ) -> tuple[Array, Array]:
-    """The same, (g, k), for regressions of which each is fitted to what the earlier ones left.
+    """Shrinkage (g, k) of regressions of which each is fitted to what the earlier ones left.
 
     A refit shrinks what the first fit has left, its noise included.
     """
@@ -213,11 +213,11 @@ class Nuisances(abc.ABC):
     two_values: TwoValues | None = None
 
     def planned(self, earlier: Mapping[str, Step]) -> Nuisances:
-        """The same, once the steps that they rest on are planned, by name."""
+        """Nuisances once the steps that they rest on are planned, by name."""
         return self
 
     def given(self, released: Mapping[str, Array], n_samples: int) -> Nuisances:
-        """The same, with what follows from n and from ``released`` alone worked out.
+        """Nuisances with what follows from n and from ``released`` alone worked out.
 
         Blocks of records need it, which do not know how many there are of all.
         """
@@ -293,7 +293,7 @@ class LinearNuisances(Nuisances):
         return m_0, m_1
 
     def shrinkage(self, deviation: float, least_share: float = 1.0) -> tuple[Array, Array]:
-        """What ridge and noise do to slopes (g, k), once the rate is a number, see :func:`shrinkage`."""
+        """Effect of ridge and noise on slopes (g, k), once the rate is a number, see :func:`shrinkage`."""
         assert not isinstance(self.rate, str)
         spreads = np.array(self.spreads)
         return shrinkage(self.regressions, spreads, deviation, self.rate, self.declared, least_share)

@@ -103,7 +103,7 @@ class ColumnRanges(Step):
 
 
 def _counts(data: Dataset, *, grids: Sequence[Array | None]) -> list[Counts]:
-    """Of every column the values at its candidates, rounded down and up; nothing where a range is public."""
+    """Values at every column's candidates, rounded down and up; nothing where a range is public."""
     columns = (*data.X.T, data.y)
     return [
         ()
@@ -117,7 +117,7 @@ def _counts(data: Dataset, *, grids: Sequence[Array | None]) -> list[Counts]:
 
 
 def _counts_of_persons(data: Dataset, domain: Domain, grids: Sequence[Array | None]) -> list[Counts]:
-    """The same in parts of a person, at most K each: by the rows that count."""
+    """Counts in parts of a person, at most K each: by the rows that count."""
     assert domain.codebook is not None
     assert domain.codebook.unit is not None
     unit, counted = replace(domain.codebook.unit, count=1), data.sampling

@@ -243,7 +243,7 @@ class Arms(enum.StrEnum):
 
 @dataclass(frozen=True)
 class OutcomeRows(RecordMap):
-    """What an outcome regression is fitted to: ``rows``, and the outcome less earlier regressions.
+    """Records that an outcome regression is fitted to: ``rows``, and the outcome less earlier regressions.
 
     The predictions ``after`` which it comes are subtracted before the residual is clipped: it is of what they
     left, so that the shrinkage of both multiplies (recentered ridge).
@@ -274,7 +274,7 @@ class OutcomeRows(RecordMap):
         return self.n_arms if self.n_arms > 2 and self.rows is Rows.ARMS else 1
 
     def at(self, released: Mapping[str, Array], n_samples: int) -> Self:
-        """The same, with the rate that was released for ``n_samples`` records worked out."""
+        """Rows with the rate that was released for ``n_samples`` records worked out."""
         if not isinstance(self.rate, str) or not self.factored or self.log_odds is not None:
             return self
         return replace(self, rate=treated_share(released[self.rate], n_samples))
@@ -413,7 +413,7 @@ class Factors:
 
 @dataclass(frozen=True)
 class RuleRows(OutcomeRows):
-    """What a rule is fitted to: the outcome less a center, and ``balance`` for what each record counts.
+    """Records that a rule is fitted to: the outcome less a center, and ``balance`` for what each counts.
 
     With a ``response_bound`` B inverse propensities are on the response in place of the loss:
     ``clip_B((2a - 1) f (y - m))`` (Theorem 14). Its mean given x is the effect, for squared loss whatever the

@@ -134,14 +134,14 @@ class EffectScore(abc.ABC):
         return tuple(sum(column) for column in zip(*parts, strict=True))
 
     def block_sums(self, block: Records, released: Released, noise: GridSums) -> tuple[int, ...]:
-        """Those of a block of whole units, by a score that is ``given`` what was released. Private."""
+        """Sums of a block of whole units, by a score that is ``given`` what was released. Private."""
         if not self.sampled:
             columns = self.columns(self.parts(block, released), block.counts)
             return noise.totals(*block.by_unit(*columns))
         return self.counted_sums(block, released, noise)
 
     def counted_sums(self, block: Records, released: Released, noise: GridSums) -> tuple[int, ...]:
-        """Those of records that may count less than 1. Private."""
+        """Sums of records that may count less than 1. Private."""
         parts, factors = self.parts(block, released), self.part * block.counts
         columns = factors * self.score(parts) / self.widening, factors * self.share(parts)
         score, share = block.by_unit(*columns)
@@ -154,7 +154,7 @@ class EffectScore(abc.ABC):
         return self.at(Universe(records.domain, records.n_samples, records.n_features), released)
 
     def at(self, universe: Universe, released: Released) -> Self:
-        """The same as ``given``, for the universe of the records."""
+        """A score as of ``given``, for the universe of the records."""
         nuisances = self.nuisances.given(released, universe.n_samples)
         score = replace(self, nuisances=nuisances)
         if isinstance(self.nuisances, LinearNuisances) and isinstance(self.nuisances.rate, str):
@@ -169,7 +169,7 @@ class EffectScore(abc.ABC):
 
     @abc.abstractmethod
     def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
-        """What records of these ``counts`` (n,) add to the sums where none has a sampling weight. Private."""
+        """Columns that records of these ``counts`` (n,) add where none has a sampling weight. Private."""
 
     @classmethod
     def wanted(cls, rate: float) -> float:
@@ -244,7 +244,7 @@ class MeanScore(IntegerSums):
         return 2.0 * scale if self.calibration.noise is Noise.GAMMA else scale
 
     def exact_sums(self, records: Records, released: Released) -> tuple[int, ...]:
-        """Those of the score."""
+        """Exact sums of the score."""
         return self.score.sums(records, released, self.calibration)
 
     def knowing(self, earlier: Mapping[str, Step]) -> MeanScore:

@@ -68,7 +68,7 @@ class Precision:
         radius: float | None,
         hidden: float | None,
     ) -> Precision | None:
-        """What covers, by ``hidden`` of epsilon, the arithmetic of a release that is certified to ``radius``.
+        """Precision that covers the arithmetic of a release certified to ``radius`` by ``hidden`` of epsilon.
 
         The minimizer of a perturbed objective of curvature ``n (gamma + mu)`` moves by at most ``||b - b'||``
         over that. None where one of both is: exact arithmetic is then assumed. Raises CalibrationError.
@@ -92,7 +92,7 @@ class Precision:
         return cls(error, longest, radius, tolerance, grid)
 
     def covers(self, solution: Solution, drawn: Draw, instance: Instance) -> bool:
-        """Whether the computed minimizer is within the tolerance of that for the ideal noise."""
+        """True if the computed minimizer is within the tolerance of that for the ideal noise."""
         distance = solution.certificate.radius + drawn.distance / instance.strong_convexity
         return solution.certified and distance <= self.tolerance
 
@@ -184,7 +184,7 @@ class Execution:
 
 @dataclass(frozen=True, repr=False)
 class Inputs:
-    """What the data holder gives a step: nothing of it is released.
+    """Records and weights that the data holder hands to a step: nothing of them is released.
 
     ``weights`` of a first stage with a stability theorem are private, and enter the steps that use them
     through V; those at a released coefficient are a function of each record and one normalization. None
@@ -198,7 +198,7 @@ class Inputs:
 
 @dataclass(frozen=True, repr=False)
 class StepResult:
-    """What a step released, (p,), and what must stay with the data holder.
+    """Numbers (p,) that a step released, and what must stay with the data holder.
 
     ``certified`` says that what the theorem speaks of is within its public tolerance, ``by_gap`` that this
     rests on a duality gap alone. ``noise`` (p,) and ``solution``, the minimizer before it is released, are
@@ -218,7 +218,7 @@ _UNPLANNED: Any = None
 
 @dataclass(frozen=True)
 class Step(abc.ABC):
-    """What a step releases and what it may spend, declared before any record is read; then, calibrated.
+    """A release and what it may spend, declared before any record is read; then, calibrated.
 
     Parameters
     ----------
@@ -273,7 +273,7 @@ class Step(abc.ABC):
         """
 
     def hand_on(self, inputs: Inputs, result: StepResult, released: Mapping[str, Array]) -> Inputs:
-        """What the steps after it are given, at all that is ``released`` by then: mostly the same."""
+        """Inputs of the steps after it, at all that is ``released`` by then: mostly the same."""
         return inputs
 
     @property
@@ -288,16 +288,16 @@ class Step(abc.ABC):
 
     @property
     def weighted(self) -> bool:
-        """Whether it computes on the weights of the first stage."""
+        """True if it computes on the weights of the first stage."""
         return False
 
     @property
     def takes_rest(self) -> bool:
-        """Whether it takes what the other steps leave, instead of a share of its own."""
+        """True if it takes what the other steps leave, instead of a share of its own."""
         return self.share is None
 
     def divide(self, budget: Budget) -> tuple[Budget, Budget]:
-        """What the step spends of ``budget``, and what it leaves: pure noise leaves all of delta.
+        """Part of ``budget`` that the step spends, and the rest: pure noise leaves all of delta.
 
         Raises DeclarationError unless its share is between 0 and 1.
         """
@@ -313,7 +313,7 @@ class Step(abc.ABC):
 
     @property
     def guarantee(self) -> Budget:
-        """What the step spends, its arithmetic included."""
+        """Budget that the step spends, its arithmetic included."""
         calibration, delta = self.calibration, self.calibration.delta
         if self.precision is None or self.perturbed is Perturbed.OUTPUT:
             return Budget(calibration.epsilon, delta)
@@ -323,7 +323,7 @@ class Step(abc.ABC):
 
     @property
     def perturbed(self) -> Perturbed:
-        """What the noise is added to: an objective, one over all of R^p (Theorem 7), or the statistic."""
+        """Target of the noise: an objective, one over all of R^p (Theorem 7), or the statistic."""
         return getattr(self.calibration, "perturbed", Perturbed.OUTPUT)
 
     @property
@@ -371,22 +371,22 @@ class Step(abc.ABC):
         return None
 
     def relieved(self, relief: float) -> Self:
-        """The same step with noise that is smaller by this, where its :attr:`loss_law` allows it."""
+        """A step with noise that is smaller by this, where its :attr:`loss_law` allows it."""
         return self
 
     @property
     def proven(self) -> bool:
-        """Whether a theorem certifies both the bound and the noise; the paper's literal baselines are not."""
+        """True if a theorem certifies both the bound and the noise; the paper's literal baselines are not."""
         return self.bound.private and getattr(self.calibration, "private", True)
 
     @property
     def counted(self) -> bool:
-        """Whether the guarantee covers floating-point arithmetic, where the step has any to count."""
+        """True if the guarantee covers floating-point arithmetic, where the step has any to count."""
         return self.precision is not None or self.exact
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the guarantee of the step rests on beyond its theorem."""
+        """Assumptions of the guarantee of the step beyond its theorem."""
         return ()
 
     @property
@@ -396,12 +396,12 @@ class Step(abc.ABC):
 
     @property
     def certified_by_design(self) -> bool:
-        """Whether public bounds say what it is certified to on every dataset of the universe."""
+        """True if public bounds say what it is certified to on every dataset of the universe."""
         return True
 
 
 def reserve(budget: Budget, share: float) -> tuple[Budget, float]:
-    """What is left for the exact mechanism, and the epsilon_2 of the grid noise on either side.
+    """Budget that is left for the exact mechanism, and the epsilon_2 of the grid noise on either side.
 
     An (epsilon_1, delta_1) mechanism released within the tolerance is
     ``(epsilon_1 + 2 epsilon_2, exp(epsilon_2) delta_1)``-differentially private. Raises DeclarationError
@@ -417,7 +417,7 @@ def reserve(budget: Budget, share: float) -> tuple[Budget, float]:
 
 
 def exact_budget(budget: Budget, steps: Sequence[Step]) -> Budget:
-    """What a ``budget`` has for the exact mechanisms of ``steps`` together: each pays for its grid once."""
+    """Part of a ``budget`` for the exact mechanisms of ``steps`` together: each pays for its grid once."""
     hidden = math.fsum(step.precision.grid.epsilon for step in steps if step.precision is not None)
     left = (budget.epsilon - 2.0 * hidden) * _ROUND_DOWN
     return Budget(left, budget.delta * math.exp(-hidden) * _ROUND_DOWN)

@@ -88,7 +88,7 @@ class IntegerSums(Step):
 
     @property
     def loss_law(self) -> LossLaw | None:
-        """That of Gaussian noise, which rounding to integers only lowers."""
+        """Law of Gaussian noise, which rounding to integers only lowers."""
         noise = self.integers
         if noise is None or noise.noise is not Noise.GAUSSIAN:
             return None
@@ -125,7 +125,7 @@ class TreatmentRate(IntegerSums):
         return tuple(int(one) for one in np.sum(records.by_units(_sums_by_arm), axis=0).ravel())
 
     def stated(self, released: Array) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
-        """What was released: of what, the name of every number, and the numbers."""
+        """Table of what was released: of what, the name of every number, and the numbers."""
         if len(released) == 1:
             return "treated records", ("number",), (float(released[0]),)
         both = tuple(float(one) / UNIT for one in released)
@@ -142,7 +142,7 @@ class TreatmentRate(IntegerSums):
 
 
 def released_mass(released: Array, n_arms: int = 2) -> float:
-    """What all records count together, where the sums of all arms were released; at least 0."""
+    """Mass of all records together, where the sums of all arms were released; at least 0."""
     return float(np.maximum(np.sum(np.reshape(released, (n_arms, -1)), axis=1), 0.0).sum()) / UNIT
 
 
@@ -160,7 +160,7 @@ class SideCounts(IntegerSums):
         return split_noise(self.noise, budget)
 
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
-        """What the records of every side and arm count, in K-ths."""
+        """Counts of the records of every side and arm, in K-ths."""
         parts = records.by_units(partial(_sums_by_side, rule=released[self.rule]))
         return [sum(column) for column in zip(*parts, strict=True)]
 
@@ -190,7 +190,7 @@ def _treated(block: Records) -> int:
 
 
 def _sums_by_arm(block: Records) -> NDArray[np.int64]:
-    """What records count in K-ths by arm and group: of two arms (2, G), the treated first."""
+    """Counts of records in K-ths by arm and group: of two arms (2, G), the treated first."""
     groups, n_arms = block.group_counts.T, len(block.domain.arms)
     order = (1, 0) if n_arms == 2 else range(n_arms)
     sums = [_in_cells(block, [counts * (block.a == arm) for counts in groups]) for arm in order]

@@ -85,7 +85,7 @@ class WeightsPlan:
 
     @property
     def covers_all(self) -> bool:
-        """Whether V is at its cap 2n, which no two nonnegative vectors of sum n exceed: minimizers or not."""
+        """True if V is at its cap 2n, which no two nonnegative vectors of sum n exceed: minimizers or not."""
         return self.bound.V >= 2 * self.n_samples
 
     @property

@@ -327,6 +327,6 @@ def _advance(
 
 
 def _inside_cone(r: Array, v: Array, cap: float) -> Array:
-    """What is left of r where the normal cone adds any amount: nonpositive at 0, nonnegative at the cap."""
+    """Rest of r where the normal cone adds any amount: nonpositive at 0, nonnegative at the cap."""
     left: Array = np.where(v <= 0, np.minimum(r, 0.0), np.where(v >= cap, np.maximum(r, 0.0), r))
     return left

@@ -70,7 +70,7 @@ class Neighborhood:
     def read(
         self, replacements: Replacements, reading: Reading, *, tolerance: float = TOLERANCE
     ) -> Iterator[NeighborSolutions]:
-        """What ``reading`` says of the weights of every neighbor, with the bound on their l1 error.
+        """Result of ``reading`` on the weights of every neighbor, with the bound on their l1 error.
 
         Where the program is a sum over rows no neighbor's weights are held: they are read in one more pass.
         Raises as :meth:`solve`.
@@ -169,7 +169,7 @@ def _closed_form(program: ClosedFormWeights, base: Array, part: Replacements, go
 
 
 def _confirmed(program: FirstStage, part: Replacements, fast: Claims, k: int, tolerance: float) -> bool:
-    """Whether the judge of single instances agrees on the solution that the fast path certified."""
+    """True if the judge of single instances agrees on the solution that the fast path certified."""
     instance, point = program.instance(part.neighbor(k)), fast.points[k]
     model = instance.model_as(Composite)  # type: ignore[type-abstract]
     apart = float(np.sum(np.abs(model.output(point) - fast.weights(slice(k, k + 1))[0])))

@@ -28,7 +28,7 @@ class Batch:
     index: Index
 
     def take(self, chosen: Part) -> Self:
-        """Those neighbors alone."""
+        """Replacements of those neighbors alone."""
         return type(self)(*(getattr(self, part.name)[chosen] for part in fields(self)))
 
     def __len__(self) -> int:

@@ -186,7 +186,7 @@ class RowBatch:
         return [(members.rows - mean, self.n * new / (1 + new)), (members.old - mean, -self.n * old)]
 
     def _curvature(self, rows: Array) -> Array:
-        """Of the loss at the base solution."""
+        """Curvature of the loss at the base solution."""
         return self.loss.curvature(np.clip(rows @ self.point, -CLIP, CLIP))
 
     def concordance(self, members: Members) -> Array:
@@ -336,7 +336,7 @@ _Updates = list[tuple[Array, Array, Array]]
 
 
 def _updated(batch: RowBatch, members: Members, shift: Array) -> _Updates:
-    """What turns the inverse of the base Hessian plus ``shift`` (m,) I into those of the members, nearly.
+    """Updates from the inverse of the base Hessian plus ``shift`` (m,) I to those of the members, nearly.
 
     At the base solution their Hessians are the base Hessian plus ``c u u'`` for the record that left and the
     one that came, inverted by Sherman and Morrison's formula, one after the other.

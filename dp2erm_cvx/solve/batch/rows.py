@@ -168,7 +168,7 @@ class SharedRows:
         return float(count * UNIT / (1 - count * UNIT))
 
     def total_error(self) -> float:
-        """The same of a total of weights, which numpy adds pairwise within a tile."""
+        """Error of a total of weights, which numpy adds pairwise within a tile."""
         return (64 + self._heights()) * UNIT
 
     def _heights(self) -> int:
