@@ -79,20 +79,6 @@ def test_a_known_propensity_spends_nothing_on_it():
     assert release.interval.low < 1.0 < release.interval.high
 
 
-def test_the_effect_where_either_treatment_is_likely():
-    X, a, y = table(6000)
-    u = X["u"].to_numpy() - 1.0
-    e = 1 / (1 + np.exp(-2 * u))
-    lifted = y + a * u**2  # records at the ends of u have one treatment, and the larger effects
-    share = np.minimum(e, 1 - e)
-    found = model(estimand="overlap", settings={"rows": "mix"}, seed=2).fit(X, a, lifted)
-    truth = 1.0 + float(np.sum(share * u**2) / np.sum(share))
-    low, high = found.interval_
-    assert low < truth < high
-    assert high - low < 0.2
-    assert EffectRelease.from_json(found.release_.to_json()) == found.release_
-
-
 SURVEY = replace(DOMAIN, codebook=Codebook(sampling_weights=SamplingWeights("wt", 2.0)))
 
 
@@ -138,20 +124,6 @@ def test_releases_with_sampling_weights_say_so_and_follow_from_what_they_state(e
     assert len(release.released) == 3
 
 
-def test_equal_sampling_weights_at_their_bound_change_nothing_but_the_price():
-    X, a, y = table(3000)
-    domain = replace(DOMAIN, codebook=Codebook(sampling_weights=SamplingWeights("wt", 7.0, mean=7.0)))
-    one = model().fit(X, a, y).release_
-    equal = PrivateEffect(domain, Budget(2.0), residual_scale=0.5, seed=1)
-    other = equal.fit(X.assign(wt=7.0), a, y).release_
-    for part, same in zip(one.nuisances, other.nuisances, strict=True):
-        if part.step == "rate":
-            continue  # of both arms, in place of the treated
-        assert same.coefficient == pytest.approx(part.coefficient, rel=0.01, abs=0.05)
-    assert other.estimate == pytest.approx(one.estimate, abs=0.02)
-    assert other.interval.noise_half_width == pytest.approx(17 / 16 * one.interval.noise_half_width, rel=0.1)
-
-
 def test_a_weighted_propensity_is_declared_as_it_is_solved():
     """Newton's method on the exact form, a conic solver on the declaration, and the formula in scipy."""
     plan, data = weighted(settings={"propensity": "logistic"}).prepared(*survey(3, 300))
@@ -188,13 +160,6 @@ def test_what_takes_no_sampling_weights_refuses_them():
     plan, data = weighted().prepared(*survey(0, 100))
     with pytest.raises(DataError, match="the dataset has none"):
         plan.run(replace(data, sampling=None), Execution("newton", 1e-6))
-
-
-def test_no_treated_records_leave_no_finite_interval():
-    X, a, y = table(300)
-    found = model(estimand="att").fit(X, 0 * a, y)
-    assert found.interval_ == (-np.inf, np.inf)
-    assert EffectRelease.from_json(found.release_.to_json()) == found.release_
 
 
 def test_risks_of_a_binary_outcome():
@@ -303,30 +268,6 @@ def test_refusals(name, wrong):
         model(**{name: wrong}).fit(*table(50))
 
 
-def test_shares_are_judged_for_any_number_of_records_until_it_is_known():
-    """The center's share, which is not declared, leaves room for them at some numbers of records only."""
-    logistic = {"propensity": "logistic", "propensity_share": 0.46}
-    few = model(settings=logistic)
-    few.check()
-    with pytest.raises(DeclarationError, match="leave nothing to the score"):
-        few.plan(1000, 2)
-    with pytest.raises(DeclarationError, match="leave nothing to the score"):
-        model(settings=logistic | {"center_share": 0.7}).check()
-
-
-@pytest.mark.parametrize("n", [300, 3000])
-def test_typical_values_are_declared_whether_or_not_a_mean_is_released(n):
-    rng = np.random.default_rng(n)
-    X = pd.DataFrame({"u": rng.uniform(0, 1, n), "v": rng.uniform(0, 1, n)})
-    a = (rng.random(n) < X["u"]).astype(int)
-    domain = Domain(2.0, 3.0, ranges={"u": (0, 4), "v": (0, 4)}, center={"u": 0.5, "v": 0.5})
-    model = PrivateEffect(domain, Budget(1.0), residual_scale=0.5, seed=0).fit(X, a, X["u"] + a)
-    released = [step.step for step in model.release_.steps]
-    assert ("mean" in released) == (n == 3000)
-    low, high = model.interval_
-    assert abs(model.effect_ - 1.0) < high - low < 1.2
-
-
 def confounded(estimand, effect=1.0, seed=0, **changes):
     """Effects that vary and 30 % treated; the release, and the truth in the sample, with the released h."""
     rng, n = np.random.default_rng(seed), 6000
@@ -378,31 +319,6 @@ def test_effects_in_a_part_of_the_population_say_what_their_interval_is_for(esti
     assert score.interval.high - score.interval.low < release.interval.high - release.interval.low
     assert verify(score).holds
     assert not verify(replace(score, target="effect")).holds
-
-
-def test_overlap_weights_the_outcome_regression_by_a_propensity_that_was_released_before():
-    release, _, _ = confounded("overlap", settings={"rows": "common"})
-    names = [step.step for step in release.steps]
-    assert names.index("propensity") < names.index("center")
-    assert release.settings["arms"] == "matched"
-    # common slopes of arms that count alike: an interval for the score alone
-    alike, _, _ = confounded("overlap", settings={"arms": "alike"})
-    assert alike.target == "score"
-    with pytest.raises(DeclarationError, match="rows = 'common'"):
-        confounded("att", settings={"arms": "controls", "rows": "mix"})
-    assert confounded("att", settings={"rows": "mix"})[0].settings["arms"] == "alike"
-
-
-@pytest.mark.parametrize("known", [0.2, 0.8])
-def test_a_trial_clips_residuals_of_the_untreated_after_their_odds(known):
-    rng, n = np.random.default_rng(1), 4000
-    X, a = rng.uniform(-1.0, 1.0, (n, 2)), rng.binomial(1, known, n)
-    y = X[:, 0] + a + 0.5 * rng.standard_normal(n)
-    domain = Domain(2.0, 6.0, ranges=[(-1.0, 1.0)] * 2)
-    declared = {"residual_scale": 0.5, "settings": {"propensity": known}, "seed": 1}
-    release = PrivateEffect(domain, Budget(1.0), estimand="att", **declared).fit(X, a, y).release_
-    assert release.settings["score_bound"] == pytest.approx(4 * 0.5 * max(1.0, known / (1 - known)))
-    assert release.interval.low < 1.0 < release.interval.high
 
 
 def test_arms_that_do_not_vary_alike_need_slopes_of_their_own():

@@ -4,7 +4,6 @@ import json
 import math
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,6 @@ from dp2erm_cvx import (
     Ledger,
     PrivateEffect,
     PrivateRanges,
-    PrivateRule,
 )
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DataError, DeclarationError
@@ -272,27 +270,6 @@ def test_what_is_refused_is_public_and_before_the_data(changes, told):
         model(**changes).check()
 
 
-def test_risks_of_a_part_are_those_of_that_part():
-    """The women of a table have the risks of a table of women alone, and those of men are others."""
-    rng, n, book = np.random.default_rng(5), 12_000, Codebook(Treatment("a"), "y", {"sex": ["F", "M"]})
-    sex, a, x = rng.choice(["F", "M"], n), rng.integers(0, 2, n), rng.uniform(-1, 1, n)
-    y = rng.random(n) < np.where(sex == "F", 0.3 - 0.1 * a, 0.7) + 0.1 * x
-    frame = pd.DataFrame({"x": x, "sex": sex, "a": a, "y": y.astype(int)})
-    domain = Domain(1.5, 0.5, outcome_center=0.5, ranges=book.ranges({"x": (-1.0, 1.0)}), codebook=book)
-    women, declared = frame[sex == "F"], {"estimand": "risks", "residual_scale": 0.45, "seed": 1}
-    one, other = (
-        PrivateEffect(domain, Budget(6.0), where=where, **declared).fit(rows, rows["a"], rows["y"]).release_
-        for where, rows in (({"sex": "F"}, frame), (None, women))
-    )
-    np.testing.assert_allclose(one.risks, other.risks, atol=0.03)
-    np.testing.assert_allclose(one.risks, (0.2, 0.3), atol=0.03)
-    assert abs(one.counted - len(women)) < 20
-    assert [ratio.name for ratio in one.ratios] == ["risk ratio", "odds ratio"]
-    (ratio, _) = one.ratios
-    assert ratio.interval.low < 2 / 3 < ratio.interval.high < 1
-    assert not verify(one).refuted
-
-
 def test_a_record_is_in_one_group_whatever_is_handed_in():
     domain = in_groups(DOMAIN, None, "ward")
     handed = [[0.3, 1.0, 1.0], [0.0, -1.0, 2.0], [np.nan, 0.0, 0.0], [0.0, 7.0, 0.0]]
@@ -304,25 +281,6 @@ def test_a_record_is_in_one_group_whatever_is_handed_in():
             domain.records(np.zeros((4, 7)), [0, 1, 0, 1], np.zeros(4), wrong)
     with pytest.raises(DataError, match="shape"):
         Dataset(np.zeros((4, 1)), np.array([0, 1, 0, 1]), np.zeros(4), ("x",), sampling=np.ones((4, 1, 1)))
-
-
-def test_where_means_the_same_for_a_rule_and_says_what_weights_do_with_the_others():
-    X, a, y = table(400)
-    domain = in_groups(DOMAIN, {"ward": "B"}, None)
-    plan, data = PrivateRule(domain, Budget(8.0), outcome_scale=6.0, seed=1).prepared(X, a, y)
-    other = replace(data, y=np.where(X["ward"] == "B", data.y, 149.0))
-    one, same = (plan.run(part, Execution("newton", 1e-6, 3)).released for part in (data, other))
-    assert all(np.array_equal(numbers, same[name]) for name, numbers in one.items())
-    book = domain.codebook
-    assert "a record with another ward than B does not count" in book.told()
-    assert "with another ward than B counts as an untreated one with the middle" in book.told(fixed=True)
-
-
-def test_other_levels_and_missing_cells_may_be_groups():
-    book = replace(BOOK, levels={"ward": ["A", "other", ""]}, group="ward")
-    found = book.members(["A", "Q", None, ""], "ward")
-    assert found.astype(int).tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]]
-    assert book.groups == ("A", "other", "")
 
 
 def test_the_average_over_groups_has_the_noise_of_all_of_them():
@@ -340,16 +298,3 @@ def test_the_average_over_groups_has_the_noise_of_all_of_them():
     both = group_average([one, one], 0.95)
     assert both.estimate == pytest.approx(alone.estimate)
     assert 0.6 < (both.high - both.low) / (average.high - average.low) < 0.85
-
-
-def test_the_plot_shows_every_group(tmp_path: Path):
-    release = model(by="ward").fit(*table(3000)).release_
-    figure = forest_plot(release, tmp_path / "forest.png")
-    assert (tmp_path / "forest.png").read_bytes().startswith(b"\x89PNG")
-    (ax,) = figure.axes
-    labels = [label.get_text() for label in ax.get_yticklabels()]
-    assert [label.split(" (")[0] for label in labels] == ["ward", "ward: A", "ward: B", "ward: C"]
-    drawn = [tuple(np.sort(np.array(part.get_segments()[0])[:, 0])) for part in ax.collections]
-    for one in release.groups:
-        assert any(np.allclose(ends, (one.interval.low, one.interval.high)) for ends in drawn)
-    assert len(forest_plot(model().fit(*table(500)).release_).axes) == 1

@@ -61,33 +61,6 @@ def test_other_effects_leave_them_out(estimand):
         assert high - low < 3.0
 
 
-@pytest.mark.parametrize("estimand", ["ate", "att", "overlap"])
-def test_a_fifth_of_missing_outcomes_leaves_the_effect(estimand):
-    X, drug, y = table()
-    y = np.where(np.random.default_rng(2).random(len(y)) < 0.2, np.nan, y)
-    release = model(estimand=estimand).fit(X, drug, y).release_
-    assert release.interval.low < EFFECT < release.interval.high
-    assert release.estimate == pytest.approx(EFFECT, abs=0.15 * EFFECT)
-    assert "without treatment or outcome do" in " ".join(release.summary().split()) or estimand != "ate"
-
-
-def test_a_declared_outcome_counts_where_it_is_missing():
-    """Of a fifth of the records it makes the effect a fifth smaller, as it says."""
-    X, drug, y = table(unknown=0.0)
-    absent = np.random.default_rng(2).random(len(y)) < 0.2
-    book = replace(CODED, missing={"pressure": 90.0})
-    plain, declared = (
-        model(domain=replace(DOMAIN, codebook=one), budget=Budget(4.0)).prepared(
-            X, drug, np.where(absent, np.nan, y)
-        )[1]
-        for one in (CODED, book)
-    )
-    assert np.array_equal(plain.sampling == 0.0, absent)
-    assert np.all(declared.sampling == 1.0)
-    assert np.array_equal(plain.y, declared.y)
-    assert book.told().endswith("a record without treatment does not count")
-
-
 STEPS = [
     {},
     {"propensity": "constant"},

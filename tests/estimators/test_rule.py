@@ -1,21 +1,17 @@
 """A private rule end to end: what it learns, JSON, refusals, and what neighbors may never see."""
 
 import json
-import pickle
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateRule, RuleRelease
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release.reading import parsed
-from dp2erm_cvx.release.units import decisions
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.steps.record_map import Rows
@@ -75,35 +71,12 @@ def test_sampling_weights_turn_a_rule_to_the_population_that_was_sampled():
     assert not verify(weighted.release_).refuted
 
 
-def test_a_wrong_center_is_insured_by_the_propensity():
-    """A center that misses the curved part of the outcome, with treatment that follows it."""
-    rng = np.random.default_rng(2)
-    X, _, _ = table(8000, 3)
-    e = 1 / (1 + np.exp(-1.5 * (X["u"] - 1)))
-    a = rng.binomial(1, e)
-    y = 3 * (X["u"] - 1) * np.abs(X["u"] - 1) + a * X["v"] + 0.4 * rng.standard_normal(len(X))
-    found = model().fit(X, a, y)
-    assert accuracy(found, X) > 0.9
-
-
 def test_a_decision_is_that_of_its_own_record_to_the_last_bit():
     X, a, y = table(500)
     fitted = model().fit(X, a, y)
     together = fitted.decision_function(X)
     assert together.tolist() == [fitted.decision_function(X.iloc[[i]])[0] for i in range(len(X))]
     assert fitted.decision_function(X[["v", "u"]]).tolist() == together.tolist()
-
-
-def test_it_is_an_estimator():
-    fitted = model().fit(*table(300))
-    other = clone(fitted)
-    assert other.get_params()["outcome_scale"] == 1.2
-    with pytest.raises(NotFittedError):
-        other.predict(table(5)[0])
-    back = pickle.loads(pickle.dumps(fitted))
-    assert back.release_ == fitted.release_
-    assert fitted.n_features_in_ == 2
-    assert list(fitted.feature_names_in_) == ["u", "v"]
 
 
 WRONG = {"outcome_scale": (0.0,), "expected": (["skewness"],), "seed": (-1,), "dataset": ("trial",)}
@@ -130,17 +103,6 @@ def test_the_noise_of_every_coefficient_is_predicted():
     assert own["intercept"] == pytest.approx(predicted[0] + predicted[1])  # u = 0 is a range's half off
 
 
-def test_strata_are_of_the_released_rule_alone():
-    release = model().fit(*table()).release_
-    header, rows = decisions(RuleRelease.from_json(release.to_json()))
-    assert header == ("treated", "all", "v: -1 to -0.3333", "v: -0.3333 to 0.3333", "v: 0.3333 to 1")
-    assert [row[0] for row in rows][::3] == ["all", "u: 1.333 to 2"]
-    u, v = (one.ravel() for one in np.meshgrid(np.linspace(0, 2, 201), np.linspace(-1, 1, 201)))
-    treats, third = release.effects_at(np.column_stack([u, v])) > 0.0, np.minimum((v + 1) // (2 / 3), 2)
-    shares = [treats.mean(), *(treats[third == k].mean() for k in range(3))]
-    assert [int(one[:-1]) / 100 for one in rows[0][1:]] == pytest.approx(shares, abs=0.04)
-
-
 def test_a_share_of_the_budget_says_what_the_rule_is_worth():
     X, a, y = table(4000)
     fitted = model(settings={"value_share": 0.2}).fit(X, a, y)
@@ -160,25 +122,6 @@ def test_a_share_of_the_budget_says_what_the_rule_is_worth():
     for gains in ([], half_open, plain["gains"][:1]):
         with pytest.raises(DeclarationError, match="gains"):
             RuleRelease.from_json(json.dumps(plain | {"gains": gains}))
-
-
-def test_a_value_needs_a_share_and_no_propensity():
-    with pytest.raises(DeclarationError, match="value"):
-        model(settings={"value_share": 1.0}).fit(*table(50))
-    release = model(settings={"value_share": 0.2}).fit(*table(50)).release_
-    assert [step.step for step in release.steps] == ["rule", "sides", "arms", "value"]
-    assert len(release.gains) == 2
-
-
-def test_settings_are_judged_for_any_number_of_records_until_it_is_known():
-    """Factors on the response need a propensity, which the public rule of use has from many records only."""
-    settings = {"response_bound": 4.0}
-    model(settings=settings).check()
-    model(settings=settings).plan(3000, 2)
-    with pytest.raises(DeclarationError, match="set propensity to logistic"):
-        model(settings=settings).plan(20, 2)
-    with pytest.raises(DeclarationError, match="set propensity to logistic"):
-        model(settings={"propensity": None} | settings).check()
 
 
 @pytest.mark.slow

@@ -15,13 +15,11 @@ from dp2erm_cvx import (
     TwoStageERM,
     registry,
 )
-from dp2erm_cvx.domain_file import domain_of
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.plan.predict import (
     DIFFERENCE,
-    MISSING,
     kept_confounding,
     kept_imbalance,
     noise_range,
@@ -32,7 +30,6 @@ from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import Box
-from dp2erm_cvx.release.rule import RuleRelease
 from dp2erm_cvx.universe import Universe
 
 DOMAIN, NARROW = (Domain(covariate_bound=1.5, outcome_bound=bound) for bound in (12.0, 4.0))
@@ -82,20 +79,6 @@ def test_nothing_is_predicted_where_nothing_is_confounded_or_known():
     assert rule(400, propensity=[0.1, 0.2, 0.3]) is None
 
 
-def test_a_release_says_it_and_warns():
-    X, a, y = confounded(300, 0)
-    for epsilon, warned in ((0.05, True), (50.0, False)):
-        release = PrivateRule(DOMAIN, Budget(epsilon), seed=1).fit(X, a, y).release_
-        text = " ".join(release.summary().split())
-        assert f"About {100 * min(release.kept_confounding, 1.0):.0f} % of the confounding" in text
-        assert ("The correction hardly works" in text) is warned
-        assert RuleRelease.from_json(release.to_json()) == release
-        told = f'"kept_confounding": {release.kept_confounding!r}'
-        assert told in release.to_json()
-        with pytest.raises(DeclarationError, match="kept_confounding"):
-            RuleRelease.from_json(release.to_json().replace(told, '"kept_confounding": -0.5'))
-
-
 @pytest.mark.parametrize("also", [{"x": (-1.0, 1.0)}, {}], ids=["another varies", "nothing varies"])
 def test_a_covariate_that_never_varies_costs_no_release(also):
     """The only level of a column is on in all records: what was paid for is released all the same."""
@@ -141,18 +124,6 @@ def test_a_ridge_decides_how_much_stays():
 def test_noise_in_a_propensity_leaves_an_imbalance_of_its_own():
     many, few = (kept(ipw_private(ridge=1e-3), n) for n in (100_000, 300))
     assert many < 0.3 < 0.5 < few
-
-
-def test_a_weighted_release_says_it_and_warns():
-    rng = np.random.default_rng(0)
-    X, a = rng.uniform(-0.7, 0.7, (200, 2)), rng.integers(0, 2, 200)
-    for ridge, warned in ((1e-3, False), (2.0, True)):
-        model = PrivateTwoStageERM(NARROW, Budget(1.0), ipw_logistic(ridge=ridge), arm_means())
-        release = model.fit(X, a, X[:, 0]).release_
-        text = " ".join(release.summary().split())
-        assert f"About {100 * release.kept_imbalance:.0f} % of the difference between the arms" in text
-        assert ("The weights hardly balance" in text) is warned
-        assert type(release).from_json(release.to_json()) == release
 
 
 def test_noise_range_of_arm_means_in_closed_form():
@@ -206,23 +177,3 @@ def test_dominates_compares_with_the_declared_bound():
         plan = PrivateTwoStageERM(domain, Budget(epsilon), "uniform", second).plan(500, 3)
         found = noise_range(second, Universe(domain, 500, 3), plan.main.calibration)
         assert found.dominates is expected
-
-
-def test_public_covariates_of_a_codebook_are_levels_and_gaps():
-    declared = {
-        "outcome_bound": 1.0,
-        "ranges": {"age": [30, 80], "dose": [0, 10]},
-        "levels": {"region": ["N", "S", "W"]},
-        "missing": {"dose": 2.0},
-    }
-    domain = domain_of(declared)
-    assert domain.columns == ("age", "dose", "dose=missing", "region=N", "region=S", "region=W")
-    X = public_covariates(domain, 6, 20_000, np.random.default_rng(0))
-    assert np.all(X[:, 3:].sum(axis=1) == 1.0)
-    assert X[:, 3:].mean(axis=0) == pytest.approx(1 / 3, abs=0.02)
-    gaps = X[:, 2] == 1.0
-    assert gaps.mean() == pytest.approx(MISSING, abs=0.01)
-    assert np.all(X[gaps, 1] == 2.0)
-    assert X[:, 0].std() == pytest.approx(25 / 3, rel=0.03)
-    chosen = domain.restricted([0, 2])  # an indicator without its number
-    assert public_covariates(chosen, 2, 100, np.random.default_rng(0)).shape == (100, 2)

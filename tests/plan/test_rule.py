@@ -82,21 +82,6 @@ def test_the_steps_spend_the_budget_and_no_more(universe, arithmetic, noise, del
     assert shares["rule"] == pytest.approx(1.0 - settings.spent, rel=1e-9)
 
 
-@pytest.mark.parametrize(("declared", "epsilon"), [({}, 0.5), ({}, 4.0), ({"value_share": 0.3}, 0.5)])
-@pytest.mark.parametrize(("n", "p", "delta"), [(500, 1, 1e-6), (4000, 5, 1e-4), (4000, 12, 1e-4)])
-def test_a_delta_is_no_reason_for_more_noise(n, p, delta, epsilon, declared):
-    where = Universe(Domain(math.sqrt(p), 4.0, ranges=[(-1.0, 1.0)] * p), n, p)
-    pure, other = (
-        make_plan(study(where, epsilon, spent, noise=noise, declared=declared))
-        for noise, spent in (("gamma", 0.0), ("gaussian", delta))
-    )
-    for one, step in zip(pure.steps, other.steps, strict=True):
-        assert step.predicted_error <= one.predicted_error * (1 + 1e-9)
-    gaussian = [step.calibration.noise == "gaussian" for step in other.steps]
-    assert any(gaussian) or p < 12
-    assert all(gaussian) or not other.joint
-
-
 def test_factors_on_the_response_have_a_mean_of_the_effect():
     """Squared loss keeps the sign where outcomes are skewed in opposite directions."""
     rng, n = np.random.default_rng(1), 20_000

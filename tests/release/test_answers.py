@@ -2,7 +2,6 @@
 
 import csv
 import io
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,11 +10,9 @@ import pytest
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRule
 from dp2erm_cvx.display import as_text
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.plotting import forest_plot
 from dp2erm_cvx.release.answers import answer_blocks, answers, answers_as
 from dp2erm_cvx.release.verify import at_level, verify
 from dp2erm_cvx.treatment import Treatment
-from tests.command_line import run
 
 BOOK = Codebook(Treatment("drug", "A", "B"), "pressure", {"sex": ["F", "M"]}, units={"pressure": "mmHg"})
 RANGES = BOOK.ranges({"age": (20.0, 80.0)})
@@ -76,39 +73,3 @@ def test_tables_say_what_was_released(releases):
     assert "average, sex: effect of A against B on pressure (NOT PRIVATE: SEEDED NOISE)" in screen
     with pytest.raises(DeclarationError, match="tables of answers are"):
         answers_as(listed, ".doc")
-
-
-def test_a_panel_for_every_outcome(releases):
-    figure = forest_plot(releases)
-    (ax,) = figure.axes
-    assert [label.get_text().split(" (")[0] for label in ax.get_yticklabels()][:3] == [
-        "average",
-        "sex",
-        "sex: F",
-    ]
-    with pytest.raises(DeclarationError, match="needs a release of an effect"):
-        forest_plot({"rule": releases["rule"]})
-
-
-def test_report_writes_tables_and_plots(releases, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("average", "sex", "rule"):
-        Path(f"{name}.json").write_text(releases[name].to_json())
-    files = ["average.json", "sex.json", "rule.json"]
-    for ending in ("csv", "md", "tex", "svg", "html"):
-        result = run("report", *files, "--output", f"answers.{ending}")
-        assert result.exit_code == 0, result.output
-    assert Path("answers.csv").read_text() == answers_as(
-        answers({k: releases[k] for k in ("average", "sex")}), ".csv"
-    )
-    assert "<svg" in Path("answers.svg").read_text()
-    for words, message in (
-        ([*files], "several releases: name their page, table or plot by --output"),
-        (["rule.json", "--output", "x.csv"], "none of these is the release of an effect"),
-        (["average.json", "--output", "x.doc"], "figures are .png, .svg or .pdf"),
-        (["average.json", "average.json", "--output", "x.csv"], "two releases have one name"),
-    ):
-        refused = run("report", *words)
-        assert refused.exit_code == 2
-        assert message in refused.stderr
-        assert len(refused.stderr.splitlines()) == 1

@@ -9,24 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp2erm_cvx import Budget, Domain, PrivateRule, PrivateTwoStageERM, Release
-from dp2erm_cvx.domain_file import domain_of
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.regression import regression
 from dp2erm_cvx.release.rule import RuleRelease, effects
 
 RANGES = {"age": (20.0, 80.0), "dose": (-0.003, 0.001), "income": (0.0, 3e6)}
-UNITS = {"age": "year", "income": "dollar"}
 
 
 def data(columns: int, n: int = 60) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     return rng.uniform(0, 1, (n, columns)), rng.integers(0, 2, n), rng.standard_normal(n)
-
-
-def elsewhere(release):
-    """The release of a second stage that is not known here."""
-    return replace(release, declared={**release.declared, "second": {"name": "elsewhere", "settings": {}}})
 
 
 @pytest.fixture(scope="module")
@@ -110,51 +103,10 @@ def test_a_mean_beyond_the_domain_is_released_all_the_same() -> None:
     assert release.summary()
 
 
-def test_a_record_beyond_is_moved_first(rule) -> None:
-    far = np.array([[500.0, 1.0, -1e7]])
-    known = rule.own_units
-    assert known is not None
-    assert abs(known.at(far)[0] - effects(rule, far)[0]) > 1.0
-    assert f"at most {rule.own_units.norm:.4g}" in " ".join(rule.summary().split())
-
-
 def test_the_chosen_features_are_shrunk_to_their_own_norm(stages) -> None:
     known = stages["chosen"].own_units
     assert known is not None
     assert (known.columns, known.norm) == (("income", "age"), 0.5)
-
-
-def test_levels_gaps_and_units_are_named() -> None:
-    declared = {
-        "outcome_bound": 4.0,
-        "ranges": {"age": [20, 80], "bmi": [15, 45]},
-        "levels": {"region": ["N", "", "other"]},
-        "missing": {"bmi": 25.0},
-        "units": UNITS,
-    }
-    rng, n = np.random.default_rng(0), 60
-    X = np.empty((n, 3), dtype=object)
-    X[:, 0], X[:, 1], X[:, 2] = rng.uniform(20, 80, n), rng.uniform(15, 45, n), rng.choice(["N", "S"], n)
-    domain = domain_of(declared)
-    model = PrivateRule(domain, Budget(2.0), outcome_scale=1.0, settings={"propensity": 0.5}, seed=1)
-    pandas = pytest.importorskip("pandas")
-    table = pandas.DataFrame(X, columns=["age", "bmi", "region"])
-    release = model.fit(table, rng.integers(0, 2, n), rng.standard_normal(n)).release_
-    frame = release.to_frame().set_index("parameter")
-    assert frame["per"].to_dict() == {
-        "intercept": "",
-        "age": "per year",
-        "bmi": "per unit",
-        "bmi=missing": "where bmi is missing",
-        "region=N": "where region is N",
-        "region=missing": "where region is missing",
-        "region=other": "where region is other",
-    }
-    # what is 0 or 1 stays so
-    assert frame["own_units"]["region=N"] == release.theta[release.parameters.index("region=N")]
-    assert frame["own_units"]["age"] == pytest.approx(release.theta[1] / 30.0)
-    assert "where region is other" in release.summary()
-    assert "where region is other" in release._repr_html_()
 
 
 def test_the_json_states_what_follows_and_nothing_else(rule, stages) -> None:
@@ -186,30 +138,6 @@ def test_a_changed_number_is_refused(rule, change) -> None:
     plain = json.loads(rule.to_json())
     with pytest.raises(DeclarationError, match="own_units does not follow"):
         RuleRelease.from_json(json.dumps(plain | {"own_units": change(plain["own_units"])}))
-
-
-def test_no_own_units_where_nothing_is_scaled_or_linear(stages) -> None:
-    X, a, y = data(3)
-    for domain, second in ((Domain(1.2, 2.0), "itr"), (Domain(1.2, 2.0, ranges=RANGES), "arm_means")):
-        release = PrivateTwoStageERM(domain, Budget(2.0), "uniform", second, seed=1).fit(X, a, y).release_
-        assert release.own_units is None
-        assert "own_units" not in json.loads(release.to_json())
-        assert "own units" not in release.summary()
-        assert release.to_frame()["own_units"].isna().all()
-        stated = {**json.loads(release.to_json()), "own_units": {"constant": 0.0, "slopes": {}}}
-        with pytest.raises(DeclarationError, match="own_units does not follow"):
-            Release.from_json(json.dumps(stated))
-    gone = elsewhere(stages["all"])
-    assert gone.own_units is None
-
-
-@pytest.mark.parametrize("pair", [(1e15, 1e15 + 1.0), (0.0, 1e-320), (-1e150, 1e150), (1e150, 2e150)])
-def test_no_range_makes_a_release_fail(pair) -> None:
-    X, a, y = data(1)
-    domain = Domain(1.2, 2.0, ranges={"x": pair})
-    release = PrivateTwoStageERM(domain, Budget(2.0), "uniform", "itr", seed=1).fit(X, a, y).release_
-    assert Release.from_json(release.to_json()) == release
-    assert "itr" in release.summary()
 
 
 def test_a_plug_in_that_is_not_installed_keeps_no_release_from_being_read(stages) -> None:

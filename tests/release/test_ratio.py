@@ -118,25 +118,6 @@ def test_ratios_of_the_records_that_count_cover(n, budget, kind):
     assert stated.min() == 1.0 or n == 500
 
 
-@pytest.mark.parametrize("kind", LAWS)
-def test_where_all_records_count_their_number_moves_no_interval_much(kind):
-    """At little noise the intervals of counted arms are those of arms alone, and of the complement."""
-    n, budget = 100_000, Budget(1e4, 1e-6)
-    p, _, score_1, score_0, _, _ = records(0.3)
-    found = []
-    for law in (SumLaw.ARMS, SumLaw.COUNTED_ARMS):
-        noise = calibrate_sums(law, 4.0, n, budget, kind, other_bound=0.6)
-        k_1, k_0 = (np.rint((score - 0.3) / noise.step) for score in (score_1, score_0))
-        columns = [k_1, k_0, (k_1 - k_0) ** 2, (k_1 + k_0) ** 2, k_1**2 - k_0**2, 1 + 0 * k_1]
-        sums = [round(n * float(p @ one)) * m for one, m in zip(columns, noise.multipliers, strict=False)]
-        arms = ArmRisks(noise, sums, (0.3, 0.3), widening=1.0)
-        found.append((arms.difference(), arms.ratio(), arms.odds_ratio()))
-    for alone, counted in zip(*found, strict=True):
-        assert counted.estimate == pytest.approx(alone.estimate, rel=1e-6)
-        width = alone.high - alone.low
-        assert (counted.low, counted.high) == pytest.approx((alone.low, alone.high), abs=0.02 * width)
-
-
 @pytest.mark.parametrize(("n", "budget", "kind"), SETTINGS)
 def test_effect_among_the_treated_covers(n, budget, kind):
     assert treated_study(n, budget, kind, 80, seed=2) >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 80)

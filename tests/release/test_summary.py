@@ -6,13 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateTwoStageERM, Release
-from dp2erm_cvx.display import as_html, grid, heading
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, Release
 from dp2erm_cvx.plan.predict import planned_range
 from dp2erm_cvx.release.effect import Nuisance, capped_share
 from dp2erm_cvx.release.verify import plan_of
 from dp2erm_cvx.steps.covariates import CovariateLaw
-from dp2erm_cvx.treatment import Treatment
 
 DOMAIN = Domain(1.5, 2.0, outcome_center=1.0, ranges={"<u>": (-1.0, 1.0), "[v]": (-1.0, 1.0)})
 
@@ -59,20 +57,6 @@ def test_a_release_shows_what_its_plan_predicts(second, more):
     )
     assert ("The noise dominates" in text) == planned.dominates
     assert (len(frame) > len(release.theta)) == (second == "arm_means")
-
-
-def test_a_second_stage_that_is_not_at_hand_has_no_range():
-    release = PrivateTwoStageERM(DOMAIN, Budget(2.0), "uniform", "arm_means", seed=1).fit(*data()).release_
-
-    def having(second):
-        return replace(release, declared={**release.declared, "second": second})
-
-    gone = having({"name": "elsewhere", "settings": {}})
-    assert "95 % of the noise" in release.summary()
-    assert "95 % of the noise" not in gone.summary()
-    assert gone.to_frame()["noise_half_width"].isna().all()
-    own = {**release.second_stage["settings"], "theta_set": {"MySet": {}}}
-    assert "95 % of the noise" in having({"name": "arm_means", "settings": own}).summary()
 
 
 @pytest.mark.parametrize("propensity", ["logistic", "constant", 0.5])
@@ -124,45 +108,9 @@ def test_an_effect_is_one_row(effect):
     assert row["standing"] == "not private: seeded noise"
 
 
-def test_numbers_are_shown_to_the_digits_of_the_width(effect):
-    ends = {"low": 1.2345, "high": 1.8345, "noise_half_width": 0.2, "sampling_half_width": 0.25}
-    text = replace(effect, estimate=1.5345, interval=replace(effect.interval, **ends)).summary()
-    assert "Effect of treatment on the outcome: +1.53 units of the outcome (95 % CI +1.23 to +1.83)" in text
-    assert "Of the ±0.30, privacy noise alone would be ±0.20, sampling ±0.25" in text
-    wide = replace(effect.interval, low=None, high=None, noise_half_width=None, sampling_half_width=None)
-    assert "(95 % CI unbounded)" in replace(effect, estimand="att", interval=wide).summary(200)
-    arms = {"drug": (1, 0), "drug no against yes": ("no", "yes"), "drug 2 against 1": (2, 1), "A": ("A", 0)}
-    for words, labels in arms.items():
-        book = Codebook(Treatment("drug", *labels), outcome="y")
-        named = replace(effect, domain=replace(DOMAIN, codebook=book).to_dict())
-        assert f"Effect of {words} on y: " in named.summary()
-
-
 def test_domains_and_plans_are_tables_in_a_notebook(effect):
     assert "ranges.&lt;u&gt;" in DOMAIN._repr_html_()
     assert f"<tr><td>outcome_bound</td><td>{DOMAIN.outcome_bound}</td></tr>" in DOMAIN._repr_html_()
     html = plan_of(effect)._repr_html_()
     assert html.startswith(f"<p><b>Planned for {effect.n_samples:,} records. No data were read")
     assert html.count("<tr>") == 1 + len(effect.steps)
-
-
-def test_html_says_the_same_and_escapes_names(effect):
-    html = effect._repr_html_()
-    assert "&lt;u&gt;" in html
-    assert "<u>" not in html
-    assert "[v]" in html
-    assert html.count("<table") == html.count("</table>") == 3
-    shown = " ".join(effect.summary(10_000).split())
-    for cell in (
-        "epsilon = 2",
-        "Rounding errors are covered",
-        "estimate of one record",
-        "no unmeasured confounder",
-    ):
-        assert cell in html
-        assert cell in shown
-    table = grid("a<b", "n")
-    table.add_row("&", "1")
-    assert as_html([heading("x"), "", table]) == (
-        "<p><b>x</b></p>\n<table><tr><th>a&lt;b</th><th>n</th></tr><tr><td>&amp;</td><td>1</td></tr></table>"
-    )
