@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.errors import DeclarationError, shown
-from dp2erm_cvx.public import Named, json_types, one_line, public_size
+from dp2erm_cvx.public import Named, declared_by_name, json_types, one_line, public_size
 from dp2erm_cvx.tables import distinct_labels, label_of, numbers_or_nan
 
 #: The cells (n,) of a raw column, by its name.
@@ -278,3 +278,13 @@ def _date(name: str, value: object) -> datetime.date:
         return datetime.date.fromisoformat(str(value))
     except ValueError:
         raise DeclarationError(f"{name} = {shown(value)}: must be a date, such as 2020-01-31") from None
+
+
+def declared_rule(name: str, declared: object) -> CellRule:
+    """How cells are read, of plain values if need be. Raises DeclarationError naming the column."""
+    if isinstance(declared, CellRule):
+        return declared
+    try:
+        return declared_by_name(CellRule, "", declared)
+    except DeclarationError as error:
+        raise DeclarationError(f"{name}: {str(error).removeprefix(': ')}") from None

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.cells import CellRule, Column, Eligible
+from dp2erm_cvx.cells import CellRule, Column, Eligible, declared_rule
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.public import (
     Named,
@@ -54,6 +54,9 @@ class Codebook:
         For columns of numbers the public constant, in their own units, that stands for a missing cell;
         covariate ``severity=missing`` is then 1. Other columns take the middle of their range, unmarked. For
         the outcome it may be declared too; a record without one does not count otherwise.
+    log
+        Columns of positive numbers that vary by factors, such as doses: covariate ``log(dose)`` is the
+        natural logarithm. Range, typical value and what stands for a missing cell are those of the dose.
     units
         Of columns, for readers.
     sampling_weights
@@ -92,6 +95,7 @@ class Codebook:
     eligible: Sequence[str] = ()
     eligible_share: float = setting(0.8, above=0.0, at_most=1.0)
     unit: Unit | None = None
+    log: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -110,12 +114,13 @@ class Codebook:
             elif not isinstance(declared, kind | None):
                 raise DeclarationError(f"{name} = {shown(declared)}: must be a table")
         put(self, "where", _named("where", self.where, declared_label))
-        put(self, "cells", _named("cells", self.cells, _declared_cells))
-        if isinstance(self.eligible, str) or not isinstance(self.eligible, Sequence):
-            raise DeclarationError(
-                f'eligible = {shown(self.eligible)}: must be a list, such as ["age >= 18"]'
-            )
+        put(self, "cells", _named("cells", self.cells, declared_rule))
+        for name, example in (("eligible", "age >= 18"), ("log", "dose")):
+            declared = getattr(self, name)
+            if isinstance(declared, str) or not isinstance(declared, Sequence):
+                raise DeclarationError(f'{name} = {shown(declared)}: must be a list, such as ["{example}"]')
         put(self, "eligible", tuple(Eligible(one).text for one in self.eligible))
+        put(self, "log", tuple(one_line("log", one) for one in self.log))
         self._refuse_confused()
         self._refuse_unknown_groups()
 
@@ -177,6 +182,11 @@ class Codebook:
         return "records" if self.unit is None else f"persons by {self.unit.column}"
 
     @property
+    def renames(self) -> bool:
+        """True if a raw column may become covariates of other names."""
+        return bool(self.levels or self.missing or self.log)
+
+    @property
     def silences(self) -> bool:
         """True if a record with treatment and outcome may count 0."""
         return bool(self.eligible or self.where or self.group)
@@ -221,6 +231,10 @@ class Codebook:
                 )
             if name in self.levels:
                 raise DeclarationError(f'missing: {shown(name)} has levels: declare "" among them instead')
+            self.scaled(name, self.missing[name])
+        for name in self.log:
+            if name in (*self.no_covariates, *self.levels) or self.log.count(name) > 1:
+                raise DeclarationError(f"log: {shown(name)} is declared otherwise as well")
 
     @property
     def no_covariates(self) -> tuple[str | None, ...]:
@@ -234,13 +248,26 @@ class Codebook:
         """The covariates that a raw column becomes."""
         if column in self.levels:
             return tuple(f"{column}={level or 'missing'}" for level in self.levels[column])
-        return (column, f"{column}=missing") if column in self.missing else (column,)
+        number = f"log({column})" if column in self.log else column
+        return (number, f"{column}=missing") if column in self.missing else (number,)
+
+    def scaled(self, column: str, number: float) -> float:
+        """A declared number of a column as one of its covariate. Raises DeclarationError."""
+        if column not in self.log:
+            return number
+        if not public_number(column, number) > 0:
+            raise DeclarationError(f"log: {column} = {number:g}: a range and all else must be above 0")
+        return math.log(number)
 
     def expanded(self, chosen: Any) -> Any:
         """A list of covariates in which raw columns are replaced by what they become."""
         if isinstance(chosen, str) or not isinstance(chosen, Sequence):
             return chosen
         return [one for name in chosen for one in (self.covariates_of(name) if type(name) is str else [name])]
+
+    def numbers(self, column: str, cells: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The numbers (n,) of a column as those of its covariate: what is not positive is below any range."""
+        return np.log(np.maximum(cells, 1e-300)) if column in self.log else cells
 
     def ranges(self, declared: Mapping[str, Value]) -> dict[str, Value | tuple[float, float]]:
         """Ranges of all covariates: those ``declared`` of columns of numbers, and (-1, 1) of what is 0 or 1.
@@ -256,13 +283,18 @@ class Codebook:
                 raise DeclarationError(f"{shown(name)} is {kind}, and no covariate")
             if name in declared and name in self.levels:
                 raise DeclarationError(f"{shown(name)} has a range and levels: declare one of them")
+            own: Any = declared.get(name)
+            if name in self.log and not isinstance(own, tuple | list):
+                raise DeclarationError(f"log: {shown(name)}: declare its range (low, high)")
+            own = tuple(self.scaled(name, end) for end in own) if name in self.log else own
             for one in self.covariates_of(name):
                 if one in ranges:
                     raise DeclarationError(f"two covariates are called {shown(one)}: rename a column")
-                ranges[one] = declared[name] if one in declared else SWITCH
-        for name in self.missing:
+                ranges[one] = SWITCH if self.origin(one)[1] is not None else own
+        for name in (*self.missing, *self.log):
             if name not in declared and name != self.outcome:
-                raise DeclarationError(f"missing: {shown(name)} has no range: declare one, or leave it out")
+                title = "log" if name in self.log else "missing"
+                raise DeclarationError(f"{title}: {shown(name)} has no range: declare one, or leave it out")
         return ranges
 
     def norm(self, ranges: Mapping[str, Any]) -> float:
@@ -274,15 +306,16 @@ class Codebook:
         total = 0.0
         for column in self.columns(list(ranges)):
             total += 1.0
-            if column in ranges and column in self.missing and f"{column}=missing" in ranges:
-                total += self._scaled_constant(column, ranges[column]) ** 2
+            number = self.covariates_of(column)[0]
+            if number in ranges and column in self.missing and f"{column}=missing" in ranges:
+                total += self._scaled_constant(column, ranges[number]) ** 2
         return math.sqrt(total)
 
     def _scaled_constant(self, column: str, pair: object) -> float:
         if not isinstance(pair, tuple | list):
             return 1.0
         low, high = pair
-        scaled = (self.missing[column] / 2 - (low / 4 + high / 4)) / (high / 4 - low / 4)
+        scaled = (self.scaled(column, self.missing[column]) / 2 - (low / 4 + high / 4)) / (high / 4 - low / 4)
         return min(abs(float(scaled)), 1.0)
 
     def columns(self, names: Sequence[str]) -> tuple[str, ...]:
@@ -291,12 +324,12 @@ class Codebook:
 
     def origin(self, name: str) -> tuple[str, str | None]:
         """The raw column of a covariate, and the level or the "missing" that it stands for."""
-        for column in (*self.levels, *self.missing):
+        for column in (*self.levels, *self.missing, *self.log):
             known = self.covariates_of(column)
             if name in known and column in self.levels:
                 return column, str(self.levels[column][known.index(name)])
-            if name == known[-1]:
-                return column, "missing"
+            if name in known and name != column:
+                return column, None if column in self.log and name == known[0] else "missing"
         return name, None
 
     def covariates(
@@ -321,10 +354,10 @@ class Codebook:
             absent = np.isnan(cells)
             if part:
                 columns.append(absent)
-            else:
-                columns.append(
-                    np.where(absent, self.missing.get(raw, middle), cells) if absent.any() else cells
-                )
+                continue
+            cells = self.numbers(raw, cells)
+            constant = self.scaled(raw, self.missing[raw]) if raw in self.missing else middle
+            columns.append(np.where(absent, constant, cells) if absent.any() else cells)
         if not columns:
             return np.empty((0, 0))
         values: NDArray[np.float64] = np.empty((len(columns[0]), len(columns)))
@@ -336,8 +369,7 @@ class Codebook:
 
     def told(self, *, fixed: bool = False) -> str:
         """The public rule in words; ``fixed``: where records without treatment count as one fixed record."""
-        arms = self.treatment
-        column = arms.column or "treatment"
+        arms, column = self.treatment, self.treatment.column or "treatment"
         parts = [f"{column} {arms.treated} is treated, {arms.control} a control"]
         if arms.levels:
             parts = [f"{column} has the arms {', '.join(arms.labels)}"]
@@ -347,6 +379,7 @@ class Codebook:
         ]
         parts += [one.describe(column) for column, one in self.cells.items()]
         parts += [f"{column} is {value:g} where missing" for column, value in self.missing.items()]
+        parts += [f"{column} counts by its natural logarithm" for column in self.log]
         parts.append("a number that is missing counts as the middle of its range")
         constant = self.outcome in self.missing
         if fixed and not constant:
@@ -366,7 +399,7 @@ class Codebook:
     def to_dict(self) -> dict[str, Any]:
         """The declarations as plain JSON types."""
         # files of before there were any of the others stay as they are
-        optional = "sampling_weights", "unit", "where", "group", "cells", "eligible"
+        optional = "sampling_weights", "unit", "where", "group", "cells", "eligible", "log"
         names = [
             *("treatment", "outcome", "levels", "missing", "units"),
             *(name for name in optional if getattr(self, name)),
@@ -390,10 +423,11 @@ def checked_codebook(codebook: object, ranges: object) -> Codebook | None:
         raise DeclarationError(f"codebook = {shown(codebook)}: must be a Codebook")
     if not isinstance(ranges, Mapping):
         return codebook
-    for column in (*codebook.levels, *codebook.missing):
+    for column in (*codebook.levels, *codebook.missing, *codebook.log):
         own = codebook.covariates_of(column)
-        if column in codebook.levels and column in ranges:
-            raise DeclarationError(f"ranges[{column}]: has levels: take the ranges of Codebook.ranges")
+        if column in (*codebook.levels, *codebook.log) and column in ranges:
+            kind = "levels" if column in codebook.levels else "a logarithm"
+            raise DeclarationError(f"ranges[{column}]: has {kind}: take the ranges of Codebook.ranges")
         for name in own if column in codebook.levels else own[1:]:
             if name in ranges and ranges[name] != SWITCH:
                 raise DeclarationError(f"ranges[{name}] = {shown(ranges[name])}: must be {SWITCH}")
@@ -414,13 +448,3 @@ def _named(title: str, declared: Any, check: Callable[[str, Any], Value]) -> Nam
     if not isinstance(declared, Mapping):
         raise DeclarationError(f"{title} = {shown(declared)}: must have one entry per column")
     return Named({str(name): check(f"{title}[{name}]", one) for name, one in declared.items()})
-
-
-def _declared_cells(name: str, declared: object) -> CellRule:
-    """How cells are read, of plain values if need be. Raises DeclarationError naming the column."""
-    if isinstance(declared, CellRule):
-        return declared
-    try:
-        return declared_by_name(CellRule, "", declared)
-    except DeclarationError as error:
-        raise DeclarationError(f"{name}: {str(error).removeprefix(': ')}") from None

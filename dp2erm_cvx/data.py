@@ -335,7 +335,7 @@ def _raw(X: Any, names: Sequence[str] | None, book: Codebook) -> tuple[Table, Se
     """Raw columns by name, and the covariates that they become."""
     if isinstance(X, Table) or column_names(X) is not None:
         table = X if isinstance(X, Table) else read_frame(X)
-        if names is None and (book.levels or book.missing):
+        if names is None and book.renames:
             raise DeclarationError("levels and missing values need named ranges: those of Codebook.ranges")
         return table, names or [name for name in table.names if name not in book.no_covariates]
     array = as_cells(X, "X")

@@ -28,6 +28,7 @@ CODEBOOK = {
     "eligible": "eligible",
     "eligible_share": "eligible_share",
     "unit": "unit",
+    "log": "log",
 }
 
 
@@ -36,7 +37,7 @@ def domain_of(declared: Mapping[str, Any]) -> Domain:
     check_names(declared)
     book, rest = split_codebook(declared)
     ranges = rest.get("ranges")
-    if isinstance(ranges, Mapping) or (book and (book.levels or book.missing)):
+    if isinstance(ranges, Mapping) or (book and book.renames):
         if not isinstance(ranges, Mapping | None):
             raise DeclarationError("ranges: need names beside levels or missing")
         named = ranges or {}
@@ -56,7 +57,8 @@ def _centers(book: Codebook, declared: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in declared.items():
         levels = book.levels.get(name)
         if levels is None:
-            centers[str(name)] = value
+            name = str(name)
+            centers[book.covariates_of(name)[0]] = book.scaled(name, value)
             continue
         if not isinstance(value, Mapping):
             if len(levels) > 1:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, load_domain
+from dp2erm_cvx.cli.reading import coded_columns
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain_file import declared_layout, domain_of
@@ -50,6 +51,8 @@ def coded(rows: list[tuple[Any, ...]], domain: Domain = DOMAIN) -> Dataset:
     return Dataset.coded(domain, pd.DataFrame(dict(zip(RAW, columns, strict=False))), columns[5], columns[6])
 
 
+LOGS = {"log": ["age", "severity"], "ranges": {"age": [1, 100], "severity": [0.01, 100]}}
+LOGGED = domain_of({**DECLARED, **LOGS})
 WEIGHTS = {"column": "wt", "largest": 3, "missing": 0.5, "mean": 1}
 SAMPLED = domain_of({**DECLARED, "sampling_weights": WEIGHTS})
 
@@ -80,18 +83,18 @@ def test_a_sampling_weight_is_a_number_within_its_bound(cell: Any, weight: float
 
 
 @settings(max_examples=40)
-@given(ROWS, ROWS)
-def test_whatever_cells_hold_a_record_of_the_universe_comes_of_its_own_row(rows, others) -> None:
-    data = coded(rows)
-    records = DOMAIN.records(data.X, data.a, data.y)
-    assert np.all(np.linalg.norm(records.X, axis=1) <= DOMAIN.covariate_bound)
-    assert np.all(np.abs(records.y) <= DOMAIN.outcome_bound)
+@given(ROWS, ROWS, st.sampled_from([DOMAIN, LOGGED]))
+def test_whatever_cells_hold_a_record_of_the_universe_comes_of_its_own_row(rows, others, domain) -> None:
+    data = coded(rows, domain)
+    records = domain.records(data.X, data.a, data.y)
+    assert np.all(np.linalg.norm(records.X, axis=1) <= domain.covariate_bound)
+    assert np.all(np.abs(records.y) <= domain.outcome_bound)
     assert np.all(np.abs(records.X) <= 1.0)
     assert set(records.a.tolist()) <= {0, 1}
-    assert data.columns == DOMAIN.columns
+    assert data.columns == domain.columns
     # the first record stays bit for bit where all the others change, and where they change places
-    again = coded([rows[0], *others])
-    permuted = coded(rows[::-1])
+    again = coded([rows[0], *others], domain)
+    permuted = coded(rows[::-1], domain)
     for name in "Xay":
         assert getattr(again, name)[0].tobytes() == getattr(data, name)[0].tobytes()
         assert getattr(permuted, name)[::-1].tobytes() == getattr(data, name).tobytes()
@@ -128,6 +131,30 @@ def test_records_by_hand() -> None:
     assert records.X[2, 0] == 1.0
     # the second record: severity is missing at 2.5, which scales to -.5
     np.testing.assert_array_equal(records.X[1], [0, -0.5, 1, 0, 0, 1, 0, 0, 1, 0, 1])
+
+
+def test_a_logarithm_is_that_of_each_number_and_all_else_is_declared_in_its_own_units() -> None:
+    ages, severities = [10, None, 0, -5, 1000, "x"], [1, "", 0.0001, 100, "10", None]
+    data = coded([(*pair, "N", True, 1, "yes", 60.0) for pair in zip(ages, severities, strict=True)], LOGGED)
+    assert data.columns is not None
+    assert data.columns[:3] == ("log(age)", "log(severity)", "severity=missing")
+    X = LOGGED.records(data.X, data.a, data.y).X
+    # [1, 100] maps to [-1, 1] by powers of ten, the middle is 10; a missing severity is 2.5 in [0.01, 100]
+    np.testing.assert_allclose(X[:, 0], [0, 0, -1, -1, 1, 0], atol=1e-15)
+    constant = math.log10(2.5) / 2
+    np.testing.assert_allclose(X[:, 1], [0, constant, -1, 1, 0.5, constant], atol=1e-15)
+    assert pytest.approx(math.sqrt(1 + 1 + constant**2 + 3)) == LOGGED.covariate_bound
+    old = domain_of({**DECLARED, **LOGS, "eligible": ["age >= 10"], "center": {"age": 40}})
+    assert old.center == {"log(age)": math.log(40)}
+    frame = pd.DataFrame({"age": [9, 11], "severity": 1, "region": "N", "smoker": True, "grade": 1})
+    counted = Dataset.coded(old, frame, ["yes", "no"], [50, 51])
+    assert counted.sampling is not None
+    assert counted.sampling.tolist() == [0.0, 1.0]
+    assert Domain.from_dict(json.loads(json.dumps(old.to_dict()))) == old
+    assert old.codebook is not None
+    assert old.codebook.expanded(["age"]) == ["log(age)"]
+    assert "age counts by its natural logarithm" in old.codebook.told()
+    assert coded_columns({**DECLARED, **LOGS}, ["region", "severity"])["log"] == ["severity"]
 
 
 def test_levels_of_a_column_count_once_in_the_norm() -> None:
@@ -246,6 +273,13 @@ def test_a_release_predicts_from_raw_tables_alone() -> None:
             {"sampling_weights": {**WEIGHTS, "column": "age"}},
             "'age' is the column of sampling weights, of persons or of units",
         ),
+        ({"log": "age"}, r"log = 'age': must be a list"),
+        ({"log": ["region"]}, "log: 'region' is declared otherwise as well"),
+        ({"log": ["age", "age"]}, "log: 'age' is declared otherwise as well"),
+        ({"log": ["score"]}, "log: 'score' is declared otherwise as well"),
+        ({"log": ["severity"]}, "log: severity = 0: a range and all else must be above 0"),
+        ({"log": ["age"], "center": {"age": 0}}, "log: age = 0: a range and all else must be above 0"),
+        ({"log": ["height"]}, "log: 'height' has no range"),
         ({"lvels": {}}, r"unknown name 'lvels'; did you mean levels\?$"),
         ({"codebook": {}}, "unknown name 'codebook'"),
     ],
@@ -263,7 +297,7 @@ def test_what_is_declared_wrongly_is_named(changed: dict[str, Any], message: str
         ('[csv]\nseparator = ";;"', "csv: separator = ';;': must be one character"),
         ('[csv]\nencoding = "latin-nine"', "csv: encoding = 'latin-nine': is not known"),
         ('[csv]\ndecimal = ","', "csv: decimal = ',': must be . or , and not the separator"),
-        ("csv = 3", r"csv = 3: must be a table \[csv\]"),
+        ("csv = 3", "csv = 3: must have names"),
         ('outcome_bound = "EDIT"', 'outcome_bound still says "EDIT"'),
         ('[ranges]\nage = ["EDIT", 80]', 'ranges: age still says "EDIT"'),
     ],

@@ -223,7 +223,7 @@ class BlockedDataset:
         """
         book = public.codebook
         assert book is not None
-        if public.columns is None and (book.levels or book.missing):
+        if public.columns is None and book.renames:
             raise DeclarationError("levels and missing values need named ranges: those of Codebook.ranges")
         names = public.columns or tuple(one for one in self.columns if one not in book.no_covariates)
         raw = (self.treatment, self.outcome, *book.columns(names), *book.beside)

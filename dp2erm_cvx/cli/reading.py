@@ -127,13 +127,14 @@ def _chosen(declared: dict[str, Any], chosen: Sequence[str] | None) -> dict[str,
 
 
 def coded_columns(declared: Mapping[str, Any], chosen: Sequence[str]) -> dict[str, Any]:
-    """What is declared, with the levels and missing values of these columns alone."""
-    tables = {title: declared[title] for title in ("levels", "missing") if title in declared}
-    picked = {
-        title: {name: table[name] for name in chosen if name in table} if isinstance(table, dict) else table
-        for title, table in tables.items()
-    }
-    return {**declared, **picked}
+    """What is declared, with the levels, missing values and logarithms of these columns alone."""
+    picked = dict(declared)
+    for title in ("levels", "missing"):
+        if isinstance(table := declared.get(title), dict):
+            picked[title] = {name: table[name] for name in chosen if name in table}
+    if isinstance(logs := declared.get("log"), list):
+        picked["log"] = [name for name in logs if name in chosen]
+    return picked
 
 
 def _domain_file(path: str, beside: Mapping[str, Any]) -> dict[str, Any]:

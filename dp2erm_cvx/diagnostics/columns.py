@@ -145,7 +145,8 @@ def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> Re
         else:
             cells = numbers_or_nan(table.cells(name), name)
             unreadable[name] = _unreadable(table, name, cells, book)
-            outside |= _outside(public, columns, name, cells[counted])
+            number = book.numbers(name, cells[counted])
+            outside |= _outside(public, columns, book.covariates_of(name)[0], number)
     if book.unit is not None:
         persons, place = book.unit.labels(table.cells(book.unit.column, written=True))
         unreadable[book.unit.column] = int(np.sum(persons[place] == ""))
@@ -231,7 +232,9 @@ class TableCells:
     @classmethod
     def of(cls, table: Table, book: Codebook | None = None, ranges: object = None) -> TableCells:
         """Cell counts of a table, by the codebook and the ranges that are declared."""
-        named, book = ranges if isinstance(ranges, Mapping) else {}, book or Codebook()
+        named, book = dict(ranges) if isinstance(ranges, Mapping) else {}, book or Codebook()
+        logs = {name: named.get(book.covariates_of(name)[0]) for name in book.log}
+        named |= {name: tuple(np.exp(pair)) for name, pair in logs.items() if pair is not None}
         table = replace(table, column=book.read(table.cells))
         counted = {name: _cells(table, name, book, named) for name in table.names}
         counts, seen, odd = ({name: own[place] for name, own in counted.items()} for place in range(3))
@@ -297,7 +300,23 @@ class TableCells:
                 f"eligible = ['{key(name)} >= {self.ranges[name][0]:g}']"
             )
         notes += _spelled(odd, known)
+        if declared == "number" and name not in book.log and self._varies_by_factors(name):
+            notes.append(f"skewed, and its logarithm is not: log = [{json.dumps(name)}] adjusts for that")
         return facts | {"notes": notes}
+
+    def _varies_by_factors(self, name: str) -> bool:
+        """True if numbers above 0 have a long tail that their logarithms lack, by the moment of skewness."""
+        numbers = numbers_or_nan(list(self.seen[name]), "")
+        times = np.array(list(self.seen[name].values()), dtype=np.float64)
+        if not np.all(inside := numbers > 0) and np.sum(times[~inside]) > 0.05 * np.sum(times):
+            return False
+        numbers, times = numbers[inside], times[inside]
+
+        def skewness(values: NDArray[np.float64]) -> float:
+            apart = values - np.average(values, weights=times)
+            return float(np.average(apart**3, weights=times) / np.average(apart**2, weights=times) ** 1.5)
+
+        return len(numbers) > 20 and skewness(numbers) > max(2.0, 2.0 * abs(skewness(np.log(numbers))))
 
     def repeats_persons(self, name: str) -> bool:
         """True if a column is named like an identifier, and some of more values than a category repeat."""

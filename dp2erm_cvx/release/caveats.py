@@ -255,7 +255,8 @@ CAVEATS = (
     Caveat("overlap", "warns", _EFFECT, lambda r: r.capped > CAPPED, _overlap),
     Caveat("narrow", "warns", _EFFECT, lambda r: r.narrow,
            lambda r: f"{', '.join(r.narrow)} may hardly vary within the declared range: what such a "
-                     "covariate confounds may stay in the estimate. A narrower range removes more of it."),
+                     "covariate confounds may stay in the estimate. A narrower range removes more of it, "
+                     "as does the logarithm of a skewed one."),
     Caveat("score", "notes", _EFFECT, lambda r: r.target != "effect",
            lambda r: "The interval is for the population mean of the estimate, at the regressions and the "
                      "propensity released here. In large samples that holds whatever those are."),

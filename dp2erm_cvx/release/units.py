@@ -90,7 +90,7 @@ def _per(book: Codebook | None, name: str) -> str:
         assert book is not None
         known = "missing" if column in book.missing else level or "missing"
         return f"where {column} is {known}"
-    unit = None if book is None else book.units.get(column)
+    unit = None if book is None or column != name else book.units.get(column)
     return f"per {unit}" if unit else "per unit"
 
 
@@ -152,6 +152,7 @@ def decisions(release: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | N
             share = (part + rng.random(_PEOPLE)) / _PARTS
             X[:, place] = low * (1.0 - share) + high * share
             cuts = [low * (1.0 - k / _PARTS) + high * k / _PARTS for k in range(_PARTS + 1)]
+            cuts = [math.exp(one) for one in cuts] if column in book.log else cuts
             texts = [f"{one:.4g} to {other:.4g}" for one, other in pairwise(cuts)]
             strata[column] = part, texts
         elif column in book.levels:

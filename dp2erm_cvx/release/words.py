@@ -348,9 +348,8 @@ def _covariates(domain: Domain, columns: tuple[str, ...]) -> Table:
     table = grid("covariate", "from", "to", "unit")
     book = domain.codebook or Codebook()
     for column, (low, high) in zip(columns, domain.range_pairs, strict=True):
-        origin, level = book.origin(column)
-        if level is None:
-            table.add_row(column, f"{low:.4g}", f"{high:.4g}", book.units.get(origin, ""))
+        if book.origin(column)[1] is None:
+            table.add_row(column, f"{low:.4g}", f"{high:.4g}", book.units.get(column, ""))
         else:
             table.add_row(column, "0", "1", "yes or no")
     return table

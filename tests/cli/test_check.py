@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from dp2erm_cvx import EffectRelease, PrivateEffect, files, load_domain
+from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.diagnostics.columns import TableCells
 from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.files import CsvLayout, guessed_layout, read_csv
@@ -241,6 +242,17 @@ def test_a_report_of_a_frame():
     assert [age[name] for name in names] == ["number", "numbers", 1, 1]
     assert text["notes"] == ['if a codebook lists its levels, declare under [levels]: text = ["a", "b"]']
     assert on["holds"] == "0 and 1"
+    rng = np.random.default_rng(1)
+    dose, age = rng.lognormal(0, 1, 500), rng.normal(60, 10, 500)
+    ranges, hint = {"dose": (0.01, 100), "age": (18, 90)}, 'its logarithm is not: log = ["dose"] adjusts'
+    first, second = TableCells.of(read_frame(pd.DataFrame({"dose": dose, "age": age})), None, ranges).report()
+    assert [hint in note for note in first["notes"]] == [True]
+    assert not second["notes"]
+    book = Codebook(log=["dose"])
+    declared = book.ranges({"dose": (0.01, 2.0)})
+    (logged,) = TableCells.of(read_frame(pd.DataFrame({"dose": dose})), book, declared).report()
+    assert (logged["declared"], logged["notes"]) == ("number", [])
+    assert logged["outside"] == np.sum((dose < 0.01) | (dose > 2.0)) > 0
 
 
 @pytest.mark.parametrize(
