@@ -153,9 +153,7 @@ def predict_command(release: str, data: str, own: str | None, output: str | None
         writer.writerow(("row", "treatment", "effect"))
         writer.writerows((k + 1, int(effect > 0), repr(float(effect))) for k, effect in enumerate(found))
     if not published.private:
-        click.echo(
-            f"{published.guarantee.standing.upper()}: this release has no unconditional guarantee", err=True
-        )
+        click.echo(f"{published.standing.upper()}: this release has no unconditional guarantee", err=True)
     if output:
         write_text(output, file.getvalue())
     else:
@@ -167,7 +165,7 @@ def predict_command(release: str, data: str, own: str | None, output: str | None
 @click.option("--domain", "about", metavar="FILE.toml", help="The domain that it has to be about.")
 @click.option("--study", metavar="STUDY.toml", help="The study that it has to answer, or its digest.")
 @click.option(
-    "--program", "programs", multiple=True, metavar="FILE.py[:NAME]", help="A program of yours; repeatable."
+    "--program", "programs", multiple=True, metavar="FILE.py[:NAME]", help="A program, executed; repeatable."
 )
 def verify_command(release: str, about: str | None, study: str | None, programs: tuple[str, ...]) -> int:
     """Plan again what a release declares, and refute what does not follow: bounds, noise, guarantee, results.
@@ -206,4 +204,6 @@ def verify_command(release: str, about: str | None, study: str | None, programs:
         if found.holds:
             found = Verification(tuple(unfollowed(declared, Path(release).read_bytes())))
     show(found.blocks())
+    if not declared.private:
+        click.echo(f"{declared.standing.upper()}: this release has no unconditional guarantee", err=True)
     return 0 if found.holds else 1

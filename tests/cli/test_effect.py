@@ -52,6 +52,7 @@ def test_the_text_is_the_summary_of_the_file(folder, estimand, monkeypatch):
     assert run("show", "effect.json").stdout == run(*words, "--force").stdout
     verified = run("verify", "effect.json", "--domain", "domain.toml")
     assert (verified.exit_code, verified.stdout.splitlines()[0]) == (0, "Verified"), verified.output
+    assert "NOT PRIVATE: SEEDED NOISE" in verified.stderr
     changed = json.loads(Path("effect.json").read_bytes())
     changed["steps"][0]["stability"] = 0.0
     Path("changed.json").write_text(json.dumps(changed))
