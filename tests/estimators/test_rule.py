@@ -12,6 +12,7 @@ from dp2erm_cvx import Budget, Codebook, Domain, PrivateRule, RuleRelease
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release.reading import parsed
+from dp2erm_cvx.release.units import decisions
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.steps.record_map import Rows
@@ -101,6 +102,17 @@ def test_the_noise_of_every_coefficient_is_predicted():
     own = fits[0].release_.to_frame().set_index("parameter")["own_noise"]
     assert own["u"] == pytest.approx(predicted[1])
     assert own["intercept"] == pytest.approx(predicted[0] + predicted[1])  # u = 0 is a range's half off
+
+
+def test_strata_are_of_the_released_rule_alone():
+    release = model().fit(*table()).release_
+    header, rows = decisions(RuleRelease.from_json(release.to_json()))
+    assert header == ("treated", "all", "v: -1 to -0.3333", "v: -0.3333 to 0.3333", "v: 0.3333 to 1")
+    assert [row[0] for row in rows][::3] == ["all", "u: 1.333 to 2"]
+    u, v = (one.ravel() for one in np.meshgrid(np.linspace(0, 2, 201), np.linspace(-1, 1, 201)))
+    treats, third = release.effects_at(np.column_stack([u, v])) > 0.0, np.minimum((v + 1) // (2 / 3), 2)
+    shares = [treats.mean(), *(treats[third == k].mean() for k in range(3))]
+    assert [int(one[:-1]) / 100 for one in rows[0][1:]] == pytest.approx(shares, abs=0.04)
 
 
 def test_a_share_of_the_budget_says_what_the_rule_is_worth():

@@ -15,11 +15,13 @@ from dp2erm_cvx import (
     TwoStageERM,
     registry,
 )
+from dp2erm_cvx.domain_file import domain_of
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.plan.predict import (
     DIFFERENCE,
+    MISSING,
     kept_confounding,
     kept_imbalance,
     noise_range,
@@ -177,3 +179,23 @@ def test_dominates_compares_with_the_declared_bound():
         plan = PrivateTwoStageERM(domain, Budget(epsilon), "uniform", second).plan(500, 3)
         found = noise_range(second, Universe(domain, 500, 3), plan.main.calibration)
         assert found.dominates is expected
+
+
+def test_public_covariates_of_a_codebook_are_levels_and_gaps():
+    declared = {
+        "outcome_bound": 1.0,
+        "ranges": {"age": [30, 80], "dose": [0, 10]},
+        "levels": {"region": ["N", "S", "W"]},
+        "missing": {"dose": 2.0},
+    }
+    domain = domain_of(declared)
+    assert domain.columns == ("age", "dose", "dose=missing", "region=N", "region=S", "region=W")
+    X = public_covariates(domain, 6, 20_000, np.random.default_rng(0))
+    assert np.all(X[:, 3:].sum(axis=1) == 1.0)
+    assert X[:, 3:].mean(axis=0) == pytest.approx(1 / 3, abs=0.02)
+    gaps = X[:, 2] == 1.0
+    assert gaps.mean() == pytest.approx(MISSING, abs=0.01)
+    assert np.all(X[gaps, 1] == 2.0)
+    assert X[:, 0].std() == pytest.approx(25 / 3, rel=0.03)
+    chosen = domain.restricted([0, 2])  # an indicator without its number
+    assert public_covariates(chosen, 2, 100, np.random.default_rng(0)).shape == (100, 2)
