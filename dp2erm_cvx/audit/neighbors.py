@@ -171,7 +171,8 @@ class Base:
             reached = {id(change): movement[Quantity.V].low for change, movement in self.moved(changes)}
             return np.array([reached.get(id(change), np.nan) for change in changes])
 
-        best, _, spent = evolve(height, start.covariates / domain.features_bound, step, solves, rng)
+        climb = start.covariates / domain.features_bound, step, solves
+        ((best, _, spent),) = evolve(lambda asked: [height(u) for _, u in asked], [climb], rng)
         return placed(best[None])[0], spent
 
 

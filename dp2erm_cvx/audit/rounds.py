@@ -291,19 +291,25 @@ def _climb(
             place = (int(rng.integers(CLUSTERS + 2)) + 2) % (CLUSTERS + 2)
             a[0, place] = 1 - a[0, place]
         chosen.append((Pairs.admitted(universe, pair.X, a, pair.count), 0.1))
+    climbs, left = [], budget - spent
+    free = [_free(universe, start) for start, _ in chosen]
+    for (first, _), (_, step) in zip(free, chosen, strict=True):
+        climbs.append((first, step, min(evaluations, left)))
+        left -= climbs[-1][2]
+
+    def heights(asked: list[tuple[int, Array]]) -> list[Array]:
+        moved = scout.movements(Pairs.joined([free[k][1](u) for k, u in asked]))[quantity]
+        return np.split(moved, np.cumsum([len(u) for _, u in asked])[:-1])
+
     ends = [starts.take(np.array([int(np.argmax(values))]))]
-    for start, step in chosen:
-        end, tried = _refined(scout, quantity, start, step, min(evaluations, budget - spent), rng)
+    for k, (best, largest, tried) in enumerate(evolve(heights, climbs, rng)):
         spent += tried
-        ends.append(end)
+        ends.append(free[k][1](best[None]) if np.isfinite(largest) else chosen[k][0])
     return Pairs.joined(ends), spent
 
 
-def _refined(
-    scout: Scout, quantity: Quantity, start: Pairs, step: float, evaluations: int, rng: np.random.Generator
-) -> tuple[Pairs, int]:
-    """Where CMA-ES on the points of the kinds that are there, and on their shares, ends."""
-    universe = scout.universe
+def _free(universe: Universe, start: Pairs) -> tuple[Array, Callable[[Array], Pairs]]:
+    """Free numbers of a pair: points of the kinds that are there, logs of their shares; and pairs by them."""
     active = np.flatnonzero(np.nan_to_num(start.count[0]) > 0)
     rows = np.concatenate([2 + active, [0, 1]]).astype(np.int64)
     d, bound = universe.n_features, universe.domain.features_bound
@@ -315,11 +321,8 @@ def _refined(
         share[:, active] = np.exp(np.clip(u[:, len(rows) * d :], -30.0, 30.0))
         return Pairs.admitted(universe, X, np.repeat(start.a, len(u), axis=0), share)
 
-    first = np.append(start.X[0, rows].ravel() / bound, np.log(np.maximum(start.count[0, active], 0.3)))
-    best, largest, tried = evolve(
-        lambda u: scout.movements(pairs(u))[quantity], first, step, evaluations, rng
-    )
-    return (pairs(best[None]) if np.isfinite(largest) else start), tried
+    logs = np.log(np.maximum(start.count[0, active], 0.3))
+    return np.append(start.X[0, rows].ravel() / bound, logs), pairs
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.program import ClosedFormWeights, FirstStage, SeparableFirstStage
+from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.entropy import ExponentialModel, RidgedEntropyFirstStage
 from dp2erm_cvx.program.kernel_model import FactoredKernelModel, KernelModel, MatchingModel
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
@@ -29,6 +30,9 @@ from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.universe import Universe
 
 Arms = NDArray[np.int64]
+
+#: Entries of covariates of the datasets that are solved at once.
+_TOGETHER = 500_000
 
 #: Maps covariates (b, m, d), arms and counts (b, m) of b datasets of distinct rows to weights per record.
 Weights = Callable[[Array, Arms, Array], Array]
@@ -114,6 +118,9 @@ def _known(program: FirstStage, universe: Universe) -> Weights | None:
     """Fast weights of a resolved program, if there are any for the model that it is solved by."""
     if isinstance(program, ClosedFormWeights):
         return partial(_closed_form, program, universe)
+    if isinstance(program, WeightsProgram):
+        smooth = program.unread(universe) is None and not program._kinks(universe)
+        return partial(_direct, program, universe) if smooth else None
     two = records_at(universe.domain, np.zeros((2, universe.n_features)), np.array([0, 1]))
     try:
         model = program.model(two)
@@ -131,6 +138,17 @@ def _closed_form(program: ClosedFormWeights, universe: Universe, x: Array, arm: 
     return _of_sum_n(
         program.unnormalized(records).reshape(arm.shape), count / count.sum(axis=1, keepdims=True)
     )
+
+
+def _direct(program: WeightsProgram, universe: Universe, x: Array, arm: Arms, count: Array) -> Array:
+    """Weights that are the variable of a program without a kink."""
+    step = max(1, _TOGETHER // (universe.n_samples * universe.n_columns))
+    found = []
+    for k in range(0, len(x), step):
+        rows, arms = x[k : k + step], arm[k : k + step]
+        records = records_at(universe.domain, rows.reshape(-1, x.shape[2]), arms.ravel())
+        found.append(program.weights_of_kinds(universe, records, count[k : k + step]))
+    return np.concatenate(found)
 
 
 def _of_sum_n(f: Array, share: Array) -> Array:

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -211,23 +211,47 @@ def _look(
     return look(before, number, room) if time.time() < deadline else None
 
 
+#: Generations without a gain of 1e-6 of the value after which a climb ends.
+_PATIENCE = 30
+
+
 def evolve(
-    objective: Callable[[Array], Array],
-    start: Array,
-    step: float,
-    evaluations: int,
+    objective: Callable[[list[tuple[int, Array]]], Sequence[Array]],
+    climbs: Sequence[tuple[Array, float, int]],
     rng: np.random.Generator,
-    *,
-    patience: int = 30,
-) -> tuple[Array, float, int]:
-    """The best candidate (d,), its value, and how many were tried, at most ``evaluations``.
+) -> list[tuple[Array, float, int]]:
+    """Of every climb the best candidate (d,), its value, and how many were tried.
 
-    ``objective`` maps candidates (b, d) to values (b,); NaN where one is not admitted.
+    A climb is its start (d,), its first step, and how many candidates it may try. All go in lockstep, so that
+    many candidates are looked at together: ``objective`` maps candidates (b, d) by the number of their climb
+    to values (b,) each, in this order; NaN where one is not admitted.
 
-    (mu/mu_w, lambda)-CMA-ES from ``start`` (d,) with initial ``step`` (Hansen 2016, The CMA evolution
-    strategy: a tutorial, with its default constants). It ends early after ``patience`` generations that gain
-    less than 1e-6 of the value.
+    (mu/mu_w, lambda)-CMA-ES with the default constants of Hansen (2016, The CMA evolution strategy: a
+    tutorial).
     """
+    going = [_climb(*climb, rng) for climb in climbs]
+    ended, asked = dict[int, tuple[Array, float, int]](), dict[int, Array]()
+
+    def advance(k: int, values: Array | None) -> None:
+        try:
+            asked[k] = going[k].send(values)
+        except StopIteration as end:
+            asked.pop(k, None)
+            ended[k] = end.value
+
+    for k in range(len(going)):
+        advance(k, None)
+    while asked:
+        now = list(asked.items())
+        for (k, _), values in zip(now, objective(now), strict=True):
+            advance(k, values)
+    return [ended[k] for k in range(len(going))]
+
+
+def _climb(
+    start: Array, step: float, evaluations: int, rng: np.random.Generator
+) -> Generator[Array, Any, tuple[Array, float, int]]:
+    """Candidates of one climb, whose values it is sent."""
     d = len(start)
     size = 4 + int(3 * math.log(d))
     parents = size // 2
@@ -243,13 +267,13 @@ def evolve(
     mean, covariance = start.copy(), np.eye(d)
     path, step_path = np.zeros(d), np.zeros(d)
     best, largest, spent, gained, generation = start, -math.inf, 0, 0, 0
-    while spent + size <= evaluations and generation - gained < patience and 1e-9 < step < 1e4:
+    while spent + size <= evaluations and generation - gained < _PATIENCE and 1e-9 < step < 1e4:
         generation += 1
         scale, basis = np.linalg.eigh(covariance)
         root = basis * np.sqrt(np.maximum(scale, 1e-20))
         normal = rng.standard_normal((size, d))
         moves = normal @ root.T
-        values = np.nan_to_num(objective(mean + step * moves), nan=-np.inf, posinf=-np.inf)
+        values = np.nan_to_num((yield mean + step * moves), nan=-np.inf, posinf=-np.inf)
         spent += size
         order = np.argsort(-values, kind="stable")[:parents]
         top = float(values[order[0]])

@@ -340,13 +340,17 @@ def minimize_points(
 
 @np.errstate(all="ignore")
 def newton_step(
-    objective: ReadObjective, x: Array, floor: float, cap: float, smoothing: float = 0.0
+    objective: ReadObjective, x: Array, floor: float | Array, cap: float | Array, smoothing: float = 0.0
 ) -> Array:
-    """One step of a projected semismooth Newton method for points (k, n), halved where it goes too far."""
+    """One step of a projected semismooth Newton method for points (k, n), halved where it goes too far.
+
+    The ends may be those of every weight.
+    """
+    sum_ = float(objective.total)
     g = objective.slope(x, smoothing)
     h, B = objective.diagonal(x, smoothing), objective.half_hessian(x, smoothing)
     h = np.maximum(h, 1e-12 * np.max(h, axis=-1, keepdims=True) + 1e-300)
-    y = _project(x - g / h, h, floor, cap)
+    y = _project(x - g / h, h, floor, cap, sum_)
     free = (y > floor) & (y < cap)
     step = np.where(free, 0.0, y - x)
     rhs = -(g + ((B @ step[..., None]).swapaxes(-1, -2) @ B)[..., 0, :])
@@ -362,18 +366,18 @@ def newton_step(
         index = np.arange(x.shape[-1])
         H[..., index, index] += np.where(free, h, 1.0)
         u = np.asarray(np.linalg.solve(H, both))
-    total = np.sum(step + x, axis=-1) - x.shape[-1] + np.sum(u[..., 0], axis=-1)
+    total = np.sum(step + x, axis=-1) - sum_ + np.sum(u[..., 0], axis=-1)
     weight = np.sum(u[..., 1], axis=-1)
     nu = np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), 0.0)
     step = step + u[..., 0] - nu[..., None] * u[..., 1]
     D = h + np.sum(B * B, axis=-2)
-    move = _project(x + step, np.ones_like(x), floor, cap) - x
+    move = _project(x + step, np.ones_like(x), floor, cap, sum_) - x
     # moves sum to 0: without the multiplier, slopes along them lose no digits
     level = np.sum(np.where(free, g, 0.0), axis=-1, keepdims=True) / np.maximum(
         free.sum(-1, keepdims=True), 1
     )
     downhill = np.sum((g - level) * move, axis=-1)
-    safe = _project(x - g / D, D, floor, cap) - x
+    safe = _project(x - g / D, D, floor, cap, sum_) - x
     move = np.where((downhill < 0)[..., None], move, safe)
     downhill, size = np.abs(np.sum((g - level) * move, axis=-1)), np.ones(x.shape[:-1])
     for _ in range(20):
@@ -385,9 +389,9 @@ def newton_step(
     return np.clip(x + size[..., None] * move, floor, cap)
 
 
-def _project(v: Array, metric: Array, floor: float, cap: float) -> Array:
-    """``clip(v + nu / metric)`` of sum n for points (k, n): Newton on nu in a bracket."""
-    n, nu = v.shape[-1], np.zeros(v.shape[:-1])
+def _project(v: Array, metric: Array, floor: float | Array, cap: float | Array, n: float) -> Array:
+    """``clip(v + nu / metric)`` of sum n for points (k, m): Newton on nu in a bracket."""
+    nu = np.zeros(v.shape[:-1])
     low = np.min(metric * (floor - v), axis=-1)
     high = np.max(metric * (cap - v), axis=-1)
     for _ in range(100):

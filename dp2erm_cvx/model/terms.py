@@ -8,6 +8,7 @@ from copy import copy
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import ProgramError
@@ -72,6 +73,24 @@ class Loaded:
         new.s, new.major_s = self.factor.both(center, bound)
         if self.term.outputs > 1:
             new.s, new.major_s = new.s[..., self.rows], new.major_s[..., self.rows]
+        return new
+
+    def grouped(self, first: NDArray[np.int64], kind: NDArray[np.int64], count: Array) -> Loaded:
+        """As :meth:`ReadObjective.grouped`."""
+        new, (k, m), size = copy(self), first.shape, np.maximum(count, 1.0)
+        new.n, many = m, np.arange(k)[:, None]
+        if not self.separable:
+            inside = (kind[:, :, None] == np.arange(m)) / size[:, None, :]
+            new.A = self.A @ inside
+            return new
+        row = np.full(self.n + 1, -1)
+        row[self.col] = np.arange(len(self.col))
+        at = row[first]
+        A, b, s = (np.broadcast_to(X, (k, len(self.col)))[many, at] for X in (self.A, self.b, self.s))
+        # an empty group stays at a weight of 1, where derivatives are finite
+        new.A, new.b = np.where(count > 0, A / size, 0.0), np.where(count > 0, b, A + b)
+        new.s = np.where(at < 0, 0.0, s * count)
+        new.col = np.arange(m)
         return new
 
     def forward(self, X: Array, v: Array) -> Array:
@@ -256,8 +275,8 @@ class ReadObjective:
         self, objective: Any, weights: Any, params: Mapping[str, Any], eigenvalue_floor: float | None = None
     ) -> None:
         terms, outer = walked(objective, weights, params, eigenvalue_floor)
-        self.n, self.params = weights.size, params
-        n = self.n
+        self.n = self.total = weights.size
+        self.params, n = params, weights.size
         self.terms = [Loaded(term, n, outer) for term in terms]
         self.direct = Sums(outer, (outer.col >= 0) & (outer.col < n), outer.col, n)
         self.offset = Sums(outer, outer.col < 0, outer.row, 1)
@@ -285,6 +304,18 @@ class ReadObjective:
         new.terms = [term.at(center, bound) for term in self.terms]
         new.linear, new.major = self.direct.both(center, bound)
         new.constant = self.offset.at(center, self.offset.value)[..., 0]
+        return new
+
+    def grouped(self, kind: NDArray[np.int64], count: Array) -> ReadObjective:
+        """The objective (k,) as one of the totals (k, m) of groups of equal weights, up to a constant.
+
+        Weight i is in group ``kind[i]``, groups in order, and ``count`` (k, m) are their sizes, some 0. Right
+        where the objective does not tell the weights of a group apart, which its user has to check.
+        """
+        new = copy(self)
+        first = np.minimum(np.cumsum(count, axis=1) - count, self.n - 1).astype(np.int64)
+        new.terms, new.n = [t.grouped(first, kind, count) for t in self.terms], count.shape[1]
+        new.linear = np.take_along_axis(np.broadcast_to(self.linear, kind.shape), first, axis=1)
         return new
 
     def value(self, x: Array) -> Array:

@@ -16,7 +16,7 @@ from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Composite, SimplexModel
-from dp2erm_cvx.model.direct import DirectModel, PublicConstants, minimize_points
+from dp2erm_cvx.model.direct import DirectModel, PublicConstants, minimize_points, newton_step
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.terms import ReadObjective
 from dp2erm_cvx.privacy import StabilityBound
@@ -226,6 +226,30 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         start = np.ones((len(datasets), first.n_samples))
         at, claim, *_ = minimize_points(objective, model.public, model.floor, model.cap, start, _STEPS)
         return at, claim.one
+
+    def weights_of_kinds(self, universe: Universe, kinds: Records, count: Array) -> Array:
+        """Weights per record (b, m) of b datasets of a resolved, read program, NaN where not converged.
+
+        Dataset k has ``count[k, j]`` records like number ``k m + j`` of the ``kinds``. Equal records have
+        equal weights here, which an objective may not respect, and nothing is certified: for searching.
+        """
+        (b, m), n = count.shape, universe.n_samples
+        floor, cap = self._box(n, universe.n_columns)
+        read, data = _reading(self, universe), self._clipped(kinds, universe)
+        assert isinstance(read, ReadObjective)
+        _made_nonneg(read, data)
+        kind = np.sum(np.arange(n)[:, None] >= np.cumsum(count, axis=1)[:, None, :], axis=2)
+        columns = [np.ones((b, 1))]
+        for name in read.params:
+            table = np.reshape(data[name], (b, m, -1))
+            columns.append(np.take_along_axis(table, kind[:, :, None], axis=1).swapaxes(1, 2).reshape(b, -1))
+        objective, v = read.at(np.concatenate(columns, axis=1)).grouped(kind, count), count
+        for _ in range(_STEPS):
+            before, v = v, newton_step(objective, v, floor * count, cap * count)
+            moved = np.max(np.abs(v - before), axis=1)
+            if np.all(moved <= 1e-9 * n):  # what Newton's method leaves is of the order of the square
+                break
+        return np.where((moved <= 1e-9 * n)[:, None], v / np.maximum(count, 1.0), np.nan)
 
     def unread(self, universe: Universe) -> str | None:
         """Why the objective of a resolved program is not read, in one line; None where it is."""

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import sys
 
+import cvxpy as cp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,7 +19,7 @@ from dp2erm_cvx.audit.neighbors import STRATEGIES, Base, Replacement
 from dp2erm_cvx.audit.pairs import Pairs, records_at
 from dp2erm_cvx.audit.search import Gain, evolve, explore
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.program import Gaussian, Moments
+from dp2erm_cvx.program import Gaussian, Moments, scheme
 from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernels import Linear
 from dp2erm_cvx.program.margin_model import MarginModel
@@ -27,6 +28,7 @@ from dp2erm_cvx.solve.batch import neighbors
 from dp2erm_cvx.universe import Universe
 from tests.audit.stability.reference import reference_program
 from tests.helpers import make_records
+from tests.plugins.penalized_balance import penalized_balance
 
 
 def exact(w, v, j):
@@ -65,6 +67,13 @@ def test_intervals_hold_the_exact_movement(seed, n, error):
         assert found[quantity].low <= value <= found[quantity].high
     if error == 0.0:
         assert found[Quantity.V].high - found[Quantity.V].low < 1e-10
+
+
+@scheme(uneven=0.0)
+def entropic(w, records, uneven):
+    imbalance = cp.sum_squares(records.signed.T @ w) / records.n
+    own = uneven * cp.square(w[3] - 2)
+    return cp.Problem(cp.Minimize(imbalance + own - cp.sum(cp.entr(w))), [0.05 <= w, w <= 3])
 
 
 @pytest.mark.parametrize(
@@ -106,11 +115,16 @@ def test_evolution_strategy_finds_a_narrow_ridge_within_its_budget():
         seen.append(len(x))
         return -(100 * (x[:, 1:] - x[:, :-1] ** 2) ** 2 + (1 - x[:, :-1]) ** 2).sum(axis=1)
 
-    best, found, spent = evolve(value, np.full(4, -0.5), 0.3, 6000, np.random.default_rng(3))
-    assert spent == sum(seen) <= 6000
-    assert found > -1e-3
-    np.testing.assert_allclose(best, 1.0, atol=0.05)
-    _, nothing, _ = evolve(lambda x: np.full(len(x), np.nan), np.zeros(3), 0.3, 100, np.random.default_rng(0))
+    def values(asked):
+        return [value(x) if k < 2 else np.full(len(x), np.nan) for k, x in asked]
+
+    climbs = [(np.full(4, -0.5), 0.3, 6000), (np.zeros(3), 0.1, 3000), (np.zeros(3), 0.3, 100)]
+    *ended, (_, nothing, _) = evolve(values, climbs, np.random.default_rng(3))
+    assert sum(spent for *_, spent in ended) == sum(seen)
+    for (best, found, spent), (*_, most) in zip(ended, climbs, strict=False):
+        assert spent <= most
+        assert found > -1e-3
+        np.testing.assert_allclose(best, 1.0, atol=0.05)
     assert nothing == -math.inf
 
 
@@ -205,6 +219,8 @@ PLAIN, FLOOR = Domain(1.0, 1.0), Domain(1.5, 1.0, arm_floor=8, intercept=0.5)
         (reference_program("kernel_mean_matching", ridge=0.1, target=PublicSample([[0.9, 0.0]])), FLOOR),
         (reference_program("ipw_known", coefficient=(1.0, -0.5), trim=2.0), PLAIN),
         (reference_program("ipw_randomized", propensity=0.3), FLOOR),
+        (penalized_balance(), PLAIN),
+        (entropic(), FLOOR),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
@@ -228,6 +244,8 @@ def test_a_program_that_is_not_known_is_solved_in_full():
     assert not scouts.Scout.of(known, universe, sample).exact
     measured = reference_program("entropy_balancing", ridge=1.0, base_measure=(1.0,) * 10).resolve(PLAIN)
     assert scouts.Scout.of(measured, universe, sample).exact
+    assert not scouts.Scout.of(entropic(), universe, sample).exact
+    assert scouts.Scout.of(entropic(uneven=1.0), universe, sample).exact  # equal records, other weights
 
 
 def test_a_scout_that_disagrees_with_the_solves_is_dropped(monkeypatch):
