@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,12 +15,17 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.settings import EffectSettings, RuleSettings
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.sampling import uneven
-from dp2erm_cvx.steps.covariates import CovariateLaw
+from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare
 from dp2erm_cvx.steps.estimands import AverageScore
 from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, Confounding, RidgeFit, TwoValues, shrinkage
 from dp2erm_cvx.steps.record_map import Arms, Balance, Rows
 from dp2erm_cvx.steps.score import EffectScore
+from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.universe import Universe
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.plan.effect import EffectStudy
+    from dp2erm_cvx.plan.rule import RuleStudy
 
 #: The curvature of a logistic regression, e (1 - e), of a propensity that nothing is known about.
 _VARIANCE = 0.2
@@ -162,16 +168,18 @@ def rule_of_use(
     centered = both or total >= CENTER_FROM or bool(expected)
     worth = both and not uneven(universe.domain.codebook)
     total *= universe.n_features + 1
-    _, norm_bound, mean = covariate_rule(universe, total, RULE_MEAN_NOISE, worth=worth)
+    law, norm_bound, mean = covariate_rule(universe, total, RULE_MEAN_NOISE, worth=worth)
     if universe.domain.ranges is None:  # a declared norm is that of the records, and no corner of a box
         norm_bound = universe.domain.features_bound
     width = 2.0 * universe.domain.outcome_bound
+    spread = spread_share(law, total) if both else None
+    more = 0.5 * (spread - SPREAD_SHARE) if spread else 0.0  # a smaller rest costs decisions
     # residuals of an event are longer on one side: no clip cuts them
     clips = (width, 2.0 * width) if universe.domain.binary_outcome else (min(2.8 * scale, width), 4.2 * scale)
     return RuleSettings(
-        center_share=(0.3 if both else 0.4) if centered else None,
+        center_share=(0.3 - more if both else 0.4) if centered else None,
         propensity="logistic" if both else None,
-        propensity_share=0.15,
+        propensity_share=0.15 - more,
         balance=Balance.MATCHING,
         cap=10.0,
         center_slope=0.35 * scale,
@@ -184,7 +192,7 @@ def rule_of_use(
         score_bound=clips[1],
         norm_bound=norm_bound,
         mean_share=MEAN_SHARE if mean else None,
-        spread_share=SPREAD_SHARE if both else None,
+        spread_share=spread,
     )
 
 
@@ -236,12 +244,30 @@ def spread_share(law: CovariateLaw, total: float) -> float:
     return min(max(least, each), most) if 0.0 < each <= 1.2 * most else SPREAD_SHARE
 
 
-def scaled_by_one(law: CovariateLaw, total: float, share: float) -> tuple[int, ...]:
-    """The numbers whose mean squares have a noise of a third of a guess at most, from a share of n epsilon.
+def placing(
+    study: EffectStudy | RuleStudy, norm: float, epsilon: float, *, exact: bool
+) -> tuple[Universe, list[Step]]:
+    """Where the first step finds its records, and those that center and scale covariates, to this ``norm``.
 
-    Of more noise it says of any of them that it may hardly vary.
+    Of this ``epsilon`` their shares are. The mean square of every number is released where its noise is a
+    third of a guess at most: of more it says of any of them that it may hardly vary. Covariates are first
+    shrunk to up to three times the norm of those that are as large as guessed, so that larger ones lose
+    nothing; where one mean square stands for all its noise sets the limit.
     """
-    return law.numbers if 3.0 * _each_noise(law) <= total * share else ()
+    universe, law, steps, reach = study.universe, study.law, list[Step](), norm
+    centered, spread = study.settings.mean_share, study.settings.spread_share
+    if spread is not None:
+        total = spread * epsilon * universe.mass * universe.n_samples
+        numbers = law.numbers if 3.0 * _each_noise(law) <= total else ()
+        times = 3.0 if numbers else min(max(math.sqrt(total / 48.0), 1.0), 3.0)
+        # less their mean covariates may be twice as long
+        widest = universe.domain.features_bound * (1.0 if centered is None else 2.0)
+        reach = max(min(norm * times, widest), norm)
+        steps.append(MeanSquare(share=spread, exact=exact, law=law, norm=norm, numbers=numbers))
+    if centered is None:
+        return universe.shrunk(reach), steps
+    mean = CovariateMean(share=centered, noise=study.noise, exact=exact, law=law, norm=reach)
+    return universe, [mean, *steps]
 
 
 def _each_noise(law: CovariateLaw) -> float:

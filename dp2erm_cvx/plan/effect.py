@@ -19,7 +19,7 @@ from dp2erm_cvx.plan.defaults import (
     default_scale,
     effect_error,
     effect_rule,
-    scaled_by_one,
+    placing,
     smaller_arm,
 )
 from dp2erm_cvx.plan.plan import STEADY, Pipeline
@@ -108,7 +108,7 @@ class EffectStudy(Pipeline):
                 "risk difference",
             )
         if law == "auto" and self.settings.rows is not None:
-            put(self, "noise", chosen_noise(law, self.handed(self._placing(self.settings, True))))
+            put(self, "noise", chosen_noise(law, self.handed(self._placing(exact=True)[1])))
         if self._several:
             check_arms(self)
         elif self.settings.propensity == "multinomial":
@@ -244,7 +244,7 @@ class EffectStudy(Pipeline):
         steps: list[Step] = []
         if settings.known is None:
             steps.append(TreatmentRate(share=settings.rate_share, exact=exact))
-        steps += self._placing(settings, exact)
+        steps += self._placing(exact=exact)[1]
         terms: list[Term] = []
         program = self.saturating("saturating_regression", settings.slope)
         regressions = {"center": settings.center_share}
@@ -289,45 +289,14 @@ class EffectStudy(Pipeline):
     @property
     def start(self) -> Universe:
         """Inputs with covariates shrunk to their norm bound, unless their mean is to be subtracted first."""
-        settings = self.settings
-        if settings.rows is None or settings.mean_share is not None:
-            return self.universe
-        return self.universe.shrunk(self.reach)
-
-    @property
-    def reach(self) -> float:
-        """The norm that covariates are shrunk to before their mean square is released, if it is.
-
-        Up to three times the norm of those that are as large as guessed, so that larger ones lose nothing;
-        the noise of the mean square of the norm sets the limit.
-        """
-        settings, norm = self.settings, self.settings.norm_bound
-        if settings.spread_share is None:
-            return norm
-        widest = self.universe.domain.features_bound * (1.0 if settings.mean_share is None else 2.0)
-        times = min(max(math.sqrt(settings.spread_share * self._total / 48.0), 1.0), 3.0)
-        times = 3.0 if self._numbers else times
-        return max(min(norm * times, widest), norm)
-
-    @property
-    def _total(self) -> float:
-        """N epsilon of all that is released with the mean square."""
-        return self.universe.mass * self.universe.n_samples * self._kept * self._whole("spread")
-
-    @property
-    def _numbers(self) -> tuple[int, ...]:
-        """The covariates whose mean squares are released one by one."""
-        share = self.settings.spread_share
-        return () if share is None else scaled_by_one(self.law, self._total, share)
+        return self.universe if self.settings.rows is None else self._placing(exact=True)[0]
 
     def _whole(self, step: str) -> float:
         """Epsilon that the share of a step is of: that of the question that released it before, if any."""
         return float(self.before[step]["budget"]) if step in self.before else self.budget.epsilon
 
-    def _placing(self, settings: EffectSettings, exact: bool) -> Iterator[Step]:
-        """The steps by which covariates are centered and scaled."""
-        shares = settings.mean_share, settings.spread_share
-        return self.placing(shares, (settings.norm_bound, self.reach), *self._numbers, exact=exact)
+    def _placing(self, *, exact: bool) -> tuple[Universe, list[Step]]:
+        return placing(self, self.settings.norm_bound, self._kept * self._whole("spread"), exact=exact)
 
     @property
     def _several(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import special
@@ -225,12 +225,12 @@ def _arm_errors(
 
 
 def remaining(
-    plan: Plan[EffectStudy], nuisances: LinearNuisances, released: Released, residual: float
+    plan: Plan[Any], nuisances: LinearNuisances, released: Released, residual: float
 ) -> tuple[Array, Array, Array]:
     """Shares of slopes (g, k) that ridge is predicted to take, what may stay of them, and their noise."""
-    study, square = plan.study, plan.step("spread")
-    declared, stretch = nuisances.shrinkage(study.scale)[0], nuisances.stretch
-    errors = [nuisances.shrinkage(residual, share) for share in np.geomspace(study.collinearity, 1.0, 9)]
+    square, shares = plan.step("spread"), np.geomspace(nuisances.declared.least_share, 1.0, 9)
+    declared, stretch = nuisances.shrinkage(nuisances.deviation)[0], nuisances.stretch
+    errors = [nuisances.shrinkage(residual, share) for share in shares]
     error = square.relative_error(released) if isinstance(square, MeanSquare) else np.zeros(1)
     # ridge takes the more of a slope the smaller the square is, of which .7 standard deviations may be noise
     unsure = np.hypot(LEFT, error / (1.0 - 0.7 * error))
@@ -331,17 +331,16 @@ def value_error(
     half = 0.5 * study.universe.domain.outcome_bound
     residual = _residual(study, deviation * math.sqrt(rate * (1.0 - rate)), study.residual_scale)
     (fit,), theta = nuisances.regressions, np.reshape(released[str(nuisances.terms[0].source)], (2, -1))
-    stretch, spreads = nuisances.stretch.reshape(2, -1), np.array(nuisances.spreads)
+    spreads = np.array(nuisances.spreads)
     part = float(nuisances.counts.shares(released)[int(treats)].sum())
     shares, against, rates = (np.array([1.0 - one, one]) for one in (own, 1.0 - own, rate))
-    (declared, _), (remains, noise) = (nuisances.shrinkage(one) for one in (nuisances.deviation, residual))
+    declared, left, noise = remaining(plan, nuisances, released, residual)
     sizes = theta[:, 1:] * spreads / np.maximum(1.0 - declared, 0.02)
     sizes *= np.minimum(1.0, half / np.maximum(np.linalg.norm(sizes, axis=1), 1e-300))[:, None]
-    left = np.maximum(LEFT * declared, np.abs(1.0 - stretch * (1.0 - remains)))
     if nuisances.two_values is not None:
         steep = [nuisances.two_values.steepness(float(one[0])) for one in nuisances.levels(released)]
         left, sizes, noise = left + BENT_SIDE, sizes * np.c_[steep], noise * np.c_[steep]
-    stays, moved = np.linalg.norm(left * sizes, axis=1), np.sqrt(np.mean((stretch * noise) ** 2, axis=1))
+    stays, moved = np.linalg.norm(left * sizes, axis=1), np.sqrt(np.mean(noise**2, axis=1))
     curvature = np.maximum(fit.curvature(residual, rate), 1e-12)
     shrunk = np.minimum(np.abs(theta[:, 0]) * fit.gamma / curvature, half)
     # the ridge on an intercept leaks into slopes along the mean of the arm

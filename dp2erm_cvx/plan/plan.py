@@ -29,7 +29,7 @@ from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.public import check_settings, one_line, one_of, public_fraction, public_number, setting
 from dp2erm_cvx.sampling import refuse_arms
 from dp2erm_cvx.solve import Solution
-from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare
+from dp2erm_cvx.steps.covariates import CovariateLaw
 from dp2erm_cvx.steps.fit import Fit, enters_no_outcome
 from dp2erm_cvx.steps.record_map import OutcomeRows, WithConstant
 from dp2erm_cvx.steps.score import MeanScore
@@ -113,19 +113,6 @@ class Pipeline(abc.ABC):
     def law(self) -> CovariateLaw:
         """Law that is guessed of the covariates."""
         return CovariateLaw.of(self.universe.domain, self.universe.n_features)
-
-    def placing(
-        self, shares: Sequence[float | None], norms: Sequence[float], *numbers: int, exact: bool
-    ) -> Iterator[Step]:
-        """The steps by which covariates are centered and scaled, from ``shares`` for mean and mean square.
-
-        None is for no step. In between they lie in a ball of the second of the ``norms``, then of the first;
-        ``numbers`` are scaled one by one.
-        """
-        if shares[0] is not None:
-            yield CovariateMean(share=shares[0], noise=self.noise, exact=exact, law=self.law, norm=norms[1])
-        if shares[1] is not None:
-            yield MeanSquare(share=shares[1], exact=exact, law=self.law, norm=norms[0], numbers=numbers)
 
     def saturating(self, name: str, slope: float) -> SecondStage:
         """A second stage whose loss saturates."""

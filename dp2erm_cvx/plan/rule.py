@@ -14,7 +14,15 @@ from scipy.special import expit
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DeclarationError, known_names
-from dp2erm_cvx.plan.defaults import NORM, Request, effect_error, rule_of_use, saturation, smaller_arm
+from dp2erm_cvx.plan.defaults import (
+    NORM,
+    Request,
+    effect_error,
+    placing,
+    rule_of_use,
+    saturation,
+    smaller_arm,
+)
 from dp2erm_cvx.plan.plan import STEADY, Pipeline
 from dp2erm_cvx.plan.settings import RuleSettings, chosen_noise, shares_in_turn
 from dp2erm_cvx.privacy import Budget
@@ -102,21 +110,29 @@ class RuleStudy(Pipeline):
         for name in self.declared:
             if name not in known:
                 raise DeclarationError(f"{name}: is no setting of a rule; {known_names(name, known)}")
-        rest = 1.0 - public_fraction("value_share", self.declared.get("value_share") or 1e-300)
-        left = Budget(rest * self.budget.epsilon, self.budget.delta)
+        left = Budget(self._kept * self.budget.epsilon, self.budget.delta)
         rule = rule_of_use(self.universe, left, self.outcome_scale, self.expected)
-        if rule.center_share is not None and self.declared.get("propensity", "logistic") != "logistic":
-            rule = replace(rule, center_share=0.4)  # what a propensity would have taken
+        stated, needed = self.declared.get("propensity", "logistic"), self.universe.n_features + 1
+        if rule.center_share is not None and rule.propensity and stated != "logistic":
+            more = rule.center_share + 0.1  # what a propensity would have taken
+            rule = replace(rule, center_share=more)
         if self.noise is Noise.BOX:  # which follows the box: a ball takes nothing off it, a mean doubles it
             rule = replace(rule, norm_bound=None, mean_share=None)
+        if isinstance(stated, list | tuple):  # of covariates where they are
+            rule = replace(rule, norm_bound=None, mean_share=None, spread_share=None)
         rule = replace(rule, **self.declared)
-        coefficients = rule.propensity
-        if isinstance(coefficients, tuple) and len(coefficients) != self.universe.n_features + 1:
+        moved = rule.norm_bound or rule.mean_share or rule.spread_share
+        if isinstance(rule.propensity, tuple) and (moved or len(rule.propensity) != needed):
             raise DeclarationError(
-                f"propensity: {self.universe.n_features + 1} public coefficients are needed, of the constant "
-                "and of every scaled covariate"
+                f"propensity: {needed} public coefficients are needed, of the constant and of every scaled "
+                "covariate; norm_bound, mean_share and spread_share would move those"
             )
         return rule
+
+    @property
+    def _kept(self) -> float:
+        """Share of epsilon that the value of the rule leaves, which the other shares are of."""
+        return 1.0 - public_fraction("value_share", self.declared.get("value_share") or 1e-300)
 
     @property
     def norm_bound(self) -> float:
@@ -129,17 +145,18 @@ class RuleStudy(Pipeline):
 
     @property
     def start(self) -> Universe:
-        """Inputs with covariates shrunk to their norm bound, unless their mean is to be subtracted first."""
-        centered = self.settings.mean_share is not None
-        return self.universe if centered else self.universe.shrunk(self.norm_bound)
+        """Inputs with covariates shrunk to a norm bound, unless their mean is to be subtracted first."""
+        return self._placing(exact=True)[0]
+
+    def _placing(self, *, exact: bool) -> tuple[Universe, list[Step]]:
+        return placing(self, self.norm_bound, self._kept * self.budget.epsilon, exact=exact)
 
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
-        """Perhaps mean and norm of covariates, perhaps a center, perhaps a propensity, then the rule."""
+        """Perhaps mean and spread of covariates, perhaps a center, perhaps a propensity, then the rule."""
         settings, bound = self.settings, self.norm_bound
         counted = {"numerical_share": numerical_share}
         center: tuple[Term, ...] = ()
-        shares, exact = (settings.mean_share, settings.spread_share), numerical_share is not None
-        steps = list(self.placing(shares, (bound, bound), exact=exact))
+        steps = self._placing(exact=numerical_share is not None)[1]
         if settings.center_share is not None:
             program = self.saturating("saturating_regression", settings.center_slope)
             rows = OutcomeRows(Rows.POOLED, scale=settings.center_norm / bound)

@@ -253,9 +253,9 @@ CAVEATS = (
     Caveat("unbalanced", "warns", _WEIGHTED, lambda r: (r.kept_imbalance or 0.0) > HARDLY,
            lambda r: "The weights hardly balance: confounding stays in the estimate."),
     Caveat("overlap", "warns", _EFFECT, lambda r: r.capped > CAPPED, _overlap),
-    Caveat("narrow", "warns", _EFFECT, lambda r: r.narrow,
+    Caveat("narrow", "warns", (*_EFFECT, *_RULE), lambda r: r.narrow,
            lambda r: f"{', '.join(r.narrow)} may hardly vary within the declared range: what such a "
-                     "covariate confounds may stay in the estimate. A narrower range removes more of it, "
+                     f"covariate confounds may stay in the {r.goal}. A narrower range removes more of it, "
                      "as does the logarithm of a skewed one."),
     Caveat("score", "notes", _EFFECT, lambda r: r.target != "effect",
            lambda r: "The interval is for the population mean of the estimate, at the regressions and the "

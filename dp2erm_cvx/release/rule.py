@@ -69,9 +69,10 @@ class RuleRelease(BaseRelease):
     that. ``kept_confounding`` is the share of a bias that is predicted to stay, by
     :func:`~dp2erm_cvx.plan.predict.kept_confounding`; None where that is not known.
 
-    Where a mean and a mean square of covariates are released, ``covariate_mean`` (k,) is subtracted from the
-    scaled covariates, which are then shrunk to ``covariate_norm`` and multiplied by ``covariate_scale``: in
-    the fit as in every prediction. An empty mean is 0; no norm is that of the domain.
+    Where a mean and mean squares of covariates are released, ``covariate_mean`` (k,) is subtracted from the
+    scaled covariates, which are then multiplied by ``covariate_scale`` (k,) and shrunk to ``covariate_norm``:
+    in the fit as in every prediction. An empty mean is 0. ``narrow`` names covariates whose released mean
+    square may be noise alone, where the propensity is not public.
     """
 
     goal: ClassVar[str] = "rule"
@@ -89,8 +90,9 @@ class RuleRelease(BaseRelease):
     released: tuple[int, ...] = ()
     kept_confounding: float | None = None
     covariate_mean: tuple[float, ...] = ()
-    covariate_norm: float | None = None
-    covariate_scale: float = 1.0
+    covariate_norm: float
+    covariate_scale: tuple[float, ...]
+    narrow: tuple[str, ...] = ()
 
     def effects_at(self, X: Array) -> Array:
         """Estimated net effect (m,) at raw covariates X (m, k), each record by itself."""
@@ -98,8 +100,7 @@ class RuleRelease(BaseRelease):
         rows = domain.features(X)[:, 1 if domain.intercept else 0 :]
         if self.covariate_mean:
             rows = rows - np.array(self.covariate_mean)
-        if self.covariate_norm is not None:
-            rows = self.covariate_scale * clip_norm(rows, self.covariate_norm)
+        rows = clip_norm(rows * np.array(self.covariate_scale), self.covariate_norm)
         if self._ends is not None:
             rows = np.clip(rows, *self._ends)
         return Rows.POOLED.predict(self.theta, rows, 0.0)
@@ -113,18 +114,13 @@ class RuleRelease(BaseRelease):
         return ends[0] - ends[1], ends[1] - ends[0]
 
     @property
-    def norm(self) -> float:
-        """The norm to which scaled covariates are shrunk, less their released mean."""
-        declared = Domain.from_dict(self.domain).features_bound
-        return declared if self.covariate_norm is None else self.covariate_norm
-
-    @property
     def own_units(self) -> OwnUnits | None:
         """Theta in the covariates' own units; None without ranges, or a record that it surely holds for."""
-        domain, norm = Domain.from_dict(self.domain), self.norm
+        domain, scale = Domain.from_dict(self.domain), np.array(self.covariate_scale)
         if domain.ranges is None:
             return None
-        slopes = {index: self.covariate_scale * value for index, value in enumerate(self.theta[1:])}
+        norm = self.covariate_norm / float(np.max(scale))
+        slopes = dict(enumerate((scale * self.theta[1:]).tolist()))
         if self.covariate_mean:
             # the domain shrinks records around its own center before
             room = domain.features_bound - math.hypot(*self.covariate_mean)
@@ -136,8 +132,8 @@ class RuleRelease(BaseRelease):
                 return None
             wide = max(domain.covariate_bound, math.hypot(domain.intercept, norm))
             domain = replace(domain, covariate_bound=wide, center=self.middles)
-        if self.covariate_scale != 1.0 and self._ends is not None:
-            norm = min(norm, float(np.min(np.abs(self._ends))) / self.covariate_scale)
+        if self._ends is not None and np.any(scale != 1.0):
+            norm = min(norm, float(np.min(np.abs(self._ends) / scale)))
         return own_units(domain, self.columns, slopes, self.theta[0], norm)
 
     @property
@@ -172,7 +168,11 @@ def make_rule(
     widths, moved, flipped = rule_noise(plan, theta, released)
     center, square = plan.step("mean"), plan.step("spread")
     mean = center.mean(released) if isinstance(center, CovariateMean) else None
-    scale = square.size(released)[2] if isinstance(square, MeanSquare) else 1.0
+    scale, narrow = np.ones(len(columns)), tuple[str, ...]()
+    if isinstance(square, MeanSquare):
+        scale = square.size(released)[2]
+        if study.settings.propensity in (None, "logistic"):
+            narrow = tuple(columns[place] for place in square.narrow(released))
     guesses = (study.scale, list(study.expected), study.mass)
     settings = asdict(study.settings)
     if isinstance(settings["propensity"], tuple):
@@ -199,8 +199,9 @@ def make_rule(
         released=sums,
         kept_confounding=kept_confounding(plan),
         covariate_mean=() if mean is None else tuple(mean.tolist()),
-        covariate_norm=None if study.settings.norm_bound is None else study.norm_bound / scale,
-        covariate_scale=scale,
+        covariate_norm=study.norm_bound,
+        covariate_scale=tuple(scale.tolist()),
+        narrow=narrow,
     )
 
 

@@ -308,15 +308,16 @@ def _rule(release: RuleRelease) -> Story:
     scaled = "mapped to [-1, 1] by their public ranges" if domain.ranges is not None else "as they are"
     if release.covariate_mean:
         scaled += ", less their released mean"
-    if release.covariate_scale != 1.0:
-        scaled += f", multiplied by {release.covariate_scale:.4g}"
+    least, most = min(release.covariate_scale), max(release.covariate_scale)
+    if most != 1.0:
+        scaled += f", each multiplied by its covariate_scale ({least:.4g} to {most:.4g})"
     guessed = f"an outcome of standard deviation {float(settings['outcome_scale']):.4g}"
     if float(settings["mass"]) < 1.0:
         guessed += f" and weights that add up to {float(settings['mass']):g} n"
     use: list[Block] = [
         "Treat where intercept + <theta, x> > 0, the estimated effect of treatment in units of the "
         f"outcome{_net(release)}. Covariates x are {scaled}, and shrunk to a norm of at most "
-        f"{release.covariate_scale * release.norm:.4g}."
+        f"{release.covariate_norm:.4g}."
     ]
     earlier = "" if len(release.steps) == 1 else ", and leaves out that of what was released before"
     use.append(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -209,10 +209,11 @@ class CovariateMean(IntegerSums):
         return [int(total) for total in np.sum(records.by_units(partial(_total, box=box)), axis=0)]
 
     def mean(self, released: Mapping[str, Array]) -> Array:
-        """The mean (k,) of the scaled covariates, inside their box: a function of what was released."""
+        """The mean (k,) of the scaled covariates, in their box and ball: a function of what was released."""
         low, high = self.law.box(self.universe)
         sums = np.asarray(released[self.name], dtype=np.float64) / UNIT
-        return np.clip(sums / _mass(self.universe, released), low, high)
+        mean = np.clip(sums / _mass(self.universe, released), low, high)
+        return clip_norm(mean, self.universe.domain.features_bound)
 
     def around(self, released: Mapping[str, Array]) -> CovariateLaw:
         """The law of covariates around the released mean: switches spread by their share of ones."""
@@ -294,24 +295,28 @@ class MeanSquare(IntegerSums):
         of = partial(_squares, bound=self.universe.domain.features_bound)
         return (sum(records.by_units(of)),)
 
-    def size(self, released: Mapping[str, Array]) -> tuple[CovariateLaw, Any, Any]:
-        """Sizes that follow for covariates: their law, their mean square, and what they are multiplied by.
+    def size(self, released: Mapping[str, Array]) -> tuple[CovariateLaw, Array, Array]:
+        """Sizes that follow for covariates: their law, mean squares, and what each (k,) is multiplied by.
 
-        The law around a released mean; the mean square as a share of the squared bound, at least what its
-        noise may be. Those of ``numbers`` are shares (m,) of their cuts, and every covariate (k,) is then
-        multiplied by a factor of its own.
+        The law around a released mean; the mean square (1,) as a share of the squared bound, at least what
+        its noise may be. Those of ``numbers`` are shares (m,) of their cuts.
         """
         law, outer = self.law, self.universe.domain.features_bound
         if self.mean is not None:
             law = self.mean.around(released)
         part = (self.hands(self.universe).domain.features_bound / outer) ** 2
         n = _mass(self.universe, released)
+        scales: Array = np.ones(len(law.spreads))
         if self.numbers:
-            own, scales = list(self.numbers), np.ones(len(law.spreads))
+            own = list(self.numbers)
             shares = np.asarray(released[self.name], dtype=np.float64) / UNIT / n
             shares -= np.square(law.offsets)[own] / self._cuts
-            shares = np.clip(shares, math.sqrt(self.predicted_error), 1.0)
-            scales[own] = np.array(law.spreads)[own] / np.sqrt(self._variances(shares, released))
+            noise, likely = math.sqrt(self.predicted_error), shares.copy()
+            # those that may be noise are taken to be alike: the mean of m of them is known better
+            if (few := shares < 2.0 * noise).any():
+                likely[few] = max(float(np.mean(shares[few])), noise / math.sqrt(np.sum(few)))
+            shares, likely = np.clip(shares, noise, 1.0), np.minimum(likely, 1.0)
+            scales[own] = np.array(law.spreads)[own] / np.sqrt(self._variances(likely, released))
             # rarer levels than guessed leave room in the ball, which all share
             room = min(max(self.law.quantile(0.95) / law.quantile(0.95), 1.0), 3.0)
             spreads, offsets = (tuple(room * one for one in own) for own in (law.spreads, law.offsets))
@@ -319,9 +324,9 @@ class MeanSquare(IntegerSums):
         least = self.calibration.scale * self.calibration.unit / n
         share = min(max(float(released[self.name][0]) / UNIT / n, 2.0 * least, 0.02 * part), 1.0)
         upper = law.factor(min(share + math.sqrt(self.predicted_error), 0.999), outer)
-        # no record reaches farther than the bound
-        scale = 1.0 if part == 1.0 and upper >= 0.8 else math.sqrt(max(1.0 / upper, part))
-        return law, share, scale
+        if part < 1.0 or upper < 0.8:  # no record reaches farther than the bound
+            scales *= math.sqrt(max(1.0 / upper, part))
+        return law, np.array([share]), scales
 
     def _variances(self, shares: Array, released: Mapping[str, Array]) -> Array:
         """Variances of the numbers (m,), of whose squares the cut ones have these means.
@@ -347,11 +352,11 @@ class MeanSquare(IntegerSums):
 
     def spreads(self, released: Mapping[str, Array]) -> Array:
         """Root mean squares (k,) of the covariates that are handed on: a function of what was released."""
-        (law, share, scale), outer = self.size(released), self.universe.domain
+        (law, shares, scales), outer = self.size(released), self.universe.domain
         bound = self.hands(self.universe).domain.features_bound
         if self.numbers:
             return np.array(law.within(bound))
-        square = float(share)
+        square, scale = float(shares[0]), float(scales[0])
         if scale != 1.0 or bound < outer.features_bound:
             squares = law.factor(square, outer.features_bound)
             square = law.mean_square(squares * scale**2, bound)
@@ -413,10 +418,8 @@ def _mass(universe: Universe, released: Mapping[str, Array]) -> float:
     return max(released_mass(released["rate"], len(universe.domain.arms)), 1.0)
 
 
-def _scaled(rows: Array, scale: float | Array, bound: float) -> Array:
-    if isinstance(scale, np.ndarray):
-        return clip_norm(scale * rows, bound)
-    return scale * clip_norm(rows, bound / scale)
+def _scaled(rows: Array, scale: Array, bound: float) -> Array:
+    return clip_norm(scale * rows, bound)
 
 
 def _centered(rows: Array, mean: Array) -> Array:

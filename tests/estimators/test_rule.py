@@ -163,13 +163,19 @@ def wide(n=4000, seed=0, factor=3.0):
 
 def test_a_new_record_is_placed_as_the_fit_places_its_own():
     """The released mean counts as 0, and norms are shrunk and scaled as in the fit, ball and box before."""
-    domain, X, a, y = wide()
-    for bound in (2.0, 0.6):  # where the declared ball cuts as well
+    domain, X, a, y = wide(12_000)
+    X["w"] *= 0.3  # whose range is wider yet
+    for bound, noise in (
+        (2.0, "gamma"),
+        (0.6, "gamma"),
+        (2.0, "box"),
+    ):  # where the declared ball cuts as well
         declared = replace(domain, covariate_bound=bound)
-        fitted = PrivateRule(declared, Budget(2.0), outcome_scale=2.0, seed=3).fit(X, a, y)
+        fitted = PrivateRule(declared, Budget(2.0), outcome_scale=2.0, seed=3, noise=noise).fit(X, a, y)
         release = fitted.release_
-        assert len(release.covariate_mean) == 3
-        assert release.covariate_scale > 1.5
+        assert len(release.covariate_mean) == (0 if noise == "box" else 3)
+        assert min(release.covariate_scale) > 1.5
+        assert len(set(release.covariate_scale)) == 3
         plan = fitted.plan(len(X), 3)
         found = plan.run(Dataset.from_arrays(X, a, y, ("u", "v", "w")), fitted.execution())
         assert found.released["rule"].tolist() == list(release.theta)
@@ -179,11 +185,11 @@ def test_a_new_record_is_placed_as_the_fit_places_its_own():
         assert np.max(np.linalg.norm(rows, axis=1)) <= plan.study.norm_bound * (1.0 + 1e-12)
         middle = pd.DataFrame([release.middles], columns=["u", "v", "w"])
         scaled = np.array(release.covariate_mean) * 9.0
-        if bound == 2.0:
+        if bound == 2.0 and noise == "gamma":
             assert release.middles == pytest.approx(scaled, abs=0.0)
             assert fitted.decision_function(middle)[0] == pytest.approx(release.theta[0], rel=1e-12)
             assert release.own_units.at(middle)[0] == pytest.approx(release.theta[0], rel=1e-9)
-            assert scaled == pytest.approx([0.5] * 3, abs=0.4)
+            assert scaled == pytest.approx([0.5, 0.5, 0.15], abs=0.4)
         # own units say the same wherever they say that they do
         own, (low, high) = release.own_units, (-9.0, 9.0)
         some = np.clip(X.to_numpy(), low, high)
@@ -198,7 +204,7 @@ def test_a_new_record_is_placed_as_the_fit_places_its_own():
     [
         (("covariate_mean", 0), 0.3),
         (("covariate_norm",), 0.7),
-        (("covariate_scale",), 1.0),
+        (("covariate_scale", 1), 1.0),
         (("nuisances", 0, "coefficient", 1), 10.0),
         (("nuisances", 1, "coefficient", 0), 900.0),
         (("nuisances", 4, "coefficient", 2), 60.0),

@@ -36,6 +36,8 @@ def test_the_public_rule_of_use():
     for fact in ("main effect", "confounding"):
         assert names(study(POOR, expected=(fact,))) == ["center", "rule"]
     assert names(study(RICH, declared={"propensity": 0.5})) == ["spread", "center", "rule"]
+    # public coefficients are of covariates as the domain scales them
+    assert names(study(RICH, declared={"propensity": (0.1, 0.2, 0.3, 0.4)})) == ["center", "rule"]
     alone = {"center_share": None, "propensity": None, "mean_share": None, "spread_share": None}
     assert names(study(RICH, declared=alone)) == ["rule"]
     # a mean of the covariates is worth its price where it is known to a fraction of their spread
@@ -130,6 +132,7 @@ def test_every_step_is_calibrated_as_the_theorem_says():
         ({"propensity": "forest"}, "propensity"),
         ({"propensity": (0.1, 0.2)}, "4 public coefficients"),
         ({"propensity": (0.1, 0.2, 0.3, math.inf)}, "propensity"),
+        ({"propensity": (0.1, 0.2, 0.3, 0.4), "spread_share": 0.1}, "spread_share would move those"),
         ({"center_share": 0.9, "propensity_share": 0.2}, "leave nothing"),
         ({"response_bound": 0.0}, "response_bound"),
         ({"response_bound": 1.0, "propensity": None}, "needs a propensity"),

@@ -11,8 +11,8 @@ import pytest
 from dp2erm_cvx import Budget, Codebook, Domain
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.plan import EffectStudy, make_plan
-from dp2erm_cvx.sampling import SamplingWeights
+from dp2erm_cvx.plan import EffectStudy, RuleStudy, make_plan
+from dp2erm_cvx.sampling import SamplingWeights, uneven
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare
 from dp2erm_cvx.steps.estimands import AverageScore, TreatedScore
@@ -134,7 +134,7 @@ def used(plan, records, released):
             rows += [mapped.X, mapped.y, where.factors(here, released)]
         elif step.name == "propensity":
             rows.append(step.map.records(here, released).X)
-        elif step.name == "score":
+        elif step.name in ("score", "value"):
             own = step.score.given(here, released)
             rows.append(own.score(own.parts(here, released)) / own.widening)
         else:
@@ -145,21 +145,37 @@ def used(plan, records, released):
     return rows
 
 
+#: Of effects and of rules: what records count is then public.
+RULES = [f"rule {name}" for name, domain in DOMAINS.items() if not uneven(domain.codebook)]
+
+
 @cache
-def numbers(name, rate=0.3, epsilon=4.0):
-    """A plan of every step, and one value of all that it releases before the score."""
-    plan = make_plan(study(DOMAINS[name], epsilon=epsilon, declared=ALL | {"rows": "common"}))
+def numbers(case, rate=0.3, epsilon=4.0):
+    """A plan of every step, of an effect or a rule, and one value of all that it releases before a score."""
+    name = case.removeprefix("rule ")
     n, k, unit = 400, size(DOMAINS[name]), 2.0**20
+    declared = ALL | ({"rows": "common"} if name == case else {"spread_share": 0.1, "value_share": 0.3})
+    if name == case:
+        plan = make_plan(study(DOMAINS[name], n, epsilon, declared=declared))
+    else:
+        plan = make_plan(RuleStudy(Universe(DOMAINS[name], n, k), Budget(epsilon), declared=declared))
     both = [rate * n * unit, (1 - rate) * n * unit] if DOMAINS[name].weighted else [rate * n]
     squares = np.full(max(len(plan.step("spread").numbers), 1), 0.3 * n * unit)
     found = {"rate": both, "mean": np.full(k, 0.1 * n * unit), "spread": squares}
     coefficients = {"center": np.linspace(-0.3, 0.4, 2 + k), "propensity": np.linspace(-1.0, 0.5, 1 + k)}
-    return plan, {key: np.array(value, dtype=float) for key, value in (found | coefficients).items()}
+    if name != case:
+        coefficients["center"] = coefficients["rule"] = np.linspace(-0.3, 0.4, 1 + k)
+        found |= {
+            "sides": np.array([0.1, 0.2, 0.3, 0.4]) * n * unit,
+            "arms": np.linspace(-0.3, 0.4, 2 + 2 * k),
+        }
+    named = (found | coefficients).items()
+    return plan, {key: np.array(value, dtype=float) for key, value in named if plan.step(key) is not None}
 
 
 def alike(name, epsilon=4.0):
     plan, released = numbers(name, epsilon=epsilon)
-    domain, (X, a, y, weights) = plan.study.start.domain, drawn(DOMAINS[name])
+    domain, (X, a, y, weights) = plan.study.start.domain, drawn(plan.study.universe.domain)
     theirs = [column.copy() for column in (X, a, y, weights)]
     for column, value in zip(theirs, (1e9, 1 - a[7], -1e9, 0.1), strict=True):
         column[7] = value
@@ -171,11 +187,12 @@ def alike(name, epsilon=4.0):
     return all(np.array_equal(mine[kept], their[kept]) for mine, their in zip(one, other, strict=True))
 
 
-@pytest.mark.parametrize("name", DOMAINS)
+@pytest.mark.parametrize("name", [*DOMAINS, *RULES])
 def test_a_neighbor_has_the_same_other_records_in_every_step(name, monkeypatch):
-    assert [step.name for step in numbers(name)[0].steps] == [
-        "rate", "mean", "spread", "center", "propensity", "score",
-    ]  # fmt: skip
+    names = {"effect": "rate mean spread center propensity score"}
+    names["rule"] = "mean spread center propensity rule sides arms value"
+    goal = "rule" if name in RULES else "effect"
+    assert [step.name for step in numbers(name)[0].steps] == names[goal].split()
     assert alike(name)
     assert alike(name, 200.0)
     # planted: the mean of the records in place of the released one
@@ -211,17 +228,20 @@ def joint_loss(steps, domain, released):
     return max(float(np.max(np.sum(np.abs(np.array(found) - own), axis=1))) for own in found)
 
 
-@pytest.mark.parametrize("name", ["box", "levels"])
+@pytest.mark.parametrize("name", ["box", "levels", "rule box", "rule levels"])
 def test_what_comes_before_a_regression_loses_its_shares_together(name):
     """At every mean that may be released; attained where one record falls on it, and another far from it."""
-    (plan, released), k = numbers(name), size(DOMAINS[name])
-    steps, domain = plan.steps[:3], plan.study.start.domain
+    plan, released = numbers(name)
+    steps, domain = plan.steps[: 2 if name in RULES else 3], plan.study.start.domain
+    assert steps[-1].numbers or name == "box"
+    k = plan.study.universe.n_features
     means = [np.array(ends) * 400 * 2.0**20 for ends in itertools.product((-1.0, 1.0), repeat=k)]
     paid = sum(step.guarantee.epsilon for step in steps)
     assert 0.9 * paid < max(joint_loss(steps, domain, released | {"mean": one}) for one in means) <= paid
     # planted: a share that follows what is released later, as the mean square here: twice where that is large
-    noise = steps[1].calibration
-    wrong = (steps[0], replace(steps[1], calibration=replace(noise, scale=0.5 * noise.scale)), steps[2])
+    *first, mean, square = steps
+    half = replace(mean.calibration, scale=0.5 * mean.calibration.scale)
+    wrong = (*first, replace(mean, calibration=half), square)
     assert max(joint_loss(wrong, domain, released | {"mean": one}) for one in means) > 1.3 * paid
 
 
@@ -258,9 +278,9 @@ def outside(name, extreme, epsilon=4.0):
         key: np.full(len(value), extreme[key]) if key in extreme else 1e6 * value
         for key, value in released.items()
     }
-    if extreme["rate"] == 1.0 and len(released["rate"]) == 2:
+    if extreme["rate"] == 1.0 and len(released.get("rate", ())) == 2:
         released["rate"] = np.array([1.0, -HUGE])
-    domain, data = plan.study.start.domain, drawn(DOMAINS[name])
+    domain, data = plan.study.start.domain, drawn(plan.study.universe.domain)
     excess = -math.inf
     records = domain.records(*data[:3], data[3] if domain.weighted else None)
     inputs = Inputs(Dataset.from_arrays(records.X, records.a, records.y), records)
@@ -272,7 +292,7 @@ def outside(name, extreme, epsilon=4.0):
             excess = max(excess, np.max(factors) - 1.0, -np.min(factors))
         elif step.name == "propensity":
             here = step.map.records(here, released)
-        elif step.name == "score":
+        elif step.name in ("score", "value"):
             own = step.score.given(here, released)
             assert own.widening <= RAREST / 2
             score = own.score(own.parts(here, released)) / own.widening
@@ -286,12 +306,15 @@ def outside(name, extreme, epsilon=4.0):
     return excess
 
 
-@pytest.mark.parametrize("name", DOMAINS)
+@pytest.mark.parametrize("name", [*DOMAINS, *RULES])
 def test_no_released_number_takes_a_record_out_of_its_universe(name, monkeypatch):
     assert max(outside(name, extreme) for extreme in EXTREME) <= 0.0
     # of that many records covariates are shrunk to a wider norm first
     assert max(outside(name, extreme, 200.0) for extreme in EXTREME) <= 0.0
-    assert numbers(name, epsilon=200.0)[0].study.reach >= numbers(name)[0].study.reach
+    reaches = [numbers(name, epsilon=one)[0].step("spread").universe.domain for one in (4.0, 200.0)]
+    assert reaches[0].features_bound <= reaches[1].features_bound
+    if name in RULES:
+        return
     # planted: arms by their inverse rates, which no public number bounds at 1
     monkeypatch.setattr(Arms, "weights", lambda self, rate, ratio: (1.0 / (1.0 - rate), 1.0 / rate))
     assert max(outside(name, extreme) for extreme in EXTREME) > 1.0
@@ -399,7 +422,7 @@ def test_covariates_that_are_larger_than_guessed_keep_their_lengths(n):
     released = {"spread": exact(step, records)}
     _, _, scale = step.size(released)
     lengths = np.linalg.norm(step.mapped(records, released).covariates / scale, axis=1)
-    kept = 1.2 if n == 100 else plan.study.reach  # noise sets the limit
+    kept = 1.2 if n == 100 else step.universe.domain.features_bound  # noise sets the limit
     assert lengths == pytest.approx(np.full(n, kept), rel=1e-9)
     assert (kept == pytest.approx(math.sqrt(k))) == (n == 20_000)
 
@@ -431,6 +454,13 @@ def test_a_number_whose_square_is_its_noise_is_narrow():
     assert step.narrow(released) == (1,)
     assert np.std(covariates[:, 1]) < 0.1
     assert step.relative_error(released)[[0, 1]] == pytest.approx([0.2, 1.0], abs=0.1)
+
+
+def test_numbers_whose_squares_may_be_noise_are_taken_to_be_alike():
+    """All ranges are three times too wide: one by one they would get a spread of .22 at most."""
+    step, released, covariates = placed(4000, (9.0,) * 4, 1.0)
+    assert step.narrow(released) == (0, 1, 2, 3)
+    assert np.std(covariates[:, :4], axis=0) == pytest.approx(np.full(4, 1.0 / 3.0), rel=0.1)
 
 
 def test_few_records_have_one_mean_square_for_all():
