@@ -77,16 +77,12 @@ def test_a_refused_fit_neither_clips_nor_draws(ledger: Ledger, monkeypatch: pyte
     assert ledger.account("trial").receipts == ()
 
 
-def test_a_seeded_fit_charges_nothing_and_says_so(ledger: Ledger) -> None:
+def test_a_seeded_fit_charges_nothing_and_says_so_and_an_unproven_plan_is_refused(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.warns(UserWarning, match="nothing is charged"):
-        fitted = model(ledger, seed=1).fit(*DATA)
-    assert fitted.receipt_ is None
-    assert ledger.account("trial").receipts == ()
-
-
-def test_an_unproven_plan_is_not_charged(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = model(ledger).plan(30, 1)
-    found = unproven(plan)
+        assert model(ledger, seed=1).fit(*DATA).receipt_ is None
+    found = unproven(model(ledger).plan(30, 1))
     monkeypatch.setattr(PrivateTwoStageERM, "plan", lambda *_: found)
     with pytest.raises(CalibrationError, match="not proven"):
         model(ledger).fit(*DATA)

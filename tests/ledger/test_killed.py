@@ -87,13 +87,6 @@ def test_a_second_process_at_the_same_output_spends_nothing(folder: Path) -> Non
     assert [path.name for path in folder.glob("out.json*")] == ["out.json"]
 
 
-def test_what_a_killed_process_left_is_taken_over(folder: Path) -> None:
-    Path("out.json.part").write_text("x" * 100_000)
-    assert run(*CHARGED).exit_code == 0
-    assert json.loads(Path("out.json").read_text())["private"] is True
-    assert not Path("out.json.part").exists()
-
-
 @pytest.mark.parametrize("kept", ["ledger", "link", "output"])
 def test_a_part_is_no_file_of_the_command_and_no_link(kept: str, folder: Path) -> None:
     """The part is written over: as a ledger it was gone, with what had been spent."""

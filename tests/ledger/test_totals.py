@@ -16,21 +16,13 @@ from tests.ledger.charging import charge_until_refused
 from tests.ledger.model import DATA, model
 
 
-def test_charges_outlive_the_process_that_made_them(ledger: Ledger) -> None:
-    first = ledger.charge("trial", Budget(0.25, 1e-7), "a first look")
-    second = ledger.charge("trial", Budget(0.5))
+def test_decimals_add_up_as_they_are_written_and_outlive_the_process(ledger: Ledger) -> None:
+    made = [ledger.charge("trial", Budget(0.1, 1e-7), f"look {k}") for k in range(10)]
     account = Ledger(ledger.path).account("trial")
-    assert account.receipts == (first, second)
-    assert first.note == "a first look"
-    assert (account.spent.epsilon, account.spent.left_epsilon) == (0.75, 0.25)
-    assert (account.spent.delta, account.spent.left_delta) == (1e-7, 9e-7)
-
-
-def test_decimals_add_up_as_they_are_written(ledger: Ledger) -> None:
-    for _ in range(10):
-        ledger.charge("trial", Budget(0.1, 1e-7))
-    figures = ledger.account("trial").spent
-    assert (figures.epsilon, figures.left_epsilon, figures.left_delta) == (1.0, 0.0, 0.0)
+    assert (account.receipts, made[3].note) == ((*made,), "look 3")
+    figures = account.spent
+    assert (figures.epsilon, figures.delta) == (1.0, 1e-6)
+    assert (figures.left_epsilon, figures.left_delta) == (0.0, 0.0)
     assert figures.relation is Neighboring.REPLACE_ONE
     with pytest.raises(LedgerError, match="does not fit"):
         ledger.charge("trial", Budget(5e-324))
