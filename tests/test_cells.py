@@ -48,17 +48,12 @@ ROWS = [
 
 
 def frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            name: pd.Series(list(column), dtype=object)
-            for name, column in zip(NAMES, zip(*rows, strict=True), strict=True)
-        }
-    )
+    return pd.DataFrame(rows, columns=NAMES, dtype=object)
 
 
-def coded(rows: list[tuple[Any, ...]], domain: Domain = DOMAIN) -> Dataset:
+def coded(rows: list[tuple[Any, ...]]) -> Dataset:
     table = frame(rows)
-    return Dataset.coded(domain, table, table["drug"], table["sbp"])
+    return Dataset.coded(DOMAIN, table, table["drug"], table["sbp"])
 
 
 def test_records_by_hand() -> None:
@@ -97,13 +92,8 @@ def test_what_is_declared_comes_back_from_json_and_is_told() -> None:
     assert again.mass == 0.8
     assert DOMAIN.codebook is not None
     told = DOMAIN.codebook.told()
-    for part in (
-        "F is also female, Frau",
-        "days since 2024-01-01",
-        "umol/L times 0.0113",
-        "fulfil 18 <= age does not",
-    ):
-        assert part in told
+    parts = "F is also female, Frau|days since 2024-01-01|umol/L times 0.0113|fulfil 18 <= age does not"
+    assert [part for part in parts.split("|") if part not in told] == []
 
 
 @pytest.mark.parametrize(
@@ -133,26 +123,9 @@ def test_a_condition_is_one_of_comparisons(text: str, kept: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "age",
-        "age >=",
-        "not age > 3",
-        "age > ward",
-        "age > 3 > 2",
-        "3 > 2",
-        "age in 3",
-        "age in []",
-        "age == [1]",
-        "age is 3",
-        "ward > 'ICU'",
-        "f(age) > 3",
-        "age + 1 > 3",
-        "age > True",
-        "age > 1e999",
-        "age.real > 1",
-        "__import__('os').system('true') == 0",
-        "(" * 150,
-        "age > 3\nage",
-        "",
+        *("age", "age >=", "not age > 3", "age > ward", "age > 3 > 2", "3 > 2", "age in 3", "age in []"),
+        *("age == [1]", "age is 3", "ward > 'ICU'", "f(age) > 3", "age + 1 > 3", "age > True", "age > 1e999"),
+        *("age.real > 1", "__import__('os').system('true') == 0", "(" * 150, "age > 3\nage", ""),
     ],
 )
 def test_anything_else_is_refused_in_one_line(text: str) -> None:
@@ -177,40 +150,18 @@ def test_anything_else_is_refused_in_one_line(text: str) -> None:
         ({"censored": 1}, "must be true or false"),
         ({"censored": True, "since": "2020-01-31"}, "since and censored declared"),
         (3, "must have names"),
+        ({"eligible_share": 2}, "eligible_share = 2: must be at most 1"),
+        ({"eligible": "age >= 18"}, "eligible.*: must be a list"),
     ],
 )
 def test_a_rule_that_says_nothing_or_too_much_is_refused(cells: Any, message: str) -> None:
     with pytest.raises(DeclarationError, match=message) as caught:
-        domain_of({**DECLARED, "cells": {"x": cells}})
+        domain_of({**DECLARED, **(cells if "eligible" in message else {"cells": {"x": cells}})})
     assert "\n" not in str(caught.value)
-
-
-def test_shares_and_lists_of_eligibility_are_judged() -> None:
-    with pytest.raises(DeclarationError, match="eligible_share = 2: must be at most 1"):
-        domain_of({**DECLARED, "eligible_share": 2})
-    with pytest.raises(DeclarationError, match="must be a list"):
-        domain_of({**DECLARED, "eligible": "age >= 18"})
 
 
 def test_dates_are_days_whatever_type_they_have() -> None:
     rule = CellRule(since="2024-01-01")
-    cells = [
-        "2024-02-01",
-        "2024-01-01 12:00",
-        datetime.date(2023, 12, 31),
-        np.datetime64("2024-01-03"),
-        "31.1.2024",
-        7,
-        None,
-    ]
-    np.testing.assert_array_equal(
-        rule.read(np.array(cells, dtype=object), "d", {}.__getitem__), [31, 0.5, -1, 2] + [math.nan] * 3
-    )
-
-
-def test_a_text_of_many_records_is_read_once(monkeypatch) -> None:
-    read, number = [], CellRule._number
-    monkeypatch.setattr(CellRule, "_number", lambda rule, text: read.append(text) or number(rule, text))
-    cells = CellRule(censored=True).read([">89", "40", ">89", "40", None], "age", lambda _: None)
-    assert np.array_equal(cells, [89.0, 40.0, 89.0, 40.0, math.nan], equal_nan=True)
-    assert sorted(read) == ["", "40", ">89"]
+    cells = ["2024-02-01", "2024-01-01 12:00", datetime.date(2023, 12, 31), np.datetime64("2024-01-03")]
+    found = rule.read(np.array([*cells, "31.1.2024", 7, None], dtype=object), "d", {}.__getitem__)
+    np.testing.assert_array_equal(found, [31, 0.5, -1, 2] + [math.nan] * 3)

@@ -33,19 +33,12 @@ def test_csv_holds_what_the_file_says(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.a, [0, 1, 1])
     np.testing.assert_array_equal(data.y, [2, 3.25, -1])
     assert (data.X.dtype, data.a.dtype, data.y.dtype) == (np.float64, np.int64, np.float64)
-
-
-def test_covariates_are_chosen_and_ordered_by_name(tmp_path: Path) -> None:
     assert read(tmp_path, GOOD, covariates=["dose", "age"]).X[0].tolist() == [1.5, 30.0]
     unused_text = "note,age,a,y\nhello,1,0,2\nthere,2,1,3\n"
     assert read(tmp_path, unused_text, covariates=["age"]).columns == ("age",)
-
-
-def test_csv_dialect_details(tmp_path: Path) -> None:
     windows = b"\xef\xbb\xbf age ,a,y\r\n\r\n 1 ,0,2\r\n2,1,3\r\n\r\n"
     data = read(tmp_path, windows)
-    assert data.columns == ("age",)
-    assert data.X[:, 0].tolist() == [1, 2]
+    assert (data.columns, data.X[:, 0].tolist()) == (("age",), [1, 2])
     quoted = 'x,"the a",y\n"1","0","2"\n2,1,3\n'
     assert read(tmp_path, quoted, treatment="the a").a.tolist() == [0, 1]
 
@@ -58,21 +51,19 @@ def test_every_reader_gives_the_same_dataset(tmp_path: Path) -> None:
     frame.to_parquet(tmp_path / "data.parquet")
     arrow = pytest.importorskip("pyarrow").Table.from_pandas(frame)
     for data in (
-        Dataset.read(arrow, treatment="a", outcome="y"),
         Dataset.from_arrays(arrow.select(["age", "dose"]), arrow["a"], arrow["y"]),
-        Dataset.read(frame, treatment="a", outcome="y"),
-        Dataset.read(frame.astype(object), treatment="a", outcome="y"),
-        Dataset.read(frame.convert_dtypes(), treatment="a", outcome="y"),
-        Dataset.read(tmp_path / "data.parquet", treatment="a", outcome="y"),
+        *(
+            Dataset.read(one, treatment="a", outcome="y")
+            for one in (arrow, frame, frame.astype(object), frame.convert_dtypes(), tmp_path / "data.parquet")
+        ),
         Dataset.from_arrays(frame[["age", "dose"]], frame["a"], frame["y"]),
         Dataset.from_arrays(
             [[30, Decimal("1.5")], [41, -20], [52, 0]], [0, 1.0, 1], [2, 3.25, -1], ["age", "dose"]
         ),
     ):
         assert data.columns == expected.columns
-        np.testing.assert_array_equal(data.X, expected.X)
-        np.testing.assert_array_equal(data.a, expected.a)
-        np.testing.assert_array_equal(data.y, expected.y)
+        for name in "Xay":
+            np.testing.assert_array_equal(getattr(data, name), getattr(expected, name))
 
 
 def test_arrays_are_read_only_and_finite_doubles_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,10 +90,7 @@ def test_arrays_are_read_only_and_finite_doubles_are_not_copied(monkeypatch: pyt
     ("text", "message"),
     [
         (GOOD.replace("-2e1", "abc"), r"^row 2 \(line 3\), column 'dose': 'abc' is text, not a number$"),
-        (
-            GOOD.replace("-2e1", ""),
-            r"^row 2 \(line 3\), column 'dose': the cell is empty; nothing is imputed$",
-        ),
+        (GOOD.replace("-2e1", ""), r"2 \(line 3\), column 'dose': the cell is empty; nothing is imputed$"),
         (GOOD.replace("-2e1", "nan"), r"row 2 \(line 3\), column 'dose': the value is missing"),
         (GOOD.replace("-2e1", "NA"), r"column 'dose': 'NA' is text"),
         (GOOD.replace("-2e1", "-inf"), r"row 2 \(line 3\), column 'dose': -inf is not finite"),
@@ -114,7 +102,7 @@ def test_arrays_are_read_only_and_finite_doubles_are_not_copied(monkeypatch: pyt
         (GOOD.replace("41,", ""), r"row 2 \(line 3\) of .* has 3 cells, the header 4$"),
         (
             GOOD.replace("\n41", "\n\n\n41").replace("3.25", ""),
-            r"row 2 \(line 5\), column 'y': the cell is empty",
+            r"2 \(line 5\), column 'y': the cell is empty",
         ),
         (GOOD.replace("dose", "age"), r"has two columns named 'age': rename one$"),
         (GOOD.replace(",a,", ",arm,"), r"has no column 'a'; it has: age, dose, arm, y$"),
@@ -133,24 +121,25 @@ def test_a_bad_csv_is_named_in_one_line(tmp_path: Path, text: str | bytes, messa
     assert "\n" not in str(caught.value)
 
 
-def test_missing_files_and_folders(tmp_path: Path) -> None:
-    for path in (tmp_path / "absent", tmp_path / "absent.parquet", tmp_path):
-        with pytest.raises(DataError, match="cannot be read"):
-            Dataset.read(path, treatment="a", outcome="y")
-    csv_file(tmp_path, GOOD).rename(tmp_path / "text.parquet")
-    with pytest.raises(DataError, match="is not a Parquet file"):
-        Dataset.read(tmp_path / "text.parquet", treatment="a", outcome="y")
-
-
-def test_wrong_names(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="must be a list of column names"):
-        read(tmp_path, GOOD, covariates="age")
-    with pytest.raises(DataError, match="'y' is used twice"):
-        read(tmp_path, GOOD, covariates=["age", "y"])
-    with pytest.raises(DataError, match="'a' is used twice"):
-        read(tmp_path, GOOD, outcome="a")
-    with pytest.raises(DataError, match="no column 'weight'"):
-        read(tmp_path, GOOD, covariates=["weight"])
+def test_files_and_names_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "text.parquet").write_text(GOOD)
+    for name, message in (
+        *((name, "cannot be read") for name in ("absent", "absent.parquet", "")),
+        ("text.parquet", "is not a Parquet file"),
+    ):
+        with pytest.raises(DataError, match=message):
+            Dataset.read(tmp_path / name, treatment="a", outcome="y")
+    for names, message in (
+        ({"covariates": "age"}, "must be a list of column names"),
+        ({"covariates": ["age", "y"]}, "'y' is used twice"),
+        ({"outcome": "a"}, "'a' is used twice"),
+        ({"covariates": ["weight"]}, "no column 'weight'"),
+    ):
+        with pytest.raises(DataError, match=message):
+            read(tmp_path, GOOD, **names)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(DeclarationError, match=r"pip install 'dp2erm-cvx\[data\]'$"):
+        Dataset.read(tmp_path / "data.parquet", treatment="a", outcome="y")
 
 
 @pytest.mark.parametrize(
@@ -178,20 +167,17 @@ def test_bad_arrays(X: object, a: object, y: object, message: str) -> None:
         Dataset.from_arrays(X, a, y)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("fill", [7.0, None])
-def test_a_masked_entry_is_missing_whatever_it_hides_or_fills(fill: float | None) -> None:
-    masked = np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0], fill_value=fill)
-    assert as_array(masked, "y").tolist() == [1.0, None, 3.0]
-
-
-def test_what_a_list_of_masked_rows_hides_is_missing() -> None:
+def test_a_masked_entry_is_missing_whatever_it_hides_or_fills() -> None:
+    for fill in (7.0, None):
+        masked = np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0], fill_value=fill)
+        assert as_array(masked, "y").tolist() == [1.0, None, 3.0]
     row = np.ma.array([1.0, 2.0], mask=[1, 0])
     for read in (as_array, as_cells):
         assert read([[3.0, 4.0], row], "X").tolist() == [[3.0, 4.0], [None, 2.0]]
         assert read((row, row), "X").tolist() == [[None, 2.0]] * 2
 
 
-def test_bad_frames() -> None:
+def test_bad_frames(tmp_path: Path) -> None:
     frame = pd.DataFrame({"x": [1, 2], "a": [0, 1], "y": [1.0, 2.0]})
     missing = frame.astype({"x": "Int64"})
     missing.loc[1, "x"] = pd.NA
@@ -204,20 +190,10 @@ def test_bad_frames() -> None:
     ):
         with pytest.raises(DataError, match=message):
             Dataset.read(bad, treatment="a", outcome="y")
-    with pytest.raises(DataError, match="list is not a data frame"):
-        Dataset.read([1, 2], treatment="a", outcome="y")  # type: ignore[arg-type]
-
-
-def test_missing_values_in_parquet_are_named(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"x.1": [1, 2], "a": [True, None], "y": [1.0, 2.0]})
+    frame = frame.rename(columns={"x": "x.1"})
+    frame.assign(a=[True, None]).to_parquet(tmp_path / "missing.parquet")
     frame.to_parquet(tmp_path / "data.parquet")
-    with pytest.raises(DataError, match="row 2, column 'a': the value is missing"):
-        Dataset.read(tmp_path / "data.parquet", treatment="a", outcome="y")
-    frame.assign(a=[0, 1]).to_parquet(tmp_path / "data.parquet")
     assert Dataset.read(tmp_path / "data.parquet", treatment="a", outcome="y").columns == ("x.1",)
-
-
-def test_a_missing_extra_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(DeclarationError, match=r"pip install 'dp2erm-cvx\[data\]'$"):
-        Dataset.read(tmp_path / "data.parquet", treatment="a", outcome="y")
+    for other, message in (([1, 2], "list is not a data frame"), ("missing.parquet", "2, column 'a': the v")):
+        with pytest.raises(DataError, match=message):
+            Dataset.read(other if message[0] == "l" else tmp_path / other, treatment="a", outcome="y")

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -15,52 +16,46 @@ from dp2erm_cvx.program.kernels import Kernel, Laplace, Linear, RandomFourier
 from dp2erm_cvx.text import number_or_text
 
 
+def read(family: Any, text: str) -> Any:
+    return family.from_text(text, *["own"] * (family is not Moments))
+
+
+SYNTAX = "must be whole, l2:RADIUS, l1:RADIUS or box:BOUND$"
+
+
+class Narrow(Gaussian):
+    """A kernel of a user's own, of the same word, which programs refuse."""
+
+
 @pytest.mark.parametrize(
-    ("text", "kernel"),
+    ("text", "member"),
     [
         ("gaussian:2", Gaussian(2.0)),
         (" Laplace:0.5", Laplace(0.5)),
         ("linear", Linear()),
         ("fourier:0.5:20:7", RandomFourier(0.5, 20, 7)),
         ("fourier:3", RandomFourier(3.0)),
+        *(("l1:2", L1Ball(2)), ("l2:0.5", L2Ball(0.5)), ("box:5", Box(5)), ("whole", WholeSpace())),
+        *(("3", Moments(3)), ("moments:3", Moments(3))),
     ],
 )
-def test_kernels(text: str, kernel: Kernel) -> None:
-    assert Kernel.from_text(text, "kernel") == kernel
+def test_members_are_read(text: str, member: Kernel | ConvexSet | Moments) -> None:
+    family = next(one for one in (Kernel, ConvexSet, Moments) if isinstance(member, one))
+    found = read(family, text)
+    assert (found, type(found)) == (member, type(member))
 
 
 @pytest.mark.parametrize(
-    ("text", "theta"),
-    [("l1:2", L1Ball(2)), ("l2:0.5", L2Ball(0.5)), ("box:5", Box(5)), ("whole", WholeSpace())],
+    ("family", "text", "message"),
+    [
+        *((ConvexSet, text, SYNTAX) for text in ("ball:2", "l1", "l1:", "l1:1:2", "whole:1", "")),
+        (Kernel, "laplace:x", "bandwidth"),
+        (Moments, "two", "degree = 'two'"),
+    ],
 )
-def test_sets(text: str, theta: ConvexSet) -> None:
-    assert ConvexSet.from_text(text, "theta_set") == theta
-
-
-@pytest.mark.parametrize("text", ["ball:2", "l1", "l1:", "l1:1:2", "whole:1", ""])
-def test_what_writes_no_set_is_told_the_syntax(text: str) -> None:
-    with pytest.raises(DeclarationError) as error:
-        ConvexSet.from_text(text, "theta_set")
-    assert str(error.value) == f"theta_set = {text!r}: must be whole, l2:RADIUS, l1:RADIUS or box:BOUND"
-
-
-def test_the_library_judges_the_sizes() -> None:
-    with pytest.raises(DeclarationError, match="bandwidth"):
-        Kernel.from_text("laplace:x", "kernel")
-
-
-def test_a_subclass_of_a_member_is_none() -> None:
-    class Narrow(Gaussian):
-        """A kernel of a user's own, which programs refuse."""
-
-    assert type(Kernel.from_text("gaussian:2", "kernel")) is Gaussian
-    assert Narrow.word == "gaussian"
-
-
-def test_moments() -> None:
-    assert Moments.from_text("3") == Moments.from_text("moments:3") == Moments(3)
-    with pytest.raises(DeclarationError, match="degree = 'two'"):
-        Moments.from_text("two")
+def test_what_writes_no_member_is_told_the_syntax(family: type, text: str, message: str) -> None:
+    with pytest.raises(DeclarationError, match=message):
+        read(family, text)
 
 
 @pytest.mark.parametrize("text", ["1e400", "0.10", "-01.50", "1e-400", "1e18"])
