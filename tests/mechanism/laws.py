@@ -16,19 +16,8 @@ def box_of(noise, p):
 
 
 def calibration_of(noise, p, scale=2.5):
-    return Calibration(
-        noise=noise,
-        scale=scale,
-        gamma=0.1,
-        split=0.5,
-        n_parameters=p,
-        V=2.0,
-        sensitivity=2.0,
-        epsilon=1.0,
-        delta=0.0,
-        theorem="a test",
-        box=box_of(noise, p),
-    )
+    law = {"noise": noise, "scale": scale, "n_parameters": p, "box": box_of(noise, p), "theorem": "a test"}
+    return Calibration(**law, gamma=0.1, split=0.5, V=2.0, sensitivity=2.0, epsilon=1.0, delta=0.0)
 
 
 def p_value(values, law):

@@ -3,6 +3,7 @@
 import itertools
 import math
 import sys
+from dataclasses import replace
 from fractions import Fraction
 
 import mpmath as mp
@@ -27,7 +28,7 @@ from tests.mechanism.laws import STREAMS, forced_uniforms, permute_and_flip
 
 pytestmark = pytest.mark.fresh_noise  # false alarms have a probability below 1e-10 in all
 SEEDS = [None, 1]
-HUGE = sys.float_info.max
+HUGE, SIZE = sys.float_info.max, 4000
 
 
 def grid_noise(p, scale, exponent, shift=1.0):
@@ -42,15 +43,15 @@ def steps(values, exponent):
     return np.array([int(step) for step in found])
 
 
-def fit_on_grid(noise_in_steps, rate):
-    """P-value of the chi-square test against P(k) = tanh(rate / 2) exp(-rate |k|)."""
-    edge = math.ceil(3 / rate)
-    inner = np.arange(-edge, edge + 1)
-    law = math.tanh(rate / 2) * np.exp(-rate * np.abs(inner))
+def fit(drawn, scale, reach, kind=Noise.GAMMA):
+    """P-value of the chi-square test against P(k) ~ exp(-|k| / scale), or a rounded normal one."""
+    k = np.arange(-reach, reach + 1)
+    law = math.tanh(0.5 / scale) * np.exp(-np.abs(k) / scale)
+    if kind is Noise.GAUSSIAN:
+        law = stats.norm.cdf((k + 0.5) / scale) - stats.norm.cdf((k - 0.5) / scale)
     tail = (1 - law.sum()) / 2
-    expected = np.array([tail, *law, tail]) * noise_in_steps.size
-    clipped = np.clip(noise_in_steps, -edge - 1, edge + 1)
-    observed = np.bincount(clipped + edge + 1, minlength=expected.size)
+    expected = np.array([tail, *law, tail]) * drawn.size
+    observed = np.bincount(np.clip(drawn, -reach - 1, reach + 1) + reach + 1, minlength=expected.size)
     assert expected.min() > 5
     return stats.chisquare(observed, expected).pvalue
 
@@ -59,27 +60,21 @@ def fit_on_grid(noise_in_steps, rate):
 @pytest.mark.parametrize("exponent", [-30, 0, 5])
 @pytest.mark.parametrize("rate", [0.25, 1.0])
 def test_law_on_the_grid(seed, exponent, rate):
-    size = 4000
-    noise = grid_noise(size, 2.0**exponent / rate, exponent)
-    k = steps(perturb_on_grid(np.full(size, 3 * 2.0**exponent), noise, seed=seed), exponent) - 3
+    noise = grid_noise(SIZE, 2.0**exponent / rate, exponent)
+    k = steps(perturb_on_grid(np.full(SIZE, 3 * 2.0**exponent), noise, seed=seed), exponent) - 3
     # the operating system's bits differ each time, so a false alarm must be as good as impossible
-    assert fit_on_grid(k, rate) > 1e-11
-    assert fit_on_grid(k, 2 * rate) < 1e-12
-    assert fit_on_grid(np.abs(k), rate) < 1e-12
-    assert fit_on_grid(k[: size // 2] * 2, rate) < 1e-12
+    scale, reach = 1 / rate, math.ceil(3 / rate)
+    assert fit(k, scale, reach) > 1e-11
+    assert fit(k, scale / 2, math.ceil(1.5 / rate)) < 1e-12
+    for wrong in (np.abs(k), k[: SIZE // 2] * 2):
+        assert fit(wrong, scale, reach) < 1e-12
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_values_are_rounded_to_the_nearest_point(seed):
     # so little noise that a draw other than 0 has probability exp(-200)
-    noise = grid_noise(5, 1 / 200, 0)
-    assert list(perturb_on_grid([0.3, -1.7, 2.51, 1e15 + 0.25, -0.49], noise, seed=seed)) == [
-        0,
-        -2,
-        3,
-        1e15,
-        0,
-    ]
+    found = perturb_on_grid([0.3, -1.7, 2.51, 1e15 + 0.25, -0.49], grid_noise(5, 1 / 200, 0), seed=seed)
+    assert found.tolist() == [0, -2, 3, 1e15, 0]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -94,38 +89,40 @@ def test_calibrated_noise_is_confirmed_and_on_the_grid(seed, shift, p):
         steps(result, noise.exponent)
 
 
-def test_seed_repeats_the_noise_and_nothing_else_does():
-    noise = calibrate_grid(1.0, 6, 1.0)
-    values = np.arange(6.0)
-    assert np.array_equal(perturb_on_grid(values, noise, seed=1), perturb_on_grid(values, noise, seed=1))
-    results = {tuple(perturb_on_grid(values, noise, seed=seed)) for seed in [*range(20), *[None] * 20]}
-    assert len(results) == 40
-
-
-def test_grid_noise_that_is_not_confirmed_is_refused():
-    noise = calibrate_grid(1.0, 3, 1.0)
-    for wrong in (
-        GridNoise(noise.l1_sensitivity, noise.exponent, noise.scale / 2, noise.epsilon, 3),
-        GridNoise(noise.l1_sensitivity, noise.exponent + 4, noise.scale, noise.epsilon, 3),
-        GridNoise(noise.l1_sensitivity * 1.1, noise.exponent, noise.scale, noise.epsilon, 3),
-        GridNoise(noise.l1_sensitivity, noise.exponent, noise.scale, noise.epsilon * 0.99, 3),
+def test_seeds_repeat_the_noise_and_nothing_else_does():
+    grid, whole = calibrate_grid(1.0, 6, 1.0), calibrate_integers(10**12, Budget(1.0))
+    for draw in (
+        lambda seed: tuple(perturb_on_grid(np.arange(6.0), grid, seed=seed)),
+        lambda seed: perturb_integers([0, 0], whole, seed=seed),
     ):
+        assert len({draw(seed) for seed in [*range(20), *range(20), *[None] * 20]}) == 40
+
+
+def test_noise_that_is_not_confirmed_is_refused():
+    grid, whole = calibrate_grid(1.0, 3, 1.0), calibrate_integers(100, Budget(1.0))
+    for right, draw, wrong in (
+        (grid, perturb_on_grid, {"scale": grid.scale / 2}),
+        (grid, perturb_on_grid, {"exponent": grid.exponent + 4}),
+        (grid, perturb_on_grid, {"l1_sensitivity": grid.l1_sensitivity * 1.1}),
+        (grid, perturb_on_grid, {"epsilon": grid.epsilon * 0.99}),
+        (whole, perturb_integers, {"sensitivity": 101}),
+        (whole, perturb_integers, {"scale": whole.scale / 2}),
+        (whole, perturb_integers, {"epsilon": 0.99}),
+    ):
+        values = np.zeros(3) if right is grid else [0]
         with pytest.raises(CalibrationError, match="does not confirm epsilon"):
-            perturb_on_grid(np.zeros(3), wrong)
+            draw(values, replace(right, **wrong))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("hostile", [math.nan, math.inf, -math.inf])
-def test_values_that_are_not_finite_are_refused(seed, hostile):
-    with pytest.raises(CertificateError, match="not finite"):
-        perturb_on_grid([0.0, hostile], calibrate_grid(1.0, 2, 1.0), seed=seed)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("values", [[], [0.0], np.zeros(3), np.zeros((1, 2)), 0.0])
-def test_wrong_length_is_refused(seed, values):
-    with pytest.raises(DeclarationError, match=r"the noise is for \(2,\)"):
-        perturb_on_grid(values, calibrate_grid(1.0, 2, 1.0), seed=seed)
+def test_values_that_are_not_finite_or_of_another_length_are_refused(seed):
+    noise = calibrate_grid(1.0, 2, 1.0)
+    for hostile in (math.nan, math.inf, -math.inf):
+        with pytest.raises(CertificateError, match="not finite"):
+            perturb_on_grid([0.0, hostile], noise, seed=seed)
+    for values in ([], [0.0], np.zeros(3), np.zeros((1, 2)), 0.0):
+        with pytest.raises(DeclarationError, match=r"the noise is for \(2,\)"):
+            perturb_on_grid(values, noise, seed=seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -151,34 +148,20 @@ def test_overflow_becomes_the_largest_double(seed):
     assert np.all(perturb_on_grid(np.full(60, -HUGE), noise, seed=seed) >= -HUGE)
 
 
-def test_without_the_extra_only_a_seed_works(monkeypatch):
+def test_without_the_extra_only_a_seed_works_or_what_is_not_exact(monkeypatch):
     monkeypatch.setattr(exact, "find_spec", lambda name: None)
     noise = calibrate_grid(1.0, 2, 1.0)
     with pytest.raises(DeclarationError, match=r"opendp: install dp2erm-cvx\[secure\]"):
         perturb_on_grid([0.0, 1.0], noise)
     assert perturb_on_grid([0.0, 1.0], noise, seed=1).shape == (2,)
+    for kind, package in (("gamma", "opendp"), ("gaussian", "python-flint")):
+        noise = calibrate_integers(100, Budget(1.0, 1e-6), kind)
+        with pytest.raises(DeclarationError, match=package):
+            perturb_integers([0], noise)
+        assert len(perturb_integers([0, 1], noise, exact=False)) == 2
 
 
 WAYS = [{}, {"exact": False}, {"seed": 5}]
-SIZE = 4000
-
-
-def probabilities(noise, reach):
-    k = np.arange(-reach, reach + 1)
-    if noise.noise is Noise.GAMMA:
-        return math.tanh(0.5 / noise.scale) * np.exp(-np.abs(k) / noise.scale)
-    return stats.norm.cdf((k + 0.5) / noise.scale) - stats.norm.cdf((k - 0.5) / noise.scale)
-
-
-def fit_of_integers(drawn, noise):
-    """P-value of the chi-square test against the law."""
-    reach = math.floor(2 * noise.scale)
-    law = probabilities(noise, reach)
-    tail = (1 - law.sum()) / 2
-    expected = np.array([tail, *law, tail]) * drawn.size
-    observed = np.bincount(np.clip(drawn, -reach - 1, reach + 1) + reach + 1, minlength=expected.size)
-    assert expected.min() > 5
-    return stats.chisquare(observed, expected).pvalue
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -188,8 +171,9 @@ def test_law(way, kind, scale):
     noise = IntegerNoise(1, scale, kind, 1.001 / scale, 0.0)
     drawn = np.array(perturb_integers([7] * SIZE, noise, **way)) - 7
     # the operating system's bits differ each time, so a false alarm must be as good as impossible
-    assert fit_of_integers(drawn, noise) > 1e-11
-    assert fit_of_integers(drawn[: SIZE // 2] * 2, noise) < 1e-12
+    law = scale, math.floor(2 * scale), kind
+    assert fit(drawn, *law) > 1e-11
+    assert fit(drawn[: SIZE // 2] * 2, *law) < 1e-12
     assert abs(np.corrcoef(drawn[::2], drawn[1::2])[0, 1]) < 0.2
 
 
@@ -215,32 +199,6 @@ def test_hostile_values_stay_in_range(kind, way):
     assert abs(result[1] + 2**62) < 10**4
 
 
-def test_seeds_repeat_and_nothing_else_does():
-    noise = calibrate_integers(10**12, Budget(1.0))
-    results = {perturb_integers([0, 0], noise, seed=seed) for seed in [*range(10), *range(10), *[None] * 10]}
-    assert len(results) == 20
-
-
-def test_integer_noise_that_is_not_confirmed_is_refused():
-    noise = calibrate_integers(100, Budget(1.0))
-    for wrong in (
-        IntegerNoise(101, noise.scale, noise.noise, 1.0, 0.0),
-        IntegerNoise(100, noise.scale / 2, noise.noise, 1.0, 0.0),
-        IntegerNoise(100, noise.scale, noise.noise, 0.99, 0.0),
-    ):
-        with pytest.raises(CalibrationError, match="does not confirm epsilon"):
-            perturb_integers([0], wrong)
-
-
-@pytest.mark.parametrize(("kind", "package"), [("gamma", "opendp"), ("gaussian", "python-flint")])
-def test_integers_without_the_extra(kind, package, monkeypatch):
-    monkeypatch.setattr(exact, "find_spec", lambda name: None)
-    noise = calibrate_integers(100, Budget(1.0, 1e-6), kind)
-    with pytest.raises(DeclarationError, match=package):
-        perturb_integers([0], noise)
-    assert len(perturb_integers([0, 1], noise, exact=False)) == 2
-
-
 def test_sums_of_a_score_are_exact():
     noise = calibrate_sums(SumLaw.SCORE, 4.0, 7, Budget(1.0))
     score = [0.3, -1.7, 4.0, -4.0, 3.9999999, 1e-9, 2.0]
@@ -261,29 +219,28 @@ def test_hostile_scores_are_clipped_to_public_numbers():
 
 
 def test_sums_of_both_arms_and_of_the_treated():
+    def clipped(values, step, tops):
+        return [min(max(round(v / step), -top), top) for v, top in zip(values, tops, strict=True)]
+
+    def scaled(noise, *sums):
+        return tuple(factor * int(total) for factor, total in zip(noise.multipliers, sums, strict=True))
+
     rng = np.random.default_rng(3)
     treated = rng.integers(0, 2, 50)
     score_1, score_0 = rng.normal(size=(2, 50)) * 3
-    budget = Budget(1.0)
-    arms = calibrate_sums(SumLaw.ARMS, 4.0, 50, budget, other_bound=0.5)
-    k_1, k_0 = [], []
-    for one, zero, a in zip(score_1, score_0, treated, strict=True):
-        tops = (arms.largest, arms.largest_other)[:: 1 if a else -1]
-        first, second = (round(v / arms.step) for v in (one, zero))
-        k_1.append(min(max(first, -tops[0]), tops[0]))
-        k_0.append(min(max(second, -tops[1]), tops[1]))
-    pairs = list(zip(k_1, k_0, strict=True))
-    sums = [sum(k_1), sum(k_0), sum((k - j) ** 2 for k, j in pairs), sum((k + j) ** 2 for k, j in pairs)]
-    sums.append(sum(k * k - j * j for k, j in pairs))
-    expected = tuple(factor * total for factor, total in zip(arms.multipliers, sums, strict=True))
+    arms = calibrate_sums(SumLaw.ARMS, 4.0, 50, Budget(1.0), other_bound=0.5)
+    tops = [(arms.largest, arms.largest_other)[:: 1 if a else -1] for a in treated]
+    k, j = (
+        np.array(clipped(score, arms.step, [own[arm] for own in tops]))
+        for arm, score in enumerate((score_1, score_0))
+    )
+    expected = scaled(arms, k.sum(), j.sum(), sum((k - j) ** 2), sum((k + j) ** 2), sum(k * k - j * j))
     assert arms.totals(score_1, score_0, treated) == expected
-
-    noise = calibrate_sums(SumLaw.TREATED, 4.0, 50, budget)
-    k = [min(max(round(v / noise.step), -noise.largest), noise.largest) for v in score_1]
-    signed = sum(value if a else -value for value, a in zip(k, treated, strict=True))
-    sums = [sum(k), int(treated.sum()), sum(v * v for v in k), signed]
-    expected = tuple(factor * total for factor, total in zip(noise.multipliers, sums, strict=True))
-    assert noise.totals(score_1, treated) == expected
+    noise = calibrate_sums(SumLaw.TREATED, 4.0, 50, Budget(1.0))
+    k = np.array(clipped(score_1, noise.step, [noise.largest] * 50))
+    assert noise.totals(score_1, treated) == scaled(
+        noise, k.sum(), treated.sum(), sum(k * k), sum(k * (2 * treated - 1))
+    )
     with pytest.raises(DeclarationError, match=r"treated of shape \(49,\)"):
         noise.totals(score_1, treated[1:])
 
@@ -366,6 +323,5 @@ def test_a_choice_has_the_law_of_permute_and_flip():
     for one in (-10.0, 40.0):
         scores = ranked(np.array([-10.0] * 5 + [40.0] * 5 + [one]), GRID, 5, above=True)
         shares = np.bincount([choose(scores) for _ in range(size)], minlength=len(GRID)) / size
-        assert np.allclose(
-            shares, permute_and_flip(scores, 0.5 * each), atol=6 / math.sqrt(size)
-        )  # twelve deviations
+        twelve = 6 / math.sqrt(size)  # deviations
+        assert np.allclose(shares, permute_and_flip(scores, 0.5 * each), atol=twelve)

@@ -67,17 +67,14 @@ def ratios(stream, noise, p, scale, error, evaluate=_evaluate):
     return max(found), drawn.distance / stated
 
 
+#: Law, number of parameters, scale, and the error in units of the scale.
 SETTINGS = [
-    (noise, p, scale, relative)
+    (noise, *numbers)
     for noise in Noise
-    for p, scale, relative in [
-        (1, 2.5, 1e-12),
-        (2, 2.5, 1e-40),
-        (3, 1e290, 1e-12),
-        (3, 1e-290, 1e-12),
-        (5, 2.5, 0.25),
-        (12, 1e-3, 1e-15),
-    ]
+    for numbers in (
+        *((1, 2.5, 1e-12), (2, 2.5, 1e-40), (3, 1e290, 1e-12)),
+        *((3, 1e-290, 1e-12), (5, 2.5, 0.25), (12, 1e-3, 1e-15)),
+    )
 ]
 
 
@@ -189,13 +186,10 @@ def test_precision_of_other_users_is_left_alone(monkeypatch):
         assert np.array_equal(one.value, draw_within(calibration, 1e-9, seed=seed).value)
 
 
-@pytest.mark.parametrize("error", [0.0, -1.0, math.nan, math.inf, "small", None])
-def test_invalid_error_is_refused(error):
-    with pytest.raises(DeclarationError, match="error"):
-        draw_within(calibration_of(Noise.GAMMA, 2), error)
-
-
-def test_without_the_extra(monkeypatch):
+def test_an_invalid_error_and_a_missing_extra_are_refused(monkeypatch):
+    for error in (0.0, -1.0, math.nan, math.inf, "small", None):
+        with pytest.raises(DeclarationError, match="error"):
+            draw_within(calibration_of(Noise.GAMMA, 2), error)
     assert secure_available()
     monkeypatch.setattr(exact, "find_spec", lambda name: None)
     assert not secure_available()
