@@ -29,8 +29,7 @@ SCHEMES = {
 
 @pytest.mark.parametrize("name", SCHEMES)
 def test_growth(name):
-    sharp, printed, stated = SCHEMES[name]
-    few, many = 100, 100_000
+    (sharp, printed, stated), few, many = SCHEMES[name], 100, 100_000
     assert (sharp(few), sharp(many), printed(few), printed(many)) == pytest.approx(stated, rel=5e-3)
     assert printed(many) / printed(few) == pytest.approx(math.sqrt(many / few), rel=0.15)
 
