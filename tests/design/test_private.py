@@ -85,13 +85,10 @@ def test_groups_are_refused_before_the_charge(ledger):
 
 
 @pytest.mark.parametrize(("score", "total"), [(0.1, 0.3), (0.3, 0.3), (0.9, 0.9)])
-def test_the_total_is_the_larger_part(ledger, score, total):
+def test_the_total_is_the_larger_part_and_deltas_add_up(ledger, score, total):
     # three times 0.1 are 0.3, as the ledger counts
     result = choose([candidate(0.1)] * 3, ledger, score_budget=Budget(score))
     assert result.receipt.budget.epsilon == result.guarantee.epsilon == total
-
-
-def test_deltas_add_up(ledger):
     given = [PrivateTwoStageERM(DOMAIN, Budget(0.5, 1e-6), "uniform", noise="gaussian") for _ in range(2)]
     assert choose(given, ledger).receipt.budget == Budget(1.0, 2e-6)
 
@@ -233,14 +230,11 @@ def test_a_conditional_candidate_makes_the_whole_conditional(ledger, monkeypatch
         (DeclarationError, "arm_floor", {"models": [candidate(domain=Domain(1.5, 1.0, arm_floor=5))]}),
         (DeclarationError, "score_budget", {"score_budget": Budget(0.5, 1e-6)}),
         (DeclarationError, "score_budget", {"score_budget": 0.5}),
-        (DeclarationError, "split", {"split": 0.0}),
-        (DeclarationError, "split", {"split": 1.0}),
-        (DeclarationError, "split", {"split": 1e300}),
-        (DeclarationError, "split", {"split": 1e-3}),
-        (DeclarationError, "split", {"split": math.nan}),
+        *((DeclarationError, "split", {"split": wrong}) for wrong in (0.0, 1.0, 1e300, 1e-3, math.nan)),
         (DeclarationError, "propensity", {"propensity": 1.0}),
         (DeclarationError, "seed", {"seed": -1}),
         (CalibrationError, "candidate 2: ", {"models": [candidate(), candidate(0.1, calibration="renyi")]}),
+        (DataError, "treatment", {"data": (records()[0], records()[1] + 1, records()[2])}),
     ],
 )
 def test_what_is_refused(kind, match, changes, ledger):
@@ -261,23 +255,12 @@ def test_an_unproven_plan_is_not_charged(ledger, monkeypatch):
     assert ledger.account("trial").receipts == ()
 
 
-def test_without_opendp_nothing_is_read_or_charged(ledger, monkeypatch):
-    monkeypatch.setattr("dp2erm_cvx.mechanism.discrete.find_spec", lambda name: None)
-    monkeypatch.setattr(PrivateTwoStageERM, "dataset_from", lambda *_: pytest.fail("data were read"))
-    with pytest.raises(DeclarationError, match=r"pip install 'dp2erm-cvx\[secure\]'"):
-        choose([candidate()], ledger)
-    assert ledger.account("trial").receipts == ()
-
-
-def test_a_seeded_choice_needs_no_opendp(monkeypatch):
+def test_without_opendp_nothing_is_read_or_charged_and_a_seeded_choice_needs_none(ledger, monkeypatch):
     monkeypatch.setattr("dp2erm_cvx.mechanism.discrete.find_spec", lambda name: None)
     with pytest.warns(UserWarning, match="not private"):
         result = choose([candidate(arithmetic="assumed")], None, seed=1)
     assert result.selection.sampler == "permute-and-flip in floating point"
-
-
-def test_invalid_data_are_found_before_the_charge(ledger):
-    X, a, y = records()
-    with pytest.raises(DataError):
-        choose([candidate()], ledger, (X, a + 1, y))
+    monkeypatch.setattr(PrivateTwoStageERM, "dataset_from", lambda *_: pytest.fail("data were read"))
+    with pytest.raises(DeclarationError, match=r"pip install 'dp2erm-cvx\[secure\]'"):
+        choose([candidate()], ledger)
     assert ledger.account("trial").receipts == ()

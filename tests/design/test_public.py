@@ -38,38 +38,23 @@ def candidate(epsilon: float = 5.0, first="uniform", second="itr", domain=DOMAIN
     return PrivateTwoStageERM(domain, Budget(epsilon), first, second, **changes)
 
 
-def models() -> dict:
-    return {
-        "much noise": candidate(0.05),
-        "little noise": candidate(200.0),
-        "balanced": candidate(200.0, EntropyBalancing(ridge=0.05)),
-    }
-
-
-def test_the_clear_winner_wins_and_uniform_weights_are_seen():
-    result = design(question(), {name: models()[name] for name in ("much noise", "little noise")})
-    assert result.best.name == "little noise"
-    assert result.answers
-    gap = result.best.value - result.row("much noise").value
-    assert gap > result.row("much noise").value_half
-    assert result.best.effective == pytest.approx(1.0)
-    assert result.best.value > result.beside.value
-    balanced = design(question(), {"balanced": models()["balanced"]})
-    assert balanced.best.effective < 0.95
+def test_the_clear_winner_wins_and_a_design_is_repeatable():
+    models = {"much noise": candidate(0.05), "little noise": candidate(200.0)}
+    models["balanced"] = candidate(200.0, EntropyBalancing(ridge=0.05))
+    result, again = (design(question(), models) for _ in range(2))
+    assert result.rows == again.rows != design(question(seed=5), models).rows
+    noisy, calm = result.row("much noise"), result.row("little noise")
+    assert [one.name for one in result.rows][-1] == "much noise"
+    assert (result.answers, calm.effective, calm.value) == (True, pytest.approx(1), -np.mean(calm.scores))
+    assert calm.value - noisy.value > noisy.value_half
+    assert calm.value > result.beside.value
+    assert result.row("balanced").effective < 0.95
     with pytest.raises(DeclarationError, match="did you mean balanced"):
-        balanced.row("balanzed")
-
-
-def test_it_is_repeatable_and_equal_candidates_score_equally():
-    first, again = (design(question(seed=4), models()) for _ in range(2))
-    assert first.rows == again.rows
-    assert first.rows != design(question(seed=5), models()).rows
+        result.row("balanzed")
     listed = design(question(), [candidate(), candidate(0.05)])
-    assert [row.name for row in listed.rows] == ["candidate 1", "candidate 2"]
-    row = listed.row("candidate 1")
-    assert row.value == pytest.approx(-np.mean(row.scores))
     plain = json.loads(json.dumps(listed.to_dict()))
-    assert (plain["public"], plain["rows"][0]["name"]) == ("simulated", "candidate 1")
+    assert plain["public"] == "simulated"
+    assert [row["name"] for row in plain["rows"]] == ["candidate 1", "candidate 2"]
     assert "declared public: simulated" in str(listed)
 
 
@@ -205,25 +190,20 @@ def test_records_that_do_not_count_are_not_controls(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("match", "changes"),
     [
-        ("at least one candidate", {"models": {}}),
-        ("at least one candidate", {"models": []}),
+        *(("at least one candidate", {"models": none}) for none in ({}, [])),
         ("must be a dict", {"models": "itr"}),
         ("must be a PrivateRule or PrivateTwoStageERM", {"models": ["itr"]}),
         ("must be a PrivateEffect", {"models": [PrivateRule(DOMAIN, Budget(1.0))], "goal": "effect"}),
         ("releases a rule", {"models": [candidate()], "goal": "effect"}),
-        ("name of a candidate", {"models": {"": candidate()}}),
-        ("name of a candidate", {"models": {3: candidate()}}),
+        *(("name of a candidate", {"models": {name: candidate()}}) for name in ("", 3)),
         ("different domains", {"models": [candidate(), candidate(domain=Domain(2.0, 1.0))]}),
         ("another domain", {"models": [candidate(domain=Domain(2.0, 1.0))]}),
         ("must be a Domain", {"models": [candidate(domain="clinic")]}),
         ("tune_privately", {"public": records()}),
         ("holdout=0.3", {"n": 1000}),
-        ("holdout", {"holdout": 1.0}),
-        ("holdout", {"holdout": 1e-9}),
-        ("holdout", {"holdout": math.inf}),
+        *(("holdout", {"holdout": wrong}) for wrong in (1.0, 1e-9, math.inf)),
         ("score", {"score": "value"}),
-        ("score returned = nan", {"score": lambda *_: math.nan}),
-        ("score returned = None", {"score": lambda *_: None}),
+        *((f"score returned = {one}", {"score": lambda *_, one=one: one}) for one in (math.nan, None)),
     ],
 )
 def test_what_is_refused(match, changes):
@@ -232,14 +212,11 @@ def test_what_is_refused(match, changes):
         design(question(**changes), given)
 
 
-@pytest.mark.parametrize("source", ["", " ", "two\nlines", None, 3, "x" * 201])
-def test_sources_that_are_none(source):
-    with pytest.raises(DeclarationError, match="source"):
-        PublicData(records(), source=source)
-
-
-def test_public_data_fit_the_domain():
+def test_public_data_have_a_source_and_fit_the_domain():
     data = records()
+    for source in ("", " ", "two\nlines", None, 3, "x" * 201):
+        with pytest.raises(DeclarationError, match="source"):
+            PublicData(data, source=source)
     assert repr(PublicData(data, "a registry")) == "PublicData(source='a registry', n_samples=120)"
     with pytest.raises(DeclarationError, match="must be a Dataset"):
         PublicData(data.X, "a registry")

@@ -35,18 +35,13 @@ REGISTRY = {
 def registry(n: int = 900) -> pd.DataFrame:
     rng = np.random.default_rng(3)
     severity, drug = rng.gamma(4, 1.5, n), rng.integers(0, 2, n)
-    return pd.DataFrame(
-        {
-            "id": rng.integers(0, 400, n),
-            "wt": rng.uniform(0.5, 2, n),
-            "age": rng.integers(15, 90, n),
-            "severity": np.where(rng.random(n) < 0.2, np.nan, severity),
-            "sex": rng.choice(["F", "female", "M", "?"], n),
-            "ward": rng.choice(["ICU", "Surgery", "Hospice"], n),
-            "drug": np.where(rng.random(n) < 0.08, "unknown", np.where(drug, "vasopressor", "usual care")),
-            "sbp": 3 + 4 * drug - 0.5 * severity + rng.normal(0, 4, n),
-        }
-    )
+    cells = {"id": rng.integers(0, 400, n), "wt": rng.uniform(0.5, 2, n), "age": rng.integers(15, 90, n)}
+    cells["severity"] = np.where(rng.random(n) < 0.2, np.nan, severity)
+    cells["sex"] = rng.choice(["F", "female", "M", "?"], n)
+    cells["ward"] = rng.choice(["ICU", "Surgery", "Hospice"], n)
+    arms = np.where(drug, "vasopressor", "usual care")
+    cells["drug"] = np.where(rng.random(n) < 0.08, "unknown", arms)
+    return pd.DataFrame(cells | {"sbp": 3 + 4 * drug - 0.5 * severity + rng.normal(0, 4, n)})
 
 
 @pytest.fixture(scope="session")
@@ -62,36 +57,30 @@ def releases():
             "units": {HOSTILE: "<img src=x onerror=alert(1)>", "y": "<b>kg</b> & more"},
         }
     )
-    many, budget = data(60), Budget(2.0)
-    frame = registry()
-    tables = {
-        "groups": {},
-        "persons": {"unit": {"column": "id", "number": 500}},
-        "survey": {"sampling_weights": {"column": "wt", "largest": 2.0}},
+    frame, known, budget = registry(), {"propensity": 0.5, "value_share": 0.3}, Budget(2.0)
+    persons, counted = {"column": "id", "number": 500}, {"column": "wt", "largest": 2.0}
+
+    def of_registry(declared, **asked):
+        return PrivateEffect(domain_of(REGISTRY | declared), Budget(4.0), residual_scale=4.0, **asked)
+
+    models = {
+        "groups": of_registry({}, by="sex"),
+        "persons": of_registry({"unit": persons}, where={"sex": "F"}),
+        "survey": of_registry({"sampling_weights": counted}),
+        "overlap": PrivateEffect(domain, budget, estimand="overlap"),
+        "effect": PrivateEffect(domain, budget),
+        "att": PrivateEffect(domain, Budget(0.01), estimand="att"),
+        "risks": PrivateEffect(domain, budget, estimand="risks"),
+        "ranges": PrivateEffect(PrivateRanges(0.5), Budget(20.0)),
+        "rule": PrivateRule(domain, budget, outcome_scale=1.0, settings=known),
+        "means": PrivateTwoStageERM(domain, budget, "uniform", "arm_means"),
+        "itr": PrivateTwoStageERM(domain, budget, "uniform", "itr"),
+        "huber": PrivateTwoStageERM(domain, budget, "uniform", "itr_huber", seed=1),
+        "many effect": PrivateEffect(hostile, budget),
+        "many rule": PrivateRule(hostile, budget, outcome_scale=1.0),
+        "many itr": PrivateTwoStageERM(hostile, budget, "uniform", "itr"),
     }
-    declared = {name: domain_of(REGISTRY | more) for name, more in tables.items()}
-    how = {"groups": {"by": "sex"}, "persons": {"where": {"sex": "F"}}, "survey": {}}
-    raw = {
-        name: PrivateEffect(one, Budget(4.0), residual_scale=4.0, **how[name])
-        .fit(frame, frame["drug"], frame["sbp"])
-        .release_
-        for name, one in declared.items()
-    }
-    return raw | {
-        "overlap": PrivateEffect(domain, budget, estimand="overlap").fit(X, a, y).release_,
-        "effect": PrivateEffect(domain, budget).fit(X, a, y).release_,
-        "att": PrivateEffect(domain, Budget(0.01), estimand="att").fit(X, a, y).release_,
-        "risks": PrivateEffect(domain, budget, estimand="risks").fit(X, a, y).release_,
-        "ranges": PrivateEffect(PrivateRanges(0.5), Budget(20.0)).fit(X, a, y).release_,
-        "rule": PrivateRule(
-            domain, budget, outcome_scale=1.0, settings={"propensity": 0.5, "value_share": 0.3}
-        )
-        .fit(X, a, y)
-        .release_,
-        "means": PrivateTwoStageERM(domain, budget, "uniform", "arm_means").fit(X, a, y).release_,
-        "itr": PrivateTwoStageERM(domain, budget, "uniform", "itr").fit(X, a, y).release_,
-        "huber": PrivateTwoStageERM(domain, budget, "uniform", "itr_huber", seed=1).fit(X, a, y).release_,
-        "many effect": PrivateEffect(hostile, budget).fit(*many).release_,
-        "many rule": PrivateRule(hostile, budget, outcome_scale=1.0).fit(*many).release_,
-        "many itr": PrivateTwoStageERM(hostile, budget, "uniform", "itr").fit(*many).release_,
-    }
+    raw, many = (frame, frame["drug"], frame["sbp"]), data(60)
+    tables = {name: many if name.startswith("many") else (X, a, y) for name in models}
+    tables |= dict.fromkeys(("groups", "persons", "survey"), raw)
+    return {name: model.fit(*tables[name]).release_ for name, model in models.items()}
