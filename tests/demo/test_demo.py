@@ -25,9 +25,6 @@ def test_the_demo_runs_and_is_readable(demo):
     assert "2.54 kg" in result.stdout
     assert result.stdout.startswith("NOT PRIVATE")
 
-
-def test_the_study_is_printed_as_it_was_run(demo):
-    result, folder = demo
     assert (folder / "study.toml").read_text(encoding="utf-8") in result.stdout
     study = f"study {EffectRelease.from_json((folder / 'average.json').read_bytes()).study}"
     assert result.stdout.count(study) == 2  # planned, and run

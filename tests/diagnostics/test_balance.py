@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRule, diagnostics
-from dp2erm_cvx.diagnostics import BalanceTable, adjusted, balance_table, effective_sample_size
+from dp2erm_cvx.diagnostics import adjusted, balance_table, effective_sample_size
 from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.plotting import love_plot
 
@@ -29,43 +29,29 @@ def test_the_table_by_hand() -> None:
     np.testing.assert_allclose(table.means_after, [[2.5, 1.0], [4.0, 1.0]])
     assert table.private is False
 
+    assert np.isnan([table.smd_before[1], table.smd_after[1]]).all()
+    assert table.notes == ("one does not vary within the arms: no difference is defined",)
+
 
 def test_weights_have_no_scale() -> None:
     table = balance_table(X, A, W)
     for scale in (1e-200, 5e307):  # squares underflow, sums overflow
         scaled = balance_table(X, A, scale * W)
-        np.testing.assert_allclose(scaled.smd_after, table.smd_after)
-        np.testing.assert_allclose(scaled.means_after, table.means_after)
-        np.testing.assert_allclose(scaled.mass_after, table.mass_after)
-        np.testing.assert_allclose(scaled.effective_after, table.effective_after)
+        for name in ("smd_after", "means_after", "mass_after", "effective_after"):
+            np.testing.assert_allclose(getattr(scaled, name), getattr(table, name))
     assert table.columns == ("x1", "x2")
-
-
-def test_a_constant_column_is_not_defined_and_says_so() -> None:
-    table = balance_table(X, A, W, ["dose", "one"])
-    assert np.isnan(table.smd_before[1])
-    assert np.isnan(table.smd_after[1])
-    assert table.notes == ("one does not vary within the arms: no difference is defined",)
 
 
 @pytest.mark.parametrize(
     ("arms", "weights", "note"),
     [
-        (np.zeros(5), np.ones(5), "the treated arm is empty: no difference is defined"),
-        (np.ones(5), np.ones(5), "the control arm is empty: no difference is defined"),
-        (
-            A,
-            np.where(A == 1, 0.0, 1.0),
-            "the treated arm has no weight: no difference is defined after weighting",
-        ),
-        (
-            np.array([0, 0, 0, 0, 1]),
-            np.ones(5),
-            "the treated arm has one record: no standard deviation is defined",
-        ),
+        ([0] * 5, [1] * 5, "the treated arm is empty: no difference is defined"),
+        ([1] * 5, [1] * 5, "the control arm is empty: no difference is defined"),
+        (A, 1.0 - A, "the treated arm has no weight: no difference is defined after weighting"),
+        ([0, 0, 0, 0, 1], [1] * 5, "the treated arm has one record: no standard deviation is defined"),
     ],
 )
-def test_missing_arms_are_nan_with_a_reason(arms: np.ndarray, weights: np.ndarray, note: str) -> None:
+def test_missing_arms_are_nan_with_a_reason(arms: object, weights: object, note: str) -> None:
     table = balance_table(X, arms, weights)
     assert np.isnan(table.smd_after).all()
     assert note in table.notes
@@ -74,17 +60,8 @@ def test_missing_arms_are_nan_with_a_reason(arms: np.ndarray, weights: np.ndarra
 
 
 def test_effective_sample_size() -> None:
-    assert effective_sample_size(np.full(7, 3.0)) == pytest.approx(7.0)
-    assert effective_sample_size([1.0, 0.0, 0.0]) == 1.0
-    assert effective_sample_size([1e300, 1e300]) == pytest.approx(2.0)
-    assert effective_sample_size([]) == 0.0
-    assert effective_sample_size([0.0, 0.0]) == 0.0
-
-
-@pytest.mark.parametrize("wrong", [-1.0, np.nan, np.inf])
-def test_bad_weights(wrong: float) -> None:
-    with pytest.raises(DataError, match=r"weights\[1\]"):
-        balance_table(X, A, [1.0, wrong, 1.0, 1.0, 1.0])
+    for weights, size in (([3.0] * 7, 7), ([1, 0, 0], 1), ([1e300, 1e300], 2), ([], 0), ([0.0, 0.0], 0)):
+        assert effective_sample_size(weights) == pytest.approx(size)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +73,9 @@ def test_bad_weights(wrong: float) -> None:
         ((X, A, [1, None, "x", 1, 1]), "weights: must hold numbers"),
         (([[1.0], [1.0, 2.0]], A, W), "X: is not an array"),
         ((np.empty((0, 2)), [], []), "X, a and weights hold no records"),
+        *(((X, A, [1.0, wrong, 1.0, 1.0, 1.0]), r"weights\[1\]") for wrong in (-1.0, np.nan, np.inf)),
+        ((X, A[:4], W), "have shapes"),
+        ((X, A, W, ["dose"]), "1 names for the 2 columns"),
     ],
 )
 def test_errors_name_the_entry(arguments: tuple[object, ...], message: str) -> None:
@@ -103,22 +83,11 @@ def test_errors_name_the_entry(arguments: tuple[object, ...], message: str) -> N
         balance_table(*arguments)  # type: ignore[arg-type]
 
 
-def test_bad_shapes() -> None:
-    with pytest.raises(DataError, match="have shapes"):
-        balance_table(X, A[:4], W)
-    with pytest.raises(DataError, match="1 names for the 2 columns"):
-        balance_table(X, A, W, ["dose"])
-
-
-def drawn(n: int = 90) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Covariates with and without ties, arms of unequal size, whole weights of which some are 0."""
-    rng = np.random.default_rng(3)
-    columns = [rng.normal(size=n), rng.integers(0, 5, n), rng.integers(0, 2, n), rng.exponential(size=n)]
-    return np.column_stack(columns).astype(float), (rng.random(n) < 0.3).astype(int), rng.integers(0, 4, n)
-
-
 def test_weight_two_is_a_record_twice() -> None:
-    covariates, arms, weights = drawn()
+    """Covariates with and without ties, arms of unequal size, whole weights of which some are 0."""
+    n, rng = 90, np.random.default_rng(3)
+    columns = [rng.normal(size=n), rng.integers(0, 5, n), rng.integers(0, 2, n), rng.exponential(size=n)]
+    covariates, arms, weights = np.column_stack(columns), (rng.random(n) < 0.3) * 1, rng.integers(0, 4, n)
     rows = np.repeat(np.arange(len(arms)), weights)
     twice = balance_table(covariates[rows], arms[rows], np.ones(len(rows)))
     once = balance_table(covariates, arms, weights)
@@ -164,16 +133,10 @@ def test_what_is_released_balances_what_confounds() -> None:
     assert "no weights" in love_plot(table).get_title(loc="left")
 
 
-def plotted() -> BalanceTable:
-    rng = np.random.default_rng(0)
-    covariates = rng.normal(size=(80, 3)) * [1.0, 2.0, 0.0]
-    arms = np.arange(80) % 2
-    covariates[arms == 1, 1] += 3.0
-    return balance_table(covariates, arms, rng.uniform(0.5, 1.5, 80), ["age", "weight", "constant"])
-
-
 def test_love_plot_shows_the_table(tmp_path: Path) -> None:
-    table = plotted()
+    rng, arms = np.random.default_rng(0), np.arange(80) % 2
+    covariates = rng.normal(size=(80, 3)) * [1.0, 2.0, 0.0] + 3.0 * arms[:, None] * [0, 1, 0]
+    table = balance_table(covariates, arms, rng.uniform(0.5, 1.5, 80), ["age", "weight", "constant"])
     for name, start in (("love.png", b"\x89PNG"), ("love.svg", b"<?xml")):
         axes = love_plot(table, tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(start)

@@ -25,14 +25,14 @@ def test_overlap_plot_mirrors_the_arms(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DataError, match="the control arm is empty"):
-        overlap_plot([0.5, 0.5], [1, 1])
-    with pytest.raises(DataError, match=r"a\[1\] = 2.0"):
-        overlap_plot([0.5, 0.5], [1, 2])
-    with pytest.raises(DataError, match=r"propensity\[0\] = 1.5: must be in"):
-        overlap_plot([1.5, 0.5], [0, 1])
-    with pytest.raises(DataError, match="have shapes"):
-        overlap_plot([0.5], [0, 1])
+    for score, arms, message in (
+        ([0.5, 0.5], [1, 1], "the control arm is empty"),
+        ([0.5, 0.5], [1, 2], r"a\[1\] = 2.0"),
+        ([1.5, 0.5], [0, 1], r"propensity\[0\] = 1.5: must be in"),
+        ([0.5], [0, 1], "have shapes"),
+    ):
+        with pytest.raises(DataError, match=message):
+            overlap_plot(score, arms)
     with pytest.raises(DeclarationError, match="cannot be written"):
         overlap_plot(SCORE, A, tmp_path / "absent" / "figure.png")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
