@@ -23,13 +23,8 @@ from dp2erm_cvx.solve import FirstCertified, private_solver, solve
 from dp2erm_cvx.universe import Universe
 
 SOLVER = private_solver("newton")
-MORE = [
-    "overlap",
-    "inverse_probability_tilting",
-    "energy_balancing",
-    "stable_balancing",
-    "kernel_mean_matching",
-]
+MORE = ["overlap", "inverse_probability_tilting", "energy_balancing", "stable_balancing"]
+MORE.append("kernel_mean_matching")
 
 
 def hostile(rng, n, p):
@@ -43,14 +38,10 @@ def hostile(rng, n, p):
     elif kind == 2:
         X[: n // 2] = 0.0
     a = rng.integers(0, 2, n)
-    if kind in (1, 3):
-        a = (X[:, 0] > 0).astype(int)
-    elif kind == 4:
+    if kind == 4:
         a = np.full(n, int(rng.integers(2)))
-    elif kind == 5:
-        a = np.zeros(n, dtype=int)
-        a[0] = 1
-    return X, a
+    separated, alone = (X[:, 0] > 0).astype(int), np.eye(n, dtype=int)[0]
+    return X, {1: separated, 3: separated, 5: alone}.get(int(kind), a)
 
 
 def settings(rng, domain, n):

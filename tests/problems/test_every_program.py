@@ -109,16 +109,8 @@ def test_declared_gradient_agrees_with_the_model(name, settings):
     """CVXPY differentiates the declaration; the model's gradient is written by hand."""
     program = build(name, settings)
     instance = bind(program, standard_records())
-    if (
-        instance.model is None
-        or isinstance(program, ClosedFormWeights)
-        or name
-        in (
-            "entropy_balancing_hard",
-            "entropy_balancing_primal",
-            "stable_balancing_hard",
-        )
-    ):
+    primal = ("entropy_balancing_hard", "entropy_balancing_primal", "stable_balancing_hard")
+    if instance.model is None or isinstance(program, ClosedFormWeights) or name in primal:
         pytest.skip("the declaration is over other variables than the model; optimality is compared instead")
     rng = np.random.default_rng(3)
     zero = np.zeros(instance.model.dimension)
@@ -254,13 +246,8 @@ def test_worst_datasets_are_certified_at_a_small_ridge(name, more, radius, ridge
     far[0] = -50 * X.mean(axis=0)
     separated[:, 0] = 9.0 * (2 * half - 1)
     domain = make_domain(10)
-    for rows, arms in (
-        (X, one),
-        (far, one),
-        (separated, half),
-        (np.sign(separated + 0.5), half),
-        (X, 0 * half),
-    ):
+    apart = np.sign(separated + 0.5)
+    for rows, arms in ((X, one), (far, one), (separated, half), (apart, half), (X, 0 * half)):
         solution = solve(program.instance(domain.records(rows, arms, np.zeros(400))), tolerance=1e-6)
         assert solution.certified
         check_weights(program, solution.value, 400)

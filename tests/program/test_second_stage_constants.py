@@ -39,16 +39,13 @@ MARGINS = ["itr_huber", "itr_logistic"]
 
 def _slopes(name: str, s: Array, threshold: float | None) -> tuple[Array, Array]:
     """First and second derivative of the loss of a margin, written out again."""
+    if name == "itr_logistic":
+        return -expit(-s), expit(s) * expit(-s)
+    assert threshold is not None
     if name == "itr_huber":
-        assert threshold is not None
-        return np.where(np.abs(s) <= threshold, 2 * s, 2 * threshold * np.sign(s)), 2.0 * (
-            np.abs(s) < threshold
-        )
-    if name in ("saturating_regression", "itr_saturating"):
-        assert threshold is not None
-        return threshold * np.sign(s) * -np.expm1(-np.abs(s) / threshold), np.exp(-np.abs(s) / threshold)
-    assert name == "itr_logistic"
-    return -expit(-s), expit(s) * expit(-s)
+        return 2 * np.clip(s, -threshold, threshold), 2.0 * (np.abs(s) < threshold)
+    assert name in ("saturating_regression", "itr_saturating")
+    return threshold * np.sign(s) * -np.expm1(-np.abs(s) / threshold), np.exp(-np.abs(s) / threshold)
 
 
 def _gradients(program: Any, domain: Domain, raw: Array, theta: Array) -> tuple[Array, Array]:
@@ -59,26 +56,20 @@ def _gradients(program: Any, domain: Domain, raw: Array, theta: Array) -> tuple[
     # unclipped outcomes several bounds wide, so that both ends are reached
     y = domain.outcome_center + domain.treatment_cost * a + 3 * domain.outcome_bound * y
     records = domain.records(X, a, y)
-    if not program.squared:
-        resolved = program.resolve(domain)
-        rows = resolved.rows(records)
-        margin = np.sum(rows.Z * theta, axis=1) - rows.offsets
-        factor = rows.times(None)
-        slope, curvature = _slopes(
-            program.name, margin, getattr(resolved, "threshold", getattr(resolved, "slope", None))
-        )
-        trace = factor * curvature * np.sum(rows.Z**2, axis=1)
-        return (factor * slope)[:, None] * rows.Z, trace
-    rows = program.rows(records)
-    design = rows.Z
-    residual = np.sum(design * theta, axis=1) - rows.offsets
-    return 2 * design * residual[:, None], 2 * np.sum(design**2, axis=1)
+    resolved = program if program.squared else program.resolve(domain)
+    rows = resolved.rows(records)
+    margin, squared = np.sum(rows.Z * theta, axis=1) - rows.offsets, np.sum(rows.Z**2, axis=1)
+    if program.squared:
+        return 2 * rows.Z * margin[:, None], 2 * squared
+    threshold = getattr(resolved, "threshold", getattr(resolved, "slope", None))
+    slope, curvature = _slopes(program.name, margin, threshold)
+    factor = rows.times(None)
+    return (factor * slope)[:, None] * rows.Z, factor * curvature * squared
 
 
 def _search(program: Any, domain: Domain, seed: int, rounds: int = ROUNDS) -> tuple[float, float, float]:
     """Largest (half diameter of gradients, trace, norm of theta) found by an evolution strategy."""
-    rng = np.random.default_rng(seed)
-    theta_set = program.feasible(domain)
+    rng, theta_set = np.random.default_rng(seed), program.feasible(domain)
     p = len(program.parameter_names(("x0", "x1"), domain))
     width = 2 * (P + 2) + p
     radius = theta_set.norm_bound(p)
@@ -90,11 +81,8 @@ def _search(program: Any, domain: Domain, seed: int, rounds: int = ROUNDS) -> tu
         first, trace = _gradients(program, domain, pool[:, : P + 2], theta)
         second, _ = _gradients(program, domain, pool[:, P + 2 : 2 * (P + 2)], theta)
         half = 0.5 * np.linalg.norm(first - second, axis=1)
-        best = [
-            max(best[0], half.max()),
-            max(best[1], trace.max()),
-            max(best[2], np.linalg.norm(theta, axis=1).max()),
-        ]
+        found = half.max(), trace.max(), np.linalg.norm(theta, axis=1).max()
+        best = [*map(max, best, found)]
         order = np.argsort(-half)[:20]
         parents = pool[np.concatenate([order, rng.choice(order, COUNT - 20)])]
         moves = scale * rng.normal(size=parents.shape) * 10.0 ** rng.uniform(-2.5, 0, (COUNT, 1))
