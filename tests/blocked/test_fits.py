@@ -30,9 +30,7 @@ from dp2erm_cvx.errors import DataError, ProgramError, WorkerError
 from dp2erm_cvx.program import kernel_stage
 from dp2erm_cvx.program.kernels import RandomFourier
 from dp2erm_cvx.registry import build, first_stages
-from tests.plugins.bounded_influence import bounded_influence
-from tests.plugins.matching import matching
-from tests.plugins.poisson import poisson
+from tests.plugins.literature import bounded_influence, matching, poisson
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402

@@ -29,7 +29,7 @@ from dp2erm_cvx.registry import programs
 from dp2erm_cvx.suprema import Saturation
 from dp2erm_cvx.universe import Universe
 from tests.helpers import BOUNDED_INFLUENCE, bound_of
-from tests.plugins.hinge_rule import hinge_rule
+from tests.plugins.literature import hinge_rule
 
 N, S, WIDTHS = 12, 0.7, (1.0, 0.4)
 M = math.hypot(*WIDTHS)

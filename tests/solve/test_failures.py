@@ -33,7 +33,7 @@ from dp2erm_cvx.solve import (
     solve,
 )
 from tests.helpers import bind, make_domain, make_records, output_distance
-from tests.plugins.poisson import poisson
+from tests.plugins.literature import poisson
 
 PROGRAMS: dict[str, Any] = dict(programs())
 RECORDS = make_records(60, 3)

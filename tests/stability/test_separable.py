@@ -16,8 +16,7 @@ from dp2erm_cvx.program.weights import describe
 from dp2erm_cvx.stability import margin_movement, separable, tilt_lemma
 from dp2erm_cvx.universe import Universe
 from tests.helpers import logistic_diameter, logistic_propensity
-from tests.plugins.matching import matching
-from tests.plugins.tailored import tailored
+from tests.plugins.literature import matching, tailored
 from tests.stability.movement import INF, Pair, four_clusters, ipw, movement
 
 
