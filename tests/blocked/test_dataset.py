@@ -1,7 +1,6 @@
 """Records in blocks are those of the same table in memory, wherever the blocks are read."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -52,24 +51,24 @@ def book() -> Domain:
     return Domain(2.0, 3.0, ranges=ranges, codebook=codes, intercept=1.0)
 
 
-def in_memory(path: Path, domain: Domain) -> Records:
-    table = parquet.read_table(path).to_pandas()
-    data = Dataset.coded(domain, table, table["arm"].to_numpy(), table["y"].to_numpy())
-    return domain.records(data.X, data.a, data.y)
-
-
 def moved(rows: Records, beside: np.ndarray) -> tuple[Records, np.ndarray]:
     return rows, beside
 
 
-def read(data: BlockedDataset, domain: Domain) -> Records:
-    """All records of the blocks, and a check of what stands beside them."""
+def opened(path: object) -> BlockedDataset:
+    return BlockedDataset.read(path, treatment="arm", outcome="y")  # type: ignore[arg-type]
+
+
+def as_in_memory(data: BlockedDataset, path: Path) -> bool:
+    """Whether the blocks hold the records of the file, bit for bit, and their rows beside them."""
+    domain, table = book(), parquet.read_table(path).to_pandas()
+    whole = Dataset.coded(domain, table, table["arm"].to_numpy(), table["y"].to_numpy())
     made = data.coded(domain).records(Made(domain), domain)
     row = np.arange(data.n_samples)
     found = made.blocks.map(moved, row)
     assert np.array_equal(np.concatenate([beside for _, beside in found]), row)
-    columns = (np.concatenate([getattr(rows, name) for rows, _ in found]) for name in "Xay")
-    return Records(*columns, domain)  # type: ignore[arg-type]
+    columns = [np.concatenate([getattr(rows, name) for rows, _ in found]) for name in "Xay"]
+    return same(Records(*columns, domain), domain.records(whole.X, whole.a, whole.y))  # type: ignore[arg-type]
 
 
 class Made:
@@ -90,16 +89,14 @@ def test_cells_of_all_kinds_become_the_same_records(tmp_path, monkeypatch, keep,
     monkeypatch.setattr(pieces, "KEEP", keep)
     path = written(tmp_path, raw())
     with dask.config.set(scheduler=scheduler, num_workers=3):
-        data = BlockedDataset.read(path, treatment="arm", outcome="y")
-        assert same(read(data, book()), in_memory(path, book()))
+        assert as_in_memory(opened(path), path)
 
 
 @pytest.mark.parametrize(("keep", "left"), [(10**9, 8), (10_000, 2), (0, 0)])
 def test_blocks_in_memory_are_not_read_again(tmp_path, monkeypatch, keep, left):
     monkeypatch.setattr(pieces, "KEEP", keep)
     path = written(tmp_path, raw())
-    data = BlockedDataset.read(path, treatment="arm", outcome="y")
-    made = data.coded(book()).records(Made(book()), book())
+    made = opened(path).coded(book()).records(Made(book()), book())
     path.unlink()
     assert len(dask.compute(*made.blocks.source.tasks[:left])) == left
     if left == 8:
@@ -129,26 +126,22 @@ def test_arrays_that_come_back_misaligned_are_aligned_first():
 @pytest.mark.parametrize("n", [2, 63, 64, 65, 129])
 def test_tables_of_any_length(tmp_path, n):
     path = written(tmp_path, raw(n))
-    data = BlockedDataset.read(path, treatment="arm", outcome="y")
-    assert data.n_samples == n
-    assert same(read(data, book()), in_memory(path, book()))
+    assert opened(path).n_samples == n
+    assert as_in_memory(opened(path), path)
 
 
 def test_files_in_a_folder_follow_each_other(tmp_path):
     table, folder = pa.table(raw()), tmp_path / "many"
     folder.mkdir()
     for number, (begin, end) in enumerate([(0, 10), (10, 10), (10, 301), (301, 500)]):
-        parquet.write_table(
-            table.slice(begin, end - begin), folder / f"part{number}.parquet", row_group_size=23
-        )
-    whole = in_memory(written(tmp_path, raw()), book())
+        part = table.slice(begin, end - begin)
+        parquet.write_table(part, folder / f"part{number}.parquet", row_group_size=23)
     for name in (folder, f"{folder}/part*.parquet"):
-        assert same(read(BlockedDataset.read(name, treatment="arm", outcome="y"), book()), whole)
+        assert as_in_memory(opened(name), written(tmp_path, raw()))
     parquet.write_table(table.select(["age", "y"]), folder / "part9.parquet")
-    with pytest.raises(DataError, match="other columns"):
-        BlockedDataset.read(folder, treatment="arm", outcome="y")
-    with pytest.raises(DataError, match="no Parquet files"):
-        BlockedDataset.read(tmp_path / "*.pq", treatment="arm", outcome="y")
+    for name, message in ((folder, "other columns"), (tmp_path / "*.pq", "no Parquet files")):
+        with pytest.raises(DataError, match=message):
+            opened(name)
 
 
 def test_a_dask_frame_in_partitions_of_any_length(tmp_path):
@@ -156,33 +149,26 @@ def test_a_dask_frame_in_partitions_of_any_length(tmp_path):
     path = written(tmp_path, raw())
     frame = parquet.read_table(path).to_pandas()
     data = BlockedDataset.from_dask(dd.from_pandas(frame, npartitions=7), treatment="arm", outcome="y")
-    assert same(read(data, book()), in_memory(path, book()))
+    assert as_in_memory(data, path)
     with pytest.raises(DeclarationError, match="not a Dask data frame"):
         BlockedDataset.from_dask(frame, treatment="arm", outcome="y")
-
-
-def dask_arrays(path: Path, lengths: dict[str, object]) -> list[Any]:
-    """X, a and y of any chunks, with whatever cells they hold."""
-    da = pytest.importorskip("dask.array")
-    frame = parquet.read_table(path).to_pandas()
-    values = frame[["age", "region", "count"]], frame["arm"], frame["y"]
-    chunks = (lengths[name] for name in "Xay")
-    return [da.from_array(one.to_numpy(), chunks=own) for one, own in zip(values, chunks, strict=True)]
 
 
 @pytest.mark.parametrize("width", [1, 3])
 @pytest.mark.parametrize("counted", [True, False])
 def test_dask_arrays_in_chunks_of_any_lengths(tmp_path, width, counted):
-    path = written(tmp_path, raw())
-    X, a, y = dask_arrays(path, {"X": ((100, 150, 7, 243), width), "a": (41,), "y": (500,)})
+    da, path, names = pytest.importorskip("dask.array"), written(tmp_path, raw()), ["age", "region", "count"]
+    frame = parquet.read_table(path).to_pandas()
+    chunks = {"arm": (41,), "y": (500,)}
+    X = da.from_array(frame[names].to_numpy(), chunks=((100, 150, 7, 243), width))
+    a, y = (da.from_array(frame[name].to_numpy(), chunks=own) for name, own in chunks.items())
     if not counted:
-        kept = pytest.importorskip("dask.array").ones(500, chunks=(41,)) > 0
+        kept = da.ones(500, chunks=(41,)) > 0
         X, a, y = X[kept], a[kept], y[kept]
-    names = ["age", "region", "count"]
     data = BlockedDataset.from_dask_arrays(X, a, y, names)
     assert data.columns == tuple(names)
     assert np.isnan(X.shape[0]) != counted  # what was given is as it was
-    assert same(read(data, book()), in_memory(path, book()))
+    assert as_in_memory(data, path)
 
 
 def test_dask_arrays_without_names_are_those_of_memory():
@@ -204,18 +190,16 @@ def test_dask_arrays_without_names_are_those_of_memory():
 def test_what_are_no_dask_arrays_of_records_are_refused():
     da = pytest.importorskip("dask.array")
     X, v = da.ones((10, 2)), da.ones(10)
-    with pytest.raises(DeclarationError, match="X: 'ndarray' is not a Dask array"):
-        BlockedDataset.from_dask_arrays(np.ones((10, 2)), v, v)
-    with pytest.raises(DataError, match=r"X has 1 dimension\(s\): must be \(n, p\)"):
-        BlockedDataset.from_dask_arrays(v, v, v)
-    with pytest.raises(DataError, match=r"y has 2 dimension\(s\): must be \(n,\)"):
-        BlockedDataset.from_dask_arrays(X, v, X)
-    with pytest.raises(DataError, match="a has 9 values for the 10 rows of X"):
-        BlockedDataset.from_dask_arrays(X, v[1:], v)
-    with pytest.raises(DataError, match="1 names for the 2 columns of X"):
-        BlockedDataset.from_dask_arrays(X, v, v, ["age"])
-    with pytest.raises(DataError, match="two columns named 'age'"):
-        BlockedDataset.from_dask_arrays(X, v, v, ["age", "age"])
+    for message, wrong in (
+        ("X: 'ndarray' is not a Dask array", (np.ones((10, 2)), v, v)),
+        (r"X has 1 dimension\(s\): must be \(n, p\)", (v, v, v)),
+        (r"y has 2 dimension\(s\): must be \(n,\)", (X, v, X)),
+        ("a has 9 values for the 10 rows of X", (X, v[1:], v)),
+        ("1 names for the 2 columns of X", (X, v, v, ["age"])),
+        ("two columns named 'age'", (X, v, v, ["age", "age"])),
+    ):
+        with pytest.raises((DataError, DeclarationError), match=message):
+            BlockedDataset.from_dask_arrays(*wrong)
     narrow = X.map_blocks(lambda chunk: chunk[:, :1], dtype=float, chunks=X.chunks)
     tall = v.map_blocks(lambda chunk: chunk[:, None], dtype=float, chunks=v.chunks)
     for wrong in ((narrow, v, v), (X, v, tall)):
@@ -224,17 +208,14 @@ def test_what_are_no_dask_arrays_of_records_are_refused():
 
 
 def test_what_needs_all_records_is_refused_with_their_size(tmp_path):
-    data = BlockedDataset.read(written(tmp_path, raw()), treatment="arm", outcome="y")
-    records = data.coded(book()).records(Made(book()), book())
+    records = opened(written(tmp_path, raw())).coded(book()).records(Made(book()), book())
     for name in "Xay":
         with pytest.raises(ProgramError, match=r"0\.036 MB of 500 records"):
             getattr(records, name)
 
 
 def test_what_no_codebook_reads_is_refused_by_its_place(tmp_path):
-    path = written(
-        tmp_path, {"x": np.where(np.arange(200) == 150, np.nan, 1.0), "a": [0, 1] * 100, "y": [1.0] * 200}
-    )
-    data = BlockedDataset.read(path, treatment="a", outcome="y")
+    x = np.where(np.arange(200) == 150, np.nan, 1.0)
+    path = written(tmp_path, {"x": x, "arm": [0, 1] * 100, "y": [1.0] * 200})
     with pytest.raises(DataError, match="row 151, column 'x'"):
-        data.blocks.map(str)
+        opened(path).blocks.map(str)
