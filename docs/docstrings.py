@@ -79,11 +79,11 @@ def _plain(line: str) -> str:
 
 
 def described(cls: type) -> dict[str, str]:
-    """What is said of each parameter, by the class or one that it inherits from."""
-    found: dict[str, str] = {}
+    """Texts on each parameter, by the class or one that it inherits from."""
+    texts: dict[str, str] = {}
     for base in reversed(cls.__mro__):
-        found |= text.described(base.__doc__)
-    return found
+        texts |= text.described(base.__doc__)
+    return texts
 
 
 def _program(cls: Any) -> Iterator[str]:

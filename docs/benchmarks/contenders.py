@@ -89,8 +89,8 @@ def scipy_lbfgs(instance: Instance, records: Records) -> Array:
 
     else:
         raise TypeError(type(model).__name__)
-    found = minimize(loss, np.zeros(model.dimension), jac=True, method="L-BFGS-B", options={"gtol": 1e-9})
-    return np.asarray(found.x, dtype=np.float64)
+    minimum = minimize(loss, np.zeros(model.dimension), jac=True, method="L-BFGS-B", options={"gtol": 1e-9})
+    return np.asarray(minimum.x, dtype=np.float64)
 
 
 def sklearn_logistic(instance: Instance, records: Records) -> Array:

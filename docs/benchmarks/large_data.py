@@ -107,25 +107,25 @@ def main() -> None:
         "--cluster", action="store_true", help="two Dask workers against one, in turns, on the records"
     )
     words.add_argument("--stay", action="store_true", help="leave the files")
-    asked = words.parse_args()
-    many = asked.records or (asked.few if asked.cluster else 20_000_000)
-    sizes = [many] if asked.cluster else [asked.few, many]
-    paths = [asked.folder / f"records_{n}.parquet" for n in sizes]
-    domain = asked.folder / "records.toml"
+    args = words.parse_args()
+    many = args.records or (args.few if args.cluster else 20_000_000)
+    sizes = [many] if args.cluster else [args.few, many]
+    paths = [args.folder / f"records_{n}.parquet" for n in sizes]
+    domain = args.folder / "records.toml"
     domain.write_text(_DOMAIN + "".join(f"x{k + 1} = [-1.0, 1.0]\n" for k in range(COVARIATES)))
     try:
         for path, n in zip(paths, sizes, strict=True):
             if not path.exists():
                 write_records(path, n)
-        if asked.cluster:
+        if args.cluster:
             for workers in (1, 2, 1, 2):
-                found = measured([sys.executable, "-c", _CLUSTER, str(paths[0]), str(domain), str(workers)])
+                run = measured([sys.executable, "-c", _CLUSTER, str(paths[0]), str(domain), str(workers)])
                 print(
                     json.dumps(
                         {
                             "workers": workers,
-                            **json.loads(found["out"].splitlines()[-1]),
-                            "load": found["load"],
+                            **json.loads(run["out"].splitlines()[-1]),
+                            "load": run["load"],
                         }
                     ),
                     flush=True,
@@ -133,15 +133,15 @@ def main() -> None:
             return
         few, many = ((path, n, "always") for path, n in zip(paths, sizes, strict=True))
         runs = [few, few, many, few, few]  # the speed of a machine drifts while many are read
-        for path, n, blocks in [(paths[0], asked.few, "never"), *runs]:
-            found = effect(path, domain, "--blocks", blocks)
-            del found["out"]
+        for path, n, blocks in [(paths[0], args.few, "never"), *runs]:
+            run = effect(path, domain, "--blocks", blocks)
+            del run["out"]
             print(
-                json.dumps({"n": n, "blocks": blocks, **found, "per million": found["processor"] / n * 1e6}),
+                json.dumps({"n": n, "blocks": blocks, **run, "per million": run["processor"] / n * 1e6}),
                 flush=True,
             )
     finally:
-        if not asked.stay:
+        if not args.stay:
             for path in [*paths, domain]:
                 path.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""What this machine does in the same run: matrix multiplication, memory, and starting processes."""
+"""Speed of this machine in the same run: matrix multiplication, memory, and starting processes."""
 
 from __future__ import annotations
 

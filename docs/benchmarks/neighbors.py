@@ -29,7 +29,7 @@ def readings(quick: bool) -> list[dict[str, Any]]:
 
     ``error`` is the largest certified l1 error of the neighbors' weights over n.
     """
-    found = []
+    rows = []
     for name in ("ipw_logistic", "entropy_balancing"):
         for n in (2000,) if quick else (10_000, 100_000, 1_000_000):
             loaded = load(Work(name, name, {"ridge": 0.01}, n, 0, _BATCH))
@@ -44,7 +44,7 @@ def readings(quick: bool) -> list[dict[str, Any]]:
             reading = Movement.within(alone.value, alone.certificate.output_radius, 1e-9 * n)
             (read,) = neighborhood.read(loaded.replacements, reading)
             each = (time.process_time() - shared) / len(read.radius)
-            found.append(
+            rows.append(
                 {
                     "program": name,
                     "n": n,
@@ -55,7 +55,7 @@ def readings(quick: bool) -> list[dict[str, Any]]:
                     "by_single": int(np.sum(read.by_single)),
                 }
             )
-    return found
+    return rows
 
 
 def audits(quick: bool) -> list[dict[str, Any]]:
@@ -66,7 +66,7 @@ def audits(quick: bool) -> list[dict[str, Any]]:
     n, neighbors = (500, 100) if quick else (1_000_000, 1000)
     names = ("random", "held-out", "extreme", "flips", "each")
     ranges = {f"x{k + 1}": (-1.0, 1.0) for k in range(COVARIATES)}
-    domain, found = Domain(COVARIATES**0.5, 4.0, ranges=ranges), list[dict[str, Any]]()
+    domain, rows = Domain(COVARIATES**0.5, 4.0, ranges=ranges), list[dict[str, Any]]()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "records.parquet"
         write_records(path, n)
@@ -85,7 +85,7 @@ def audits(quick: bool) -> list[dict[str, Any]]:
                     strategies=names,
                     search=SearchPlan(evaluations=neighbors),
                 )
-                found.append(
+                rows.append(
                     {
                         "program": name,
                         "n": n,
@@ -97,4 +97,4 @@ def audits(quick: bool) -> list[dict[str, Any]]:
                         "disagreement": audit.check.disagreement,
                     }
                 )
-    return found
+    return rows

@@ -83,7 +83,7 @@ def _sizes(most: int) -> list[int]:
 def scale_table(rows: list[ScaleRow]) -> str:
     """Whole fits at the largest n beside one of scikit-learn, and how their seconds grow."""
     grown, largest = slopes(rows), max(row.n_samples for row in rows)
-    shown = [
+    lines = [
         {
             "n": f"{row.n_samples:,}",
             "contender": row.contender,
@@ -98,12 +98,12 @@ def scale_table(rows: list[ScaleRow]) -> str:
         for row in rows
         if row.n_samples == largest and row.peak is not None
     ]
-    return pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)
+    return pd.DataFrame(lines).to_markdown(index=False, disable_numparse=True)
 
 
 def neighbor_tables(read: list[dict[str, Any]], audited: list[dict[str, Any]]) -> Iterator[str]:
     """Neighbors of many records: movements of a batch, and whole audits."""
-    shown = [
+    table = [
         {
             "program": row["program"],
             "n": f"{row['n']:,}",
@@ -115,10 +115,10 @@ def neighbor_tables(read: list[dict[str, Any]], audited: list[dict[str, Any]]) -
         }
         for row in read
     ]
-    if shown:
+    if table:
         yield "## Movements of neighbors, 128 at a time"
-        yield pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)
-    shown = [
+        yield pd.DataFrame(table).to_markdown(index=False, disable_numparse=True)
+    table = [
         {
             "program": row["program"],
             "n": f"{row['n']:,}",
@@ -131,16 +131,16 @@ def neighbor_tables(read: list[dict[str, Any]], audited: list[dict[str, Any]]) -
         }
         for row in audited
     ]
-    if shown:
+    if table:
         yield "## Audits of neighbors"
-        yield pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)
+        yield pd.DataFrame(table).to_markdown(index=False, disable_numparse=True)
 
 
 def tables(rows: list[Row], fits: list[ScaleRow], neighbors: Sequence[str], starts: dict[str, float]) -> str:
     """Markdown: one table per work, whole fits, neighbors of many records, and the start of the command."""
     parts = [f"Measured on: {described()}."]
     for name in dict.fromkeys(row.work for row in rows):
-        shown = [
+        table = [
             {
                 "n": f"{row.n_samples:,}",
                 "contender": row.contender,
@@ -152,16 +152,16 @@ def tables(rows: list[Row], fits: list[ScaleRow], neighbors: Sequence[str], star
             for row in rows
             if row.work == name
         ]
-        parts += [f"## {name}", pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)]
+        parts += [f"## {name}", pd.DataFrame(table).to_markdown(index=False, disable_numparse=True)]
     if fits:
         parts += [f"## {SCALE}", scale_table(fits)]
     parts += neighbors
     unit = starts["python -c 'import cvxpy'"]
-    shown = [
+    table = [
         {"process": f"`{name}`", "CPU time": _time(taken), "over importing cvxpy": f"{taken / unit:.2f}"}
         for name, taken in starts.items()
     ]
-    parts += ["## Start", pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)]
+    parts += ["## Start", pd.DataFrame(table).to_markdown(index=False, disable_numparse=True)]
     return "\n\n".join(parts)
 
 

@@ -135,10 +135,10 @@ def measure_scale(sizes: Sequence[int], rounds: int, *, apart: bool = True) -> l
         for name in CONTENDERS:
             words = [sys.executable, __file__, name, *map(str, sizes)]
             if apart:
-                told = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
-            found = json.loads(told) if apart else _alone(name, sizes)
-            peaks.setdefault(name, []).append(found["peak"])
-            for n, taken, gradient in zip(sizes, found["seconds"], found["gradients"], strict=True):
+                text = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
+            run = json.loads(text) if apart else _alone(name, sizes)
+            peaks.setdefault(name, []).append(run["peak"])
+            for n, taken, gradient in zip(sizes, run["seconds"], run["gradients"], strict=True):
                 seconds.setdefault((name, n), []).append(taken)
                 gradients[name, n] = gradient
     least = {key: median(taken) for key, taken in seconds.items()}
@@ -158,12 +158,12 @@ def measure_scale(sizes: Sequence[int], rounds: int, *, apart: bool = True) -> l
 
 
 def slopes(rows: Sequence[ScaleRow]) -> dict[str, float]:
-    """Of the logarithm of seconds in that of n, by contender."""
-    found = {}
+    """Slopes of the logarithm of seconds in that of n, by contender."""
+    out = {}
     for name in CONTENDERS:
         own = [(math.log(row.n_samples), math.log(row.seconds)) for row in rows if row.contender == name]
-        found[name] = float(np.polyfit(*zip(*own, strict=True), 1)[0])
-    return found
+        out[name] = float(np.polyfit(*zip(*own, strict=True), 1)[0])
+    return out
 
 
 def draw_growth(rows: Sequence[ScaleRow], path: str | Path) -> None:

@@ -1,4 +1,4 @@
-"""The same neighbors for every contender: the linear scenario, some with a replaced record."""
+"""Neighbors, equal for every contender: the linear scenario, some with a replaced record."""
 
 from __future__ import annotations
 

@@ -42,10 +42,10 @@ def settings_of(way: str, kind: str, n_arms: int) -> dict[str, object]:
     """The settings that are declared; none by default."""
     if way == "default":
         return {}
-    found = {"center_share": 0.5, "residual_bound": 4.0, "score_bound": 2.5 * n_arms, "cap": 20.0}
+    settings = {"center_share": 0.5, "residual_bound": 4.0, "score_bound": 2.5 * n_arms, "cap": 20.0}
     if kind == "trial":
-        return found | {"rows": "common"}
-    return found | {"rows": "arms", "propensity": "multinomial", "propensity_share": 0.15}
+        return settings | {"rows": "common"}
+    return settings | {"rows": "arms", "propensity": "multinomial", "propensity_share": 0.15}
 
 
 def main(runs: int, ways: Sequence[str]) -> None:
@@ -82,5 +82,5 @@ def measured(model: PrivateEffect, levels: tuple[str, ...], n: int, kind: str, r
 
 
 if __name__ == "__main__":
-    asked = repeated(__doc__, 40, ("default", "fixed"))
-    main(asked.runs, asked.ways)
+    args = repeated(__doc__, 40, ("default", "fixed"))
+    main(args.runs, args.ways)

@@ -25,14 +25,14 @@ def _folds(estimator: str, **more: Any) -> dict[str, Any]:
 
 
 def _rules(
-    replicates: dict[int, int], constants: Constants, others: Constants, **more: Any
+    replicates: dict[int, int], constants: Constants, published: Constants, **more: Any
 ) -> dict[str, Any]:
     """Constants of direct schemes are those of the experiments, which state why.
 
-    Those of ``others`` are the best of six on other seeds, with their settings.
+    Those of ``published`` are the best of six on other seeds, with their settings.
     """
     pipeline = {"covariate_bound": 1.2, "outcome_bound": 30.0, "outcome_scale": 4.0}
-    known = {"replicates": replicates, "epsilons": _BOTH, "constants": constants, "others": others}
+    known = {"replicates": replicates, "epsilons": _BOTH, "constants": constants, "others": published}
     return known | {"pipelines": {"private": pipeline}} | more
 
 

@@ -1,4 +1,4 @@
-"""What the experiments share: cells with seeds of their own, a command line, kept rows, means and tables."""
+"""Tools of the experiments: cells with seeds of their own, a command line, cached rows, means and tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Cell:
-    """What is computed at once, such as a replicate of a scenario.
+    """A unit of computation, such as a replicate of a scenario.
 
     Its ``key`` and the seed decide every number.
     """
@@ -65,7 +65,7 @@ def grid(**values: Iterable[Any]) -> list[Row]:
 
 
 def options(doc: str, variants: Iterable[str] = (), data: bool = False) -> argparse.Namespace:
-    """What the command line asks for. Without --quick or --variant an experiment runs as declared."""
+    """Options of the command line. Without --quick or --variant an experiment runs as declared."""
     parser = argparse.ArgumentParser(description=doc)
     parser.add_argument("--quick", action="store_const", dest="variant", const="quick", help="seconds")
     parser.add_argument("--variant", choices=list(variants) or None, help="another variant of the design")
@@ -77,23 +77,23 @@ def options(doc: str, variants: Iterable[str] = (), data: bool = False) -> argpa
 
 
 def repeated(doc: str | None, runs: int, ways: Iterable[str] = ()) -> argparse.Namespace:
-    """What the command line asks of a script that prints: ``runs``, 2 with --quick, and ``ways``."""
+    """Options of a script that prints: ``runs``, 2 with --quick, and ``ways``."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=int, nargs="?", default=runs, help=f"of a design [{runs}]")
     if ways := tuple(ways):
         parser.add_argument("ways", nargs="*", help=f"some of {', '.join(ways)}")
     parser.add_argument("--quick", action="store_true", help="seconds")
-    asked = parser.parse_args()
-    asked.runs = 2 if asked.quick else asked.runs
-    asked.ways = tuple(getattr(asked, "ways", ())) or ways
-    if unknown := set(asked.ways) - set(ways):
+    args = parser.parse_args()
+    args.runs = 2 if args.quick else args.runs
+    args.ways = tuple(getattr(args, "ways", ())) or ways
+    if unknown := set(args.ways) - set(ways):
         parser.error(f"{', '.join(unknown)}: choose from {', '.join(ways)}")
-    return asked
+    return args
 
 
-def folder_of(name: str, asked: argparse.Namespace) -> Path:
+def folder_of(name: str, args: argparse.Namespace) -> Path:
     """Where results go: ``output/NAME`` or ``output/NAME-VARIANT``."""
-    folder: Path = asked.output / "-".join(filter(None, (name, asked.variant)))
+    folder: Path = args.output / "-".join(filter(None, (name, args.variant)))
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -102,8 +102,8 @@ def start(
     doc: str | None, name: str, full: Design, variants: Mapping[str, Design], data: bool = False
 ) -> tuple[argparse.Namespace, Design, Path]:
     """The command line of an experiment, the variant of the design that it names, and its folder."""
-    asked = options(doc or "", variants, data)
-    return asked, full | variants.get(asked.variant, {}), folder_of(name, asked)
+    args = options(doc or "", variants, data)
+    return args, full | variants.get(args.variant, {}), folder_of(name, args)
 
 
 def each(function: Callable[..., Any], tasks: list[tuple], folder: Path, workers: int) -> list[Any]:
@@ -112,18 +112,18 @@ def each(function: Callable[..., Any], tasks: list[tuple], folder: Path, workers
     Kept results know the arguments and the source of ``function``, not the code that it calls: delete
     ``folder/kept`` when that has changed.
     """
-    kept = Memory(folder / "kept", verbose=0).cache(function)
+    cached = Memory(folder / "kept", verbose=0).cache(function)
     with threadpool_limits(1), parallel_config("loky", inner_max_num_threads=1):
-        return Parallel(n_jobs=workers, verbose=1)(delayed(kept)(*task) for task in tasks)
+        return Parallel(n_jobs=workers, verbose=1)(delayed(cached)(*task) for task in tasks)
 
 
 def run(
     rows: Callable[[Design, Cell], list[Row]], design: Design, places: list[Cell], folder: Path, workers: int
 ) -> pd.DataFrame:
     """The table of all rows, in the order of the cells, also as ``results.csv``."""
-    found = each(rows, [(design, cell) for cell in places], folder, workers)
+    parts = each(rows, [(design, cell) for cell in places], folder, workers)
     table = pd.DataFrame(
-        [dict(cell.key) | row for cell, part in zip(places, found, strict=True) for row in part]
+        [dict(cell.key) | row for cell, part in zip(places, parts, strict=True) for row in part]
     )
     table.to_csv(folder / "results.csv", index=False)
     return table
@@ -162,11 +162,11 @@ def with_interval(line: Any, name: str = "accuracy", digits: int = 3) -> str:
     return text if np.isnan(half) else f"{text} ±{f'{half:.{digits}f}'.removeprefix('0')}"
 
 
-def across(found: pd.DataFrame, by: list[str], column: str, name: str = "accuracy") -> pd.DataFrame:
+def across(table: pd.DataFrame, by: list[str], column: str, name: str = "accuracy") -> pd.DataFrame:
     """Means with intervals: a line for every place, the values of ``column`` side by side."""
-    shown = found.assign(shown=found.apply(with_interval, axis=1, name=name))
-    order = list(dict.fromkeys(shown[column]))
-    wide = shown.pivot_table("shown", by, column, "first", sort=False)[order]
+    texts = table.assign(shown=table.apply(with_interval, axis=1, name=name))
+    order = list(dict.fromkeys(texts[column]))
+    wide = texts.pivot_table("shown", by, column, "first", sort=False)[order]
     return wide.fillna("").reset_index()
 
 
@@ -175,9 +175,9 @@ def nearest(design: Design, epsilon: float) -> float:
     return min(design["epsilons"], key=lambda known: abs(known - epsilon))
 
 
-def by_budget(shown: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """The texts ``shown``: a line for every place, budgets side by side."""
-    wide = shown.pivot_table("shown", by, "epsilon", "first", sort=False).reset_index()
+def by_budget(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """A ``table`` of texts: a line for every place, budgets side by side."""
+    wide = table.pivot_table("shown", by, "epsilon", "first", sort=False).reset_index()
     return wide.rename(columns=lambda name: name if isinstance(name, str) else f"{name:g}").fillna("")
 
 

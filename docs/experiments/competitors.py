@@ -65,9 +65,9 @@ def ridge_line(X: Array, y: Array, ridge: float | Array) -> Array:
 
 
 def probability(logit: Array, clip: float) -> Array:
-    """Of treatment, at least ``clip`` and at most 1 - ``clip``."""
-    found: Array = np.clip(0.5 * (1.0 + np.tanh(0.5 * logit)), clip, 1.0 - clip)
-    return found
+    """Probability of treatment, at least ``clip`` and at most 1 - ``clip``."""
+    p: Array = np.clip(0.5 * (1.0 + np.tanh(0.5 * logit)), clip, 1.0 - clip)
+    return p
 
 
 def noisy(value: float | Array, sensitivity: float, budget: Budget) -> Noised:
@@ -158,7 +158,7 @@ class PrivatePropensity(Effect):
     clip: float = 0.1
 
     def stages(self, records: Records, budget: Budget) -> Stages[Estimate]:
-        """Of :class:`Effect`."""
+        """Stages of :class:`Effect`."""
         n, domain = records.n_samples, records.domain
         X = records.X / domain.covariate_bound
         fit, rest = yield Split(n, 2)
@@ -194,13 +194,13 @@ class SubsampleAggregate(Effect):
     ridge: float = 1e-3
 
     def stages(self, records: Records, budget: Budget) -> Stages[Estimate]:
-        """Of :class:`Effect`."""
+        """Stages of :class:`Effect`."""
         n, p = records.X.shape
         members = yield Split(n, group_count(n, p, self.per_column))
         largest = 2.0 * records.domain.outcome_bound
-        found = [np.clip(self._of_group(records, rows), -largest, largest) for rows in members]
+        effects = [np.clip(self._of_group(records, rows), -largest, largest) for rows in members]
         sensitivity = 2.0 * largest / len(members)
-        released = yield noisy(float(np.mean(found)), sensitivity, budget)
+        released = yield noisy(float(np.mean(effects)), sensitivity, budget)
         return Estimate(released, math.nan)
 
     def _of_group(self, records: Records, rows: Array) -> float:
@@ -254,23 +254,23 @@ class FoldNuisances(Effect):
         """
         B, high = records.domain.outcome_bound, 1.0 / self.clip
         spread = high - 1.0 / (1.0 - self.clip)
-        own, others = {
+        own, other = {
             "g": (4.0 * B, 4.0 * B),
             "ipw": (2.0 * B * high, B * spread),
             "aipw": (4.0 * B * high, 2.0 * B * (spread + high)),
         }[self.estimator]
         n = records.n_samples
-        return own / n + others * (n - n // folds) / (n * (folds - 1))
+        return own / n + other * (n - n // folds) / (n * (folds - 1))
 
     def stages(self, records: Records, budget: Budget) -> Stages[Estimate]:
-        """Of :class:`Effect`."""
+        """Stages of :class:`Effect`."""
         n, p = records.X.shape
         members = yield Split(n, group_count(n, p, self.per_column))
         total = np.zeros((4, n))
         for rows in members:
-            found = self._of_fold(records, rows)
-            total += found
-            total[:, rows] -= found[:, rows]
+            part = self._of_fold(records, rows)
+            total += part
+            total[:, rows] -= part[:, rows]
         m_0, m_1, inverse_0, inverse_1 = total / (len(members) - 1)
         y, treated = records.y, records.a == 1
         if self.estimator == "g":
@@ -286,19 +286,19 @@ class FoldNuisances(Effect):
     def _of_fold(self, records: Records, rows: Array) -> Array:
         """Both regressions and both inverse probabilities (4, n) of all records, by one fold's models."""
         X, a, B = records.X, records.a[rows], records.domain.outcome_bound
-        found = np.zeros((4, len(X)))
+        lines = np.zeros((4, len(X)))
         ridge = np.full(X.shape[1], self.ridge)
         if records.domain.intercept:
             ridge[0] = 1e-6
         if self.estimator != "ipw":
             for arm in (0, 1):
                 own = rows[a == arm]
-                found[arm] = np.clip(X @ ridge_line(X[own], records.y[own], ridge), -B, B)
+                lines[arm] = np.clip(X @ ridge_line(X[own], records.y[own], ridge), -B, B)
         if self.estimator != "g":
             logit = X @ ridge_logistic(X[rows], a.astype(np.float64), ridge)
             odds = np.exp(np.clip(logit, -50.0, 50.0))
-            found[2:] = np.clip([1.0 + odds, 1.0 + 1.0 / odds], 1.0 / (1.0 - self.clip), 1.0 / self.clip)
-        return found
+            lines[2:] = np.clip([1.0 + odds, 1.0 + 1.0 / odds], 1.0 / (1.0 - self.clip), 1.0 / self.clip)
+        return lines
 
 
 @dataclass(frozen=True)
@@ -326,7 +326,7 @@ class NoisyLeastSquares(Effect):
     ridge: float = 1.0
 
     def stages(self, records: Records, budget: Budget) -> Stages[Estimate]:
-        """Of :class:`Effect`."""
+        """Stages of :class:`Effect`."""
         domain = records.domain
         arm = self.treatment_scale * (records.a - 0.5)
         z = np.column_stack([records.X / domain.covariate_bound, arm, records.y / domain.outcome_bound])
@@ -348,7 +348,7 @@ class NoisyInteractions(Rule):
     ridge: float = 1.0
 
     def stages(self, records: Records, propensity: Array, budget: Budget | None) -> Stages[Array]:
-        """Of :class:`Rule`."""
+        """Stages of :class:`Rule`."""
         x, p = records.X / records.domain.covariate_bound, records.X.shape[1]
         arm = self.treatment_scale * (records.a - 0.5)[:, None] * x
         z = np.column_stack([x, arm, records.y / records.domain.outcome_bound])
@@ -408,7 +408,7 @@ class WeightedLearning(Rule):
     clip: float = 0.1
 
     def stages(self, records: Records, propensity: Array, budget: Budget | None) -> Stages[Array]:
-        """Of :class:`Rule`."""
+        """Stages of :class:`Rule`."""
         domain = records.domain
         X, a = records.X / domain.covariate_bound, records.a.astype(np.float64)
         share = np.maximum(np.where(records.a == 1, propensity, 1.0 - propensity), self.clip)
@@ -435,7 +435,7 @@ class Dpate(Effect):
     function: str = "dp_ipw_split"
 
     def __call__(self, records: Records, budget: Budget, rng: np.random.Generator) -> Estimate:
-        """Of :class:`Effect`."""
+        """Estimate of :class:`Effect`."""
         if find_spec("dpate") is None:
             raise DataError("the package dpate is not installed: pip install dpate (Python 3.12 or later)")
         domain = records.domain
@@ -444,8 +444,8 @@ class Dpate(Effect):
         # arrays of its own: records cannot be written
         x, a, y = records.covariates / domain.features_bound, np.array(records.a), np.array(records.y)
         with _seeded(import_module("dpate.utils"), rng):
-            found = call(x, a, y, domain.outcome_bound, budget.epsilon, delta=budget.delta, distr=kind)
-        return Estimate(float(np.squeeze(found)), math.nan)
+            estimate = call(x, a, y, domain.outcome_bound, budget.epsilon, delta=budget.delta, distr=kind)
+        return Estimate(float(np.squeeze(estimate)), math.nan)
 
 
 @contextmanager

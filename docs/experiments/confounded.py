@@ -69,7 +69,7 @@ class Strength:
         )
 
     def population(self) -> Population:
-        """The same with normal noise, whose average effect is 0, as is that among the treated.
+        """A population with normal noise, whose average effect is 0, as is that among the treated.
 
         Covariates are not clipped, and outcomes within 5 of their mean, which is public in simulations.
         """
@@ -91,7 +91,7 @@ class Strength:
         return self.mean + self.main * X[:, 0] + self.main_curve * (3.0 * X[:, 0] ** 2 - 1.0)
 
     def _noise(self, a: Array, rng: np.random.Generator) -> Array:
-        """Of mean 0 and variance 1, (n,)."""
+        """Noise of mean 0 and variance 1, (n,)."""
         if self.skewed == "no":
             return rng.standard_normal(len(a))
         drawn = rng.exponential(size=len(a)) - 1.0
@@ -204,41 +204,41 @@ def rows(design: Design, cell: Cell) -> list[Row]:
     """Every center, scheme, family, noise and budget on one dataset."""
     drawn = design["populations"][cell["population"]] if "populations" in design else CONFOUNDED
     train, test = drawn.draw(cell["n"], cell.rng("train")), drawn.draw(design["n_test"], cell.rng("test"))
-    trial, found = Trial(train, test, design["epsilons"], design["draws"]), list[Row]()
+    trial, out = Trial(train, test, design["epsilons"], design["draws"]), list[Row]()
     for center, constants in design["centers"].items():
         for name, scheme in design["schemes"].items():
             head = {"center": center, "scheme": name}
-            found.append(head | trial.plain_row(scheme, constants))
+            out.append(head | trial.plain_row(scheme, constants))
             for family in design["families"]:
                 if family.startswith("composition") and scheme["program"] != "ipw_logistic":
                     continue  # only a logistic propensity has a private form
                 for noise in design["noises"]:
                     rng = cell.rng(f"{center}/{name}/{family}/{noise}")
                     private = trial.private_rows(scheme, constants, family, noise, rng)
-                    found += [head | row for row in private]
+                    out += [head | row for row in private]
         for name, declared in design.get("methods", {}).items():
             for noise in design["noises"]:
                 rng = cell.rng(f"{center}/{name}/{noise}")
                 pipeline = trial.pipeline_rows(name, declared, noise, rng, constants.outcome_center)
-                found += [{"center": center} | row for row in pipeline]
-    return found
+                out += [{"center": center} | row for row in pipeline]
+    return out
 
 
 def summary(design: Design, table: pd.DataFrame) -> pd.DataFrame:
     """Accuracy over n at the budget nearest to 1, and without privacy."""
     parts = [*(["population"] if "population" in table else []), "center", "scheme", "family", "noise"]
-    found = means(table, [*parts, "epsilon", "n"], ["accuracy"])
-    return across(found[found["epsilon"].isin([nearest(design, 1.0), np.inf])], parts, "n")
+    errors = means(table, [*parts, "epsilon", "n"], ["accuracy"])
+    return across(errors[errors["epsilon"].isin([nearest(design, 1.0), np.inf])], parts, "n")
 
 
 def figures(table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
     """One figure a noise: accuracy over n, centers in columns, budgets in rows."""
     if "population" in table:
         return  # a table tells more of many populations at two n
-    found = means(table, ["center", "scheme", "family", "noise", "epsilon", "n"], ["accuracy"])
-    names = list(dict.fromkeys(found["scheme"]))
-    for noise in [name for name in found["noise"].unique() if name != "none"]:
-        here = found[(found["noise"] == noise) & (found["family"] != PLAIN)]
+    errors = means(table, ["center", "scheme", "family", "noise", "epsilon", "n"], ["accuracy"])
+    names = list(dict.fromkeys(errors["scheme"]))
+    for noise in [name for name in errors["noise"].unique() if name != "none"]:
+        here = errors[(errors["noise"] == noise) & (errors["family"] != PLAIN)]
         epsilons, centers = sorted(here["epsilon"].unique()), list(here["center"].unique())
         figure = new_figure(WIDTH, 1.9 + 2.3 * len(epsilons))
         axes = figure.subplots(len(epsilons), len(centers), squeeze=False, sharex=True, sharey=True)
@@ -269,8 +269,8 @@ def figures(table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
 
 def main() -> None:
     """Run and report."""
-    asked, design, folder = start(__doc__, "confounded", FULL, VARIANTS)
-    table = run(rows, design, cells(design, keys(design)), folder, asked.workers)
+    args, design, folder = start(__doc__, "confounded", FULL, VARIANTS)
+    table = run(rows, design, cells(design, keys(design)), folder, args.workers)
     report(folder, [summary(design, table)], figures(table))
 
 

@@ -122,7 +122,7 @@ def chain_figure(folder: Path, n: int = 1000, p: int = 5) -> dict[str, float]:
 def scheme_figure(folder: Path, n: int = 24) -> float:
     """Weights of two neighbors; the shaded area is the movement V. Returns it."""
     moved = n - 2
-    w, other = (solve(matching().instance(found)).value for found in (records(n), records(n, moved=moved)))
+    w, other = (solve(matching().instance(own)).value for own in (records(n), records(n, moved=moved)))
     low, high = np.minimum(w, other), np.maximum(w, other)
     low[moved], high[moved] = 0.0, w[moved] + other[moved]
     V, bound = float(np.sum(high - low)), matching().stability(Universe(DOMAIN, n, 1)).V
@@ -146,18 +146,18 @@ def audit_figure(folder: Path, most: int = 10_000, n: int = 100) -> float:
     audits = [
         audit_stability(matching(), None, universe, search=SearchPlan(evaluations=k, seed=0)) for k in tried
     ]
-    bound, met = matching().stability(universe).V, [audit.verdicts[0].movement.low for audit in audits]
+    bound, largest = matching().stability(universe).V, [audit.verdicts[0].movement.low for audit in audits]
     figure = new_figure(5.4, 3.0)
     ax = figure.subplots()
-    ax.plot(tried, met, "o-", color=BLUE)
-    ax.text(tried[0], met[0] - 0.3, "largest movement reached", va="top", color=BLUE)
+    ax.plot(tried, largest, "o-", color=BLUE)
+    ax.text(tried[0], largest[0] - 0.3, "largest movement reached", va="top", color=BLUE)
     for level, style, text in ((bound, "-", "the bound, V"), (bound / 2, ":", "a planted error, V / 2")):
         ax.axhline(level, color=ORANGE, linestyle=style)
         ax.text(tried[-1], level + 0.2, f"{text} = {level:.1f}", color=ORANGE, ha="right", va="bottom")
     ax.set(xlabel="neighbors tried", ylabel="movement", xscale="log", ylim=(0, 1.15 * bound))
     plain(ax)
     save(figure, folder / "door_audit.svg")
-    return met[-1] / bound
+    return largest[-1] / bound
 
 
 def solver_figure(folder: Path, n: int = 60) -> list[tuple[str, float, float]]:
@@ -174,9 +174,9 @@ def solver_figure(folder: Path, n: int = 60) -> list[tuple[str, float, float]]:
     points = []
     for name, settings in tried.items():
         for solver in settings:
-            found = solve(instance, solver=solver, polish=False, throw=False)
-            true = float(np.sum(np.abs(found.value - exact))) / n
-            points.append((name, max(true, 1e-15), found.certificate.relative_radius))
+            solution = solve(instance, solver=solver, polish=False, throw=False)
+            true = float(np.sum(np.abs(solution.value - exact))) / n
+            points.append((name, max(true, 1e-15), solution.certificate.relative_radius))
     figure = new_figure(5.4, 3.6)
     ax, decades = figure.subplots(), 10.0 ** np.arange(-15, 1, 3)
     for name, marker, color in zip(tried, "osD^X", COLORS[1:], strict=False):
@@ -202,9 +202,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="A short search.")
     parser.add_argument("--folder", type=Path, default=STATIC)
-    asked = parser.parse_args()
-    print(", ".join(f"{name} {number:.3g}" for name, number in chain_figure(asked.folder).items()))
-    print(f"scheme: {scheme_figure(asked.folder):.2f} of the bound")
-    print(f"audit: {audit_figure(asked.folder, 300 if asked.quick else 10_000):.2f} of the bound")
-    for name, true, claimed in solver_figure(asked.folder):
+    args = parser.parse_args()
+    print(", ".join(f"{name} {number:.3g}" for name, number in chain_figure(args.folder).items()))
+    print(f"scheme: {scheme_figure(args.folder):.2f} of the bound")
+    print(f"audit: {audit_figure(args.folder, 300 if args.quick else 10_000):.2f} of the bound")
+    for name, true, claimed in solver_figure(args.folder):
         print(f"{name:20} true {true:.1e} claimed {claimed:.1e}")

@@ -48,8 +48,8 @@ def study(table: pd.DataFrame, part: str, stem: str) -> Iterator[tuple[str, Figu
             low, high = _limits(here, value)
             for row, scheme in zip(axes, schemes, strict=True):
                 for ax, noise in zip(row, noises, strict=True):
-                    shown = {scheme, "pipeline"} if scheme == schemes[0] else {scheme}
-                    text = _panel(ax, here, shown, noise, value)
+                    drawn = {scheme, "pipeline"} if scheme == schemes[0] else {scheme}
+                    text = _panel(ax, here, drawn, noise, value)
                     ax.set_ylim(low, high)
                     if (name, scheme, noise) in REPORTED and stem == "simulation" and value == "accuracy":
                         at = REPORTED[name, scheme, noise]
@@ -72,9 +72,9 @@ def _limits(rows: pd.DataFrame, value: str) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _panel(ax: Any, here: pd.DataFrame, shown: set[str], noise: str, value: str) -> str:
+def _panel(ax: Any, here: pd.DataFrame, schemes: set[str], noise: str, value: str) -> str:
     """The lines of a scheme; the effective sample sizes as text."""
-    rows, shares = here[here["scheme"].isin(shown)], dict[str, list[str]]()
+    rows, shares = here[here["scheme"].isin(schemes)], dict[str, list[str]]()
     private_free = rows[rows["family"] == PLAIN]
     for family, style in STYLES.items():
         line = rows[(rows["family"] == family) & (rows["noise"] == noise)].sort_values("epsilon")
@@ -98,19 +98,19 @@ def _panel(ax: Any, here: pd.DataFrame, shown: set[str], noise: str, value: str)
     return "\n".join(textwrap.wrap(text, 58, break_on_hyphens=False))
 
 
-def effects(found: pd.DataFrame) -> Figure:
+def effects(errors: pd.DataFrame) -> Figure:
     """RMSE of every private method over n epsilon, a panel for all data, both axes logarithmic.
 
     Grey is the error of AIPW without privacy, dotted the size of the effect: an answer that is off by as much
     says nothing about it.
     """
-    private, others = found[np.isfinite(found["epsilon"])], found[found["method"] == "AIPW"]
+    private, free = errors[np.isfinite(errors["epsilon"])], errors[errors["method"] == "AIPW"]
     # records and epsilon matter by their product alone, nearly: one line holds both
     private = private.assign(place=private["records"] * private["epsilon"])
     figure, panels = _panels(private, "RMSE")
     for name, ax, here in panels:
         _lines(ax, here, list(private["method"].unique()), "rmse")
-        known = others[others["data"] == name]
+        known = free[free["data"] == name]
         for n in here["n"].unique():
             own, at = here[here["n"] == n]["place"], known[known["n"] == n]["rmse"]
             if len(at) and at.iloc[0] > 1e-9:  # it may stand for the effect itself
@@ -124,17 +124,17 @@ def effects(found: pd.DataFrame) -> Figure:
     return figure
 
 
-def learned(found: pd.DataFrame) -> Figure:
+def learned(errors: pd.DataFrame) -> Figure:
     """Mean accuracy of every private rule over n epsilon.
 
     Grey is the best without privacy, dotted the better of treating everybody and nobody.
     """
-    private, others = found[np.isfinite(found["epsilon"])], found[~np.isfinite(found["epsilon"])]
+    private, free = errors[np.isfinite(errors["epsilon"])], errors[~np.isfinite(errors["epsilon"])]
     private = private.assign(place=private["n"] * private["epsilon"])
     figure, panels = _panels(private, "accuracy")
     for name, ax, here in panels:
         _lines(ax, here, list(private["method"].unique()), "accuracy")
-        known = others[others["data"] == name]
+        known = free[free["data"] == name]
         constant = known["method"].str.startswith("treat ")
         best, level = known[~constant]["accuracy"].max(), known[constant]["accuracy"].max()
         ax.axhline(best, color="0.65", linewidth=4, label="best without privacy", zorder=0)

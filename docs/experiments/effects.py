@@ -172,7 +172,7 @@ def sources(design: Design) -> dict[str, Row]:
 
 
 def left_out(design: Design) -> list[str]:
-    """What needs the Twins file, where there is none."""
+    """Methods that need the Twins file, where there is none."""
     if design.get("twins") is not None:
         return []
     effects = [name for name, known in design["data"].items() if known.get("population", name) == "twins"]
@@ -333,10 +333,10 @@ def rule_trial(design: Design, known: Row, cell: Cell) -> Trial:
 
 
 def _published_rule(
-    trial: Trial, others: Constants, label: str, declared: Row, epsilons: list[float], cell: Cell
+    trial: Trial, constants: Constants, label: str, declared: Row, epsilons: list[float], cell: Cell
 ) -> Iterator[Row]:
     """A rule of others at every budget, and without noise."""
-    data, domain = trial.train.dataset, others.domain(trial.train.dataset.n_samples)
+    data, domain = trial.train.dataset, constants.domain(trial.train.dataset.n_samples)
     records, test = domain.records(data.X, data.a, data.y), domain.features(trial.test.dataset.X)
     rule = competitors.RULES[declared["method"]](**declared.get("settings", {}))
     for epsilon in (*epsilons, np.inf):
@@ -352,10 +352,10 @@ def _published_rule(
 
 def _timed(label: str, answers: Iterator[Row]) -> Iterator[Row]:
     """The rows of a method of this library, with the seconds that each took."""
-    shown, start = ("status", "reason", "epsilon", "accuracy", "value", "certified"), time.process_time()
+    fields, start = ("status", "reason", "epsilon", "accuracy", "value", "certified"), time.process_time()
     for row in answers:
         seconds = {"seconds": time.process_time() - start}
-        yield {"method": label} | {name: row[name] for name in shown if name in row} | seconds
+        yield {"method": label} | {name: row[name] for name in fields if name in row} | seconds
         start = time.process_time()
 
 
@@ -382,13 +382,13 @@ def effect_errors(table: pd.DataFrame) -> pd.DataFrame:
     covers = covers.astype(float).where(anew)
     done = done.assign(bias=off, square=off**2, covers_effect=covers, width=done["high"] - done["low"])
     grouped = done.groupby(_PLACE, sort=False)
-    found = grouped[["bias", "square", "covers_effect"]].mean()
+    errors = grouped[["bias", "square", "covers_effect"]].mean()
     within = done.groupby([*_PLACE, "setting"], sort=False)["bias"].var()
-    found["deviation"] = np.sqrt(within.groupby(_PLACE).mean())
-    found["rmse"] = np.sqrt(found.pop("square"))
-    found["samples"] = grouped["bias"].count()
-    found["rmse_half"] = Z * grouped["square"].std() / (2.0 * found["rmse"] * np.sqrt(found["samples"]))
-    return found.join(grouped[["width", "seconds", "delta", "records", "effect"]].median()).reset_index()
+    errors["deviation"] = np.sqrt(within.groupby(_PLACE).mean())
+    errors["rmse"] = np.sqrt(errors.pop("square"))
+    errors["samples"] = grouped["bias"].count()
+    errors["rmse_half"] = Z * grouped["square"].std() / (2.0 * errors["rmse"] * np.sqrt(errors["samples"]))
+    return errors.join(grouped[["width", "seconds", "delta", "records", "effect"]].median()).reset_index()
 
 
 def rule_errors(table: pd.DataFrame) -> pd.DataFrame:
@@ -399,16 +399,16 @@ def rule_errors(table: pd.DataFrame) -> pd.DataFrame:
 
 def summary(table: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Bias, error, coverage and width of every method; then rules, if any."""
-    found = effect_errors(table)
+    errors = effect_errors(table)
     heads = {"delta": "delta", "bias": "bias", "deviation": "sd", "rmse": "RMSE", "rmse_half": "±"}
     heads |= {"width": "width", "seconds": "seconds"}
-    shown = found[_PLACE].assign(
-        n=found["n"].map("{:,}".format).replace("0", "all"), epsilon=found["epsilon"].map("{:g}".format)
+    texts = errors[_PLACE].assign(
+        n=errors["n"].map("{:,}".format).replace("0", "all"), epsilon=errors["epsilon"].map("{:g}".format)
     )
-    shown["samples"] = found["samples"].astype(str)
+    texts["samples"] = errors["samples"].astype(str)
     for name, head in heads.items():
-        shown[head] = found[name].map("{:.3g}".format).replace({"nan": "", "0": ""})
-    yield shown.assign(covers=found["covers_effect"].map("{:.3f}".format).replace("nan", ""))
+        texts[head] = errors[name].map("{:.3g}".format).replace({"nan": "", "0": ""})
+    yield texts.assign(covers=errors["covers_effect"].map("{:.3f}".format).replace("nan", ""))
     if "accuracy" in table:
         rules = rule_errors(table)
         values = {
@@ -419,11 +419,11 @@ def summary(table: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 def main(name: str = "effects", full: Design = FULL, variants: dict[str, Design] = VARIANTS) -> None:
     """Run and report."""
-    asked, design, folder = start(__doc__, name, full, variants, data=True)
-    design["twins"] = None if asked.data is None else str(asked.data)
+    args, design, folder = start(__doc__, name, full, variants, data=True)
+    design["twins"] = None if args.data is None else str(args.data)
     if missing := left_out(design):
         print(f"Not run, for want of Twin_Data.csv.gz (--data FILE): {', '.join(missing)}")
-    table = run(rows, design, cells(design, keys(design)), folder, asked.workers)
+    table = run(rows, design, cells(design, keys(design)), folder, args.workers)
     figures = [(name, drawing.effects(effect_errors(table)))]
     if "accuracy" in table:
         figures.append((f"{name}-rules", drawing.learned(rule_errors(table))))

@@ -122,7 +122,7 @@ VARIANTS: dict[str, Design] = {
 
 
 def tuned(design: Design, scenario: str, name: str, family: str) -> Row:
-    """What is chosen on an independent dataset of the scenario."""
+    """Settings that are chosen on an independent dataset of the scenario."""
     rng = np.random.default_rng([design["seed"], 6, design["scenarios"].index(scenario)])
     return choose(design, simulate(scenario, design["n_samples"], rng=rng), name, family)
 
@@ -137,15 +137,15 @@ def rows(design: Design, cell: Cell) -> list[Row]:
 
 def summary(design: Design, table: pd.DataFrame, part: str = "scenario") -> pd.DataFrame:
     """Accuracy by family at the budget nearest to 0.5."""
-    found = means(table, [part, "scheme", "noise", "family", "epsilon"], ["accuracy"])
-    at = found[found["epsilon"] == nearest(design, 0.5)]
+    errors = means(table, [part, "scheme", "noise", "family", "epsilon"], ["accuracy"])
+    at = errors[errors["epsilon"] == nearest(design, 0.5)]
     return across(at, [part, "scheme", "noise"], "family")
 
 
 def main() -> None:
     """Tune, run, and report."""
-    asked, design, folder = start(__doc__, "simulation", FULL, VARIANTS)
-    table, chosen = tuned_run(design, "scenario", tuned, rows, folder, asked.workers)
+    args, design, folder = start(__doc__, "simulation", FULL, VARIANTS)
+    table, chosen = tuned_run(design, "scenario", tuned, rows, folder, args.workers)
     report(folder, (summary(design, table), chosen), drawing.study(table, "scenario", "simulation"))
 
 

@@ -136,15 +136,15 @@ def replicate(design: Design, cell: Cell) -> list[Row]:
         name: model.fit(table, table["drug"], table[model.domain.codebook.outcome]).release_
         for name, model in models.items()
     }
-    found = [(one.name, one.estimate, one.interval, one.joint) for one in answers(fits)]
+    triples = [(one.name, one.estimate, one.interval, one.joint) for one in answers(fits)]
     # at its own level alone: the table of all answers is of differences
-    found += [
+    triples += [
         (f"{name}: {one.name}", one.estimate, one.interval, one.interval)
         for name, release in fits.items()
         for one in release.ratios
     ]
     rows = []
-    for name, estimate, *intervals in found:
+    for name, estimate, *intervals in triples:
         if name not in truths:
             continue
         truth = truths[name]
@@ -159,10 +159,10 @@ def replicate(design: Design, cell: Cell) -> list[Row]:
     return rows
 
 
-def summary(found: pd.DataFrame) -> pd.DataFrame:
+def summary(table: pd.DataFrame) -> pd.DataFrame:
     """A line for every answer and size."""
     lines = []
-    for (n, severity, answer), part in found.groupby(["n", "severity", "answer"], sort=False):
+    for (n, severity, answer), part in table.groupby(["n", "severity", "answer"], sort=False):
         error = np.sqrt(np.mean(part["error"] ** 2))
         lines.append(
             {
@@ -179,15 +179,15 @@ def summary(found: pd.DataFrame) -> pd.DataFrame:
 
 def main() -> None:
     """Draw, release and compare; print the tables."""
-    asked, design, folder = start(__doc__, "health-record", DESIGN, {"quick": QUICK})
+    args, design, folder = start(__doc__, "health-record", DESIGN, {"quick": QUICK})
     keys = (
         {"n": n, "severity": declared, "replicate": k}
         for n, number in design["sizes"].items()
         for declared in MISSING
         for k in range(number if declared == "left out" else -(-number // 4))
     )
-    found = run(replicate, design, cells(design, keys), folder, asked.workers)
-    table = summary(found)
+    results = run(replicate, design, cells(design, keys), folder, args.workers)
+    table = summary(results)
     table.to_csv(folder / "table.csv", index=False)
     report(folder, [table])
 

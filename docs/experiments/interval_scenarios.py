@@ -63,7 +63,7 @@ class Cell:
     of: str = ""  # what is estimated, where it is no average effect
 
     def covariates(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Of n records, (n, p)."""
+        """Covariates of n records, (n, p)."""
         p, order = self.p, np.arange(self.p)
         white = rng.standard_normal((n, p))
         Z = white @ np.linalg.cholesky(self.near ** np.abs(order[:, None] - order)).T
@@ -132,7 +132,7 @@ class Cell:
         return float(np.mean(treated - untreated)) if self.binary else EFFECT
 
     def truths(self, lines: tuple, model: Any) -> dict[str, float]:
-        """What is estimated by a fitted ``model``, by the names of its answers: at 100,000 people."""
+        """Truths of a fitted ``model``, by the names of its answers: at 100,000 people."""
         big = self.covariates(100_000, np.random.default_rng(6))
         untreated, treated = self.means(big, lines)
         effect, u, t = treated - untreated, untreated.mean(), treated.mean()
@@ -170,7 +170,7 @@ class Cell:
         return pd.DataFrame({f"x{k}": X[:, k] for k in range(self.p)}), a, y
 
     def domain(self, lines: tuple) -> Domain | PrivateRanges:
-        """What is declared of the records."""
+        """Domain that is declared of the records."""
         if self.private:
             return PrivateRanges(self.private, dict.fromkeys(f"x{k}" for k in range(self.p)))
         mean, sd = lines[:2]
@@ -180,20 +180,20 @@ class Cell:
         middle, half = (low + high) / 2 + self.off * sd, np.full(self.p, (high - low) / 2 * self.wide)
         half[np.argmax(np.abs(lines[3]) * sd)] *= self.uneven
         ranges = {f"x{k}": (m - h, m + h) for k, (m, h) in enumerate(zip(middle, half, strict=True))}
-        others: dict = {}
+        extra: dict = {}
         if self.law == "switches":
             names = [f"x{k}" for k in range((self.p + 1) // 2)]
             ranges |= dict.fromkeys(names, (0, 1))
             if self.levels:
                 book = Codebook(levels=dict.fromkeys(names, self.levels))
                 ranges = book.ranges({name: ranges[name] for name in ranges if name not in names})
-                others["codebook"] = book
+                extra["codebook"] = book
         if self.center and "center" in [one.name for one in fields(Domain)]:
-            others["center"] = {f"x{k}": float(m) for k, m in enumerate(mean)}
+            extra["center"] = {f"x{k}": float(m) for k, m in enumerate(mean)}
         if self.event and "binary_outcome" in [one.name for one in fields(Domain)]:
-            others["binary_outcome"] = True
+            extra["binary_outcome"] = True
         outcome = (0.5, 0.5) if self.binary else (self.bound, 0.0)
-        return Domain(math.sqrt(self.p), *outcome, ranges=ranges, **others)
+        return Domain(math.sqrt(self.p), *outcome, ranges=ranges, **extra)
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ class Registry(Cell):
         return frame, frame["arm"], frame["score"]
 
     def domain(self, lines: tuple) -> Domain:
-        """What is declared of the table."""
+        """Domain that is declared of the table."""
         levels = {"region": ["North", "South", "East", "West", "other"], "smoker": ["yes", "no", ""]}
         treatment = {"column": "arm", "treated": "Verum", "control": "placebo"}
         book = Codebook(treatment, "score", levels, missing={"pulse": 70.0})

@@ -28,7 +28,7 @@ KEY = ["scenario", "n", "epsilon"]
 
 
 def estimator(cell: Cell, lines: tuple, seed: int | None = None) -> PrivateEffect | PrivateRule:
-    """What is fitted; a version of the library that does not know a declaration goes without it."""
+    """Estimator; a version of the library that does not know a declaration goes without it."""
     domain, budget = cell.domain(lines), Budget(cell.epsilon, cell.delta)
     if cell.of == "value":
         return PrivateRule(domain, budget, settings={"value_share": 0.3, **cell.declared}, seed=seed)
@@ -65,7 +65,7 @@ def predicted(cell: Cell, lines: tuple) -> float:
 
 
 def measured(cell: Cell, replicates: int, workers: int) -> Iterator[dict[str, Any]]:
-    """What the replicates of a cell say, in units of the outcome; ``reach`` is the .95 quantile of errors."""
+    """Measures of the replicates of a cell, in units of the outcome; ``reach``: .95 quantile of errors."""
     lines = cell.lines()
     rows = Parallel(n_jobs=workers)(delayed(fitted)(cell, lines, one) for one in range(replicates))
     for name in rows[0]:
@@ -76,12 +76,12 @@ def measured(cell: Cell, replicates: int, workers: int) -> Iterator[dict[str, An
             truth = float(estimate.mean())
             low, high = estimate - noise, estimate + noise
         error = np.abs(estimate - truth)
-        found = {"covers": np.mean(~((truth < low) | (truth > high))), "bias": np.mean(estimate - truth)}
-        found |= {"rmse": np.sqrt(np.mean(error**2)), "half": np.nanmedian((high - low) / 2)}
-        found |= {"reach": np.quantile(error, 0.95), "allowed": np.median(allowed)}
-        found |= {"predicted": predicted(cell, lines), "replicates": replicates}
+        values = {"covers": np.mean(~((truth < low) | (truth > high))), "bias": np.mean(estimate - truth)}
+        values |= {"rmse": np.sqrt(np.mean(error**2)), "half": np.nanmedian((high - low) / 2)}
+        values |= {"reach": np.quantile(error, 0.95), "allowed": np.median(allowed)}
+        values |= {"predicted": predicted(cell, lines), "replicates": replicates}
         answer = f"{cell.name}: {name}" if name else cell.name
-        yield {"scenario": answer} | {name: round(float(value), 5) for name, value in found.items()}
+        yield {"scenario": answer} | {name: round(float(value), 5) for name, value in values.items()}
 
 
 def run(version: str, word: str, quick: bool, workers: int) -> pd.DataFrame:
@@ -91,16 +91,16 @@ def run(version: str, word: str, quick: bool, workers: int) -> pd.DataFrame:
     rows = pd.read_csv(place) if place.exists() else pd.DataFrame(columns=["version", *KEY])
     declared = tomllib.loads((HERE / "coverage.toml").read_text(encoding="utf-8"))
     for kind, cells in declared.items():
-        for given in cells[: 1 if quick else None]:
-            cell = (Registry if kind in ("registries", "noise") else Cell)(**given)
+        for settings in cells[: 1 if quick else None]:
+            cell = (Registry if kind in ("registries", "noise") else Cell)(**settings)
             key = {"version": version, "n": cell.n, "epsilon": float(cell.epsilon)}
             same = np.logical_and.reduce([rows[name] == value for name, value in key.items()])
             same &= rows.scenario.str.split(": ").str[0] == cell.name
             if same.any() and not (word and word in cell.name):
                 continue
             rows, known = rows[~same], {"kind": kind, "p": cell.p, "right": cell.right, "shown": cell.shown}
-            for found in measured(cell, 3 if quick else 40 if cell.n >= 10_000 else 100, workers):
-                row = key | known | found
+            for measures in measured(cell, 3 if quick else 40 if cell.n >= 10_000 else 100, workers):
+                row = key | known | measures
                 print(" ".join(map(str, row.values())), flush=True)
                 rows = pd.concat([rows, pd.DataFrame([row])]) if len(rows) else pd.DataFrame([row])
             rows.to_csv(place, index=False)
@@ -125,17 +125,17 @@ def tables(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
         "predicted / RMSE": (now.predicted / now.rmse).map("{:.2f}".format),
         "samples": now.replicates.map("{:.0f}".format),
     }
-    shown = pd.DataFrame(heads).reset_index().replace("nan", "")
-    shown["n"] = shown["n"].map("{:,}".format)
+    texts = pd.DataFrame(heads).reset_index().replace("nan", "")
+    texts["n"] = texts["n"].map("{:,}".format)
     alone = [*KEY, "now", "RMSE now", "half width", "over reach", "samples"]
     kind, short = now.kind.to_numpy(), now.shown.to_numpy(bool)
     return {
-        "counterexamples": shown[short].iloc[:, :-3],
-        "all": shown[np.isin(kind, ("cells", "registries"))],
-        "curved": shown[kind == "curved"].iloc[:, :-2],
-        "estimands": shown[kind == "estimands"][alone],
-        "undeclared": shown[kind == "undeclared"][alone],
-        "noise": shown[kind == "noise"][["scenario", "now", "half width", "over reach"]],
+        "counterexamples": texts[short].iloc[:, :-3],
+        "all": texts[np.isin(kind, ("cells", "registries"))],
+        "curved": texts[kind == "curved"].iloc[:, :-2],
+        "estimands": texts[kind == "estimands"][alone],
+        "undeclared": texts[kind == "undeclared"][alone],
+        "noise": texts[kind == "noise"][["scenario", "now", "half width", "over reach"]],
     }
 
 

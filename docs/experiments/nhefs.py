@@ -136,7 +136,7 @@ def rows(design: Design, cell: Cell) -> list[Row]:
     known = {one.label: one for one in (*schemes(), composed_scheme())}
     data, domain = load_nhefs(), effect_domain()
     first = known[cell["scheme"]].program.resolve(domain)
-    weights, found = Weights(domain.records(data.X, data.a, data.y)), list[Row]()
+    weights, out = Weights(domain.records(data.X, data.a, data.y)), list[Row]()
     for noise, family, delta in WAYS:
         second = (plug_in() if family == "output" else arm_means()).resolve(domain)
         for epsilon in design["epsilons"]:
@@ -146,7 +146,7 @@ def rows(design: Design, cell: Cell) -> list[Row]:
             try:
                 plan = make_plan(Study(first, second, universe, budget, calibration=family, noise=law))
             except CalibrationError as error:
-                found.append(head | {"status": "refused", "reason": str(error)})
+                out.append(head | {"status": "refused", "reason": str(error)})
                 continue
             rng = cell.rng(f"{noise}/{epsilon}")
             thetas, share, _ = draw_thetas(PlannedRule(plan), weights, design["draws"], rng)
@@ -154,13 +154,13 @@ def rows(design: Design, cell: Cell) -> list[Row]:
             low, middle, high = np.quantile(effects, [0.05, 0.5, 0.95])
             quantiles = {"median": float(middle), "low": float(low), "high": float(high)}
             facts = {"effective_share": share, "V": plan.bound.V}
-            found.append(head | {"status": "done"} | quantiles | facts)
+            out.append(head | {"status": "done"} | quantiles | facts)
     if plan.step("propensity") is None:
         thetas, share, _ = without_noise(first, arm_means().resolve(domain), weights)
-        found.append(_plain(CLIPPED, effect_of(thetas[0].tolist())) | {"effective_share": share})
-    found.append(_plain("textbook, no bounds", textbook_effect(data)))
-    found.append(_plain("difference of means", difference(data).value))
-    return found
+        out.append(_plain(CLIPPED, effect_of(thetas[0].tolist())) | {"effective_share": share})
+    out.append(_plain("textbook, no bounds", textbook_effect(data)))
+    out.append(_plain("difference of means", difference(data).value))
+    return out
 
 
 def _plain(statistic: str, effect: float) -> Row:
@@ -235,10 +235,10 @@ def figures(table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
 
 def main() -> None:
     """Run and report."""
-    asked, design, folder = start(__doc__, "nhefs", FULL, {"quick": QUICK})
+    args, design, folder = start(__doc__, "nhefs", FULL, {"quick": QUICK})
     compared = (*schemes(), composed_scheme())
     places = cells(design, grid(scheme=[scheme.label for scheme in compared]))
-    table = run(rows, design, places, folder, asked.workers)
+    table = run(rows, design, places, folder, args.workers)
     report(folder, [summary(table)], figures(table))
 
 

@@ -51,8 +51,8 @@ def fill_effects(lines: pd.DataFrame) -> None:
             here = (table["method"] == line.method) & (table[r"$\varepsilon$"] == f"{line.epsilon:g}")
             if "n" in table:
                 here &= table["n"] == f"{line.n:,}"
-            shown = {"bias": line.bias, "RMSE": line.rmse, "noise sd": line.deviation, "width": line.width}
-            for head, value in shown.items():
+            texts = {"bias": line.bias, "RMSE": line.rmse, "noise sd": line.deviation, "width": line.width}
+            for head, value in texts.items():
                 if head in table and line.method.startswith("private"):
                     table.loc[here, head] = number(value)
             if "covers" in table and line.method.startswith("private"):
@@ -97,5 +97,5 @@ def fill_benchmark(lines: pd.DataFrame) -> None:
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:
-        found = effect_errors(pd.read_csv(Path(name) / "results.csv", low_memory=False))
-        (fill_benchmark if Path(name).name == "benchmark" else fill_effects)(found)
+        errors = effect_errors(pd.read_csv(Path(name) / "results.csv", low_memory=False))
+        (fill_benchmark if Path(name).name == "benchmark" else fill_effects)(errors)

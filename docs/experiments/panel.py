@@ -123,7 +123,7 @@ def truth(answer: str) -> float:
 
 
 def released(study: str, table: pd.DataFrame, seed: int) -> list[tuple[str, float, bool, float]]:
-    """Of every answer its name, error, whether its interval covers, and the half width."""
+    """Rows of every answer: name, error, whether its interval covers, and the half width."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "study.toml"
         file.write_text(study, encoding="utf-8")
@@ -132,22 +132,22 @@ def released(study: str, table: pd.DataFrame, seed: int) -> list[tuple[str, floa
         name: model.fit(table, table["dose"], table[model.domain.codebook.outcome]).release_
         for name, model in models.items()
     }
-    found = []
+    out = []
     for one in answers(fits):
         true, interval = truth(one.name), one.interval
-        found.append(
+        out.append(
             (one.name, one.estimate - true, interval.low <= true <= interval.high, interval.half_width)
         )
-    return found
+    return out
 
 
-def figure(found: pd.DataFrame, path: Path) -> None:
+def figure(table: pd.DataFrame, path: Path) -> None:
     """Coverage of all answers of the trial, by person and by row."""
     from matplotlib.figure import Figure
 
     drawn = Figure(figsize=(6.4, 2.8), layout="constrained")
     axes = drawn.subplots()
-    parts = found[found["read"] != "visits"]
+    parts = table[table["read"] != "visits"]
     for place, (read, own) in enumerate(parts.groupby("read", sort=False)):
         covered = own.groupby("answer", sort=False)["covered"].mean()
         axes.barh(np.arange(len(covered)) + 0.4 * place, covered, 0.38, label=read)
@@ -168,16 +168,16 @@ def main(seeds: int, folder: Path) -> None:
             ways += [("trial, by person", TRIAL, trial), ("trial, by row", ROWS, trial)]
         for read, study, table in ways:
             rows += [(read, *row) for row in released(study, table, seed)]
-    found = pd.DataFrame(rows, columns=["read", "answer", "off", "covered", "half"])
+    results = pd.DataFrame(rows, columns=["read", "answer", "off", "covered", "half"])
     print("table,answer,seeds,RMSE,covered,half width")
-    for (read, answer), own in found.groupby(["read", "answer"], sort=False):
+    for (read, answer), own in results.groupby(["read", "answer"], sort=False):
         error = np.sqrt(np.mean(own["off"] ** 2))
         shares = f"{error:.2f},{own['covered'].mean():.2f},{own['half'].median():.2f}"
         print(f'"{read}",{answer},{len(own)},{shares}')
-    figure(found, folder / "panel.svg")
+    figure(results, folder / "panel.svg")
 
 
 if __name__ == "__main__":
-    asked, figures = repeated(__doc__, 50), Path(__file__).parent / "figures"
+    args, figures = repeated(__doc__, 50), Path(__file__).parent / "figures"
     with tempfile.TemporaryDirectory() as elsewhere:
-        main(asked.runs, Path(elsewhere) if asked.quick else figures)
+        main(args.runs, Path(elsewhere) if args.quick else figures)

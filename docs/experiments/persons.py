@@ -64,14 +64,14 @@ def main(runs: int) -> None:
         of_rows = float(np.average(effects(sizes, most), weights=sizes))  # what rows average to
         for by in ("record", "person"):
             for epsilon in (1.0, 4.0):
-                found: dict[str, list[tuple[float, bool, float]]] = {}
+                errors: dict[str, list[tuple[float, bool, float]]] = {}
                 for seed in range(max(int(runs * share), 2)):
                     table = drawn(number, most, by, np.random.default_rng([number, most, seed]))
                     for name, model in estimates(table, number, epsilon, most, seed):
                         (low, high), truth = model.interval_, of_rows if "rows" in name else 1.0
                         one = (model.effect_ - truth, low <= truth <= high, 0.5 * (high - low))
-                        found.setdefault(name, []).append(one)
-                for name, results in found.items():
+                        errors.setdefault(name, []).append(one)
+                for name, results in errors.items():
                     off, within, half = (np.array(column) for column in zip(*results, strict=True))
                     rmse = np.sqrt(np.mean(off**2))
                     design = f"{number},1-{most},{by},{epsilon:g},{name},{len(off)}"

@@ -187,7 +187,7 @@ def drawn(curvature: str, n: int, rng: np.random.Generator) -> Dataset:
 
 
 def image(curvature: str, theta: Array) -> Array:
-    """What of theta matters to the rule: the coefficients of equal columns add up."""
+    """Image of theta that matters to the rule: the coefficients of equal columns add up."""
     half = theta.shape[-1] // 2
     return theta if curvature == STRONG else theta[..., :half] + theta[..., half:]
 
@@ -200,14 +200,14 @@ def limit(design: Design, curvature: str, name: str) -> dict[str, Array]:
     )
     domain = constants.domain(design["population"])
     weights = Weights(domain.records(data.X, data.a, data.y))
-    w, found = weights(first_stage(design["schemes"][name], domain)).value, dict[str, Array]()
+    w, images = weights(first_stage(design["schemes"][name], domain)).value, dict[str, Array]()
     for family in design["families"]:
-        if constants.norm(family) not in found:
+        if constants.norm(family) not in images:
             second = constants.second_stage(family).resolve(domain).instance(weights.records, w, gamma=0.0)
-            found[constants.norm(family)] = image(
+            images[constants.norm(family)] = image(
                 curvature, solve(second, solver="newton", throw=False).value
             )
-    return found
+    return images
 
 
 def rows(design: Design, cell: Cell) -> list[Row]:
@@ -215,10 +215,10 @@ def rows(design: Design, cell: Cell) -> list[Row]:
     curvature, n, constants = cell["curvature"], cell["n"], design["constants"]
     data = drawn(curvature, n, cell.rng("train"))
     weights = Weights(constants.domain(n).records(data.X, data.a, data.y))
-    found = list[Row]()
+    out = list[Row]()
     for name, scheme in design["schemes"].items():
         if cell["replicate"] == 0:
-            found += scales(design, name, data.X.shape)
+            out += scales(design, name, data.X.shape)
         for family in design["families"]:
             at_infinity = design["limits"][curvature, name][constants.norm(family)]
             for noise in design["noises"]:
@@ -226,15 +226,15 @@ def rows(design: Design, cell: Cell) -> list[Row]:
                 budget = budget_of(design["epsilon"], noise, n)
                 rule = plan_rule(scheme, constants, family, noise, budget, data.X.shape)
                 if isinstance(rule, str):
-                    found.append(head | {"status": "refused", "reason": rule})
+                    out.append(head | {"status": "refused", "reason": rule})
                     continue
                 w = weights(rule.plan.study.first).value
                 rng = cell.rng(f"{name}/{family}/{noise}")
                 thetas, measured = costs(rule, weights.records, w, design["draws"], rng)
                 apart = np.linalg.norm(image(curvature, thetas) - at_infinity, axis=-1)
                 head |= {"status": "done"} | measured | {"population_error": float(np.mean(apart))}
-                found.append(head | {"effective_share": effective_share(w)} | rule.facts())
-    return found
+                out.append(head | {"effective_share": effective_share(w)} | rule.facts())
+    return out
 
 
 def slope(x: Array, y: Array) -> tuple[float, float]:
@@ -313,12 +313,12 @@ def _panel(ax, part: pd.DataFrame, name: str, strong: bool) -> None:
 
 def main() -> None:
     """Solve for the limits, run, and report."""
-    asked, design, folder = start(__doc__, "rates", FULL, {"quick": QUICK})
+    args, design, folder = start(__doc__, "rates", FULL, {"quick": QUICK})
     parts = [(curvature, name) for curvature in (STRONG, NONE) for name in design["schemes"]]
-    limits = each(limit, [(design, *part) for part in parts], folder, asked.workers)
+    limits = each(limit, [(design, *part) for part in parts], folder, args.workers)
     design["limits"] = dict(zip(parts, limits, strict=True))
     keys = grid(curvature=(STRONG, NONE), n=design["n_samples"], replicate=range(design["replicates"]))
-    table = run(rows, design, cells(design, keys), folder, asked.workers)
+    table = run(rows, design, cells(design, keys), folder, args.workers)
     report(folder, summary(table), figures(table))
 
 

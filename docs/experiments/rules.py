@@ -42,7 +42,7 @@ PLAIN, SATURATING = "non-private", "saturating"
 
 
 def is_printed(family: str) -> bool:
-    """Whether a family of calibrations is the paper's, whose settings then are the paper's as well."""
+    """True for a family of calibrations of the paper, whose settings then are the paper's as well."""
     return family.startswith("paper") or family == "composition-printed"
 
 
@@ -119,7 +119,7 @@ class PlannedRule:
     note: str = ""
 
     def facts(self) -> Row:
-        """What of it belongs in every row."""
+        """Facts that belong in every row."""
         calibration = self.plan.main.calibration
         facts = {
             "V": self.plan.bound.V,
@@ -226,10 +226,10 @@ def draw_thetas(
 
 
 def without_noise(first: FirstStage, second: SecondStage, weights: Weights) -> tuple[Array, float, bool]:
-    """The same of two stages without privacy, and without the constraint that is there for its sake."""
+    """Two stages without privacy, and without the constraint that is there for its sake."""
     w = weights(first)
-    found = _newton(second.unconstrained().instance(weights.records, w.value, gamma=0.0))
-    return found.value[None], effective_share(w.value), w.certified and found.certified
+    solution = _newton(second.unconstrained().instance(weights.records, w.value, gamma=0.0))
+    return solution.value[None], effective_share(w.value), w.certified and solution.certified
 
 
 def _thetas(
@@ -277,7 +277,7 @@ class Trial:
         self._weights: dict[tuple[Constants, bool], Weights] = {}
 
     def weights(self, constants: Constants, keeps_treatment: bool = False) -> Weights:
-        """Those of the training set in a domain."""
+        """Weights of the training set in a domain."""
         key = (constants, keeps_treatment)
         if key not in self._weights:
             data = self.train.dataset
@@ -301,7 +301,7 @@ class Trial:
             yield head | self._judged(drawn, constants) | planned.facts()
 
     def plain_row(self, scheme: Scheme, constants: Constants) -> Row:
-        """The same two stages without privacy."""
+        """Row of the two stages without privacy."""
         domain = constants.domain(self.train.dataset.n_samples)
         second = constants.second_stage().resolve(domain)
         drawn = without_noise(first_stage(scheme, domain), second, self.weights(constants))
@@ -329,15 +329,15 @@ class Trial:
             except (CalibrationError, DeclarationError) as error:
                 yield head | {"status": "refused", "reason": str(error)}
                 continue
-            found = plan.run(data, Execution("first_certified", TOLERANCE, int(rng.integers(2**62))))
-            theta, calibration = found.released[plan.main.name], plan.main.calibration
+            result = plan.run(data, Execution("first_certified", TOLERANCE, int(rng.integers(2**62))))
+            theta, calibration = result.released[plan.main.name], plan.main.calibration
             facts = {
                 "V": plan.bound.V,
                 "gamma": getattr(calibration, "gamma", 0.0),
                 "scale": calibration.scale,
             }
             facts |= {"theorem": plan.theorem, "note": ", ".join(step.name for step in plan.steps)}
-            facts |= {"certified": found.certified, "predicted_flips": rule_noise(plan, theta)[2]}
+            facts |= {"certified": result.certified, "predicted_flips": rule_noise(plan, theta)[2]}
             yield head | {"status": "done"} | judged(self.test, (rows @ theta > 0)[None]) | facts
 
     def constant_rows(self) -> Iterator[Row]:
@@ -412,8 +412,8 @@ def all_rows(design: Design, choices: dict[tuple, Row], part: str, trial: Trial,
         for family in design["families"]:
             chosen = in_force(design, name, family, choices[part, name, family])
             for noise in design["noises"]:
-                found = trial.private_rows(*chosen, family, noise, cell.rng(f"{name}/{family}/{noise}"))
-                rows += [{"scheme": name} | row for row in found]
+                private = trial.private_rows(*chosen, family, noise, cell.rng(f"{name}/{family}/{noise}"))
+                rows += [{"scheme": name} | row for row in private]
         # settings that a small noise asks for would make every scheme weights of 1
         plain = in_force(design, name, PLAIN, choices[part, name, PLAIN])
         rows.append({"scheme": name} | trial.plain_row(*plain))

@@ -1,4 +1,4 @@
-"""What three questions of one study gain from one propensity: ``python sharing.py``."""
+"""Gain of three questions of one study from one propensity: ``python sharing.py``."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ def replicate(design: Design, cell: Cell) -> list[Row]:
     return rows
 
 
-def summary(found: pd.DataFrame) -> pd.DataFrame:
+def summary(table: pd.DataFrame) -> pd.DataFrame:
     """A line for every question, its numbers without and with sharing."""
     lines = []
-    for name, part in found.groupby("question", sort=False):
+    for name, part in table.groupby("question", sort=False):
         line = {"question": name}
         for kind in ("own", "shared"):
             one = part[part["propensity"] == kind]
@@ -96,9 +96,9 @@ def summary(found: pd.DataFrame) -> pd.DataFrame:
 
 def main() -> None:
     """Draw, release and compare; print the table."""
-    asked, design, folder = start(__doc__, "sharing", DESIGN, {"quick": QUICK})
+    args, design, folder = start(__doc__, "sharing", DESIGN, {"quick": QUICK})
     keys = grid(propensity=["own", "shared"], replicate=range(design["replicates"]))
-    table = summary(run(replicate, design, cells(design, keys), folder, asked.workers))
+    table = summary(run(replicate, design, cells(design, keys), folder, args.workers))
     table.to_csv(folder / "table.csv", index=False)
     report(folder, [table])
 

@@ -1,4 +1,4 @@
-"""What a choice costs that is made on public or on private data: ``python tuning.py``, two minutes."""
+"""Costs of a choice that is made on public or on private data: ``python tuning.py``, two minutes."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def main(repeats: int) -> None:
             public = PublicData(
                 simulate("linear", 500, rng=1000 + seed).dataset, "a pilot study", holdout=0.3
             )
-            asked = DesignQuestion(
+            question = DesignQuestion(
                 DOMAIN, N, 10, Budget(epsilon), "rule", public=public, replicates=10, seed=seed
             )
-            best = design(asked, models).best.name
+            best = design(question, models).best.name
             for name, model in models.items():
                 values[name].append(test.value(model.set_params(seed=seed).fit(*records).predict(X)))
             values["on public data"].append(values[best][-1])
@@ -63,9 +63,9 @@ def main(repeats: int) -> None:
             values["on private data"].append(test.value(tuned.model.predict(X)))
             chosen["on private data"][tuned.best] += 1
         print(f"epsilon = {epsilon:g}")
-        for name, found in values.items():
-            error = np.std(found, ddof=1) / math.sqrt(repeats)
-            print(f"  {name:16} {np.mean(found):.2f} ± {error:.2f}", dict(chosen[name]) or "")
+        for name, errors in values.items():
+            error = np.std(errors, ddof=1) / math.sqrt(repeats)
+            print(f"  {name:16} {np.mean(errors):.2f} ± {error:.2f}", dict(chosen[name]) or "")
 
 
 if __name__ == "__main__":

@@ -149,7 +149,7 @@ def pools(design: Design, form: str) -> tuple[Simulation, Simulation]:
 
 
 def tuned(design: Design, form: str, name: str, family: str) -> Row:
-    """What is chosen on the smaller pool of the form."""
+    """Settings that are chosen on the smaller pool of the form."""
     pool, _ = pools(design, form)
     order = np.random.default_rng([design["seed"], 5]).permutation(pool.dataset.n_samples)
     return choose(design, taken(pool, order[: design["n_samples"]]), name, family)
@@ -166,17 +166,17 @@ def rows(design: Design, cell: Cell) -> list[Row]:
 def summary(design: Design, table: pd.DataFrame) -> pd.DataFrame:
     """Mean accuracy (standard deviation over subsets) by budget; without one in the first column."""
     by = ["form", "scheme", "noise", "family"]
-    found = means(table, [*by, "epsilon"], ["accuracy"])
-    spread = found["accuracy_half"] * np.sqrt(design["replicates"]) / Z
-    found["shown"] = found["accuracy"].map("{:.2f}".format) + spread.map(" ({:.2f})".format)
-    return by_budget(found, by)
+    errors = means(table, [*by, "epsilon"], ["accuracy"])
+    spread = errors["accuracy_half"] * np.sqrt(design["replicates"]) / Z
+    errors["shown"] = errors["accuracy"].map("{:.2f}".format) + spread.map(" ({:.2f})".format)
+    return by_budget(errors, by)
 
 
 def main() -> None:
     """Tune, run, and report."""
-    asked, design, folder = start(__doc__, "twins", FULL, VARIANTS, data=True)
-    design["data"] = str(asked.data or "Twin_Data.csv.gz")
-    table, chosen = tuned_run(design, "form", tuned, rows, folder, asked.workers)
+    args, design, folder = start(__doc__, "twins", FULL, VARIANTS, data=True)
+    design["data"] = str(args.data or "Twin_Data.csv.gz")
+    table, chosen = tuned_run(design, "form", tuned, rows, folder, args.workers)
     report(folder, (summary(design, table), chosen), drawing.study(table, "form", "twins"))
 
 

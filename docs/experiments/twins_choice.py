@@ -1,4 +1,4 @@
-"""What the page on Twins says of the choice of the seed, of small ridges, and of rules that are noise alone.
+"""Numbers of the page on Twins on the choice of the seed, small ridges, and rules that are noise alone.
 
 ``python twins_choice.py Twin_Data.csv.gz`` takes ten seconds.
 """

@@ -70,9 +70,9 @@ def flipped():
 
 
 def mus(epsilon, releases=50):
-    """Of every step that adds Gaussian noise to sums: the largest mu met, and that of its sensitivity."""
+    """Largest mu of every step that adds Gaussian noise to sums, as reached and by its sensitivity."""
     plan, laws = audited_laws(effect(epsilon, 0.1, cells={0: [0.0]}), flipped())
-    steps, rng, met = {step.name: step for step in plan.steps}, np.random.default_rng(0), {}
+    steps, rng, reached = {step.name: step for step in plan.steps}, np.random.default_rng(0), {}
     for _ in range(releases):
         released = {}
         for name in laws[0].given:
@@ -80,9 +80,9 @@ def mus(epsilon, releases=50):
             if isinstance(one, ShiftLaw) and not one.pure:
                 mu = float(np.linalg.norm(one.center - other.center)) / one.scale
                 integers = getattr(steps[name].calibration, "integers", steps[name].calibration)
-                met[name] = max(mu, met.get(name, (0.0,))[0]), integers.sensitivity / integers.scale
+                reached[name] = max(mu, reached.get(name, (0.0,))[0]), integers.sensitivity / integers.scale
             released[name] = one.released(one.draw(rng))
-    return met
+    return reached
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the search for pairs finds of mechanisms whose epsilon is known: python power.py [seeds]."""
+"""Search for pairs of mechanisms whose epsilon is known: python power.py [seeds]."""
 
 import sys
 from functools import partial
@@ -12,7 +12,7 @@ from dp2erm_cvx.universe import Universe
 UNIVERSE = Universe(Domain(1.0, 1.0, arm_floor=40), 200, 2)
 EVENTS = ("values", "tails", "learned")
 
-for name, declared, given in (
+for name, declared, value in (
     ("noisy_sum", "epsilon", 1),
     ("noisy_sum", "epsilon", 2),
     ("noisy_difference", "epsilon", 1),
@@ -21,15 +21,15 @@ for name, declared, given in (
     ("gaussian_sum", "mu", 1),
     ("gaussian_sum", "mu", 2),
 ):
-    mechanism = partial(getattr(public, name), **{declared: given})
+    mechanism = partial(getattr(public, name), **{declared: value})
     bounds = []
     for seed in range(int(sys.argv[1]) if len(sys.argv) > 1 else 5):
-        found = search_runs(
+        search = search_runs(
             mechanism,
             UNIVERSE,
             Declared(**{declared: 1.0}),
             attack=Attack(2000, takes_rng=True, events=EVENTS, seed=seed),
             search=SearchPlan(evaluations=60, seed=seed),
         )
-        bounds.append(found.audit.low)
-    print(name, given, *(f"{bound:.2f}" for bound in sorted(bounds)), flush=True)
+        bounds.append(search.audit.low)
+    print(name, value, *(f"{bound:.2f}" for bound in sorted(bounds)), flush=True)

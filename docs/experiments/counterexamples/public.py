@@ -104,7 +104,7 @@ def diffprivlib_slope(dataset, epsilon=1.0):
 
 
 def diffprivlib_slope_symmetric(dataset, epsilon=1.0):
-    """The same with the treatment as -1 and 1, whose bounds are as far from 0 on both sides."""
+    """Slope with the treatment as -1 and 1, whose bounds are as far from 0 on both sides."""
     from diffprivlib.models import LinearRegression
 
     _, a, y = dataset
@@ -113,7 +113,7 @@ def diffprivlib_slope_symmetric(dataset, epsilon=1.0):
 
 
 def diffprivlib_linear_symmetric(dataset, epsilon=1.0):
-    """The same with bounds [-1, 1] of the covariates and the treatment."""
+    """Linear regression with bounds [-1, 1] of the covariates and the treatment."""
     from diffprivlib.models import LinearRegression
 
     X, a, y = dataset
@@ -168,7 +168,7 @@ def noisy_sum(dataset, rng, epsilon=1.0):
 
 
 def gaussian_sum(dataset, rng, mu=1.0):
-    """The same sum with Gaussian noise: mu-GDP."""
+    """The sum with Gaussian noise: mu-GDP."""
     _, a, y = dataset
     return np.sum(np.clip(y[a == 1], -1.0, 1.0)) + 2.0 / mu * rng.standard_normal()
 

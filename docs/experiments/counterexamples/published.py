@@ -66,14 +66,14 @@ def folds_g(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1.0, predict
 
 
 def folds_ipw(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1.0, clip=1):
-    """The same, inverse probabilities alone."""
+    """Lebeda et al., inverse probabilities alone."""
     method = FoldNuisances(estimator="ipw")
     stages = method.stages(_records(dataset, WIDE, clip), Budget(epsilon, delta))
     return (yield from _altered(stages, noise, sensitivity))
 
 
 def folds_aipw(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1.0, predictions=1):
-    """The same, both."""
+    """Lebeda et al., regressions and inverse probabilities."""
     return (yield from _folds("aipw", dataset, Budget(epsilon, delta), noise, sensitivity, predictions))
 
 
@@ -107,12 +107,12 @@ def _altered(stages, noise, sensitivity):
     sent = None
     while True:
         try:
-            asked = stages.send(sent)
+            stage = stages.send(sent)
         except StopIteration as end:
             return getattr(end.value, "value", end.value)  # of an estimate, or of a rule
-        if isinstance(asked, Noised):
-            asked = replace(
-                asked, scale=asked.scale * noise * sensitivity, sensitivity=asked.sensitivity * sensitivity
+        if isinstance(stage, Noised):
+            stage = replace(
+                stage, scale=stage.scale * noise * sensitivity, sensitivity=stage.sensitivity * sensitivity
             )
-        assert isinstance(asked, Noised | Split)
-        sent = yield asked
+        assert isinstance(stage, Noised | Split)
+        sent = yield stage
