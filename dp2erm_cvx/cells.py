@@ -117,13 +117,13 @@ class CellRule:
             numbers = numbers_or_nan(values, name)
         if self.unit_column is not None:
             distinct, place = distinct_labels(column(self.unit_column), self.unit_column)
-            numbers = numbers * np.array([self.units.get(one, math.nan) for one in distinct])[place]
+            numbers = numbers * np.array([self.units.get(cell, math.nan) for cell in distinct])[place]
         return numbers
 
     def _number(self, label: str) -> float:
         if self.since is None:
             bare = label.removesuffix("+")
-            sign = next((one for one in _SIGNS if bare.startswith(one)), "")
+            sign = next((char for char in _SIGNS if bare.startswith(char)), "")
             return float(numbers_or_nan([bare.removeprefix(sign)], "")[0])
         try:
             form = self.date_format
@@ -145,7 +145,7 @@ class CellRule:
                 for level, own in self.synonyms.items()
                 if own
             )
-            return f"{name}: case and blanks do not count" + "".join(f", {one}" for one in texts)
+            return f"{name}: case and blanks do not count" + "".join(f", {text}" for text in texts)
         parts = [f"days since {self.since}"] if self.since is not None else []
         parts += ["above or below a limit counts as the limit"] if self.censored else []
         units = (f"{unit or 'missing'} times {factor:g}" for unit, factor in self.units.items())
@@ -154,7 +154,7 @@ class CellRule:
 
     def to_dict(self) -> dict[str, Any]:
         """The declaration as plain JSON types."""
-        declared = {one.name: json_types(getattr(self, one.name)) for one in fields(self)}
+        declared = {field.name: json_types(getattr(self, field.name)) for field in fields(self)}
         return {name: value for name, value in declared.items() if value}
 
 
@@ -201,7 +201,7 @@ class Eligible:
             return reduce(operator.and_ if isinstance(node.op, ast.And) else operator.or_, parts)
         if not isinstance(node, ast.Compare):
             raise self._refused("no comparison")
-        values = [self._value(one) for one in (node.left, *node.comparators)]
+        values = [self._value(side) for side in (node.left, *node.comparators)]
         name, place = values[0], 0
         if isinstance(name, float):
             name, place = values[1], 1
@@ -220,15 +220,15 @@ class Eligible:
     def _compared(self, cells: Any, name: str, sign: type[ast.cmpop], value: Any) -> NDArray[np.bool_]:
         if isinstance(value, list) == (sign is ast.In) and value != []:
             if sign is ast.In:
-                return reduce(operator.or_, [self._compared(cells, name, ast.Eq, one) for one in value])
+                return reduce(operator.or_, [self._compared(cells, name, ast.Eq, text) for text in value])
             compare = _COMPARISONS.get(sign)
             if compare is not None and isinstance(value, float):
                 numbers = numbers_or_nan(cells, name)
                 return np.asarray(compare(numbers, value) & ~np.isnan(numbers), dtype=np.bool_)
             if sign in (ast.Eq, ast.NotEq):
                 distinct, place = distinct_labels(cells, name)
-                equal = np.array([one == value for one in distinct], dtype=np.bool_)
-                present = np.array([one != "" for one in distinct], dtype=np.bool_)
+                equal = np.array([text == value for text in distinct], dtype=np.bool_)
+                present = np.array([text != "" for text in distinct], dtype=np.bool_)
                 return (equal if sign is ast.Eq else ~equal & present)[place]
         raise self._refused(f"{shown(value)} cannot be compared so")
 
@@ -236,7 +236,7 @@ class Eligible:
         if isinstance(node, ast.Name):
             return node.id
         if isinstance(node, ast.List):
-            return [self._value(one) for one in node.elts]
+            return [self._value(part) for part in node.elts]
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             number = self._value(node.operand)
             if isinstance(number, float):

@@ -47,7 +47,7 @@ class Curves:
     def names(self, known: Sequence[str]) -> tuple[str, ...]:
         """Names of the terms, squares first."""
         own = [known[index] for index in self.columns]
-        return (*(f"{name}^2" for name in own), *(f"{one} x {other}" for one, other in combinations(own, 2)))
+        return (*(f"{name}^2" for name in own), *(f"{a} x {b}" for a, b in combinations(own, 2)))
 
     def extended(self) -> Domain:
         """The domain of the covariates and the terms."""

@@ -285,9 +285,7 @@ def all_names(width: int, columns: Sequence[str] | None) -> tuple[str, ...]:
     """Names of covariates, without ``columns`` x1, ..., x``width``, and of the treatment and the outcome."""
     names = [f"x{k + 1}" for k in range(width)] if columns is None else [str(name) for name in columns]
     # a covariate may be called a or y
-    optional = (
-        next(name for k in range(len(names) + 1) if (name := one + k * "_") not in names) for one in "ay"
-    )
+    optional = (next(name for k in range(len(names) + 1) if (name := c + k * "_") not in names) for c in "ay")
     return (*names, *optional)
 
 

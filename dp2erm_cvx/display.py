@@ -88,8 +88,8 @@ class Shown:
 def _entries(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     """Every declared value of a nested mapping, with the names that lead to it."""
     if isinstance(value, Mapping):
-        for key, one in value.items():
-            yield from _entries(one, f"{name}.{key}".lstrip("."))
+        for key, entry in value.items():
+            yield from _entries(entry, f"{name}.{key}".lstrip("."))
     elif value not in (None, [], ()):
         yield name, str(value)
 
@@ -119,7 +119,7 @@ def _element(block: Block) -> str:
     if block.show_header:
         rows.insert(0, ("th", tuple(column.header for column in block.columns)))
     wide = block.show_header and len(block.columns) > 3  # on a narrow page cells stand below each other
-    named = [f' data-of="{html.escape(str(one.header))}"' if wide else "" for one in block.columns]
+    named = [f' data-of="{html.escape(str(head.header))}"' if wide else "" for head in block.columns]
     lines = (
         "".join(f"<{kind}{of}>{html.escape(str(cell))}</{kind}>" for cell, of in zip(row, named, strict=True))
         for kind, row in rows

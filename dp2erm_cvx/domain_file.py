@@ -73,7 +73,7 @@ def _centers(book: Codebook, declared: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_names(declared: Mapping[str, Any]) -> None:
     """Raise DeclarationError where a name is none that a file may declare."""
-    known = {*(one.name for one in fields(Domain)), *CODEBOOK} - {"codebook"}
+    known = {*(field.name for field in fields(Domain)), *CODEBOOK} - {"codebook"}
     for name in declared:
         if name not in known:
             hint = known_names(name, sorted({*known, "csv"}))

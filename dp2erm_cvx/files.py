@@ -342,7 +342,7 @@ def _columns(
 
     def column(name: str) -> NDArray[Any]:
         own = [cell_of(text, decimal) for text in written(name)]  # numbers alone take an eighth of the room
-        return np.array(own, dtype=np.float64 if all(type(one) is float for one in own) else object)
+        return np.array(own, dtype=np.float64 if all(type(cell) is float for cell in own) else object)
 
     return Table(source, names, column, damage=damage, written=written)
 

@@ -98,12 +98,12 @@ class PrivateRanges:
         put, ranges = object.__setattr__, self.ranges
         check_settings(self)
         if isinstance(ranges, Mapping):
-            named = {str(name): checked_known(f"ranges[{name}]", one) for name, one in ranges.items()}
+            named = {str(name): checked_known(f"ranges[{name}]", pair) for name, pair in ranges.items()}
             put(self, "ranges", Named(named))
         elif ranges is not None:
             if isinstance(ranges, str) or not isinstance(ranges, Iterable):
                 raise DeclarationError(f"ranges = {shown(ranges)}: must be one entry per covariate, or None")
-            checked = (checked_known(f"ranges[{index}]", one) for index, one in enumerate(ranges))
+            checked = (checked_known(f"ranges[{index}]", pair) for index, pair in enumerate(ranges))
             put(self, "ranges", tuple(checked))
         if self.ranges is not None and not len(self.ranges):
             raise DeclarationError("ranges: declare at least one covariate, or None")
@@ -156,7 +156,7 @@ class PrivateRanges:
 
     def middles(self, n_features: int) -> tuple[float, ...]:
         """Values of missing covariates: the middle of a public range or of wide bounds, or 0."""
-        return tuple(_between(one) for one in self.known(n_features)[:-1])
+        return tuple(_between(pair) for pair in self.known(n_features)[:-1])
 
     @property
     def outcome_middle(self) -> float:

@@ -154,11 +154,11 @@ def setting(
 
 def check_settings(declared: Any) -> None:
     """Put what its check returns in every :func:`setting` of a dataclass. Raises DeclarationError."""
-    for one in dataclasses.fields(declared):
-        value, known = getattr(declared, one.name), one.metadata
+    for field in dataclasses.fields(declared):
+        value, known = getattr(declared, field.name), field.metadata
         if "check" in known and not (value is None and known["optional"]):
             check, bounds = known["check"]
-            object.__setattr__(declared, one.name, check(known["title"] + one.name, value, **bounds))
+            object.__setattr__(declared, field.name, check(known["title"] + field.name, value, **bounds))
 
 
 def chosen_columns(name: str, chosen: object, known: Sequence[str], n_features: int) -> list[int]:
@@ -168,7 +168,7 @@ def chosen_columns(name: str, chosen: object, known: Sequence[str], n_features: 
     """
     if isinstance(chosen, str) or not isinstance(chosen, Collection) or not len(chosen):
         raise DeclarationError(f"{name} = {shown(chosen)}: must be a list of covariates")
-    numbers = [known.index(one) if one in known else one for one in chosen]
+    numbers = [known.index(column) if column in known else column for column in chosen]
     for index in numbers:
         if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < n_features:
             hint = known_names(index, known) if known else f"known: {n_features}"
@@ -181,7 +181,7 @@ def chosen_columns(name: str, chosen: object, known: Sequence[str], n_features: 
 
 def printable(text: str) -> str:
     """``text`` as a line that :func:`one_line` takes: shortened, and marked where it cannot be printed."""
-    line = "".join(one if one.isprintable() else "?" for one in text).strip()
+    line = "".join(char if char.isprintable() else "?" for char in text).strip()
     return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 3]}..."
 
 
@@ -200,14 +200,14 @@ def declared_by_name(kind: type[Declared], title: str, declared: object) -> Decl
 
     Raises DeclarationError where a name is unknown or missing, and whatever the class refuses.
     """
-    known = {one.name: one for one in dataclasses.fields(kind)}
+    known = {field.name: field for field in dataclasses.fields(kind)}
     if not isinstance(declared, Mapping):
         raise DeclarationError(f"{title} = {shown(declared)}: must have names")
     for name in declared:
         if name not in known:
             raise DeclarationError(f"{title}: unknown name {shown(name)}; {known_names(name, known)}")
-    for name, one in known.items():
-        if name not in declared and one.default is one.default_factory is dataclasses.MISSING:
+    for name, field in known.items():
+        if name not in declared and field.default is field.default_factory is dataclasses.MISSING:
             raise DeclarationError(f"{title}: {name} is missing")
     return kind(**declared)
 
@@ -220,11 +220,11 @@ def json_types(value: Any) -> Any:
     if hasattr(value, "to_dict"):
         return json_types(value.to_dict())
     if dataclasses.is_dataclass(value):
-        return {one.name: json_types(getattr(value, one.name)) for one in dataclasses.fields(value)}
+        return {item.name: json_types(getattr(value, item.name)) for item in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {name: json_types(one) for name, one in value.items()}
+        return {name: json_types(item) for name, item in value.items()}
     if isinstance(value, tuple | list):
-        return [json_types(one) for one in value]
+        return [json_types(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value.value if isinstance(value, enum.Enum) else value

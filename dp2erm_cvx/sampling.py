@@ -251,7 +251,7 @@ def uneven(codebook: Any) -> bool:
 def counted_mass(codebook: Any) -> float:
     """A public guess of what records, or persons, that count do so by on average: in (0, 1]."""
     declared = (getattr(codebook, name, None) for name in ("sampling_weights", "unit"))
-    return float(np.prod([one.mass for one in declared if one is not None]))
+    return float(np.prod([part.mass for part in declared if part is not None]))
 
 
 def alike(codebook: Any) -> Any:

@@ -128,7 +128,7 @@ class StudyFile:
         then know what they take over, and from which one. What that saves is divided among all questions in
         proportion to their shares, by budgets that are the same number of times as large.
         """
-        times, whole = 1.0, math.fsum(self._part(one.share).epsilon for one in self.questions)
+        times, whole = 1.0, math.fsum(self._part(question.share).epsilon for question in self.questions)
         for _ in range(_TRIALS):
             plans = self._planned(models, n, n_features, times)
             spent = math.fsum(plan.own.epsilon for plan in plans.values())
@@ -149,7 +149,7 @@ class StudyFile:
                 if isinstance(model, PrivateEffect):
                     model.settings = question.settings.get("settings")
                     plans[name] = take_over(model, plans, models, n, n_features)
-                    model.owners = {step: models[one["of"]] for step, one in model.before.items()}
+                    model.owners = {step: models[owner["of"]] for step, owner in model.before.items()}
                 else:
                     plans[name] = model.plan(n, n_features)
             except Dp2ermError as error:
@@ -232,8 +232,8 @@ def study_with(
     import tomlkit
 
     file = tomlkit.parse(Path(path).read_text(encoding="utf-8"))
-    questions = {one: file[one] for one in QUESTIONS if one in file}
-    tables = [(one, each) for one, of in questions.items() for each in (of if isinstance(of, list) else [of])]
+    questions = {key: file[key] for key in QUESTIONS if key in file}
+    tables = [(key, each) for key, of in questions.items() for each in (of if isinstance(of, list) else [of])]
     names = [each["name"] for each in _questions(questions)]
     before, table = (None, tomlkit.table()) if question is None else tables[names.index(question)]
     if before not in (None, kind):  # another estimator: only the name and the share stay
@@ -260,7 +260,7 @@ def written(value: Any) -> Any:
 
     if isinstance(value, Mapping):
         inside = tomlkit.inline_table()
-        inside.update({name: written(one) for name, one in value.items()})
+        inside.update({name: written(item) for name, item in value.items()})
         return inside
     return "none" if value is None else list(value) if isinstance(value, tuple) else value
 
@@ -269,20 +269,20 @@ def _study(declared: dict[str, Any], changes: Sequence[str], folder: Path) -> St
     named = {kind: declared.pop(kind) for kind in QUESTIONS if kind in declared}
     account, spent = declared.pop("ledger", None), declared.pop("budget", None)
     for name, tables in declared.items():
-        if isinstance(tables, list) and any(isinstance(one, dict) for one in tables):
+        if isinstance(tables, list) and any(isinstance(own, dict) for own in tables):
             raise DeclarationError(f"[[{name}]]: no question; {known_names(name, QUESTIONS)}")
     if not any(named.values()):
         raise DeclarationError(f"asks nothing: add a table [[{']], [['.join(QUESTIONS)}]]")
     if spent is None:
         raise DeclarationError("no [budget] is declared: add epsilon = ...")
     questions = list(_questions(named))
-    places = {"budget": _table("budget", spent), **{one["name"]: one for one in questions}}
+    places = {"budget": _table("budget", spent), **{own["name"]: own for own in questions}}
     for text in changes:
         _change(places, text)
     # in the order of the file, which is that of the covariates
     plain = {**declared, "budget": spent, "ledger": account, "questions": questions}
     layout = declared_by_name(CsvLayout, "csv", declared.pop("csv", {}))
-    outcomes = {one["outcome_column"] for one in questions if isinstance(one.get("outcome_column"), str)}
+    outcomes = {own["outcome_column"] for own in questions if isinstance(own.get("outcome_column"), str)}
     return StudyFile(
         domain_of(_without(declared, outcomes)),
         layout,
@@ -316,9 +316,9 @@ def _shared(
 ) -> tuple[Question, ...]:
     """The questions with shares of the budget: what is not declared is divided evenly."""
     shares: list[float | None] = []
-    for one in questions:
-        with _at(one["name"]):
-            part = one.get("share")
+    for question in questions:
+        with _at(question["name"]):
+            part = question.get("share")
             shares.append(None if part is None else public_number("share", part, above=0.0))
     left, open_shares = 1.0 - sum(share or 0.0 for share in shares), shares.count(None)
     if left < -1e-12 or (open_shares and left <= 1e-12):
@@ -339,7 +339,7 @@ def _without(declared: Mapping[str, Any], outcomes: set[str]) -> dict[str, Any]:
     if not isinstance(missing, Mapping):
         return dict(declared)
     missed = outcomes - {declared.get("outcome_column")}
-    return {**declared, "missing": {name: one for name, one in missing.items() if name not in missed}}
+    return {**declared, "missing": {name: value for name, value in missing.items() if name not in missed}}
 
 
 def _own(table: Mapping[str, Any], declared: Mapping[str, Any], outcomes: set[str]) -> Domain:
@@ -360,7 +360,7 @@ def _settings(table: Mapping[str, Any]) -> dict[str, Any]:
     kind, name = QUESTIONS[table["kind"]], table["name"]
     own = {key: value for key, value in table.items() if key not in ("name", "kind", "share", *_OUTCOME)}
     settings = _known(
-        name, own, [*_OUTCOME, *(one for one in inspect.signature(kind).parameters if one not in _OWN)]
+        name, own, [*_OUTCOME, *(arg for arg in inspect.signature(kind).parameters if arg not in _OWN)]
     )
     if "settings" in settings:
         plain = _table("settings", settings["settings"])

@@ -129,8 +129,8 @@ def distinct_labels(
         distinct, place = np.unique(array, return_inverse=True)
         return [label(cell) for cell in distinct], place.reshape(array.shape)
     cells = boxed(array)
-    known = {cell: label(cell) for cell in {one for one in cells if type(one) is str}}  # again and again
-    return [known[one] if type(one) is str else label(one) for one in cells], np.arange(len(array))
+    known = {cell: label(cell) for cell in {text for text in cells if type(text) is str}}  # again and again
+    return [known[text] if type(text) is str else label(text) for text in cells], np.arange(len(array))
 
 
 def label_of(cell: Any) -> str:
@@ -229,7 +229,7 @@ def as_cells(values: Any, name: str) -> NDArray[Any]:
 def _with_masks(values: Any) -> Any:
     """Array of cells, a list of masked rows as one masked array: numpy would bring back what they hide."""
     if isinstance(values, list | tuple) and any(
-        isinstance(one, np.ma.MaskedArray) and one.ndim for one in values
+        isinstance(value, np.ma.MaskedArray) and value.ndim for value in values
     ):
         with contextlib.suppress(Exception):  # rows that differ in length are told below
             return np.ma.array(values, dtype=object)

@@ -77,7 +77,7 @@ class Treatment:
             raise DeclarationError("treatment: levels take the place of treated and control: leave those out")
         if isinstance(self.rates, str) or not isinstance(self.rates, Sequence):
             raise DeclarationError(f"treatment: rates = {shown(self.rates)}: must list probabilities")
-        rates = tuple(public_number("treatment: rates", one, above=0.0) for one in self.rates)
+        rates = tuple(public_number("treatment: rates", rate, above=0.0) for rate in self.rates)
         if rates and (len(rates) != len(levels) or abs(sum(rates) - 1.0) > 1e-9):
             raise DeclarationError(f"treatment: rates: must be {len(levels)} probabilities that add up to 1")
         if len(levels) == 2 and rates:
@@ -110,21 +110,21 @@ class Treatment:
         rest = [number for number in numbers if number != first]
         pairs = [(number, first) for number in rest]
         if self.contrasts == "pairs":
-            pairs += [(later, one) for place, one in enumerate(rest) for later in rest[place + 1 :]]
+            pairs += [(later, earlier) for place, earlier in enumerate(rest) for later in rest[place + 1 :]]
         return tuple(pairs)
 
     def arms(self, cells: Any) -> NDArray[np.int64]:
         """The number of the arm of every cell (n,), or -1 where it is no label."""
         known = {label: number for number, label in enumerate(self.labels)}
         distinct, place = distinct_labels(cells, "treatment")
-        return np.array([known.get(one, -1) for one in distinct], dtype=np.int64)[place]
+        return np.array([known.get(text, -1) for text in distinct], dtype=np.int64)[place]
 
 
 def declared_levels(name: str, declared: Any) -> tuple[str, ...]:
     """The labels that a list declares. Raises DeclarationError where it is none, or names one twice."""
     if isinstance(declared, str) or not isinstance(declared, Sequence) or not declared:
         raise DeclarationError(f'{name} = {shown(declared)}: must list levels, such as ["N", "S"]')
-    labels = tuple(declared_label(name, one) for one in declared)
+    labels = tuple(declared_label(name, level) for level in declared)
     if (twice := repeated(labels)) is not None:
         raise DeclarationError(f"{name}: level {shown(twice)} stands there twice")
     return labels

@@ -75,7 +75,7 @@ def _of_persons(blocks: Blocks[Any], make: Callable[..., Any], width: int, *name
     parts = max(-(-8 * blocks.n_samples * width // pieces_of.KEEP), 1)
     for part in range(parts):
         rows = blocks.map(partial(_rows_of, names=names, part=part, parts=parts))
-        columns = (np.concatenate(one) for one in zip(*rows, strict=True))
+        columns = (np.concatenate(column) for column in zip(*rows, strict=True))
         yield make(**dict(zip(names, columns, strict=True)))
 
 
@@ -132,7 +132,7 @@ class BlockedDataset:
         }
         make = partial(DatasetBlock, n_arms=2 if book is None else len(book.treatment.labels), **how)
         persons = _of_persons(self.blocks, make, len(self.columns) + 4, "X", "a", "y", "sampling", "person")
-        return [function(one) for one in persons]
+        return [function(person) for person in persons]
 
     @property
     def weighted(self) -> bool:
@@ -209,7 +209,7 @@ class BlockedDataset:
     ) -> BlockedDataset:
         if isinstance(covariates, str):
             raise DataError(f"covariates = {covariates!r}: must be a list of column names")
-        chosen = tuple(covariates or (one for one in pieces.names if one not in (treatment, outcome)))
+        chosen = tuple(covariates or (name for name in pieces.names if name not in (treatment, outcome)))
         tables = pieces.tables((treatment, outcome, *chosen))
         made = partial(DatasetBlock.from_table, treatment=treatment, outcome=outcome, covariates=chosen)
         return cls(pieces, tables, tables.made(made), chosen, treatment, outcome)
@@ -225,7 +225,7 @@ class BlockedDataset:
         assert book is not None
         if public.columns is None and book.renames:
             raise DeclarationError("levels and missing values need named ranges: those of Codebook.ranges")
-        names = public.columns or tuple(one for one in self.columns if one not in book.no_covariates)
+        names = public.columns or tuple(column for column in self.columns if column not in book.no_covariates)
         raw = (self.treatment, self.outcome, *book.columns(names), *book.beside)
         tables = self.pieces.tables(raw, None if book.unit is None else book.unit.column)
         made = partial(
@@ -256,14 +256,14 @@ class BlockedDataset:
 
 
 def _arrays(block: Records) -> tuple[NDArray[Any], ...]:
-    optional = (one for one in (block.sampling, block.unit) if one is not None)
+    optional = (own for own in (block.sampling, block.unit) if own is not None)
     return block.X, block.a, block.y, *optional
 
 
 def _aligned(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
     """The records of a block: products of arrays that came back misaligned from a disk round differently."""
     return records_from_arrays(
-        domain, [one if one.ctypes.data % 16 == 0 else one.copy("K") for one in arrays]
+        domain, [array if array.ctypes.data % 16 == 0 else array.copy("K") for array in arrays]
     )
 
 

@@ -249,7 +249,7 @@ def csv_pieces(path: str | Path, layout: CsvLayout) -> Pieces:
 def _parquet_files(path: str | Path) -> list[str]:
     """The Parquet files that a name stands for, sorted. Raises DataError where there are none."""
     if os.path.isdir(path):  # which no name is too long for
-        files = sorted(str(one) for one in Path(path).rglob("*") if one.suffix.lower() in (".parquet", ".pq"))
+        files = sorted(str(f) for f in Path(path).rglob("*") if f.suffix.lower() in (".parquet", ".pq"))
     elif glob.has_magic(str(path)) and not os.path.exists(path):
         files = sorted(glob.glob(str(path), recursive=True))
     else:
@@ -290,7 +290,7 @@ def array_pieces(X: Any, a: Any, y: Any, names: Callable[[int], Sequence[str]]) 
         raise DataError(f"columns: {len(columns) - 2} names for the {X.shape[1]} columns of X")
     X = X.rechunk({1: -1})
     rows = tuple(int(length) for length in X.chunks[0])
-    parts = [one.to_delayed().ravel() for one in (X, a.rechunk((rows,)), y.rechunk((rows,)))]
+    parts = [cells.to_delayed().ravel() for cells in (X, a.rechunk((rows,)), y.rechunk((rows,)))]
     table = partial(_side_by_side, columns)
     return _collected("the Dask arrays", columns, rows, parts, lambda piece: table)
 
@@ -304,8 +304,8 @@ def _counted(array: Any) -> Any:
 
 def _side_by_side(names: Sequence[str], X: Any, a: Any, y: Any) -> Table:
     # what a mask hides is no cell
-    covariates, *rest = (as_cells(one, name) for one, name in zip((X, a, y), "Xay", strict=True))
-    if [one.shape[1:] for one in (covariates, *rest)] != [(len(names) - 2,), (), ()]:
+    covariates, *rest = (as_cells(array, name) for array, name in zip((X, a, y), "Xay", strict=True))
+    if [array.shape[1:] for array in (covariates, *rest)] != [(len(names) - 2,), (), ()]:
         raise DataError("the Dask arrays: a chunk has another shape than its array says")
     columns = dict(zip(names, (*covariates.T, *rest), strict=True))
     return Table("the Dask arrays", tuple(names), columns.__getitem__)

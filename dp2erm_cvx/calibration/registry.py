@@ -83,12 +83,12 @@ def rank(
     From public quantities only, in each of their noise laws; by default all that use the sharp bounds. Raises
     CalibrationError with every reason where nothing is valid.
     """
-    loss, sharp = objective.loss, [one for one in CALIBRATORS if one.family is BoundFamily.SHARP]
+    loss, sharp = objective.loss, [law for law in CALIBRATORS if law.family is BoundFamily.SHARP]
     choices: list[tuple[str, Calibration, float]] = []
     refused: dict[str, str] = {}
-    for name, one, noise in _laws(sharp if calibrators is None else calibrators, loss):
+    for name, law, noise in _laws(sharp if calibrators is None else calibrators, loss):
         try:
-            calibration = one.calibrate(objective, budget, noise)
+            calibration = law.calibrate(objective, budget, noise)
         except CalibrationError as error:
             refused[name] = str(error)
             continue
@@ -113,10 +113,10 @@ def rank(
 def _laws(
     calibrators: Collection[Calibrator], loss: LossConstants
 ) -> Iterator[tuple[str, Calibrator, Noise]]:
-    for one in calibrators:
+    for known in calibrators:
         # where nothing declares a box there is nothing to refuse
-        for noise in (law for law in one.laws if law is not Noise.BOX or loss.box is not None):
-            yield (one.name if len(one.laws) == 1 else f"{one.name}-{noise}"), one, noise
+        for noise in (law for law in known.laws if law is not Noise.BOX or loss.box is not None):
+            yield (known.name if len(known.laws) == 1 else f"{known.name}-{noise}"), known, noise
 
 
 def _sharp(objective: Objective, budget: Budget, noise: Noise | str, split: float | None) -> Calibration:
@@ -136,7 +136,7 @@ def _sharp(objective: Objective, budget: Budget, noise: Noise | str, split: floa
     except CalibrationError:
         return calibration  # no noise of Theorem 19 at so small a gamma
     # in a ball both have one gamma
-    return min(calibration, other, key=lambda one: predicted_error(one, objective.loss, objective.n_samples))
+    return min(calibration, other, key=lambda law: predicted_error(law, objective.loss, objective.n_samples))
 
 
 _ALL, _SPHERES = tuple(Noise), (Noise.GAMMA, Noise.GAUSSIAN)
@@ -155,7 +155,7 @@ NAMES = tuple(one.name for one in _DECLARED)
 
 def calibrator(name: str) -> Calibrator:
     """The calibration that a release declares. Raises DeclarationError naming the known ones."""
-    for one in _DECLARED:
-        if one.name == name:
-            return one
+    for known in _DECLARED:
+        if known.name == name:
+            return known
     raise DeclarationError(f"calibration = {name!r}: must be one of {', '.join(NAMES)}")

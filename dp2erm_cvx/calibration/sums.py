@@ -110,7 +110,7 @@ def _counted_factors(K: int, L: int, pure: bool) -> tuple[int, ...]:
     """Factors of both arms; that of h is what a record with a score leaves when it falls silent."""
     arms, most = _arm_factors(K, L, pure), _counted_moved(K, L, pure)
     corner = [f * x for f, x in zip(arms, (K, L, (K - L) ** 2, (K + L) ** 2, K**2 - L**2), strict=True)]
-    left = most - sum(corner) if pure else math.isqrt(most**2 - sum(one**2 for one in corner))
+    left = most - sum(corner) if pure else math.isqrt(most**2 - sum(c**2 for c in corner))
     return *arms, min(left, arms[0] * K)
 
 
@@ -346,7 +346,7 @@ class GridSums:
         return first, size >> SHARE_BITS, last
 
     def _steps(self, values: ArrayLike, largest: ArrayLike) -> Whole:
-        score, bound = (np.asarray(one, dtype=np.float64) for one in (values, largest))
+        score, bound = (np.asarray(v, dtype=np.float64) for v in (values, largest))
         if score.ndim != 1 or len(score) > self.n_samples:
             raise DeclarationError(f"score of shape {score.shape}: the noise is for ({self.n_samples},)")
         with np.errstate(all="ignore"):

@@ -290,7 +290,7 @@ class DesignRow:
     @classmethod
     def of_effect(cls, name: str, trials: Sequence[SimulatedRun], noise: float) -> DesignRow:
         """The row of an effect; ``noise`` is that of weights, which state none."""
-        off, low, high, own = np.array([(one.off, one.low, one.high, one.noise) for one in trials]).T
+        off, low, high, own = np.array([(run.off, run.low, run.high, run.noise) for run in trials]).T
         many, squares = len(off), off**2
         error = math.sqrt(float(np.mean(squares)))
         held = (low <= 0.0) & (high >= 0.0)
@@ -304,7 +304,7 @@ class DesignRow:
             error=error,
             error_half=half_width(squares) / max(2.0 * error, 1e-300),
             noise=noise if np.isnan(own).all() else float(np.nanmedian(own)),
-            effective=float(np.mean([one.effective for one in trials])),
+            effective=float(np.mean([run.effective for run in trials])),
             scores=tuple(squares.tolist()),
         )
         if np.isnan(low).any():
@@ -317,7 +317,7 @@ class DesignRow:
     def of_rule(cls, name: str, trials: Sequence[SimulatedRun]) -> DesignRow:
         """The row of a rule, or of a constant."""
         wrong, noise, lost, value, effective = np.array(
-            [(one.off, one.noise, one.lost, one.value, one.effective) for one in trials]
+            [(run.off, run.noise, run.lost, run.value, run.effective) for run in trials]
         ).T
         row = cls(
             name,
@@ -338,7 +338,7 @@ class DesignRow:
     def to_dict(self) -> dict[str, Any]:
         """Everything but scores and model, as plain values."""
         left_out = ("scores", "model")
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in left_out}
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in left_out}
 
 
 def ranked(question: DesignQuestion, rows: Sequence[DesignRow]) -> tuple[DesignRow, ...]:
@@ -396,16 +396,16 @@ def simulated_table(
     return ranked(question, rows), DesignRow.of_rule("best constant rule", constant), float(np.mean(off))
 
 
-def _row(question: DesignQuestion, one: Candidate, trials: Sequence[SimulatedRun | str]) -> DesignRow:
+def _row(question: DesignQuestion, candidate: Candidate, trials: Sequence[SimulatedRun | str]) -> DesignRow:
     failed = [trial for trial in trials if isinstance(trial, str)]
     done = [trial for trial in trials if isinstance(trial, SimulatedRun)]
     if failed:
-        row = DesignRow(one.name, reason=f"{len(failed)} of {len(trials)} runs failed: {failed[0]}")
+        row = DesignRow(candidate.name, reason=f"{len(failed)} of {len(trials)} runs failed: {failed[0]}")
     elif question.goal == "rule":
-        row = DesignRow.of_rule(one.name, done)
+        row = DesignRow.of_rule(candidate.name, done)
     else:
         noise = None  # effects state theirs; of weighted means it is planned
-        if isinstance(one.model, PrivateTwoStageERM):
-            noise = planned_range(one.model.plan(question.n_samples, question.n_features)).effect
-        row = DesignRow.of_effect(one.name, done, math.nan if noise is None else noise)
-    return replace(row, kind=one.kind, settings=one.settings, model=one.model)
+        if isinstance(candidate.model, PrivateTwoStageERM):
+            noise = planned_range(candidate.model.plan(question.n_samples, question.n_features)).effect
+        row = DesignRow.of_effect(candidate.name, done, math.nan if noise is None else noise)
+    return replace(row, kind=candidate.kind, settings=candidate.settings, model=candidate.model)

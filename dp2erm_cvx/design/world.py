@@ -110,7 +110,7 @@ class Guess:
 
     def stated(self, filled: Guess) -> list[tuple[str, Any, bool]]:
         """Name and value of every part of the ``filled`` guess, and whether it is stated here."""
-        names = [one.name for one in fields(self)]
+        names = [field.name for field in fields(self)]
         return [
             (name, getattr(filled, name), getattr(self, name) != getattr(Guess(), name)) for name in names
         ]

@@ -69,13 +69,13 @@ class BalanceTable(Shown):
         for k, name in enumerate(self.columns):
             means = [when[arm, k] for arm in (0, 1) for when in (self.means_before, self.means_after)]
             differences = self.smd_before[k], self.smd_after[k]
-            covariates.add_row(name, *(f"{m:.4g}" for m in means), *(f"{one:+.3f}" for one in differences))
+            covariates.add_row(name, *(f"{m:.4g}" for m in means), *(f"{v:+.3f}" for v in differences))
         yield covariates
         yield ""
         arms = grid("arm", "records", "mass before", "mass after", "ESS before", "ESS after")
         for arm, name in enumerate(ARMS):
-            sizes = [f"{one[arm]:.3f}" for one in (self.mass_before, self.mass_after)]
-            sizes += [f"{one[arm]:.1f}" for one in (self.effective_before, self.effective_after)]
+            sizes = [f"{v[arm]:.3f}" for v in (self.mass_before, self.mass_after)]
+            sizes += [f"{v[arm]:.1f}" for v in (self.effective_before, self.effective_after)]
             arms.add_row(name, str(self.records[arm]), *sizes)
         yield arms
         for note in self.notes:
@@ -102,7 +102,7 @@ def balance_table(
     """
     table = numbers_where(X, "X", np.isfinite, "finite")
     members, weight = arm_masks(a), _weights(weights)
-    shapes = [one.shape for one in (table, members[0], weight)]
+    shapes = [arm.shape for arm in (table, members[0], weight)]
     if table.ndim != 2 or shapes[1:] != [shapes[0][:1]] * 2:
         raise DataError(f"X, a and weights have shapes {shapes}: must be (n, p), (n,) and (n,)")
     if not len(table):
@@ -111,12 +111,12 @@ def balance_table(
     if len(names) != table.shape[1]:
         raise DataError(f"columns: {len(names)} names for the {table.shape[1]} columns of X")
 
-    weight, records = _scaled(weight), np.array([one.sum() for one in members])
-    variances = [_variance(table[one]) for one in members]
+    weight, records = _scaled(weight), np.array([arm.sum() for arm in members])
+    variances = [_variance(table[arm]) for arm in members]
     spread = np.sqrt((variances[0] + variances[1]) / 2)
     scale = np.where(spread > 0, spread, np.nan)
     before, after = (
-        np.array([_mean(table[one], w[one]) for one in members]) for w in (np.ones(len(table)), weight)
+        np.array([_mean(table[arm], w[arm]) for arm in members]) for w in (np.ones(len(table)), weight)
     )
     constant = [names[int(k)] for k in np.flatnonzero((variances[0] == 0) & (variances[1] == 0))]
     return BalanceTable(
@@ -127,9 +127,9 @@ def balance_table(
         smd_after=(after[1] - after[0]) / scale,
         records=records,
         mass_before=records / len(table),
-        mass_after=np.array([np.sum(weight[one]) for one in members]) / (np.sum(weight) or np.nan),
+        mass_after=np.array([np.sum(weight[arm]) for arm in members]) / (np.sum(weight) or np.nan),
         effective_before=records.astype(np.float64),
-        effective_after=np.array([effective_sample_size(weight[one]) for one in members]),
+        effective_after=np.array([effective_sample_size(weight[arm]) for arm in members]),
         notes=(
             *_about_arms(weight, members),
             *(f"{name} does not vary within the arms: no difference is defined" for name in constant),
@@ -186,7 +186,7 @@ def adjusted(plan: Plan[Any], result: PlanResult) -> tuple[BalanceTable, Array, 
     if predicted is not None:  # what weights and the released regression together leave of it
         left = (predicted - 0.5 * (parts.m_0 + parts.m_1))[inside, None]
         means = made.means_after.copy()
-        means[:, -1] = [_mean(left[one], weights[inside][one])[0] for one in arm_masks(arms)]
+        means[:, -1] = [_mean(left[mask], weights[inside][mask])[0] for mask in arm_masks(arms)]
         gap, apart = (np.diff(each[:, -1])[0] for each in (made.means_before, means))
         smd = np.append(made.smd_after[:-1], made.smd_before[-1] * apart / gap if gap else np.nan)
         made = replace(made, means_after=means, smd_after=smd)
@@ -265,14 +265,12 @@ def numbers_where(values: Any, name: str, holds: Callable[[Array], Mask], must: 
 
 def arm_masks(a: ArrayLike) -> tuple[Mask, Mask]:
     """(n,) masks of the controls and of the treated; DataError at the first a that is neither 0 nor 1."""
-    arm = numbers_where(a, "a", lambda one: (one == 0) | (one == 1), "0 or 1")
+    arm = numbers_where(a, "a", lambda v: (v == 0) | (v == 1), "0 or 1")
     return arm == 0, arm == 1
 
 
 def _weights(values: ArrayLike) -> Array:
-    return numbers_where(
-        values, "weights", lambda one: np.isfinite(one) & (one >= 0), "finite and at least 0"
-    )
+    return numbers_where(values, "weights", lambda v: np.isfinite(v) & (v >= 0), "finite and at least 0")
 
 
 def _scaled(weight: Array) -> Array:
@@ -298,10 +296,10 @@ def _variance(X: Array) -> Array:
 
 def _about_arms(weight: Array, members: tuple[Mask, Mask]) -> Iterator[str]:
     """One note for each arm that has too few records or too little weight."""
-    for name, one in zip(ARMS, members, strict=True):
-        if not one.any():
+    for name, member in zip(ARMS, members, strict=True):
+        if not member.any():
             yield f"the {name} arm is empty: no difference is defined"
-        elif not weight[one].any():
+        elif not weight[member].any():
             yield f"the {name} arm has no weight: no difference is defined after weighting"
-        elif one.sum() == 1:
+        elif member.sum() == 1:
             yield f"the {name} arm has one record: no standard deviation is defined"

@@ -59,16 +59,16 @@ class RecordCounts:
     def __add__(self, other: RecordCounts) -> RecordCounts:
         """Counts of the records of both."""
         merged = {}
-        for one in fields(self):
-            own, more = getattr(self, one.name), getattr(other, one.name)
+        for field in fields(self):
+            own, more = getattr(self, field.name), getattr(other, field.name)
             if isinstance(own, int):
-                merged[one.name] = own + more
+                merged[field.name] = own + more
             elif isinstance(own, tuple):
-                merged[one.name] = tuple(sorted({*own, *more})[:3])
+                merged[field.name] = tuple(sorted({*own, *more})[:3])
             elif isinstance(own, Mapping):
-                merged[one.name] = {name: count + more[name] for name, count in own.items()}
+                merged[field.name] = {name: count + more[name] for name, count in own.items()}
             else:
-                merged[one.name] = own
+                merged[field.name] = own
         return RecordCounts(**merged)
 
     @property
@@ -132,14 +132,14 @@ def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> Re
     if book.silences:
         counted = np.sum(book.counts(table.cells, np.ones(len(arms))).reshape(len(arms), -1), axis=1) != 0.0
     unreadable = {treatment: int(np.sum(arms < 0)), outcome: _unreadable(table, outcome, numbers, book)}
-    near = [f"{treatment}: {one}" for one in _spelled(texts, book.treatment.labels)]
+    near = [f"{treatment}: {text}" for text in _spelled(texts, book.treatment.labels)]
     levels: dict[str, int] = {}
     outside: dict[str, int] = {}
     for name in book.columns(columns):
         if name in book.levels:
             texts, known = labels(table.cells(name), name), [str(level) for level in book.levels[name]]
-            unreadable[name] = 0 if OTHER in known else sum(one not in known for one in texts)
-            near += [f"{name}: {one}" for one in _spelled(texts, known)]
+            unreadable[name] = 0 if OTHER in known else sum(text not in known for text in texts)
+            near += [f"{name}: {text}" for text in _spelled(texts, known)]
             seen = Counter(texts)
             levels |= {f"{name}={level or 'missing'}": seen[level] for level in known if level != OTHER}
         else:
@@ -203,15 +203,15 @@ def _unreadable(table: Table, name: str, numbers: NDArray[np.float64], book: Cod
     absent = np.isnan(numbers)
     if name not in book.missing or not absent.any():
         return int(absent.sum())
-    return sum(one != "" for one in labels(as_cells(table.cells(name), name)[absent], name))
+    return sum(label != "" for label in labels(as_cells(table.cells(name), name)[absent], name))
 
 
 def _spelled(texts: Collection[str], known: Collection[str]) -> list[str]:
     """Labels of a column that are declared ones but for case and blanks, a note for each."""
-    declared = {folded(one): one for one in known if one}
-    near = {declared[folded(one)]: one for one in sorted(set(texts) - set(known)) if folded(one) in declared}
+    declared = {folded(own): own for own in known if own}
+    near = {declared[folded(own)]: own for own in sorted(set(texts) - set(known)) if folded(own) in declared}
     end = "[cells] with synonyms reads both"
-    return [f"{quoted(one)} is declared: did you mean {quoted(text)}? {end}" for one, text in near.items()]
+    return [f"{quoted(own)} is declared: did you mean {quoted(text)}? {end}" for own, text in near.items()]
 
 
 @dataclass(frozen=True)
@@ -288,7 +288,7 @@ class TableCells:
                 advice = f"[unit] column = {quoted(name)}, number = N protects persons"
                 hint = [f"looks like an identifier and repeats: {whole}; {advice}"]
             return facts | {"notes": hint}
-        most = ", ".join(f"{quoted(one)} ({times:,})" for one, times in odd.most_common(4))
+        most = ", ".join(f"{quoted(cell)} ({times:,})" for cell, times in odd.most_common(4))
         notes = [f"{most}{', ...' if len(odd) > 4 else ''}: {note}"] if odd else []
         if (
             name in book.missing
@@ -349,25 +349,25 @@ def _cells(
 ) -> tuple[Counter[str], Counter[str], Counter[str]]:
     """Cells of a column by kind, its labels, and those that nothing declares."""
     texts = labels(cells := table.cells(name), name)
-    seen, odd = Counter(one for one in texts if one), Counter[str]()
+    seen, odd = Counter(cell for cell in texts if cell), Counter[str]()
     distinct = list(seen)
     numbers = dict(zip(distinct, numbers_or_nan(distinct, "") if distinct else (), strict=True))
     counts = Counter(present=seen.total(), missing=len(texts) - seen.total())
-    counts["numbers"] = sum(seen[one] for one, number in numbers.items() if not np.isnan(number))
-    counts["dates"] = sum(seen[one] for one in distinct if _DATE.fullmatch(one))
+    counts["numbers"] = sum(seen[cell] for cell, number in numbers.items() if not np.isnan(number))
+    counts["dates"] = sum(seen[cell] for cell in distinct if _DATE.fullmatch(cell))
     declared, known, _ = _declared(name, book, ranges)
     if known:
-        odd.update({one: times for one, times in seen.items() if one not in known})
+        odd.update({cell: times for cell, times in seen.items() if cell not in known})
     elif declared not in ("-", "unit", "person"):
         values, pair = numbers_or_nan(cells, name), ranges.get(name)
         if declared == "sampling weight":
             assert book.sampling_weights is not None
             pair = 0.0, book.sampling_weights.largest
-        odd.update(one for one, number in zip(texts, values, strict=True) if one and np.isnan(number))
+        odd.update(cell for cell, number in zip(texts, values, strict=True) if cell and np.isnan(number))
         low, high = pair if isinstance(pair, tuple | list) else (-np.inf, np.inf)
         counts["outside"] = int(np.sum((values < low) | (values > high)))
     counts["odd"] = odd.total()
-    first, wrong = (Counter(dict(islice(one.items(), _KEPT))) for one in (seen, odd))
+    first, wrong = (Counter(dict(islice(cell.items(), _KEPT))) for cell in (seen, odd))
     return counts, first, wrong
 
 

@@ -382,7 +382,7 @@ def _checked_widths(declared: Any) -> float | tuple[float, ...] | None:
         return None
     several = isinstance(declared, list | tuple | np.ndarray)
     entries = list(declared) if several else [declared]
-    widths = tuple(public_number("coordinate_bound", one, above=0.0) for one in entries)
+    widths = tuple(public_number("coordinate_bound", entry, above=0.0) for entry in entries)
     if not widths or not all(1 / LARGEST <= width <= LARGEST for width in widths):
         raise DeclarationError(
             f"coordinate_bound = {shown(declared)}: must be from {1 / LARGEST:g} to {LARGEST:g}, one number "

@@ -63,7 +63,7 @@ class Records:
     @property
     def _names(self) -> tuple[str, ...]:
         """The arrays that there are, as :func:`records_from_arrays` takes them."""
-        return ("X", "a", "y", *(one for one in ("sampling", "unit") if getattr(self, one) is not None))
+        return ("X", "a", "y", *(name for name in ("sampling", "unit") if getattr(self, name) is not None))
 
     @property
     def n_samples(self) -> int:
@@ -112,8 +112,8 @@ class Records:
         """Sums (N,) of ``columns`` (n,) over the rows of every unit; these columns where rows are units."""
         if self.unit is None:
             return columns
-        sums = (np.bincount(self.unit, one, self.n_samples) for one in columns)
-        return tuple(one.astype(np.float64, copy=False) for one in sums)
+        sums = (np.bincount(self.unit, part, self.n_samples) for part in columns)
+        return tuple(part.astype(np.float64, copy=False) for part in sums)
 
     def mapped(self, make: Make, outcomes: NumbersOf, domain: Domain, n_columns: int) -> Records:
         """Records that ``make`` makes of each and its ``outcomes`` (n,): n_columns columns in ``domain``.

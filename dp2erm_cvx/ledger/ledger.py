@@ -33,8 +33,8 @@ def sums(budgets: Iterable[Budget]) -> tuple[Fraction, Fraction]:
     """The sum of the epsilons and that of the deltas."""
     listed = list(budgets)
     return (
-        sum((decimal(one.epsilon) for one in listed), Fraction(0)),
-        sum((decimal(one.delta) for one in listed), Fraction(0)),
+        sum((decimal(r.epsilon) for r in listed), Fraction(0)),
+        sum((decimal(r.delta) for r in listed), Fraction(0)),
     )
 
 
@@ -126,7 +126,7 @@ def by_curves(releases: Sequence[Receipt], total: Budget) -> float | None:
     Releases with a curve, and pure ones, add their divergences at each order. The sum is converted at the
     delta that the others leave, by the best order, and their epsilons are added on top.
     """
-    plain = [one.budget for one in releases if one.curve is None and one.budget.delta > 0.0]
+    plain = [r.budget for r in releases if r.curve is None and r.budget.delta > 0.0]
     if len(plain) == len(releases) or total.epsilon > _LARGEST_CONVERTED:
         return None
     epsilon, delta = sums(plain)
@@ -139,15 +139,15 @@ def by_curves(releases: Sequence[Receipt], total: Budget) -> float | None:
 
 
 def _added(releases: Sequence[Receipt]) -> RenyiCurve:
-    known = [one.curve.orders for one in releases if one.curve is not None]
+    known = [r.curve.orders for r in releases if r.curve is not None]
     orders = tuple(sorted(set(RENYI_ORDERS).union(*known)))
 
     @cache
     def pure(epsilon: float) -> RenyiCurve:
         return RenyiCurve.pure(epsilon, orders)
 
-    curves = [one.curve for one in releases if one.curve is not None]
-    curves += [pure(one.budget.epsilon) for one in releases if one.curve is None and one.budget.delta == 0.0]
+    curves = [r.curve for r in releases if r.curve is not None]
+    curves += [pure(r.budget.epsilon) for r in releases if r.curve is None and r.budget.delta == 0.0]
     return curves[0].plus(*curves[1:])
 
 
@@ -190,7 +190,7 @@ class Spent:
 
 def fits(releases: Sequence[Receipt], total: Budget, composition: Composition) -> bool:
     """True if the releases together stay within ``total``."""
-    epsilon, delta = sums(one.budget for one in releases)
+    epsilon, delta = sums(r.budget for r in releases)
     if epsilon <= decimal(total.epsilon) and delta <= decimal(total.delta):
         return True
     tighter = _tighter(releases, total, composition)
@@ -205,7 +205,7 @@ def spent(
 ) -> Spent:
     """The smaller of the admitted figures, rounded up, and what is left, rounded down."""
     whole = decimal(total.epsilon)
-    epsilon, delta = sums(one.budget for one in releases)
+    epsilon, delta = sums(r.budget for r in releases)
     tighter = _tighter(releases, total, composition)
     if tighter is not None and not (delta <= decimal(total.delta) and epsilon <= decimal(tighter)):
         left = max(whole * (1 - _ROUNDING) - decimal(tighter), Fraction(0))
@@ -220,7 +220,7 @@ def spent(
 def _tighter(releases: Sequence[Receipt], total: Budget, composition: Composition) -> float | None:
     """Epsilon at the delta of ``total`` by the declared composition, where it is not the basic one."""
     if composition is Composition.PLD:
-        return by_loss_distribution([one.budget for one in releases], total)
+        return by_loss_distribution([r.budget for r in releases], total)
     return by_curves(releases, total) if composition is Composition.RENYI else None
 
 
@@ -279,7 +279,7 @@ class Account:
         """The account as plain JSON values; of a curve, only whether there is one."""
         plain = asdict(self) | {"relation": self.relation.value, "composition": self.composition.value}
         plain["receipts"] = [
-            asdict(replace(one, curve=None)) | {"curve": one.curve is not None} for one in self.receipts
+            asdict(replace(r, curve=None)) | {"curve": r.curve is not None} for r in self.receipts
         ]
         return plain | {"unit": self.unit}
 

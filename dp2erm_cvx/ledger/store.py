@@ -88,7 +88,7 @@ def _holders(path: Path) -> str:
         return ""
     # number, kind, advisory or not, read or write, process, device:device:inode; others wait
     fields = [line.split() for line in lines if "->" not in line]
-    owners = sorted({one[4] for one in fields if len(one) > 5 and one[5].endswith(f":{inode}")})
+    owners = sorted({field[4] for field in fields if len(field) > 5 and field[5].endswith(f":{inode}")})
     return f" by process {', '.join(owners)}" if owners else ""
 
 

@@ -240,7 +240,7 @@ def _combined(e: Any, kids: Sequence[Affine]) -> Affine:
             weight, heavy = loaded.value[source], loaded.major[source]
         parts.append((row, kid.col[entry], datum, kid.value[entry] * weight, kid.major[entry] * heavy))
         count += int(np.max(np.bincount(J.row, minlength=1)))
-    row, col, datum, value, major = (np.concatenate(one) for one in zip(*parts, strict=True))
+    row, col, datum, value, major = (np.concatenate(column) for column in zip(*parts, strict=True))
     return _merged(e.size, row, col, datum, value, major, count + len(kids) + 1)
 
 

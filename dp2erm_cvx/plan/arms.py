@@ -64,7 +64,7 @@ def arms_rule(study: EffectStudy, budget: Budget) -> EffectSettings:
         cap=max(CAP, 2.0 / min(shares, default=1.0 / n_arms)),
     )
     left = 1.0 - (rule.spread_share or 0.0) - (0.0 if shares else rate) - (rule.mean_share or 0.0)
-    multinomial: list[tuple[Any, float]] = [("multinomial", one) for one in (0.1, 0.15, 0.2, 0.3)]
+    multinomial: list[tuple[Any, float]] = [("multinomial", pair) for pair in (0.1, 0.15, 0.2, 0.3)]
     kinds: list[tuple[Any, float]] = [(rule.propensity, rule.propensity_share)]
     few = FEW * n_arms * universe.n_features
     if study.declared.get("propensity") == "multinomial":
@@ -87,7 +87,7 @@ def arms_rule(study: EffectStudy, budget: Budget) -> EffectSettings:
         if center + (share if kind == "multinomial" else 0.0) < 0.9 * left
         for reach in (REACHES if values is None else REACHES[:1])
     ]
-    return min(tried, key=lambda one: arms_error(study, one[0], budget.epsilon) + one[1] ** 2)[0]
+    return min(tried, key=lambda pair: arms_error(study, pair[0], budget.epsilon) + pair[1] ** 2)[0]
 
 
 def _clipped(study: EffectStudy, settings: EffectSettings, total: float, reach: float) -> EffectSettings:
@@ -147,7 +147,7 @@ def arms_error(study: EffectStudy, settings: EffectSettings, total: float) -> fl
     law = CovariateLaw.of(study.universe.domain, p)
     spread = norm * math.sqrt(law.mean_square(1.0, norm) / p)
     errors = fit.errors(np.array([spread]), sigma, all_shares, declared.within(all_shares))
-    remains, noise = (float(one[0, 0]) for one in errors)
+    remains, noise = (float(error[0, 0]) for error in errors)
     stretch = min(1.0 / max(1.0 - remains, 1e-9), STRETCH)
     noise, still, away = noise * stretch, 1.0 - stretch * (1.0 - remains), declared.distance
     if settings.propensity == "multinomial":

@@ -184,7 +184,7 @@ class EffectStudy(Pipeline):
     @cached_property
     def settings(self) -> EffectSettings:
         """The settings in force: those of the public rule, with what is declared in their place."""
-        names = [one.name for one in fields(EffectSettings)]
+        names = [field.name for field in fields(EffectSettings)]
         for name in self.declared:
             if name not in names:
                 raise DeclarationError(f"{name}: is no setting of an effect; {known_names(name, names)}")

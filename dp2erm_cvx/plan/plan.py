@@ -381,7 +381,7 @@ def _planned(study: S, numerical_share: float | None) -> Plan[S]:
         return plan
     shared = _calibrated(study, alike)
     pairs = zip(shared.steps, plan.steps, strict=True)
-    better = all(one.predicted_error <= other.predicted_error for one, other in pairs)
+    better = all(mine.predicted_error <= other.predicted_error for mine, other in pairs)
     return shared if shared.joint and better else plan
 
 

@@ -237,7 +237,7 @@ def _kept_share(
         X = public_covariates(domain, n_features, _RECORDS, rng)
         column = varying(X)
         records = domain.of_records.records(shifted(X, arm), arm, np.zeros(_RECORDS))
-        left = [_difference(records, one, column) for one in _weights(first, records, noise, rng)]
+        left = [_difference(records, w, column) for w in _weights(first, records, noise, rng)]
         share = float(np.mean(np.abs(left))) / abs(_difference(records, np.ones(_RECORDS), column))
     except UNPREDICTED:
         return None
@@ -274,7 +274,7 @@ def _weights(
 
 def _difference(records: Records, weights: Array, column: int) -> float:
     x, treated = records.covariates[:, column], records.a == 1
-    means = [np.average(x[one], weights=weights[one]) for one in (treated, ~treated)]
+    means = [np.average(x[arm], weights=weights[arm]) for arm in (treated, ~treated)]
     return float(means[0] - means[1])
 
 

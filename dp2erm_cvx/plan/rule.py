@@ -106,7 +106,7 @@ class RuleStudy(Pipeline):
     @cached_property
     def settings(self) -> RuleSettings:
         """The settings in force: those of the public rule, with what is declared in their place."""
-        known = [one.name for one in fields(RuleSettings)]
+        known = [field.name for field in fields(RuleSettings)]
         for name in self.declared:
             if name not in known:
                 raise DeclarationError(f"{name}: is no setting of a rule; {known_names(name, known)}")
@@ -202,8 +202,8 @@ class RuleStudy(Pipeline):
             values,
         )
         left = 1.0 - counts
-        shares = [float(one) for one in np.arange(0.1, 0.9, 0.05) * left]
-        center = min(shares, key=lambda one: effect_error(request, left, one, 0.0))
+        shares = [float(part) for part in np.arange(0.1, 0.9, 0.05) * left]
+        center = min(shares, key=lambda part: effect_error(request, left, part, 0.0))
         program = self.saturating("saturating_regression", slope)
         rows = OutcomeRows(Rows.ARMS, scale=NORM / self.norm_bound)
         rate, log_odds = 0.5 if public else "sides", None

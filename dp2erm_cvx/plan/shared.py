@@ -56,7 +56,7 @@ def take_over(
 
 def _columns(model: Any) -> list[list[Any] | None]:
     """The covariates that a model declares, and those that bend."""
-    return [None if one is None else list(one) for one in (model.prognostic, model.curved)]
+    return [None if own is None else list(own) for own in (model.prognostic, model.curved)]
 
 
 def _sharing(

@@ -94,7 +94,7 @@ def overlap_plot(
     matplotlib is missing or the file cannot be written.
     """
     members = arm_masks(a)
-    score = numbers_where(propensity, "propensity", lambda one: (one >= 0) & (one <= 1), "in [0, 1]")
+    score = numbers_where(propensity, "propensity", lambda v: (v >= 0) & (v <= 1), "in [0, 1]")
     if score.ndim != 1 or score.shape != members[0].shape:
         raise DataError(f"propensity and a have shapes {score.shape} and {members[0].shape}: must be (n,)")
     low, high = limits

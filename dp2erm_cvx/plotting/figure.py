@@ -98,8 +98,8 @@ def forest_plot(releases: Any, path: str | Path | None = None) -> Figure:
     if not listed:
         raise DeclarationError("forest_plot: needs a release of an effect")
     panels: dict[tuple[str, str], list[Answer]] = {}
-    for one in listed:
-        panels.setdefault((one.outcome, one.unit), []).append(one)
+    for answer in listed:
+        panels.setdefault((answer.outcome, answer.unit), []).append(answer)
     heights = [1.3 + 0.36 * len(rows) for rows in panels.values()]
     figure = new_figure(6.4, sum(heights))
     drawn = figure.subplots(len(panels), squeeze=False, height_ratios=heights)[:, 0]
@@ -118,16 +118,16 @@ def forest_plot(releases: Any, path: str | Path | None = None) -> Figure:
 
 
 def _draw(ax: Axes, rows: list[Answer]) -> None:
-    for place, one in enumerate(rows):
-        color = "0.2" if one.group is None else BLUE
-        if one.interval.low is None or one.interval.high is None:
+    for place, row in enumerate(rows):
+        color = "0.2" if row.group is None else BLUE
+        if row.interval.low is None or row.interval.high is None:
             ax.text(0.5, place, "unbounded", transform=ax.get_yaxis_transform(), ha="center", va="center")
             continue
-        for interval, width in ((one.joint, 1.0), (one.interval, 3.0)):
+        for interval, width in ((row.joint, 1.0), (row.interval, 3.0)):
             if interval.low is not None and interval.high is not None:
                 ax.hlines(place, interval.low, interval.high, color=color, linewidth=width)
-        ax.plot([one.estimate], [place], "D" if one.group is None else "o", color=color, markersize=5)
+        ax.plot([row.estimate], [place], "D" if row.group is None else "o", color=color, markersize=5)
     ax.axvline(0.0, color="0.4", linewidth=1, linestyle=":")
-    counts = ["" if one.records is None else f" ({max(one.records, 0.0):,.0f})" for one in rows]
-    ax.set_yticks(range(len(rows)), [one.name + count for one, count in zip(rows, counts, strict=True)])
+    counts = ["" if row.records is None else f" ({max(row.records, 0.0):,.0f})" for row in rows]
+    ax.set_yticks(range(len(rows)), [row.name + count for row, count in zip(rows, counts, strict=True)])
     ax.set_ylim(len(rows) - 0.5, -0.5)

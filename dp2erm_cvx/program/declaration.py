@@ -196,7 +196,7 @@ def _smallest(node: Any) -> Iterator[Any]:
 
 
 def _shown(node: Any) -> str:
-    inside = ", ".join(sorted({one.name() for one in (*node.parameters(), *node.variables())}))
+    inside = ", ".join(sorted({symbol.name() for symbol in (*node.parameters(), *node.variables())}))
     kind = "constraint" if isinstance(node, cp.Constraint) else "term"
     return f"the {kind} {type(node).__name__}({inside})"
 

@@ -41,7 +41,7 @@ class MarginRows:
         if begin == 0 and end >= len(self):
             return self
         part = slice(begin, end)
-        return MarginRows(self.Z[part], *(one if one is None else one[part] for one in _others(self)))
+        return MarginRows(self.Z[part], *(other if other is None else other[part] for other in _others(self)))
 
     @staticmethod
     def whole(blocks: Blocks[MarginRows]) -> MarginRows:
@@ -76,7 +76,7 @@ class MarginRows:
     def times(self, multipliers: Array | None, part: slice = slice(None)) -> Array:
         """w_i c_i, (n,), the multipliers being a ``part`` of w."""
         known = [None if multipliers is None else multipliers[part], self.factor]
-        present = [one for one in known if one is not None]
+        present = [factor for factor in known if factor is not None]
         return math.prod(present[1:], start=present[0]) if present else np.ones(len(self))
 
 
@@ -234,5 +234,5 @@ def _others(rows: MarginRows) -> tuple[Array | None, ...]:
 
 
 def _joined(column: Sequence[Array | None]) -> Array | None:
-    present = [one for one in column if one is not None]
+    present = [part for part in column if part is not None]
     return np.concatenate(present) if present else None

@@ -227,7 +227,7 @@ class SecondStage(DeclaredProgram):
         if rule is None:
             return (effect > 0).astype(np.int64)
         alone = zip(effect, table, strict=True)
-        return np.array([bool(np.all(np.asarray(rule(float(one), x)) > 0)) for one, x in alone], np.int64)
+        return np.array([bool(np.all(np.asarray(rule(float(gain), x)) > 0)) for gain, x in alone], np.int64)
 
     def unconstrained(self) -> Self:
         """The loss over R^p. Raises CalibrationError where that is not a plain squared loss."""

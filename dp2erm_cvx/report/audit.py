@@ -99,7 +99,7 @@ def _flat(facts: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(facts, dict):
         for key, value in facts.items():
             yield from _flat(value, f"{name}, {key}" if name else str(key))
-    elif isinstance(facts, list | tuple) and any(isinstance(one, dict | list | tuple) for one in facts):
+    elif isinstance(facts, list | tuple) and any(isinstance(fact, dict | list | tuple) for fact in facts):
         for index, value in enumerate(facts):
             yield from _flat(value, f"{name} {index + 1}")
     elif facts is not None:

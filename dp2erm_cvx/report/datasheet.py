@@ -207,7 +207,7 @@ def _kind(release: BaseRelease) -> str:
 
 
 def _line(text: object) -> str:
-    return " ".join("".join(one if one.isprintable() else " " for one in str(text)).split())
+    return " ".join("".join(char if char.isprintable() else " " for char in str(text)).split())
 
 
 def _words(text: object) -> str:

@@ -182,28 +182,26 @@ def _answers_page(releases: Mapping[str, BaseRelease]) -> str:
 def _split(sentences: Iterable[str]) -> dict[str, list[str]]:
     """The promise, and what is folded ``besides``."""
     parts: dict[str, list[str]] = {"promised": [], "besides": []}
-    for one in sentences:
-        parts["besides" if one.startswith(_BESIDES) else "promised"].append(one)
+    for text in sentences:
+        parts["besides" if text.startswith(_BESIDES) else "promised"].append(text)
     return parts
 
 
 def _together(releases: Sequence[BaseRelease]) -> Iterable[str]:
     """Joint promise of several releases of the same data, by basic composition, where that is one promise."""
     first = releases[0]
-    kinds = {
-        (one.guarantee.relation, one.guarantee.standing, units_of(one), one.n_samples) for one in releases
-    }
+    kinds = {(r.guarantee.relation, r.guarantee.standing, units_of(r), r.n_samples) for r in releases}
     if len(kinds) > 1:
         return ["Each of these releases has a promise of its own: they are not about the same data."]
-    spent = [(one.guarantee.epsilon, one.guarantee.delta) for one in releases]
+    spent = [(r.guarantee.epsilon, r.guarantee.delta) for r in releases]
     epsilon, delta = (math.fsum(part) for part in zip(*spent, strict=True))
     numbers = [
-        (one, part.step, (one.study, part.step, part.coefficient))
-        for one in releases
-        for part in getattr(one, "nuisances", ())
+        (r, part.step, (r.study, part.step, part.coefficient))
+        for r in releases
+        for part in getattr(r, "nuisances", ())
     ]
-    owned = [of for one, step, of in numbers if step not in one.before]
+    owned = [of for r, step, of in numbers if step not in r.before]
     # what a question took over from another one here is spent once
-    twice = [one.step(step) for one, step, of in numbers if step in one.before and of in owned]
+    twice = [r.step(step) for r, step, of in numbers if step in r.before and of in owned]
     epsilon -= math.fsum(step.epsilon for step in twice if step is not None)
     return promised(replace(first, guarantee=replace(first.guarantee, epsilon=epsilon, delta=delta)))

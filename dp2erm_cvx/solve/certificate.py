@@ -153,7 +153,7 @@ def _interior(model: Composite, point: Array, gradient: Array) -> bool:
     if penalty.set == WholeSpace():
         return True
     points = point * (1 + 1e-6), point - gradient / model.smoothness
-    return all(np.array_equal(penalty.set.project(one), one) for one in points)
+    return all(np.array_equal(penalty.set.project(at), at) for at in points)
 
 
 def _norm(v: Array) -> float:

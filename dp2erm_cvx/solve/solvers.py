@@ -229,8 +229,8 @@ def by_design(settings: Solver) -> bool:
         return False
     return all(
         any(
-            isinstance(one, type(needed)) and one.max_iterations >= needed.max_iterations
-            for one in settings.solvers
+            isinstance(solver, type(needed)) and solver.max_iterations >= needed.max_iterations
+            for solver in settings.solvers
         )
         for needed in CERTIFYING
     )

@@ -153,7 +153,7 @@ class CovariateLaw:
     def within(self, bound: float) -> tuple[float, ...]:
         """Root mean squares (k,) of what a norm ``bound`` leaves of the covariates around their means."""
         part = bound * math.sqrt(self.mean_square(1.0, bound)) / math.hypot(*self.spreads)
-        return tuple(part * one for one in self.spreads)
+        return tuple(part * spread for spread in self.spreads)
 
     def factor(self, share: float, bound: float) -> float:
         """The factor of squared norms at which :meth:`mean_square` is ``share``, from a thousandth to 30."""
@@ -319,7 +319,7 @@ class MeanSquare(IntegerSums):
             scales[own] = np.array(law.spreads)[own] / np.sqrt(self._variances(likely, released))
             # rarer levels than guessed leave room in the ball, which all share
             room = min(max(self.law.quantile(0.95) / law.quantile(0.95), 1.0), 3.0)
-            spreads, offsets = (tuple(room * one for one in own) for own in (law.spreads, law.offsets))
+            spreads, offsets = (tuple(room * v for v in own) for own in (law.spreads, law.offsets))
             return replace(law, spreads=spreads, offsets=offsets), shares, room * scales
         least = self.calibration.scale * self.calibration.unit / n
         share = min(max(float(released[self.name][0]) / UNIT / n, 2.0 * least, 0.02 * part), 1.0)
@@ -391,7 +391,7 @@ def _total(block: Records, box: tuple[Array, Array]) -> NDArray[np.int64]:
     counted = block.counts[:, None] * np.clip(block.covariates, *box)
     columns = np.array(block.by_unit(*counted.T))
     # a person's sum lies between 0 and an end of the box, whatever its many terms round to
-    low, high = (one[:, None] for one in (np.minimum(box[0], 0.0), np.maximum(box[1], 0.0)))
+    low, high = (end[:, None] for end in (np.minimum(box[0], 0.0), np.maximum(box[1], 0.0)))
     columns = np.clip(columns, low, high)
     total: NDArray[np.int64] = np.rint(UNIT * columns).astype(np.int64).sum(axis=1)
     return total

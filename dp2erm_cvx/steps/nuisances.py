@@ -61,7 +61,7 @@ class Confounding:
     def within(self, rate: Rate) -> float:
         """The share of the variance along the difference of the arms that lies within them."""
         if isinstance(rate, tuple):  # of K arms, of which no two are farther apart
-            return max(1.0 - 0.5 * (1.0 - math.fsum(one * one for one in rate)) * self.distance**2, 0.2)
+            return max(1.0 - 0.5 * (1.0 - math.fsum(part * part for part in rate)) * self.distance**2, 0.2)
         return max(1.0 - rate * (1.0 - rate) * self.distance**2, 0.2)
 
 
@@ -192,8 +192,8 @@ def shrinkage(
     A refit shrinks what the first fit has left, its noise included.
     """
     left, variance = np.ones((1, len(spreads))), np.zeros((1, len(spreads)))
-    for one in regressions:
-        own, noise = one.errors(spreads, deviation, rate, declared.within(rate), least_share)
+    for fit in regressions:
+        own, noise = fit.errors(spreads, deviation, rate, declared.within(rate), least_share)
         left, variance = left * own, variance * own**2 + noise**2
     return left, np.sqrt(variance)
 
@@ -261,7 +261,7 @@ class LinearNuisances(Nuisances):
 
     def planned(self, earlier: Mapping[str, Step]) -> LinearNuisances:
         sources = {term.source for term in self.terms}
-        centers = [one for one in earlier.values() if one.regression is not None and one.name in sources]
+        centers = [fit for fit in earlier.values() if fit.regression is not None and fit.name in sources]
         regressions = tuple(RidgeFit.of(step) for step in centers)
         square = earlier.get("spread")
         assert square is None or isinstance(square, MeanSquare)
@@ -272,16 +272,16 @@ class LinearNuisances(Nuisances):
         fixed = replace(self, rate=rate)
         if isinstance(self.rate, str) and len(released[self.rate]) > 1:
             mass = max(released_mass(released[self.rate]), 1.0) / n_samples
-            fixed = replace(fixed, regressions=tuple(replace(one, mass=mass) for one in self.regressions))
+            fixed = replace(fixed, regressions=tuple(replace(fit, mass=mass) for fit in self.regressions))
         if self.square is not None:
             spreads = self.square.spreads(released)
             fixed = replace(fixed, spreads=tuple(spreads.tolist()), square=None)
         if not self.regressions:
             return fixed
         if self.two_values is not None:
-            levels = (float(one[0]) for one in fixed.levels(released))
+            levels = (float(fit[0]) for fit in fixed.levels(released))
             bends = tuple(self.two_values.curvature(level) for level in levels)
-            known = tuple(replace(one, curvatures=(bends[0], bends[1])) for one in fixed.regressions)
+            known = tuple(replace(fit, curvatures=(bends[0], bends[1])) for fit in fixed.regressions)
             fixed = replace(fixed, regressions=known)
         stretch = tuple(fixed.stretch.ravel().tolist())
         return replace(fixed, terms=tuple(replace(term, stretch=stretch) for term in self.terms))
@@ -351,7 +351,7 @@ class ArmNuisances(LinearNuisances):
         # none so small that what divides by it is unbounded
         known_shares = tuple(np.maximum(shares, 1.0 / RAREST).tolist())
         fixed = replace(self, rate=1.0 / len(sums), shares=known_shares)
-        known = tuple(replace(one, mass=mass) for one in self.regressions)
+        known = tuple(replace(fit, mass=mass) for fit in self.regressions)
         return super(ArmNuisances, replace(fixed, regressions=known)).given(released, n_samples)
 
     def shrinkage(self, deviation: float, least_share: float = 1.0) -> tuple[Array, Array]:
@@ -402,7 +402,7 @@ class RuleNuisances(LinearNuisances):
             return super().given(released, n_samples)
         shares = self.counts.shares(released)
         mass = min(max(float(shares.sum()), 1.0 / n_samples), 1.0)
-        fixed = replace(self, regressions=tuple(replace(one, mass=mass) for one in self.regressions))
+        fixed = replace(self, regressions=tuple(replace(fit, mass=mass) for fit in self.regressions))
         if isinstance(self.rate, str):
             rate = _treated(shares.sum(axis=0), 0.5, 0.0)
             # counts that are hardly more than their noise say nothing of their side

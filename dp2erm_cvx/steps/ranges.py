@@ -45,7 +45,7 @@ class ColumnRanges(Step):
 
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
         known = self.public.known(universe.n_features)
-        sizes = [None if isinstance(one, tuple) else len(candidates(one)) for one in known]
+        sizes = [None if isinstance(pair, tuple) else len(candidates(pair)) for pair in known]
         noise = calibrate_ranges(universe.n_samples, sizes, budget)
         bound = uniform_weights(universe.n_samples, factored=universe.domain.weighted)
         return replace(self, universe=universe, calibration=noise, bound=bound)
@@ -62,7 +62,7 @@ class ColumnRanges(Step):
     def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
         """Release a range (k + 1, 2) for every covariate, then for the outcome; public ones as declared."""
         known = self.public.known(self.universe.n_features)
-        grids = [None if isinstance(one, tuple) else candidates(one) for one in known]
+        grids = [None if isinstance(pair, tuple) else candidates(pair) for pair in known]
         blocks: list[list[Counts]]
         if (domain := self.universe.domain).units is None:
             blocks = inputs.dataset.blocks.map(partial(_counts, grids=grids))

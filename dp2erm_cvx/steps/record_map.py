@@ -42,7 +42,7 @@ def treated_share(released: Array, n_samples: int) -> float:
     if len(released) == 1:
         share = float(released[0]) / n_samples
     else:
-        treated, untreated = (max(float(np.sum(one)), 0.0) for one in np.reshape(released, (2, -1)))
+        treated, untreated = (max(float(np.sum(part)), 0.0) for part in np.reshape(released, (2, -1)))
         share = treated / (treated + untreated) if treated + untreated > 0.0 else 0.5
     return min(max(share, 1.0 / RAREST), 1.0 - 1.0 / RAREST)
 

@@ -122,13 +122,13 @@ class TreatmentRate(IntegerSums):
         """
         if not records.domain.weighted:
             return (sum(records.blocks.map(_treated)),)
-        return tuple(int(one) for one in np.sum(records.by_units(_sums_by_arm), axis=0).ravel())
+        return tuple(int(total) for total in np.sum(records.by_units(_sums_by_arm), axis=0).ravel())
 
     def stated(self, released: Array) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
         """Table of what was released: of what, the name of every number, and the numbers."""
         if len(released) == 1:
             return "treated records", ("number",), (float(released[0]),)
-        both = tuple(float(one) / UNIT for one in released)
+        both = tuple(float(total) / UNIT for total in released)
         domain = self.universe.domain
         arms: tuple[str, ...] = ("treated", "untreated")
         book = domain.codebook
@@ -204,4 +204,4 @@ def _in_cells(block: Records, columns: Sequence[Array]) -> list[int]:
     """
     totals = block.by_unit(*columns)
     nearest = np.rint if block.unit is None else np.floor
-    return [int(nearest(UNIT * one).astype(np.int64).sum()) for one in totals]
+    return [int(nearest(UNIT * total).astype(np.int64).sum()) for total in totals]

@@ -143,7 +143,7 @@ def _of_computed(bound: StabilityBound, error: float, n_samples: int, *, certain
     # the error is counted, so that exact minimizers are no longer assumed
     return replace(
         bound,
-        assumptions=tuple(one for one in bound.assumptions if not (error > 0.0 and one == EXACT)),
+        assumptions=tuple(text for text in bound.assumptions if not (error > 0.0 and text == EXACT)),
         V=min(bound.V + 2.0 * error, max(bound.V, cap)) if certain else max(bound.V, cap),
         W1=None if bound.W1 is None else bound.W1 + 4.0 * error,
         W2=None if bound.W2 is None else bound.W2 + 3.0 * error * math.sqrt(1.0 + n_samples),
@@ -213,9 +213,9 @@ def _refuse_unsolvable(program: FirstStage, universe: Universe, solver: Solver) 
 def _quickest(solver: Solver) -> Solver:
     """Without what cannot be certified where Clarabel fails, which finds the lower bound of a gap."""
     listed = solver.solvers if isinstance(solver, FirstCertified) else ()
-    if not any(isinstance(one, Clarabel) for one in listed):
+    if not any(isinstance(choice, Clarabel) for choice in listed):
         return solver
-    return FirstCertified(tuple(one for one in listed if not isinstance(one, SCS)))
+    return FirstCertified(tuple(choice for choice in listed if not isinstance(choice, SCS)))
 
 
 def released_minimizer(instance: Instance, execution: Execution, within: float | None) -> Solution:
