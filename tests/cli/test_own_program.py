@@ -32,16 +32,8 @@ def done(*words):
 
 def test_a_release_by_programs_of_two_files(tmp_path):
     words = (
-        *FIT,
-        "--program",
-        "weights.py",
-        "--set",
-        "radius=2",
-        "--ridge",
-        "0.3",
-        "--second-stage",
-        "loss.py",
-    )
+        *FIT, "--program", "weights.py", "--set", "radius=2", "--ridge", "0.3", "--second-stage", "loss.py",
+    )  # fmt: skip
     written = done(*words, "--json", "--output", "release.json").stdout
     release = json.loads(written)
     assert release["private"]
@@ -80,17 +72,9 @@ def test_a_plan_and_the_bounds_of_a_file():
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_audit_of_a_file_and_its_worst_pair(workers):
     words = [
-        "--program",
-        "weights.py",
-        "--ridge",
-        "0.2",
-        "--covariate-bound",
-        "1",
-        "--n",
-        "40",
-        "--solves",
+        "--program", "weights.py", "--ridge", "0.2", "--covariate-bound", "1", "--n", "40", "--solves",
         "100",
-    ]
+    ]  # fmt: skip
     words += ["--no-page", "--no-tightness", "--save", "pair", "--workers", workers]
     done("audit", *words)
     assert "unknown program 'my_weights'" in run("audit", "--replay", "pair").stderr

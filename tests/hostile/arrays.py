@@ -18,18 +18,12 @@ from tests.hostile.outcome import Failure, Outcome, public_refusal, strict_json
 from tests.hostile.values import CALM, HUGE, TINY, WRONG, Generator, happens, pick, setting
 
 SETTINGS: dict[str, tuple[Any, ...]] = {
-    "ridge": (1.0, 0.1, 10.0, 0.001, 0.0),
-    "radius": (1.0, 0.5, 10.0, float("inf")),
-    "trim": (5.0, 2.0, 1.5, 100.0, float("inf")),
-    "cap": (5.0, 2.0, float("inf")),
-    "propensity": (0.5, 0.1, 0.999, 1e-9),
-    "share": (0.3, 0.01, 0.99),
-    "constant": (1.0, 0.1, 10.0),
-    "alpha": (0.5, 0.0, 1.0),
-    "arm_mass": ("equal", "proportional"),
-    "scaling": ("public", "public", "paper"),
-    "tolerance": (0.05, 0.5, 1e-3),
-}
+    "ridge": (1.0, 0.1, 10.0, 0.001, 0.0), "radius": (1.0, 0.5, 10.0, float("inf")),
+    "trim": (5.0, 2.0, 1.5, 100.0, float("inf")), "cap": (5.0, 2.0, float("inf")),
+    "propensity": (0.5, 0.1, 0.999, 1e-9), "share": (0.3, 0.01, 0.99), "constant": (1.0, 0.1, 10.0),
+    "alpha": (0.5, 0.0, 1.0), "arm_mass": ("equal", "proportional"),
+    "scaling": ("public", "public", "paper"), "tolerance": (0.05, 0.5, 1e-3),
+}  # fmt: skip
 
 
 def first_stage(rng: Generator, n: int, columns: int) -> Any:

@@ -16,26 +16,18 @@ _BUDGET = "--epsilon 1 --ledger book.db --dataset trial"
 
 #: By command a line that works at once, from which a bad one is made by one change.
 GOOD = {
-    "check": _DECLARED,
-    "effect": f"{_DECLARED} {_BUDGET} --output new.json",
-    "rule": f"{_DECLARED} {_BUDGET} --output new.json",
-    "fit": f"{_DECLARED} {_BUDGET} --output new.json",
-    "run": "study.toml data.csv --output-dir new",
-    "show": "release.json",
-    "verify": "release.json",
+    "check": _DECLARED, "effect": f"{_DECLARED} {_BUDGET} --output new.json",
+    "rule": f"{_DECLARED} {_BUDGET} --output new.json", "fit": f"{_DECLARED} {_BUDGET} --output new.json",
+    "run": "study.toml data.csv --output-dir new", "show": "release.json", "verify": "release.json",
     "predict": "release.json data.csv --output new.csv",
-    "bounds": "--program ipw_logistic --domain domain.toml --n 50",
-    "programs": "",
-    "new-program": "mine --kind loss",
-    "check-program": "own.py --solves 10",
+    "bounds": "--program ipw_logistic --domain domain.toml --n 50", "programs": "",
+    "new-program": "mine --kind loss", "check-program": "own.py --solves 10",
     "certify": f"{_DECLARED} --program uniform --solver newton",
     "audit": "--program ipw_logistic --domain domain.toml --n 20 --solves 20 --no-page",
-    "ledger": "book.db --dataset other --declare-epsilon 1",
-    "demo": "--audit-seconds 0",
-    "datasheet": "release.json --output new.md",
-    "report": "release.json --output new.html",
+    "ledger": "book.db --dataset other --declare-epsilon 1", "demo": "--audit-seconds 0",
+    "datasheet": "release.json --output new.md", "report": "release.json --output new.html",
     "design": "domain.toml --n 50 --epsilon 1 --replicates 1",
-}
+}  # fmt: skip
 #: Numbers that some options do take: no limit.
 _ENDLESS = ("--radius", "--trim", "--seconds")
 _NUMBERS = ("nan", "-inf", "1e400", "many", "", "1,5")

@@ -72,15 +72,8 @@ def fit_case(rng: Generator, path: Path) -> Outcome:
     effect = rng.random() < 0.4
     bounds = ["--covariate-bound", "1", "--outcome-bound", "2", "--epsilon", "1"]
     words = [
-        "effect" if effect else "fit",
-        str(path),
-        "--treatment",
-        "a",
-        "--outcome",
-        "y",
-        *bounds,
-        "--json",
-    ]
+        "effect" if effect else "fit", str(path), "--treatment", "a", "--outcome", "y", *bounds, "--json",
+    ]  # fmt: skip
     if effect:
         return run([*words, "--estimand", pick(rng, ("ate", "att")), "--set", "propensity=logistic"])
     words += ["--program", program]

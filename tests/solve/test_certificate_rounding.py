@@ -25,25 +25,13 @@ from tests.model.test_certified_radius import PROGRAMS
 from tests.solve.test_certificate_exact import bound_to, small_records
 
 SMOOTH = [
-    "overlap",
-    "inverse_probability_tilting",
-    "energy_balancing",
-    "stable_balancing",
-    "kernel_mean_matching",
-    "stable_balancing_hard",
-    "regression",
-    "itr_huber",
-    "itr_logistic",
-]
+    "overlap", "inverse_probability_tilting", "energy_balancing", "stable_balancing",
+    "kernel_mean_matching", "stable_balancing_hard", "regression", "itr_huber", "itr_logistic",
+]  # fmt: skip
 KERNELS = [
-    Energy(),
-    BalanceKernel(Moments(3), 0.7),
-    RandomFourier(0.3, 20),
-    RandomFourier(1e-5, 3),
-    Gaussian(0.1),
-    Laplace(0.1),
-    Linear(0.3),
-]
+    Energy(), BalanceKernel(Moments(3), 0.7), RandomFourier(0.3, 20), RandomFourier(1e-5, 3), Gaussian(0.1),
+    Laplace(0.1), Linear(0.3),
+]  # fmt: skip
 
 
 def near_pairs(rng: np.random.Generator, n: int, p: int) -> Array:
