@@ -18,9 +18,8 @@ from dp2erm_cvx.errors import CalibrationError, InfeasibleError, SolverError
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.privacy import BoundFamily, Neighboring, StabilityBound
 from dp2erm_cvx.program import FirstStage
-from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.public import json_types, public_number
-from dp2erm_cvx.solve import GAP_TOLERANCE, TOLERANCE, Solver, solve
+from dp2erm_cvx.solve import Solver, solve
 from dp2erm_cvx.solve.batch import Reading
 from dp2erm_cvx.universe import Universe
 
@@ -104,10 +103,6 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
     largest = max((known.w_max for known in (sharp, alone) if known is not None), default=math.inf)
     collect("universal", lambda: stability.universal_corollary(universe.n_samples, max(1.0, largest)))
     return tuple(dict.fromkeys(claims)), refused
-
-
-#: Entries of covariates of the datasets that are solved at once.
-_TOGETHER = 500_000
 
 
 @dataclass(frozen=True)
@@ -338,13 +333,7 @@ def resolve(
     chosen = "first_certified" if solver is None else solver
     ends = {id(end): end for pair in pairs for end in (pair.first, pair.second)}
     solved: dict[int, tuple[Array, float]] = {}
-    found = _solved_together(program, list(ends.values())) if solver is None else None
-    if found is not None:
-        many = zip(ends, *found, strict=True)
-        solved = {key: (w, float(radius)) for key, w, radius in many if np.isfinite(radius)}
     for key, records in ends.items():
-        if key in solved:
-            continue
         with contextlib.suppress(InfeasibleError):  # hard constraints cannot be met
             solution = solve(program.instance(records), solver=chosen, throw=False)
             solved[key] = solution.value, solution.certificate.output_radius
@@ -354,24 +343,6 @@ def resolve(
         if w is not None and v is not None:
             resolved.append(pair.moved(w, v))
     return resolved
-
-
-def _solved_together(program: FirstStage, datasets: list[Records]) -> tuple[Array, Array] | None:
-    """Weights (k, n) that one Newton method finds for many datasets, and bounds (k,) of their errors in l1.
-
-    None for a program that has no such method. A bound is ``inf`` where the usual tolerance is not proved.
-    """
-    if not isinstance(program, WeightsProgram):
-        return None
-    step, parts = max(1, _TOGETHER // max(datasets[0].X.size, 1)), []
-    for begin in range(0, len(datasets), step):
-        found = program.solved_together(datasets[begin : begin + step])
-        if found is None:
-            return None
-        parts.append(found)
-    weights, radius = (np.concatenate(column) for column in zip(*parts, strict=True))
-    tolerance = GAP_TOLERANCE if program.instance(datasets[0]).half_digits else TOLERANCE
-    return weights, np.where(radius <= tolerance * weights.shape[1], radius, np.inf)
 
 
 def check(program: FirstStage, pairs: list[NeighborPair], solver: str, *, base: bool = True) -> SolverCheck:

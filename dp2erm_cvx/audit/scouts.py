@@ -119,8 +119,7 @@ def _known(program: FirstStage, universe: Universe) -> Weights | None:
     if isinstance(program, ClosedFormWeights):
         return partial(_closed_form, program, universe)
     if isinstance(program, WeightsProgram):
-        smooth = program.unread(universe) is None and not program._kinks(universe)
-        return partial(_direct, program, universe) if smooth else None
+        return None if program.unread(universe) else partial(_direct, program, universe)
     two = records_at(universe.domain, np.zeros((2, universe.n_features)), np.array([0, 1]))
     try:
         model = program.model(two)
@@ -141,7 +140,7 @@ def _closed_form(program: ClosedFormWeights, universe: Universe, x: Array, arm: 
 
 
 def _direct(program: WeightsProgram, universe: Universe, x: Array, arm: Arms, count: Array) -> Array:
-    """Weights that are the variable of a program without a kink."""
+    """Weights that are the variable of a program."""
     step = max(1, _TOGETHER // (universe.n_samples * universe.n_columns))
     found = []
     for k in range(0, len(x), step):

@@ -342,10 +342,7 @@ def minimize_points(
 def newton_step(
     objective: ReadObjective, x: Array, floor: float | Array, cap: float | Array, smoothing: float = 0.0
 ) -> Array:
-    """One step of a projected semismooth Newton method for points (k, n), halved where it goes too far.
-
-    The ends may be those of every weight.
-    """
+    """One step of a projected semismooth Newton method for points (k, n), halved where it goes too far."""
     sum_ = float(objective.total)
     g = objective.slope(x, smoothing)
     h, B = objective.diagonal(x, smoothing), objective.half_hessian(x, smoothing)

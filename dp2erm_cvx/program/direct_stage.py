@@ -16,7 +16,7 @@ from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Composite, SimplexModel
-from dp2erm_cvx.model.direct import DirectModel, PublicConstants, minimize_points, newton_step
+from dp2erm_cvx.model.direct import DirectModel, PublicConstants, newton_step
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.terms import ReadObjective
 from dp2erm_cvx.privacy import StabilityBound
@@ -28,8 +28,8 @@ from dp2erm_cvx.program.stage import STANDARD, DeclaredProgram, Function, Instan
 from dp2erm_cvx.stability import Bound
 from dp2erm_cvx.universe import Universe
 
-#: Steps of Newton's method on many datasets at once; whoever needs more is solved alone.
-_STEPS = 30
+#: Steps of Newton's method on many datasets at once, and turns of a method of multipliers at kinks.
+_STEPS, _TURNS = 30, 40
 
 
 class _Stated:
@@ -206,27 +206,6 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             raise ProgramError(f"{self.name} is not read: solve it by a conic solver such as clarabel")
         return model
 
-    def solved_together(self, datasets: Sequence[Records]) -> tuple[Array, Array] | None:
-        """Weights (k, n) of k datasets of one universe, and bounds (k,) of their errors in l1.
-
-        By Theorem A, at a kink by D. None where the objective is not read.
-        """
-        first = datasets[0]
-        program = self.resolve(first.domain)
-        model = program.instance(first).model
-        if not isinstance(model, DirectModel):
-            return None
-        universe = Universe(first.domain, first.n_samples, first.n_features)
-        parameters = [program._clipped(records, universe) for records in datasets]
-        read = _reading(program, universe)
-        assert isinstance(read, ReadObjective)
-        for data in parameters:
-            _made_nonneg(read, data)
-        objective = read.at(np.stack([read.vector(data) for data in parameters]))
-        start = np.ones((len(datasets), first.n_samples))
-        at, claim, *_ = minimize_points(objective, model.public, model.floor, model.cap, start, _STEPS)
-        return at, claim.one
-
     def weights_of_kinds(self, universe: Universe, kinds: Records, count: Array) -> Array:
         """Weights per record (b, m) of b datasets of a resolved, read program, NaN where not converged.
 
@@ -244,11 +223,17 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             table = np.reshape(data[name], (b, m, -1))
             columns.append(np.take_along_axis(table, kind[:, :, None], axis=1).swapaxes(1, 2).reshape(b, -1))
         objective, v = read.at(np.concatenate(columns, axis=1)).grouped(kind, count), count
-        for _ in range(_STEPS):
-            before, v = v, newton_step(objective, v, floor * count, cap * count)
-            moved = np.max(np.abs(v - before), axis=1)
-            if np.all(moved <= 1e-9 * n):  # what Newton's method leaves is of the order of the square
+        for turn in range(_TURNS if read.kinks else 1):
+            smoothing, begun = max(0.1**turn, 1e-3) if read.kinks else 0.0, v
+            for _ in range(_STEPS):
+                before, v = v, newton_step(objective, v, floor * count, cap * count, smoothing)
+                if np.all(np.abs(v - before) <= 1e-9 * n):  # what it leaves is of the order of the square
+                    break
+            moved = np.max(np.abs(v - (begun if read.kinks else before)), axis=1)
+            if np.all(moved <= 1e-9 * n):
                 break
+            if read.kinks:
+                objective = objective.shifted(v, smoothing)
         return np.where((moved <= 1e-9 * n)[:, None], v / np.maximum(count, 1.0), np.nan)
 
     def unread(self, universe: Universe) -> str | None:

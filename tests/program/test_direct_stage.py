@@ -216,20 +216,6 @@ def test_an_objective_is_read_once_per_program_and_shape():
     assert _reading.cache_info().misses == before + 1
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_datasets_solved_together_are_those_solved_alone(name):
-    """Within the sum of their proved errors, which at a kink lose half of the digits."""
-    program, rng = PROGRAMS[name], np.random.default_rng(5)
-    many = []
-    for _ in range(7):
-        X, a = rng.uniform(-0.5, 0.5, (12, 2)), rng.integers(0, 2, 12)
-        many.append(Domain(1.0, 1.0).records(X, a, np.zeros(12)))
-    alone = [solve(program.instance(records), throw=False) for records in many]
-    for weights, radius, other in zip(*program.solved_together(many), alone, strict=True):
-        assert radius <= (1e-5 if name == "norm" else 1e-9) * len(weights)
-        assert np.sum(np.abs(weights - other.value)) <= radius + other.certificate.output_radius
-
-
 def test_an_objective_that_is_never_compared_is_not_believed():
     """Its logarithms are of negative numbers wherever it is tried."""
     program = on_the_box(lambda Z, w: cp.sum_squares(w - 1) - cp.sum(cp.log(w - 100)) + cp.norm(Z.T @ w))

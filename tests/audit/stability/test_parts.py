@@ -28,7 +28,7 @@ from dp2erm_cvx.solve.batch import neighbors
 from dp2erm_cvx.universe import Universe
 from tests.audit.stability.reference import reference_program
 from tests.helpers import make_records
-from tests.plugins.literature import penalized_balance
+from tests.plugins.literature import penalized_balance, robust
 
 
 def exact(w, v, j):
@@ -220,6 +220,7 @@ PLAIN, FLOOR = Domain(1.0, 1.0), Domain(1.5, 1.0, arm_floor=8, intercept=0.5)
         (reference_program("ipw_known", coefficient=(1.0, -0.5), trim=2.0), PLAIN),
         (reference_program("ipw_randomized", propensity=0.3), FLOOR),
         (penalized_balance(), PLAIN),
+        (robust(), PLAIN),
         (entropic(), FLOOR),
     ],
     ids=lambda value: getattr(value, "name", ""),
