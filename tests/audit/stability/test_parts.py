@@ -28,7 +28,8 @@ from dp2erm_cvx.solve.batch import neighbors
 from dp2erm_cvx.universe import Universe
 from tests.audit.stability.reference import reference_program
 from tests.helpers import make_records
-from tests.plugins.literature import penalized_balance, robust
+from tests.plugins.literature import penalized_balance
+from tests.plugins.robust import robust
 
 
 def exact(w, v, j):
