@@ -41,7 +41,7 @@ _CELLS, _NORMS, _ROUNDS, _MOST_CELLS = 1500, 48, 5, 20_000
 _MULTIPLIERS, _ZOOMS, _TOP = 24, 5, 32
 _MOVES, _ANGLES = 40_000, 4096
 _OUTWARD, _ROUNDED = 1.0 + 1e-10, 1.0 + 1e-12
-#: Margins beyond which exponentials leave floating point.
+#: Margins and log weights beyond which exponentials leave floating point.
 _FARTHEST = 600.0
 
 
@@ -133,18 +133,15 @@ def margin_movement(
     reach = minimizer_norm(loss, mu, ball, beside)
     D = record_diameter(loss, reach, beside, varying)
     D_h = weight_diameter(weight, reach, clipped=clipped, varying=varying)
-    if reach > _FARTHEST:
-        H = 2.0 * weight.lipschitz * reach
-    else:
-        low, high = weight.range(-reach, reach)
-        H = high - low
+    low, high = weight.range(-reach, reach) if reach <= _FARTHEST else (0.0, 2.0 * weight.lipschitz * reach)
+    H = high - low
     w_crude = largest_weight(n, H)
     end = min(D / n / mu if mu else math.inf, 2.0 * reach)
     by_range = 2.0 * math.tanh(min(D_h * end, 2.0 * H) / 4.0)
     V = coupled_variation(n, w_crude, by_range)
     largest, mean, C, theorem = w_crude, 0.0, math.inf, "Theorem 3 (separable schemes)"
-    if reach <= _FARTHEST:
-        scheme = _Scheme(n, mu, reach, loss, weight, beside, varying is not None)
+    scheme = _Scheme(n, mu, reach, loss, weight, beside, varying is not None)
+    if reach <= _FARTHEST and scheme.log_size <= _FARTHEST:
         largest, mean = scheme.largest_and_mean()
         largest = min(largest, w_crude)
         C, G, steep = scheme.variance()
@@ -178,6 +175,11 @@ class _Scheme:
         half = np.linspace(0.0, self.reach, _CELLS // 2 + 1)
         edges = np.concatenate([-half[:0:-1], half])
         return edges[:-1], edges[1:]
+
+    @property
+    def log_size(self) -> float:
+        """Largest size of log f on cells: infinite f would leave no number of a weight."""
+        return float(np.max(np.abs(self.weight.enclose(*self.cells())[:2])))
 
     def weights(self, low: Array, high: Array) -> tuple[Array, Array, Array]:
         """Least and largest f, and the largest ``|h'|``, on cells."""

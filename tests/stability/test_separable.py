@@ -113,6 +113,14 @@ def test_degenerate_constants():
     assert still.V == pytest.approx(2 * still.w_max)
 
 
+def test_a_weight_beyond_floating_point_may_be_the_only_one():
+    # flat up to a margin of .2: of rows of .49 and one of 1, that one has all the weight
+    steep = LogWeight().plus(LogWeight("constant", number=-0.2)).times(-3e6)
+    weight = LogWeight().times(-0.01).at_most(steep).times(-1.0)
+    found = margin_movement(10**6, 1.0, 1.0, LOGISTIC, weight, clipped=True)
+    assert (found.largest, found.bound.w_max, found.bound.V) == (1e6, 1e6, 2e6)
+
+
 MATCHING = LogWeight().times(-1.0).at_most(LogWeight("constant", number=0.0))
 
 
