@@ -29,19 +29,15 @@ def squared_radius(reach, response):
     return math.sqrt(1 - cosine**2) * (A * cosine + B)
 
 
-@pytest.mark.parametrize("reach", [0.1, 1.0, 2.7, 9.0, 40.0])
-def test_the_logistic_diameter_is_that_of_its_closed_form(reach):
-    exact = logistic_diameter(reach)
-    assert exact * (1 - 1e-9) <= gradient_diameter(LOGISTIC, reach) <= exact * (1 + 1e-4)
-
-
-@pytest.mark.parametrize(("reach", "response"), [(1.0, 2.0), (0.3, 2.0), (5.0, 1.0), (2.0, 0.5)])
-def test_the_diameter_of_least_squares_is_that_of_its_closed_form(reach, response):
-    exact = 2 * squared_radius(reach, response)
-    found = gradient_diameter(SQUARE, reach, (-response, response))
-    assert exact <= found <= exact * (1 + 1e-9)
-    # the same function within reach, but not one whose slope is a line everywhere
-    assert exact <= gradient_diameter(WIDE, reach, (-response, response)) <= exact * (1 + 1e-4)
+def test_diameters_of_the_logistic_loss_and_of_least_squares_are_those_of_their_closed_forms():
+    for reach in (0.1, 1.0, 2.7, 9.0, 40.0):
+        exact = logistic_diameter(reach)
+        assert exact * (1 - 1e-9) <= gradient_diameter(LOGISTIC, reach) <= exact * (1 + 1e-4)
+    for reach, response in ((1.0, 2.0), (0.3, 2.0), (5.0, 1.0), (2.0, 0.5)):
+        exact, within = 2 * squared_radius(reach, response), (-response, response)
+        assert exact <= gradient_diameter(SQUARE, reach, within) <= exact * (1 + 1e-9)
+        # the same function within reach, but not one whose slope is a line everywhere
+        assert exact <= gradient_diameter(WIDE, reach, within) <= exact * (1 + 1e-4)
 
 
 WIDE = Curve((Part(1.0, atom("huber", 1e3)),))
@@ -135,12 +131,9 @@ def test_enclosures_hold_values_and_slopes(name):
         inside = (s - step > low) & (s + step < high)
         assert np.all((found.down - 1e-6 <= slope)[inside])
         assert np.all((slope <= found.up + 1e-6)[inside])
-    s = np.linspace(-3, 3, 2001)
-    ends = weight.range(-3.0, 3.0)
-    assert ends[0] == pytest.approx(np.min(exact(s)), abs=1e-2)
-    assert ends[1] == pytest.approx(np.max(exact(s)), abs=1e-2)
-    assert ends[0] <= np.min(exact(s)) + 1e-12
-    assert np.max(exact(s)) <= ends[1] + 1e-12
+    values, (low, high) = exact(np.linspace(-3, 3, 2001)), weight.range(-3.0, 3.0)
+    assert np.min(values) - 1e-2 <= low <= np.min(values) + 1e-12
+    assert np.max(values) - 1e-12 <= high <= np.max(values) + 1e-2
 
 
 def test_the_diameter_of_log_weights_is_that_of_the_logistic_loss():
@@ -173,15 +166,12 @@ def test_slope_and_curvature_of_a_loss_whose_shape_is_known(shape):
             assert on_grid * (1 - 1e-12) - 1e-15 * a <= bound <= on_grid + 1e-8 * (a + k)
 
 
+LOG = atom("logistic")
 MIXTURES = {
-    "two logistic losses": Curve((Part(1.0, atom("logistic"), -1.0), Part(2.0, atom("logistic"), -0.3))),
-    "an even one": Curve((Part(1.0, atom("logistic"), 2.0), Part(-1.0, atom("line")))),
-    "one that bends far away": Curve(
-        (Part(1.0, atom("logistic"), -1.0, 60.0), Part(0.05, atom("logistic"), -1.0))
-    ),
-    "bounded influence and logistic": Curve(
-        (Part(1.0, atom("saturating", 0.7)), Part(1.0, atom("logistic"), -1.0, 0.5))
-    ),
+    "two logistic losses": Curve((Part(1.0, LOG, -1.0), Part(2.0, LOG, -0.3))),
+    "an even one": Curve((Part(1.0, LOG, 2.0), Part(-1.0, atom("line")))),
+    "one that bends far away": Curve((Part(1.0, LOG, -1.0, 60.0), Part(0.05, LOG, -1.0))),
+    "bounded influence and logistic": Curve((Part(1.0, atom("saturating", 0.7)), Part(1.0, LOG, -1.0, 0.5))),
 }
 
 
