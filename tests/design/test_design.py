@@ -12,13 +12,7 @@ import pytest
 from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, PrivateEffect, load_domain
 from dp2erm_cvx.design import DesignQuestion, DesignResult, DesignRow, Guess
 from dp2erm_cvx.design.result import enough_records
-from dp2erm_cvx.design.simulation import (
-    SimulatedRun,
-    design_candidates,
-    ranked,
-    replicate,
-    simulated_table,
-)
+from dp2erm_cvx.design.simulation import SimulatedRun, design_candidates, ranked, replicate, simulated_table
 from dp2erm_cvx.design.world import World
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.sampling import SamplingWeights

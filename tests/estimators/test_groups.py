@@ -9,15 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import (
-    Budget,
-    Codebook,
-    Domain,
-    EffectRelease,
-    Ledger,
-    PrivateEffect,
-    PrivateRanges,
-)
+from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, Ledger, PrivateEffect, PrivateRanges
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.plotting import forest_plot

@@ -7,15 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from dp2erm_cvx import (
-    Budget,
-    Domain,
-    EffectRelease,
-    PrivateEffect,
-    PrivateRanges,
-    PrivateTwoStageERM,
-    Within,
-)
+from dp2erm_cvx import Budget, Domain, EffectRelease, PrivateEffect, PrivateRanges, PrivateTwoStageERM, Within
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 
 RANGES = {"age": (18, 90), "income": None}

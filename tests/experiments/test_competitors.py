@@ -2,13 +2,7 @@
 
 import numpy as np
 import pytest
-from competitors import (
-    EFFECTS,
-    RULES,
-    FoldNuisances,
-    deviation,
-    noisy,
-)
+from competitors import EFFECTS, RULES, FoldNuisances, deviation, noisy
 from populations import POPULATIONS
 
 from dp2erm_cvx.audit import Split

@@ -176,10 +176,7 @@ def test_neighbors_move_by_no_more_than_stated(program):
 
 def test_v_is_2n_where_no_radius_is_public():
     universe = Universe(DOMAIN, N, 2)
-    for program, why in (
-        (entropy(floor=0.0), "floor above 0"),
-        (entropy(rho=1e6), "proved steps"),
-    ):
+    for program, why in ((entropy(floor=0.0), "floor above 0"), (entropy(rho=1e6), "proved steps")):
         bound = program.stability(universe)
         assert bound.V == 2 * N
         assert why in bound.assumptions[0]

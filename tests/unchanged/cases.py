@@ -87,10 +87,7 @@ SETTINGS: Mapping[str, list[dict[str, Any]]] = {
     "energy_balancing": [{}, {"ridge": 0.02}, {"alpha": 0.0, "ridge": 0.2}],
     "stable_balancing": [{}, {"ridge": 0.02}, {"alpha": 0.3, "balance": Moments(2), "constant": 0.3}],
     "stable_balancing_hard": [{"tolerance": 0.1}, {"tolerance": 0.02, "balance": Moments(2)}],
-    "kernel_mean_matching": [
-        *_KERNELS,
-        {"target": PublicSample(np.eye(P)), "ridge": 0.05},
-    ],
+    "kernel_mean_matching": [*_KERNELS, {"target": PublicSample(np.eye(P)), "ridge": 0.05}],
     "itr": [
         *_SETS,
         {"theta_set": L1Ball(0.4), "regularizer": ElasticNet(l2=0.3)},

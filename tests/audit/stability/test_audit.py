@@ -9,15 +9,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import (
-    Claim,
-    Quantity,
-    SearchPlan,
-    audit_stability,
-    claims_of,
-    replay,
-    rounds,
-)
+from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, audit_stability, claims_of, replay, rounds
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.universe import Universe
@@ -135,12 +127,7 @@ def test_data_are_read_and_it_says_so():
     wrong = [Claim("too small", Quantity.V, 2.5)]
     for name in ("extreme", "flips", "each", "ascent", "held-out"):
         found = audit_stability(
-            IPW,
-            some_data(),
-            Domain(2.0, 1.0),
-            bounds=wrong,
-            strategies=[name],
-            search=SearchPlan(60),
+            IPW, some_data(), Domain(2.0, 1.0), bounds=wrong, strategies=[name], search=SearchPlan(60)
         )
         assert found.violations, name
         assert found.verdicts[0].worst.origin == name

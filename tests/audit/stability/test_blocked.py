@@ -69,8 +69,7 @@ def audited(program, data, **more):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in PROGRAMS],
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in PROGRAMS]
 )
 def test_the_audit_in_memory_to_the_bit(name, raw, path):
     program = programs()[name](**PROGRAMS[name])
