@@ -233,7 +233,7 @@ def instances(
 ) -> Iterator[tuple[str, Instance | InfeasibleError]]:
     """Bind programs to data; second stages get the weights of default entropy balancing.
 
-    The error stands for the instance where hard constraints can already be seen to have no solution.
+    The error stands for the instance where hard constraints have no solution: not every solver finds out.
     """
     records = domain.records(data.X, data.a, data.y)
     weighting = registry.build(registry.first_stages(), "entropy_balancing")
@@ -241,10 +241,12 @@ def instances(
     for program in programs:
         if isinstance(program, FirstStage):
             try:
-                instance: Instance | InfeasibleError = program.instance(records)
+                instance = program.instance(records)
+                if instance.targets is not None:
+                    instance.targets.refuse_infeasible()
+                yield program.name, instance
             except InfeasibleError as error:
-                instance = error
-            yield program.name, instance
+                yield program.name, error
             continue
         if weights is None:
             weights = solve(weighting.instance(records)).value
@@ -267,8 +269,7 @@ def certificates(
             rows.append(CertificateRow(name, label, _failure(error), note=str(error)))
             solutions.append(None)
             continue
-        note = "" if solution.certified else _infeasible(instance)
-        rows.append(replace(_row(name, label, instance, solution), note=note))
+        rows.append(_row(name, label, instance, solution))
         solutions.append(solution)
     certified = [solution for solution in solutions if solution is not None and solution.certified]
     if not certified:
@@ -278,17 +279,6 @@ def certificates(
         row if solution is None else replace(row, distance=_distance(instance, solution, best))
         for row, solution in zip(rows, solutions, strict=True)
     ]
-
-
-def _infeasible(instance: Instance) -> str:
-    """Why hard moment targets have no solution, empty where they have one: not every solver finds out."""
-    if instance.targets is None:
-        return ""
-    try:
-        instance.targets.refuse_infeasible()
-    except InfeasibleError as error:
-        return str(error)
-    return ""
 
 
 def _row(name: str, label: str, instance: Instance, solution: Solution) -> CertificateRow:
