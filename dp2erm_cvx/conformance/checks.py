@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
@@ -17,13 +17,9 @@ from dp2erm_cvx.conformance.subject import (
     CheckStatus,
     Judgment,
     Subject,
-    check_domain,
     check_universe,
     edge_records,
-    failed,
     neighbors,
-    noted,
-    passed,
     standard_records,
 )
 from dp2erm_cvx.domain import Array, Records
@@ -42,6 +38,8 @@ from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.solve import Solution, solve
 from dp2erm_cvx.universe import Universe
 
+passed, failed, noted = CheckStatus.PASSED, CheckStatus.FAILED, CheckStatus.NOTED
+
 #: What a solve raises that ends without a certified solution.
 UNSOLVED = (InfeasibleError, SolverError, CertificateError)
 #: Weights may miss their sum by this share.
@@ -56,14 +54,13 @@ def _derived(detail: str = "") -> Judgment:
 
 def declaration(subject: Subject) -> Judgment:
     """A theorem and finite constants, from public numbers: where they are derived no more is to check."""
-    program, domain = subject.program, check_domain()
-    universe = check_universe(domain)
+    program, universe = subject.program, check_universe()
     try:
         text = "Theorems 1 and 2"
         if isinstance(program, SecondStage):
             program.constants(universe)
         if isinstance(program, PrivateFirstStage):
-            program.resolve(domain).loss_constants(universe)
+            program.resolve(universe.domain).loss_constants(universe)
         if isinstance(program, FirstStage):
             bound = program.stability(universe)
             text = f"V = {bound.V:.4g} at n = {universe.n_samples} by {bound.theorem}"
@@ -126,8 +123,8 @@ def certified_in_advance(subject: Subject) -> Judgment:
 
 def _public_error(program: Program) -> float | None:
     """That bound of weights or of a parameter; None or ``inf`` where nothing is sure."""
-    domain = check_domain(_REACHED)
-    resolved, universe = program.resolve(domain), check_universe(domain, _REACHED)
+    universe = check_universe(_REACHED)
+    domain, resolved = universe.domain, program.resolve(universe.domain)
     if isinstance(resolved, SecondStage | PrivateFirstStage):
         return resolved.certified_radius(universe, domain.covariate_bound**2, 0.0)
     assert isinstance(resolved, FirstStage)
@@ -137,7 +134,7 @@ def _public_error(program: Program) -> float | None:
 def _covers_all_weights(program: FirstStage, n_samples: int) -> bool:
     """True if the bound is that of any weights of sum n."""
     try:
-        return program.stability(check_universe(check_domain(n_samples), n_samples)).V >= 2 * n_samples
+        return program.stability(check_universe(n_samples)).V >= 2 * n_samples
     except CalibrationError:
         return False
 
@@ -200,7 +197,7 @@ def _samples() -> dict[str, Records]:
 _AUDITED = 40
 
 
-def movement(subject: Subject, unsolved: Callable[[str], Judgment] = failed) -> Judgment:
+def movement(subject: Subject, unsolved: CheckStatus = failed) -> Judgment:
     """V and the largest weight over certified solves of random and clustered neighbors, with flips."""
     if subject.derived:
         return _derived()
@@ -220,7 +217,7 @@ def _compared_movement(subject: Subject) -> Judgment:
     largest, pairs, bound, compared = 0.0, 0, None, set[int]()
     larger = subject.larger[:1] if subject.paired else subject.larger
     for n in (*subject.sizes, *larger):
-        bound = program.stability(check_universe(check_domain(n), n))
+        bound = program.stability(check_universe(n))
         universal = _universal(bound, n)
         if universal and n in subject.larger:
             continue
@@ -251,7 +248,7 @@ def short_audit(subject: Subject) -> Judgment:
     assert isinstance(program, FirstStage)
     if subject.derived:
         return _derived()
-    universe = check_universe(check_domain(_AUDITED), _AUDITED)
+    universe = check_universe(_AUDITED)
     try:
         bound = program.stability(universe)
         if _universal(bound, _AUDITED):
@@ -307,8 +304,8 @@ def other_settings(subject: Subject) -> Judgment:
 
 def _variations(program: FirstStage) -> Iterator[tuple[str, float, FirstStage]]:
     """A setting, another value of it, and the program with that: those that can be used at all."""
-    domain = check_domain(40)
-    resolved = program.resolve(domain)
+    universe = check_universe(40)
+    resolved = program.resolve(universe.domain)
     for field in fields(program):  # type: ignore[arg-type]
         value = getattr(resolved, field.name)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -316,7 +313,7 @@ def _variations(program: FirstStage) -> Iterator[tuple[str, float, FirstStage]]:
         for other in (_FINITE,) if math.isinf(value) else (value / 2, 2 * value) if value else (0.5,):
             try:
                 changed: FirstStage = replace(program, **{field.name: other})  # type: ignore[type-var]
-                changed.stability(check_universe(domain, 40))
+                changed.stability(universe)
             except (Dp2ermError, TypeError, ValueError):
                 continue  # a setting that the program refuses
             yield field.name, other, changed

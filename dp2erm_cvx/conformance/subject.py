@@ -11,7 +11,7 @@ import numpy as np
 
 from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.search import SearchPlan
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.program import FirstStage, Instance, Kind, Program, SecondStage
 from dp2erm_cvx.universe import Universe
 
@@ -24,24 +24,13 @@ class CheckStatus(enum.StrEnum):
     FAILED = "failed"
     NOTED = "noted"
 
+    def __call__(self, detail: str) -> Judgment:
+        """The judgment with its reason."""
+        return self, detail
+
 
 #: What a check says of a program: whether it passed, and the numbers or the reason in words.
 Judgment = tuple[CheckStatus, str]
-
-
-def passed(detail: str) -> Judgment:
-    """No violation."""
-    return CheckStatus.PASSED, detail
-
-
-def failed(detail: str) -> Judgment:
-    """A violation."""
-    return CheckStatus.FAILED, detail
-
-
-def noted(detail: str) -> Judgment:
-    """Nothing to judge."""
-    return CheckStatus.NOTED, detail
 
 
 #: Covariates of all records here, an intercept apart.
@@ -93,33 +82,24 @@ class Subject:
         if isinstance(self.program, FirstStage):
             return self.program.instance(records)
         assert isinstance(self.program, SecondStage)
-        noise = np.random.default_rng(2).normal(size=self.n_parameters(records.domain))
-        weights = unequal_weights(records.n_samples)
+        n = records.n_samples
+        noise = np.random.default_rng(2).normal(size=self.program.n_parameters(check_universe(n)))
+        raw = np.random.default_rng(1).uniform(0.2, 3.0, n)
+        weights = raw * (n / math.fsum(raw))
         return self.program.instance(records, weights, gamma=0.05, noise=noise)
-
-    def n_parameters(self, domain: Domain) -> int:
-        """Length of theta."""
-        assert isinstance(self.program, SecondStage)
-        columns = domain.columns or tuple(f"x{k + 1}" for k in range(N_FEATURES))
-        return len(self.program.parameter_names(columns, domain))
 
 
 #: What the theorems assume of a program, searched for violations. May raise: a program may do anything.
 Check = Callable[[Subject], Judgment]
 
 
-def check_domain(n_samples: int = 60) -> Domain:
+def check_universe(n_samples: int = 60) -> Universe:
     """The universe of the checks: 3 covariates in [-1, 1], an intercept, an arm floor of a tenth.
 
     Not round, so that M^2 is not 2 M and no other slip of a formula goes unseen.
     """
-    return Domain(
-        math.hypot(math.sqrt(N_FEATURES), 1.2), 4.7, intercept=1.2, arm_floor=max(2, n_samples // 10)
-    )
-
-
-def check_universe(domain: Domain, n_samples: int = 60) -> Universe:
-    """Datasets of that many records of a domain of the checks."""
+    bound = math.hypot(math.sqrt(N_FEATURES), 1.2)
+    domain = Domain(bound, 4.7, intercept=1.2, arm_floor=max(2, n_samples // 10))
     return Universe(domain, n_samples, N_FEATURES)
 
 
@@ -130,7 +110,7 @@ def standard_records(n_samples: int = 60, seed: int = 0) -> Records:
     propensity = 1 / (1 + np.exp(-(0.6 * X[:, 0] - 0.8 * X[:, -1] + 0.1)))
     a = (rng.uniform(size=n_samples) < propensity).astype(int)
     y = X[:, 0] * (2 * a - 1) + 0.5 * X[:, -1] + rng.normal(size=n_samples)
-    return check_domain(n_samples).records(X, a, y)
+    return check_universe(n_samples).domain.records(X, a, y)
 
 
 def edge_records(domain: Domain | None = None) -> dict[str, Records]:
@@ -142,7 +122,7 @@ def edge_records(domain: Domain | None = None) -> dict[str, Records]:
     X = rng.uniform(-1, 1, (12, N_FEATURES))
     y = rng.normal(size=12)
     half = np.arange(12) % 2
-    domain = check_domain(12) if domain is None else domain
+    domain = domain or check_universe(12).domain
     constant, separable = X.copy(), X.copy()
     constant[:, 1] = 0.7
     separable[:, 0] = np.where(half == 1, 0.9, -0.9)
@@ -166,9 +146,10 @@ def neighbors(count: int, n_samples: int, seed: int) -> Iterator[tuple[Records, 
     In every third pair the other records are all different and well inside, and the changed one alone becomes
     the longest or the shortest, and that of the largest or the smallest outcome.
     """
-    domain, rng = check_domain(n_samples), np.random.default_rng([seed, 7])
+    universe, rng = check_universe(n_samples), np.random.default_rng([seed, 7])
+    domain = universe.domain
     for index in range(count):
-        pair = next_pair(check_universe(domain, n_samples), None, rng)
+        pair = next_pair(universe, None, rng)
         if index % 3 == 1:
             X, a, y, order = pair.kinds()
             kinds, side = np.concatenate([[0, 1], order]), 1 - 2 * (index % 2)
@@ -179,10 +160,3 @@ def neighbors(count: int, n_samples: int, seed: int) -> Iterator[tuple[Records, 
             pair = Pairs.single(domain.inside(X), a[kinds], y, np.arange(2, n_samples + 1))
         first, second = (domain.records(*columns) for columns in pair.raw(domain))
         yield first, second
-
-
-def unequal_weights(n_samples: int, seed: int = 1) -> Array:
-    """Weights with sum n, for second stages."""
-    raw = np.random.default_rng(seed).uniform(0.2, 3.0, n_samples)
-    weights: Array = raw * (n_samples / math.fsum(raw))
-    return weights

@@ -21,7 +21,7 @@ from dp2erm_cvx.conformance import (
 )
 from dp2erm_cvx.conformance.checks import balance, other_settings, short_audit
 from dp2erm_cvx.conformance.run import CheckOutcome, ConformanceReport, outcome_of
-from dp2erm_cvx.conformance.subject import Subject, failed, noted, passed
+from dp2erm_cvx.conformance.subject import Subject
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.registry import programs
@@ -146,14 +146,16 @@ def test_weights_of_the_wrong_sign_are_noted(tmp_path):
 @pytest.mark.parametrize(
     ("judged", "conclusion"),
     [
-        ((passed,), "all checks passed"),
-        ((passed, noted), "no check failed; 1 note to read: b"),
-        ((noted, noted), "no check failed; 2 notes to read: a, b"),
-        ((noted, failed), "1 failed"),
+        (["passed"], "all checks passed"),
+        (["passed", "noted"], "no check failed; 1 note to read: b"),
+        (["noted", "noted"], "no check failed; 2 notes to read: a, b"),
+        (["noted", "failed"], "1 failed"),
     ],
 )
 def test_a_note_is_no_pass(judged, conclusion):
-    outcomes = tuple(CheckOutcome(name, *judge("")) for name, judge in zip("ab", judged, strict=False))
+    outcomes = tuple(
+        CheckOutcome(name, CheckStatus(status), "") for name, status in zip("ab", judged, strict=False)
+    )
     report = ConformanceReport("mine", {}, "direct", "", outcomes)
     assert report.conclusion == report.to_dict()["conclusion"] == conclusion
 

@@ -8,7 +8,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.conformance import load_program, program_template, programs_of_file
-from dp2erm_cvx.conformance.subject import check_domain, standard_records
+from dp2erm_cvx.conformance.subject import check_universe, standard_records
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
 from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
@@ -150,7 +150,7 @@ def cautious(theta, records):
 
 
 def test_choices_are_positive_effects_or_the_authors_own():
-    domain, rng = check_domain(), np.random.default_rng(0)
+    domain, rng = check_universe().domain, np.random.default_rng(0)
     X, theta = rng.uniform(-1, 1, (40, 3)), np.array([0.1, 1.0, -0.5, 0.2])
     plain, own = itr().resolve(domain), cautious().resolve(domain)
     effect = plain.effect(theta, domain, X)
@@ -165,7 +165,7 @@ def test_weights_without_a_theorem_need_no_certificate_and_carry_the_noise_of_al
     path = tmp_path / "mine.py"
     path.write_text(program_template("mine", "direct"), encoding="utf-8")
     (cls,) = programs_of_file(path)
-    assert cls().stability(Universe(check_domain(50), 50, 2)).V == 100
+    assert cls().stability(Universe(check_universe(50).domain, 50, 2)).V == 100
     domain, own = Domain(1.0, 2.0), UserRegularizer(lambda theta: cp.norm(theta, 1))
     for second, private in (("arm_means", True), (itr(L2Ball(1.0), own), False)):
         model = PrivateTwoStageERM(domain, Budget(epsilon=2.0), cls(), second)
