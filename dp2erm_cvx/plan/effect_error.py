@@ -192,6 +192,8 @@ def _arm_errors(
             seen, reach, log_noise, leak = overlap_error(plan, released, residual)
             off = max(off, seen)
         apart = math.hypot(off, math.sqrt(sizes.shape[1]) * log_noise)
+    if step is not None:  # its ridge may leave more as well, at most all of the distance
+        left = left * np.minimum(np.hypot(1.0, doubt(plan, released)), distance / max(off, 1e-300))
     biases = np.linalg.norm(left * sizes, axis=1) * (weights if by_arm else 1.0)
     by_rate = rate_error(plan, nuisances, released, residual, steep, group)
     by_intercepts = np.zeros(2)
@@ -228,14 +230,22 @@ def remaining(
     plan: Plan[Any], nuisances: LinearNuisances, released: Released, residual: float
 ) -> tuple[Array, Array, Array]:
     """Shares of slopes (g, k) that ridge is predicted to take, what may stay of them, and their noise."""
-    square, shares = plan.step("spread"), np.geomspace(nuisances.declared.least_share, 1.0, 9)
+    shares = np.geomspace(nuisances.declared.least_share, 1.0, 9)
     declared, stretch = nuisances.shrinkage(nuisances.deviation)[0], nuisances.stretch
     errors = [nuisances.shrinkage(residual, share) for share in shares]
-    error = square.relative_error(released) if isinstance(square, MeanSquare) else np.zeros(1)
-    # ridge takes the more of a slope the smaller the square is, of which .7 standard deviations may be noise
-    unsure = np.hypot(LEFT, error / (1.0 - 0.7 * error))
+    unsure = np.hypot(LEFT, doubt(plan, released))
     left = np.max([unsure * declared, *(np.abs(1.0 - stretch * (1.0 - part)) for part, _ in errors)], axis=0)
     return declared, left, stretch * np.max([noise for _, noise in errors], axis=0)
+
+
+def doubt(plan: Plan[Any], released: Released) -> Array:
+    """Parts (k,) of what ridge is predicted to take by which that may be more, as mean squares are noisy.
+
+    It takes the more of a slope the smaller the square is, of which .7 standard deviations may be noise.
+    """
+    square = plan.step("spread")
+    error = square.relative_error(released) if isinstance(square, MeanSquare) else np.zeros(1)
+    return error / (1.0 - 0.7 * error)
 
 
 def squared_factors(estimand: str, rate: float, share: float) -> float:

@@ -11,7 +11,8 @@ import pytest
 from dp2erm_cvx import Budget, Codebook, Domain
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.plan import EffectStudy, RuleStudy, make_plan
+from dp2erm_cvx.plan import EffectStudy, RuleStudy, effect_error, make_plan
+from dp2erm_cvx.plan.effect_error import nuisance_error
 from dp2erm_cvx.sampling import SamplingWeights, uneven
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare
@@ -461,6 +462,19 @@ def test_numbers_whose_squares_may_be_noise_are_taken_to_be_alike():
     step, released, covariates = placed(4000, (9.0,) * 4, 1.0)
     assert step.narrow(released) == (0, 1, 2, 3)
     assert np.std(covariates[:, :4], axis=0) == pytest.approx(np.full(4, 1.0 / 3.0), rel=0.1)
+
+
+def test_where_a_square_may_be_noise_a_propensity_leaves_more(monkeypatch):
+    plan, released = numbers("box", epsilon=200.0)
+    square = np.array([400 * 2.0**20 / 9.0, 0.0])
+    released |= {"spread": square, "center": np.array([0.0, 0.0, 0.0, 0.4])}
+    assert plan.step("spread").narrow(released) == (1,)
+    fixed = np.zeros((1, 2)), np.full((1, 2), 0.2), np.zeros((1, 2))
+    monkeypatch.setattr(effect_error, "remaining", lambda *args: fixed)
+    bias = nuisance_error(plan, released, 1.0).bias
+    monkeypatch.setattr(effect_error, "doubt", lambda *args: np.zeros(1))
+    # of all that stays, which effects that vary add to as well
+    assert 2.5 < bias / nuisance_error(plan, released, 1.0).bias < math.hypot(1.0, 1.0 / 0.3)
 
 
 def test_few_records_have_one_mean_square_for_all():
