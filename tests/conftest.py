@@ -1,4 +1,4 @@
-"""The same test does the same on every machine: its noise and its examples are those of its name."""
+"""Equal results of a test on every machine: its noise and its examples are those of its name."""
 
 import math
 import random
@@ -103,7 +103,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: Any, request: Any) -> Generator[None, Any, Any]:
-    """What several tests share has noise of its own, whichever of them comes first."""
+    """Give a fixture that several tests share noise of its own, whichever of them comes first."""
     outer = Repeatable.seeds
     if fixturedef.scope != "function":
         name = f"{fixturedef.baseid} {fixturedef.argname} {getattr(request, 'param_index', 0)}"

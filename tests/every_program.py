@@ -1,4 +1,4 @@
-"""What every registered program must do, and the settings it is tried at.
+"""Rules for every registered program, and the settings it is tried at.
 
 A new program joins by one entry of :data:`SETTINGS`; ``test_every_program`` fails for a program without
 one. Where a declaration has variables other than the model's own point, :data:`LIFTS` says how to fill them.
@@ -165,7 +165,7 @@ def cases() -> list[tuple[str, dict[str, Any]]]:
 
 
 def lies_between(settings: Mapping[str, Any]) -> bool:
-    """Whether a set is paired with part of a penalty, where another setting pairs it with the whole."""
+    """True if a set is paired with part of a penalty, where another setting pairs it with the whole."""
     return isinstance(settings.get("theta_set"), (L2Ball, Box, WholeSpace)) and settings.get(
         "regularizer"
     ) in (*_NETS[:3],)

@@ -40,25 +40,25 @@ def logistic(
     records: Records, ridge: Any, radius: float, trim: float, start: Array, noise: Array | None = None
 ) -> tuple[Vector, Vector]:
     """(lambda, weights) of the logistic propensity program, perturbed by ``noise`` if there is one."""
-    found, scores = _propensity(records, ridge, radius, start, noise)
-    return found, _normalized([min(1 + mp.exp(-s), mp.mpf(trim)) for s in scores])
+    v, scores = _propensity(records, ridge, radius, start, noise)
+    return v, _normalized([min(1 + mp.exp(-s), mp.mpf(trim)) for s in scores])
 
 
 def overlap(
     records: Records, ridge: Any, radius: float, start: Array, noise: Array | None = None
 ) -> tuple[Vector, Vector]:
     """(lambda, overlap weights): the probability of the other arm."""
-    found, scores = _propensity(records, ridge, radius, start, noise)
-    return found, _normalized([1 / (1 + mp.exp(s)) for s in scores])
+    v, scores = _propensity(records, ridge, radius, start, noise)
+    return v, _normalized([1 / (1 + mp.exp(s)) for s in scores])
 
 
 def _propensity(
     records: Records, ridge: Any, radius: float, start: Array, noise: Array | None
 ) -> tuple[Vector, Vector]:
     """(lambda, margins) of the logistic regression of a on x."""
-    found = _minimize(propensity_derivatives(records, ridge, noise), to_mp(start), radius)
+    v = _minimize(propensity_derivatives(records, ridge, noise), to_mp(start), radius)
     rows = to_mp((2 * records.a - 1)[:, None] * records.X)
-    return found, [_dot(z, found) for z in rows]
+    return v, [_dot(z, v) for z in rows]
 
 
 def propensity_derivatives(records: Records, ridge: Any, noise: Array | None = None) -> Derivatives:
@@ -82,18 +82,18 @@ def tilting(
     program: Any, records: Records, start: Array, ridge: Any, noise: Array | None = None
 ) -> tuple[Vector, Vector]:
     """(lambda, weights) of inverse probability tilting, perturbed by ``noise`` if there is one."""
-    found = _minimize(tilting_derivatives(program, records, ridge, noise), to_mp(start), program.radius)
+    v = _minimize(tilting_derivatives(program, records, ridge, noise), to_mp(start), program.radius)
     rows, _ = _tilting_rows(program, records)
-    return found, _normalized([1 + mp.exp(-_dot(b, found)) for b in rows])
+    return v, _normalized([1 + mp.exp(-_dot(b, v)) for b in rows])
 
 
 def tilting_derivatives(
     program: Any, records: Records, ridge: Any, noise: Array | None = None
 ) -> Derivatives:
     """Gradient and Hessian of inverse probability tilting."""
-    rows, others = _tilting_rows(program, records)
-    others = others if noise is None else [*others, to_mp(noise)]
-    linear = [mp.fsum(column) for column in zip(*others, strict=True)]
+    rows, terms = _tilting_rows(program, records)
+    terms = terms if noise is None else [*terms, to_mp(noise)]
+    linear = [mp.fsum(column) for column in zip(*terms, strict=True)]
     m = len(rows) * mp.mpf(ridge)
 
     def derivatives(v: Vector) -> tuple[Vector, Any]:
@@ -192,11 +192,11 @@ def entropy(
 ) -> tuple[Vector, Vector]:
     """(lambda, weights) of the entropy-balancing dual."""
     rows, target = entropy_rows(program, records)
-    found, weights = entropy_dual(rows, target, mp.mpf(ridge), radius, to_mp(start))
+    lam, weights = entropy_dual(rows, target, mp.mpf(ridge), radius, to_mp(start))
     trim = getattr(program, "trim", mp.inf)
     if mp.isinf(trim):
-        return found, weights
-    return found, _normalized([min(mp.exp(_dot(b, found)), mp.mpf(trim)) for b in rows])
+        return lam, weights
+    return lam, _normalized([min(mp.exp(_dot(b, lam)), mp.mpf(trim)) for b in rows])
 
 
 def hard_entropy(program: EntropyFirstStage, records: Records, near: Array) -> Vector:
@@ -206,10 +206,10 @@ def hard_entropy(program: EntropyFirstStage, records: Records, near: Array) -> V
     which the dual is flat, and the other columns are assumed independent. ``near`` are weights to start at.
     """
     rows, target = entropy_rows(program, records)
-    kept = [row[1:] for row in rows]
-    columns = np.column_stack([np.array(kept, dtype=np.float64), np.ones(len(rows))])
+    balanced = [row[1:] for row in rows]
+    columns = np.column_stack([np.array(balanced, dtype=np.float64), np.ones(len(rows))])
     start = np.linalg.lstsq(columns, np.log(near), rcond=None)[0][:-1]
-    return entropy_dual(kept, target[1:], mp.mpf(0), float("inf"), to_mp(start))[1]
+    return entropy_dual(balanced, target[1:], mp.mpf(0), float("inf"), to_mp(start))[1]
 
 
 def _normalized(factors: Vector) -> Vector:
@@ -220,7 +220,7 @@ def _normalized(factors: Vector) -> Vector:
 def entropy_dual(
     rows: list[Vector], target: Vector, ridge: Any, radius: float, start: Vector
 ) -> tuple[Vector, Vector]:
-    """The same for given rows and target."""
+    """Entropy balancing by its dual for given rows and target."""
     n = len(rows)
 
     def law(v: Vector) -> Vector:
@@ -237,8 +237,8 @@ def entropy_dual(
                 second[i, j] -= mean[i] * mean[j]
         return [n * (mean[k] - target[k] + ridge * v[k]) for k in range(len(v))], n * second
 
-    found = _minimize(derivatives, start, radius)
-    return found, [n * q for q in law(found)]
+    lam = _minimize(derivatives, start, radius)
+    return lam, [n * q for q in law(lam)]
 
 
 def second_stage(

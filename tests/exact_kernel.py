@@ -36,7 +36,7 @@ def kernel(program: KernelFirstStage, records: Records, near: Array) -> tuple[Ve
 
 
 def balancing(program: KernelFirstStage, records: Records) -> Quadratic:
-    """What the v of a kernel program minimizes."""
+    """Objective of the v of a kernel program."""
     K, a = gram(program.kernel, records.covariates), records.a
     n, alpha, pooled = len(a), mp.mpf(program.alpha), _pooled(program)
     groups = [list(range(n))] if pooled else [[i for i in range(n) if a[i] == arm] for arm in (0, 1)]
@@ -64,7 +64,7 @@ def matching(program: Any, records: Records, near: Array) -> tuple[Vector, Vecto
 
 
 def mean_matching(program: Any, records: Records) -> Quadratic:
-    """What the weights of the source records minimize in kernel mean matching."""
+    """Objective of the weights of the source records in kernel mean matching."""
     source, target = _samples(program, records)
     n, m, X = records.n_samples, len(source), records.covariates[source]
     Q = [[2 * value for value in row] for row in gram(program.kernel, X)]
@@ -126,7 +126,7 @@ def gram(kind: Kernel, X: Array, other: Array | None = None) -> list[Vector]:
 
 
 def features(kind: Kernel, X: Array) -> list[Vector]:
-    """What :func:`entry` takes for the rows of X: themselves, or the features of a kernel that has few."""
+    """Rows that :func:`entry` takes for those of X: themselves, or the features of a kernel that has few."""
     rows = to_mp(X)
     if isinstance(kind, RandomFourier):
         rng = np.random.default_rng([kind.seed, kind.frequencies, X.shape[1]])

@@ -25,8 +25,8 @@ _DIRECTIVE = re.compile(r"^\.\. auto(\w+):: (\S+)\n((?: {3}:.*\n)*)", flags=re.M
 
 def option(options: str, name: str) -> list[str] | None:
     """The names that an option lists; None without it."""
-    found = re.search(rf"^ {{3}}:{name}:(.*)$", options, flags=re.MULTILINE)
-    return None if found is None else [word.strip() for word in found[1].split(",") if word.strip()]
+    match = re.search(rf"^ {{3}}:{name}:(.*)$", options, flags=re.MULTILINE)
+    return None if match is None else [word.strip() for word in match[1].split(",") if word.strip()]
 
 
 def resolved(name: str) -> Any:
@@ -35,7 +35,7 @@ def resolved(name: str) -> Any:
 
 
 def is_described(value: object) -> bool:
-    """Whether the entry of a module shows it: constants that a package exports need a directive."""
+    """True if the entry of a module shows it: constants that a package exports need a directive."""
     return (inspect.isclass(value) or inspect.isroutine(value)) and bool(inspect.getdoc(value))
 
 
@@ -52,18 +52,18 @@ def members(module: ModuleType) -> list[str]:
 
 
 def entries(text: str) -> list[Any]:
-    """What the directives of a page describe."""
-    found = []
+    """Objects that the directives of a page describe."""
+    objects = []
     for kind, name, options in _DIRECTIVE.findall(text):
         if kind != "module":
-            found.append(resolved(name))
+            objects.append(resolved(name))
             continue
         module = importlib.import_module(name)
         chosen = option(options, "members")
         assert chosen is not None, name
         left_out = option(options, "exclude-members") or []
-        found += [getattr(module, short) for short in chosen or members(module) if short not in left_out]
-    return found
+        objects += [getattr(module, short) for short in chosen or members(module) if short not in left_out]
+    return objects
 
 
 PROGRAMS = (API.parent / "programs.md").read_text(encoding="utf-8")
@@ -77,8 +77,8 @@ def missing(names: dict[str, Any]) -> list[str]:
 
 def exporting_modules() -> list[str]:
     """Packages of the library that say what they export; commands have their own help."""
-    found = pkgutil.walk_packages(dp2erm_cvx.__path__, "dp2erm_cvx.")
-    names = [info.name for info in found if not info.name.startswith("dp2erm_cvx.cli")]
+    modules = pkgutil.walk_packages(dp2erm_cvx.__path__, "dp2erm_cvx.")
+    names = [info.name for info in modules if not info.name.startswith("dp2erm_cvx.cli")]
     return [name for name in names if hasattr(importlib.import_module(name), "__all__")]
 
 
@@ -112,5 +112,5 @@ def test_pages_are_listed():
 def test_settings_of_programs_are_described(name):
     pytest.importorskip("sphinx")
     described = runpy.run_path(str(API.parent / "docstrings.py"))["described"]
-    found = described(programs()[name])
-    assert all(found.get(field.name) for field in fields(programs()[name]))
+    texts = described(programs()[name])
+    assert all(texts.get(field.name) for field in fields(programs()[name]))

@@ -88,14 +88,14 @@ def imports(tree: ast.AST, package: list[str]) -> Iterator[str]:
 
 
 def complaints(path: Path, source: str | None = None) -> list[str]:
-    """What a file imports although it must not."""
+    """Imports of a file that it must not have."""
     module = module_of(path)
-    found = []
+    faults = []
     tree = ast.parse(path.read_text(encoding="utf-8") if source is None else source)
     for name in imports(tree, package_of(path)):
         top, *rest = name.split(".")
         if top in HOMES and module not in HOMES[top]:
-            found.append(f"{top} is imported in {module}")
+            faults.append(f"{top} is imported in {module}")
         if top != "dp2erm_cvx" or module == "__init__":
             continue
         target = rest[0] if rest else "dp2erm_cvx itself"
@@ -105,8 +105,8 @@ def complaints(path: Path, source: str | None = None) -> list[str]:
         if module in ORDER:
             allowed = allowed & set(ORDER[: ORDER.index(module)])
         if target not in allowed:
-            found.append(f"{module} imports {name}")
-    return found
+            faults.append(f"{module} imports {name}")
+    return faults
 
 
 def test_every_module_has_a_place() -> None:

@@ -62,28 +62,28 @@ def steps(name: str) -> list[tuple[str, str, str]]:
     A ``text`` block is the output of the block right before it; a block without one prints nothing.
     """
     text = page(name)
-    found: list[tuple[str, str, str]] = []
+    out: list[tuple[str, str, str]] = []
     end = 0
     for fence in re.finditer(r"^```(\w+)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL):
         language, body = fence.groups()
         if language == "text":
-            assert found, f"the output of nothing: {body}"
+            assert out, f"the output of nothing: {body}"
             assert not text[end : fence.start()].strip(), f"away from its block: {body}"
-            found[-1] = (*found[-1][:2], body)
+            out[-1] = (*out[-1][:2], body)
         else:
-            found.append((language, body, ""))
+            out.append((language, body, ""))
         end = fence.end()
-    return found
+    return out
 
 
 def perform(steps: list[tuple[str, str, str]], monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What every step prints, all in one fresh module: Python code, or lines of ``dp2erm``."""
+    """Output of every step, all in one fresh module: Python code, or lines of ``dp2erm``."""
     module = run([], monkeypatch)
     printed = []
     for number, (language, source, _) in enumerate(steps):
-        told = io.StringIO()
+        output = io.StringIO()
         if language == "python":
-            with contextlib.redirect_stdout(told):
+            with contextlib.redirect_stdout(output):
                 exec(compile(source, f"block {number}", "exec"), module.__dict__)
         else:
             assert language == "sh", language
@@ -92,8 +92,8 @@ def perform(steps: list[tuple[str, str, str]], monkeypatch: pytest.MonkeyPatch) 
                 assert program == "dp2erm", line
                 result = CliRunner().invoke(main, words)
                 assert result.exit_code == 0, (line, result.output)
-                told.write(result.stdout)
-        printed.append(told.getvalue())
+                output.write(result.stdout)
+        printed.append(output.getvalue())
     return printed
 
 
@@ -106,12 +106,12 @@ def agree(printed: str, quoted: str) -> bool:
     Processors and libraries round differently; a whole number has to be the same.
     """
     words = [re.sub(r"[\s─]+", " ", _NUMBER.sub("#", text)).strip() for text in (printed, quoted)]
-    numbers = [[Decimal(found) for found in _NUMBER.findall(text)] for text in (printed, quoted)]
+    numbers = [[Decimal(number) for number in _NUMBER.findall(text)] for text in (printed, quoted)]
     if words[0] != words[1]:
         return False
     return all(
-        abs(one - other) <= (Decimal(10) ** exponent if exponent < 0 else 0)
-        for one, other in zip(*numbers, strict=True)
+        abs(mine - other) <= (Decimal(10) ** exponent if exponent < 0 else 0)
+        for mine, other in zip(*numbers, strict=True)
         if isinstance(exponent := other.as_tuple().exponent, int)
     )
 
@@ -134,16 +134,16 @@ SEARCHED = "add_a_scheme"
 def test_tutorials_print_what_they_quote(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-    found = steps(f"tutorials/{name}.md")
-    assert len(found) >= 4
-    for (_, source, quoted), printed in zip(found, perform(found, monkeypatch), strict=True):
+    parts = steps(f"tutorials/{name}.md")
+    assert len(parts) >= 4
+    for (_, source, quoted), printed in zip(parts, perform(parts, monkeypatch), strict=True):
         assert agree(printed, quoted), f"{source}\nprints\n{printed}\nand not\n{quoted}"
 
 
 def test_the_first_page_prints_what_it_quotes(monkeypatch):
-    found = [step for step in steps("index.md") if step[0] == "python" and "PrivateEffect" not in step[1]]
-    assert len(found) == 3
-    for (_, source, quoted), printed in zip(found, perform(found, monkeypatch), strict=True):
+    parts = [step for step in steps("index.md") if step[0] == "python" and "PrivateEffect" not in step[1]]
+    assert len(parts) == 3
+    for (_, source, quoted), printed in zip(parts, perform(parts, monkeypatch), strict=True):
         assert agree(printed, quoted), f"{source}\nprints\n{printed}\nand not\n{quoted}"
 
 
@@ -188,10 +188,13 @@ RUNNING += ["after_release", "which_pipeline"]
 @pytest.mark.parametrize("name", RUNNING)
 def test_python_blocks_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = blocks(f"{name}.md", "python")
-    assert found
+    sources = blocks(f"{name}.md", "python")
+    assert sources
     # the same, with fewer simulated datasets and smaller ones
-    run([one.replace("replicates=5", "replicates=2").replace("=1500", "=500") for one in found], monkeypatch)
+    run(
+        [source.replace("replicates=5", "replicates=2").replace("=1500", "=500") for source in sources],
+        monkeypatch,
+    )
 
 
 def test_the_commands_of_the_quickstart_run_as_printed(tmp_path, monkeypatch):
@@ -206,12 +209,12 @@ def test_the_commands_of_the_quickstart_run_as_printed(tmp_path, monkeypatch):
 
 def test_the_readme_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = blocks("../README.md", "python")
-    assert "PrivateEffect" in found[0]
-    run(found, monkeypatch)
+    sources = blocks("../README.md", "python")
+    assert "PrivateEffect" in sources[0]
+    run(sources, monkeypatch)
     Path("domain.toml").write_text(blocks("../README.md", "toml")[0], encoding="utf-8")
     load_domain("domain.toml")
-    Path("matching.py").write_text(found[1], encoding="utf-8")
+    Path("matching.py").write_text(sources[1], encoding="utf-8")
     text = "\n".join(blocks("../README.md", "sh")).replace("\\\n", " ")
     lines = [shlex.split(line, comments=True) for line in text.splitlines() if line.startswith("dp2erm ")]
     assert {words[1] for words in lines} <= set(main.commands)
@@ -224,7 +227,7 @@ def test_the_readme_runs(tmp_path, monkeypatch):
 
 def added(file: str) -> str:
     """The file of this name on the page of classes."""
-    (source,) = [one for one in blocks("programs.md", "python") if one.startswith(f"# {file}\n")]
+    (source,) = [block for block in blocks("programs.md", "python") if block.startswith(f"# {file}\n")]
     return source
 
 
@@ -285,7 +288,7 @@ def test_the_study_of_its_page_runs(tmp_path, monkeypatch):
     np.savetxt("data.csv", rows, delimiter=",", header="dose,severity,a,y", comments="")
     for line in "".join(blocks("study.md", "sh")).splitlines():
         words = shlex.split(line, comments=True)[1:]
-        words = [one for word in words for one in sorted(map(str, Path().glob(word))) or [word]]
+        words = [file for word in words for file in sorted(map(str, Path().glob(word))) or [word]]
         result = CliRunner().invoke(main, words)
         assert result.exit_code == 0, (line, result.output)
     assert sorted(path.name for path in Path("releases").iterdir()) == [
@@ -335,7 +338,7 @@ def test_commands_of_a_design_are_commands():
         read = main.commands["design"].make_context("design", command[2:]).params
         assert read["study"] in ("study.toml", "domain.toml")
         assert isinstance(read["n_samples"], int)
-    options = {option for one in main.commands["design"].params for option in one.opts}
+    options = {option for parameter in main.commands["design"].params for option in parameter.opts}
     assert set(re.findall(r"^\| `(--[\w-]+)`", page("which_pipeline.md"), flags=re.MULTILINE)) <= options
 
 
@@ -348,8 +351,8 @@ def test_findings_name_tests_that_exist():
     named = set(re.findall(r"`(tests/[\w/]+(?:\.py)?)`", page("findings.md")))
     assert len(named) >= 8
     assert [path for path in named if not (DOCS.parent / path).exists()] == []
-    found = {f"tests/findings/{path.name}" for path in (DOCS.parent / "tests/findings").glob("test_*.py")}
-    assert found <= named
+    files = {f"tests/findings/{path.name}" for path in (DOCS.parent / "tests/findings").glob("test_*.py")}
+    assert files <= named
 
 
 def test_statements_of_the_paper_name_functions_that_exist():
@@ -358,8 +361,10 @@ def test_statements_of_the_paper_name_functions_that_exist():
 
 
 def test_every_program_is_shown_from_its_class():
-    found = re.findall(r"^### `(\w+)`$(.*?)(?=^##)", page("programs.md"), flags=re.MULTILINE | re.DOTALL)
-    shown = {name: re.findall(r"^\.\. autoclass:: (\S+)$", text, flags=re.MULTILINE) for name, text in found}
+    sections = re.findall(r"^### `(\w+)`$(.*?)(?=^##)", page("programs.md"), flags=re.MULTILINE | re.DOTALL)
+    shown = {
+        name: re.findall(r"^\.\. autoclass:: (\S+)$", text, flags=re.MULTILINE) for name, text in sections
+    }
     assert shown == {name: [f"{kind.__module__}.{kind.__qualname__}"] for name, kind in programs().items()}
 
 
@@ -387,7 +392,7 @@ def _reference_rows() -> list[list[str]]:
 
 @pytest.mark.parametrize("row", _reference_rows(), ids="-".join)
 def test_reference_values(row):
-    kind, n, ridge, radius, trim, stated = row
+    kind, n, ridge, radius, trim, value = row
     if kind == "logistic":
         bound = logistic_propensity(int(n), 1.0, float(ridge), float(radius), float(trim))
     else:
@@ -395,7 +400,7 @@ def test_reference_values(row):
         bound = stability.entropy_balancing(
             int(n), stability.EntropyConstants(size, size, float(ridge), float(radius), kind)
         )
-    assert pytest.approx(float(stated), rel=0.01) == bound.V
+    assert pytest.approx(float(value), rel=0.01) == bound.V
 
 
 def _kernel_rows() -> list[list[str]]:
@@ -407,14 +412,14 @@ def _kernel_rows() -> list[list[str]]:
 
 @pytest.mark.parametrize("row", _kernel_rows(), ids="-".join)
 def test_kernel_reference_values(row):
-    kind, n, ridge, floor, stated = row
+    kind, n, ridge, floor, value = row
     if kind == "paper scaling":
         bound = stability.entropy_balancing_paper_scaling(int(n), float(ridge), int(floor), refined=False)
     elif kind == "per arm":
         bound = stability.kernel_balancing(int(n), stability.KernelConstants(1.0, float(ridge)), int(floor))
     else:
         bound = stability.pooled_kernel_balancing(int(n), stability.KernelConstants(1.0, float(ridge)))
-    assert pytest.approx(float(stated), rel=0.01) == bound.V
+    assert pytest.approx(float(value), rel=0.01) == bound.V
 
 
 def test_the_tutorial_on_schemes_shows_what_the_command_prints(tmp_path, monkeypatch):
@@ -426,9 +431,9 @@ def test_the_tutorial_on_schemes_shows_what_the_command_prints(tmp_path, monkeyp
     assert ran.exit_code == 0
     shown = blocks("tutorials/add_a_scheme.md", "text")[2]
     monkeypatch.setenv("COLUMNS", "80")
-    found = [step for step in steps(f"tutorials/{SEARCHED}.md") if "dp2erm check-program" not in step[1]]
-    assert len(found) == 4
-    for (_, source, quoted), printed in zip(found, perform(found, monkeypatch), strict=True):
+    parts = [step for step in steps(f"tutorials/{SEARCHED}.md") if "dp2erm check-program" not in step[1]]
+    assert len(parts) == 4
+    for (_, source, quoted), printed in zip(parts, perform(parts, monkeypatch), strict=True):
         assert agree(printed, quoted), f"{source}\nprints\n{printed}\nand not\n{quoted}"
     for outcome in json.loads(ran.stdout)[0]["outcomes"]:
         assert re.search(rf"^  {outcome['status']} +{outcome['check']} ", shown, flags=re.MULTILINE), outcome

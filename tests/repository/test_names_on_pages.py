@@ -31,14 +31,14 @@ def attributes(kind: type) -> set[str]:
 
 def code(text: str) -> Iterator[tuple[str, str]]:
     """All code of a page, each with what says of which kind of release it is: its line, or the page."""
-    for found in _CODE.finditer(text):
-        block, span = found.groups()
-        line = text[text.rfind("\n", 0, found.start()) + 1 :].partition("\n")[0]
+    for match in _CODE.finditer(text):
+        block, span = match.groups()
+        line = text[text.rfind("\n", 0, match.start()) + 1 :].partition("\n")[0]
         yield (block, text) if span is None else (span, line)
 
 
 def missing_attributes(text: str) -> list[str]:
-    """Those of ``release`` that neither all kinds have, nor one that is named beside them."""
+    """Attributes of ``release`` that neither all kinds have, nor one that is named beside them."""
     missing = []
     for source, context in code(text):
         for name in re.findall(r"(?<![\w.])release_?\.([a-z]\w*)", source):
@@ -51,13 +51,13 @@ def missing_attributes(text: str) -> list[str]:
 
 
 def flags(command: click.Command) -> set[str]:
-    own = {flag for one in command.params for flag in (*one.opts, *one.secondary_opts)}
+    own = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
     parts = command.commands.values() if isinstance(command, click.Group) else ()
     return own.union({"--help"}, *map(flags, parts))
 
 
 def missing_flags(text: str) -> list[str]:
-    """Those that the command on their line does not have, or no command where none is named."""
+    """Flags that the command on their line does not have, or no command where none is named."""
     missing = []
     for line in text.replace("\\\n", " ").splitlines():
         for command, words in re.findall(r"(?:dp2erm ([\w-]+))?((?:(?!dp2erm )[^`])*)", line):
@@ -86,9 +86,9 @@ def test_names_that_do_not_exist_are_missed() -> None:
 def inline_displays(text: str) -> list[str]:
     """Display formulas with text right before or after, of which MyST makes inline formulas."""
     formulas = re.finditer(r"(?:^|\n)([^\n]*)\n *(\$\$.*?\$\$)(?=\n([^\n]*)|$)", "\n" + text, re.DOTALL)
-    return [found[2] for found in formulas if found[1].strip() or (found[3] or "").strip()]
+    return [match[2] for match in formulas if match[1].strip() or (match[3] or "").strip()]
 
 
 def test_display_formulas_are_paragraphs() -> None:
     assert inline_displays("so that\n$$x$$\n\n$$\ny\n$$\nas above\n\n$$z$$\n") == ["$$x$$", "$$\ny\n$$"]
-    assert [found for path in PAGES for found in inline_displays(path.read_text(encoding="utf-8"))] == []
+    assert [formula for path in PAGES for formula in inline_displays(path.read_text(encoding="utf-8"))] == []

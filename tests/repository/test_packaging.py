@@ -1,4 +1,4 @@
-"""What is installed is what the tree holds, and what is written twice says the same."""
+"""Equality of what is installed and what the tree holds, and of what is written twice."""
 
 import re
 import subprocess

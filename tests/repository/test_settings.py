@@ -32,8 +32,8 @@ def resolved(place: str) -> Any:
 
 
 def texts(kind: Any) -> dict[str, str]:
-    """What a class says of its settings."""
-    names = {one.name for one in fields(kind) if one.init}
+    """Texts of a class on its settings."""
+    names = {field.name for field in fields(kind) if field.init}
     return {name: text for name, text in described(kind.__doc__).items() if name in names}
 
 
@@ -93,7 +93,7 @@ def test_an_estimator_and_its_study_say_it_once() -> None:
 
 
 def test_tables_of_settings_are_made_of_the_fields() -> None:
-    made = [found for path in PAGES for found in _TABLE.findall(path.read_text(encoding="utf-8"))]
+    made = [table for path in PAGES for table in _TABLE.findall(path.read_text(encoding="utf-8"))]
     assert made
     for place, shown in made:
         kind = resolved(place.removeprefix("dp2erm_cvx."))
@@ -107,13 +107,13 @@ def test_tables_of_settings_are_made_of_the_fields() -> None:
 
 def restated(page: str, said: dict[str, set[str]]) -> list[str]:
     """The settings that a row or a bullet of a page describes by much the same words as their own text."""
-    found = []
+    names = []
     for _, name, entry in _ENTRY.findall(_TABLE.sub("", page)):
         words = set(re.findall(r"[a-z]{4,}", entry.lower()))
         for text in said.get(name.replace("-", "_"), ()):
             if words and len(words & set(re.findall(r"[a-z]{4,}", text.lower()))) / len(words) >= RESTATED:
-                found.append(name)
-    return found
+                names.append(name)
+    return names
 
 
 def test_no_page_says_again_what_a_setting_is() -> None:
@@ -123,5 +123,5 @@ def test_no_page_says_again_what_a_setting_is() -> None:
             said[name].add(text)
     assert restated("- `--treated`: the share of those treated\n", said) == ["treated"]
     assert restated("| `outcome_bound` $M'$ | a bound on the outcome | none |\n", said) == ["outcome_bound"]
-    found = {path.name: restated(path.read_text(encoding="utf-8"), said) for path in PAGES}
-    assert not {name: names for name, names in found.items() if names}
+    again = {path.name: restated(path.read_text(encoding="utf-8"), said) for path in PAGES}
+    assert not {name: names for name, names in again.items() if names}

@@ -37,7 +37,7 @@ def dotted(node: ast.expr) -> str:
 
 
 def complaint(call: ast.Call) -> str | None:
-    """Which of the reasons holds against this call, if any."""
+    """Reason that holds against this call, if any."""
     name = dotted(call.func)
     where, _, last = name.rpartition(".")
     if last in ("default_rng", "Random", "RandomState"):

@@ -62,8 +62,8 @@ def domain(**declared: Any) -> Domain:
     return Domain(**declared)
 
 
-def settings_of(one: Program) -> dict[str, Any]:
-    return one.settings()
+def settings_of(program: Program) -> dict[str, Any]:
+    return program.settings()
 
 
 def stability_of(
@@ -182,11 +182,11 @@ def estimator(goal: str, domain: Any, epsilon: float, delta: float, options: Map
 
 
 def released(model: Any, X: Any, a: Any, y: Any) -> dict[str, Any]:
-    """What a fit states, by name, and what verifying it said."""
+    """Fields that a fit states, by name, and the result of verifying it."""
     release = model.fit(X, a, y).release_
-    stated = {name: getattr(release, name) for name in STATED if hasattr(release, name)}
-    stated["refuted"] = verify(release).refuted
-    return {".".join(path): value for path, value in _leaves(stated) if value is not None}
+    fields = {name: getattr(release, name) for name in STATED if hasattr(release, name)}
+    fields["refuted"] = verify(release).refuted
+    return {".".join(path): value for path, value in _leaves(fields) if value is not None}
 
 
 def _leaves(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -1,4 +1,4 @@
-"""What the table is computed at: settings of every program, universes, and what a plan may declare."""
+"""Cases of the table: settings of every program, universes, and what a plan may declare."""
 
 import itertools
 import json
@@ -175,12 +175,12 @@ FINE: list[dict[str, Any]] = [
 @cache
 def stages(name: str) -> tuple[Stage, ...]:
     """A program at every setting that the table has of it: those from above, then its own examples."""
-    found: dict[str, Stage] = {}
+    known: dict[str, Stage] = {}
     for settings in [*SETTINGS.get(name, []), *adapter.examples(name)]:
         program = adapter.program(name, settings)
         text = json.dumps(adapter.settings_of(program), sort_keys=True)
-        found.setdefault(text, Stage(f"{name} {len(found)}", text, program))
-    return tuple(found.values())
+        known.setdefault(text, Stage(f"{name} {len(known)}", text, program))
+    return tuple(known.values())
 
 
 def universe(name: str) -> Any:

@@ -151,13 +151,13 @@ def table(binary: bool) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
 
 def rows(every: int = 1) -> Iterator[dict[str, Any]]:
     """Every number that a release states, or why there is none; of one of ``every`` releases."""
-    for number, one in itertools.islice(enumerate(declared()), 0, None, every):
-        public, columns = UNIVERSES[one.universe]
-        X, a, y = table(one.universe == "risks")
-        model = adapter.estimator(one.goal, public, one.epsilon, one.delta, one.options)
+    for number, case in itertools.islice(enumerate(declared()), 0, None, every):
+        public, columns = UNIVERSES[case.universe]
+        X, a, y = table(case.universe == "risks")
+        model = adapter.estimator(case.goal, public, case.epsilon, case.delta, case.options)
         try:
-            stated = adapter.released(model, X[list(columns)], a, y)
+            fields = adapter.released(model, X[list(columns)], a, y)
         except adapter.Refusal as refusal:
-            stated = {"refusal": f"{type(refusal).__name__}: {refusal}"}
-        for quantity, value in {"declared": str(one), **stated}.items():
-            yield {"release": f"{one.goal} {number}", "quantity": quantity, "value": value}
+            fields = {"refusal": f"{type(refusal).__name__}: {refusal}"}
+        for quantity, value in {"declared": str(case), **fields}.items():
+            yield {"release": f"{case.goal} {number}", "quantity": quantity, "value": value}

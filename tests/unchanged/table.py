@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 
 def programs(every: int = 1) -> Iterator[Row]:
-    """What the labels of the other two tables stand for."""
+    """Programs that the labels of the other two tables stand for."""
     for name in [*adapter.first_stage_names(), *adapter.second_stage_names()]:
         for stage in cases.stages(name):
             yield {"program": stage.label, "settings": stage.settings}
@@ -91,7 +91,7 @@ def write(name: str) -> None:
 
 
 def _answer(ask: Callable[..., Row], *args: Any, **options: Any) -> Row:
-    """What the package answers, or why it refuses."""
+    """Answer of the package, or why it refuses."""
     try:
         return ask(*args, **options)
     except adapter.Refusal as refusal:

@@ -28,8 +28,8 @@ def test_the_package_answers_as_the_table_says(name: str, every: int) -> None:
     columns, whole = list(committed[0]), len(committed)
     if every > 1:
         part = 1 if name == "releases" else width  # of a release all numbers
-        asked = {tuple(row.values())[:part] for row in computed}
-        committed = [row for row in committed if tuple(row.values())[:part] in asked]
+        answered = {tuple(row.values())[:part] for row in computed}
+        committed = [row for row in committed if tuple(row.values())[:part] in answered]
         assert every * len(committed) > 0.8 * whole
     keys = [tuple(row[column] for column in columns[:width]) for row in committed]
     now = {tuple(row.get(column, "") for column in columns[:width]): row for row in computed}
