@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp2erm_cvx import registry
+from dp2erm_cvx.calibration import EXACT_ARITHMETIC
 from dp2erm_cvx.calibration.base import gradient_size
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, shown
@@ -229,11 +230,9 @@ def _assumptions(plan: Plan[Any], certifies: bool, by_gap: bool) -> tuple[str, .
             )
         elif own:
             found.append(f"{', '.join(own)} of {home}: each record's value is made of that record alone")
-    if not certifies:
-        found.append(UNKNOWN_SOLVER)
-    if by_gap:
-        found.append(BY_GAP)
-    return tuple(found)
+    # sums alone say nothing of the noise that they draw in floating point
+    beside = {UNKNOWN_SOLVER: not certifies, BY_GAP: by_gap, EXACT_ARITHMETIC: not plan.counted}
+    return (*found, *(told for told, holds in beside.items() if holds and told not in found))
 
 
 def _stated(step: Step) -> StepStatement:

@@ -45,6 +45,8 @@ def test_cells_find_an_effect_where_lines_do_not():
 def test_the_release_states_the_cells_and_their_noise():
     release = model(seed=None).fit(*regions(4000, 0)).release_
     assert release.private
+    assumed = model(arithmetic="assumed").fit(*regions(4000, 0)).release_  # which draws in floating point
+    assert assumed.guarantee.assumptions == ("exact arithmetic assumed", *release.guarantee.assumptions)
     assert EffectRelease.from_json(release.to_json()) == release
     assert set(json_schema(EffectRelease)["required"])
     step = release.step("cells")
