@@ -81,7 +81,7 @@ def test_a_weighted_score_moves_by_its_share_at_most(estimand, settings):
     plan, rng = model.plan(N, 1), np.random.default_rng(7)
     counted = [step for step in plan.steps if step.integers is not None]
     worst = dict.fromkeys((step.name for step in counted), 0.0)
-    for _ in range(300 if estimand == "ate" else 150):
+    for _ in range(300 if estimand == "ate" else 80):
         released = {name: rng.normal(size=3) * 10 ** rng.uniform(-2, 1) for name in ("center", "refit")}
         released["propensity"] = rng.integers(-9, 9, 2).astype(float)
         released["cells"] = rng.integers(-9, 9, 8)
