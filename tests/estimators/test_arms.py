@@ -282,25 +282,6 @@ def test_a_release_of_arms_is_read_again_and_verified(fitted, tmp_path):
     assert "high low" in words
 
 
-@pytest.mark.parametrize("rates", [(), (0.5, 0.3, 0.2)])
-def test_intervals_cover_in_trials_and_with_confounding(rates):
-    missed = 0
-    model = PrivateEffect(domain(rates=rates), Budget(2.0), residual_scale=1.0, arithmetic="assumed")
-    for seed in range(8):
-        model.seed = seed
-        found = model.fit(*table(2500, seed, confounded=0.0 if rates else 1.0)).release_.arms.contrasts
-        true = dict(zip(LEVELS, EFFECTS, strict=True))
-        missed += not all(
-            one.joint.low < true[one.level] - true[one.against] < one.joint.high for one in found
-        )
-    assert missed <= 2
-
-
-def test_two_levels_are_a_treatment_as_any_other():
-    assert Treatment(levels=["a", "b"], reference="b") == Treatment(treated="a", control="b")
-    assert "levels" not in Codebook(treatment=Treatment(levels=["a", "b"])).to_dict()["treatment"]
-
-
 @pytest.mark.parametrize(
     ("declared", "told"),
     [

@@ -110,20 +110,6 @@ def test_sampling_weights_give_the_effect_of_the_population_that_was_sampled():
     assert naive == 0
 
 
-@pytest.mark.parametrize("settings", [{"propensity": "constant"}, {"cells": {"u": 4, "v": 1}}, {}])
-@pytest.mark.parametrize("estimand", ["ate", "att", "overlap"])
-def test_releases_with_sampling_weights_say_so_and_follow_from_what_they_state(estimand, settings):
-    release = weighted(estimand=estimand, settings=settings).fit(*survey(0, 1500)).release_
-    assert EffectRelease.from_json(release.to_json()) == release
-    assert not verify(release, SURVEY).refuted
-    other = replace(DOMAIN, codebook=Codebook(sampling_weights=SamplingWeights("wt", 3.0)))
-    assert verify(release, other).refuted == ("domain: is not the one expected",)
-    told = " ".join(release.summary().split())
-    for words in ("stand for by the weights in wt", "public bound 2.", "clusters", "part of its own record"):
-        assert words in told
-    assert len(release.released) == 3
-
-
 def test_a_weighted_propensity_is_declared_as_it_is_solved():
     """Newton's method on the exact form, a conic solver on the declaration, and the formula in scipy."""
     plan, data = weighted(settings={"propensity": "logistic"}).prepared(*survey(3, 300))
@@ -284,18 +270,6 @@ def confounded(estimand, effect=1.0, seed=0, **changes):
 plain = cache(confounded)
 
 
-@pytest.mark.parametrize("effect", [1.0, 4.0, -4.0])
-def test_the_interval_among_the_treated_covers_also_large_effects(effect):
-    """Residuals of the treated are measured from their own intercept: the clip is at four deviations."""
-    for seed in range(2):
-        release, vary, a = plain("att", effect, seed)
-        truth = float(np.mean(vary[a == 1]))
-        assert release.interval.low < truth < release.interval.high
-        assert release.interval.high - release.interval.low < 0.4
-        assert release.target == "effect"
-        assert release.interval.bias > 0.0
-
-
 @pytest.mark.parametrize(
     ("estimand", "words"),
     [
@@ -319,25 +293,6 @@ def test_effects_in_a_part_of_the_population_say_what_their_interval_is_for(esti
     assert score.interval.high - score.interval.low < release.interval.high - release.interval.low
     assert verify(score).holds
     assert not verify(replace(score, target="effect")).holds
-
-
-def test_arms_that_do_not_vary_alike_need_slopes_of_their_own():
-    """Common slopes lean to the arm where covariates vary more: .04 off where effects vary by a quarter."""
-
-    def off(seed, **settings):
-        rng, n = np.random.default_rng([5, seed]), 20_000
-        a = rng.integers(0, 2, n)
-        x = 0.8 * (a - 0.5) + np.where(a == 1, 1.2, 0.8) * rng.standard_normal(n)
-        X = np.column_stack([x, rng.standard_normal((n, 2))])
-        y = 0.7 * x + a * (0.5 + 0.23 * x) + rng.standard_normal(n)
-        domain = Domain(2.0, 7.0, ranges=[(-3.8, 3.8)] * 3)
-        found = PrivateEffect(domain, Budget(2.0), residual_scale=1.0, seed=seed, settings=settings)
-        release = found.fit(X, a, y).release_
-        assert ("rare in neither arm" if settings else "vary alike in both arms") in release.summary()
-        return release.estimate - 0.5
-
-    assert abs(np.mean([off(seed, rows="arms") for seed in range(6)])) < 0.02
-    assert np.mean([off(seed) for seed in range(6)]) < -0.03
 
 
 def test_overlap_weights_of_hardly_any_record_are_released_all_the_same():

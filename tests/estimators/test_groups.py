@@ -9,15 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, Ledger, PrivateEffect, PrivateRanges
+from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, Ledger, PrivateEffect
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.plotting import forest_plot
-from dp2erm_cvx.release.groups import group_average
 from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.report import release_page
-from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.steps.estimands import AverageScore, GroupScore
 from dp2erm_cvx.steps.nuisances import LinearNuisances
 from dp2erm_cvx.steps.record_map import UNIT, Rows, Term
@@ -79,18 +77,6 @@ def test_every_group_has_its_own_effect(prognostic):
         assert sum(one.counted for one in release.groups) == pytest.approx(5700, abs=150)
         assert release.counted == pytest.approx(sum(one.counted for one in release.groups))
         assert release.interval.low < 0.42 * 2 + 0.32 * 5 + 0.26 * 8 < release.interval.high
-
-
-def test_one_group_alone():
-    X, a, y = table()
-    for seed in range(2):
-        release = model(where={"ward": "B"}, seed=seed).fit(X, a, y).release_
-        assert release.interval.low < 5.0 < release.interval.high
-        assert release.counted == pytest.approx(1800, abs=150)
-        assert not release.groups
-    told = " ".join(release.summary().split())
-    assert "of those among the 6,000 records where ward is B" in told
-    assert "those without treatment or outcome and those not eligible do not." in told
 
 
 @pytest.mark.parametrize(
@@ -221,28 +207,6 @@ def test_a_group_without_records_has_an_unbounded_effect(wards, tmp_path):
     assert charged.receipt_.note == "effect (ate by ward, where sex is F) of drug on pressure"
 
 
-def test_nobody_in_any_group():
-    X, a, y = table(500)
-    for changes in ({"by": "ward"}, {"where": {"ward": "B"}}):
-        release = model(**changes).fit(X.assign(ward="nowhere"), a, y).release_
-        assert (release.interval.low, release.interval.high) == (None, None)
-        assert all(one.interval.low is None for one in release.groups)
-
-
-def test_sampling_weights_and_private_ranges_go_with_groups():
-    weighted = replace(DOMAIN, codebook=replace(BOOK, sampling_weights=SamplingWeights("w", 2.0)))
-    ranged = PrivateRanges(0.2, BOOK.ranges({"age": (20.0, 90.0), "score": None}), None, codebook=BOOK)
-    for domain, n, changes in ((weighted, 20_000, {}), (ranged, 6000, {"residual_scale": None})):
-        X, a, y = table(n)
-        X["w"] = 1.0 + (X["score"] > 5)
-        data = X if domain is weighted else X.drop(columns="w")
-        budget = None if domain is weighted else Budget(8.0)
-        release = model(budget, domain=domain, by="ward", **changes).fit(data, a, y).release_
-        for one in release.groups:
-            assert one.interval.low < WARDS[one.group] < one.interval.high
-        assert not verify(EffectRelease.from_json(release.to_json())).refuted
-
-
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -273,20 +237,3 @@ def test_a_record_is_in_one_group_whatever_is_handed_in():
             domain.records(np.zeros((4, 7)), [0, 1, 0, 1], np.zeros(4), wrong)
     with pytest.raises(DataError, match="shape"):
         Dataset(np.zeros((4, 1)), np.array([0, 1, 0, 1]), np.zeros(4), ("x",), sampling=np.ones((4, 1, 1)))
-
-
-def test_the_average_over_groups_has_the_noise_of_all_of_them():
-    """Its interval counts each group's noise; with one group it is nearly that group's own."""
-    score = model(by="ward").plan(6000, 7).main
-    from dp2erm_cvx.release.groups import GroupMean
-
-    half = score.calibration.multipliers
-    sums = tuple(int(part * factor) for part, factor in zip((4e7, 1000 * 2**19, 4e13), half, strict=True))
-    sums = (sums[0], half[1] // 2**20 * (1500 * 2**19), sums[2])
-    one = GroupMean(score.calibration, sums, 0.0, 1.0, "A", 0.5)
-    alone, average = one.interval(0.95), group_average([one], 0.95)
-    assert average.estimate == pytest.approx(alone.estimate)
-    assert average.high - average.low == pytest.approx(alone.high - alone.low, rel=0.03)
-    both = group_average([one, one], 0.95)
-    assert both.estimate == pytest.approx(alone.estimate)
-    assert 0.6 < (both.high - both.low) / (average.high - average.low) < 0.85

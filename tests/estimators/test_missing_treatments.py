@@ -134,23 +134,6 @@ def test_the_release_says_so_and_follows_from_what_it_states(estimand, settings)
         assert refuted.startswith("counted: 2000.0 stated, 1")
 
 
-def test_risks_are_of_the_records_that_count_and_say_so():
-    binary = replace(DOMAIN, outcome_center=0.5, outcome_bound=0.5)
-    X, drug, y = table(2000)
-    release = model(domain=binary, estimand="risks", residual_scale=0.4).fit(X, drug, y > 95).release_
-    told = " ".join(release.summary().split())
-    assert "a record without treatment or outcome does not count" in told
-    assert f"About {release.counted:,.0f} of the 2,000 records count, noise included" in told
-    assert EffectRelease.from_json(release.to_json()) == release
-    assert not verify(release, binary).refuted
-    # silent records that are a fixed one would draw both risks to one half
-    lost = X.copy(), np.array(drug, dtype=object), y > 95
-    lost[1][::2] = "unknown"
-    half = model(domain=binary, estimand="risks", residual_scale=0.4).fit(*lost).release_
-    assert abs(half.counted - release.counted / 2) < 60
-    np.testing.assert_allclose(half.risks, release.risks, atol=0.12)
-
-
 def test_what_a_record_counts_is_0_or_1_whatever_is_handed_in():
     records = DOMAIN.records(np.zeros((4, 2)), [0, 1, 0, 1], np.zeros(4), [0.3, -2.0, np.nan, 7.0])
     assert records.counts.tolist() == [1.0, 0.0, 0.0, 1.0]

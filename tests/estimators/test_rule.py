@@ -53,25 +53,6 @@ def test_the_rule_is_found_where_weights_1_are_wrong():
     assert slopes == pytest.approx([1.0, 0.0], abs=0.35)
 
 
-def test_sampling_weights_turn_a_rule_to_the_population_that_was_sampled():
-    """Treatment harms most of the population, and helps those whom the survey took five times as often."""
-    rng = np.random.default_rng([0, 1])
-    X, a, y = table(20_000)
-    helped = rng.random(len(y)) < 0.3
-    y = y - a * X["v"] + a * np.where(helped, 1.0, -1.0)
-    kept = rng.random(len(y)) < np.where(helped, 0.5, 0.1)
-    book = Codebook(sampling_weights=SamplingWeights("wt", 2.5))
-    X, a, y = X[kept].assign(wt=np.where(helped[kept], 0.5, 2.5)), a[kept], y[kept]
-    alike = model().fit(X[["u", "v"]], a, y)
-    domain = replace(DOMAIN, codebook=book)
-    weighted = PrivateRule(domain, Budget(2.0), outcome_scale=1.2, seed=1).fit(X, a, y)
-    assert np.mean(alike.predict(X)) > 0.8
-    assert np.mean(weighted.predict(X)) < 0.2
-    assert weighted.release_.settings["mass"] == pytest.approx(0.4 * alike.release_.settings["mass"])
-    assert "stand for by the weights in wt" in " ".join(weighted.release_.summary().split())
-    assert not verify(weighted.release_).refuted
-
-
 def test_a_decision_is_that_of_its_own_record_to_the_last_bit():
     X, a, y = table(500)
     fitted = model().fit(X, a, y)
@@ -88,20 +69,6 @@ WRONG |= {"settings": ({"unknown": 1}, {"propensity": (0.1, 0.2)})}
 def test_refusals(name, wrong):
     with pytest.raises(DeclarationError):
         model(**{name: wrong}).fit(*table(50))
-
-
-def test_the_noise_of_every_coefficient_is_predicted():
-    X, a, y = table()
-    alone = {"center_share": None, "propensity": 0.5, "mean_share": None, "spread_share": None}
-    fits = [model(settings=alone, seed=k).fit(X, a, y) for k in range(20)]
-    found = 1.96 * np.std([one.theta_ for one in fits], axis=0)
-    predicted = fits[0].release_.noise_half_width
-    # the public guess: covariates that vary less, which curve the loss less
-    np.testing.assert_array_less(found, predicted)
-    np.testing.assert_array_less(predicted, 10.0 * found)
-    own = fits[0].release_.to_frame().set_index("parameter")["own_noise"]
-    assert own["u"] == pytest.approx(predicted[1])
-    assert own["intercept"] == pytest.approx(predicted[0] + predicted[1])  # u = 0 is a range's half off
 
 
 def test_strata_are_of_the_released_rule_alone():

@@ -10,7 +10,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRule, PrivateTwoStageERM, TwoStageERM
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
@@ -38,13 +38,6 @@ def test_nested_settings_make_new_programs_domains_and_budgets():
     assert (model.first_stage, model.domain, first.ridge) == (first, DOMAIN, 0.5)
     assert clone(copy).get_params() == copy.get_params()
     assert copy.set_params(**copy.get_params()).get_params() == copy.get_params()
-
-
-def test_a_program_given_by_name_has_settings_too():
-    model = TwoStageERM(DOMAIN, "entropy_balancing").set_params(first_stage__ridge=7.0)
-    assert model.resolved_first_stage().ridge == 7.0
-    # a new program and one of its settings in one call
-    assert model.set_params(first_stage__trim=3.0, first_stage="ipw_logistic").first_stage.trim == 3.0
 
 
 @pytest.mark.parametrize(

@@ -54,12 +54,6 @@ def test_the_error_names_the_stage_that_is_not_certified():
         fitted("uniform", "itr_logistic", solver=Newton(max_iterations=1))
 
 
-def test_the_step_to_the_grid_counts():
-    # weights of closed form are exact before it
-    with pytest.raises(CertificateError, match="ipw_randomized"):
-        fitted("ipw_randomized", tolerance=1e-15)
-
-
 def test_a_regularizer_of_ones_own_is_judged_by_its_gap_and_by_a_looser_tolerance():
     second = itr(regularizer=UserRegularizer(lambda theta: 0.1 * cp.sum(cp.huber(theta, 0.5))))
     settings = {"first": "uniform", "second": second, "gamma": 0.1}

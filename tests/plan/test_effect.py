@@ -11,7 +11,6 @@ from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.estimators import PrivateEffect, PrivateRule
 from dp2erm_cvx.plan import EffectStudy, effect_error, make_plan
 from dp2erm_cvx.plan.plan import STEADY
 from dp2erm_cvx.privacy import Budget
@@ -70,18 +69,6 @@ def test_every_step_has_the_stability_of_weights_one():
     assert plan.certified_by_design
 
 
-@pytest.mark.parametrize("n", [400, 40_000])
-def test_the_log_odds_reach_as_far_as_is_declared(n):
-    """In the ball that the covariates are shrunk into, not in that of the declared domain."""
-    wide = Domain(5.0, 4.0, ranges=[(-1.0, 1.0)] * 25)
-    plan = make_plan(
-        study(Universe(wide, n, 25), declared={"propensity": "logistic", "propensity_share": 0.1})
-    )
-    step = plan.step("propensity")
-    assert step.universe.domain.covariate_bound < 4.0
-    assert step.program.radius * step.universe.domain.covariate_bound == pytest.approx(12.0)
-
-
 @pytest.mark.parametrize(
     ("declared", "complaint"),
     [
@@ -120,21 +107,6 @@ def test_risks_are_of_events():
         domain = replace(Domain(covariate_bound=1.5, outcome_bound=0.5, outcome_center=0.5), **changes)
         with pytest.raises(DeclarationError, match="a risk is of an event"):
             study(Universe(domain, 400, 2), estimand="risks")
-
-
-@pytest.mark.parametrize("epsilon", [0.25, 4.0])
-@pytest.mark.parametrize(("n", "p"), [(500, 1), (4000, 5), (4000, 30)])
-def test_a_delta_is_no_reason_for_more_noise(n, p, epsilon):
-    where = Universe(Domain(math.sqrt(p), 4.0, ranges=[(-1.0, 1.0)] * p), n, p)
-    declared = {"mean_share": 0.06, "propensity": "logistic", "center_share": 0.4, "propensity_share": 0.2}
-    pure, other = (
-        make_plan(study(where, epsilon, delta, noise=noise, declared=declared)).steps
-        for noise, delta in (("gamma", 0.0), ("gaussian", 1e-6))
-    )
-    for one, step in zip(pure, other, strict=True):
-        assert step.predicted_error <= one.predicted_error * (1 + 1e-9)
-    gaussian = {step.name for step in other if step.calibration.noise == "gaussian"}
-    assert not gaussian if p < 10 else "center" in gaussian
 
 
 @pytest.mark.parametrize("estimand", ["ate", "att", "risks"])
@@ -243,33 +215,3 @@ def test_a_trial_of_unequal_arms_has_a_score_that_reaches_its_weighted_residuals
         assert settings.score_bound == 2.0 * settings.residual_bound
     treated = study(residual_scale=scale, estimand="att", declared={"propensity": rate}).settings
     assert treated.score_bound >= treated.residual_bound * max(rate / (1.0 - rate), 1.0) * (1 - 1e-12)
-
-
-def trial(rate, seed, n=4000):
-    rng = np.random.default_rng(seed)
-    X, a = rng.uniform(-1, 1, (n, 2)), (rng.random(n) < rate).astype(int)
-    return X, a, X[:, 0] + a * (0.5 + 0.3 * X[:, 1]) + 0.5 * rng.standard_normal(n)
-
-
-@pytest.mark.parametrize("rate", [0.1])
-def test_trials_of_unequal_arms_are_covered(rate):
-    """The share of covered effects was .2 at one tenth, where residuals were cut as in equal arms."""
-    covered = gains = 0
-    for seed in range(8):
-        X, a, y = trial(rate, seed)
-        domain, declared = Domain(2.0**0.5, 5.0, ranges=[(-1, 1)] * 2), {"propensity": rate}
-        low, high = (
-            PrivateEffect(domain, Budget(1.0), residual_scale=0.6, settings=declared, seed=seed)
-            .fit(X, a, y)
-            .interval_
-        )
-        covered += low < 0.5 < high
-        odds = (math.log(rate / (1 - rate)), 0.0, 0.0)
-        worth = {"propensity": odds if seed % 2 else rate, "value_share": 0.3}
-        rule = PrivateRule(domain, Budget(1.0), outcome_scale=0.9, settings=worth, seed=seed).fit(X, a, y)
-        everybody = next(one for one in rule.release_.gains if one.over == "treating nobody").interval
-        x = np.random.default_rng(9).uniform(-1, 1, (20_000, 2))
-        truth = np.mean((0.5 + 0.3 * x[:, 1]) * rule.predict(x))
-        gains += everybody.low < truth < everybody.high
-    assert covered >= 7
-    assert gains >= 7

@@ -1,15 +1,11 @@
 """What is predicted without data: what rules and weights leave of a confounder, how far noise reaches."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from dp2erm_cvx import (
     Budget,
-    Codebook,
     Domain,
-    EffectRelease,
-    PrivateEffect,
     PrivateRule,
     PrivateTwoStageERM,
     TwoStageERM,
@@ -72,33 +68,8 @@ def test_the_prediction_is_what_fits_leave():
     assert error < 0.08 < 0.2 < stays
 
 
-def test_a_rule_without_center_and_propensity_leaves_all():
-    assert rule(400, center_share=None, propensity=None) == pytest.approx(1.0, abs=1e-6)
-    assert rule(100_000, center_share=None) < 0.3
-
-
 def test_nothing_is_predicted_where_nothing_is_confounded_or_known():
     assert rule(400, propensity=[0.1, 0.2, 0.3]) is None
-
-
-@pytest.mark.parametrize("also", [{"x": (-1.0, 1.0)}, {}], ids=["another varies", "nothing varies"])
-def test_a_covariate_that_never_varies_costs_no_release(also):
-    """The only level of a column is on in all records: what was paid for is released all the same."""
-    book = Codebook(levels={"region": ["N"]})
-    domain = Domain(2.0, 1.0, ranges={"region=N": (-1.0, 1.0), **also}, codebook=book)
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame({"region": ["N"] * 200, "x": rng.uniform(-1, 1, 200)})
-    a, y = rng.integers(0, 2, 200), rng.uniform(-1, 1, 200)
-    effect = PrivateEffect(domain, Budget(1.0)).fit(X, a, y).release_
-    assert EffectRelease.from_json(effect.to_json()) == effect
-    logistic = {"settings": {"propensity": "logistic"}}
-    for model, known in (
-        (PrivateRule(domain, Budget(1.0), **logistic), "kept_confounding"),
-        (PrivateTwoStageERM(domain, Budget(1.0), "ipw_logistic", "arm_means"), "kept_imbalance"),
-    ):
-        release = model.fit(X, a, y).release_
-        assert (getattr(release, known) is None) is (not also)
-        assert type(release).from_json(release.to_json()) == release
 
 
 def kept(first, n=1000, epsilon=1.0):
@@ -170,15 +141,6 @@ def test_noise_range_covers_what_releases_do(program, ranges):
     inside = np.mean(np.abs(moved) <= found.half_width, axis=0)
     assert np.all((inside > 0.90) & (inside < 0.99)), inside
     assert not found.dominates
-
-
-def test_dominates_compares_with_the_declared_bound():
-    domain = Domain(covariate_bound=1.0, outcome_bound=2.0)
-    second = registry.build(registry.second_stages(), "arm_means", theta_set=Box(1.0))
-    for epsilon, expected in ((0.001, True), (100.0, False)):
-        plan = PrivateTwoStageERM(domain, Budget(epsilon), "uniform", second).plan(500, 3)
-        found = noise_range(second, Universe(domain, 500, 3), plan.main.calibration)
-        assert found.dominates is expected
 
 
 def test_public_covariates_of_a_codebook_are_levels_and_gaps():

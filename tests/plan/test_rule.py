@@ -8,9 +8,7 @@ import pytest
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.estimators import PrivateRule
-from dp2erm_cvx.plan import RuleStudy, make_plan, predict, rule_of_use
-from dp2erm_cvx.plan.predict import rule_noise
+from dp2erm_cvx.plan import RuleStudy, make_plan, rule_of_use
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.record_map import Balance
 from dp2erm_cvx.steps.step import Execution
@@ -84,24 +82,6 @@ def test_the_steps_spend_the_budget_and_no_more(universe, arithmetic, noise, del
     assert shares["rule"] == pytest.approx(1.0 - settings.spent, rel=1e-9)
 
 
-def test_factors_on_the_response_have_a_mean_of_the_effect():
-    """Squared loss keeps the sign where outcomes are skewed in opposite directions."""
-    rng, n = np.random.default_rng(1), 20_000
-    X = rng.uniform(-1, 1, (n, 2))
-    a = (rng.random(n) < 1 / (1 + np.exp(-X[:, 0]))).astype(int)
-    noise = rng.exponential(1, n) - 1
-    y = X[:, 0] + a * X[:, 1] + np.where(a == 1, noise, -noise)
-    right = {}
-    for bound in (None, 12.0):
-        settings = {} if bound is None else {"response_bound": bound}
-        model = PrivateRule(
-            Domain(covariate_bound=1.5, outcome_bound=6.0), Budget(8.0), settings=settings, seed=1
-        )
-        right[bound] = np.mean(model.fit(X, a, y).predict(X) == (X[:, 1] > 0))
-    assert right[None] < 0.85
-    assert right[12.0] > 0.95
-
-
 def test_every_step_is_calibrated_as_the_theorem_says():
     """1/beta = 2 M c / eps and gamma = 2 M^2 / (n eps), M with the constant, whatever factors there are."""
     plan = make_plan(study())
@@ -155,35 +135,6 @@ def test_what_is_no_setting_is_refused(declared, complaint):
 def test_what_may_not_be_expected_is_refused(expected):
     with pytest.raises(DeclarationError, match="expected"):
         study(expected=expected)
-
-
-def test_flipped_decisions_grow_with_the_noise_and_shrink_with_the_effect():
-    theta = np.array([0.1, 1.0, -1.0, 0.5])
-    shares = [rule_noise(make_plan(study(epsilon=one)), theta)[2] for one in (0.1, 1.0, 10.0, 100.0)]
-    assert shares == sorted(shares, reverse=True)
-    assert shares[0] > 0.1
-    assert shares[-1] < 0.02
-    plan = make_plan(study())
-    _, moved, flipped = rule_noise(plan, theta)
-    assert rule_noise(plan, 0.0 * theta)[2] == 0.5
-    assert rule_noise(plan, 3 * theta)[2] < flipped
-    assert rule_noise(make_plan(study(MIDDLE)), theta)[1] > moved
-
-
-def test_the_predicted_flips_are_those_of_noise_that_is_drawn():
-    """Of a rule with a known size, at the public covariates and guesses that the prediction is about."""
-    plan = make_plan(study(epsilon=3.0))
-    spreads = np.array(plan.study.law.within(plan.study.norm_bound))
-    scaled, rows = predict._rule_rows(plan, spreads, plan.main.map.scale), predict._rule_rows(plan, spreads)
-    moved = predict._moved(plan, scaled, scaled)
-    true = np.array([0.05, 0.8, -0.8, 0.4])
-    effects = rows @ true
-    flips, predicted = [], []
-    calibration_theta = np.linalg.lstsq(rows, moved[:100].T, rcond=None)[0].T
-    for noise in calibration_theta:
-        flips.append(np.mean((effects + rows @ noise > 0) != (effects > 0)))
-        predicted.append(rule_noise(plan, true + noise)[2])
-    assert np.mean(predicted) == pytest.approx(np.mean(flips), abs=0.05)
 
 
 def test_the_released_propensity_is_certified_to_a_public_radius():

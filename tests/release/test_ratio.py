@@ -157,12 +157,6 @@ def test_ends_of_gaussian_noise_solve_the_quadratic_equation_of_fieller():
     assert [low, high] == pytest.approx(sorted(roots), rel=1e-6)
 
 
-def test_ends_with_a_denominator_within_its_noise():
-    assert fieller(denominator=0.05).ends(0.02) == (-math.inf, math.inf)
-    assert fieller(denominator=-3.0).ends(0.02) == (-math.inf, math.inf)
-    assert fieller(denominator=0.4, roundings=(0.0, 0.39)).ends(0.02) == (-math.inf, math.inf)
-
-
 def test_roundings_widen():
     quiet = fieller(scales=(0.0, 0.0), slope=0.0, deviation=lambda rho: 0.0, roundings=(0.04, 0.1))
     low, high = quiet.ends(0.02)
@@ -226,16 +220,6 @@ def test_whatever_the_noise_has_made_of_the_sums_every_result_is_a_number_or_unb
                         continue
                     assert math.isfinite(one.estimate)
                     assert one.low <= one.estimate <= one.high
-
-
-def test_an_odds_ratio_without_a_complement_is_not_stated():
-    """All of the treated have the outcome, at the least level: nothing is left of their complement."""
-    noise = calibrate_sums(SumLaw.ARMS, 1.0, 1000, Budget(100.0), other_bound=0.5)
-    mean = [0.75, 0.0, *[0.5625] * 3]  # risks of 1.25 and 0.5, as noise and wrong models may have them
-    sums = [round(value / unit) for value, unit in zip(mean, noise.units, strict=True)]
-    arms = ArmRisks(noise, sums)
-    assert arms.odds_ratio(0.5) is None
-    assert arms.ratio(0.5).low < 2.5 < arms.ratio(0.5).high
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,5 @@
 """What a release shows: text, HTML and a data frame, all from the release alone."""
 
-import re
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -59,22 +56,6 @@ def test_a_release_shows_what_its_plan_predicts(second, more):
     assert (len(frame) > len(release.theta)) == (second == "arm_means")
 
 
-@pytest.mark.parametrize("propensity", ["logistic", "constant", 0.5])
-@pytest.mark.parametrize("estimand", ["ate", "att", "risks"])
-def test_sentences_about_an_effect_are_short(effect, estimand, propensity):
-    risks = (0.2, 0.1) if estimand == "risks" else ()
-    settings = {**effect.settings, "propensity": propensity}
-    for target in ("effect", "score"):
-        release = replace(effect, estimand=estimand, risks=risks, settings=settings, target=target)
-        told = [block for block in release.blocks() if isinstance(block, str)]
-        sentences = [sentence for block in told for sentence in re.split(r"(?<=[.])\s", block)]
-        assert max(len(sentence.split()) for sentence in sentences) <= 45
-        assert ("linear" in release.caveats) is (target == "effect" and propensity != 0.5)
-        assert ("score-is-effect" in release.caveats) is (target == "score")
-    poor = replace(release, capped=0.2)
-    assert "20 % have a released propensity beyond the cap" in " ".join(poor.summary().split())
-
-
 def test_the_capped_share_is_that_of_covariates_as_they_are_known():
     rng = np.random.default_rng(0)
     for k in (1, 2, 7):
@@ -99,13 +80,6 @@ def test_the_capped_share_is_that_of_covariates_as_they_are_known():
     cells.append(Nuisance("cells", "treated share", ("", ""), (0.02, 0.5)))
     assert capped_share("ate", 10.0, 1.0, cells, 40) == 0.75
     assert capped_share("ate", 10.0, 1.0, [], 40) == 0.0
-
-
-def test_an_effect_is_one_row(effect):
-    (row,) = effect.to_frame().to_dict("records")
-    assert (row["estimate"], row["low"]) == (effect.estimate, effect.interval.low)
-    assert (row["epsilon"], row["level"], row["estimand"]) == (2.0, 0.95, "ate")
-    assert row["standing"] == "not private: seeded noise"
 
 
 def test_domains_and_plans_are_tables_in_a_notebook(effect):
