@@ -245,6 +245,51 @@ class Dataset:
         return cls(covariates, arms, outcomes, tuple(names), *named, counts, *persons, n_arms=n_arms)
 
     @classmethod
+    def declared(cls, public: Public, X: Any, a: Any = None, y: Any = None) -> Dataset:
+        """Checked raw data (n, k), (n,), (n,), with the declared names of their columns, if there are any.
+
+        Where a codebook is declared, it makes records of whatever their cells hold; a dataset alone has been
+        made by it. Raises DataError for what is no data of the declared universe, DeclarationError where the
+        columns are others.
+        """
+        book = public.codebook
+        if isinstance(a, str) and isinstance(y, str):
+            covariates = "X" if book is not None else f"X.drop(columns=[{a!r}, {y!r}])"
+            raise DataError(f"a and y are names: give their cells, by fit({covariates}, X[{a!r}], X[{y!r}])")
+        made, n_arms = isinstance(X, Dataset), 2 if book is None else len(book.treatment.labels)
+        if book is not None and not made:
+            found = cls.coded(public, X, a, y)
+        elif not made:
+            named = column_names(X)
+            columns = public.columns if named is None else tuple(named)
+            found = cls.from_arrays(X, a, y, columns, n_arms)
+        else:
+            found = X
+        if book is not None:
+            groups = 0 if found.sampling is None else found.sampling.ndim
+            lacks = {
+                "sampling weights": book.sampling_weights is not None and not groups,
+                "groups": bool(book.groups) and groups < 2,
+                "persons": book.unit is not None and found.persons != book.unit.number,
+                "arms": found.n_arms != n_arms,
+            }
+            for declared in (one for one, lacking in lacks.items() if lacking):
+                raise DataError(f"{declared} are declared, and these records come without any")
+        refuse_undeclared(public, found.columns, found.arm_sizes)
+        return found
+
+    def at(self, rows: NDArray[np.int64]) -> DatasetBlock:
+        """The records of these rows."""
+        how: dict[str, Any] = {name: getattr(self, name) for name in ("sampling", "person", "repeats")}
+        how = {name: None if one is None else one[rows] for name, one in how.items()}
+        how |= {name: getattr(self, name) for name in ("treatment", "outcome", "persons", "n_arms")}
+        return DatasetBlock(self.X[rows], self.a[rows], self.y[rows], self.columns, **how)
+
+    def arm_sizes(self) -> tuple[int, int]:
+        """Treated and untreated records."""
+        return int(np.sum(self.a)), int(np.sum(1 - self.a))
+
+    @classmethod
     def read(
         cls,
         source: Any,
@@ -281,6 +326,27 @@ class Dataset:
         return cls(X, a, y, tuple(covariates), treatment, outcome)
 
 
+def refuse_undeclared(public: Public, columns: tuple[str, ...], arms: Callable[[], Sequence[int]]) -> None:
+    """Raise DeclarationError where the data have other columns than the domain, DataError for a small arm."""
+    if public.columns is not None and columns != public.columns:
+        raise DeclarationError(
+            f"the domain declares the columns {', '.join(public.columns)}; the data have {', '.join(columns)}"
+        )
+    floor, sizes = getattr(public, "arm_floor", None), arms()
+    if floor is not None and min(sizes) < floor:
+        # outside the guarantee, like every message about invalid data: no theorem covers such a dataset
+        raise DataError(
+            f"an arm has fewer than the declared arm_floor = {floor} records: these data are outside the "
+            "declared universe"
+        )
+
+
+class DatasetBlock(Dataset):
+    """Some records of a dataset, of any number."""
+
+    least: ClassVar[int] = 0
+
+
 def all_names(width: int, columns: Sequence[str] | None) -> tuple[str, ...]:
     """Names of covariates, without ``columns`` x1, ..., x``width``, and of the treatment and the outcome."""
     names = [f"x{k + 1}" for k in range(width)] if columns is None else [str(name) for name in columns]
@@ -289,41 +355,24 @@ def all_names(width: int, columns: Sequence[str] | None) -> tuple[str, ...]:
     return (*names, *optional)
 
 
-@dataclass(frozen=True)
-class NamedColumns:
-    """Covariates (m, k) of a :class:`Dataset` with their names, as a data frame would carry them.
-
-    A codebook has been applied to them already. ``sampling``, (m,) or (m, K), and ``person`` (m,) are those
-    of the dataset.
-    """
-
-    values: NDArray[np.float64]
-    columns: tuple[str, ...]
-    sampling: NDArray[np.float64] | None = None
-    person: NDArray[np.int64] | None = None
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.array(self.values, dtype=dtype, copy=copy)
-
-
 def covariate_table(public: Public, X: Any, columns: Sequence[str]) -> NDArray[np.float64]:
     """Raw covariates (m, k) of these columns in their order, by name where X is a frame, to predict at.
 
     Those that a codebook makes of cells are made as in :meth:`Dataset.coded`. Raises DataError on a missing
     column, a wrong shape, nan, inf or text.
     """
-    if public.codebook is not None and not isinstance(X, NamedColumns):
+    if isinstance(X, Dataset):  # made by the codebook, if there is one
+        values, own = X.X, X.columns
+        X = Table("X", own, lambda name: values[:, own.index(name)])
+    elif public.codebook is not None:
         table, names = _raw(X, columns, public.codebook)
         return public.codebook.covariates(
             public.codebook.read(table.cells), names, public.middles(len(names))
         )
-    values = np.asarray(X) if isinstance(X, NamedColumns) or column_names(X) is None else None
-    if isinstance(X, Table) or values is None:
+    if isinstance(X, Table) or column_names(X) is not None:
         table = X if isinstance(X, Table) else read_frame(X)
         return np.column_stack([table.numbers(name) for name in columns])
-    if isinstance(X, NamedColumns):
-        named = Table("X", X.columns, lambda name: values[:, X.columns.index(name)])
-        return np.column_stack([named.numbers(name) for name in columns])
+    values = np.asarray(X)
     if values.ndim != 2 or values.shape[1] != len(columns):
         raise DataError(f"X has shape {values.shape}: must have the columns {', '.join(columns)}")
     return to_table(values, columns)

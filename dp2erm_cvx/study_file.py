@@ -48,7 +48,7 @@ from dp2erm_cvx.errors import (
     shown,
 )
 from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
-from dp2erm_cvx.estimators.fitting import PrivateEstimator
+from dp2erm_cvx.estimators.fitting import PrivateEstimator, charge
 from dp2erm_cvx.files import CsvLayout
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
@@ -144,12 +144,14 @@ class StudyFile:
     ) -> dict[str, Plan[Any]]:
         plans: dict[str, Plan[Any]] = {}
         for question, (name, model) in zip(self.questions, models.items(), strict=True):
-            model.enlarged = (model.budget, self._part(question.share, times)) if times != 1.0 else None
+            part = self._part(question.share, times)
+            model.earlier.enlarged = {model.budget: part} if times != 1.0 else {}
             try:
                 if isinstance(model, PrivateEffect):
                     model.settings = question.settings.get("settings")
                     plans[name] = take_over(model, plans, models, n, n_features)
-                    model.owners = {step: models[owner["of"]] for step, owner in model.before.items()}
+                    own = model.earlier
+                    own.owners = {step: models[owner["of"]] for step, owner in own.before.items()}
                 else:
                     plans[name] = model.plan(n, n_features)
             except Dp2ermError as error:
@@ -178,9 +180,6 @@ class StudyFile:
         """
         if self.account is None:
             return None
-        for name, plan in plans.items():
-            if not plan.proven:
-                raise CalibrationError(f"{name}: is not proven: no charge to the ledger covers it")
         path, dataset = self.account
         spent = [plan.own for plan in plans.values()]
         total = Budget(math.fsum(part.epsilon for part in spent), math.fsum(part.delta for part in spent))
@@ -189,11 +188,8 @@ class StudyFile:
         declared = ((name, declaration_of(plan)) for name, plan in plans.items())
         kinds = ((name, what.get("estimand", what["goal"])) for name, what in declared)
         named = ", ".join(name if name == kind else f"{name} ({kind})" for name, kind in kinds)
-        note = one_line("note", f"{named} of {of}, study {self.digest[:12]}")
-        (plan, *rest) = plans.values()
-        curve = plan.curve if not rest else None
-        how = {"relation": self.domain.relation, "unit": self.domain.protected}
-        return Ledger(path).charge(dataset, total, note, **how, curve=curve)
+        note = f"{named} of {of}, study {self.digest[:12]}"
+        return charge(Ledger(path), dataset, plans, total, note)
 
     def _part(self, share: float, times: float = 1.0) -> Budget:
         if len(self.questions) == 1 and share == 1.0:

@@ -10,7 +10,6 @@ import numpy as np
 from common import repeated
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, tune_privately
-from dp2erm_cvx.data import NamedColumns
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.design import DesignQuestion, PublicData, design
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
@@ -33,12 +32,11 @@ def candidates(epsilon: float) -> dict[str, PrivateTwoStageERM]:
 def main(repeats: int) -> None:
     """Print the mean value of the rules, with its standard error, and what was chosen."""
     test = simulate("linear", 100_000, rng=999)
-    X = NamedColumns(test.dataset.X, test.dataset.columns)
+    X = test.dataset
     for epsilon in (1.0, 4.0):
         values, chosen = defaultdict(list), defaultdict(Counter)
         for seed in range(repeats):
             data, models = simulate("linear", N, rng=seed).dataset, candidates(epsilon)
-            records = NamedColumns(data.X, data.columns), data.a, data.y
             public = PublicData(
                 simulate("linear", 500, rng=1000 + seed).dataset, "a pilot study", holdout=0.3
             )
@@ -47,14 +45,14 @@ def main(repeats: int) -> None:
             )
             best = design(question, models).best.name
             for name, model in models.items():
-                values[name].append(test.value(model.set_params(seed=seed).fit(*records).predict(X)))
+                values[name].append(test.value(model.set_params(seed=seed).fit(data).predict(X)))
             values["on public data"].append(values[best][-1])
             chosen["on public data"][best] += 1
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # seeded: nothing is charged
                 tuned = tune_privately(
                     candidates(epsilon / 3.0),
-                    *records,
+                    *(data.X, data.a, data.y),
                     ledger=None,
                     dataset=None,
                     score_budget=Budget(epsilon),

@@ -19,7 +19,7 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
-from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, checked_domain, dataset_of
+from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, checked_domain
 from dp2erm_cvx.plan import Pipeline, Plan, make_plan
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, Program
@@ -289,7 +289,7 @@ def audited_laws(model: Audited, pair: tuple[Raw, Raw]) -> tuple[Plan[Any], tupl
     else:
         plan = model if isinstance(model, Plan) else make_plan(model)
         domain = plan.study.universe.domain
-    one, other = (_persons(domain, *raw) if len(raw) == 4 else dataset_of(domain, *raw) for raw in pair)
+    one, other = (_persons(domain, *raw) if len(raw) == 4 else Dataset.declared(domain, *raw) for raw in pair)
     if isinstance(model, PrivateEstimator):
         plan = model.plan(one.n_samples, len(one.columns))
     _check_neighbors(one, other, plan.study.universe)

@@ -33,7 +33,6 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
-from dp2erm_cvx.estimators.fitting import blocked_dataset
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage
 from dp2erm_cvx.release.declaration import rebuilt
@@ -290,7 +289,7 @@ def records_of(data: Data, domain: Domain) -> Records:
             raise DeclarationError("the records were mapped into another domain")
         return data
     if isinstance(data, BlockedDataset):
-        return blocked_dataset(domain, data).records(partial(_inside, domain=domain), domain)
+        return data.declared(domain).records(partial(_inside, domain=domain), domain)
     return _inside(data if isinstance(data, Dataset) else Dataset.from_arrays(*data), domain)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter, methodcaller
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from dp2erm_cvx.blocked.pieces import (
 )
 from dp2erm_cvx.blocks import VIEW, Beside, Blocks, cut
 from dp2erm_cvx.curves import Curves
-from dp2erm_cvx.data import Dataset, Public, all_names
+from dp2erm_cvx.data import Dataset, DatasetBlock, Public, all_names, refuse_undeclared
 from dp2erm_cvx.domain import Array, Domain, Make, NumbersOf, Records
 from dp2erm_cvx.domain.records import records_from_arrays, replaced_record
 from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
@@ -33,12 +33,6 @@ from dp2erm_cvx.tables import Table
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-class DatasetBlock(Dataset):
-    """Some records of a dataset, of any number."""
-
-    least: ClassVar[int] = 0
 
 
 def _coded_block(
@@ -236,6 +230,21 @@ class BlockedDataset:
             beside = (book.unit.of(tables.map(partial(_labels, book=book))),)
         blocks = tables.made(made, *beside)
         return replace(self, tables=tables, blocks=blocks, columns=names, coded_by=public)
+
+    def declared(self, public: Public) -> BlockedDataset:
+        """Raw data by what is declared, as :meth:`~dp2erm_cvx.data.Dataset.declared` makes them.
+
+        It raises the same. Where no codebook is declared, what is no record is found by a pass over all.
+        """
+        coded = public.codebook is not None
+        data = self.coded(public) if coded and self.coded_by != public else self
+        if data.n_samples < 2:
+            raise DataError(f"{data.n_samples} record(s): at least 2 are needed")
+        # a pass, before anything is spent; a codebook makes records of whatever cells hold
+        judged = not coded or getattr(public, "arm_floor", None) is not None
+        sizes = partial(data.blocks.map, Dataset.arm_sizes)
+        refuse_undeclared(public, data.columns, lambda: np.sum(sizes(), axis=0) if judged else ())
+        return data
 
     def restricted(self, columns: Sequence[int], curves: Curves | None = None) -> BlockedDataset:
         """A dataset of these covariates alone, by number and in this order; then their ``curves``."""

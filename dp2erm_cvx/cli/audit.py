@@ -22,7 +22,7 @@ from dp2erm_cvx.cli.options import (
 )
 from dp2erm_cvx.cli.programs import first_stage, known_name, known_solver
 from dp2erm_cvx.cli.reading import Coded, block_options, read_cells, read_domain
-from dp2erm_cvx.cli.screen import console, print_json, progress, writable, write_text
+from dp2erm_cvx.cli.screen import console, made_folder, print_json, progress, writable, write_text
 from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import public_number, whole_number
@@ -195,16 +195,12 @@ def _paths(options: dict[str, Any], *others: str | None) -> list[Path]:
     ``others`` are files that the command reads or writes besides. Raises DeclarationError where a report
     would overwrite one of them, cannot be written, or has a page that needs a package that is missing.
     """
-    folder, page = Path(options["output_dir"]), not options["no_page"]
+    page = not options["no_page"]
     if page:
         from dp2erm_cvx.report import check_installed
 
         check_installed()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DeclarationError(f"{folder}: cannot be made: {reason}") from None
+    folder = made_folder(options["output_dir"])
     paths = [folder / "audit.html"] * page + [folder / "audit.json"]
     for path in paths:
         writable(str(path), *others)

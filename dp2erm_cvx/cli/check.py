@@ -88,7 +88,7 @@ def _record_sums(
     """
     import numpy as np
 
-    from dp2erm_cvx.blocked.dataset import DatasetBlock
+    from dp2erm_cvx.data import DatasetBlock
     from dp2erm_cvx.diagnostics.columns import record_counts
     from dp2erm_cvx.domain import Domain
 

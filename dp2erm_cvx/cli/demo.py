@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from dp2erm_cvx.cli.options import ESTIMATOR, Number, field_option
-from dp2erm_cvx.cli.screen import console, unwritable, write_text
+from dp2erm_cvx.cli.screen import console, made_folder, write_text
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import public_number
 
@@ -104,10 +104,7 @@ def demo_command(
 
 def _files(folder: Path) -> dict[str, str]:
     """Write the data and the two studies; every file of the demonstration by its name."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        raise unwritable(folder, error) from None
+    made_folder(folder)
     for name in _FILES:
         source = resources.files("dp2erm_cvx.datasets") / name
         write_text(folder / name, source.read_text(encoding="utf-8"))

@@ -43,19 +43,8 @@ SHARED = {
 #: What a short help explains of a command that has more than ``MANY`` options of its own.
 FIRST = {
     *("planned", "estimand", "by", "where", "prognostic", "residual_scale", "outcome_scale", "expected"),
-    *(
-        "program",
-        "second_stage",
-        "settings",
-        "first_settings",
-        "epsilon",
-        "output",
-        "ledger",
-        "dataset",
-        "yes",
-        "--help",
-    ),
-    *("n_samples", "question", "effect", "treated", "whole"),
+    *("program", "second_stage", "settings", "first_settings", "epsilon", "output", "ledger", "dataset"),
+    *("yes", "n_samples", "question", "effect", "treated", "whole", "--help"),
 }
 MANY = 18
 
@@ -274,17 +263,23 @@ def read_setting(text: str) -> tuple[str, Any]:
 
 def _settings(texts: Sequence[str], cells: Sequence[str] = ()) -> dict[str, Any]:
     """Settings of an effect from ``--set``; ``none`` stands for nothing. Cuts are from ``--cells``."""
-    found: dict[str, Any] = {}
-    for name, value in map(read_setting, texts):
-        if name in found:
-            raise DeclarationError(f"setting {name!r} is given twice: give it once")
-        found[name] = None if value == "none" else value
-    cuts: dict[str, Any] = {}
-    for name, value in map(_cells, cells):
-        if name in cuts or "cells" in found:
-            raise DeclarationError(f"cells of {name!r} are given twice: give them once")
-        cuts[name] = value
+    found = {name: None if value == "none" else value for name, value in once("setting", texts).items()}
+    cuts = once("cells of", cells, _cells)
+    if cuts and "cells" in found:
+        raise DeclarationError("cells are given twice: by --set and by --cells")
     return found | ({"cells": cuts} if cuts else {})
+
+
+def once(
+    what: str, texts: Sequence[str], read: Callable[[str], tuple[str, Any]] = read_setting, **others: Any
+) -> dict[str, Any]:
+    """Values by the names in ``texts``, and ``others``. Raises DeclarationError for a name given twice."""
+    found: dict[str, Any] = {}
+    for name, value in (*map(read, texts), *others.items()):
+        if name in found:
+            raise DeclarationError(f"{what} {name!r} is given twice: give it once")
+        found[name] = value
+    return found
 
 
 def _cells(text: str) -> tuple[str, Any]:

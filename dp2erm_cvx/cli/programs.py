@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import SETTING_FLAGS, Number, field_option, json_option, names, read_setting
+from dp2erm_cvx.cli.options import SETTING_FLAGS, Number, field_option, json_option, names, once
 from dp2erm_cvx.cli.reading import read_domain, read_layout
 from dp2erm_cvx.cli.screen import console, print_json, progress
 from dp2erm_cvx.display import pairs
@@ -37,13 +37,8 @@ MOST = 1_000_000
 
 def read_settings(options: dict[str, Any]) -> dict[str, Any]:
     """Settings of the first stage from ``--set`` and its short forms."""
-    found: dict[str, Any] = {}
-    given = [read_setting(text) for text in options["first_settings"]]
-    given += [(name, options[name]) for name in SETTING_FLAGS if options[name] is not None]
-    for name, value in given:
-        if name in found:
-            raise DeclarationError(f"setting {name!r} is given twice: give it once")
-        found[name] = value
+    flags = {name: options[name] for name in SETTING_FLAGS if options[name] is not None}
+    found = once("setting", options["first_settings"], **flags)
     if "degree" in found:
         if "balance" in found:
             raise DeclarationError("setting 'balance' is given twice: give --degree only")
@@ -90,12 +85,7 @@ def second_stage_of(
     from dp2erm_cvx.study_file import stage_settings
 
     name = known_name(text, "second")
-    settings: dict[str, Any] = {}
-    for one in options["second_settings"]:
-        setting, value = read_setting(one)
-        if setting in settings:
-            raise DeclarationError(f"--second-set {setting}: is given twice: give it once")
-        settings[setting] = value
+    settings = once("--second-set", options["second_settings"])
     if "features" in settings:
         stated = settings["features"]
         features = stated if isinstance(stated, tuple) else (stated,)

@@ -1,13 +1,9 @@
-"""``dp2erm effect``, ``rule``, ``fit`` and ``run``: private releases from a data file."""
+"""``dp2erm effect``, ``rule`` and ``fit``: one private release from a data file."""
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +12,11 @@ from dp2erm_cvx.cli.options import (
     ESTIMATOR,
     Command,
     Number,
+    apply,
+    data_options,
+    declared_settings,
+    delta_option,
+    epsilon_option,
     field_option,
     names,
     program_option,
@@ -23,41 +24,41 @@ from dp2erm_cvx.cli.options import (
     setting_options,
 )
 from dp2erm_cvx.cli.programs import first_stage, known_solver, second_stage_of
-from dp2erm_cvx.cli.reading import Coded, block_options, data_columns, read_cells, read_domain, read_ranges
+from dp2erm_cvx.cli.reading import NO_RANGES, Coded, block_options, read_cells, read_domain, read_ranges
 from dp2erm_cvx.cli.releasing import (
-    Ordered,
+    SEEDED,
     announce,
     check_files,
     data_argument,
-    fit_to,
-    planned,
     printing_options,
-    record_options,
-    release_options,
+    released,
     show_plan,
 )
-from dp2erm_cvx.cli.screen import (
-    check_new,
-    console,
-    print_json,
-    progress,
-    reserved,
-    show,
-    stages,
-    unwritable,
-    writable,
-)
-from dp2erm_cvx.display import grid
+from dp2erm_cvx.cli.screen import progress, show, unwritable
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
     from dp2erm_cvx.diagnostics.columns import RecordCounts
     from dp2erm_cvx.domain import Domain
-    from dp2erm_cvx.ledger import Receipt
-    from dp2erm_cvx.plan import Plan
+    from dp2erm_cvx.estimators.fitting import PrivateEstimator
     from dp2erm_cvx.private_ranges import PrivateRanges
     from dp2erm_cvx.release.record import BaseRelease
-    from dp2erm_cvx.study_file import StudyFile
+
+
+#: The data file of one release, and how it is read.
+_record_options = apply(data_argument, data_options, block_options)
+#: What one release spends, where it goes, its account, and what the data holder may look at.
+_release_options = apply(
+    epsilon_option,
+    delta_option,
+    click.option("--output", metavar="FILE", help="Write the release as JSON."),
+    field_option(f"{ESTIMATOR}.ledger", metavar="FILE", beside=" See dp2erm ledger."),
+    field_option("ledger.ledger:Account.dataset", metavar="NAME"),
+    click.option("--balance", is_flag=True, help="Show covariate balance on stderr: not private."),
+    click.option("--love-plot", metavar="FILE.png", help="Draw covariate balance: not private."),
+    click.option("--overlap-plot", metavar="FILE.png", help="Draw propensities by arm: not private."),
+    printing_options,
+)
 
 
 def _release(
@@ -83,32 +84,36 @@ def _release(
         from dp2erm_cvx.privacy import Budget
         from dp2erm_cvx.sampling import refuse_arms
 
-        ordered = Ordered(Budget(options["epsilon"], options["delta"]), options)
-        made = getattr(estimators, kind)
+        budget, made = Budget(options["epsilon"], options["delta"]), getattr(estimators, kind)
+        counts: list[RecordCounts] = []
         domain: Domain | PrivateRanges
         domain = read_domain(options) if options.get("private_ranges") is None else read_ranges(options)
         columns, dataset = domain.columns or names(options["covariates"]), None
         featured = any(one.startswith("features=") for one in options.get("second_settings", ()))
         if columns is None and featured and data and options["planned"] is None:
             # names of the data themselves, where features are chosen from them
-            dataset = Coded(read_cells(data, options, domain, bar), options).by(domain, ordered.counts.append)
+            dataset = Coded(read_cells(data, options, domain, bar), options).by(domain, counts.append)
             columns = dataset.columns
-        arguments = ordered.arguments(made) | staged(domain, columns or ())
-        model = made(domain, ordered.budget, **arguments)
+        model = made(domain, budget, **_arguments(made, options), **staged(domain, columns or ()))
         model.check(columns)
-        if planned(model, options) or data is None:
+        if _planned(model, options) or data is None:
             return
         if dataset is None:
             public = model.public()
-            dataset = Coded(read_cells(data, options, public, bar), options).by(public, ordered.counts.append)
+            dataset = Coded(read_cells(data, options, public, bar), options).by(public, counts.append)
         seen: list[Any] = []
         if options["balance"] or figures:
             refuse_arms(model.public().codebook, "a table or a plot of balance")
             if not isinstance(dataset, Dataset):
                 raise DeclarationError("--balance and plots need all records in memory: add --blocks never")
             model.look = lambda *run: seen.extend(run)
-        ordered.fit(model, dataset, lambda: _for_the_data_holder(model, seen, options))
-    ordered.show(model, model.release_)
+        model.before_charge = lambda: announce(counts, [model], yes=options["yes"])
+        model.output = options["output"]
+        held, others = dataset, partial(_for_the_data_holder, model, seen, options)
+        (release,) = released(
+            {kind: model}, lambda _: held, {kind: options["output"]}, options, after=others
+        ).values()
+    _show_release(release, budget.delta, options, domain)
 
 
 @click.command(
@@ -117,7 +122,7 @@ def _release(
     declared="dp2erm_cvx.estimators:PrivateEffect",
     short_help="A private average effect with an interval.",
 )
-@record_options
+@_record_options
 @field_option(
     "plan.settings:EffectSettings.cells", multiple=True, metavar="NAME=CUT,...|NAME:N", beside=" Repeatable."
 )
@@ -128,7 +133,7 @@ def _release(
     metavar="SHARE",
     show_default="all are declared",
 )
-@release_options
+@_release_options
 def effect_command(data: str | None, **options: Any) -> None:
     """Release the average effect of the treatment in DATA, doubly robust, with an interval.
 
@@ -144,8 +149,8 @@ def effect_command(data: str | None, **options: Any) -> None:
     declared="dp2erm_cvx.estimators:PrivateRule",
     short_help="A private treatment rule.",
 )
-@record_options
-@release_options
+@_record_options
+@_release_options
 def rule_command(data: str | None, **options: Any) -> None:
     """Release a linear rule that says whom to treat, fitted to DATA.
 
@@ -163,11 +168,11 @@ def rule_command(data: str | None, **options: Any) -> None:
     declared="dp2erm_cvx.estimators:PrivateTwoStageERM",
     short_help="One private release from a data file.",
 )
-@record_options
+@_record_options
 @program_option(default="entropy_balancing")
 @setting_options
 @second_stage_options
-@release_options
+@_release_options
 def fit_command(data: str | None, **options: Any) -> None:
     """Release a private treatment rule or effect from DATA.
 
@@ -206,142 +211,47 @@ def _for_the_data_holder(model: Any, seen: list[Any], options: dict[str, Any]) -
         click.echo(f"NOT PRIVATE: overlap plot written to {options['overlap_plot']}", err=True)
 
 
-@click.command(
-    "run",
-    cls=Command,
-    short_help="All questions of a study file, charged together.",
-)
-@click.argument("study", metavar="STUDY.toml")
-@data_argument
-@click.option(
-    "--set",
-    "changes",
-    multiple=True,
-    metavar="TABLE.NAME=VALUE",
-    help="In place of what the file says, such as budget.epsilon=2; it is part of the digest; repeatable.",
-)
-@block_options
-@field_option(f"{ESTIMATOR}.solver", default="first_certified", beside=" Or FILE.py:NAME of your own.")
-@click.option("--output-dir", default="releases", metavar="FOLDER", help="For one JSON file per question.")
-@printing_options
-def run_command(study: str, data: str | None, **options: Any) -> None:
-    """Answer the questions of STUDY.toml from DATA: effects, rules and weighted means.
+def _arguments(kind: type[PrivateEstimator], options: dict[str, Any]) -> dict[str, Any]:
+    """Of an estimator of this kind, by name. Raises SolverError for a solver that is none."""
+    from dp2erm_cvx.ledger import Ledger
 
-    The file holds all that is public: domain, budget, account and questions, each with its share of the
-    budget. They are planned before anything is spent, and charged together or not at all.
-    """
-    check_files(data, {**options, **dict.fromkeys(("ledger", "dataset", "output")), "domain": study})
-    with progress("reading the data", total=2) as bar:
-        from dp2erm_cvx.public import whole_number
-        from dp2erm_cvx.study_file import read_study
-
-        declared = read_study(study, options["changes"])
-        models = declared.models(seed=options["seed"], solver=known_solver(options["solver"]))
-        if options["planned"] is not None:
-            n, columns = whole_number("--plan", options["planned"], at_least=2), declared.domain.columns
-            if columns is None:
-                raise DeclarationError(f"{study}: the covariates are not declared: give [ranges]")
-            plans = declared.plans(models, n, len(columns))
-            for name, plan in plans.items():
-                show_plan(plan, as_json=options["as_json"], name=name)
-            _shares(declared, plans, err=options["as_json"])
-            click.echo(f"study {declared.digest}", err=options["as_json"])
-            return
-        assert data is not None
-        folder, book = Path(options["output_dir"]), str(declared.account[0]) if declared.account else None
-        files = {name: str(folder / f"{name}.json") for name in models}
-        if not os.path.lexists(folder):
-            writable(str(folder))
-        else:
-            for file in files.values():
-                check_new(file, options["force"], data, study, book)
-        counts: list[RecordCounts] = []
-        reading = {**options, "domain": study, "covariates": None}
-        cells = read_cells(data, reading, declared.domain, bar)
-        coded = Coded(cells, reading)
-        records = [coded.by(model.domain, counts.append) for model in models.values()]
-        plans = declared.plans(models, records[0].n_samples, len(records[0].columns))
-        announce(counts, models.values(), yes=options["yes"])
-        releases = _released(declared, models, plans, coded, files, options, stages(bar))
-    if options["as_json"]:
-        print_json({name: release.to_dict() for name, release in releases.items()})
-        return
-    from dp2erm_cvx.release.answers import answer_blocks, answers
-
-    screen = console()
-    for name, release in releases.items():
-        screen.rule(name)
-        show(release.blocks())
-    if len(listed := answers(releases)) > 1:
-        show(answer_blocks(listed))
-    _shares(declared, plans)
-    screen.print(f"study {declared.digest}\nwritten: {', '.join(files.values())}")
+    found = {**declared_settings(kind, options), "solver": known_solver(options["solver"])}
+    if options["ledger"] is not None and options["seed"] is None:  # what is seeded costs nothing
+        found |= {"ledger": Ledger(options["ledger"]), "dataset": options["dataset"]}
+    return {**found, "seed": options["seed"]}
 
 
-def _shares(study: StudyFile, plans: Mapping[str, Plan[Any]], *, err: bool = False) -> None:
-    """What of the budget every question was declared, and spends by itself; what all guarantee together."""
-    from dp2erm_cvx.release.caveats import weak
-
-    rows = [
-        (
-            one.name,
-            f"{one.share:.3g}",
-            f"{plans[one.name].guarantee.epsilon:.4g}",
-            f"{plans[one.name].own.epsilon:.4g}",
-        )
-        for one in study.questions
-    ]
-    spent = math.fsum(plan.own.epsilon for plan in plans.values())
-    screen = console(stderr=err)
-    if len(rows) > 1:
-        screen.print(grid("question", "share", "guarantees epsilon", "spends itself", rows=rows))
-        screen.print(f"All questions together: epsilon = {spent:.6g}.")
-    if told := weak(spent):
-        screen.print(told)
-
-
-def _released(
-    study: StudyFile,
-    models: dict[str, Any],
-    plans: dict[str, Any],
-    coded: Coded,
-    files: dict[str, str],
-    options: dict[str, Any],
-    told: Callable[[str, int, int], None],
-) -> dict[str, BaseRelease]:
-    """The releases, each in its file. Files are opened before the charge, which no failure takes back."""
-    treatment, *outcomes = dict.fromkeys(name for one in models.values() for name in data_columns(one.domain))
-    releases: dict[str, BaseRelease] = {}
-    receipt: Receipt | None = None
+def _show_release(release: BaseRelease, delta: float, options: dict[str, Any], domain: Any) -> None:
+    """Notes on stderr, then the release as JSON or in words."""
+    if options["ledger"] is not None and options["seed"] is not None:
+        click.echo(SEEDED, err=True)
+    if delta and not release.guarantee.delta:
+        click.echo(f"note: {release.guarantee.theorem} is pure; --delta is not used", err=True)
+    if getattr(domain, "outcome_bound", None) is not None and domain.ranges is None:
+        click.echo(f"warning: {NO_RANGES}", err=True)
+    if not release.private:
+        click.echo(f"{release.guarantee.standing.upper()}: do not publish this release", err=True)
     try:
-        Path(options["output_dir"]).mkdir(exist_ok=True)
-    except OSError as error:
-        raise unwritable(options["output_dir"], error) from None
-    with ExitStack() as every:
-        own = {name: every.enter_context(ExitStack()) for name in files}
-        opened = {
-            name: own[name].enter_context(reserved(file, force=options["force"]))
-            for name, file in files.items()
-        }
-        if options["seed"] is None:
-            receipt = study.charge(plans, f"{treatment} on {', '.join(outcomes)}")
-        elif study.account is not None:
-            click.echo("note: seeded, hence not private: nothing is charged to the ledger", err=True)
-        try:
-            for done, (name, model) in enumerate(models.items()):
-                told("questions answered", done, len(models))
-                # whom records count, and their outcome, follows from the question
-                fit_to(model, coded.by(model.public()))
-                releases[name] = replace(model.release_, study=study.digest)
-                file = opened[name]
-                assert file is not None
-                file.write(releases[name].to_json() + "\n")
-                own[name].close()  # it has its name before the next question is answered
-        except BaseException:
-            for release in releases.values():  # what was paid for is never lost
-                click.echo(release.to_json())
-            raise
-        finally:
-            if receipt is not None:
-                click.echo(f"charged to {receipt.dataset!r}: {receipt}", err=True)
-    return releases
+        click.echo(release.to_json()) if options["as_json"] else show(release.blocks())
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a full disk behind stdout: what was charged has been told
+        raise unwritable("stdout", error) from None
+
+
+def _planned(model: Any, options: dict[str, Any]) -> bool:
+    """Show the plan of ``model`` where ``--plan`` asks for it; whether it does.
+
+    Raises DeclarationError where the number of covariates is not declared, CalibrationError where no theorem
+    covers what is.
+    """
+    from dp2erm_cvx.public import whole_number
+
+    if options["planned"] is None:
+        return False
+    n_samples, domain = whole_number("--plan", options["planned"], at_least=2), model.domain
+    columns = getattr(domain, "columns", None) or names(options["covariates"]) or ()
+    if not columns:
+        raise DeclarationError("--plan: the covariates are not declared: give ranges, or --covariates A,B")
+    show_plan(model.plan(n_samples, len(columns)), as_json=options["as_json"])
+    return True

@@ -189,6 +189,15 @@ def _taken(fd: int, part: Path) -> None:
                 raise
 
 
+def made_folder(path: str | Path) -> Path:
+    """A folder, which is there afterwards. Raises DeclarationError in one line."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise unwritable(path, error) from None
+    return Path(path)
+
+
 def write_text(path: str | Path, text: str) -> None:
     """Write a file. Raises DeclarationError in one line."""
     try:

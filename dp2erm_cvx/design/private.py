@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from dp2erm_cvx.data import Dataset, NamedColumns
+from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, shown
 from dp2erm_cvx.estimators import PrivateTwoStageERM
@@ -72,9 +72,7 @@ def fitted(
 ) -> PrivateTwoStageERM:
     """A copy of ``model`` without a ledger, fitted to ``rows`` of the dataset."""
     copy: PrivateTwoStageERM = clone(model).set_params(ledger=None, dataset=None, seed=seed)
-    sampling = None if dataset.sampling is None else dataset.sampling[rows]
-    X = NamedColumns(dataset.X[rows], dataset.columns, sampling)
-    return copy.fit(X, dataset.a[rows], dataset.y[rows])
+    return copy.fit(dataset.at(rows))
 
 
 #: Half the range of one record's score: rounding costs less than one part in a million of it.
@@ -226,7 +224,7 @@ def tune_privately(
         choose = repeatable_choice(SENSITIVITY, score_budget.epsilon, source)
     share = public_number("split", split, above=0.0)
     probability = public_fraction("propensity", propensity)
-    records = next(iter(named.values())).dataset_from(X, a, y)
+    records = Dataset.declared(domain, X, a, y)
     n_fitted = math.floor(share * records.n_samples)
     n_scored = records.n_samples - n_fitted
     if n_fitted < 2 or n_scored < 1:
@@ -326,7 +324,8 @@ def _divided(n_samples: int, n_fitted: int, source: Source) -> tuple[NDArray[np.
 
 
 def _gain(model: PrivateTwoStageERM, records: Dataset, rows: NDArray[np.int64], probability: float) -> int:
-    chosen = model.predict(NamedColumns(records.X[rows], records.columns))
+    held_out: Any = records.at(rows)
+    chosen = model.predict(held_out)
     net = model.domain.net_outcome(records.a[rows], records.y[rows])
     counts: Array | float = 1.0
     if records.sampling is not None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from dp2erm_cvx.data import Dataset, NamedColumns
+from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.diagnostics import augmented, difference
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DataError, DeclarationError, shown
@@ -54,11 +54,9 @@ class DesignSample(NamedTuple):
     at ``judged_at``; of a constant, without a model.
     """
 
-    X: NamedColumns
-    a: NDArray[np.int64]
-    y: Array
+    data: Dataset
     truth: float
-    judged_at: NamedColumns
+    judged_at: Dataset
     judge: Callable[[Any, NDArray[np.bool_]], SimulatedRun]
     confounded_by: float
 
@@ -145,18 +143,17 @@ class PublicData:
         counts = np.ones(len(data.a)) if data.sampling is None else data.sampling
         truth, off = _without_privacy(data, estimand)
         weights = (counts / treatment_probabilities(data, domain))[left_out]
-        judged_at, a, y = NamedColumns(data.X[left_out], data.columns), data.a[left_out], data.y[left_out]
+        judged_at = data.at(left_out)
+        a, y = judged_at.a, judged_at.y
 
         def judge(model: Any, treated: NDArray[np.bool_]) -> SimulatedRun:
             if self.score is not None and model is not None:
-                value = public_number("what score returned", self.score(model, judged_at.values, a, y))
+                value = public_number("what score returned", self.score(model, judged_at.X, a, y))
             else:
                 value = value_of_rule(treated.astype(np.int64), a, y - domain.treatment_cost * a, weights)
             return SimulatedRun(-value, value=value)
 
-        sampling = None if data.sampling is None else counts[drawn]
-        X, net = NamedColumns(data.X[drawn], data.columns, sampling), truth - domain.treatment_cost
-        return DesignSample(X, data.a[drawn], data.y[drawn], net, judged_at, judge, off)
+        return DesignSample(data.at(drawn), truth - domain.treatment_cost, judged_at, judge, off)
 
 
 # of all public records, hence the same for every sample of them

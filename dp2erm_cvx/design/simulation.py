@@ -194,7 +194,7 @@ def replicate(
     for one in compared:
         model = clone(one.model).set_params(ledger=None, dataset=None, seed=int(rng.integers(2**62)))
         try:
-            model.fit(world.X, world.a, world.y)
+            model.fit(world.data)
             if rule:
                 run = world.judge(model, model.predict(world.judged_at) == 1)
                 noise = model.release_.noise_effect if isinstance(model, PrivateRule) else math.nan
@@ -212,7 +212,7 @@ def replicate(
     constants = []
     for arm in (False, True) if rule else ():
         with suppress(DataError):  # few records left out may all be of one arm
-            constants.append(world.judge(None, np.full(len(world.judged_at.values), arm)))
+            constants.append(world.judge(None, np.full(len(world.judged_at.X), arm)))
     best = min(constants, key=lambda one: one.off, default=SimulatedRun(math.nan))
     return trials, best, world.confounded_by
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dp2erm_cvx.data import NamedColumns
+from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.design.scenario import DesignSample, PublicData, SimulatedRun
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, shown
@@ -383,12 +383,10 @@ class World:
             lost = float(np.mean(wrong * np.abs(effects)))
             return SimulatedRun(float(np.mean(wrong)), lost=lost)
 
-        X, judged_at, truth = (
-            NamedColumns(raw, names, sampling),
-            NamedColumns(census, names),
-            self.truth(estimand),
-        )
-        return DesignSample(X, a, y, truth, judged_at, judge, self.confounded_by)
+        data = replace(Dataset.from_arrays(raw, a, y, names), sampling=sampling)
+        nothing = np.zeros(len(census))
+        judged_at = Dataset.from_arrays(census, nothing, nothing, names)
+        return DesignSample(data, self.truth(estimand), judged_at, judge, self.confounded_by)
 
 
 def _unit(weights: Array, covariance: Array) -> Array:

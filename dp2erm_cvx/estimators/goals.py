@@ -20,9 +20,9 @@ from dp2erm_cvx.plan import EffectStudy, Plan, PlanResult, RuleStudy, make_plan
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import chosen_columns
 from dp2erm_cvx.release import Guarantee
-from dp2erm_cvx.release.effect import TARGETS, make_effect
+from dp2erm_cvx.release.effect import TARGETS, EffectRelease, make_effect
 from dp2erm_cvx.release.interval import misses
-from dp2erm_cvx.release.rule import effects, make_rule, recommend
+from dp2erm_cvx.release.rule import RuleRelease, effects, make_rule, recommend
 from dp2erm_cvx.universe import Universe
 
 
@@ -154,7 +154,7 @@ class PrivateEffect(PrivateEstimator):
             self.declared_budget(),
             declared=dict(self.settings or {}),
             ranges=ranges,
-            before=self.before,
+            before=self.earlier.before,
             **self.shared(EffectStudy),
         )
 
@@ -177,14 +177,20 @@ class PrivateEffect(PrivateEstimator):
         plan = make_plan(self._declared(raw.n_samples, columns))
         return plan, raw.restricted(columns, self._curves(columns))
 
-    def _keep(self, plan: Any, data: Any, found: PlanResult, guarantee: Guarantee) -> None:
+    def _answer(self, plan: Any, data: Any, found: PlanResult, guarantee: Guarantee) -> EffectRelease:
         names = (*data.columns, data.outcome)
-        self.release_ = self._stated(
-            make_effect(plan, found.released, names, guarantee, self.level, self.interval)
-        )
-        self.effect_ = self.release_.estimate
+        return make_effect(plan, found.released, names, guarantee, self.level, self.interval)
+
+    @property
+    def effect_(self) -> float:
+        """The estimate."""
+        return float(self.release_.estimate)
+
+    @property
+    def interval_(self) -> tuple[float, float]:
+        """Its interval (low, high); an end that is not released is infinite."""
         low, high = self.release_.interval.low, self.release_.interval.high
-        self.interval_ = (-math.inf if low is None else low, math.inf if high is None else high)
+        return -math.inf if low is None else low, math.inf if high is None else high
 
     def advice(self, values: Sequence[float]) -> str:
         """What to declare where outcomes have two values alone: a bounded regression is biased for them."""
@@ -290,9 +296,13 @@ class PrivateRule(PrivateEstimator):
     def _note(self, plan: Any) -> str:
         return "treatment rule"
 
-    def _keep(self, plan: Any, data: Any, found: PlanResult, guarantee: Guarantee) -> None:
-        self.release_ = self._stated(make_rule(plan, found.released, data.columns, guarantee))
-        self.theta_ = np.array(self.release_.theta)
+    def _answer(self, plan: Any, data: Any, found: PlanResult, guarantee: Guarantee) -> RuleRelease:
+        return make_rule(plan, found.released, data.columns, guarantee)
+
+    @property
+    def theta_(self) -> Array:
+        """The released parameter (p,)."""
+        return np.array(self.release_.theta)
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Estimated net treatment effect (m,) at raw covariates X (m, k), in units of the outcome.

@@ -21,13 +21,12 @@ from dp2erm_cvx.estimators.fitting import (
     TOLERANCE,
     PrivateEstimator,
     checked_domain,
-    dataset_of,
 )
 from dp2erm_cvx.estimators.scikit import ConfiguredEstimator
-from dp2erm_cvx.plan import Plan, PlanResult, Study, make_plan
+from dp2erm_cvx.plan import Plan, PlanResult, Study
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.release import Guarantee
+from dp2erm_cvx.release import Guarantee, Release
 from dp2erm_cvx.release.declaration import make_release
 from dp2erm_cvx.sampling import refuse_uneven
 from dp2erm_cvx.solve import GAP_TOLERANCE, Solution, Solver, solve
@@ -143,7 +142,7 @@ class TwoStageERM(TwoStageBase):
         that they can be met within. Raises SolverError where no point was found, else CertificateError.
         """
         refuse_uneven(self.domain.codebook)
-        dataset = dataset_of(checked_domain(self.domain), X, a, y)
+        dataset = Dataset.declared(checked_domain(self.domain), X, a, y)
         records = self.domain.records(dataset.X, dataset.a, dataset.y)
         tolerance = public_number("tolerance", self.tolerance, above=0)
         weights = solve_weights(self.resolved_first_stage().instance(records), self.solver, tolerance)
@@ -223,13 +222,9 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
         )
 
     def plan(self, n_samples: int, n_features: int) -> Plan[Study]:
-        """Stability bound, loss constants and calibration, from public quantities alone.
-
-        Raises DeclarationError or CalibrationError where something declared is invalid or not covered.
-        """
-        study, execution = self._study(n_samples, n_features), self.execution()
-        plan = make_plan(study)
-        refuse_unsolvable(study.first, study.universe, execution.solver)
+        """The calibrated steps. Raises CalibrationError also where records would have no declared weights."""
+        plan = super().plan(n_samples, n_features)
+        refuse_unsolvable(plan.study.first, plan.study.universe, self.solver)
         return plan
 
     def _planned(self, raw: Any) -> tuple[Plan[Study], Any]:
@@ -241,13 +236,17 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
     def _note(self, plan: Any) -> str:
         return f"{plan.study.first.name}, then {plan.study.second.name}"
 
-    def _keep(self, plan: Any, data: Any, found: PlanResult, guarantee: Guarantee) -> None:
+    def _answer(self, plan: Any, data: Any, found: PlanResult, guarantee: Guarantee) -> Release:
         if found.weights.substituted:  # for the data holder: the release does not say it
             warnings.warn(f"{plan.study.first.name}: {found.weights.advice()}", stacklevel=3)
-        self.release_ = self._stated(make_release(plan, found.released, data.columns, guarantee))
         theta, propensity = found.steps["theta"], found.steps.get("propensity")
         assert theta.solution is not None
         self.private_workings_ = PrivateWorkings(
             data, found.inputs.records, found.weights, theta.solution, theta.noise, propensity
         )
-        self.theta_ = theta.released
+        return make_release(plan, found.released, data.columns, guarantee)
+
+    @property
+    def theta_(self) -> Array:
+        """The released parameter (p,)."""
+        return np.array(self.release_.theta)

@@ -7,16 +7,22 @@ law of a release that drew this noise anew; both together spend it once (adaptiv
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
+from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.errors import Dp2ermError
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.errors import DataError, DeclarationError, Dp2ermError
 from dp2erm_cvx.plan.effect import EffectStudy
 from dp2erm_cvx.plan.plan import Plan, divided
+from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.fit import enters_no_outcome
-from dp2erm_cvx.steps.step import Step
+from dp2erm_cvx.steps.step import Step, StepResult
 from dp2erm_cvx.universe import Universe
 
 #: Settings that decide where covariates are put; a question takes over those of the one that it shares with.
@@ -26,6 +32,65 @@ _PLACED = {"rate", "mean", "spread"}
 
 Before = Mapping[str, Mapping[str, Any]]
 Effect = Plan[EffectStudy]
+
+
+@dataclass(eq=False)
+class Earlier:
+    """What earlier questions of a study release for an estimator, and what it has run itself.
+
+    ``before`` are the steps, see :class:`~dp2erm_cvx.plan.Pipeline`, and ``owners`` the estimators that
+    release them. The study enlarges the declared budget by what its questions save: ``enlarged``. A release
+    of the whole study states its ``digest``. Of the last run there are the plan, the columns, whether it was
+    without a seed, the results of the steps, and where steps may be shared a digest of the records: private.
+    """
+
+    before: Before = field(default_factory=dict)
+    owners: Mapping[str, Any] = field(default_factory=dict)
+    enlarged: Mapping[Budget, Budget] = field(default_factory=dict)
+    digest: str = ""
+    plan: Any = None
+    columns: tuple[str, ...] = ()
+    fresh: bool = True
+    records: bytes = b""
+    steps: Mapping[str, StepResult] = field(default_factory=dict)
+
+    def starts(self, plan: Plan[Any], data: Dataset | BlockedDataset, fresh: bool) -> dict[str, StepResult]:
+        """The results of the steps that a run of ``plan`` takes over.
+
+        Raises DeclarationError where one is not a step of this run, DataError where it was of other records.
+        A study that is fitted to one table, in memory or in blocks, is never refused for that: the refusal is
+        about two tables, and for the data holder.
+        """
+        self.plan, self.columns, self.fresh, self.steps = plan, data.columns, fresh, {}
+        self.records = _digest(data) if self.owners or self.enlarged else b""
+        found = {}
+        for name, owner in self.owners.items():
+            of, other = self.before[name]["of"], owner.earlier
+            if name not in other.steps:
+                raise DeclarationError(f"{of} comes before this question, which takes over steps of it")
+            steps = (run.plan.step(name) for run in (self, other))
+            own, its = (step and (step.guarantee, step.calibration) for step in steps)
+            if own != its or self.columns != other.columns:
+                raise DeclarationError(
+                    f"{name}: is not the step that {of} released, of other columns or another number of "
+                    "records: plan the questions for the records that they are fitted to"
+                )
+            if fresh != other.fresh:
+                raise DeclarationError(f"seed: {of} has one, or this question: give both one, or neither")
+            if other.records and other.records != self.records:
+                raise DataError(f"{name}: {of} released it of other records: fit both to one table")
+            found[name] = other.steps[name]
+        return found
+
+
+def _digest(data: Dataset | BlockedDataset) -> bytes:
+    """BLAKE2 of what enters steps without outcomes."""
+    if isinstance(data, BlockedDataset):
+        return hashlib.blake2b(b"".join(data.blocks.map(_digest))).digest()
+    digest = hashlib.blake2b()
+    for part in (data.X, data.a, data.sampling, data.person):
+        digest.update(b"-" if part is None else np.ascontiguousarray(part).data)
+    return digest.digest()
 
 
 def take_over(
@@ -39,7 +104,7 @@ def take_over(
     own = dict(model.settings or {})
 
     def make(settings: Mapping[str, Any], before: Before) -> Effect:
-        model.settings, model.before = {**settings, **own} or None, before
+        model.settings, model.earlier.before = {**settings, **own} or None, before
         plan: Effect = model.plan(n, n_features)
         return plan
 
@@ -50,7 +115,7 @@ def take_over(
         if isinstance(earlier.study, EffectStudy) and _columns(models[of]) == _columns(model)
     ]
     best = max([alone, *tried], key=lambda plan: len(plan.study.before))
-    model.settings, model.before = best.study.declared or None, best.study.before
+    model.settings, model.earlier.before = best.study.declared or None, best.study.before
     return best
 
 

@@ -75,7 +75,7 @@ def study_of(release: BaseRelease) -> Pipeline:
     declared = dict(release.declared)
     try:
         kind, budget = GOALS[declared.pop("goal")], Budget(**declared.pop("budget"))
-        universe = Universe(Domain.from_dict(release.domain), release.n_samples, len(release.columns))
+        universe = Universe(release.public, release.n_samples, len(release.columns))
         for stage, known in (("first", registry.first_stages), ("second", registry.second_stages)):
             if stage in declared:
                 declared[stage] = _program(known(), declared[stage])

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import betainc, expit
 
 from dp2erm_cvx.calibration import SumLaw
-from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import EffectStudy, Plan
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, nuisance_error, risk_errors
 from dp2erm_cvx.private_ranges import Within
@@ -263,7 +263,7 @@ class EffectRelease(BaseRelease):
     @property
     def by(self) -> str | None:
         """The column in whose levels an effect was estimated, if any."""
-        return Domain.from_dict(self.domain).codebook.group if self.groups else None  # type: ignore[union-attr]
+        return self.public.codebook.group if self.groups else None  # type: ignore[union-attr]
 
     @property
     def normalized(self) -> bool:

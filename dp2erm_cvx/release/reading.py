@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 from dp2erm_cvx import __version__
 from dp2erm_cvx.calibration import Noise, Perturbed
 from dp2erm_cvx.calibration.profiles import LossLaw, joint_delta
-from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, known_names, shown
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.release.record import (
@@ -167,7 +166,7 @@ def _no_release(release: BaseRelease) -> Iterator[str]:
     guarantee, names = release.guarantee, [step.step for step in release.steps]
     try:
         Budget(guarantee.epsilon, guarantee.delta)
-        domain = Domain.from_dict(release.domain)
+        domain = release.public
         if (guarantee.relation, guarantee.unit or "records") != (domain.relation, domain.protected):
             yield "guarantee: relation and unit are not those of the domain"
     except DeclarationError as error:

@@ -16,6 +16,7 @@ import numpy as np
 from dp2erm_cvx import __version__
 from dp2erm_cvx.calibration import Noise, Perturbed
 from dp2erm_cvx.display import WIDTH, Shown, as_text
+from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.privacy import Neighboring
 
@@ -179,6 +180,11 @@ class BaseRelease(abc.ABC, Shown):
         """Steps that an earlier question of the same study released, by name: ``of`` which one."""
         found: Mapping[str, Mapping[str, Any]] = self.declared.get("before", {})
         return found
+
+    @cached_property
+    def public(self) -> Domain:
+        """What was declared of the records. Raises DeclarationError where that is no domain."""
+        return Domain.from_dict(self.domain)
 
     @property
     def standing(self) -> Standing:

@@ -96,7 +96,7 @@ class RuleRelease(BaseRelease):
 
     def effects_at(self, X: Array) -> Array:
         """Estimated net effect (m,) at raw covariates X (m, k), each record by itself."""
-        domain = Domain.from_dict(self.domain)
+        domain = self.public
         rows = domain.features(X)[:, 1 if domain.intercept else 0 :]
         if self.covariate_mean:
             rows = rows - np.array(self.covariate_mean)
@@ -108,7 +108,7 @@ class RuleRelease(BaseRelease):
     @property
     def _ends(self) -> tuple[Array, Array] | None:
         """The box (k,) that records are clipped to in the end; None without ranges."""
-        ends = Domain.from_dict(self.domain).ends(len(self.columns))
+        ends = self.public.ends(len(self.columns))
         if ends is None or not self.covariate_mean:
             return ends
         return ends[0] - ends[1], ends[1] - ends[0]
@@ -116,7 +116,7 @@ class RuleRelease(BaseRelease):
     @property
     def own_units(self) -> OwnUnits | None:
         """Theta in the covariates' own units; None without ranges, or a record that it surely holds for."""
-        domain, scale = Domain.from_dict(self.domain), np.array(self.covariate_scale)
+        domain, scale = self.public, np.array(self.covariate_scale)
         if domain.ranges is None:
             return None
         norm = self.covariate_norm / float(np.max(scale))
@@ -139,7 +139,7 @@ class RuleRelease(BaseRelease):
     @property
     def middles(self) -> tuple[float, ...]:
         """The raw covariates (k,) that count as 0: what scales to the released mean, within the ranges."""
-        domain = Domain.from_dict(self.domain)
+        domain = self.public
         pairs, found = domain.range_pairs, []
         mean = self.covariate_mean or (0.0,) * len(pairs)
         for (low, high), middle, share in zip(pairs, domain.middles(len(pairs)), mean, strict=True):
@@ -252,7 +252,7 @@ def recommend(release: Release | RuleRelease, X: Any) -> NDArray[np.int64]:
 
 
 def _table(release: Release | RuleRelease, X: Any) -> Array:
-    return covariate_table(Domain.from_dict(release.domain), X, release.columns)
+    return covariate_table(release.public, X, release.columns)
 
 
 def rule_of(release: Release) -> tuple[SecondStage, Domain]:
@@ -266,7 +266,7 @@ def rule_of(release: Release) -> tuple[SecondStage, Domain]:
             for name, value in dict(release.second_stage["settings"]).items()
             if name not in ("theta_set", "regularizer")
         }
-        domain = Domain.from_dict(release.domain)
+        domain = release.public
         second = registry.build(registry.second_stages(), str(release.second_stage["name"]), **settings)
         expected = second.parameter_names(release.columns, domain)
     except Dp2ermError as error:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp2erm_cvx.display import grid, heading, pairs
-from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.plan.predict import NoiseRange
 from dp2erm_cvx.release.caveats import sensitivity, sentences
 from dp2erm_cvx.release.effect import EffectRelease
@@ -304,7 +303,7 @@ def _ranges(release: EffectRelease) -> Iterator[Block]:
 
 
 def _rule(release: RuleRelease) -> Story:
-    domain, settings = Domain.from_dict(release.domain), release.settings
+    domain, settings = release.public, release.settings
     scaled = "mapped to [-1, 1] by their public ranges" if domain.ranges is not None else "as they are"
     if release.covariate_mean:
         scaled += ", less their released mean"

@@ -117,7 +117,7 @@ def beside(rows: Sequence[Mapping[str, Any]], release: Any) -> list[Mapping[str,
 
 def _own_noise(rows: Sequence[Mapping[str, Any]], release: Any) -> Sequence[float | None]:
     """Half widths of the noise in own units, the constant first: theta with signs that all add up."""
-    domain = Domain.from_dict(release.domain)
+    domain = release.public
     middles = release.middles if release.goal == "rule" else domain.middles(len(release.columns))
     below = {name for name, middle in zip(release.columns, middles, strict=True) if middle > 0.0}
     widths = [row["noise_half_width"] for row in rows[: len(release.theta)]]
@@ -140,7 +140,7 @@ def decisions(release: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | N
     what moves the effect most, the rows by what does next. No data: theta and the domain alone. None without
     ranges.
     """
-    domain = Domain.from_dict(release.domain)
+    domain = release.public
     if domain.ranges is None:
         return None
     rng, book = np.random.default_rng(0), domain.codebook or Codebook()

@@ -166,7 +166,7 @@ def verify(release: BaseRelease, domain: Domain | None = None, study: str | None
     """
     refuted: list[str] = []
     if domain is not None:
-        stated = Domain.from_dict(release.domain)
+        stated = release.public
         known, chosen = domain.columns or (), domain
         if set(release.columns) <= set(known):  # of the columns that a release names
             chosen = domain.restricted([known.index(name) for name in release.columns])
@@ -204,7 +204,7 @@ def _lacking(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
     planned, stated = [step.name for step in plan.steps], [step.step for step in release.steps]
     if planned != stated:
         yield f"steps: {', '.join(stated)} stated, {', '.join(planned)} follow"
-    if Domain.from_dict(release.domain).columns not in (None, release.columns):
+    if release.public.columns not in (None, release.columns):
         yield "columns: are not those of the domain, in their order"
     if isinstance(release, Release | RuleRelease) and len(release.theta) != len(release.parameters):
         yield f"parameters: {len(release.parameters)} names for {len(release.theta)} numbers in theta"
@@ -300,7 +300,7 @@ def _agree(stated: Domain, expected: Domain) -> bool:
 
 def _impossible(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
     """Released numbers that no run has: off the public grid of their noise, or out of their public set."""
-    reach = max(Domain.from_dict(release.domain).covariate_bound, 1.0)
+    reach = max(release.public.covariate_bound, 1.0)
     if not math.isfinite(sum(map(abs, getattr(release, "theta", ()))) * reach):
         yield "theta: is too large for finite effects"
     for path, name, stated in _released(release):

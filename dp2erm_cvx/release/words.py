@@ -45,7 +45,7 @@ _ROUNDED, _NOTHING = "arithmetic is counted: ", ("every weight is 1", "weights a
 
 def compared(release: BaseRelease) -> tuple[str, str]:
     """Treatment and outcome, by the names of the table where they are declared."""
-    book = Domain.from_dict(release.domain).codebook or Codebook()
+    book = release.public.codebook or Codebook()
     outcome, column = book.outcome or UNNAMED[1], book.treatment.column
     if column is None or book.treatment.levels:
         return column or UNNAMED[0], outcome
@@ -136,7 +136,7 @@ def _releases_of(step: StepStatement) -> str:
 
 def units_of(release: BaseRelease) -> str:
     """Who or what is protected, in the plural: records, or persons with all of theirs."""
-    return "records" if Domain.from_dict(release.domain).units is None else "persons"
+    return "records" if release.public.units is None else "persons"
 
 
 def promised(release: BaseRelease) -> Iterator[str]:
@@ -213,7 +213,7 @@ def _up(number: float) -> str:
 
 def population(release: Any) -> str:
     """Whom a release is about, as far as sampling weights say."""
-    domain = Domain.from_dict(release.domain)
+    domain = release.public
     weights, book = domain.sampling, domain.codebook or Codebook()
     levels = (f"{column} is {level or 'missing'}" for column, level in book.where.items())
     named = " and ".join([*book.eligible, *levels])
@@ -226,7 +226,7 @@ def population(release: Any) -> str:
 
 def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
     """How many records count; what sampling weights cost, and what of a survey's design is not counted."""
-    domain = Domain.from_dict(release.domain)
+    domain = release.public
     weights, book = domain.sampling, domain.codebook
     if (counted := getattr(release, "counted", None)) is not None and book is not None:
         lost = "treatment" if book.outcome in book.missing else "treatment or outcome"
@@ -283,7 +283,7 @@ def calibrated(release: Release) -> Table:
 
 def clips(release: EffectRelease) -> Table:
     """Every bound that a record was clipped to."""
-    domain, settings, unit = Domain.from_dict(release.domain), release.settings, release.outcome_unit
+    domain, settings, unit = release.public, release.settings, release.outcome_unit
     center = release.ranges[-1].low + unit if release.normalized else domain.outcome_center
     sides = [
         ("net outcome" if domain.treatment_cost else "outcome", center, unit * domain.outcome_bound),
@@ -305,7 +305,7 @@ def clips(release: EffectRelease) -> Table:
 
 def declared_tables(release: BaseRelease) -> Iterator[Table]:
     """The range or the levels of every covariate, then all other declarations."""
-    domain = Domain.from_dict(release.domain)
+    domain = release.public
     if domain.ranges is not None:
         yield _covariates(domain, release.columns)
     yield pairs(list(declared_facts(release)))
@@ -313,7 +313,7 @@ def declared_tables(release: BaseRelease) -> Iterator[Table]:
 
 def declared_facts(release: BaseRelease) -> Iterator[tuple[str, str]]:
     """What is declared beside the covariates, and how it reads."""
-    domain = Domain.from_dict(release.domain)
+    domain = release.public
     unit = None if domain.codebook is None else domain.codebook.unit
     yield "records" if unit is None else "persons", f"{release.n_samples:,}, a public number"
     if unit is not None:

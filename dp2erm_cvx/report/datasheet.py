@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.release import Release, Standing
@@ -245,7 +244,7 @@ def _description(release: BaseRelease) -> Iterator[str]:
 
 
 def _domain(release: BaseRelease) -> Iterator[str]:
-    domain, columns = Domain.from_dict(release.domain), release.columns
+    domain, columns = release.public, release.columns
     units = f"{release.n_samples} {units_of(release)}"
     yield f"Tables of {units} with a treatment, an outcome and {len(columns)} covariates."
     for name, fact in declared_facts(release):

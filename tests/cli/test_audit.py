@@ -130,7 +130,7 @@ def test_sums_over_whole_persons_are_audited_without_a_program(folder, monkeypat
         ([*IPW, "--seconds", "nan"], "seconds"),
         ([*IPW, "--solver", "newton"], "declared problem"),
         ([*IPW, "--save", "no/where"], "cannot be written"),
-        ([*IPW, "--output-dir", "data.csv"], "cannot be made"),
+        ([*IPW, "--output-dir", "data.csv"], "cannot be written"),
         ([*IPW, "--workers", "0"], "workers"),
         ([*IPW, "--scheduler", "."], "--scheduler describes data"),
         (["audit", "--program", "ipw_private", "--covariate-bound", "1"], "adds noise"),

@@ -468,7 +468,7 @@ def test_what_is_taken_over_has_the_law_of_what_a_question_releases_itself(folde
         shared, own = plan.run(data, execution, first.steps), alone.run(data, execution)
         assert all(np.array_equal(shared.released[one], own.released[one]) for one in own.released)
         assert plan.guarantee.epsilon == pytest.approx(sum(one.guarantee.epsilon for one in plan.steps))
-        models[name].owners["rate"].__dict__.pop("ran_", None)
+        models[name].earlier.owners["rate"].earlier.steps = {}
         with pytest.raises(DeclarationError, match="average comes before"):
             models[name].fit(data.X, data.a, data.y)
 

@@ -265,18 +265,14 @@ def test_what_is_worth_reading():
 
 def test_a_pipeline_that_is_wrong_is_seen(monkeypatch):
     """Planted: every release of the public rule is 2 too high."""
-    fit = PrivateEffect.fit
-
-    def shifted(self, *data):
-        fit(self, *data)
-        self.effect_ += 2.0
-        self.interval_ = tuple(end + 2.0 for end in self.interval_)
-        return self
-
+    effect, interval = PrivateEffect.effect_.fget, PrivateEffect.interval_.fget
     asked = question(n=300)
     compared = design_candidates(asked, 1)
     plain = replicate(asked, compared, 0)[0][0]
-    monkeypatch.setattr(PrivateEffect, "fit", shifted)
+    moves = {"effect_": lambda model: effect(model) + 2.0}
+    moves["interval_"] = lambda model: tuple(end + 2.0 for end in interval(model))
+    for name, moved in moves.items():
+        monkeypatch.setattr(PrivateEffect, name, property(moved))
     assert replicate(asked, compared, 0)[0][0].off == pytest.approx(plain.off + 2.0)
 
 

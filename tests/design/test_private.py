@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateTwoStageERM
+from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.design import private, tune_privately
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, LedgerError
 from dp2erm_cvx.ledger import Ledger
@@ -260,7 +261,7 @@ def test_without_opendp_nothing_is_read_or_charged_and_a_seeded_choice_needs_non
     with pytest.warns(UserWarning, match="not private"):
         result = choose([candidate(arithmetic="assumed")], None, seed=1)
     assert result.selection.sampler == "permute-and-flip in floating point"
-    monkeypatch.setattr(PrivateTwoStageERM, "dataset_from", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr(Dataset, "declared", lambda *_: pytest.fail("data were read"))
     with pytest.raises(DeclarationError, match=r"pip install 'dp2erm-cvx\[secure\]'"):
         choose([candidate()], ledger)
     assert ledger.account("trial").receipts == ()

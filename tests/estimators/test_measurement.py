@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx import opendp as module
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.estimators import measurement as module
-from dp2erm_cvx.estimators.measurement import as_opendp_measurement, group_privacy
 from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
+from dp2erm_cvx.opendp import as_opendp_measurement, group_privacy
 from dp2erm_cvx.problems.itr import itr, itr_logistic
 from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.solve import ProjectedGradient

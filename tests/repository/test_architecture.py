@@ -14,7 +14,7 @@ ORDER = (
     *("cells", "treatment", "codebook", "display", "blocks", "domain", "curves", "universe"),
     *("private_ranges", "domain_file", "data", "blocked", "datasets", "stability", "model", "program"),
     *("registry", "solve", "calibration", "mechanism", "steps", "plan", "release", "ledger"),
-    *("diagnostics", "estimators", "study_file", "design", "audit", "conformance", "compare"),
+    *("diagnostics", "estimators", "opendp", "study_file", "design", "audit", "conformance", "compare"),
     *("plotting", "report", "cli"),
 )
 
@@ -52,7 +52,7 @@ HOMES = {
     "cvxpy": {"model", "program", "solve", "problems"},
     "matplotlib": {"plotting"},
     "flint": {"mechanism"},
-    "opendp": {"mechanism", "estimators"},
+    "opendp": {"mechanism", "opendp"},
     "random": {"mechanism"},
     "secrets": {"mechanism"},
 }

@@ -24,7 +24,7 @@ from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.objective import jacobian_loss
 from dp2erm_cvx.calibration.sums import _ROWS, SumLaw
-from dp2erm_cvx.data import Dataset, NamedColumns
+from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.design.world import DesignQuestion
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.mechanism import quantile_scores
@@ -434,7 +434,7 @@ def test_what_does_not_know_persons_refuses_them():
         with pytest.raises(DataError, match="are not those of the domain"):
             plan.run(other, fitted.execution())
     with pytest.raises(DataError, match="come without any"):
-        model("ate").fit(NamedColumns(data.X, data.columns, data.sampling), data.a, data.y)
+        model("ate").fit(replace(data, person=None, persons=None))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
+from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.privacy import Budget, Neighboring
@@ -154,6 +155,6 @@ def _check(model: PrivateTwoStageERM, data: Any, n: int, k: int) -> None:
     """Raise DataError unless ``data`` is in the universe of the guarantee."""
     if not isinstance(data, tuple) or len(data) != 3:
         raise DataError("a dataset is a tuple (X, a, y)")
-    dataset = model.dataset_from(*data)
+    dataset = Dataset.declared(model.public(), *data)
     if np.shape(dataset.X) != (n, k):
         raise DataError(f"X has shape {np.shape(dataset.X)}: the measurement was made for ({n}, {k})")
