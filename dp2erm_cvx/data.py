@@ -264,7 +264,7 @@ class Dataset:
             columns = public.columns if named is None else tuple(named)
             found = cls.from_arrays(X, a, y, columns, n_arms)
         else:
-            found = X
+            found = replace(X, repeats=None)  # these are all rows of everybody
         if book is not None:
             groups = 0 if found.sampling is None else found.sampling.ndim
             lacks = {

@@ -435,6 +435,8 @@ def test_what_does_not_know_persons_refuses_them():
             plan.run(other, fitted.execution())
     with pytest.raises(DataError, match="come without any"):
         model("ate").fit(replace(data, person=None, persons=None))
+    once = replace(data, repeats=np.ones(len(data.a), dtype=np.int64))  # which would count a person twice
+    assert fitted.fit(once).release_.to_json() == model("ate", seed=1).fit(data).release_.to_json()
 
 
 @pytest.mark.parametrize(
