@@ -39,7 +39,7 @@ class Budget:
     epsilon
         Privacy budget, above 0: what any probability may change by with one record, on the log scale.
     delta
-        Additive slack of that guarantee, below 1; Gaussian noise needs one above 0.
+        Additive slack of the guarantee, below 1; Gaussian noise needs one above 0.
 
     Raises :class:`~dp2erm_cvx.errors.DeclarationError` otherwise.
     """
