@@ -18,6 +18,7 @@ from dp2erm_cvx.calibration import IntegerNoise, Noise
 from dp2erm_cvx.calibration.tails import bracketed
 from dp2erm_cvx.codebook import OTHER
 from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
+from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.record_map import UNIT
 from dp2erm_cvx.steps.step import Step
@@ -187,8 +188,11 @@ class CovariateMean(IntegerSums):
         return replace(universe, domain=domain)
 
     def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise:
-        """By the box of the covariates and their norm, whichever is smaller."""
+        """By the box of the covariates and their norm, whichever is smaller; sums must fit into 64 bits."""
         low, high = self.law.box(universe)
+        if not UNIT * universe.n_samples * float(np.max(np.maximum(-low, high))) <= 2.0**62:
+            told = f"n_samples = {universe.n_samples}, covariates up to {np.max(high):.3g}"
+            raise CalibrationError(f"{told}: their sums are beyond 64-bit integers: declare ranges")
         k, norm = universe.n_features, 2.0 * universe.domain.features_bound
         law = Noise(self.noise).on_numbers
         pure = law is Noise.GAMMA

@@ -8,9 +8,10 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Codebook, Domain
+from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import EffectStudy, RuleStudy, effect_error, make_plan
 from dp2erm_cvx.plan.effect_error import nuisance_error
 from dp2erm_cvx.sampling import SamplingWeights, uneven
@@ -22,6 +23,7 @@ from dp2erm_cvx.steps.nuisances import LinearNuisances, RidgeFit
 from dp2erm_cvx.steps.record_map import RAREST, Arms, OutcomeRows, Rows, Term, treated_share
 from dp2erm_cvx.steps.step import Execution, Inputs, StepResult
 from dp2erm_cvx.steps.sums import IntegerSums, TreatmentRate
+from dp2erm_cvx.treatment import Treatment
 from dp2erm_cvx.universe import Universe
 from tests.steps.scored import estimated
 
@@ -536,3 +538,12 @@ def test_slopes_are_what_they_would_be_without_ridge(n, epsilon, width):
     assert 0.5 < left < 0.8
     again = term.coefficient(k, released)[2:]
     assert float(again @ true / (true @ true)) == pytest.approx(1.0, abs=0.05)
+
+
+def test_sums_that_would_leave_64_bits_are_refused():
+    several = Codebook(treatment=Treatment("a", levels=["0", "1", "2"]), outcome="y")
+    for changes, settings in (({"codebook": several}, {}), ({}, {"mean_share": 0.1})):
+        model = PrivateEffect(Domain(1e10, 1.0, **changes), Budget(1.0), settings=settings)
+        assert model.plan(100, 1)
+        with pytest.raises(CalibrationError, match="beyond 64-bit integers: declare ranges"):
+            model.plan(1000, 1)
