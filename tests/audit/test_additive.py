@@ -19,7 +19,6 @@ from dp2erm_cvx.audit import (
     Split,
     audit_additive,
     replay,
-    run_stages,
     search_additive,
 )
 from dp2erm_cvx.audit.finding import Finding, differing_rows
@@ -214,19 +213,6 @@ def test_a_pair_is_saved_and_replayed_to_the_last_digit(tmp_path):
         (tmp_path / "pair.json").write_text(json.dumps(changed))
         with pytest.raises(DataError, match=said):
             replay(tmp_path / "pair", noisy_mean_of_groups)
-
-
-def test_a_run_draws_what_is_asked_for():
-    def mechanism(dataset):
-        members = yield Split(6, 2)
-        number = yield Noised(0.0, 3.0)
-        vector = yield Noised(np.zeros(2), 2.0, Noise.GAUSSIAN)
-        return members, number, vector
-
-    outputs = [run_stages(mechanism(None), np.random.default_rng(seed)) for seed in range(3000)]
-    assert all(sorted(np.concatenate(members)) == list(range(6)) for members, _, _ in outputs[:20])
-    assert stats.kstest([number for _, number, _ in outputs], stats.laplace(scale=3.0).cdf).pvalue > 1e-4
-    assert stats.kstest([vector[1] for _, _, vector in outputs], stats.norm(scale=2.0).cdf).pvalue > 1e-4
 
 
 def test_what_is_no_declaration_is_refused():

@@ -232,8 +232,3 @@ def test_what_cannot_be_audited_is_refused():
     for value in ([1.0], [math.nan, 1.0], [[1.0, 2.0]]):
         with pytest.raises(DeclarationError, match="finite vector"):
             audit_noise(lambda value=value: value, law(), size=20)
-
-
-def test_an_audit_charges_no_ledger(tmp_path):
-    charging = model(ledger=object(), dataset="trial")  # would be refused if it were used
-    assert audit_repeats(charging, *DATA, size=2).size == 2

@@ -9,7 +9,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Universe
 from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, audit_stability, replay, search_density
 from dp2erm_cvx.audit.finding import Finding, unscaled
-from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.registry import build, first_stages
 
 DOMAIN = Domain(2.0, 1.0, 3.0, 0.5, ranges=[(-5.0, 1.0)], intercept=1.0)
@@ -34,22 +34,6 @@ def of_stability(tmp_path_factory):
     found = audit_stability(IPW, None, Universe(DOMAIN, 6, 1), bounds=bounds, search=SearchPlan(60))
     found.save(path)
     return path
-
-
-def test_a_stability_audit_repeats_the_pair_of_a_density_audit(of_density):
-    again = replay(of_density)
-    assert (again.claim.name, again.claim.quantity) == ("sharp", Quantity.V)
-    assert again.claim.bound == IPW.stability(Universe(DOMAIN, 4, 1)).V
-    assert 0.0 < again.movement.low <= again.claim.bound
-    assert again.saved is again.agrees is None
-    assert not again.violated
-
-
-def test_a_density_audit_repeats_the_pair_of_a_stability_audit(of_stability):
-    audit = replay(of_stability, release())
-    assert 0.0 < audit.loss <= 1.0
-    with pytest.raises(DeclarationError, match="first_stage differs"):
-        replay(of_stability, release("uniform"))
 
 
 def test_records_come_back_in_either_unit(of_stability):

@@ -13,7 +13,7 @@ from dp2erm_cvx.audit.density import log_density_ratio
 from dp2erm_cvx.audit.release_laws import audited_laws
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import cleaned
-from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.problems.regression import saturating_regression
 from dp2erm_cvx.sampling import SamplingWeights, Unit
 from dp2erm_cvx.steps.estimands import AverageScore
@@ -254,15 +254,6 @@ def test_every_kind_of_effect_is_audited(settings):
         model.domain = replace(DOMAIN, outcome_center=0.5, outcome_bound=0.5)
     found = audit_density(model, *FLIP, starts=1)
     assert 0.2 < found.loss <= found.epsilon <= 1.0
-
-
-def test_a_study_and_a_plan_are_audited_like_the_estimator():
-    model = effect(propensity=0.5)
-    plan = model.plan(N, 1)
-    audits = [audit_density(one, *FLIP, starts=1) for one in (model, plan.study)]
-    assert audits[0] == audits[1]
-    with pytest.raises(DataError, match="8 records of 1 covariate"):
-        audit_density(plan, *neighbors(np.random.default_rng(0), N, 2))
 
 
 def test_private_ranges_are_refused():

@@ -3,13 +3,12 @@
 import dataclasses
 import json
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, audit_stability, claims_of, replay, rounds
+from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, audit_stability, replay, rounds
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.universe import Universe
@@ -133,18 +132,6 @@ def test_data_are_read_and_it_says_so():
         assert found.verdicts[0].worst.origin == name
 
 
-def test_a_generator_reads_no_data():
-    result = audit_stability(
-        IPW,
-        lambda rng: some_data(seed=int(rng.integers(10**6))),
-        Domain(2.0, 1.0),
-        strategies=["extreme", "flips"],
-        search=SearchPlan(300),
-    )
-    assert result.private
-    assert not result.violations
-
-
 def facts(result):
     return {k: v for k, v in result.to_dict().items() if k != "seconds"}
 
@@ -181,34 +168,6 @@ def test_a_stop_changes_nothing(source, tmp_path, monkeypatch):
         audited_with(checkpoint=path)
 
 
-def test_a_limit_in_seconds_is_kept(monkeypatch):
-    readings = []
-
-    def clock():
-        readings.append(0.06 * len(readings))
-        return readings[-1]
-
-    # every look at the clock takes 0.06 seconds, however busy the machine is
-    monkeypatch.setattr("dp2erm_cvx.audit.search.time", SimpleNamespace(time=clock))
-    monkeypatch.setattr(rounds, "CHEAP", (30, 1, 60))
-    shares = []
-    search = SearchPlan(seconds=0.5, progress=lambda *told: shares.append(told))
-    result = audit_stability(IPW, None, Universe(UNIT, 50, 2), search=search)
-    assert 0.5 <= readings[-1] < 5
-    assert result.rounds == len(shares) == 4
-    assert shares[-1][0] == 1.0
-    assert shares[-1][2] == pytest.approx(max(ratio for *_, ratio in shares))
-
-
-def test_claims_are_public_quantities_of_every_family():
-    found, refused = claims_of(reference_program("ipw_randomized", propensity=0.3), Universe(UNIT, 100, 2))
-    norm = next(c for c in found if (c.name, c.quantity) == ("paper, printed", Quantity.L2))
-    assert norm.bound == pytest.approx(math.sqrt(2) * 0.4 / 0.3 * 100 / 99, rel=1e-6)
-    assert not refused
-    _, refused = claims_of(reference_program("entropy_balancing", ridge=1.0), Universe(UNIT, 100, 2))
-    assert set(refused) == {"paper, printed", "paper, usable"}
-
-
 @pytest.mark.parametrize(
     ("change", "error", "names"),
     [
@@ -239,16 +198,6 @@ def test_limits_that_are_none():
     for wrong in ({}, *numbers, {"evaluations": 5, "seed": -1}):
         with pytest.raises(DeclarationError):
             SearchPlan(**wrong)
-
-
-def test_a_first_stage_without_a_ridge_is_solved_in_full():
-    case = ipw(10, 0.0, 1.0, 0)
-    result = audited(case, 6)
-    assert "ridge = 0" in result.refused["sharp"]
-    hard = reference_program("entropy_balancing_hard")
-    result = audit_stability(hard, some_data(16, 1), UNIT, strategies=["each"], search=SearchPlan(16))
-    assert not result.violations
-    assert 8 < result.verdicts[0].neighbors <= 16
 
 
 #: Neighbors per row: 32 rows in about five minutes.

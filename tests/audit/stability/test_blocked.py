@@ -8,7 +8,6 @@ import pytest
 from dp2erm_cvx import Domain, blocks
 from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, audit_stability
 from dp2erm_cvx.audit import stability as module
-from dp2erm_cvx.audit.movement import movements
 from dp2erm_cvx.audit.neighbors import Base
 from dp2erm_cvx.audit.stability import records_of
 from dp2erm_cvx.blocked import BlockedDataset, pieces
@@ -16,8 +15,6 @@ from dp2erm_cvx.blocked import dataset as blocked_records
 from dp2erm_cvx.domain import records
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.registry import programs
-from dp2erm_cvx.report.audit import neighbor_in_words
-from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
 
 pa = pytest.importorskip("pyarrow")
@@ -93,16 +90,6 @@ def movements_of(program, data):
     return [read for _, read in base.moved(base.propose("extreme", 0, 5, np.random.default_rng(0)))]
 
 
-@pytest.mark.parametrize("length", [32, 256])
-def test_blocks_of_any_length(length, raw, path, monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK", length)
-    for name in ("ipw_logistic", "entropy_balancing"):
-        program = programs()[name](**PROGRAMS[name]).resolve(DOMAIN)
-        found, known = movements_of(program, dataset(path)), movements_of(program, raw)
-        assert meet(found, known)
-        assert found == known or name == "entropy_balancing"
-
-
 def meet(found, known):
     """Whether the certified intervals of every movement have a point in common."""
     return all(
@@ -130,37 +117,6 @@ def test_a_bound_without_the_root_of_n_is_found_out(path):
     bound = program.stability(universe).V
     wrong = Claim("divided by the root of n", Quantity.V, bound / np.sqrt(N))
     assert audited(program, dataset(path), bounds=[wrong, Claim("right", Quantity.V, bound)]).violations
-
-
-@pytest.mark.parametrize("name", ["ipw_logistic", "entropy_balancing"])
-def test_movements_are_those_of_another_solver_from_cold(name, path):
-    program = programs()[name](**PROGRAMS[name]).resolve(DOMAIN)
-    base = Base(program, Universe(DOMAIN, N, 3), records_of(dataset(path), DOMAIN))
-    moved = base.moved(base.propose("extreme", 0, 40, np.random.default_rng(0)))
-    assert len(moved) == 40
-    whole = records_of(tuple(np.array(part) for part in columns(path)), DOMAIN)
-    ends = [whole, *(whole.replaced(c.index, row_of(base, c), c.arm) for c, _ in moved[:3])]
-    alone = {"solver": "clarabel", "polish": False, "throw": False}
-    first, *others = (solve(program.instance(one), **alone) for one in ends)
-    for (change, read), other in zip(moved[:3], others, strict=True):
-        radii = first.certificate.output_radius, other.certificate.output_radius
-        assert max(radii) < 0.02
-        known = movements(first.value, other.value, change.index, *radii)
-        assert meet([read], [known])
-    # the whole is not in memory, and the page says as much of the others
-    pair = base.pair(moved[0][0])
-    assert "read in blocks" in neighbor_in_words(pair, base.universe)
-    with pytest.raises(ProgramError, match="in blocks"):
-        _ = pair.second.X
-
-
-def row_of(base, change):
-    return base.pair(change).second.at(np.array([change.index])).X[0]
-
-
-def columns(path):
-    table = parquet.read_table(path).to_pandas()
-    return table[["x0", "x1", "x2"]], table["a"], table["y"]
 
 
 def test_what_needs_all_records_is_refused(path):

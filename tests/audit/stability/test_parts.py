@@ -1,15 +1,12 @@
 """The parts of a stability audit, each against an independent computation."""
 
-import dataclasses
 import math
-import sys
 
 import cvxpy as cp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from joblib import parallel_config
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability, scouts
@@ -17,12 +14,11 @@ from dp2erm_cvx.audit import stability as module
 from dp2erm_cvx.audit.movement import movements
 from dp2erm_cvx.audit.neighbors import STRATEGIES, Base, Replacement
 from dp2erm_cvx.audit.pairs import Pairs, records_at
-from dp2erm_cvx.audit.search import Gain, evolve, explore
+from dp2erm_cvx.audit.search import evolve
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import Gaussian, Moments, scheme
 from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernels import Linear
-from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve.batch import neighbors
 from dp2erm_cvx.universe import Universe
@@ -129,52 +125,12 @@ def test_evolution_strategy_finds_a_narrow_ridge_within_its_budget():
     assert nothing == -math.inf
 
 
-@dataclasses.dataclass(frozen=True)
-class Height:
-    value: float
-
-    def plain(self):
-        return self.value
-
-
-def higher(state, number, room):
-    """A look goes on from the best before its wave: another best leads elsewhere."""
-    value = max((height for height, _ in state.best.get("height", ())), default=0.0) + 1 + number / 100
-    return Gain(room, [({"height": value}, Height(value))])
-
-
-def explored(evaluations, **how):
-    plan = SearchPlan(evaluations, **how)
-    return explore(higher, plan, most=lambda number: 2, wave=4, call="heights", read=Height)
-
-
-def test_a_wave_starts_from_the_same_pairs_whoever_looks_and_wherever_a_search_was_cut(tmp_path):
-    whole = explored(29)
-    with parallel_config(backend="threading"):
-        assert explored(29, workers=3) == whole
-    # in the midst of a wave, which is no place to go on from
-    for cut in (11, 21):
-        assert explored(cut, checkpoint=tmp_path / "state.json").spent == cut
-    assert explored(29, checkpoint=tmp_path / "state.json") == whole
-
-
 def a_base(program, domain, n=30, d=3, seed=0):
     rng = np.random.default_rng(seed)
     universe = Universe(domain, n, d)
     X = universe.domain.inside(rng.normal(size=(n, d)))
     records = records_at(domain, X, (rng.random(n) < 0.5).astype(np.int64))
     return Base(program.resolve(domain), universe, records, X)
-
-
-def test_ascent_climbs_and_keeps_to_its_budget():
-    base = a_base(reference_program("ipw_logistic", ridge=0.05), Domain(1.0, 1.0))
-    start = Replacement(4, np.array([0.1, 0.1, -0.1]), 1, "random")
-    end, spent = base.ascend(start, 0.3, 50, np.random.default_rng(0))
-    (_, before), (_, after) = base.moved([start, end])
-    assert spent <= 50
-    assert after[Quantity.V].low > 1.05 * before[Quantity.V].low
-    assert np.linalg.norm(end.covariates) <= 1.0
-    assert end.origin == "ascent"
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -239,25 +195,6 @@ def test_movements_on_distinct_rows_are_those_of_all_records(program, domain):
         np.testing.assert_allclose(quick[quantity], slow[quantity], rtol=2e-7, atol=2e-7)
 
 
-def test_a_program_that_is_not_known_is_solved_in_full():
-    universe = Universe(PLAIN, 10, 2)
-    sample = Pairs.starts(universe, 5, np.random.default_rng(0))
-    known = reference_program("ipw_logistic", ridge=0.1)
-    assert not scouts.Scout.of(known, universe, sample).exact
-    measured = reference_program("entropy_balancing", ridge=1.0, base_measure=(1.0,) * 10).resolve(PLAIN)
-    assert scouts.Scout.of(measured, universe, sample).exact
-    assert not scouts.Scout.of(entropic(), universe, sample).exact
-    assert scouts.Scout.of(entropic(uneven=1.0), universe, sample).exact  # equal records, other weights
-
-
-def test_a_scout_that_disagrees_with_the_solves_is_dropped(monkeypatch):
-    universe = Universe(PLAIN, 10, 2)
-    sample = Pairs.starts(universe, 5, np.random.default_rng(0))
-    family, right = scouts._FAST[MarginModel]
-    monkeypatch.setitem(scouts._FAST, MarginModel, (family, lambda *given: 1.01 * right(*given)))
-    assert scouts.Scout.of(reference_program("ipw_logistic", ridge=0.1), universe, sample).exact
-
-
 IPW = programs()["ipw_logistic"](ridge=0.05)
 EVALUATIONS = SearchPlan(evaluations=200, seed=3)
 
@@ -305,20 +242,6 @@ def test_what_leaves_the_universe_is_left_out():
 @pytest.fixture
 def few(monkeypatch):
     monkeypatch.setattr(module, "LARGEST_DECLARED", 100)
-
-
-def test_many_records_are_audited_without_the_declared_problem(few, monkeypatch):
-    records = make_records(120, 3)
-    monkeypatch.setattr(sys.modules["dp2erm_cvx.solve.solve"], "solved_by_cvxpy", None)
-    found = audit_stability(IPW, records, records.domain, strategies=STRATEGIES[:-1], search=EVALUATIONS)
-    assert "ascent" not in found.searched
-    assert not found.violations
-    assert found.check.solver == "first_certified"
-    assert found.check.datasets >= 2
-    assert found.check.disagreement <= 1
-    # only the pairs that verdicts rest on
-    assert 1 <= len(found.worst) <= len({verdict.claim.quantity for verdict in found.verdicts})
-    assert "by first_certified" in str(found)
 
 
 def test_a_wrong_batch_is_seen_by_the_check(few, monkeypatch):
