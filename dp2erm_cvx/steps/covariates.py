@@ -323,6 +323,9 @@ class MeanSquare(IntegerSums):
             scales[own] = np.array(law.spreads)[own] / np.sqrt(self._variances(likely, released))
             # rarer levels than guessed leave room in the ball, which all share
             room = min(max(self.law.quantile(0.95) / law.quantile(0.95), 1.0), 3.0)
+            outside = self.universe if self.mean is None else self.mean.universe
+            if outside.domain.ranges is None:  # a declared norm is that of records: none leave it half empty
+                room *= math.sqrt(max(9.0 * float(np.mean(likely)), 1.0))
             spreads, offsets = (tuple(room * v for v in own) for own in (law.spreads, law.offsets))
             return replace(law, spreads=spreads, offsets=offsets), shares, room * scales
         least = self.calibration.scale * self.calibration.unit / n

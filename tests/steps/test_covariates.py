@@ -479,6 +479,18 @@ def test_where_a_square_may_be_noise_a_propensity_leaves_more(monkeypatch):
     assert 2.5 < bias / nuisance_error(plan, released, 1.0).bias < math.hypot(1.0, 1.0 / 0.3)
 
 
+def test_records_go_on_to_fill_a_declared_ball():
+    """Two thirds lie at its border; of the guess alone they would keep 70 % of their lengths."""
+    domain, X = Domain(1.2, 6.0), np.random.default_rng(3).uniform(-1.0, 1.0, (4000, 5))
+    shares = {"mean_share": None}
+    study = EffectStudy(Universe(domain, 4000, 5), Budget(4.0), residual_scale=1.0, declared=shares)
+    step, records = make_plan(study).step("spread"), domain.records(X, np.zeros(4000), np.zeros(4000))
+    assert len(step.numbers) == 5
+    mapped = step.mapped(records, {"spread": exact(step, records)})
+    before, after = (np.mean(np.linalg.norm(one.covariates, axis=1)) for one in (records, mapped))
+    assert after == pytest.approx(before, rel=0.03)
+
+
 def test_few_records_have_one_mean_square_for_all():
     domain = Domain(math.sqrt(2.0), 6.0, ranges=PAIR)
     step = make_plan(EffectStudy(Universe(domain, 600, 2), Budget(1.0), residual_scale=1.0)).step("spread")
