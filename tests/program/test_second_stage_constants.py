@@ -181,16 +181,13 @@ def test_chosen_features_have_their_own_bound():
     assert 0.5 * derived.gradient_radius <= half <= derived.gradient_radius * (1 + 1e-12)
 
 
+NETS = [ElasticNet(l1, l2) for l1 in (0.0, 0.7) for l2 in (0.0, 0.4)]
+USERS = {"norm": lambda theta: cp.norm(theta, 2), "squares": lambda theta: 3 * cp.sum_squares(theta)}
+
+
 @pytest.mark.parametrize(
     "regularizer",
-    [
-        ElasticNet(),
-        ElasticNet(l1=0.7),
-        ElasticNet(l2=0.4),
-        ElasticNet(0.7, 0.4),
-        pytest.param(UserRegularizer(lambda theta: cp.norm(theta, 2)), id="norm"),
-        pytest.param(UserRegularizer(lambda theta: 3 * cp.sum_squares(theta)), id="sum of squares"),
-    ],
+    [*NETS, *(pytest.param(UserRegularizer(own), id=name) for name, own in USERS.items())],
     ids=str,
 )
 @pytest.mark.parametrize("name", SQUARED + MARGINS)
@@ -225,10 +222,7 @@ def test_strong_convexity_of_the_declared_regularizer(name, regularizer):
         least = min(least, 4 * bend / float((first - second) @ (first - second)))
     declared = program.constants(Universe(domain, 100, P)).strong_convexity
     assert declared <= least + 1e-9
-    if isinstance(regularizer, ElasticNet):
-        assert declared == pytest.approx(least, abs=1e-6)
-    else:
-        assert declared == 0.0
+    assert declared == pytest.approx(least if isinstance(regularizer, ElasticNet) else 0.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["itr", "arm_means", "regression"])
