@@ -1,4 +1,11 @@
-"""Who does the work changes nothing: processes, a Dask cluster or none of them."""
+"""Who does the work changes nothing, nor in which blocks; workers end with their parent, however it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -6,6 +13,7 @@ from joblib import parallel_config
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Attack, Declared, SearchPlan, audit_runs, audit_stability
+from dp2erm_cvx.blocks import VIEW, ArrayBlocks, tree_sum
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.registry import build, first_stages
@@ -82,3 +90,57 @@ def test_a_cluster_finds_what_one_process_finds(alone):
         parallel_config(backend="dask", wait_for_workers_timeout=3600),
     ):
         assert all_facts(-1) == alone
+
+
+#: Prints the workers, then a line from the middle of what it does, and never ends by itself.
+START = """
+import os, time
+from dp2erm_cvx.parallel import run_tasks
+
+print(*run_tasks(os.getpid, [()] * 2, workers=2), flush=True)
+print(flush=True)
+"""
+DOING = {
+    "nothing": "time.sleep(1e6)",
+    "long tasks": 'list(run_tasks(exec, [("while True: pass",)] * 2, workers=2))',
+}
+
+
+@pytest.mark.parametrize("doing", DOING)
+def test_workers_end_with_a_process_that_is_killed(doing: str, tmp_path: Path) -> None:
+    words = [sys.executable, "-c", START + DOING[doing]]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen(words, cwd=tmp_path, **pipes) as parent:
+        workers = [int(word) for word in parent.stdout.readline().split()]
+        try:
+            assert workers
+            assert parent.stdout.readline()
+            parent.kill()
+            # all of them write to this pipe: it ends with the last
+            parent.communicate(timeout=3600)  # what hangs, and not what is slow
+        except subprocess.TimeoutExpired:
+            for worker in set(workers):
+                with suppress(ProcessLookupError):
+                    os.kill(worker, signal.SIGTERM)
+            pytest.fail(f"{workers} outlived their parent")
+
+
+@pytest.mark.parametrize("n", [1, VIEW - 1, VIEW, VIEW + 1, 3 * VIEW + 5])
+def test_a_pass_sees_every_row_once_beside_its_own_slices(n: int) -> None:
+    blocks = ArrayBlocks((np.arange(n), -np.arange(n)))
+    seen = blocks.then(lambda rows: rows[0] + rows[1]).map(lambda zero, own: (zero, own), np.arange(n))
+    assert blocks.n_samples == n == sum(blocks.lengths)
+    assert tuple(len(own) for _, own in seen) == blocks.lengths
+    assert np.array_equal(np.concatenate([own for _, own in seen]), np.arange(n))
+    assert not np.any(np.concatenate([zero for zero, _ in seen]))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 13])
+def test_a_tree_adds_every_part_at_most_the_logarithm_times(count: int) -> None:
+    class Depth(float):
+        def __add__(self, other: float) -> "Depth":
+            return Depth(max(float(self), float(other)) + 1.0)
+
+    deepest = tree_sum([Depth(0) for _ in range(count)])  # type: ignore[list-item]
+    assert float(deepest) <= np.ceil(np.log2(count))
+    assert tree_sum([np.full(2, k) for k in range(count)]).tolist() == [count * (count - 1) / 2] * 2

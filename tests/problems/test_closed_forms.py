@@ -1,4 +1,4 @@
-"""Entropy balancing: its forms against each other and CVXPY; trims, base measures, refusals."""
+"""Weights and second stages against closed forms, moments, CVXPY and other people's regressions."""
 
 import math
 from typing import Any
@@ -6,19 +6,112 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
+from sklearn.linear_model import LinearRegression
 
-from dp2erm_cvx import Domain, stability
+from dp2erm_cvx import stability
+from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.model.sets import ElasticNet
 from dp2erm_cvx.privacy import BoundFamily
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.program import Moments
+from dp2erm_cvx.program import Moments, WholeSpace
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
-from tests.helpers import declared_solution, make_records
+from tests.helpers import declared_solution, make_records, make_weights
 from tests.stability.movement import Pair, movement
 
 PROGRAMS: dict[str, Any] = dict(programs())
+
+
+def _factors(name: str, records: Any) -> np.ndarray:
+    treated = records.a == 1
+    if name == "uniform":
+        return np.ones(records.n_samples)
+    if name == "ipw_randomized":
+        return np.minimum(np.where(treated, 1 / 0.2, 1 / 0.8), 4.0)
+    score = records.X @ np.array([0.1, 1.0, -0.5, 0.0])
+    propensity = 1 / (1 + np.exp(-score))
+    return np.minimum(1 / np.where(treated, propensity, 1 - propensity), 3.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("uniform", {}),
+        ("ipw_randomized", {"propensity": 0.2, "trim": 4.0}),
+        ("ipw_known", {"coefficient": (0.1, 1.0, -0.5, 0.0), "trim": 3.0}),
+    ],
+)
+def test_closed_form_weights(name, settings):
+    records = make_records(50, 3)
+    factors = _factors(name, records)
+    instance = PROGRAMS[name](**settings).instance(records)
+    expected = factors * 50 / math.fsum(factors)
+    np.testing.assert_allclose(solve(instance).value, expected, rtol=1e-13)
+    np.testing.assert_allclose(declared_solution(instance, "weights"), expected, rtol=1e-7)
+
+
+def test_the_interval_of_log_weights_is_enforced():
+    class Narrow(PROGRAMS["ipw_known"]):
+        _made = True
+        log_range = lambda self, domain: (0.3, 0.4)  # noqa: E731
+
+    weights = solve(Narrow(coefficient=(0.1, 1.0, -0.5, 0.0)).instance(make_records(50, 3))).value
+    assert np.ptp(np.log(weights)) == pytest.approx(0.1)
+
+
+def test_the_trace_of_a_private_coefficient_grows_with_the_squared_norm_of_rows():
+    for M, name in ((0.5, "ipw_private"), (3.0, "overlap_private")):
+        constants = PROGRAMS[name]().resolve(domain := Domain(M, 1.0)).loss_constants(Universe(domain, 50, 3))
+        assert constants.hessian_trace == pytest.approx(0.25 * M**2, rel=1e-9)
+
+
+def test_second_stage_with_l1_is_the_lasso():
+    from sklearn.linear_model import Lasso
+
+    records = make_records(200, 4)
+    z = 2 * (2 * records.a - 1) * records.y
+    itr = PROGRAMS["itr"](theta_set=WholeSpace(), regularizer=ElasticNet(l1=0.5))
+    found = solve(itr.instance(records, np.ones(200), gamma=1e-9)).value
+    # scikit-learn minimizes |z - X theta|^2 / (2n) + alpha |theta|_1
+    lasso = Lasso(alpha=0.25, fit_intercept=False, tol=1e-12, max_iter=100_000).fit(records.X, z)
+    np.testing.assert_allclose(found, lasso.coef_, atol=1e-7)
+
+
+def test_arm_means_are_the_weighted_arm_means():
+    records = make_records(300, 3)
+    weights = make_weights(records)
+    program = PROGRAMS["arm_means"]()
+    theta = solve(program.instance(records, weights, gamma=1e-10)).value
+    means = [np.average(records.y[records.a == arm], weights=weights[records.a == arm]) for arm in (0, 1)]
+    np.testing.assert_allclose(theta, means, atol=1e-8)
+    assert program.effect(theta, records.domain, records.covariates[:4]) == pytest.approx(
+        [means[1] - means[0]] * 4
+    )
+
+
+def test_plug_in_is_the_weighted_mean_of_the_transformed_outcome():
+    records = make_records(300, 3)
+    weights, gamma = make_weights(records), 0.1
+    program = PROGRAMS["plug_in_ate"]()
+    transformed = 2 * (2 * records.a - 1) * records.y
+    theta = solve(program.instance(records, weights, gamma=1e-10)).value
+    assert theta == pytest.approx([np.mean(weights * transformed)], abs=1e-8)
+    noise = np.array([3.0])
+    shrunk = solve(program.instance(records, weights, gamma=gamma, noise=noise)).value
+    assert shrunk == pytest.approx(
+        [(2 * np.sum(weights * transformed) - 3.0) / (300 * (2 + gamma))], rel=1e-12
+    )
+
+
+def test_regression_is_weighted_least_squares():
+    records = make_records(200, 4)
+    weights = make_weights(records)
+    fit = LinearRegression(fit_intercept=False).fit(records.X, records.y, sample_weight=weights)
+    program = PROGRAMS["regression"](theta_set=WholeSpace())
+    theta = solve(program.instance(records, weights, gamma=1e-10)).value
+    np.testing.assert_allclose(theta, fit.coef_, atol=1e-8)
 
 
 @pytest.mark.parametrize("arm_mass", ["equal", "proportional"])
