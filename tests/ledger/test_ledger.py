@@ -1,0 +1,342 @@
+"""The ledger: what it adds up, what it refuses, what is no ledger, and what fits charge before noise."""
+
+import math
+import multiprocessing
+from pathlib import Path
+import numpy as np
+import pandas as pd
+import pytest
+from dp2erm_cvx import Budget, Codebook, Domain, Neighboring, PrivateEffect
+from dp2erm_cvx.errors import DeclarationError, LedgerError
+from dp2erm_cvx.ledger import Ledger
+from dp2erm_cvx.sampling import Unit
+from tests.ledger.charging import charge_until_refused
+from tests.ledger.model import DATA, model
+from sklearn.base import clone
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM
+from dp2erm_cvx.calibration import renyi_epsilon
+from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, LedgerError
+from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.steps import step
+from dp2erm_cvx.steps.score import MeanScore
+from dp2erm_cvx.steps.step import Inputs
+from tests.plan.changed import unproven
+import os
+import sqlite3
+import warnings
+from contextlib import closing
+from dp2erm_cvx import Budget
+from dp2erm_cvx.ledger import Ledger, store
+from dp2erm_cvx.ledger.ledger import decode, encode
+from dp2erm_cvx.privacy import RenyiCurve
+
+
+def test_decimals_add_up_as_they_are_written_and_outlive_the_process(ledger: Ledger) -> None:
+    made = [ledger.charge("trial", Budget(0.1, 1e-7), f"look {k}") for k in range(10)]
+    account = Ledger(ledger.path).account("trial")
+    assert (account.receipts, made[3].note) == ((*made,), "look 3")
+    figures = account.spent
+    assert (figures.epsilon, figures.delta) == (1.0, 1e-6)
+    assert (figures.left_epsilon, figures.left_delta) == (0.0, 0.0)
+    assert figures.relation is Neighboring.REPLACE_ONE
+    with pytest.raises(LedgerError, match="does not fit"):
+        ledger.charge("trial", Budget(5e-324))
+
+
+def test_what_is_left_fits_and_no_more(ledger: Ledger) -> None:
+    ledger.charge("trial", Budget(1 / 3, 1e-7 / 3))
+    left = ledger.account("trial").spent
+    with pytest.raises(LedgerError):
+        ledger.charge("trial", Budget(math.nextafter(left.left_epsilon, 1.0)))
+    ledger.charge("trial", Budget(left.left_epsilon, left.left_delta))
+
+
+def test_refusals_change_nothing(ledger: Ledger) -> None:
+    ledger.charge("trial", Budget(0.5))
+    before = ledger.path.read_bytes()
+    refused = model(None, None, seed=1).fit(*DATA).release_.guarantee
+    cases: list[tuple[type[Exception], str, tuple]] = [
+        (LedgerError, "does not fit", ("trial", Budget(0.6))),
+        (LedgerError, "does not fit", ("trial", Budget(0.1, 1e-5))),
+        (LedgerError, "no declared total", ("trail", Budget(0.1))),
+        (DeclarationError, "adds up a Budget", ("trial", 0.1)),
+        (DeclarationError, "adds up a Budget", ("trial", {"epsilon": 0.1})),
+        (DeclarationError, "seeded", ("trial", refused)),
+        (DeclarationError, "dataset", ("", Budget(0.1))),
+        (DeclarationError, "dataset", ("tri\nal", Budget(0.1))),
+        (DeclarationError, "note", ("trial", Budget(0.1), "x" * 201)),
+    ]
+    for error, message, arguments in cases:
+        with pytest.raises(error, match=message):
+            ledger.charge(*arguments)
+    with pytest.raises(DeclarationError, match="relation"):
+        ledger.charge("trial", Budget(0.1), relation="add-remove")
+    with pytest.raises(LedgerError, match="keep-treatment"):
+        ledger.charge("trial", Budget(0.1), relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
+    assert ledger.path.read_bytes() == before
+
+
+def test_a_weaker_total_admits_a_stronger_release(ledger: Ledger) -> None:
+    ledger.declare("weak", Budget(1.0), relation="replace-one-keep-treatment")
+    ledger.charge("weak", Budget(0.5))
+    guarantee = model(None, None).fit(*DATA).release_.guarantee
+    assert ledger.charge("weak", guarantee).budget == Budget(0.4)
+    account = ledger.account("weak")
+    assert account.spent.relation is account.relation is Neighboring.REPLACE_ONE_KEEP_TREATMENT
+    with pytest.raises(LedgerError, match=r"\(basic composition, neighbors: replace-one-keep-treatment\)"):
+        ledger.charge("weak", Budget(0.2))
+
+
+def test_an_account_protects_records_or_persons(tmp_path: Path) -> None:
+    """One epsilon for persons and one for records are no two for either."""
+    rng = np.random.default_rng(0)
+    person = np.repeat(np.arange(40), 5)
+    table = pd.DataFrame({"id": person, "x": rng.uniform(-1, 1, 200), "a": rng.integers(0, 2, 200), "y": 0.5})
+
+    def fitted(account: str, unit: Unit | None) -> PrivateEffect:
+        book = Codebook(outcome="y", unit=unit)
+        domain = Domain(1.5, 1.0, ranges=book.ranges({"x": (-1, 1)}), codebook=book)
+        own = PrivateEffect(domain, Budget(1.0), residual_scale=0.5, ledger=ledger, dataset=account)
+        return own.fit(table, table.a, table.y)
+
+    ledger = Ledger(tmp_path / "own.db")
+    persons = Unit("id", 40)
+    for account, units in (
+        ("a", (persons, "records")),
+        ("b", (None, "persons by id")),
+        ("c", (persons, "persons by x")),
+    ):
+        assert ledger.declare(account, Budget(4.0)).unit is None
+        for unit in (units[0], units[0] and Unit("id", 40, 2)):
+            guarantee = fitted(account, unit).release_.guarantee
+        ledger.charge(account, guarantee)  # by hand, which states who is protected itself
+        before = ledger.path.read_bytes()
+        with pytest.raises(LedgerError, match=f"{account!r} protects .*: epsilon for the one is none"):
+            ledger.charge(account, Budget(0.1), unit=units[1])
+        assert ledger.path.read_bytes() == before
+        assert ledger.account(account).unit == ("persons by id" if units[0] else "records")
+        assert ledger.account(account).to_dict()["unit"] == ledger.account(account).receipts[1].unit
+    with pytest.raises(LedgerError, match="'a' protects persons by id, and this release records"):
+        fitted("a", None)
+    with pytest.raises(DeclarationError, match="unit"):
+        ledger.charge("a", Budget(0.1), unit="")
+
+
+def test_a_total_is_declared_once(ledger: Ledger) -> None:
+    ledger.charge("trial", Budget(0.5))
+    assert len(ledger.declare("trial", Budget(1.0, 1e-6)).receipts) == 1
+    for total, others in (
+        (Budget(2.0, 1e-6), {}),
+        (Budget(1.0), {}),
+        (Budget(1.0, 1e-6), {"composition": "pld"}),
+        (Budget(1.0, 1e-6), {"relation": "replace-one-keep-treatment"}),
+    ):
+        with pytest.raises(LedgerError, match="declared once"):
+            ledger.declare("trial", total, **others)
+    with pytest.raises(DeclarationError, match="composition"):
+        ledger.declare("other", Budget(1.0), composition="advanced")
+
+
+def test_four_processes_share_one_total(ledger: Ledger) -> None:
+    context = multiprocessing.get_context("spawn")
+    found = context.Queue()
+    arguments = (str(ledger.path), found)
+    processes = [context.Process(target=charge_until_refused, args=arguments) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()  # what each has put fits into the pipe
+    assert [process.exitcode for process in processes] == [0] * 4
+    numbers = [number for _ in processes for number in found.get()]
+    account = ledger.account("trial")
+    assert sorted(numbers) == sorted(one.number for one in account.receipts)
+    assert len(set(numbers)) == 100
+    assert account.spent.left_epsilon == 0.0
+
+
+def test_a_fit_charges_what_its_plan_guarantees(ledger: Ledger) -> None:
+    fitted = clone(model(ledger, calibration="renyi")).set_params(budget=Budget(0.4, 1e-7)).fit(*DATA)
+    (receipt,) = ledger.account("trial").receipts
+    assert fitted.receipt_ == receipt
+    stated = fitted.release_.guarantee
+    assert receipt.budget == Budget(stated.epsilon, stated.delta) == Budget(0.4, 1e-7)
+    assert receipt.curve == fitted.plan(30, 1).curve
+    assert receipt.curve is not None
+    assert receipt.note == "uniform, then arm_means of a on y"
+    pure = model(ledger).set_params(budget=Budget(0.4, 1e-7)).fit(*DATA)
+    assert pure.receipt_.budget == Budget(0.4)  # gamma noise spends no delta
+    assert pure.receipt_.curve is None
+    with pytest.raises(LedgerError, match=r"epsilon = 0\.2, delta = 9e-07 is left"):
+        model(ledger).fit(*DATA)
+
+
+def test_the_charge_is_on_disk_before_noise_is_drawn(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def drawn(*args: object, **kwargs: object) -> None:
+        seen.append(len(Ledger(ledger.path).account("trial").receipts))
+        raise KeyboardInterrupt
+
+    for name in ("draw", "draw_within"):
+        monkeypatch.setattr(step, name, drawn)
+    with pytest.raises(KeyboardInterrupt):
+        model(ledger).fit(*DATA)
+    assert seen == [1]
+
+
+def test_a_refusal_after_a_first_release_gives_nothing_back(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a later step refuses may depend on released numbers: it is an output, and paid for."""
+    own = PrivateEffect(Domain(2.0, 1.0), Budget(0.4), residual_scale=0.5, ledger=ledger, dataset="trial")
+
+    def refusing(self: MeanScore, inputs: Inputs, released: dict, execution: object) -> None:
+        assert "rate" in released
+        raise CalibrationError("at these numbers")
+
+    monkeypatch.setattr(MeanScore, "run", refusing)
+    with pytest.raises(CalibrationError, match="at these numbers"):
+        own.fit(*DATA)
+    assert [receipt.budget for receipt in ledger.account("trial").receipts] == [Budget(0.4)]
+
+
+def test_a_refused_fit_neither_clips_nor_draws(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Plan, "run", lambda *_, **__: pytest.fail("the data were touched"))
+    refused = model(ledger, epsilon=1.5)
+    with pytest.raises(LedgerError) as one:
+        refused.fit(*DATA)
+    with pytest.raises(LedgerError) as other:
+        refused.fit(DATA[0], 1 - DATA[1], -DATA[2])
+    assert str(one.value) == str(other.value)
+    assert not hasattr(refused, "release_")
+    with pytest.raises(DataError):
+        model(ledger).fit(DATA[0], DATA[1] + 0.5, DATA[2])
+    assert ledger.account("trial").receipts == ()
+
+
+def test_a_seeded_fit_charges_nothing_and_says_so_and_an_unproven_plan_is_refused(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.warns(UserWarning, match="nothing is charged"):
+        assert model(ledger, seed=1).fit(*DATA).receipt_ is None
+    found = unproven(model(ledger).plan(30, 1))
+    monkeypatch.setattr(PrivateTwoStageERM, "plan", lambda *_: found)
+    with pytest.raises(CalibrationError, match="not proven"):
+        model(ledger).fit(*DATA)
+    assert ledger.account("trial").receipts == ()
+
+
+@pytest.mark.parametrize(("book", "name"), [(None, "trial"), ("ledger.db", "trial"), (Ledger("a"), None)])
+def test_a_ledger_needs_a_data_set(book: object, name: object) -> None:
+    with pytest.raises(DeclarationError, match="go together"):
+        model(book, name).fit(*DATA)
+
+
+@pytest.mark.parametrize("first", ["uniform", "ipw_private"])
+@pytest.mark.parametrize("arithmetic", ["assumed", "counted"])
+def test_the_curve_of_a_plan_proves_its_guarantee(first: str, arithmetic: str) -> None:
+    budget = Budget(0.8, 1e-6)
+    plan = (
+        model(None, None)
+        .set_params(budget=budget, first_stage=first, calibration="renyi", arithmetic=arithmetic)
+        .plan(300, 2)
+    )
+    assert plan.guarantee == budget
+    proven = renyi_epsilon(plan.curve.orders, plan.curve.divergences, budget.delta)
+    assert proven == pytest.approx(0.8, rel=1e-6)
+    assert proven <= 0.8
+    # every part of the plan counts
+    alone = plan.main.calibration.curve()
+    spends = plan.main.precision is not None or plan.step("propensity") is not None
+    assert all(
+        (one > other) is spends
+        for one, other in zip(plan.curve.divergences, alone.divergences, strict=True)
+        if other < math.inf
+    )
+
+
+def altered(ledger: Ledger, statement: str, *values: object) -> Ledger:
+    with closing(sqlite3.connect(ledger.path)) as db, db:
+        db.execute(statement, values)
+    return ledger
+
+
+CURVE = RenyiCurve((1.5, 2.0, 1e6), (1 / 3, 0.5, float("inf")))
+
+
+def test_files_that_are_no_ledger(tmp_path: Path, ledger: Ledger) -> None:
+    with pytest.raises(LedgerError, match="no such ledger"):
+        Ledger(tmp_path / "none.db").charge("trial", Budget(0.1))
+    assert not (tmp_path / "none.db").exists()
+    with pytest.raises(LedgerError):
+        Ledger(tmp_path / "no folder" / "a.db").declare("trial", Budget(1.0))
+    (tmp_path / "text").write_text("not a database, but long enough to look at\n" * 100)
+    with pytest.raises(LedgerError, match="not a database"):
+        Ledger(tmp_path / "text").declare("trial", Budget(1.0))
+    for number, (change, message) in enumerate(
+        [
+            ("PRAGMA application_id = 1", "something else"),
+            *(
+                (f"PRAGMA user_version = {k}", f"version {k}, and 3 is known")
+                for k in (0, -1, 2, 4, 2**31 - 1)
+            ),
+            *((f"UPDATE charges SET {one} = '-1'", "damaged") for one in ("epsilon", "delta")),
+            *((f"UPDATE charges SET {one}", "damaged") for one in ("epsilon = 'inf'", "delta = 'x'")),
+        ]
+    ):
+        other = Ledger(tmp_path / str(number))
+        other.declare("trial", Budget(1.0))
+        other.charge("trial", Budget(0.1))
+        before = altered(other, change).path.read_bytes()
+        with pytest.raises(LedgerError, match=message):
+            other.charge("trial", Budget(0.1))
+        assert other.path.read_bytes() == before
+    for path in ("", "a\0b", None, 3):
+        with pytest.raises(DeclarationError, match="path of a file"):
+            Ledger(path)
+
+
+def test_curves_are_read_back_to_the_last_bit_and_a_damaged_one_stops_the_ledger(ledger: Ledger) -> None:
+    assert (decode(encode(CURVE)), decode(encode(None))) == (CURVE, None)
+    assert "Infinity" not in (encode(CURVE) or "")
+    ledger.charge("trial", Budget(0.1), curve=CURVE)
+    pairs = ("[2.0]", "[NaN]"), ("[2.0]", "[-1]"), ("[1.0]", "[1]"), ("[null]", "[1]"), ("[3, 2]", "[1, 1]")
+    for text in (
+        *("", "x", b"\xff", "[" * 100_000, '{"orders": [2.0]}'),
+        '{"orders": [2.0], "divergences": [1.0], "more": 1}',
+        *(f'{{"orders": {orders}, "divergences": {bounds}}}' for orders, bounds in pairs),
+    ):
+        altered(ledger, "UPDATE charges SET curve = ?", text)
+        for use in (ledger.accounts, lambda: ledger.charge("trial", Budget(0.1))):
+            with pytest.raises(LedgerError, match="damaged") as caught:
+                use()
+            assert "\n" not in str(caught.value)
+
+
+def test_who_waits_says_so_and_for_whom(ledger, monkeypatch):
+    """And a ledger that stays locked is not charged."""
+    monkeypatch.setattr(store, "_SILENCE", 0.01)
+    told = []
+    with closing(sqlite3.connect(ledger.path, isolation_level=None)) as other, warnings.catch_warnings():
+        other.execute("BEGIN IMMEDIATE")
+
+        def heard(message, *place, **more):
+            told.append(str(message))
+            other.execute("ROLLBACK")
+
+        monkeypatch.setattr(warnings, "showwarning", heard)
+        warnings.simplefilter("always")
+        ledger.charge("trial", Budget(0.5))
+    assert len(told) == 1
+    assert f"{ledger.path}: the ledger is in use" in told[0]
+    if Path("/proc/locks").exists() and "by process" in told[0]:
+        assert f"by process {os.getpid()}: waiting" in told[0]
+    assert ledger.account("trial").spent.epsilon == 0.5
+    monkeypatch.undo()
+    monkeypatch.setattr(store, "_SILENCE", 0.01)
+    monkeypatch.setattr(store, "_PATIENCE", 0.01)
+    with closing(sqlite3.connect(ledger.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.warns(RuntimeWarning, match="waiting"), pytest.raises(LedgerError, match="locked"):
+            ledger.charge("trial", Budget(0.5))
+    assert len(ledger.account("trial").receipts) == 1
