@@ -1,31 +1,28 @@
 """The public rule that makes numbers of the cells of one record: spellings, units, dates, eligibility."""
 
+import datetime
 import json
 import math
 from itertools import product
 from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, load_domain
+from dp2erm_cvx.cells import CellRule, Eligible
 from dp2erm_cvx.cli.reading import coded_columns
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.diagnostics.columns import record_counts
 from dp2erm_cvx.domain_file import declared_layout, domain_of
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.release.rule import effects
-from dp2erm_cvx.tables import labels
+from dp2erm_cvx.tables import labels, read_frame
 from dp2erm_cvx.treatment import Treatment
-import datetime
-from dp2erm_cvx import Domain
-from dp2erm_cvx.cells import CellRule, Eligible
-from dp2erm_cvx.diagnostics.columns import record_counts
-from dp2erm_cvx.domain_file import domain_of
-from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.tables import read_frame
-
 
 DECLARED: dict[str, Any] = {
     "outcome_bound": 25.0,

@@ -1,23 +1,23 @@
 """Tables from files and frames: what they hold, and that one line of a CSV file spoils no other."""
 
+import gzip
 import sys
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
-from dp2erm_cvx import tables
-from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.tables import as_array, as_cells
-import gzip
-from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from dp2erm_cvx.diagnostics.columns import TableCells
-from dp2erm_cvx.files import PLAIN, CsvLayout, _with_texts, guessed_layout, read_csv, read_table
-from dp2erm_cvx.tables import labels, numbers_or_nan
 
+from dp2erm_cvx import tables
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.diagnostics.columns import TableCells
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.files import PLAIN, CsvLayout, _with_texts, guessed_layout, read_csv, read_table
+from dp2erm_cvx.tables import as_array, as_cells, labels, numbers_or_nan
 
 GOOD = "age,dose,a,y\n30,1.5,0,2\n41,-2e1,true,3.25\n52,0,1,-1\n"
 

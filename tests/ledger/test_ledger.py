@@ -2,33 +2,31 @@
 
 import math
 import multiprocessing
-from pathlib import Path
-import numpy as np
-import pandas as pd
-import pytest
-from dp2erm_cvx import Budget, Codebook, Domain, Neighboring, PrivateEffect
-from dp2erm_cvx.errors import DeclarationError, LedgerError
-from dp2erm_cvx.ledger import Ledger
-from dp2erm_cvx.sampling import Unit
-from tests.ledger.charging import charge_until_refused
-from tests.ledger.model import DATA, model
-from sklearn.base import clone
-from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM
-from dp2erm_cvx.calibration import renyi_epsilon
-from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, LedgerError
-from dp2erm_cvx.plan import Plan
-from dp2erm_cvx.steps import step
-from dp2erm_cvx.steps.score import MeanScore
-from dp2erm_cvx.steps.step import Inputs
-from tests.plan.changed import unproven
 import os
 import sqlite3
 import warnings
 from contextlib import closing
-from dp2erm_cvx import Budget
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from dp2erm_cvx import Budget, Codebook, Domain, Neighboring, PrivateEffect, PrivateTwoStageERM
+from dp2erm_cvx.calibration import renyi_epsilon
+from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, LedgerError
 from dp2erm_cvx.ledger import Ledger, store
 from dp2erm_cvx.ledger.ledger import decode, encode
+from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.privacy import RenyiCurve
+from dp2erm_cvx.sampling import Unit
+from dp2erm_cvx.steps import step
+from dp2erm_cvx.steps.score import MeanScore
+from dp2erm_cvx.steps.step import Inputs
+from tests.ledger.charging import charge_until_refused
+from tests.ledger.model import DATA, model
+from tests.plan.changed import unproven
 
 
 def test_decimals_add_up_as_they_are_written_and_outlive_the_process(ledger: Ledger) -> None:

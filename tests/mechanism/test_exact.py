@@ -8,19 +8,18 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
+
 import mpmath as mp
 import numpy as np
 import pytest
 from flint import arb, ctx
+from scipy import stats
+
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.mechanism import draw_within, exact, secure_available
+from dp2erm_cvx.mechanism import draw, draw_within, exact, secure_available, simulate_noise
 from dp2erm_cvx.mechanism.exact import LazyUniform, _evaluate, _uniforms_needed
-from tests.mechanism.laws import STREAMS, calibration_of, forced_uniforms
-from scipy import stats
-from dp2erm_cvx.mechanism import draw, draw_within, simulate_noise
-from tests.mechanism.laws import calibration_of, p_value
-
+from tests.mechanism.laws import STREAMS, calibration_of, forced_uniforms, p_value
 
 TAILS = [lambda: 0, lambda: 2**300 - 1, lambda: random.SystemRandom().getrandbits(300)]
 

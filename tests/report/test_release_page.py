@@ -2,24 +2,24 @@
 
 import re
 from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
+import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.release.story import story_of
 from dp2erm_cvx.report import page as pages
 from dp2erm_cvx.report import release_page
+from dp2erm_cvx.report.datasheet import ASKED, BLANK, datasheet, datasheet_text
 from dp2erm_cvx.report.page import Span, bars, picture
 from tests.report.conftest import HOSTILE, LONG
 from tests.report.test_report import read
-from typing import Any
-import yaml
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
-from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.report.datasheet import ASKED, BLANK, datasheet, datasheet_text
-from tests.report.conftest import HOSTILE
-
 
 HEADINGS = (
     "What the result counts",
