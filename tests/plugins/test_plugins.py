@@ -29,22 +29,13 @@ from dp2erm_cvx.program.declaration import with_n
 from dp2erm_cvx.program.weights import describe
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
-from tests.plugins.literature import (
-    beta_weights,
-    bounded_influence,
-    expectile,
-    hinge_rule,
-    matching,
-    penalized_balance,
-    pinball,
-    poisson,
-    tailored,
-    trimmed_ipw,
-)
+from tests.plugins import literature
 from tests.plugins.robust import robust
 
-FIRST = [matching, tailored, trimmed_ipw, beta_weights, penalized_balance, robust]
-SECOND = [pinball, poisson, expectile, hinge_rule, bounded_influence]
+FIRST = [literature.matching, literature.tailored, literature.trimmed_ipw, literature.beta_weights]
+FIRST += [literature.penalized_balance, robust]
+SECOND = [literature.pinball, literature.poisson, literature.expectile, literature.hinge_rule]
+SECOND.append(literature.bounded_influence)
 DOMAIN = Domain(1.5, 1.0, intercept=0.5)
 N, P = 60, 3
 
@@ -131,7 +122,7 @@ def test_gradients_stay_within_the_derived_constants(program):
 
 
 @pytest.mark.parametrize("second", SECOND, ids=names(SECOND))
-@pytest.mark.parametrize("first", [tailored, robust], ids=names([tailored, robust]))
+@pytest.mark.parametrize("first", [literature.tailored, robust], ids=names([literature.tailored, robust]))
 def test_a_release_rests_on_no_word_of_the_author_but_a_stated_bound(first, second):
     data = records(n=200)
     raw = data.covariates
@@ -164,7 +155,8 @@ def test_what_is_derived_is_on_one_screen(program):
 
 def test_certificates_and_remedies_are_described_and_n_is_written_as_such():
     universe = Universe(DOMAIN, 400, P)
-    read, kinked = dict(describe(penalized_balance(), universe)), dict(describe(robust(), universe))
+    both = literature.penalized_balance(), robust()
+    read, kinked = (dict(describe(one, universe)) for one in both)
     assert "on every dataset" in read["certificate"]
     assert "Theorem D" in kinked["certificate"]
     assert "/ n)" in read["minimize"]
@@ -188,7 +180,7 @@ def test_a_ridge_takes_the_place_of_a_ball_for_exponential_losses():
 
 
 def test_a_private_variant_is_one_call():
-    program = matching().private(share=0.4)
+    program = literature.matching().private(share=0.4)
     assert program.name == "matching_private"
     assert program.share == 0.4
     bound = program.stability(Universe(Domain(1.0, 1.0), 500, 3))
@@ -199,7 +191,7 @@ def test_a_private_variant_is_one_call():
 
 def test_noise_and_gamma_enter_a_private_coefficient_as_theorem_9_has_them():
     data, gamma, noise = records(), 0.3, np.array([0.5, -1.0, 2.0, 0.3])
-    program = matching().private().resolve(DOMAIN)
+    program = literature.matching().private().resolve(DOMAIN)
     found = solve(program.perturbed(data, gamma, noise))
     v = cp.Variable(P + 1)
     margins = ((2 * data.a - 1)[:, None] * data.X) @ v
