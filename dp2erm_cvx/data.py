@@ -162,12 +162,7 @@ class Dataset:
 
     @classmethod
     def from_arrays(
-        cls,
-        X: ArrayLike,
-        a: ArrayLike,
-        y: ArrayLike,
-        columns: Sequence[str] | None = None,
-        n_arms: int = 2,
+        cls, X: ArrayLike, a: ArrayLike, y: ArrayLike, columns: Sequence[str] | None = None, n_arms: int = 2
     ) -> Dataset:
         """Build a dataset from (n, p), (n,) and (n,) arrays.
 

@@ -391,14 +391,11 @@ def stage_settings(written: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _budget(table: Mapping[str, Any]) -> Budget:
-    known = _known("budget", table, ("epsilon", "delta"))
-    if "epsilon" not in known:
-        raise DeclarationError("budget: epsilon is not declared")
-    for name, value in known.items():
+    for name, value in table.items():
         if isinstance(value, str):  # a number on a command line, and none in a file
             raise DeclarationError(f"budget: {name} = {shown(value)}: must be a number")
     with _at("budget"):
-        return Budget(**known)
+        return declared_by_name(Budget, "budget", table)
 
 
 def _account(table: Mapping[str, Any], folder: Path) -> tuple[Path, str]:

@@ -34,11 +34,7 @@ if TYPE_CHECKING:
 VIOLATED = 1
 
 
-@click.command(
-    "audit",
-    cls=Command,
-    short_help="Search for neighbors that violate a stability bound.",
-)
+@click.command("audit", cls=Command, short_help="Search for neighbors that violate a stability bound.")
 @click.argument("data", metavar="[DATA.csv|.parquet]", required=False)
 @program_option(show_default="the sums of an effect are audited")
 @setting_options

@@ -30,10 +30,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.tables import Table
 
 
-@click.command(
-    "check",
-    short_help="What a raw table holds: for the data holder.",
-)
+@click.command("check", short_help="What a raw table holds: for the data holder.")
 @click.argument("data", metavar="DATA.csv|.parquet")
 @data_options
 @click.option("--draft", metavar="FILE.toml", help="Write a study file with gaps for what is declared.")

@@ -45,11 +45,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.universe import Universe
 
 
-@click.command(
-    "bounds",
-    cls=Command,
-    short_help="Every stability bound of a first stage, side by side.",
-)
+@click.command("bounds", cls=Command, short_help="Every stability bound of a first stage, side by side.")
 @program_option(required=True)
 @field_option("universe:Universe.n_samples", "--n", "n_samples", type=Number(), default=400)
 @setting_options

@@ -30,6 +30,7 @@ from dp2erm_cvx.cli.releasing import (
     announce,
     check_files,
     data_argument,
+    planned_size,
     printing_options,
     released,
     show_plan,
@@ -96,7 +97,9 @@ def _release(
             columns = dataset.columns
         model = made(domain, budget, **_arguments(made, options), **staged(domain, columns or ()))
         model.check(columns)
-        if _planned(model, options) or data is None:
+        if options["planned"] is not None:
+            show_plan(model.plan(*planned_size(domain, options)), as_json=options["as_json"])
+        if options["planned"] is not None or data is None:
             return
         if dataset is None:
             public = model.public()
@@ -144,10 +147,7 @@ def effect_command(data: str | None, **options: Any) -> None:
 
 
 @click.command(
-    "rule",
-    cls=Command,
-    declared="dp2erm_cvx.estimators:PrivateRule",
-    short_help="A private treatment rule.",
+    "rule", cls=Command, declared="dp2erm_cvx.estimators:PrivateRule", short_help="A private treatment rule."
 )
 @_record_options
 @_release_options
@@ -237,21 +237,3 @@ def _show_release(release: BaseRelease, delta: float, options: dict[str, Any], d
         raise
     except OSError as error:  # a full disk behind stdout: what was charged has been told
         raise unwritable("stdout", error) from None
-
-
-def _planned(model: Any, options: dict[str, Any]) -> bool:
-    """Show the plan of ``model`` where ``--plan`` asks for it; whether it does.
-
-    Raises DeclarationError where the number of covariates is not declared, CalibrationError where no theorem
-    covers what is.
-    """
-    from dp2erm_cvx.public import whole_number
-
-    if options["planned"] is None:
-        return False
-    n_samples, domain = whole_number("--plan", options["planned"], at_least=2), model.domain
-    columns = getattr(domain, "columns", None) or names(options["covariates"]) or ()
-    if not columns:
-        raise DeclarationError("--plan: the covariates are not declared: give ranges, or --covariates A,B")
-    show_plan(model.plan(n_samples, len(columns)), as_json=options["as_json"])
-    return True

@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import (
-    ESTIMATOR,
-    Number,
-    apply,
-    field_option,
-)
+from dp2erm_cvx.cli.options import ESTIMATOR, Number, apply, field_option, names
 from dp2erm_cvx.cli.screen import check_new, console, print_json, reserved, show, unwritable
 from dp2erm_cvx.errors import DataError, DeclarationError, LedgerError
 
@@ -142,6 +137,17 @@ def _tell_charge(receipt: Receipt, book: str) -> None:
     except LedgerError:  # what was charged has to be told whatever became of the ledger
         pass
     click.echo(told, err=True)
+
+
+def planned_size(public: Any, options: dict[str, Any]) -> tuple[int, int]:
+    """Records and covariates that ``--plan`` is for. Raises DeclarationError where these are not declared."""
+    from dp2erm_cvx.public import whole_number
+
+    n_samples = whole_number("--plan", options["planned"], at_least=2)
+    columns = getattr(public, "columns", None) or names(options.get("covariates"))
+    if not columns:
+        raise DeclarationError("--plan: the covariates are not declared: give ranges, or --covariates A,B")
+    return n_samples, len(columns)
 
 
 def show_plan(plan: Plan[Any], *, as_json: bool, name: str | None = None) -> None:

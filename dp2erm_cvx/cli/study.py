@@ -19,6 +19,7 @@ from dp2erm_cvx.cli.releasing import (
     announce,
     check_files,
     data_argument,
+    planned_size,
     printing_options,
     released,
     show_plan,
@@ -45,11 +46,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.study_file import StudyFile
 
 
-@click.command(
-    "run",
-    cls=Command,
-    short_help="All questions of a study file, charged together.",
-)
+@click.command("run", cls=Command, short_help="All questions of a study file, charged together.")
 @click.argument("study", metavar="STUDY.toml")
 @data_argument
 @click.option(
@@ -128,12 +125,7 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
 
 def _show_plans(declared: StudyFile, models: dict[str, Any], options: dict[str, Any]) -> None:
     """What ``--plan`` says of every question."""
-    from dp2erm_cvx.public import whole_number
-
-    n, columns = whole_number("--plan", options["planned"], at_least=2), declared.domain.columns
-    if columns is None:
-        raise DeclarationError(f"{declared.source}: the covariates are not declared: give [ranges]")
-    plans = declared.plans(models, n, len(columns))
+    plans = declared.plans(models, *planned_size(declared.domain, options))
     for name, plan in plans.items():
         show_plan(plan, as_json=options["as_json"], name=name)
     _shares(declared, plans, err=options["as_json"])
@@ -144,15 +136,12 @@ def _shares(study: StudyFile, plans: Mapping[str, Plan[Any]], *, err: bool = Fal
     """What of the budget every question was declared, and spends by itself; what all guarantee together."""
     from dp2erm_cvx.release.caveats import weak
 
-    rows = [
-        (
-            one.name,
-            f"{one.share:.3g}",
-            f"{plans[one.name].guarantee.epsilon:.4g}",
-            f"{plans[one.name].own.epsilon:.4g}",
+    rows = []
+    for one in study.questions:
+        plan = plans[one.name]
+        rows.append(
+            (one.name, f"{one.share:.3g}", f"{plan.guarantee.epsilon:.4g}", f"{plan.own.epsilon:.4g}")
         )
-        for one in study.questions
-    ]
     spent = math.fsum(plan.own.epsilon for plan in plans.values())
     screen = console(stderr=err)
     if len(rows) > 1:
@@ -162,10 +151,7 @@ def _shares(study: StudyFile, plans: Mapping[str, Plan[Any]], *, err: bool = Fal
         screen.print(told)
 
 
-@click.command(
-    "ledger",
-    short_help="Budget of data sets: total, spent and left.",
-)
+@click.command("ledger", short_help="Budget of data sets: total, spent and left.")
 @click.argument("file", metavar="FILE")
 @field_option("ledger.ledger:Account.dataset", metavar="NAME", beside=" This one only, with every charge.")
 @click.option("--declare-epsilon", type=Number(), help="Open the account of --dataset with this total.")

@@ -16,12 +16,7 @@ from dp2erm_cvx.data import Dataset, covariate_table
 from dp2erm_cvx.diagnostics import BalanceTable, balance_table
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DeclarationError, shown
-from dp2erm_cvx.estimators.fitting import (
-    LEAST_TOLERANCE,
-    TOLERANCE,
-    PrivateEstimator,
-    checked_domain,
-)
+from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE, PrivateEstimator, checked_domain
 from dp2erm_cvx.estimators.scikit import ConfiguredEstimator
 from dp2erm_cvx.plan import Plan, PlanResult, Study
 from dp2erm_cvx.program import FirstStage, SecondStage

@@ -14,13 +14,7 @@ from dp2erm_cvx.calibration.tails import sum_quantile
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import EffectStudy, Plan
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, group_errors
-from dp2erm_cvx.release.interval import (
-    EffectInterval,
-    ScoreInterval,
-    ScoreParts,
-    linear_interval,
-    misses,
-)
+from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, ScoreParts, linear_interval, misses
 from dp2erm_cvx.release.ratio import part_interval, part_spread, roundings_of
 from dp2erm_cvx.release.record import STRICT
 from dp2erm_cvx.steps.estimands import GroupScore

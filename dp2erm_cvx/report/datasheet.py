@@ -16,14 +16,7 @@ from dp2erm_cvx.release import Release, Standing
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.record import BaseRelease
 from dp2erm_cvx.release.story import ESTIMANDS, story_of
-from dp2erm_cvx.release.words import (
-    UNNAMED,
-    compared,
-    declared_facts,
-    promised,
-    stated_law,
-    units_of,
-)
+from dp2erm_cvx.release.words import UNNAMED, compared, declared_facts, promised, stated_law, units_of
 from dp2erm_cvx.report.page import check_installed
 from dp2erm_cvx.steps.step import RELEASED
 
