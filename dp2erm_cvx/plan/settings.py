@@ -168,9 +168,10 @@ class EffectSettings(CausalSettings):
 class RuleSettings(CausalSettings):
     """Everything that a private rule is calibrated from, beside the universe and the budget.
 
-    Those of ``CausalSettings``. The propensity may also be None, for factors 1, or public coefficients
-    of its log odds on (1, x); ``center_share`` None, for no center; ``norm_bound`` None, for the norm of the
-    domain. The cap is that of inverse propensities, and of those that a value is estimated by.
+    Those of ``CausalSettings``. The propensity may also be None, for factors 1, or public coefficients of its
+    log odds on (1, x), x as the domain scales it and nothing moves it; ``center_share`` None, for no center;
+    ``norm_bound`` None, for the norm of the domain. The cap is that of inverse propensities, and of those
+    that a value is estimated by.
 
     Attributes
     ----------
