@@ -20,7 +20,7 @@ from dp2erm_cvx.calibration import (
     noise_tail,
     utility_bound,
 )
-from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Budget, LossConstants
 from tests.helpers import bound_of
 from tests.mechanism.laws import box_of
@@ -266,14 +266,3 @@ def test_the_tail_is_attained_by_the_objective_with_the_worst_kink():
         assert sharp_tail(float(np.quantile(worst, 1 - share)), N_RECORDS, line, 1.0, rho) == pytest.approx(
             share, rel=0.15
         )
-
-
-def test_what_it_refuses_and_that_below_its_threshold_it_says_nothing():
-    for gamma, size, curvature in ((0.0, 1.0, 0.0), (1.0, -1.0, 0.0), (1.0, 1.0, -0.1)):
-        with pytest.raises(DeclarationError):
-            PaperUtility.of(gamma, size, curvature)
-    constants = PaperUtility.of(0.2, 3.0, 0.0)
-    assert constants.tail(constants.C / 2, N_RECORDS, calibration_of()) == 1.0
-    assert constants.noise_level(constants.C) == 0.0
-    with pytest.raises(DeclarationError, match="begins at C"):
-        constants.noise_level(constants.C / 2)

@@ -27,7 +27,6 @@ from dp2erm_cvx.calibration.profiles import (
     joint_delta,
     joint_relief,
     private_ratio,
-    relieved,
 )
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import RuleStudy, make_plan
@@ -304,14 +303,3 @@ def test_a_plan_of_gaussian_steps_has_less_noise(arithmetic):
         alone = float(margin_delta(step.loss_law.ratio, found.epsilon, found.curvature))
         assert 0.9 * found.delta <= alone <= found.delta
     assert plan.curve is not None
-
-
-def test_gamma_makes_up_for_the_curvature():
-    plan = make_plan(study(declared={"center_share": None, "propensity": None}))
-    step = plan.steps[0]
-    less = relieved(step.calibration, 1.0)
-    found = step.loss.saturation
-    # K = kappa M^2 V / (n gamma) for this loss
-    K = found.curvature * found.row_norm**2 * 2.0 / (2000 * less.gamma)
-    assert less.curvature == pytest.approx(K, rel=1e-6)
-    assert less.curvature >= K

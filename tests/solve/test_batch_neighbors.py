@@ -43,13 +43,6 @@ FAST: list[tuple[str, dict[str, Any]]] = [
     ("ipw_known", {"coefficient": (0.5, 1.0, 0.0, -1.0), "trim": 5.0}),
     ("ipw_randomized", {"propensity": 0.3}),
 ]
-#: These have no fast path.
-SLOW: list[tuple[str, dict[str, Any]]] = [
-    ("entropy_balancing", {"ridge": 0.1, "scaling": "paper", "arm_mass": "proportional"}),
-    ("entropy_balancing_hard", {}),
-    ("stable_balancing_hard", {"tolerance": 0.3}),
-    ("kernel_mean_matching", {"ridge": 0.2}),
-]
 
 
 def replacements(records: Records, m: int, seed: int = 3) -> Replacements:
@@ -123,17 +116,6 @@ def test_a_wrong_fast_path_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None
     assert np.all(np.sum(np.abs(found.values[0] - right.values[0]), axis=1) <= found.radius + right.radius)
 
 
-def test_a_neighbor_whose_arm_vanishes_is_solved_alone() -> None:
-    base = make_records(30, 3)
-    a = np.zeros(30, dtype=np.int64)
-    a[7] = 1
-    records = Records(base.X, a, base.y, base.domain)
-    chosen = Replacements(records, [7, 3], base.X[[1, 2]], [0, 1])
-    found = joined(Neighborhood(program("mmd", {"ridge": 0.1}), records).solve(chosen))
-    assert found.by_single.tolist() == [True, False]
-    assert np.all(found.certified)
-
-
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     ("name", "ridge"),
@@ -150,17 +132,6 @@ def test_extreme_ridges_and_datasets_give_sound_radii(name: str, ridge: float) -
             assert distance <= found.radius[k] + single.certificate.output_radius
             certified += 1
     assert certified > 0  # at ridges below the least none is
-
-
-def test_repeated_records_and_an_unchanged_record() -> None:
-    records = make_records(40, 3)
-    chosen = Replacements(records, [5, 5, 9], records.X[[5, 9, 9]], records.a[[5, 9, 9]])
-    made = program("entropy_balancing", {"ridge": 0.05})
-    found = joined(Neighborhood(made, records).solve(chosen))
-    base = solve(made.instance(records))
-    for k in (0, 2):
-        moved = float(np.sum(np.abs(found.values[0][k] - base.value)))
-        assert moved <= found.radius[k] + base.certificate.output_radius
 
 
 def test_results_hide_the_records() -> None:

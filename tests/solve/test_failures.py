@@ -184,18 +184,6 @@ def test_a_declaration_that_is_not_dpp_is_refused():
         Compiled(declare, {"w": np.ones(5), "X": np.ones((5, 3))})
 
 
-def test_a_declaration_must_ask_for_data_it_was_given():
-    def declare(data):
-        theta = cp.Variable(3)
-        return Declaration(cp.sum_squares(data("X") @ theta), {"theta": theta})
-
-    with pytest.raises(ProgramError, match="'X'"):
-        Compiled(declare, {"Z": np.ones((5, 3))})
-    compiled = Compiled(declare, {"X": np.ones((5, 3))})
-    with pytest.raises(ProgramError, match="shape"):
-        compiled.load({"X": np.ones((4, 3))})
-
-
 def test_data_too_large_for_a_parameter_are_refused_or_embedded():
     records = make_records(1300, 10)
     program = PROGRAMS["ipw_logistic"](ridge=0.1)

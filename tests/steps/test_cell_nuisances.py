@@ -1,7 +1,6 @@
 """Nuisances from cells: a tree and means that are functions of the released integers alone."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -80,23 +79,6 @@ def noisy(mean_0, mean_1, treated, count, noise, seed):
     return table + np.random.default_rng(seed).laplace(scale=noise, size=table.shape)
 
 
-def test_a_tree_finds_the_regions_and_no_others():
-    u, v = np.meshgrid(np.arange(20), np.arange(20), indexing="ij")
-    outcome = np.where(u < 7, 0.4, np.where(v < 12, -0.5, 0.1))
-    flat = np.full_like(outcome, 0.5)
-    for seed in range(5):
-        table = noisy(outcome, outcome + 0.2, flat, 60.0 * np.ones_like(flat), 3.0, seed)
-        boxes = grow(table, 0.1, 2 * 3.0**2)
-        regions = [{float(value) for value in outcome[box].ravel()} for box in boxes]
-        assert all(len(region) == 1 for region in regions)
-        assert len(boxes) <= 5
-        table = noisy(0 * flat, 0.2 + 0 * flat, flat, 60.0 * np.ones_like(flat), 3.0, seed)
-        assert len(grow(table, 0.1, 2 * 3.0**2)) <= 3
-    shares = np.where(v < 10, 0.3, 0.7)
-    boxes = grow(noisy(0 * flat, 0 * flat, shares, 60.0 * np.ones_like(flat), 3.0, 0), 0.1, 18.0)
-    assert all(len(set(shares[box].ravel())) == 1 for box in boxes)
-
-
 def test_without_noise_the_means_are_those_of_the_leaves():
     rng = np.random.default_rng(1)
     outcome, treated = rng.uniform(-0.9, 0.9, (8, 2)), rng.uniform(0.2, 0.8, 8)
@@ -107,21 +89,6 @@ def test_without_noise_the_means_are_those_of_the_leaves():
     np.testing.assert_allclose(held, count)
     # sampling alone is left, of which a share has a variance without a guess
     np.testing.assert_allclose(shares, treated, atol=0.02)
-
-
-def test_what_noise_hides_is_shrunk_to_what_is_common():
-    rng = np.random.default_rng(2)
-    level = rng.uniform(-0.6, 0.6, 200)
-    count = np.full(200, 40.0)
-    sums = noisy(level, level + 0.3, np.full(200, 0.5), count, 3.0, 5)
-    _, means, shares = leaf_means(sums, np.ones(200), 0.1, 18.0)
-    raw = (sums[:, :, 0] - sums[:, :, 1]) / np.maximum(sums.sum(axis=2), 1.0)
-    truth = np.stack([level, level + 0.3], axis=1)
-    assert np.mean((means - truth) ** 2) < 0.5 * np.mean((raw - truth) ** 2)
-    # the arms of a leaf share its level, so their difference is that of all leaves
-    assert np.mean(means[:, 1] - means[:, 0]) == pytest.approx(0.3, abs=0.05)
-    assert np.std(shares) < 0.05
-    assert np.isfinite(np.hstack(list(map(np.ravel, leaf_means(-9.0 * sums, np.ones(200), 0.1, 18.0))))).all()
 
 
 def test_a_known_propensity_is_not_estimated():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.plan import EffectStudy, make_plan
+from dp2erm_cvx.plan import EffectStudy
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.cells import UNIT, CellSums, Partition
 from dp2erm_cvx.steps.step import Execution, Inputs
@@ -144,16 +144,6 @@ def test_a_center_moves_no_cut():
         np.testing.assert_allclose(own, cuts, rtol=1e-15, atol=1e-15)
 
 
-@pytest.mark.parametrize("center", [None, {"u": 2.0}])
-def test_a_number_of_cells_divides_the_range(center):
-    domain = replace(DOMAIN, center=center)
-    fine = Partition.declared({"u": 5, "v": 1}, Universe(domain, N, 2))
-    np.testing.assert_allclose(fine.raw(domain)[0], [2.0, 4.0, 6.0, 8.0])
-    assert fine.shape == (5, 1)
-    plain = Universe(Domain(covariate_bound=2.0, outcome_bound=1.0), N, 1)
-    assert Partition.declared({0: 4}, plain).cuts == ((-1.0, 0.0, 1.0),)
-
-
 @given(st.lists(st.floats(allow_nan=True), min_size=2, max_size=2), st.integers(0, 10**6))
 @settings(max_examples=50)
 def test_the_cell_of_a_record_is_a_function_of_this_record(place, seed):
@@ -188,16 +178,6 @@ def test_what_is_no_partition_is_refused(declared, complaint):
 
 def study(epsilon=1.0, universe=UNIVERSE, **declared):
     return EffectStudy(universe, Budget(epsilon), residual_scale=0.5, declared=declared)
-
-
-def test_cells_take_the_shares_of_both_nuisances():
-    plan = make_plan(study(cells=CUTS, center_share=0.5, propensity_share=0.3))
-    assert [step.name for step in plan.steps] == ["cells", "score"]
-    assert plan.steps[0].guarantee.epsilon == pytest.approx(0.8)
-    known = make_plan(study(cells=CUTS, center_share=0.5, propensity=0.4))
-    assert known.steps[0].guarantee.epsilon == pytest.approx(0.5)
-    assert sum(step.guarantee.epsilon for step in plan.steps) <= 1.0
-    assert [step.bound.V for step in plan.steps] == [2.0, 2.0]
 
 
 @pytest.mark.parametrize(

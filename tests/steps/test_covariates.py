@@ -413,23 +413,6 @@ def test_arms_are_weighted_for_the_least_error_of_noise_and_varying_effects(rate
     assert error(chosen) <= np.min(error(tried)) * (1.0 + 1e-9)
 
 
-@pytest.mark.parametrize("n", [100, 2000, 20_000])
-def test_covariates_that_are_larger_than_guessed_keep_their_lengths(n):
-    """Coins that are declared as ranges are three times as large as the guess: most lie beyond its norm."""
-    k, share = 6, {"mean_share": None, "norm_bound": 1.2}
-    domain = Domain(math.sqrt(k), 6.0, ranges=[(0.0, 1.0)] * k)
-    plan = make_plan(EffectStudy(Universe(domain, n, k), Budget(1.0), residual_scale=1.0, declared=share))
-    coins = np.random.default_rng(5).integers(0, 2, (n, k)).astype(float)
-    records = plan.study.start.domain.records(coins, np.zeros(n), np.zeros(n))
-    step = plan.step("spread")
-    released = {"spread": exact(step, records)}
-    _, _, scale = step.size(released)
-    lengths = np.linalg.norm(step.mapped(records, released).covariates / scale, axis=1)
-    kept = 1.2 if n == 100 else step.universe.domain.features_bound  # noise sets the limit
-    assert lengths == pytest.approx(np.full(n, kept), rel=1e-9)
-    assert (kept == pytest.approx(math.sqrt(k))) == (n == 20_000)
-
-
 def placed(n, widths, epsilon):
     """The plan of these ranges, in standard deviations, and what it releases and hands on without noise."""
     rng, k = np.random.default_rng(6), len(widths) + 1
@@ -441,15 +424,6 @@ def placed(n, widths, epsilon):
         released[step.name] = exact(step, records, released)
         records = step.mapped(records, released)
     return plan.step("spread"), released, records.covariates
-
-
-def test_numbers_are_scaled_one_by_one():
-    """A range that is ten times too wide, and a coin, get the spread that the law guesses of all."""
-    step, released, covariates = placed(20_000, (3.0, 30.0), 4.0)
-    assert step.numbers == (0, 1, 2)
-    assert np.std(covariates, axis=0) == pytest.approx(np.full(3, 1.0 / 3.0), rel=0.05)
-    assert step.spreads(released) == pytest.approx(np.std(covariates, axis=0), rel=0.1)
-    assert step.narrow(released) == ()
 
 
 def test_a_number_whose_square_is_its_noise_is_narrow():
@@ -489,13 +463,6 @@ def test_records_go_on_to_fill_a_declared_ball():
     mapped = step.mapped(records, {"spread": exact(step, records)})
     before, after = (np.mean(np.linalg.norm(one.covariates, axis=1)) for one in (records, mapped))
     assert after == pytest.approx(before, rel=0.03)
-
-
-def test_few_records_have_one_mean_square_for_all():
-    domain = Domain(math.sqrt(2.0), 6.0, ranges=PAIR)
-    step = make_plan(EffectStudy(Universe(domain, 600, 2), Budget(1.0), residual_scale=1.0)).step("spread")
-    assert step.numbers == ()
-    assert len(np.unique(step.relative_error({"mean": np.zeros(2), "spread": np.array([1e8])}))) == 1
 
 
 def test_log_odds_beyond_a_cap_are_those_of_numbers_and_levels():

@@ -79,16 +79,6 @@ def test_what_is_released_is_the_minimizer_plus_the_stated_noise() -> None:
     assert len({tuple(row) for row in moved}) == 40
 
 
-def test_assumed_arithmetic_is_said_and_adds_nothing() -> None:
-    model = fitted(arithmetic="assumed")
-    assert model.release_.private
-    assert "exact arithmetic assumed" in model.release_.guarantee.assumptions
-    assert model.release_.mechanism.numerical is None
-    assert np.allclose(model.release_.theta, model.private_workings_.theta.value, rtol=1e-14)
-    with pytest.raises(DeclarationError, match="arithmetic"):
-        fitted(arithmetic="real")
-
-
 def test_the_same_noise_meets_every_solver_of_the_list(monkeypatch) -> None:
     drawn = []
     sample = module.draw_within
@@ -176,11 +166,6 @@ def test_an_unknown_solver_and_an_unreachable_tolerance_are_refused_before_anyth
     for tolerance in (1e-15, 1e-5):
         with pytest.raises(DeclarationError, match="from 1e-08 to 1e-06"):
             fitted(tolerance=tolerance)
-
-
-def test_more_covariates_than_a_dense_hessian_takes_are_refused() -> None:
-    with pytest.raises(DeclarationError, match="at most 2000"):
-        PrivateTwoStageERM(DOMAIN, Budget(1.0)).plan(100, 2001)
 
 
 def test_a_stage_without_a_public_radius_is_conditional_on_every_dataset() -> None:

@@ -57,17 +57,6 @@ def test_an_outcome_of_any_shape_keeps_its_spread(kind):
         assert 0.1 <= spread <= 0.8
 
 
-def test_wide_bounds_resolve_what_is_far_from_zero():
-    rng = np.random.default_rng(3)
-    y = rng.normal(2005, 5, N)
-    for outcome, least in ((None, 0.005), (Within(1900, 2100), 0.12)):
-        found, records = released([np.zeros(N)], y, PrivateRanges(ranges=[(0.0, 1.0)], outcome=outcome))
-        assert shares(records)[1] > least
-        if outcome is not None:
-            assert 1900 <= found[-1, 0]
-            assert found[-1, 1] <= 2100
-
-
 @pytest.mark.parametrize("value", [0.0, 5.0, -1e3, 1e300, -1.7e308, 1e-300])
 def test_columns_without_any_spread(value):
     found, records = released([np.full(N, value)], np.full(N, value), PrivateRanges(), epsilon=1.0)
@@ -119,21 +108,6 @@ def test_the_map_of_opendp_confirms_every_choice():
     chosen = sum(2 for level in noise.levels if level is not None)
     assert chosen * choice.map(noise.sensitivity) <= plan.guarantee.epsilon
     assert 0.999 * plan.guarantee.epsilon < chosen * choice.map(noise.sensitivity)
-
-
-def test_ranges_have_their_share_and_the_others_divide_the_rest():
-    # the released range of the outcome is guessed to hold three standard deviations on either side
-    universe = Universe(PrivateRanges().domain(2), 5000, 2)
-    without = make_plan(EffectStudy(universe, Budget(1.8), residual_scale=1 / 3))
-    plan = planned()
-    assert plan.steps[0].name == "ranges"
-    assert plan.steps[0].guarantee.epsilon == pytest.approx(0.2)
-    assert sum(step.guarantee.epsilon for step in plan.steps) <= 2.0
-    # all else is that of the rest, on the normalized domain
-    for step, other in zip(plan.steps[1:], without.steps, strict=True):
-        assert step.guarantee.epsilon == pytest.approx(other.guarantee.epsilon)
-        assert step.universe == other.universe
-    assert plan.study.settings == without.study.settings
 
 
 def test_no_calibration_can_depend_on_what_is_released():

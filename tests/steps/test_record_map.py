@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp2erm_cvx import blocks, domain
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.steps import record_map
 from dp2erm_cvx.steps.estimands import AverageScore
@@ -165,19 +164,6 @@ def test_a_score_is_of_its_record_alone(seed, place, numbers):
     assert np.array_equal(one[kept], other[kept], equal_nan=True)
 
 
-def test_known_and_constant_propensities():
-    records = DOMAIN.records(*raw(5))
-    known = scores(score((), 0.5, None), records, {})
-    assert np.allclose(known, 2 * np.clip(records.y, -1.5, 1.5) * (2 * records.a - 1) - 0.25)
-    assert np.all(np.abs(known) <= 6.0)
-    released = score((), "rate", None)
-    assert np.array_equal(scores(released, records, {"rate": np.array([N / 2])}), known)
-    # the bound follows the released rate, and the cap leaves its inverse alone
-    few = scores(released, records, {"rate": np.array([N / 10])})
-    weighted = np.where(records.a == 1, 10.0, -1 / 0.9) * np.clip(records.y, -1.5, 1.5)
-    assert np.allclose(few, -0.25 + np.clip(weighted, -29.75, 29.75))
-
-
 def rows_at_once(kind, x, a):
     """The rows as they were written before they were filled in blocks."""
     treated = np.broadcast_to(np.asarray(a, dtype=np.float64), (len(x),))[:, None]
@@ -211,23 +197,3 @@ def test_rows_and_predictions_are_the_same_in_any_blocks(kind, arm, size, monkey
         exact = [math.fsum(row) for row in (known * theta)[inside]]
         sizes = np.abs(known[inside]) @ np.abs(theta)
         assert np.all(np.abs(kind.predict(theta, x, a)[inside] - exact) <= 64 * 2.0**-53 * sizes)
-
-
-@pytest.mark.parametrize("chosen", list(maps()), ids=str)
-def test_rows_of_many_records_are_made_anew_and_are_the_same(chosen, monkeypatch):
-    records = DOMAIN.records(*raw(4))
-    width = chosen.universe(UNIVERSE).n_columns
-    released = {"center": np.random.default_rng(2).normal(size=width)}
-    known = chosen.records(records, released)
-    for size in (1, 5, 22):
-        monkeypatch.setattr(blocks, "VIEW", size)
-        monkeypatch.setattr(domain.records, "VIEW", size)
-        found = chosen.records(records, released)
-        views = found.blocks.each()
-        assert [len(view.a) for view in views][:-1] == [size] * (len(views) - 1)
-        assert (found.n_samples, found.n_features) == (N, known.n_features)
-        assert found.domain == views[0].domain == known.domain
-        for name in "Xay":
-            whole = np.concatenate([getattr(view, name) for view in views])
-            assert whole.tobytes() == getattr(found, name).tobytes() == getattr(known, name).tobytes()
-            assert not getattr(views[0], name).flags.writeable

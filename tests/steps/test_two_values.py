@@ -70,24 +70,6 @@ def test_unbending_removes_the_bend_of_data_without_noise():
         assert abs(0.5 + float(lines.outcome(*point)[0]) - mean) > 0.01
 
 
-def test_curvatures_follow_the_released_levels_of_either_arm():
-    plan = make_plan(EffectStudy(Universe(EVENT, 4000, 2), Budget(1.0), estimand="risks", residual_scale=0.3))
-    released = {
-        "rate": np.array([1000]),
-        "spread": np.full(2, 2**21 * 500),
-        "mean": np.zeros(2),
-        "center": np.array([-0.47, 0.1, 0.1, -0.3, 0.1, 0.1]),
-    }
-    nuisances = plan.main.score.at(plan.main.universe, released).nuisances
-    values, (regression,) = nuisances.two_values, nuisances.regressions
-    assert regression.curvatures == pytest.approx((values.curvature(-0.47), values.curvature(-0.3)))
-    kept, noise = nuisances.shrinkage(0.3)
-    assert kept.shape == noise.shape == (2, 2)
-    # the smaller arm's slopes shrink more, and are stretched on their own
-    assert np.all(kept[1] > 2.0 * kept[0])
-    assert np.allclose(nuisances.terms[-1].stretch, 1.0 / (1.0 - kept.ravel()))
-
-
 def test_an_outcome_of_two_values_is_one_of_its_ends():
     assert EVENT.net_outcome([0, 1, 0, 1, 1], [0.0, 1.0, 0.3, 7.0, 0.5]).tolist() == [
         -0.5,
@@ -102,19 +84,3 @@ def test_an_outcome_of_two_values_is_one_of_its_ends():
     for changes in ({"binary_outcome": 1}, {"treatment_cost": 0.1}):
         with pytest.raises(DeclarationError, match="binary_outcome"):
             replace(EVENT, **changes)
-
-
-def test_no_score_of_a_risk_is_cut_at_a_constant_propensity():
-    """All corners of a probability, an outcome and an arm, at rates on either side of one half."""
-    plan = make_plan(EffectStudy(Universe(EVENT, 4000, 1), Budget(1.0), estimand="risks", residual_scale=0.3))
-    score = plan.main.score
-    for rate in (0.03, 0.2, 0.5, 0.9):
-        own = score.scaled(rate, EVENT)
-        for level in (-0.5, 0.0, 0.5):
-            for y in (-0.5, 0.5):
-                for e in (rate, 1.0 - rate):
-                    r = (y - level) / e
-                    found = own.clipped(np.array([level]), np.array([r]))
-                    assert float(found[0]) == pytest.approx(level + r, abs=1e-12)
-        assert own.widening * own.bound == pytest.approx(1.0 / min(rate, 1.0 - rate) - 0.5)
-        assert own.cap >= 1.0 / min(rate, 1.0 - rate)
