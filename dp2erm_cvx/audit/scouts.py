@@ -72,14 +72,11 @@ class Scout:
         valid = np.flatnonzero(np.isfinite(pairs.count).all(axis=1))
         moved = {quantity: np.full(len(pairs), np.nan) for quantity in Quantity}
         if self.weights is None:
-            place, whole = {}, []
             for k in valid:
-                one = pairs.take(np.array([k])).records(self.universe.domain)
-                whole.append(NeighborPair(*one, 0, ""))
-                place[id(one[0])] = k
-            for pair in resolve(self.program, whole):
-                for quantity, interval in pair.movements.items():
-                    moved[quantity][place[id(pair.first)]] = 0.5 * (interval.low + interval.high)
+                pair = NeighborPair(*pairs.take(np.array([k])).records(self.universe.domain), 0, "")
+                for solved in resolve(self.program, [pair]):
+                    for quantity, interval in solved.movements.items():
+                        moved[quantity][k] = 0.5 * (interval.low + interval.high)
         elif len(valid):
             some = pairs.take(valid)
             ends = zip(some.distinct(False), some.distinct(True), strict=True)

@@ -267,12 +267,14 @@ def short_audit(subject: Subject) -> Judgment:
 
 
 def _plan(subject: Subject, universe: Universe) -> SearchPlan:
-    """Fewer neighbors where each takes two solves in full."""
+    """Fewer neighbors where each takes two solves in full, or as many small ones as a kink does."""
     evaluations, program = subject.search.evaluations, subject.program
     assert isinstance(program, FirstStage)
-    if evaluations is None or not Scout.of(program.resolve(universe.domain), universe).exact:
+    exact = Scout.of(program.resolve(universe.domain), universe).exact
+    slow = 40 if exact else 8 if _public_error(program) is None else 1
+    if evaluations is None or slow == 1:
         return subject.search
-    return replace(subject.search, evaluations=max(evaluations // 40, min(evaluations, 40)))
+    return replace(subject.search, evaluations=max(evaluations // slow, min(evaluations, 40)))
 
 
 #: In place of a setting that is infinite, which cannot be halved.
