@@ -306,17 +306,14 @@ class TableCells:
 
     def _varies_by_factors(self, name: str) -> bool:
         """True if numbers above 0 have a long tail that their logarithms lack, by the moment of skewness."""
-        numbers = numbers_or_nan(list(self.seen[name]), "")
-        times = np.array(list(self.seen[name].values()), dtype=np.float64)
-        if not np.all(inside := numbers > 0) and np.sum(times[~inside]) > 0.05 * np.sum(times):
+        from scipy.stats import skew
+
+        seen = self.seen[name]
+        numbers = np.repeat(numbers_or_nan(list(seen), ""), list(seen.values()))
+        inside = numbers[numbers > 0]
+        if len(seen) <= 20 or len(inside) < 0.95 * len(numbers):
             return False
-        numbers, times = numbers[inside], times[inside]
-
-        def skewness(values: NDArray[np.float64]) -> float:
-            apart = values - np.average(values, weights=times)
-            return float(np.average(apart**3, weights=times) / np.average(apart**2, weights=times) ** 1.5)
-
-        return len(numbers) > 20 and skewness(numbers) > max(2.0, 2.0 * abs(skewness(np.log(numbers))))
+        return float(skew(inside)) > max(2.0, 2.0 * abs(float(skew(np.log(inside)))))
 
     def repeats_persons(self, name: str) -> bool:
         """True if a column is named like an identifier, and some of more values than a category repeat."""
