@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.public import Named, declared_by_name, json_types, one_line, public_size
 from dp2erm_cvx.tables import distinct_labels, label_of, numbers_or_nan
 
@@ -68,14 +68,14 @@ class CellRule:
         for name in ("synonyms", "units"):
             if not isinstance(getattr(self, name), Mapping):
                 raise DeclarationError(
-                    f"{name} = {shown(getattr(self, name))}: must have one entry per label"
+                    f"{name} = {brief(getattr(self, name))}: must have one entry per label"
                 )
         synonyms = {label_of(level): _spellings(level, texts) for level, texts in self.synonyms.items()}
         units = {label_of(unit): public_size(f"units[{unit}]", times) for unit, times in self.units.items()}
         object.__setattr__(self, "synonyms", Named(synonyms))
         object.__setattr__(self, "units", Named(units))
         if type(self.censored) is not bool:
-            raise DeclarationError(f"censored = {shown(self.censored)}: must be true or false")
+            raise DeclarationError(f"censored = {brief(self.censored)}: must be true or false")
         if (self.unit_column is None) == bool(units):
             raise DeclarationError("units and unit_column: declare both, or neither")
         if self.unit_column is not None:
@@ -98,7 +98,7 @@ class CellRule:
         for level, texts in self.synonyms.items():
             for text in (level, *texts):
                 if known.setdefault(folded(text), level) != level:
-                    raise DeclarationError(f"synonyms: {shown(text)} stands for two labels")
+                    raise DeclarationError(f"synonyms: {brief(text)} stands for two labels")
         return known
 
     def read(self, values: Any, name: str, column: Column) -> Any:
@@ -230,7 +230,7 @@ class Eligible:
                 equal = np.array([text == value for text in distinct], dtype=np.bool_)
                 present = np.array([text != "" for text in distinct], dtype=np.bool_)
                 return (equal if sign is ast.Eq else ~equal & present)[place]
-        raise self._refused(f"{shown(value)} cannot be compared so")
+        raise self._refused(f"{brief(value)} cannot be compared so")
 
     def _value(self, node: ast.expr) -> float | str | list[Any]:
         if isinstance(node, ast.Name):
@@ -250,7 +250,7 @@ class Eligible:
 
     def _refused(self, what: str) -> DeclarationError:
         return DeclarationError(
-            f'eligible = {shown(self.text)}: {what}; must look like "age >= 18", "ward != Hospice", '
+            f'eligible = {brief(self.text)}: {what}; must look like "age >= 18", "ward != Hospice", '
             '"18 <= age < 65" or "ward in [ICU, Surgery]", joined by and, or'
         )
 
@@ -263,7 +263,7 @@ def folded(text: str) -> str:
 def _spellings(level: object, declared: object) -> tuple[str, ...]:
     if isinstance(declared, str) or not isinstance(declared, Sequence):
         raise DeclarationError(
-            f'synonyms[{level}] = {shown(declared)}: must list texts, such as ["f", "Frau"]'
+            f'synonyms[{level}] = {brief(declared)}: must list texts, such as ["f", "Frau"]'
         )
     return tuple(map(label_of, declared))
 
@@ -277,7 +277,7 @@ def _date(name: str, value: object) -> datetime.date:
     try:
         return datetime.date.fromisoformat(str(value))
     except ValueError:
-        raise DeclarationError(f"{name} = {shown(value)}: must be a date, such as 2020-01-31") from None
+        raise DeclarationError(f"{name} = {brief(value)}: must be a date, such as 2020-01-31") from None
 
 
 def declared_rule(name: str, declared: object) -> CellRule:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.cells import CellRule, Column, Eligible, declared_rule
-from dp2erm_cvx.errors import DeclarationError, known_names, shown
+from dp2erm_cvx.errors import DeclarationError, brief, known_names
 from dp2erm_cvx.public import (
     Named,
     check_settings,
@@ -102,7 +102,7 @@ class Codebook:
         if isinstance(self.treatment, Mapping):
             put(self, "treatment", declared_by_name(Treatment, "treatment", self.treatment))
         if not isinstance(self.treatment, Treatment):
-            raise DeclarationError(f"treatment = {shown(self.treatment)}: must be a Treatment")
+            raise DeclarationError(f"treatment = {brief(self.treatment)}: must be a Treatment")
         check_settings(self)
         put(self, "levels", _named("levels", self.levels, declared_levels))
         put(self, "missing", _named("missing", self.missing, public_number))
@@ -112,13 +112,13 @@ class Codebook:
             if isinstance(declared, Mapping):
                 put(self, name, declared_by_name(kind, name, declared))
             elif not isinstance(declared, kind | None):
-                raise DeclarationError(f"{name} = {shown(declared)}: must be a table")
+                raise DeclarationError(f"{name} = {brief(declared)}: must be a table")
         put(self, "where", _named("where", self.where, declared_label))
         put(self, "cells", _named("cells", self.cells, declared_rule))
         for name, example in (("eligible", "age >= 18"), ("log", "dose")):
             declared = getattr(self, name)
             if isinstance(declared, str) or not isinstance(declared, Sequence):
-                raise DeclarationError(f'{name} = {shown(declared)}: must be a list, such as ["{example}"]')
+                raise DeclarationError(f'{name} = {brief(declared)}: must be a list, such as ["{example}"]')
         put(self, "eligible", tuple(Eligible(one).text for one in self.eligible))
         put(self, "log", tuple(one_line("log", one) for one in self.log))
         self._refuse_confused()
@@ -127,19 +127,19 @@ class Codebook:
     def _refuse_unknown_groups(self) -> None:
         for column, level in self.where.items():
             if level not in self._levels_of("where", column):
-                known = ", ".join(shown(one) for one in self.levels[column])
-                raise DeclarationError(f"where: {column} = {shown(level)}: must be one of {known}")
+                known = ", ".join(brief(one) for one in self.levels[column])
+                raise DeclarationError(f"where: {column} = {brief(level)}: must be one of {known}")
         if self.group is None:
             return
         if len(self._levels_of("by", self.group)) < 2:
-            raise DeclarationError(f"by: {shown(self.group)} has one level: at least two make groups")
+            raise DeclarationError(f"by: {brief(self.group)} has one level: at least two make groups")
         if self.group in self.where:
-            raise DeclarationError(f"by: {shown(self.group)} is fixed by where: leave one of them out")
+            raise DeclarationError(f"by: {brief(self.group)} is fixed by where: leave one of them out")
 
     def _levels_of(self, title: str, column: object) -> Sequence[str | float]:
         if not isinstance(column, str) or column not in self.levels:
             hint = known_names(str(column), list(self.levels)) if self.levels else "no levels are declared"
-            raise DeclarationError(f"{title}: {shown(column)} has no declared levels; {hint}")
+            raise DeclarationError(f"{title}: {brief(column)} has no declared levels; {hint}")
         return self.levels[column]
 
     @property
@@ -215,26 +215,26 @@ class Codebook:
         sampling = self.sampling_weights
         if sampling is not None and sampling.column in (self.treatment.column, self.outcome, *self.levels):
             raise DeclarationError(
-                f"sampling_weights: {shown(sampling.column)} is declared otherwise as well"
+                f"sampling_weights: {brief(sampling.column)} is declared otherwise as well"
             )
         if sampling is not None and sampling.column in self.missing:
             raise DeclarationError(
-                f"missing: {shown(sampling.column)}: declare it as missing of [sampling_weights]"
+                f"missing: {brief(sampling.column)}: declare it as missing of [sampling_weights]"
             )
         columns = *self.no_covariates[:3], *self.levels, *self.missing, *self.cells
         if self.unit and (self.unit.column in columns or self.beside.count(self.unit.column) > 1):
-            raise DeclarationError(f"unit: {shown(self.unit.column)} is declared otherwise as well")
+            raise DeclarationError(f"unit: {brief(self.unit.column)} is declared otherwise as well")
         for name in self.missing:
             if name == self.treatment.column:
                 raise DeclarationError(
-                    f"missing: {shown(name)}: leave it out: a record without treatment counts as a fixed one"
+                    f"missing: {brief(name)}: leave it out: a record without treatment counts as a fixed one"
                 )
             if name in self.levels:
-                raise DeclarationError(f'missing: {shown(name)} has levels: declare "" among them instead')
+                raise DeclarationError(f'missing: {brief(name)} has levels: declare "" among them instead')
             self.scaled(name, self.missing[name])
         for name in self.log:
             if name in (*self.no_covariates, *self.levels) or self.log.count(name) > 1:
-                raise DeclarationError(f"log: {shown(name)} is declared otherwise as well")
+                raise DeclarationError(f"log: {brief(name)} is declared otherwise as well")
 
     @property
     def no_covariates(self) -> tuple[str | None, ...]:
@@ -280,21 +280,21 @@ class Codebook:
                 kind = "the treatment or the outcome"
                 if name not in (self.treatment.column, self.outcome):
                     kind = "the column of sampling weights, of persons or of units"
-                raise DeclarationError(f"{shown(name)} is {kind}, and no covariate")
+                raise DeclarationError(f"{brief(name)} is {kind}, and no covariate")
             if name in declared and name in self.levels:
-                raise DeclarationError(f"{shown(name)} has a range and levels: declare one of them")
+                raise DeclarationError(f"{brief(name)} has a range and levels: declare one of them")
             own: Any = declared.get(name)
             if name in self.log and not isinstance(own, tuple | list):
-                raise DeclarationError(f"log: {shown(name)}: declare its range (low, high)")
+                raise DeclarationError(f"log: {brief(name)}: declare its range (low, high)")
             own = tuple(self.scaled(name, end) for end in own) if name in self.log else own
             for one in self.covariates_of(name):
                 if one in ranges:
-                    raise DeclarationError(f"two covariates are called {shown(one)}: rename a column")
+                    raise DeclarationError(f"two covariates are called {brief(one)}: rename a column")
                 ranges[one] = SWITCH if self.origin(one)[1] is not None else own
         for name in (*self.missing, *self.log):
             if name not in declared and name != self.outcome:
                 title = "log" if name in self.log else "missing"
-                raise DeclarationError(f"{title}: {shown(name)} has no range: declare one, or leave it out")
+                raise DeclarationError(f"{title}: {brief(name)} has no range: declare one, or leave it out")
         return ranges
 
     def norm(self, ranges: Mapping[str, Any]) -> float:
@@ -367,7 +367,7 @@ class Codebook:
                 values[own, k] = cells[own]
         return values
 
-    def told(self, *, fixed: bool = False) -> str:
+    def in_words(self, *, fixed: bool = False) -> str:
         """The public rule in words; ``fixed``: where records without treatment count as one fixed record."""
         arms, column = self.treatment, self.treatment.column or "treatment"
         parts = [f"{column} {arms.treated} is treated, {arms.control} a control"]
@@ -385,9 +385,9 @@ class Codebook:
         if fixed and not constant:
             parts.append("an outcome that is missing counts as the middle of its range")
         if self.sampling_weights is not None:
-            parts.append(self.sampling_weights.told())
+            parts.append(self.sampling_weights.in_words())
         if self.unit is not None:
-            parts.append(self.unit.told())
+            parts.append(self.unit.in_words())
         lost = "counts as an untreated one with the middle of every range" if fixed else "does not count"
         parts += [f"a record that does not fulfil {one} {lost}" for one in self.eligible]
         parts += [f"a record with another {name} than {level} {lost}" for name, level in self.where.items()]
@@ -420,7 +420,7 @@ def checked_codebook(codebook: object, ranges: object) -> Codebook | None:
     if isinstance(codebook, Mapping):
         codebook = Codebook.from_dict(codebook)
     if not isinstance(codebook, Codebook):
-        raise DeclarationError(f"codebook = {shown(codebook)}: must be a Codebook")
+        raise DeclarationError(f"codebook = {brief(codebook)}: must be a Codebook")
     if not isinstance(ranges, Mapping):
         return codebook
     for column in (*codebook.levels, *codebook.missing, *codebook.log):
@@ -430,7 +430,7 @@ def checked_codebook(codebook: object, ranges: object) -> Codebook | None:
             raise DeclarationError(f"ranges[{column}]: has {kind}: take the ranges of Codebook.ranges")
         for name in own if column in codebook.levels else own[1:]:
             if name in ranges and ranges[name] != SWITCH:
-                raise DeclarationError(f"ranges[{name}] = {shown(ranges[name])}: must be {SWITCH}")
+                raise DeclarationError(f"ranges[{name}] = {brief(ranges[name])}: must be {SWITCH}")
     return codebook
 
 
@@ -446,5 +446,5 @@ def norm_within(ranges: Mapping[str, Any] | Sequence[Any], codebook: Codebook | 
 
 def _named(title: str, declared: Any, check: Callable[[str, Any], Value]) -> Named[Value]:
     if not isinstance(declared, Mapping):
-        raise DeclarationError(f"{title} = {shown(declared)}: must have one entry per column")
+        raise DeclarationError(f"{title} = {brief(declared)}: must have one entry per column")
     return Named({str(name): check(f"{title}[{name}]", one) for name, one in declared.items()})

@@ -253,25 +253,25 @@ class Dataset:
             raise DataError(f"a and y are names: give their cells, by fit({covariates}, X[{a!r}], X[{y!r}])")
         made, n_arms = isinstance(X, Dataset), 2 if book is None else len(book.treatment.labels)
         if book is not None and not made:
-            found = cls.coded(public, X, a, y)
+            dataset = cls.coded(public, X, a, y)
         elif not made:
             named = column_names(X)
             columns = public.columns if named is None else tuple(named)
-            found = cls.from_arrays(X, a, y, columns, n_arms)
+            dataset = cls.from_arrays(X, a, y, columns, n_arms)
         else:
-            found = replace(X, repeats=None)  # these are all rows of everybody
+            dataset = replace(X, repeats=None)  # these are all rows of everybody
         if book is not None:
-            groups = 0 if found.sampling is None else found.sampling.ndim
+            groups = 0 if dataset.sampling is None else dataset.sampling.ndim
             lacks = {
                 "sampling weights": book.sampling_weights is not None and not groups,
                 "groups": bool(book.groups) and groups < 2,
-                "persons": book.unit is not None and found.persons != book.unit.number,
-                "arms": found.n_arms != n_arms,
+                "persons": book.unit is not None and dataset.persons != book.unit.number,
+                "arms": dataset.n_arms != n_arms,
             }
             for declared in (one for one, lacking in lacks.items() if lacking):
                 raise DataError(f"{declared} are declared, and these records come without any")
-        refuse_undeclared(public, found.columns, found.arm_sizes)
-        return found
+        refuse_undeclared(public, dataset.columns, dataset.arm_sizes)
+        return dataset
 
     def at(self, rows: NDArray[np.int64]) -> DatasetBlock:
         """The records of these rows."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from dp2erm_cvx.codebook import Codebook, norm_within
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.errors import DeclarationError, known_names, shown
+from dp2erm_cvx.errors import DeclarationError, brief, known_names
 from dp2erm_cvx.files import CsvLayout
 from dp2erm_cvx.public import declared_by_name, public_number
 from dp2erm_cvx.text import WrittenNumber
@@ -77,7 +77,7 @@ def check_names(declared: Mapping[str, Any]) -> None:
     for name in declared:
         if name not in known:
             hint = known_names(name, sorted({*known, "csv"}))
-            raise DeclarationError(f"domain: unknown name {shown(name)}; {hint}")
+            raise DeclarationError(f"domain: unknown name {brief(name)}; {hint}")
 
 
 def of_event(declared: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def split_codebook(declared: Mapping[str, Any]) -> tuple[Codebook | None, dict[s
     if isinstance(treatment, str):
         book["treatment"] = {"column": treatment}
     elif treatment is not None and not isinstance(treatment, Mapping):
-        raise DeclarationError(f"treatment = {shown(treatment)}: must be a table [treatment]")
+        raise DeclarationError(f"treatment = {brief(treatment)}: must be a table [treatment]")
     return (Codebook.from_dict(book) if book else None), rest
 
 

@@ -20,7 +20,7 @@ class Dp2ermError(Exception):
         return line if len(line) <= _LONGEST else f"{line[:250]} ... {line[-250:]}"
 
 
-def shown(value: object) -> str:
+def brief(value: object) -> str:
     """A value as a message quotes it: short, and whatever it is."""
     try:
         text = " ".join(repr(value).split())

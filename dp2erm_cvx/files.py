@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.errors import DataError, DeclarationError, shown
+from dp2erm_cvx.errors import DataError, DeclarationError, brief
 from dp2erm_cvx.tables import Table, arrow_cells, cell_of, is_nested, listed, read_frame
 
 #: What pandas makes of a zero of SAS transport files: the least number of IBM's format.
@@ -63,7 +63,7 @@ class CsvLayout:
         if self.decimal not in (".", ",") or self.decimal == self.separator:
             raise DeclarationError(f"csv: decimal = {self.decimal!r}: must be . or , and not the separator")
         if not isinstance(self.line_breaks, bool):
-            raise DeclarationError(f"csv: line_breaks = {shown(self.line_breaks)}: must be true or false")
+            raise DeclarationError(f"csv: line_breaks = {brief(self.line_breaks)}: must be true or false")
 
     def lines(self, raw: bytes, *, ragged: bool, first: bool = True) -> list[str]:
         """The lines of the ``first`` part of a file or of another, each decoded by itself, without ends.

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from dp2erm_cvx.codebook import Codebook, checked_codebook, norm_within
 from dp2erm_cvx.domain import LARGEST, Array, Domain, cleaned
-from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.public import Named, check_settings, one_of, public_fraction, setting
 
@@ -52,7 +52,7 @@ def checked_known(name: str, known: object) -> Known:
         raise DeclarationError(f"{name}: {error}") from None
     except (TypeError, ValueError):
         raise DeclarationError(
-            f"{name} = {shown(known)}: must be a pair (low, high), Within(low, high) or None"
+            f"{name} = {brief(known)}: must be a pair (low, high), Within(low, high) or None"
         ) from None
     return ends.low, ends.high
 
@@ -102,7 +102,7 @@ class PrivateRanges:
             put(self, "ranges", Named(named))
         elif ranges is not None:
             if isinstance(ranges, str) or not isinstance(ranges, Iterable):
-                raise DeclarationError(f"ranges = {shown(ranges)}: must be one entry per covariate, or None")
+                raise DeclarationError(f"ranges = {brief(ranges)}: must be one entry per covariate, or None")
             checked = (checked_known(f"ranges[{index}]", pair) for index, pair in enumerate(ranges))
             put(self, "ranges", tuple(checked))
         if self.ranges is not None and not len(self.ranges):

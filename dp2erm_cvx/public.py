@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dp2erm_cvx.errors import DeclarationError, known_names, shown
+from dp2erm_cvx.errors import DeclarationError, brief, known_names
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -66,23 +66,23 @@ def public_number(
     """
     # float() would make a number of an array with one entry, and NaN of a masked one, with a warning at best
     if isinstance(value, bool) or getattr(value, "shape", None) or hasattr(value, "mask"):
-        raise DeclarationError(f"{name} = {shown(value)}: must be a number")
+        raise DeclarationError(f"{name} = {brief(value)}: must be a number")
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
-        raise DeclarationError(f"{name} = {shown(value)}: must be a number") from None
+        raise DeclarationError(f"{name} = {brief(value)}: must be a number") from None
     if math.isnan(number) or (math.isinf(number) and not (infinite and number > 0)):
-        raise DeclarationError(f"{name} = {shown(value)}: must be a finite number")
+        raise DeclarationError(f"{name} = {brief(value)}: must be a finite number")
     if above is not None and number <= above:
-        raise DeclarationError(f"{name} = {shown(value)}: must be greater than {above:g}")
+        raise DeclarationError(f"{name} = {brief(value)}: must be greater than {above:g}")
     if at_least is not None and number < at_least:
-        raise DeclarationError(f"{name} = {shown(value)}: must be at least {at_least:g}")
+        raise DeclarationError(f"{name} = {brief(value)}: must be at least {at_least:g}")
     if at_most is not None and number > at_most:
-        raise DeclarationError(f"{name} = {shown(value)}: must be at most {at_most:g}")
+        raise DeclarationError(f"{name} = {brief(value)}: must be at most {at_most:g}")
     if below is not None and number >= below:
-        raise DeclarationError(f"{name} = {shown(value)}: must be below {below:g}")
+        raise DeclarationError(f"{name} = {brief(value)}: must be below {below:g}")
     if within is not None and abs(number) > within:
-        raise DeclarationError(f"{name} = {shown(value)}: must be at most {within:g} in size")
+        raise DeclarationError(f"{name} = {brief(value)}: must be at most {within:g} in size")
     return number
 
 
@@ -90,7 +90,7 @@ def public_fraction(name: str, value: object) -> float:
     """Check a declared share, level or probability: above 0 and below 1; raises DeclarationError."""
     number = public_number(name, value, above=0.0)
     if number >= 1.0:
-        raise DeclarationError(f"{name} = {shown(value)}: must be between 0 and 1")
+        raise DeclarationError(f"{name} = {brief(value)}: must be between 0 and 1")
     return number
 
 
@@ -109,7 +109,7 @@ def public_size(
     number = public_number(name, value, infinite=infinite, **least)
     if number == 0.0 or math.isinf(number) or 1.0 / most <= number <= most:
         return number
-    raise DeclarationError(f"{name} = {shown(value)}: must be from {1.0 / most:g} to {most:g}")
+    raise DeclarationError(f"{name} = {brief(value)}: must be from {1.0 / most:g} to {most:g}")
 
 
 #: Seeds and counts beyond it are no integers to NumPy.
@@ -167,7 +167,7 @@ def chosen_columns(name: str, chosen: object, known: Sequence[str], n_features: 
     Raises DeclarationError on none, an unknown and a repeated one.
     """
     if isinstance(chosen, str) or not isinstance(chosen, Collection) or not len(chosen):
-        raise DeclarationError(f"{name} = {shown(chosen)}: must be a list of covariates")
+        raise DeclarationError(f"{name} = {brief(chosen)}: must be a list of covariates")
     numbers = [known.index(column) if column in known else column for column in chosen]
     for index in numbers:
         if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < n_features:
@@ -202,10 +202,10 @@ def declared_by_name(kind: type[Declared], title: str, declared: object) -> Decl
     """
     known = {field.name: field for field in dataclasses.fields(kind)}
     if not isinstance(declared, Mapping):
-        raise DeclarationError(f"{title} = {shown(declared)}: must have names")
+        raise DeclarationError(f"{title} = {brief(declared)}: must have names")
     for name in declared:
         if name not in known:
-            raise DeclarationError(f"{title}: unknown name {shown(name)}; {known_names(name, known)}")
+            raise DeclarationError(f"{title}: unknown name {brief(name)}; {known_names(name, known)}")
     for name, field in known.items():
         if name not in declared and field.default is field.default_factory is dataclasses.MISSING:
             raise DeclarationError(f"{title}: {name} is missing")

@@ -78,7 +78,7 @@ class SamplingWeights:
         factors: NDArray[np.float64] = inside / self.largest
         return factors
 
-    def told(self) -> str:
+    def in_words(self) -> str:
         """The public rule in words."""
         lost = "does not count" if not self.missing else f"counts as {self.missing:g}"
         return (
@@ -178,7 +178,7 @@ class Unit:
         share = np.where(own > 0, np.where(k > 1.0, np.nextafter(1.0 / k, 0.0), 1.0), 0.0)
         return (counts.T * share).T, np.maximum(unit, 0)
 
-    def told(self) -> str:
+    def in_words(self) -> str:
         """The public rule in words."""
         together = "as much as one" if self.count == 1 else f"at most as much as {self.count}"
         return (

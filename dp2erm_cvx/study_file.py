@@ -44,8 +44,8 @@ from dp2erm_cvx.errors import (
     DeclarationError,
     Dp2ermError,
     ProgramError,
+    brief,
     known_names,
-    shown,
 )
 from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.estimators.fitting import PrivateEstimator, charge
@@ -298,9 +298,9 @@ def _questions(file: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             own = dict(_table(kind, table))
             name = own.pop("name", kind if len(several) == 1 else f"{kind}_{number}")
             if not isinstance(name, str) or not name.replace("_", "").replace("-", "").isalnum():
-                raise DeclarationError(f"{kind}: name = {shown(name)}: letters, digits, - and _ alone")
+                raise DeclarationError(f"{kind}: name = {brief(name)}: letters, digits, - and _ alone")
             if name.lower() in names or name in ("budget", "ledger"):
-                raise DeclarationError(f"{kind}: name = {shown(name)}: is taken: choose another")
+                raise DeclarationError(f"{kind}: name = {brief(name)}: is taken: choose another")
             if "kind" in own:
                 raise DeclarationError(f"{name}: kind: is said by the table [[{kind}]]")
             names.add(name.lower())
@@ -393,7 +393,7 @@ def stage_settings(written: Mapping[str, Any]) -> dict[str, Any]:
 def _budget(table: Mapping[str, Any]) -> Budget:
     for name, value in table.items():
         if isinstance(value, str):  # a number on a command line, and none in a file
-            raise DeclarationError(f"budget: {name} = {shown(value)}: must be a number")
+            raise DeclarationError(f"budget: {name} = {brief(value)}: must be a number")
     with _at("budget"):
         return declared_by_name(Budget, "budget", table)
 
@@ -431,12 +431,12 @@ def _plain(declared: Mapping[str, Any]) -> str:
 
 def _table(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise DeclarationError(f"{name} = {shown(value)}: must be a table [{name}]")
+        raise DeclarationError(f"{name} = {brief(value)}: must be a table [{name}]")
     return value
 
 
 def _known(where: str, table: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     for name in table:
         if name not in names:
-            raise DeclarationError(f"{where}: unknown name {shown(name)}; {known_names(name, sorted(names))}")
+            raise DeclarationError(f"{where}: unknown name {brief(name)}; {known_names(name, sorted(names))}")
     return dict(table)

@@ -148,12 +148,12 @@ def label_of(cell: Any) -> str:
     if type(cell).__name__ in _MISSING or isinstance(cell, float | np.floating) or _nested(cell):
         return ""
     try:
-        return " ".join(_told(cell).split())
+        return " ".join(_text(cell).split())
     except Exception:  # a whole number of thousands of digits, or whatever a foreign object raises
         return ""
 
 
-def _told(cell: Any) -> str:
+def _text(cell: Any) -> str:
     """A cell in words: times and intervals in one way, whatever type or unit their column has."""
     if type(cell).__name__ == "Interval":  # of pandas, whose ends become 1.0 beside a missing cell
         ends = f"{label_of(cell.left)}, {label_of(cell.right)}"

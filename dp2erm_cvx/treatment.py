@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.errors import DeclarationError, known_names, shown
+from dp2erm_cvx.errors import DeclarationError, brief, known_names
 from dp2erm_cvx.public import check_settings, json_types, one_line, public_number, setting
 from dp2erm_cvx.tables import distinct_labels, label_of, repeated
 
@@ -58,7 +58,7 @@ class Treatment:
         if self.levels or self.reference is not None or self.rates or self.contrasts != "reference":
             self._check_levels()
         if self.treated == self.control:
-            raise DeclarationError(f"treatment: treated and control are both {shown(self.control)}")
+            raise DeclarationError(f"treatment: treated and control are both {brief(self.control)}")
 
     def _check_levels(self) -> None:
         levels = declared_levels("treatment: levels", self.levels)
@@ -68,15 +68,15 @@ class Treatment:
             levels[0] if self.reference is None else declared_label("treatment: reference", self.reference)
         )
         if first not in levels:
-            raise DeclarationError(f"treatment: reference = {shown(first)}: {known_names(first, levels)}")
+            raise DeclarationError(f"treatment: reference = {brief(first)}: {known_names(first, levels)}")
         if self.contrasts not in ("reference", "pairs"):
             raise DeclarationError(
-                f"treatment: contrasts = {shown(self.contrasts)}: must be reference or pairs"
+                f"treatment: contrasts = {brief(self.contrasts)}: must be reference or pairs"
             )
         if (self.treated, self.control) != (type(self).treated, type(self).control):
             raise DeclarationError("treatment: levels take the place of treated and control: leave those out")
         if isinstance(self.rates, str) or not isinstance(self.rates, Sequence):
-            raise DeclarationError(f"treatment: rates = {shown(self.rates)}: must list probabilities")
+            raise DeclarationError(f"treatment: rates = {brief(self.rates)}: must list probabilities")
         rates = tuple(public_number("treatment: rates", rate, above=0.0) for rate in self.rates)
         if rates and (len(rates) != len(levels) or abs(sum(rates) - 1.0) > 1e-9):
             raise DeclarationError(f"treatment: rates: must be {len(levels)} probabilities that add up to 1")
@@ -123,15 +123,15 @@ class Treatment:
 def declared_levels(name: str, declared: Any) -> tuple[str, ...]:
     """The labels that a list declares. Raises DeclarationError where it is none, or names one twice."""
     if isinstance(declared, str) or not isinstance(declared, Sequence) or not declared:
-        raise DeclarationError(f'{name} = {shown(declared)}: must list levels, such as ["N", "S"]')
+        raise DeclarationError(f'{name} = {brief(declared)}: must list levels, such as ["N", "S"]')
     labels = tuple(declared_label(name, level) for level in declared)
     if (twice := repeated(labels)) is not None:
-        raise DeclarationError(f"{name}: level {shown(twice)} stands there twice")
+        raise DeclarationError(f"{name}: level {brief(twice)} stands there twice")
     return labels
 
 
 def declared_label(name: str, value: object) -> str:
     """The label that is declared. Raises DeclarationError where it is neither a text nor a number."""
     if not isinstance(value, str | bool | int | float):
-        raise DeclarationError(f"{name} = {shown(value)}: must be a text or a number")
+        raise DeclarationError(f"{name} = {brief(value)}: must be a text or a number")
     return one_line(name, label_of(value), empty=True)

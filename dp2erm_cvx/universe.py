@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dp2erm_cvx.domain import Domain, Records
-from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.public import check_settings, setting, whole_number
 
@@ -39,7 +39,7 @@ class Universe:
 
     def __post_init__(self) -> None:
         if not isinstance(self.domain, Domain):
-            raise DeclarationError(f"domain = {shown(self.domain)}: must be a Domain")
+            raise DeclarationError(f"domain = {brief(self.domain)}: must be a Domain")
         check_settings(self)
         if self.domain.units not in (None, self.n_samples):
             raise DeclarationError(

@@ -157,7 +157,7 @@ def test_a_logarithm_is_that_of_each_number_and_all_else_is_declared_in_its_own_
     assert Domain.from_dict(json.loads(json.dumps(old.to_dict()))) == old
     assert old.codebook is not None
     assert old.codebook.expanded(["age"]) == ["log(age)"]
-    assert "age counts by its natural logarithm" in old.codebook.told()
+    assert "age counts by its natural logarithm" in old.codebook.in_words()
     assert coded_columns({**DECLARED, **LOGS}, ["region", "severity"])["log"] == ["severity"]
 
 
@@ -405,7 +405,7 @@ def test_what_is_declared_comes_back_from_json_and_is_told() -> None:
     assert hash(again) == hash(WARDS)
     assert again.mass == 0.8
     assert WARDS.codebook is not None
-    told = WARDS.codebook.told()
+    told = WARDS.codebook.in_words()
     parts = "F is also female, Frau|days since 2024-01-01|umol/L times 0.0113|fulfil 18 <= age does not"
     assert [part for part in parts.split("|") if part not in told] == []
 

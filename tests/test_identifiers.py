@@ -170,4 +170,4 @@ def test_a_person_moves_the_sums_by_what_is_claimed_whatever_it_is_called(pair, 
 def test_a_column_of_identifiers_is_that_alone():
     with pytest.raises(DeclarationError, match="'id' is declared otherwise"):
         Codebook(unit=Unit("id", 9), eligible=["id < 100"])
-    assert "0012 is not 12" in Unit("id", 9).told()
+    assert "0012 is not 12" in Unit("id", 9).in_words()

@@ -105,10 +105,10 @@ def run_stages(stages: Stages[_T], rng: np.random.Generator) -> _T:
     drawn = None
     while True:
         try:
-            asked = stages.send(drawn)
+            stage = stages.send(drawn)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
-        drawn = asked.draw(rng)
+        drawn = stage.draw(rng)
 
 
 @dataclass(frozen=True)
@@ -272,17 +272,17 @@ def _walk(
     leak: str | None = None
     sent: Any = None
     while leak is None:
-        (asked, ended), (asked_other, ended_other) = _next(one, sent), _next(other, sent)
-        if isinstance(asked, Split) and asked == asked_other:
-            sent = asked.draw(rng)
+        (query, ended), (query_other, ended_other) = _next(one, sent), _next(other, sent)
+        if isinstance(query, Split) and query == query_other:
+            sent = query.draw(rng)
             groups.append(sent)
-        elif isinstance(asked, Noised) and isinstance(asked_other, Noised):
-            if (leak := _different(asked, asked_other)) is None:
-                at, moved = _placed(asked, asked_other, rng)
-                losses.append(StageLoss(asked.noise, moved, asked.scale, asked.sensitivity))
-                sent = float(at[0]) if np.ndim(asked.value) == 0 else at
+        elif isinstance(query, Noised) and isinstance(query_other, Noised):
+            if (leak := _different(query, query_other)) is None:
+                at, moved = _placed(query, query_other, rng)
+                losses.append(StageLoss(query.noise, moved, query.scale, query.sensitivity))
+                sent = float(at[0]) if np.ndim(query.value) == 0 else at
         else:
-            same = asked is None and asked_other is None and ended == ended_other
+            same = query is None and query_other is None and ended == ended_other
             leak = None if same else "outputs differ without noise"
             break
     audit = AdditiveAudit(declared, tuple(losses), leak, seed)

@@ -375,8 +375,8 @@ def search_density(
     call = [audited_facts(model)[0], n_samples, n_features, seed]
     state = explore(look, search, highest=highest, wave=4, call=call, read=Pairs.of_plain)
     # the best pairs with all starts, and the very best as the search audited it, too
-    best, asked = state.pairs("loss"), {"seed": seed, "starts": starts, "draws": draws}
-    audits = [(audited(pair, asked), asked, pair) for pair in best[:3]]
+    best, options = state.pairs("loss"), {"seed": seed, "starts": starts, "draws": draws}
+    audits = [(audited(pair, options), options, pair) for pair in best[:3]]
     if not audits:
         raise CertificateError(f"none of {state.spent} pairs had certified solutions: nothing was audited")
     if audits[0][0].hockey_stick is None:  # with other starts the same pair may have been higher
@@ -405,8 +405,8 @@ def _screened(plan: Plan[Any], pair: tuple[Raw, Raw], rng: np.random.Generator) 
             return max(float(np.quantile(sample, 0.95)) for sample in losses)
         points = one.starts(other, 1, rng) + other.starts(one, 1, rng)
         points = points[:: 1 + len(points) // _LOOK]
-        met = [(a, b, a.place(point)) for a, b in ways for point in points]
-        ratios = [log_density_ratio(a, b, at) - a.error(at) - b.error(at) for a, b, at in met]
+        reached = [(a, b, a.place(point)) for a, b in ways for point in points]
+        ratios = [log_density_ratio(a, b, at) - a.error(at) - b.error(at) for a, b, at in reached]
     except CertificateError:
         return math.nan
     return max(ratio for ratio in ratios if not math.isnan(ratio))

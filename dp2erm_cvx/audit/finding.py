@@ -51,7 +51,7 @@ class Declared:
 
     @property
     def name(self) -> str:
-        """Which number is declared."""
+        """Name of the number that is declared."""
         return "epsilon" if self.mu is None else "mu"
 
     @property
@@ -185,7 +185,7 @@ class Finding(Shown):
             for name, part in zip(_COLUMNS, all_, strict=False)
         }
         np.savez_compressed(arrays, **columns)
-        stated = {
+        fields = {
             "format": _FORMAT,
             "mapped": self.mapped,
             "domain": self.domain.to_dict(),
@@ -194,7 +194,7 @@ class Finding(Shown):
             "finding": self.facts,
             "private": self.private,
         }
-        facts.write_text(json.dumps(stated, indent=2, default=float) + "\n", encoding="utf-8")
+        facts.write_text(json.dumps(fields, indent=2, default=float) + "\n", encoding="utf-8")
         return arrays, facts
 
     @classmethod
@@ -202,14 +202,14 @@ class Finding(Shown):
         """Read what :meth:`save` wrote, without the ``audit``; raises DataError for what is no such pair."""
         arrays, facts = _paths_of(path)
         try:
-            stated = json.loads(facts.read_text(encoding="utf-8"))
-            if stated.pop("format") != _FORMAT:
+            fields = json.loads(facts.read_text(encoding="utf-8"))
+            if fields.pop("format") != _FORMAT:
                 raise DataError(f"{path}: a pair in another format: save it again with this version")
             with np.load(arrays, allow_pickle=False) as held:
                 names = _COLUMNS if "person_first" in held else _COLUMNS[:3]
                 first, second = (tuple(held[f"{name}_{which}"] for name in names) for which in _DATASETS)
-            domain, kind = Domain.from_dict(stated.pop("domain")), stated.pop("audit")
-            pair = cls(first, second, domain, kind, stated.pop("finding"), **stated)
+            domain, kind = Domain.from_dict(fields.pop("domain")), fields.pop("audit")
+            pair = cls(first, second, domain, kind, fields.pop("finding"), **fields)
             _check(pair)
         except DataError:
             raise
@@ -249,7 +249,7 @@ def _paths_of(path: str | Path) -> tuple[Path, Path]:
 
 
 def differing_rows(first: Columns, second: Columns) -> NDArray[np.bool_]:
-    """Which rows of two datasets of one shape differ, (n,)."""
+    """Mask (n,) of the rows in which two datasets of one shape differ."""
     (X, a, y), (X2, a2, y2) = first, second
     return np.asarray(np.any(X != X2, axis=1) | (a != a2) | (y != y2), dtype=bool)
 
@@ -305,11 +305,11 @@ _REPLAYS: dict[str, Callable[..., Any]] = {}
 def replays(kind: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A decorator of the function by which :func:`replay` audits a pair."""
 
-    def kept(function: Callable[..., Any]) -> Callable[..., Any]:
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
         _REPLAYS[kind] = function
         return function
 
-    return kept
+    return register
 
 
 def replay(

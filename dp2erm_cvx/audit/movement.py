@@ -58,11 +58,11 @@ class Claim:
     @classmethod
     def of(cls, name: str, bound: StabilityBound) -> list[Claim]:
         """The finite claims of one bound; a bound on W1 states no more about V than that V <= W1."""
-        stated = {Quantity.V: None if bound.V == bound.W1 else bound.V, Quantity.W1: bound.W1}
-        stated |= {Quantity.W2: bound.W2, Quantity.LARGEST: bound.w_max}
+        bounds = {Quantity.V: None if bound.V == bound.W1 else bound.V, Quantity.W1: bound.W1}
+        bounds |= {Quantity.W2: bound.W2, Quantity.LARGEST: bound.w_max}
         return [
             cls(name, quantity, value, bound.theorem)
-            for quantity, value in stated.items()
+            for quantity, value in bounds.items()
             if value is not None and math.isfinite(value)
         ]
 
@@ -94,9 +94,9 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
     if type(resolved).printed_bound is not FirstStage.printed_bound:
         # as it stands, without an exception for a flipped treatment, under which it can be false
         keep = Neighboring.REPLACE_ONE_KEEP_TREATMENT
-        kept = dataclasses.replace(universe.domain, relation=keep, codebook=None)
-        stated = dataclasses.replace(universe, domain=kept)
-        alone = collect("paper, printed", lambda: resolved.printed_bound(stated))
+        same = dataclasses.replace(universe.domain, relation=keep, codebook=None)
+        plain = dataclasses.replace(universe, domain=same)
+        alone = collect("paper, printed", lambda: resolved.printed_bound(plain))
     if alone is not None and alone.L2 is not None and math.isfinite(alone.L2):
         claims.append(Claim("paper, printed", Quantity.L2, alone.L2, alone.theorem))
     collect("paper, usable", lambda: resolved.stability(universe, BoundFamily.PAPER))
@@ -234,8 +234,8 @@ class NeighborPair:
     def moved(self, *solved: tuple[Array, float]) -> NeighborPair:
         """A copy of the pair with its weights."""
         (w, w_radius), (v, v_radius) = solved
-        found = movements(w, v, self.changed, w_radius, v_radius)
-        return dataclasses.replace(self, movements=found, solved=solved)
+        moves = movements(w, v, self.changed, w_radius, v_radius)
+        return dataclasses.replace(self, movements=moves, solved=solved)
 
 
 @dataclass(frozen=True)

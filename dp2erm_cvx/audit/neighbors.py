@@ -99,27 +99,27 @@ class Base:
         """
         inside, replacements = self._replacements(changes)
         reading = Movement.within(self.weights, self.radius, TOLERANCE * self.records.n_samples)
-        found = []
+        moves = []
         for part in self.neighborhood.read(replacements, reading):
             sums, largest, own = part.values
             for k in np.flatnonzero(np.isfinite(part.radius)):
                 change = inside[part.first + int(k)]
                 ends = float(self.weights[change.index]), float(own[k])
                 read = reading.intervals(sums[k], largest[k], ends, float(part.radius[k]))
-                found.append((change, read))
-        return found
+                moves.append((change, read))
+        return moves
 
     def resolved(self, changes: list[Replacement]) -> list[NeighborPair]:
-        """Those changes with their datasets and weights: for a few."""
+        """Pairs of those changes with their datasets and weights: for a few."""
         inside, replacements = self._replacements(changes)
-        found = []
+        pairs = []
         for part in self.neighborhood.solve(replacements):
             for k in np.flatnonzero(np.isfinite(part.radius)):
                 pair = self.pair(inside[part.first + int(k)])
                 assert pair is not None
                 end = part.values[0][k], float(part.radius[k])
-                found.append(pair.moved((self.weights, self.radius), end))
-        return found
+                pairs.append(pair.moved((self.weights, self.radius), end))
+        return pairs
 
     def _replacements(self, changes: list[Replacement]) -> tuple[list[Replacement], Replacements]:
         """The changes that stay in the universe."""
@@ -172,7 +172,7 @@ class Base:
             return np.array([reached.get(id(change), np.nan) for change in changes])
 
         climb = start.covariates / domain.features_bound, step, solves
-        ((best, _, spent),) = evolve(lambda asked: [height(u) for _, u in asked], [climb], rng)
+        ((best, _, spent),) = evolve(lambda tried: [height(u) for _, u in tried], [climb], rng)
         return placed(best[None])[0], spent
 
 

@@ -46,16 +46,16 @@ _KEPT = 64
 class ReleaseLaw:
     """The law of what all steps release from one dataset: the density of each given those before, multiplied.
 
-    ``given`` maps what the earlier steps released, by name, to the law of a step; its order is theirs.
+    ``conditional`` maps what the earlier steps released, by name, to the law of a step; its order is theirs.
     """
 
-    given: Mapping[str, Callable[[_Released], Law]]
+    conditional: Mapping[str, Callable[[_Released], Law]]
 
     def _through(self, choose: Callable[[str, Law], Place]) -> Iterator[tuple[str, Law, Place]]:
         """Every step in turn: its law given the outputs chosen before, and its own."""
         released: dict[str, Array] = {}
-        for name, given in self.given.items():
-            law = given(released)
+        for name, law_of in self.conditional.items():
+            law = law_of(released)
             place = choose(name, law)
             released[name] = law.released(place)
             yield name, law, place
@@ -102,21 +102,21 @@ class ReleaseLaw:
         return {name: place for name, _, place in self._through(lambda _, law: law.draw(rng))}
 
     def starts(self, other: ReleaseLaw, count: int, rng: np.random.Generator) -> list[Array]:
-        """Those of the first step, each with a few of every later one given it."""
-        found: list[tuple[Array, dict[str, Array]]] = [(np.zeros(0), {})]
-        for depth, (name, given) in enumerate(self.given.items()):
+        """Starting points of the first step, each with a few of every later one at it."""
+        grown: list[tuple[Array, dict[str, Array]]] = [(np.zeros(0), {})]
+        for depth, (name, law_of) in enumerate(self.conditional.items()):
             longer, known, points = [], None, list[Array]()
-            most = max(1, _FOLLOWING // max(1, len(self.given) - 1) ** depth) if depth else None
-            for u, released in found:
-                law = given(released)
+            most = max(1, _FOLLOWING // max(1, len(self.conditional) - 1) ** depth) if depth else None
+            for u, released in grown:
+                law = law_of(released)
                 if law is not known:  # many do not depend on what was released
-                    points = law.starts(other.given[name](released), 1 if depth else count, rng)
+                    points = law.starts(other.conditional[name](released), 1 if depth else count, rng)
                 known = law
                 for index in rng.permutation(len(points))[:most]:
                     output = law.released(law.place(points[index]))
                     longer.append((np.append(u, points[index]), {**released, name: output}))
-            found = longer
-        return [u for u, _ in found]
+            grown = longer
+        return [u for u, _ in grown]
 
 
 def _laws(
@@ -207,12 +207,12 @@ def _remembered(step: Step, sides: Sequence[_Side], last: bool) -> Callable[[_Re
         return tuple(released[name].tobytes() for name in sorted(read))
 
     def both(released: _Released) -> tuple[Law, ...]:
-        if (found := known.get(key(released))) is None:
-            found = _laws_of(step, sides, _Watched(released, read), last)
+        if (laws := known.get(key(released))) is None:
+            laws = _laws_of(step, sides, _Watched(released, read), last)
             if len(known) >= _KEPT:
                 known.clear()
-            known[key(released)] = found
-        return found
+            known[key(released)] = laws
+        return laws
 
     return both
 

@@ -26,7 +26,7 @@ from dp2erm_cvx.audit.movement import (
 )
 from dp2erm_cvx.audit.neighbors import Base, Replacement
 from dp2erm_cvx.audit.pairs import CLUSTERS, Pairs
-from dp2erm_cvx.audit.scouts import Scout
+from dp2erm_cvx.audit.scouts import Surrogate
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, evolve, explore
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DataError, DeclarationError, Dp2ermError
@@ -123,7 +123,7 @@ class Rounds:
         small = Universe(universe.domain, universe.n_samples, min(universe.n_features, 3))
         # a scout that is off wastes a search, but what is reported is solved in full
         sample = Pairs.starts(small, _SAMPLE, np.random.default_rng([self.seed, 1])) if self.compare else None
-        self.scout = Scout.of(self.program, small, sample) if BASE in self.names else None
+        self.surrogate = Surrogate.of(self.program, small, sample) if BASE in self.names else None
         self._base: tuple[int, Base] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -134,9 +134,9 @@ class Rounds:
         """The whole search. Raises DataError for a checkpoint of another audit."""
 
         def most(number: int) -> int:
-            if self.scout is None or self.names[number % len(self.names)] != BASE:
+            if self.surrogate is None or self.names[number % len(self.names)] != BASE:
                 return CHUNK
-            starts, refined, evaluations = COSTLY if self.scout.exact else CHEAP
+            starts, refined, evaluations = COSTLY if self.surrogate.exact else CHEAP
             return starts + (refined + 1) * evaluations
 
         def highest(state: State) -> float:
@@ -152,14 +152,14 @@ class Rounds:
             "search": [*self.names, self.seed, self.solver],
             "data": self.digest,
         }
-        kept: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "keep": KEPT,
             "apart": 1e-9,
             "wave": 4,
             "call": call,
             "read": KeptPair.of_plain,
         }
-        return explore(self.look, plan, most=most, highest=highest, **kept)
+        return explore(self.look, plan, most=most, highest=highest, **fields)
 
     def look(self, state: State, number: int, room: int) -> Gain:
         """One strategy."""
@@ -170,7 +170,7 @@ class Rounds:
         return self._search_data(self.names[turn], number, state, min(CHUNK, room), rng)
 
     def _search_base(self, number: int, state: State, room: int, rng: np.random.Generator) -> Gain:
-        assert self.scout is not None
+        assert self.surrogate is not None
         # mostly V, which every release consumes; the other quantities claimed in turn
         claimed = list(dict.fromkeys(claim.quantity for claim in self.claims))
         with_v = Quantity.V in claimed
@@ -178,8 +178,8 @@ class Rounds:
         quantity = Quantity.V if with_v and number % 4 < 3 else quantity
         known = [pair.what for pair in state.pairs(quantity) if isinstance(pair.what, Pairs)]
         with np.errstate(all="ignore"):
-            ends, spent = _climb(self.scout, quantity, known, room, rng)
-            moved = self.scout.movements(ends)
+            ends, spent = _climb(self.surrogate, quantity, known, room, rng)
+            moved = self.surrogate.movements(ends)
         gain = Gain(spent, counts={"scouted": spent})
         for index in range(len(ends)):
             values = {name.value: float(moved[name][index]) for name in Quantity}
@@ -233,12 +233,12 @@ class Rounds:
             self._base = (index, Base(self.program, self.universe, self._drawn(index), self.pool))
         return self._base[1]
 
-    def pair(self, kept: KeptPair) -> NeighborPair | None:
+    def pair(self, known: KeptPair) -> NeighborPair | None:
         """The two datasets of a kept pair in full, or None outside of the universe."""
-        if isinstance(kept.what, Replacement):
-            return self.base(kept.base).pair(kept.what)
-        inside = kept.what.admissible(self.universe.domain)
-        return NeighborPair(*kept.what.records(self.universe.domain), 0, kept.origin) if inside else None
+        if isinstance(known.what, Replacement):
+            return self.base(known.base).pair(known.what)
+        inside = known.what.admissible(self.universe.domain)
+        return NeighborPair(*known.what.records(self.universe.domain), 0, known.origin) if inside else None
 
     def reported(self, state: State) -> tuple[tuple[Verdict, ...], tuple[NeighborPair, ...], SolverCheck]:
         """A verdict per claim, and the pairs they rest on with the ten worst, all solved again.
@@ -250,9 +250,9 @@ class Rounds:
         everything.sort(key=lambda pair: -pair.ratio(claims))
         tops = [best[0][1] for claim in claims if (best := state.best.get(claim.quantity))]
         # two datasets each: of many records only those that verdicts rest on
-        kept, chosen = KEPT if self.few else 0, list[KeptPair]()
+        number, chosen = KEPT if self.few else 0, list[KeptPair]()
         for candidate in [*tops, *everything]:
-            if candidate not in chosen and (len(chosen) < kept or candidate in tops):
+            if candidate not in chosen and (len(chosen) < number or candidate in tops):
                 chosen.append(candidate)
         pairs = [pair for candidate in chosen if (pair := self.pair(candidate)) is not None]
         if not pairs:
@@ -271,17 +271,17 @@ class Rounds:
 
 
 def _climb(
-    scout: Scout, quantity: Quantity, known: Sequence[Pairs], budget: int, rng: np.random.Generator
+    surrogate: Surrogate, quantity: Quantity, known: Sequence[Pairs], budget: int, rng: np.random.Generator
 ) -> tuple[Pairs, int]:
     """The pairs at the ends of the ascents of one round, and how many pairs were tried, at most ``budget``.
 
     One of the ``known`` pairs of earlier rounds is refined again with small steps.
     """
-    universe = scout.universe
-    number, refined, evaluations = COSTLY if scout.exact else CHEAP
+    universe = surrogate.universe
+    number, refined, evaluations = COSTLY if surrogate.exact else CHEAP
     starts = Pairs.starts(universe, min(number, budget), rng)
     spent = len(starts)
-    values = np.nan_to_num(scout.movements(starts)[quantity], nan=-np.inf, posinf=-np.inf)
+    values = np.nan_to_num(surrogate.movements(starts)[quantity], nan=-np.inf, posinf=-np.inf)
     highest = np.argsort(-values, kind="stable")[:refined]
     chosen = [(starts.take(np.array([index])), 0.3) for index in highest]
     if known:
@@ -297,9 +297,9 @@ def _climb(
         climbs.append((first, step, min(evaluations, left)))
         left -= climbs[-1][2]
 
-    def heights(asked: list[tuple[int, Array]]) -> list[Array]:
-        moved = scout.movements(Pairs.joined([free[k][1](u) for k, u in asked]))[quantity]
-        return np.split(moved, np.cumsum([len(u) for _, u in asked])[:-1])
+    def heights(points: list[tuple[int, Array]]) -> list[Array]:
+        moved = surrogate.movements(Pairs.joined([free[k][1](u) for k, u in points]))[quantity]
+        return np.split(moved, np.cumsum([len(u) for _, u in points])[:-1])
 
     ends = [starts.take(np.array([int(np.argmax(values))]))]
     for k, (best, largest, tried) in enumerate(evolve(heights, climbs, rng)):
@@ -420,8 +420,8 @@ def _cell(
             return TightnessCell(n, ridge, {}, None, "; ".join(refused.values()))
         # every cell is small: comparing its scout with full solves would cost more than the search
         rounds = Rounds(program, universe, claims, (BASE,), seed=search.seed, compare=False)
-        kept = rounds.explored(search).best.get(Quantity.V, [])
-        pairs = [pair for _, one in kept if (pair := rounds.pair(one)) is not None]
+        best = rounds.explored(search).best.get(Quantity.V, [])
+        pairs = [pair for _, one in best if (pair := rounds.pair(one)) is not None]
         moved = resolve(program, pairs[:1])[0].movements[Quantity.V] if pairs else None
     except Dp2ermError as error:
         return TightnessCell(n, ridge, bounds, None, f"not searched: {error}" if bounds else str(error))

@@ -222,10 +222,10 @@ def audit_runs(
 
     def counted(way: int, mine: Observations, theirs: Observations) -> Counted:
         name, test = choice.best[way][1]
-        hits, others = int(np.sum(test(mine))), int(np.sum(test(theirs)))
-        low, high = float(bounds["mu_low"].low[hits]), float(bounds["mu_low"].high[others])
-        lows = {name: bound.one(hits, others) for name, bound in bounds.items()}
-        return Counted(DIRECTIONS[way], name, hits, others, runs, low, high, **lows)
+        hits, misses = int(np.sum(test(mine))), int(np.sum(test(theirs)))
+        low, high = float(bounds["mu_low"].low[hits]), float(bounds["mu_low"].high[misses])
+        lows = {name: bound.one(hits, misses) for name, bound in bounds.items()}
+        return Counted(DIRECTIONS[way], name, hits, misses, runs, low, high, **lows)
 
     both = (counted(0, one[picked:], other[picked:]), counted(1, other[picked:], one[picked:]))
     names = [FAMILIES[family] for family in attack.events]

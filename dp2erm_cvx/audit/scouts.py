@@ -39,7 +39,7 @@ Weights = Callable[[Array, Arms, Array], Array]
 
 
 @dataclass(frozen=True)
-class Scout:
+class Surrogate:
     """Uncertified movements of pairs of groups. What a scout finds is solved again in full.
 
     By the ``weights`` of distinct rows; where there are None, of any program, by all n records, one solve
@@ -51,16 +51,16 @@ class Scout:
     weights: Weights | None = None
 
     @classmethod
-    def of(cls, program: FirstStage, universe: Universe, sample: Pairs | None = None) -> Scout:
+    def of(cls, program: FirstStage, universe: Universe, sample: Pairs | None = None) -> Surrogate:
         """The fast scout of a resolved program; full solves without one, or if it is off on ``sample``."""
         full, weights = cls(program, universe), _known(program, universe)
-        scout = cls(program, universe, weights)
+        surrogate = cls(program, universe, weights)
         if weights is None or sample is None:
-            return scout
+            return surrogate
         with np.errstate(all="ignore"):
-            fast, slow = scout.movements(sample)[Quantity.V], full.movements(sample)[Quantity.V]
+            fast, slow = surrogate.movements(sample)[Quantity.V], full.movements(sample)[Quantity.V]
         agree = np.isclose(fast, slow, rtol=1e-6, atol=1e-6, equal_nan=True)
-        return scout if agree.all() else full
+        return surrogate if agree.all() else full
 
     @property
     def exact(self) -> bool:
@@ -139,12 +139,12 @@ def _closed_form(program: ClosedFormWeights, universe: Universe, x: Array, arm: 
 def _direct(program: WeightsProgram, universe: Universe, x: Array, arm: Arms, count: Array) -> Array:
     """Weights that are the variable of a program."""
     step = max(1, _TOGETHER // (universe.n_samples * universe.n_columns))
-    found = []
+    parts = []
     for k in range(0, len(x), step):
         rows, arms = x[k : k + step], arm[k : k + step]
         records = records_at(universe.domain, rows.reshape(-1, x.shape[2]), arms.ravel())
-        found.append(program.weights_of_kinds(universe, records, count[k : k + step]))
-    return np.concatenate(found)
+        parts.append(program.weights_of_kinds(universe, records, count[k : k + step]))
+    return np.concatenate(parts)
 
 
 def _of_sum_n(f: Array, share: Array) -> Array:
@@ -326,13 +326,13 @@ def minimize_in_ball(smooth: Smooth, batch: int, dimension: int, radius: float) 
         share = np.ones(batch)
         for _ in range(30):
             trial = v + share[:, None] * step
-            found = smooth(trial)
+            tried = smooth(trial)
             # below rounding the value decides nothing, and Newton's method needs no guard
-            short = found[0] > value + 1e-4 * share * slope + 1e-13 * (1.0 + np.abs(value))
+            short = tried[0] > value + 1e-4 * share * slope + 1e-13 * (1.0 + np.abs(value))
             if not short.any():
                 break
             share = np.where(short, 0.5 * share, share)
-        v, (value, gradient, hessian) = trial, found
+        v, (value, gradient, hessian) = trial, tried
     v[~done] = np.nan
     return v
 

@@ -162,7 +162,7 @@ def explore(
     while (state.spent < limits[0] and time.time() < began + limits[1]) or state.rounds == 0:
         left = max(limits[0] - state.spent, 0)
         # looks are added up one by one: what a wave starts from must not change meanwhile
-        before = State(state.rounds, state.spent, best={name: [*kept] for name, kept in state.best.items()})
+        before = State(state.rounds, state.spent, best={name: [*pairs] for name, pairs in state.best.items()})
         tasks = []
         for number in range(state.rounds, state.rounds + wave):
             room, left = int(min(most(number), left)), left - most(number)
@@ -184,7 +184,7 @@ def explore(
 
 
 def _save(path: Path, call: object, state: State) -> None:
-    best = {name: [(high, pair.plain()) for high, pair in kept] for name, kept in state.best.items()}
+    best = {name: [(high, pair.plain()) for high, pair in pairs] for name, pairs in state.best.items()}
     # whole or not at all, and a file of this process alone: another may work in the same folder
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     part.write_text(json.dumps({"call": call, **vars(state), "best": best}, default=float), encoding="utf-8")
@@ -196,7 +196,7 @@ def _loaded(path: Path, call: object, read: Callable[[Any], Any]) -> State:
         plain = json.loads(path.read_text(encoding="utf-8"))
         if plain.pop("call") != json.loads(json.dumps(call, default=float)):
             raise DataError(f"{path}: the state of another audit")
-        best = {name: [(high, read(pair)) for high, pair in kept] for name, kept in plain.pop("best").items()}
+        best = {name: [(high, read(pair)) for high, pair in ends] for name, ends in plain.pop("best").items()}
         return State(**plain, best=best)
     except DataError:
         raise
@@ -220,7 +220,7 @@ def evolve(
     climbs: Sequence[tuple[Array, float, int]],
     rng: np.random.Generator,
 ) -> list[tuple[Array, float, int]]:
-    """Of every climb the best candidate (d,), its value, and how many were tried.
+    """The best candidate (d,) of every climb, its value, and how many were tried.
 
     A climb is its start (d,), its first step, and how many candidates it may try. All go in lockstep, so that
     many candidates are looked at together: ``objective`` maps candidates (b, d) by the number of their climb
@@ -230,19 +230,19 @@ def evolve(
     tutorial).
     """
     going = [_climb(*climb, rng) for climb in climbs]
-    ended, asked = dict[int, tuple[Array, float, int]](), dict[int, Array]()
+    ended, points = dict[int, tuple[Array, float, int]](), dict[int, Array]()
 
     def advance(k: int, values: Array | None) -> None:
         try:
-            asked[k] = going[k].send(values)
+            points[k] = going[k].send(values)
         except StopIteration as end:
-            asked.pop(k, None)
+            points.pop(k, None)
             ended[k] = end.value
 
     for k in range(len(going)):
         advance(k, None)
-    while asked:
-        now = list(asked.items())
+    while points:
+        now = list(points.items())
         for (k, _), values in zip(now, objective(now), strict=True):
             advance(k, values)
     return [ended[k] for k in range(len(going))]

@@ -28,7 +28,7 @@ from dp2erm_cvx.audit.movement import (
 from dp2erm_cvx.audit.neighbors import STRATEGIES
 from dp2erm_cvx.audit.rounds import BASE, Rounds, Source, TightnessCell
 from dp2erm_cvx.audit.search import SearchPlan
-from dp2erm_cvx.blocked import BlockedDataset, RecordBlocks, told_bytes
+from dp2erm_cvx.blocked import BlockedDataset, RecordBlocks, size_text
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain import Domain, Records
@@ -309,7 +309,7 @@ def _refuse_whole(
 ) -> None:
     """Raise ProgramError for a program, or DeclarationError for what else, that needs all records at once."""
     if not program.takes_blocks(universe):
-        size = told_bytes(8 * universe.n_samples * (universe.n_features + 2))
+        size = size_text(8 * universe.n_samples * (universe.n_features + 2))
         raise ProgramError(
             f"{program.name} needs all records in memory at once, {size} of them and more to work on, and "
             "this dataset is read in blocks: audit a program of sums over records, or a Dataset"
@@ -346,8 +346,8 @@ def _again(path: str | Path, pair: Finding, program: FirstStage | None, *, solve
         name, settings = str(pair.first_stage["name"]), dict(pair.first_stage["settings"])
         claim, saved, origin = None, None, f"{pair.kind} audit"
         if pair.kind == "stability":
-            stated = pair.facts["claim"]
-            claim = Claim(**{**stated, "quantity": Quantity(stated["quantity"])})
+            fields = pair.facts["claim"]
+            claim = Claim(**{**fields, "quantity": Quantity(fields["quantity"])})
             saved, origin = Interval(**pair.facts["movement"]), str(pair.facts["origin"])
     except (KeyError, ValueError, TypeError) as wrong:
         raise DataError(f"{path}: not a saved pair ({type(wrong).__name__})") from None

@@ -373,7 +373,7 @@ class RecordBlocks(Records):
         self._refuse(_HELD[name])
 
     def _refuse(self, what: str) -> NoReturn:
-        size = told_bytes(8 * self.n_samples * (self.__dict__["n_columns"] + 2))
+        size = size_text(8 * self.n_samples * (self.__dict__["n_columns"] + 2))
         raise ProgramError(
             f"the {what} of all records are asked for at once, and this dataset is read in blocks: choose a "
             f"program of sums over records, or read the {size} of {self.n_samples:,} records "
@@ -385,6 +385,6 @@ def _mapped(make: Make, block: Records, outcomes: Array) -> Records:
     return make(replace(block, y=outcomes))
 
 
-def told_bytes(number: float) -> str:
+def size_text(number: float) -> str:
     """A number of bytes in words."""
     return f"{number / 1e6:.3g} MB" if number < 1e9 else f"{number / 1e9:.3g} GB"

@@ -137,14 +137,14 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
             search = dataclasses.replace(search, workers=1)
         (task,) = bar.task_ids
 
-        def shown(share: float, evaluations: int, ratio: float) -> None:
+        def update(share: float, evaluations: int, ratio: float) -> None:
             tried = f"{evaluations:,} neighbors, up to {ratio:.0%} of a bound"
             bar.update(task, completed=100 * share, description=tried)
 
         def cell_done(share: float, *_: float) -> None:
             bar.update(task, completed=100 * share, description="tightness")
 
-        long = dataclasses.replace(search, checkpoint=options["checkpoint"], progress=shown)
+        long = dataclasses.replace(search, checkpoint=options["checkpoint"], progress=update)
         result = audit_stability(first, records, universe or domain, solver=options["checker"], search=long)
         n = min(result.universe.n_samples, LARGEST_DECLARED) if blocked else result.universe.n_samples
         small = Universe(domain, n, min(result.universe.n_features, 3))
@@ -164,8 +164,8 @@ def _of_sums(options: dict[str, Any]) -> Finding:
         if domain.units is None and len(domain.arms) == 2:
             raise DeclarationError("--program is missing: name the first stage")
         (task,) = bar.task_ids
-        given = options["solves"] is not None or options["seconds"] is not None
-        search = _search(options) if given else SearchPlan(1000, seed=options["seed"])
+        limited = options["solves"] is not None or options["seconds"] is not None
+        search = _search(options) if limited else SearchPlan(1000, seed=options["seed"])
         search = dataclasses.replace(
             search, progress=lambda share, *_: bar.update(task, completed=100 * share)
         )
@@ -185,10 +185,10 @@ def _refuse_unused(data: str | None, options: dict[str, Any]) -> None:
         raise DeclarationError("--n and --n-features are for audits without data: leave them out")
 
 
-def _paths(options: dict[str, Any], *others: str | None) -> list[Path]:
+def _paths(options: dict[str, Any], *files: str | None) -> list[Path]:
     """The files audit.html and audit.json in a folder, which is made before anything is searched.
 
-    ``others`` are files that the command reads or writes besides. Raises DeclarationError where a report
+    ``files`` are those that the command reads or writes besides. Raises DeclarationError where a report
     would overwrite one of them, cannot be written, or has a page that needs a package that is missing.
     """
     page = not options["no_page"]
@@ -199,7 +199,7 @@ def _paths(options: dict[str, Any], *others: str | None) -> list[Path]:
     folder = made_folder(options["output_dir"])
     paths = [folder / "audit.html"] * page + [folder / "audit.json"]
     for path in paths:
-        writable(str(path), *others)
+        writable(str(path), *files)
     return paths
 
 

@@ -54,20 +54,20 @@ def check_command(data: str, draft: str | None, **options: Any) -> None:
         public = _read_public(options) if declared else None
         layout = read_layout(options, None if declared else guessed_layout(data))
         book = Codebook(Treatment(options["treatment"] or None), options["outcome"] or None)
-        stated = (book, None) if public is None else (public.codebook, public.ranges)
-        shown, parts = stages(bar), table_parts(data, layout)
+        units = (book, None) if public is None else (public.codebook, public.ranges)
+        update, parts = stages(bar), table_parts(data, layout)
         cells, sums = list[TableCells](), list[Any]()
-        shown("parts of the table", 0, len(parts))
+        update("parts of the table", 0, len(parts))
         for number, read in enumerate(parts, 1):  # of which one alone is in memory
             table = read()
             for name in filter(None, (options["treatment"], options["outcome"])):
                 table.cells(name)
-            cells.append(TableCells.of(table, *stated))
+            cells.append(TableCells.of(table, *units))
             if public is not None and public.codebook is not None:
                 own = _record_sums(table, public, options)
                 sums = [a + b for a, b in zip(sums, own, strict=True)] if sums else list(own)
             cells = [reduce(add, cells)]
-            shown("parts of the table", number, len(parts))
+            update("parts of the table", number, len(parts))
         records = [] if public is None else list(_records(sums, public))
     show((*column_blocks(cells[0].report()), *cells[0].notes(), *records))
     if draft is not None:
@@ -79,7 +79,7 @@ def check_command(data: str, draft: str | None, **options: Any) -> None:
 def _record_sums(
     table: Table, public: Domain | PrivateRanges, options: dict[str, Any]
 ) -> tuple[RecordCounts, Array]:
-    """What becomes of the records of a table, or of a part of it.
+    """Sums of what becomes of the records of a table, or of a part of it.
 
     Beside their counts what their weights and the squares of these add up to, and how many are shrunk.
     """
@@ -102,7 +102,7 @@ def _record_sums(
 
 
 def _records(sums: Sequence[Any], public: Domain | PrivateRanges) -> Iterator[str]:
-    """What becomes of the records under the public rule."""
+    """Lines on what becomes of the records under the public rule."""
     from dp2erm_cvx.domain import Domain
 
     book = public.codebook
@@ -124,8 +124,8 @@ def _records(sums: Sequence[Any], public: Domain | PrivateRanges) -> Iterator[st
     if counts.absent and book.outcome in book.missing:
         less = f"makes an effect smaller by about {gone.pop('outcome') / n:.1%} of it"
         yield f"{counts.absent:,} without outcome: each counts as one public outcome, which {less}."
-    if told := [f"{count:,} records without {what}" for what, count in gone.items() if count]:
-        yield f"{' and '.join(told)} do not count in an effect or a rule."
+    if texts := [f"{count:,} records without {what}" for what, count in gone.items() if count]:
+        yield f"{' and '.join(texts)} do not count in an effect or a rule."
     if isinstance(public, Domain) and public.ranges is None:
         yield f"Warning: {NO_RANGES}."
     if shrunk:
@@ -154,7 +154,7 @@ def drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcome
 
     text = resources.files("dp2erm_cvx.cli").joinpath("templates/draft.toml.txt").read_text(encoding="utf-8")
     parts = dict(part.split("\n", 1) for part in text.split("=== ")[1:])
-    ranges, levels, others, unit = [], [], [], ""
+    ranges, levels, notes, unit = [], [], [], ""
     for name, seen in cells.seen.items():
         if name in (treatment, outcome):
             continue
@@ -163,20 +163,20 @@ def drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcome
         if not unit and cells.repeats_persons(name):
             unit = "\n" + Template(parts["unit"]).substitute(column=json.dumps(name, ensure_ascii=False))
         elif _LATER.search(name):
-            asked = "an outcome? ask for it in a question of its own; else declare its range or levels"
-            others.append(f"# {key(name)}: {asked}")
+            advice = "an outcome? ask for it in a question of its own; else declare its range or levels"
+            notes.append(f"# {key(name)}: {advice}")
         elif kind.startswith(("numbers", "0")):
             ranges.append(f'{key(name)} = ["{EDIT}", "{EDIT}"]{two}')
         elif kind == "dates" or len(seen) > MOST_LEVELS:
             kind = "dates" if kind == "dates" else "texts"
-            others.append(f"# {key(name)}: {kind}, no covariate as it stands")
+            notes.append(f"# {key(name)}: {kind}, no covariate as it stands")
         else:
             levels.append(f'{key(name)} = ["{EDIT}"]{two}')
     named = [EDIT if name is None else name for name in (treatment, outcome)]
     quoted = [json.dumps(name, ensure_ascii=False) for name in named]
     csv = [f"{name} = {json.dumps(getattr(layout, name))}" for name in ("separator", "encoding", "decimal")]
     breaks = ["line_breaks = true"] if layout.line_breaks else []
-    tables = {"ranges": ranges, "levels": levels, "others": others, "csv": [*csv, *breaks]}
+    tables = {"ranges": ranges, "levels": levels, "others": notes, "csv": [*csv, *breaks]}
     return Template(parts["study"]).substitute(
         {name: "".join(f"\n{line}" for line in lines) for name, lines in tables.items()},
         most=MOST_LEVELS,
@@ -188,7 +188,7 @@ def drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcome
 
 
 def column_blocks(report: Sequence[dict[str, Any]]) -> Iterator[Block]:
-    """What the columns of a raw table hold, and what to declare, marked as not private."""
+    """Contents of the columns of a raw table, and what to declare, marked as not private."""
     yield heading(f"Columns of the table: {NOT_PRIVATE}, for the data holder only")
     headers = ("column", "declared as", "holds", "missing", "not as declared", "out of range")
     names = ("missing", "odd", "outside")

@@ -33,7 +33,7 @@ from dp2erm_cvx.cli.programs import (
 from dp2erm_cvx.cli.reading import coded_data, raw_table, read_domain
 from dp2erm_cvx.cli.screen import NOT_PRIVATE, advance, console, print_json, progress, writable
 from dp2erm_cvx.display import grid
-from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.public import whole_number
 
 if TYPE_CHECKING:
@@ -220,10 +220,10 @@ def certificate_table(rows: Sequence[CertificateRow]) -> Table:
     for row in rows:
         if row.program != previous:
             table.add_row(row.program, style="bold")
-        shown = "n/a" if row.status == "does not apply" else row.status
+        status = "n/a" if row.status == "does not apply" else row.status
         table.add_row(
             f"  {row.solver}",
-            shown if row.certified or math.isnan(row.radius) else "UNPROVED",
+            status if row.certified or math.isnan(row.radius) else "UNPROVED",
             _number(row.objective, ".5g"),
             *(_number(value, ".0e") for value in (row.duality_gap, row.raw_radius, row.radius, row.distance)),
             _number(row.seconds, ".2f"),
@@ -245,7 +245,7 @@ def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any])
         n = options["n_samples"]
         n = 400 if n is None else whole_number("n_samples", n, at_least=2)
         if n > MOST:
-            raise DeclarationError(f"n_samples = {shown(options['n_samples'])}: must be at most {MOST:,}")
+            raise DeclarationError(f"n_samples = {brief(options['n_samples'])}: must be at most {MOST:,}")
         dataset, domain = simulated(n)
     elif options["n_samples"] is not None:
         raise DeclarationError("--n is the number of simulated records: leave it out beside a data file")
@@ -272,7 +272,7 @@ def _number(value: float | None, form: str | None = None) -> str:
     return format(value, form or (",.4g" if value < 1e4 else ".4g"))
 
 
-def _count_features(domain: Domain, second: SecondStage, first: FirstStage, given: object) -> int:
+def _count_features(domain: Domain, second: SecondStage, first: FirstStage, text: object) -> int:
     """Number of covariates: ``--n-features``, else that of the ranges, else 1 where it does not matter.
 
     Raises DeclarationError where it matters and nobody said.
@@ -281,10 +281,10 @@ def _count_features(domain: Domain, second: SecondStage, first: FirstStage, give
     from dp2erm_cvx.public import whole_number
     from dp2erm_cvx.universe import Universe
 
-    if given is not None:
-        number = whole_number("--n-features", given, at_least=1)
+    if text is not None:
+        number = whole_number("--n-features", text, at_least=1)
         if number > MOST:
-            raise DeclarationError(f"--n-features = {shown(given)}: must be at most {MOST:,}")
+            raise DeclarationError(f"--n-features = {brief(text)}: must be at most {MOST:,}")
         return number
     if domain.ranges is not None:
         return len(domain.ranges)

@@ -54,7 +54,7 @@ def demo_command(
     if seed is not None:
         screen.print("NOT PRIVATE: the noise is seeded, for tests only.", style="bold")
 
-    def told(title: str, text: str) -> None:
+    def step(title: str, text: str) -> None:
         screen.print(f"\n{title}", style="bold")
         screen.print(text)
 
@@ -66,34 +66,34 @@ def demo_command(
             if bool(group.invoke(own)) is holds:
                 raise DeclarationError(f"dp2erm {command}: ended otherwise than it should: please report it")
 
-    told(
+    step(
         "1. A study is declared in public, before anybody sees the data",
         "NHEFS: 1,566 smokers seen in 1971-75 and again in 1982-84. Treatment: gave up smoking. Outcome: "
         "change of weight in kg. Protected: all that is known of one person.\n",
     )
     click.echo(Path(folder / "study.toml").read_text(encoding="utf-8"), nl=False)
-    told("2. What it would spend, and how wide its interval would be", "No data are read.")
+    step("2. What it would spend, and how wide its interval would be", "No data are read.")
     run("run {study} --plan 1566")
-    told("3. Its answer", "An outcome regression is released first, then the mean of one number per record.")
+    step("3. Its answer", "An outcome regression is released first, then the mean of one number per record.")
     run(f"run {{study}} {{data}} --output-dir {{folder}}{seeded}")
-    told("Beside it, NOT PRIVATE", _without_privacy())
-    told("4. Whom to treat", "The same with a public cost of treatment, by age and wt71.")
+    step("Beside it, NOT PRIVATE", _without_privacy())
+    step("4. Whom to treat", "The same with a public cost of treatment, by age and wt71.")
     run(f"run {{rule}} {{data}} --output-dir {{folder}}{seeded}")
-    told("5. What others can check", "A page for readers; then everything that is stated is computed again.")
+    step("5. What others can check", "A page for readers; then everything that is stated is computed again.")
     screen.print(f"No page: pip install {' '.join(missing())}") if missing() else run("report {average}")
     run("verify {average} --study {study}")
-    told("A number that somebody changed", "The same file, its estimate larger by 1 kg.")
-    stated = json.loads((folder / "average.json").read_text(encoding="utf-8"))
-    write_text(folder / "forged.json", json.dumps(stated | {"estimate": stated["estimate"] + 1.0}))
+    step("A number that somebody changed", "The same file, its estimate larger by 1 kg.")
+    fields = json.loads((folder / "average.json").read_text(encoding="utf-8"))
+    write_text(folder / "forged.json", json.dumps(fields | {"estimate": fields["estimate"] + 1.0}))
     run("verify {forged}", holds=False)
-    told(
+    step(
         "6. Every solution is checked by a bound that does not rely on the solver (for the data holder)",
         "raw: error of the solver's own point; final: after Newton steps; both are proved.",
     )
     for program in ("entropy_balancing --ridge 3", "ipw_logistic --ridge 0.1 --trim 4"):
         run(f"certify {{data}} --domain {{study}} --solver newton --solver clarabel --program {program}")
     if audit_seconds > 0:
-        told(
+        step(
             "7. Does the bound behind the noise of weights hold? A search for neighbors that violate it",
             "V: how far all weights move where one record is replaced. A search, no proof; no data are read.",
         )
@@ -114,7 +114,7 @@ def _files(folder: Path) -> dict[str, str]:
 
 
 def _without_privacy() -> str:
-    """What the same records say without noise."""
+    """Answer of the same records without noise."""
     from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
     from dp2erm_cvx.diagnostics import augmented, difference

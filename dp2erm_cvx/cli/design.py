@@ -75,7 +75,7 @@ def design_command(study: str, output: str | None, as_json: bool, **options: Any
 
 
 def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignQuestion]:
-    """What is asked, with the name of its table in the file; None where that declares a domain alone."""
+    """Question, with the name of its table in the file; None where that declares a domain alone."""
     from dp2erm_cvx.design import DesignQuestion, Guess
     from dp2erm_cvx.design.world import GOALS
     from dp2erm_cvx.domain_file import load_domain, read_tables
@@ -85,13 +85,13 @@ def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignQue
     name, goal, declared, budget = None, options["goal"] or GOALS[0], {}, None
     if QUESTIONS.keys() & read_tables(path).keys():
         study = read_study(path)
-        asked = {one.name: one for one in study.questions if one.kind in GOALS}
-        name = options["question"] or next(iter(asked), None)
+        known = {one.name: one for one in study.questions if one.kind in GOALS}
+        name = options["question"] or next(iter(known), None)
         if options["goal"] is not None:
             raise DeclarationError(f"--goal: {path} asks questions: choose one by --question")
-        if name not in asked:
-            raise DeclarationError(f"--question {name}: {known_names(str(name), sorted(asked))}")
-        goal, declared, domain = asked[name].kind, dict(asked[name].settings), asked[name].domain
+        if name not in known:
+            raise DeclarationError(f"--question {name}: {known_names(str(name), sorted(known))}")
+        goal, declared, domain = known[name].kind, dict(known[name].settings), known[name].domain
         budget = study.models()[name].budget
     else:
         domain = load_domain(path)

@@ -63,10 +63,10 @@ def names(text: str | None) -> tuple[str, ...] | None:
     """``"age, sex"`` -> ("age", "sex"). Raises DeclarationError where one stands twice."""
     if text is None:
         return None
-    found = tuple(part.strip() for part in text.split(",") if part.strip())
-    if len(set(found)) < len(found):
+    parts = tuple(part.strip() for part in text.split(",") if part.strip())
+    if len(set(parts)) < len(parts):
         raise DeclarationError(f"{text!r}: a name stands there twice: give it once")
-    return found
+    return parts
 
 
 def _level(text: str) -> tuple[str, str]:
@@ -127,7 +127,7 @@ class Command(click.Command):
         self._params = params
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Those of the command itself, then the names of what it shares."""
+        """Options of the command itself, then the names of what it shares."""
         options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
         titles = {name: title for title, names in SHARED.items() for name in names}
         whole, own = ctx.meta.get(_WHOLE, False), [one for one in options if one.name not in titles]
@@ -147,8 +147,8 @@ class Command(click.Command):
 _WHOLE = "dp2erm_cvx.whole"
 
 
-def _explained(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
-    if asked:
+def _explained(ctx: click.Context, param: click.Parameter, flag: bool) -> None:
+    if flag:
         ctx.meta[_WHOLE] = True
         click.echo(ctx.get_help())
         ctx.exit()
@@ -198,8 +198,8 @@ class FieldOption(click.Option):
 
 def _default(of: ast.ClassDef, name: str) -> str | None:
     """The default of a field as users write it; None where there is none."""
-    stated = (one for one in of.body if isinstance(one, ast.AnnAssign) and ast.unparse(one.target) == name)
-    value = next(stated).value
+    fields = (one for one in of.body if isinstance(one, ast.AnnAssign) and ast.unparse(one.target) == name)
+    value = next(fields).value
     if isinstance(value, ast.Call) and ast.unparse(value.func) == "setting":
         value = value.args[0] if value.args else None
     if isinstance(value, ast.Attribute):  # a member of an enumeration
@@ -221,12 +221,12 @@ def _declared(kind: type) -> list[click.Option]:
             said |= {name: f"{module}:{base.__name__}.{name}" for name in described(base.__doc__)}
     made: list[click.Option] = []
     for one in _fields(kind):
-        stated, several = str(one.type), one.name in _SPELLED
-        listed = stated.startswith(("Sequence", "tuple"))
+        spec, several = str(one.type), one.name in _SPELLED
+        listed = spec.startswith(("Sequence", "tuple"))
         extra: dict[str, Any] = {"metavar": _SPELLED.get(one.name, "A,B,..." if listed else None)}
-        if "float" in stated and not several:
+        if "float" in spec and not several:
             extra["type"] = Number()
-        if stated == "bool":
+        if spec == "bool":
             extra["is_flag"] = True
         elif not several:
             extra["default"] = one.default
@@ -238,16 +238,16 @@ def _declared(kind: type) -> list[click.Option]:
 
 def declared_settings(kind: type, options: dict[str, Any]) -> dict[str, Any]:
     """The arguments of the class that a :class:`Command` read. Raises DeclarationError."""
-    stated = {one.name: str(one.type) for one in _fields(kind)}
-    found = {name: options[name] for name in stated if name in options}
-    for name, value in found.items():
+    types = {one.name: str(one.type) for one in _fields(kind)}
+    settings = {name: options[name] for name in types if name in options}
+    for name, value in settings.items():
         if name == "settings":
-            found[name] = _settings(value, options.get("cells", ()))
+            settings[name] = _settings(value, options.get("cells", ()))
         elif name == "where":
-            found[name] = dict(map(_level, value)) or None
-        elif isinstance(value, str) and stated[name].startswith(("Sequence", "tuple")):
-            found[name] = names(value)
-    return found
+            settings[name] = dict(map(_level, value)) or None
+        elif isinstance(value, str) and types[name].startswith(("Sequence", "tuple")):
+            settings[name] = names(value)
+    return settings
 
 
 def read_setting(text: str) -> tuple[str, Any]:
@@ -263,23 +263,23 @@ def read_setting(text: str) -> tuple[str, Any]:
 
 def _settings(texts: Sequence[str], cells: Sequence[str] = ()) -> dict[str, Any]:
     """Settings of an effect from ``--set``; ``none`` stands for nothing. Cuts are from ``--cells``."""
-    found = {name: None if value == "none" else value for name, value in once("setting", texts).items()}
+    settings = {name: None if value == "none" else value for name, value in once("setting", texts).items()}
     cuts = once("cells of", cells, _cells)
-    if cuts and "cells" in found:
+    if cuts and "cells" in settings:
         raise DeclarationError("cells are given twice: by --set and by --cells")
-    return found | ({"cells": cuts} if cuts else {})
+    return settings | ({"cells": cuts} if cuts else {})
 
 
 def once(
-    what: str, texts: Sequence[str], read: Callable[[str], tuple[str, Any]] = read_setting, **others: Any
+    what: str, texts: Sequence[str], read: Callable[[str], tuple[str, Any]] = read_setting, **more: Any
 ) -> dict[str, Any]:
-    """Values by the names in ``texts``, and ``others``. Raises DeclarationError for a name given twice."""
-    found: dict[str, Any] = {}
-    for name, value in (*map(read, texts), *others.items()):
-        if name in found:
+    """Values by the names in ``texts``, and ``more``. Raises DeclarationError for a name given twice."""
+    pairs: dict[str, Any] = {}
+    for name, value in (*map(read, texts), *more.items()):
+        if name in pairs:
             raise DeclarationError(f"{what} {name!r} is given twice: give it once")
-        found[name] = value
-    return found
+        pairs[name] = value
+    return pairs
 
 
 def _cells(text: str) -> tuple[str, Any]:

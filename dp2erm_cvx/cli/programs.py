@@ -38,16 +38,16 @@ MOST = 1_000_000
 def read_settings(options: dict[str, Any]) -> dict[str, Any]:
     """Settings of the first stage from ``--set`` and its short forms."""
     flags = {name: options[name] for name in SETTING_FLAGS if options[name] is not None}
-    found = once("setting", options["first_settings"], **flags)
-    if "degree" in found:
-        if "balance" in found:
+    settings = once("setting", options["first_settings"], **flags)
+    if "degree" in settings:
+        if "balance" in settings:
             raise DeclarationError("setting 'balance' is given twice: give --degree only")
-        found["balance"] = found.pop("degree")
-    if "target" in found:
-        found["target"] = public_sample(str(found["target"]), options)
+        settings["balance"] = settings.pop("degree")
+    if "target" in settings:
+        settings["target"] = public_sample(str(settings["target"]), options)
     from dp2erm_cvx.study_file import stage_settings
 
-    return stage_settings(found)
+    return stage_settings(settings)
 
 
 def public_sample(path: str, options: dict[str, Any]) -> PublicSample:
@@ -87,8 +87,8 @@ def second_stage_of(
     name = known_name(text, "second")
     settings = once("--second-set", options["second_settings"])
     if "features" in settings:
-        stated = settings["features"]
-        features = stated if isinstance(stated, tuple) else (stated,)
+        names = settings["features"]
+        features = names if isinstance(names, tuple) else (names,)
         features = domain.codebook.expanded(features) if domain.codebook else features
         # without named ranges the domain knows columns by number only
         numbered = {} if domain.columns else {column: place for place, column in enumerate(columns)}
@@ -207,8 +207,8 @@ def programs_command(
                 "neighbors": ", ".join(program["relations"]) or "none: not private",
                 "source": program["citation"],
             }
-            shown = ("formula", "settings", "kind", "theorem", "neighbors", "source")
-            screen.print(pairs([(f"  {name}", facts[name]) for name in shown if facts[name]]))
+            named = ("formula", "settings", "kind", "theorem", "neighbors", "source")
+            screen.print(pairs([(f"  {name}", facts[name]) for name in named if facts[name]]))
             screen.print()
     screen.print(
         "a: treatment, x: covariates with norm at most M, z = (2a-1)x, y: centered outcome within M', "

@@ -16,7 +16,7 @@ import click
 
 from dp2erm_cvx.cli.options import DOMAIN_FIELDS, REQUIRED, apply, names
 from dp2erm_cvx.cli.screen import advance, stages
-from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.text import number_or_text
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def read_layout(options: Mapping[str, Any], layout: CsvLayout | None = None) -> 
 
     path = options.get("domain")
     layout = declared_layout(path) if path is not None else layout or PLAIN
-    given = {name: options.get(name) for name in ("separator", "encoding", "decimal")}
-    return replace(layout, **{name: value for name, value in given.items() if value is not None})
+    chosen = {name: options.get(name) for name in ("separator", "encoding", "decimal")}
+    return replace(layout, **{name: value for name, value in chosen.items() if value is not None})
 
 
 def read_domain(options: dict[str, Any], assumed: Mapping[str, float] | None = None) -> Domain:
@@ -102,18 +102,18 @@ def read_domain(options: dict[str, Any], assumed: Mapping[str, float] | None = N
 
 
 def with_columns(declared: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """What is declared, with the columns of ``--treatment`` and ``--outcome`` put over it."""
-    found = dict(declared)
+    """Declarations with the columns of ``--treatment`` and ``--outcome`` put over them."""
+    columns = dict(declared)
     if options.get("treatment"):
-        known = found.get("treatment")
-        found["treatment"] = (known if isinstance(known, dict) else {}) | {"column": options["treatment"]}
+        known = columns.get("treatment")
+        columns["treatment"] = (known if isinstance(known, dict) else {}) | {"column": options["treatment"]}
     if options.get("outcome"):
-        found["outcome_column"] = options["outcome"]
-    return found
+        columns["outcome_column"] = options["outcome"]
+    return columns
 
 
 def _chosen(declared: dict[str, Any], chosen: Sequence[str] | None) -> dict[str, Any]:
-    """What is declared of the columns of ``--covariates`` alone, in their order."""
+    """Declarations of the columns of ``--covariates`` alone, in their order."""
     ranges, levels = declared.get("ranges"), declared.get("levels") or {}
     if chosen is None or not (isinstance(ranges, dict) or levels):
         return declared
@@ -127,7 +127,7 @@ def _chosen(declared: dict[str, Any], chosen: Sequence[str] | None) -> dict[str,
 
 
 def coded_columns(declared: Mapping[str, Any], chosen: Sequence[str]) -> dict[str, Any]:
-    """What is declared, with the levels, missing values and logarithms of these columns alone."""
+    """Declarations with the levels, missing values and logarithms of these columns alone."""
     picked = dict(declared)
     for title in ("levels", "missing"):
         if isinstance(table := declared.get(title), dict):
@@ -138,7 +138,7 @@ def coded_columns(declared: Mapping[str, Any], chosen: Sequence[str]) -> dict[st
 
 
 def _domain_file(path: str, beside: Mapping[str, Any]) -> dict[str, Any]:
-    """What the file declares, judged with the bounds that it leaves to ``beside``."""
+    """Domain that the file declares, judged with the bounds that it leaves to ``beside``."""
     from dp2erm_cvx.domain_file import check_names, domain_of, read_declared
 
     declared = read_declared(path)
@@ -180,10 +180,10 @@ def read_ranges(options: dict[str, Any]) -> PrivateRanges:
     from dp2erm_cvx.domain_file import read_declared, split_codebook
     from dp2erm_cvx.private_ranges import PrivateRanges
 
-    stated: dict[str, Any] = {} if options["domain"] is None else read_declared(options["domain"])
+    fields: dict[str, Any] = {} if options["domain"] is None else read_declared(options["domain"])
     chosen = names(options.get("covariates"))
-    stated = with_columns(stated if chosen is None else coded_columns(stated, chosen), options)
-    book, declared = split_codebook(stated)
+    fields = with_columns(fields if chosen is None else coded_columns(fields, chosen), options)
+    book, declared = split_codebook(fields)
     declared |= {name: options[name] for name in DOMAIN_FIELDS if options[name] is not None}
     for name in declared:
         if name not in _KNOWN:
@@ -207,7 +207,7 @@ def _entry(name: str, entry: Any) -> Any:
 
     if isinstance(entry, Mapping):
         if list(entry) != ["within"] or not isinstance(entry["within"], list) or len(entry["within"]) != 2:
-            raise DeclarationError(f"{name} = {shown(entry)}: must be {{within = [low, high]}}")
+            raise DeclarationError(f"{name} = {brief(entry)}: must be {{within = [low, high]}}")
         return Within(*entry["within"])
     return None if entry == _RELEASED else entry
 
@@ -284,27 +284,27 @@ class Coded:
         cells = self.cells
         if isinstance(cells, BlockedDataset):
             treatment, outcome = data_columns(domain)
-            found: Any = replace(cells, treatment=treatment, outcome=outcome).coded(domain)
-            tables: Blocks[Table] = found.tables
+            data: Any = replace(cells, treatment=treatment, outcome=outcome).coded(domain)
+            tables: Blocks[Table] = data.tables
         else:
-            found, tables = coded_data(cells, domain, self.options), whole(cells, 0)
-        self.made.append((domain, found))
+            data, tables = coded_data(cells, domain, self.options), whole(cells, 0)
+        self.made.append((domain, data))
         if count is not None:
-            count(reduce(add, tables.map(partial(record_counts, public=domain, columns=found.columns))))
+            count(reduce(add, tables.map(partial(record_counts, public=domain, columns=data.columns))))
         return self.made[-1][1]
 
 
-def _in_blocks(path: str, asked: str, public: Domain | PrivateRanges) -> bool:
+def _in_blocks(path: str, choice: str, public: Domain | PrivateRanges) -> bool:
     from dp2erm_cvx.files import is_text, parquet_names
 
     text = is_text(path)
     large = not text and (os.path.isdir(path) or glob.has_magic(path))
     if not (text or large or path.lower().endswith((".parquet", ".pq"))):
-        if asked == "always":
+        if choice == "always":
             raise DeclarationError("--blocks always: only Parquet and CSV files are read in blocks")
         return False
-    if asked != "auto" or large:
-        return asked != "never"
+    if choice != "auto" or large:
+        return choice != "never"
     if public.codebook is not None and public.codebook.unit is not None:  # the number of rows is private
         return False
     if text:  # whose cells take 20 times as much room
@@ -337,15 +337,15 @@ def _shown(bar: Progress) -> None:
         callbacks: Any = importlib.import_module("dask.callbacks")
     except ImportError:
         return  # whoever reads says what is missing
-    told, passes = stages(bar), list[int]()
+    report, passes = stages(bar), list[int]()
 
     def start(graph: Any, state: Any) -> None:
         passes.append(len(graph))
-        told(f"blocks of records, pass {len(passes)}", 0, passes[-1])  # whose time is its own
+        report(f"blocks of records, pass {len(passes)}", 0, passes[-1])  # whose time is its own
 
     def posttask(key: Any, result: Any, graph: Any, state: Any, worker: Any) -> None:
-        told(f"blocks of records, pass {len(passes)}", len(state["finished"]), passes[-1])
+        report(f"blocks of records, pass {len(passes)}", len(state["finished"]), passes[-1])
 
-    shown = callbacks.Callback(start_state=start, posttask=posttask)
-    shown.register()
-    click.get_current_context().call_on_close(shown.unregister)
+    callback = callbacks.Callback(start_state=start, posttask=posttask)
+    callback.register()
+    click.get_current_context().call_on_close(callback.unregister)

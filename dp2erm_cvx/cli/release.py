@@ -112,9 +112,9 @@ def _release(
             model.look = lambda *run: seen.extend(run)
         model.before_charge = lambda: announce(counts, [model], yes=options["yes"])
         model.output = options["output"]
-        held, others = dataset, partial(_for_the_data_holder, model, seen, options)
+        held, after = dataset, partial(_for_the_data_holder, model, seen, options)
         (release,) = released(
-            {kind: model}, lambda _: held, {kind: options["output"]}, options, after=others
+            {kind: model}, lambda _: held, {kind: options["output"]}, options, after=after
         ).values()
     _show_release(release, budget.delta, options, domain)
 
@@ -189,11 +189,11 @@ def fit_command(data: str | None, **options: Any) -> None:
 
 
 def _for_the_data_holder(model: Any, seen: list[Any], options: dict[str, Any]) -> None:
-    """What a run says of the records: its plan and what it found; and of solutions without a certificate."""
+    """Messages of a run about the records: its plan, its counts, and solutions without a certificate."""
     if (workings := getattr(model, "private_workings_", None)) is not None:
         for solution in (workings.weights, workings.theta):
-            told = solution is workings.weights and solution.substituted  # by the fit itself
-            if not solution.certified and not told:
+            warned = solution is workings.weights and solution.substituted  # by the fit itself
+            if not solution.certified and not warned:
                 click.echo(f"warning: {solution.advice()}", err=True)
     if not seen:
         return
@@ -212,13 +212,13 @@ def _for_the_data_holder(model: Any, seen: list[Any], options: dict[str, Any]) -
 
 
 def _arguments(kind: type[PrivateEstimator], options: dict[str, Any]) -> dict[str, Any]:
-    """Of an estimator of this kind, by name. Raises SolverError for a solver that is none."""
+    """Arguments of an estimator of this kind, by name. Raises SolverError for a solver that is none."""
     from dp2erm_cvx.ledger import Ledger
 
-    found = {**declared_settings(kind, options), "solver": known_solver(options["solver"])}
+    arguments = {**declared_settings(kind, options), "solver": known_solver(options["solver"])}
     if options["ledger"] is not None and options["seed"] is None:  # what is seeded costs nothing
-        found |= {"ledger": Ledger(options["ledger"]), "dataset": options["dataset"]}
-    return {**found, "seed": options["seed"]}
+        arguments |= {"ledger": Ledger(options["ledger"]), "dataset": options["dataset"]}
+    return {**arguments, "seed": options["seed"]}
 
 
 def _show_release(release: BaseRelease, delta: float, options: dict[str, Any], domain: Any) -> None:

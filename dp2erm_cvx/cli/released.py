@@ -1,4 +1,4 @@
-"""What a release says, whether it follows from what it declares, and what it recommends: for no epsilon."""
+"""Commands on a release: show it, verify it against its declarations, apply it: for no epsilon."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def report_command(releases: tuple[str, ...], output: str | None, force: bool) -
         if ending == ".html":
             from dp2erm_cvx.report import release_page
 
-            (first, *others), source = published.values(), Path(releases[0]).name
-            write_text(page, release_page(published if others else first, source=source))
+            (first, *more), source = published.values(), Path(releases[0]).name
+            write_text(page, release_page(published if more else first, source=source))
         else:
             _write_answers(page, ending, published)
     click.echo(f"wrote {page}")
@@ -147,11 +147,11 @@ def predict_command(release: str, data: str, own: str | None, output: str | None
             raise DeclarationError(f"{release}: states an average effect, not a rule: see dp2erm show")
         if isinstance(published, Release):
             rule_of(published)  # a damaged release is named before the data are read
-        found = effects(published, read_table(data, read_layout(options)))
+        values = effects(published, read_table(data, read_layout(options)))
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("row", "treatment", "effect"))
-        writer.writerows((k + 1, int(effect > 0), repr(float(effect))) for k, effect in enumerate(found))
+        writer.writerows((k + 1, int(effect > 0), repr(float(effect))) for k, effect in enumerate(values))
     if not published.private:
         click.echo(f"{published.standing.upper()}: this release has no unconditional guarantee", err=True)
     if output:
@@ -193,17 +193,17 @@ def verify_command(release: str, about: str | None, study: str | None, programs:
             digest = registered.digest
             if registered.question_of(declared) is None:
                 beside.append(f"study: what is declared answers no question of {study}")
-        found = verify(declared, expected, digest)
-        for name in {entry["of"] for entry in declared.before.values()} if found.holds else ():
+        result = verify(declared, expected, digest)
+        for name in {entry["of"] for entry in declared.before.values()} if result.holds else ():
             other = Path(release).with_name(f"{Path(name).name}.json")
             if other.exists():
                 beside += taken_from(declared, name, read_release_file(other, check=False))
             else:
                 click.echo(f"note: {other.name}, from which it took steps over, is not beside it", err=True)
-        found = Verification((*found.refuted, *beside))
-        if found.holds:
-            found = Verification(tuple(unfollowed(declared, Path(release).read_bytes())))
-    show(found.blocks())
+        result = Verification((*result.refuted, *beside))
+        if result.holds:
+            result = Verification(tuple(unfollowed(declared, Path(release).read_bytes())))
+    show(result.blocks())
     if not declared.private:
         click.echo(f"{declared.standing.upper()}: this release has no unconditional guarantee", err=True)
-    return 0 if found.holds else 1
+    return 0 if result.holds else 1

@@ -1,4 +1,4 @@
-"""What every command that releases something shares: its options, their checks, its plan, how it is shown."""
+"""Parts that commands which release share: options, their checks, the plan, how it is shown."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ data_argument = apply(
 )
 
 
-def check_files(data: str | None, options: dict[str, Any], *others: str | None) -> None:
+def check_files(data: str | None, options: dict[str, Any], *files: str | None) -> None:
     """Refuse what could not be written or charged before anything is imported or read.
 
-    ``others`` are files that the command writes besides.
+    ``files`` are those that the command writes besides.
     """
     if data is None and options["planned"] is None:
         raise DeclarationError("no data: name a CSV or Parquet file, or plan a release with --plan N")
@@ -58,7 +58,7 @@ def check_files(data: str | None, options: dict[str, Any], *others: str | None) 
     if (book is None) != (options["dataset"] is None):
         raise DeclarationError("--ledger and --dataset go together: give both or neither")
     check_new(output, options["force"], data, options["domain"], book)
-    for other in others:
+    for other in files:
         check_new(other, options["force"], data, options["domain"], output, book)
     seed = options["seed"]
     if seed is not None and not isinstance(seed, int):
@@ -73,11 +73,11 @@ def announce(counted: Sequence[RecordCounts], models: Collection[Any], *, yes: b
     ``models`` advises otherwise, unless ``yes``.
     """
     for counts in counted:
-        asked = [model for model in models if str(model.public().codebook.outcome) == counts.outcome]
-        wrong = [*counts.wrong, *filter(None, dict.fromkeys(model.advice(counts.values) for model in asked))]
+        judged = [model for model in models if str(model.public().codebook.outcome) == counts.outcome]
+        wrong = [*counts.wrong, *filter(None, dict.fromkeys(model.advice(counts.values) for model in judged))]
         if wrong and not yes:
-            told = "; ".join([*wrong, "nothing was charged; --yes releases all the same"])
-            raise DataError(f"{told}. {counts}")
+            text = "; ".join([*wrong, "nothing was charged; --yes releases all the same"])
+            raise DataError(f"{text}. {counts}")
         click.echo(str(counts), err=True)
 
 
@@ -95,7 +95,7 @@ def released(
     Files are opened before anything is spent: by ``charge`` for all models, or by each for itself. Whatever
     fails then, in what comes ``after`` too, the releases go to stdout.
     """
-    found: dict[str, BaseRelease] = {}
+    releases: dict[str, BaseRelease] = {}
     paid: Receipt | None = None
     try:
         with ExitStack() as every:
@@ -106,37 +106,37 @@ def released(
             paid = charge()
             for name, model in models.items():
                 model.fit(records(model))
-                found[name] = model.release_
+                releases[name] = model.release_
                 if (file := opened[name]) is not None:
-                    file.write(found[name].to_json() + "\n")
+                    file.write(releases[name].to_json() + "\n")
                 own[name].close()  # it has its name before the next one is fitted
         after()
     except BaseException as error:
-        for release in found.values():
+        for release in releases.values():
             click.echo(release.to_json())
-        if found and isinstance(error, OSError):
+        if releases and isinstance(error, OSError):
             raise unwritable(", ".join(filter(None, files.values())), error) from None
         raise
     finally:
         receipts = [paid, *(getattr(model, "receipt_", None) for model in models.values())]
         if (receipt := next(filter(None, receipts), None)) is not None:
             _tell_charge(receipt, options["ledger"])
-            if not found:
+            if not releases:
                 click.echo("nothing was released, and the charge stays", err=True)
-    return found
+    return releases
 
 
 def _tell_charge(receipt: Receipt, book: str) -> None:
     """The charge, and which one it is: a release that was paid for and never shown counts as well."""
     from dp2erm_cvx.ledger import Ledger
 
-    told = f"charged to {receipt.dataset!r}: {receipt}"
+    text = f"charged to {receipt.dataset!r}: {receipt}"
     try:
         account = Ledger(book).account(receipt.dataset)
-        told += f"; charge {len(account.receipts)}, epsilon = {account.spent.left_epsilon:g} left"
+        text += f"; charge {len(account.receipts)}, epsilon = {account.spent.left_epsilon:g} left"
     except LedgerError:  # what was charged has to be told whatever became of the ledger
         pass
-    click.echo(told, err=True)
+    click.echo(text, err=True)
 
 
 def planned_size(public: Any, options: dict[str, Any]) -> tuple[int, int]:
@@ -151,7 +151,7 @@ def planned_size(public: Any, options: dict[str, Any]) -> tuple[int, int]:
 
 
 def show_plan(plan: Plan[Any], *, as_json: bool, name: str | None = None) -> None:
-    """What a plan spends, step by step, and what is predicted of its release."""
+    """Show what a plan spends, step by step, and what is predicted of its release."""
     from dp2erm_cvx.plan import Study
     from dp2erm_cvx.plan.predict import plan_blocks, predicted_of
     from dp2erm_cvx.release.caveats import weak
@@ -164,13 +164,13 @@ def show_plan(plan: Plan[Any], *, as_json: bool, name: str | None = None) -> Non
             | ({"of": before[one.name]["of"]} if one.name in before else {})
             for one in plan.steps
         ]
-        found: dict[str, Any] = {} if name is None else {"name": name}
-        found |= {"n_samples": plan.study.universe.n_samples, "guarantee": dataclasses.asdict(spent)}
-        found |= {"steps": steps, "predicted": {fact: one[0] for fact, one in predicted_of(plan).items()}}
-        print_json(found)
+        fields: dict[str, Any] = {} if name is None else {"name": name}
+        fields |= {"n_samples": plan.study.universe.n_samples, "guarantee": dataclasses.asdict(spent)}
+        fields |= {"steps": steps, "predicted": {fact: one[0] for fact, one in predicted_of(plan).items()}}
+        print_json(fields)
         return
     show(plan_blocks(plan, name))
-    if name is None and (told := weak(spent.epsilon)):  # of a study once, of all questions
-        console().print(told)
+    if name is None and (warning := weak(spent.epsilon)):  # of a study once, of all questions
+        console().print(warning)
     if isinstance(plan.study, Study) and (cost := plan.study.first.cost(plan.study.universe)):
         click.echo(f"note: {cost}", err=True)

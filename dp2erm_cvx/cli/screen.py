@@ -85,14 +85,14 @@ def stages(bar: Progress) -> Callable[[str, int, int], None]:
     (task,) = bar.task_ids
     at = ""
 
-    def shown(what: str, done: int, total: int) -> None:
+    def update(what: str, done: int, total: int) -> None:
         nonlocal at
         if what != at:
             bar.reset(task)
         at = what
         bar.update(task, completed=done, total=total, description=f"{done:,} of {total:,} {what}", left=_LEFT)
 
-    return shown
+    return update
 
 
 def writable(path: str | None, *inputs: str | None) -> None:
@@ -104,8 +104,8 @@ def writable(path: str | None, *inputs: str | None) -> None:
     if path is None:
         return
     try:
-        own, others = _and_parts(path), [_and_parts(other) for other in inputs if other is not None]
-        taken = any(own[0] in other or other[0] in own for other in others)
+        own, read = _and_parts(path), [_and_parts(other) for other in inputs if other is not None]
+        taken = any(own[0] in other or other[0] in own for other in read)
         folder = Path(path).parent
         fine = folder.is_dir() and os.access(folder, os.W_OK) and not Path(path).is_dir()
     except (OSError, ValueError):  # no name of a file: too long, or with a character that none may hold

@@ -94,7 +94,7 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
             click.echo(SEEDED, err=True)
         for model in models.values():
             model.earlier.digest = declared.digest
-        told, done = stages(bar), itertools.count()
+        tell, done = stages(bar), itertools.count()
         columns = dict.fromkeys(name for model in models.values() for name in data_columns(model.domain))
 
         def charge() -> Receipt | None:
@@ -103,7 +103,7 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
             return declared.charge(plans, about) if options["seed"] is None else None
 
         def records_of(model: Any) -> Dataset | BlockedDataset:
-            told("questions answered", next(done), len(models))
+            tell("questions answered", next(done), len(models))
             return coded.by(model.public())  # who counts, and the outcome, follows from the question
 
         made_folder(folder)
@@ -124,7 +124,7 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
 
 
 def _show_plans(declared: StudyFile, models: dict[str, Any], options: dict[str, Any]) -> None:
-    """What ``--plan`` says of every question."""
+    """Show the plan of every question."""
     plans = declared.plans(models, *planned_size(declared.domain, options))
     for name, plan in plans.items():
         show_plan(plan, as_json=options["as_json"], name=name)
@@ -133,7 +133,7 @@ def _show_plans(declared: StudyFile, models: dict[str, Any], options: dict[str, 
 
 
 def _shares(study: StudyFile, plans: Mapping[str, Plan[Any]], *, err: bool = False) -> None:
-    """What of the budget every question was declared, and spends by itself; what all guarantee together."""
+    """Shares of the budget that questions were declared and spend; what all guarantee together."""
     from dp2erm_cvx.release.caveats import weak
 
     rows = []
@@ -147,8 +147,8 @@ def _shares(study: StudyFile, plans: Mapping[str, Plan[Any]], *, err: bool = Fal
     if len(rows) > 1:
         screen.print(grid("question", "share", "guarantees epsilon", "spends itself", rows=rows))
         screen.print(f"All questions together: epsilon = {spent:.6g}.")
-    if told := weak(spent):
-        screen.print(told)
+    if warning := weak(spent):
+        screen.print(warning)
 
 
 @click.command("ledger", short_help="Budget of data sets: total, spent and left.")
@@ -191,8 +191,8 @@ def _show(accounts: Sequence[Account], *, charges: bool) -> None:
     for account in accounts:
         spent = account.spent
         protected = "" if account.unit is None else f", protected: {account.unit}"
-        told = f"{account.dataset}: {_counted(account)}, neighbors: {account.relation}{protected}"
-        screen.print(told, style="bold", markup=False)
+        text = f"{account.dataset}: {_counted(account)}, neighbors: {account.relation}{protected}"
+        screen.print(text, style="bold", markup=False)
         sums = (
             ("total", account.total.epsilon, account.total.delta),
             (f"spent ({spent.composition} composition)", spent.epsilon, spent.delta),

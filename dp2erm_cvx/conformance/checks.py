@@ -11,7 +11,7 @@ import numpy as np
 
 from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability
 from dp2erm_cvx.audit.movement import movements
-from dp2erm_cvx.audit.scouts import Scout
+from dp2erm_cvx.audit.scouts import Surrogate
 from dp2erm_cvx.conformance.subject import (
     Check,
     CheckStatus,
@@ -70,7 +70,7 @@ def declaration(subject: Subject) -> Judgment:
 
 
 def assumed(subject: Subject) -> Judgment:
-    """What no program can be examined for: that a function of one record remembers no other."""
+    """Assumption that no program can be examined for: that a function of one record remembers no other."""
     own = subject.program.own_data()
     if own is None:
         return noted("the bound as its author states it, and functions of one record alone")
@@ -122,7 +122,7 @@ def certified_in_advance(subject: Subject) -> Judgment:
 
 
 def _public_error(program: Program) -> float | None:
-    """That bound of weights or of a parameter; None or ``inf`` where nothing is sure."""
+    """Public bound of weights or of a parameter; None or ``inf`` where nothing is sure."""
     universe = check_universe(_REACHED)
     domain, resolved = universe.domain, program.resolve(universe.domain)
     if isinstance(resolved, SecondStage | PrivateFirstStage):
@@ -175,10 +175,10 @@ def eigenvalue_floor(subject: Subject) -> Judgment:
         compiled = Compiled(instance.program.declare, instance.data)
         compiled.load(instance.data)
         (w,) = compiled.declaration.variables.values()
-        found = [e for e in _parts(compiled.declaration.objective) if type(e).__name__ == "log_det"]
+        atoms = [e for e in _parts(compiled.declaration.objective) if type(e).__name__ == "log_det"]
         for _ in range(10):  # near corners: the least eigenvalue is concave in the weights
             w.value = instance.composite.penalty.set.project(records.n_samples * rng.normal(size=w.size))
-            least = min([least, *(float(np.linalg.eigvalsh(e.args[0].value)[0]) for e in found)])
+            least = min([least, *(float(np.linalg.eigvalsh(e.args[0].value)[0]) for e in atoms)])
     text = f"stated {floor:.4g}, least eigenvalue found {least:.4g}"
     return passed(text) if least >= floor * (1 - 1e-9) else failed(text)
 
@@ -234,8 +234,8 @@ def _compared_movement(subject: Subject) -> Judgment:
                     return failed(f"n = {n}: {quantity} = {reached:.4g}, declared {declared:.4g}")
             largest, pairs = max(largest, moved[Quantity.V].low / bound.V), pairs + 1
     assert bound is not None
-    told = f"{pairs} pairs, n = {min(compared)} to {max(compared):,}"
-    return passed(f"{told}: V at most {largest:.0%} of the bound of {bound.theorem}")
+    text = f"{pairs} pairs, n = {min(compared)} to {max(compared):,}"
+    return passed(f"{text}: V at most {largest:.0%} of the bound of {bound.theorem}")
 
 
 def _universal(bound: StabilityBound, n: int) -> bool:
@@ -270,7 +270,7 @@ def _plan(subject: Subject, universe: Universe) -> SearchPlan:
     """Fewer neighbors where each takes two solves in full, or as many small ones as a kink does."""
     evaluations, program = subject.search.evaluations, subject.program
     assert isinstance(program, FirstStage)
-    exact = Scout.of(program.resolve(universe.domain), universe).exact
+    exact = Surrogate.of(program.resolve(universe.domain), universe).exact
     slow = 40 if exact else 8 if _public_error(program) is None else 1
     if evaluations is None or slow == 1:
         return subject.search

@@ -73,19 +73,19 @@ def programs_of_file(path: str | Path) -> list[type[Program]]:
     if not os.path.isfile(place):  # which no name is too long for
         raise ProgramError(f"{path}: is no file")
     module = _executed(place)
-    found = [
+    classes = [
         cls
         for _, cls in inspect.getmembers(module, inspect.isclass)
         if issubclass(cls, Program) and cls.__module__ == module.__name__
     ]
-    if not found:
+    if not classes:
         raise ProgramError(f"{path}: holds no program: put a decorator of dp2erm_cvx.program on a function")
     try:
-        for cls in found:
+        for cls in classes:
             cls.refuse_own_class()
     except DeclarationError as error:
         raise ProgramError(f"{path}: {error}") from None
-    return found
+    return classes
 
 
 def callable_of(text: str) -> Callable[..., Any]:
@@ -105,10 +105,10 @@ def callable_of(text: str) -> Callable[..., Any]:
             module = importlib.import_module(place)
         except Exception as error:
             raise ProgramError(f"{place}: cannot be imported: {type(error).__name__}: {error}") from None
-    found = getattr(module, name, None)
-    if not callable(found):
+    function = getattr(module, name, None)
+    if not callable(function):
         raise ProgramError(f"{place}: holds nothing called {name} that can be called")
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
 def _executed(path: Path) -> ModuleType:

@@ -22,7 +22,7 @@ from sklearn.base import clone
 
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.errors import CalibrationError, DeclarationError, shown
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, brief
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.ledger.ledger import sums, up
@@ -229,7 +229,7 @@ def tune_privately(
     n_scored = records.n_samples - n_fitted
     if n_fitted < 2 or n_scored < 1:
         raise DeclarationError(
-            f"split = {shown(split)}: leaves {n_fitted} of {records.n_samples} records to fit and "
+            f"split = {brief(split)}: leaves {n_fitted} of {records.n_samples} records to fit and "
             f"{n_scored} to score"
         )
     plans = {name: _plan(name, model, n_fitted, records.X.shape[1]) for name, model in named.items()}

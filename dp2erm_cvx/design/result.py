@@ -264,7 +264,7 @@ def _guessed(result: DesignResult) -> Any:
     for name, value, declared in guess.stated(result.question.filled):
         if value is None or value is False:
             continue
-        text = ", ".join(value) if isinstance(value, tuple) else _told(value)
+        text = ", ".join(value) if isinstance(value, tuple) else _text(value)
         if name == "confounding" and isinstance(value, str):
             text = f"{value}: {guess.log_odds:g}"
         table.add_row(_PARTS[name], text, "stated" if declared else "guessed")
@@ -396,7 +396,7 @@ def _enough(result: DesignResult) -> str:
     return lead + f"You need about n = {records:,} ({how})."
 
 
-def _told(value: Any) -> str:
+def _text(value: Any) -> str:
     return "yes" if value is True else f"{value:g}" if isinstance(value, float) else str(value)
 
 

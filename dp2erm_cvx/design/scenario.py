@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.diagnostics import augmented, difference
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.errors import DataError, DeclarationError, shown
+from dp2erm_cvx.errors import DataError, DeclarationError, brief
 from dp2erm_cvx.public import one_line, public_number
 
 #: (fitted model, X (m, k), a (m,), y (m,)) -> score, larger is better.
@@ -91,7 +91,7 @@ class PublicData:
     def __post_init__(self) -> None:
         if not isinstance(self.dataset, Dataset):
             raise DeclarationError(
-                f"dataset = {shown(self.dataset)}: must be a Dataset of public records, such as "
+                f"dataset = {brief(self.dataset)}: must be a Dataset of public records, such as "
                 "Dataset.from_arrays(X, a, y)"
             )
         object.__setattr__(self, "source", one_line("source", self.source))
@@ -99,7 +99,7 @@ class PublicData:
             aside = math.floor(public_number("holdout", self.holdout, above=0.0) * self.dataset.n_samples)
             if not 1 <= aside <= self.dataset.n_samples - 2:
                 raise DeclarationError(
-                    f"holdout = {shown(self.holdout)}: must set aside at least 1 of the "
+                    f"holdout = {brief(self.holdout)}: must set aside at least 1 of the "
                     f"{self.dataset.n_samples} public records and leave 2"
                 )
         if self.score is not None and not callable(self.score):

@@ -14,7 +14,7 @@ from scipy.special import expit
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.design.scenario import DesignSample, PublicData, SimulatedRun
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.predict import public_covariates
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import (
@@ -83,7 +83,7 @@ class Guess:
             public_number("confounding", self.confounding, at_least=0.0)
         elif self.confounding not in CONFOUNDING:
             raise DeclarationError(
-                f"confounding = {shown(self.confounding)}: must be {', '.join(CONFOUNDING)}, or a number"
+                f"confounding = {brief(self.confounding)}: must be {', '.join(CONFOUNDING)}, or a number"
             )
 
     @property
@@ -171,7 +171,7 @@ class DesignQuestion:
     def __post_init__(self) -> None:
         put, universe = object.__setattr__, self.universe
         if not isinstance(self.budget, Budget):
-            raise DeclarationError(f"budget = {shown(self.budget)}: must be a Budget")
+            raise DeclarationError(f"budget = {brief(self.budget)}: must be a Budget")
         refuse_arms(self.domain.codebook, "a design, which simulates records,")
         refuse_units(self.domain.codebook, "a design, which simulates records,")
         self.domain.middles(universe.n_features)  # as many as there are ranges
@@ -183,7 +183,7 @@ class DesignQuestion:
         for name, known in (("goal", GOALS), ("estimand", ESTIMANDS)):
             if getattr(self, name) not in known:
                 raise DeclarationError(
-                    f"{name} = {shown(getattr(self, name))}: must be one of {', '.join(known)}"
+                    f"{name} = {brief(getattr(self, name))}: must be one of {', '.join(known)}"
                 )
         for name in ("n_samples", "n_features"):
             put(self, name, getattr(universe, name))

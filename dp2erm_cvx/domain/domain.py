@@ -14,7 +14,7 @@ from dp2erm_cvx.blocks import VIEW
 from dp2erm_cvx.codebook import Codebook, checked_codebook, norm_within
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain.records import LARGEST, Array, Records, clip_norm
-from dp2erm_cvx.errors import DeclarationError, known_names, shown
+from dp2erm_cvx.errors import DeclarationError, brief, known_names
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.public import (
     Named,
@@ -87,11 +87,11 @@ class Domain(Shown):
         put, intercept = object.__setattr__, self.intercept
         check_settings(self)
         if self.intercept >= self.covariate_bound:
-            text = f"intercept = {shown(intercept)}: must be below covariate_bound = {self.covariate_bound:g}"
+            text = f"intercept = {brief(intercept)}: must be below covariate_bound = {self.covariate_bound:g}"
             raise DeclarationError(f"{text}, which counts it")
         if type(self.binary_outcome) is not bool or (self.binary_outcome and self.treatment_cost):
             raise DeclarationError(
-                f"binary_outcome = {shown(self.binary_outcome)}: must be true or false, and true only where "
+                f"binary_outcome = {brief(self.binary_outcome)}: must be true or false, and true only where "
                 "there is no treatment_cost"
             )
         put(self, "ranges", _checked_ranges(self.ranges))
@@ -385,7 +385,7 @@ def _checked_widths(declared: Any) -> float | tuple[float, ...] | None:
     widths = tuple(public_number("coordinate_bound", entry, above=0.0) for entry in entries)
     if not widths or not all(1 / LARGEST <= width <= LARGEST for width in widths):
         raise DeclarationError(
-            f"coordinate_bound = {shown(declared)}: must be from {1 / LARGEST:g} to {LARGEST:g}, one number "
+            f"coordinate_bound = {brief(declared)}: must be from {1 / LARGEST:g} to {LARGEST:g}, one number "
             "or one per covariate"
         )
     return widths if several else widths[0]
@@ -402,7 +402,7 @@ def _checked_ranges(
     if isinstance(ranges, Mapping):
         return Named({str(name): _checked_pair(str(name), pair) for name, pair in ranges.items()})
     if isinstance(ranges, str) or not isinstance(ranges, Iterable):
-        raise DeclarationError(f"ranges = {shown(ranges)}: must be pairs (low, high), one per covariate")
+        raise DeclarationError(f"ranges = {brief(ranges)}: must be pairs (low, high), one per covariate")
     return tuple(_checked_pair(str(index), pair) for index, pair in enumerate(ranges))
 
 
@@ -416,7 +416,7 @@ def _checked_center(
     if ranges is None:
         raise DeclarationError("center: needs ranges, which typical values lie in")
     if isinstance(declared, str) or not isinstance(declared, Mapping | Sequence | np.ndarray):
-        raise DeclarationError(f"center = {shown(declared)}: must be numbers, one per covariate or by name")
+        raise DeclarationError(f"center = {brief(declared)}: must be numbers, one per covariate or by name")
     if isinstance(declared, Mapping):
         if not isinstance(ranges, Mapping):
             raise DeclarationError("center: has names, and the ranges have none")
@@ -442,9 +442,9 @@ def _checked_pair(name: str, pair: Any) -> tuple[float, float]:
     try:
         low, high = pair
     except (TypeError, ValueError):
-        raise DeclarationError(f"ranges[{name}] = {shown(pair)}: must be a pair (low, high)") from None
+        raise DeclarationError(f"ranges[{name}] = {brief(pair)}: must be a pair (low, high)") from None
     first = public_number(f"ranges[{name}] low", low)
     last = public_number(f"ranges[{name}] high", high)
     if not last / 4 - first / 4 > 0:
-        raise DeclarationError(f"ranges[{name}] = ({shown(low)}, {shown(high)}): low must be below high")
+        raise DeclarationError(f"ranges[{name}] = ({brief(low)}, {brief(high)}): low must be below high")
     return first, last

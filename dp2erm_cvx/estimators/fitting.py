@@ -1,4 +1,4 @@
-"""What every private fit does: check the data, charge the ledger, and keep private workings to itself."""
+"""Base of every private fit: check the data, charge the ledger, and keep private workings to itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Self
 
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.blocked import BlockedDataset, told_bytes
+from dp2erm_cvx.blocked import BlockedDataset, size_text
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.diagnostics.columns import dataset_counts
 from dp2erm_cvx.domain import Domain
@@ -105,7 +105,7 @@ class PrivateEstimator(ConfiguredEstimator):
         return self.earlier.enlarged.get(self.budget, self.budget)
 
     def _study(self, n_samples: int, n_features: int) -> Pipeline:
-        """What is declared, for datasets of this size. Raises DeclarationError where something is invalid."""
+        """Study that is declared, for datasets of this size. Raises DeclarationError where it is invalid."""
         raise NotImplementedError
 
     def plan(self, n_samples: int, n_features: int) -> Plan[Any]:
@@ -158,8 +158,8 @@ class PrivateEstimator(ConfiguredEstimator):
             counts = dataset_counts(raw, self.public())
             for line in filter(None, [*counts.wrong, self.advice(counts.values)]):
                 warnings.warn(f"{line} (for the data holder only)", stacklevel=2)
-        found, guarantee = self._run(plan, data, self._note(plan))
-        self.release_: Any = self._stated(self._answer(plan, data, found, guarantee))
+        result, guarantee = self._run(plan, data, self._note(plan))
+        self.release_: Any = self._stated(self._answer(plan, data, result, guarantee))
         self._saw(raw.columns)
         return self
 
@@ -168,19 +168,19 @@ class PrivateEstimator(ConfiguredEstimator):
         return self._planned(Dataset.declared(self.public(), X, a, y))
 
     def _planned(self, raw: Any) -> tuple[Plan[Any], Any]:
-        """The same for checked data."""
+        """Plan for checked data."""
         return self.plan(raw.n_samples, len(raw.columns)), raw
 
     def _note(self, plan: Any) -> str:
-        """What a ledger says of the charge."""
+        """Note of the charge in a ledger."""
         raise NotImplementedError
 
-    def _answer(self, plan: Any, data: Any, found: PlanResult, guarantee: Guarantee) -> Any:
+    def _answer(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> Any:
         """The release of a run."""
         raise NotImplementedError
 
     def public(self) -> Domain | PrivateRanges:
-        """What is declared about the records. Raises DeclarationError."""
+        """Declaration about the records. Raises DeclarationError."""
         return checked_domain(self.domain)
 
     def _data(
@@ -211,7 +211,7 @@ class PrivateEstimator(ConfiguredEstimator):
         return Execution(private_solver(self.solver), self.tolerance, self.seed)
 
     def advice(self, values: Sequence[float]) -> str:
-        """What to declare instead where outcomes have these values alone; mostly nothing."""
+        """Advice on what to declare where outcomes have these values alone; mostly nothing."""
         return ""
 
     def _run(
@@ -221,13 +221,13 @@ class PrivateEstimator(ConfiguredEstimator):
         execution = in_blocks(plan, data, self.execution())
         taken_over = self.earlier.starts(plan, data, execution.seed is None)
         self.receipt_ = self._charge(plan, what, data)
-        found = plan.run(data, execution, taken_over)
-        results = found.steps.items()
+        outcome = plan.run(data, execution, taken_over)
+        results = outcome.steps.items()
         self.earlier.steps = {name: replace(one, solution=None, noise=None) for name, one in results}
         if self.look is not None:
-            self.look(plan, found)
+            self.look(plan, outcome)
         certifies, seeded = by_design(private_solver(execution.solver)), execution.seed is not None
-        return found, guarantee_of(plan, certifies, found.certified, found.by_gap, seeded)
+        return outcome, guarantee_of(plan, certifies, outcome.certified, outcome.by_gap, seeded)
 
     def _charge(self, plan: Plan[Any], what: str, data: Dataset | BlockedDataset) -> Receipt | None:
         """Charge the plan, if there is a ledger. Raises DeclarationError within a search of scikit-learn."""
@@ -287,8 +287,8 @@ def charge(ledger: Ledger, dataset: str, plans: Mapping[str, Plan[Any]], total: 
         if not plan.proven:
             why = "".join(f" ({step.reason})" for step in plan.steps if not step.proven)
             raise CalibrationError(f"{name}: is not proven{why}: no charge to the ledger covers it")
-    (first, *others) = plans.values()
-    domain, curve = first.study.universe.domain, None if others else first.curve
+    (first, *rest) = plans.values()
+    domain, curve = first.study.universe.domain, None if rest else first.curve
     how = {"relation": domain.relation, "unit": domain.protected, "curve": curve}
     return ledger.charge(dataset, total, printable(note), **how)
 
@@ -302,16 +302,16 @@ def in_blocks(plan: Plan[Any], data: Dataset | BlockedDataset, execution: Execut
     if isinstance(data, Dataset):
         return execution
     universe = plan.study.universe
-    asked = private_solver(execution.solver)
-    solvers = asked.solvers if isinstance(asked, FirstCertified) else (asked,)
+    first = private_solver(execution.solver)
+    solvers = first.solvers if isinstance(first, FirstCertified) else (first,)
     whole = [program.name for program in plan.programs if not program.takes_blocks(universe)]
     whole += [one.name for one in solvers[:1] if isinstance(one, ConicSolver)]
     if whole:
-        size = told_bytes(8 * data.n_samples * (len(data.columns) + 2))
+        size = size_text(8 * data.n_samples * (len(data.columns) + 2))
         raise ProgramError(
             f"{whole[0]} needs all records in memory at once, {size} of them and more to work on, and this "
             "dataset is read in blocks: choose a program of sums over records with newton or "
             "projected_gradient, or fit to a Dataset"
         )
     left = tuple(one for one in solvers if not isinstance(one, ConicSolver))
-    return replace(execution, solver=FirstCertified(left)) if isinstance(asked, FirstCertified) else execution
+    return replace(execution, solver=FirstCertified(left)) if isinstance(first, FirstCertified) else execution

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dp2erm_cvx.curves import Curves
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.estimators.fitting import PrivateEstimator, checked_domain
 from dp2erm_cvx.mechanism import private_choice
 from dp2erm_cvx.plan import EffectStudy, Plan, PlanResult, RuleStudy, make_plan
@@ -124,7 +124,7 @@ class PrivateEffect(PrivateEstimator):
     settings: Mapping[str, Any] | None = None
 
     def _study(self, n_samples: int, n_features: int) -> EffectStudy:
-        """What is declared, for ``n_features`` covariates of the data. Raises DeclarationError."""
+        """Study that is declared, for ``n_features`` covariates of the data. Raises DeclarationError."""
         return self._declared(n_samples, self._columns(self.public().columns or range(n_features)))
 
     def _judged(self, n_samples: int, columns: Sequence[str] | None) -> None:
@@ -138,9 +138,9 @@ class PrivateEffect(PrivateEstimator):
         self._declared(n_samples, numbers)
 
     def _declared(self, n_samples: int, columns: Sequence[int]) -> EffectStudy:
-        """What is declared, for the covariates of these numbers."""
+        """Settings that are declared, for the covariates of these numbers."""
         if self.interval not in TARGETS:
-            raise DeclarationError(f"interval = {shown(self.interval)}: must be one of {', '.join(TARGETS)}")
+            raise DeclarationError(f"interval = {brief(self.interval)}: must be one of {', '.join(TARGETS)}")
         misses(self.level)  # a level that is none is refused before any data are read
         chosen = self.public().restricted(columns)
         curves = self._curves(columns)
@@ -159,7 +159,7 @@ class PrivateEffect(PrivateEstimator):
         )
 
     def public(self) -> Domain | PrivateRanges:
-        """What is declared about the records. Raises DeclarationError where noise of it is not installed."""
+        """Declaration about the records. Raises DeclarationError where noise of it is not installed."""
         public: Domain | PrivateRanges = self.domain
         if type(self.domain) is not PrivateRanges:
             public = super().public()
@@ -177,9 +177,9 @@ class PrivateEffect(PrivateEstimator):
         plan = make_plan(self._declared(raw.n_samples, columns))
         return plan, raw.restricted(columns, self._curves(columns))
 
-    def _answer(self, plan: Any, data: Any, found: PlanResult, guarantee: Guarantee) -> EffectRelease:
+    def _answer(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> EffectRelease:
         names = (*data.columns, data.outcome)
-        return make_effect(plan, found.released, names, guarantee, self.level, self.interval)
+        return make_effect(plan, result.released, names, guarantee, self.level, self.interval)
 
     @property
     def effect_(self) -> float:
@@ -193,7 +193,7 @@ class PrivateEffect(PrivateEstimator):
         return -math.inf if low is None else low, math.inf if high is None else high
 
     def advice(self, values: Sequence[float]) -> str:
-        """What to declare where outcomes have two values alone: a bounded regression is biased for them."""
+        """Advice where outcomes have two values alone: a bounded regression is biased for them."""
         public = self.public()
         if len(values) != 2 or self.estimand == "risks":
             return ""
@@ -281,23 +281,23 @@ class PrivateRule(PrivateEstimator):
     settings: Mapping[str, Any] | None = None
 
     def _study(self, n_samples: int, n_features: int) -> RuleStudy:
-        """What is declared, for datasets of this size. Raises DeclarationError where something is invalid."""
+        """Study that is declared, for datasets of this size. Raises DeclarationError where it is invalid."""
         universe = Universe(checked_domain(self.domain), n_samples, n_features)
         own = {"declared": dict(self.settings or {}), **self.shared(RuleStudy)}
         return RuleStudy(universe, self.declared_budget(), **own)
 
     def _judged(self, n_samples: int, columns: Sequence[str] | None) -> None:
-        domain, stated = checked_domain(self.domain), (self.settings or {}).get("propensity")
+        domain, public = checked_domain(self.domain), (self.settings or {}).get("propensity")
         known = columns or domain.columns or domain.ranges
         # of coefficients nobody knows yet how many there have to be
-        number = len(stated) - 1 if isinstance(stated, list | tuple) else 1
+        number = len(public) - 1 if isinstance(public, list | tuple) else 1
         self._study(n_samples, number if known is None else len(known))
 
     def _note(self, plan: Any) -> str:
         return "treatment rule"
 
-    def _answer(self, plan: Any, data: Any, found: PlanResult, guarantee: Guarantee) -> RuleRelease:
-        return make_rule(plan, found.released, data.columns, guarantee)
+    def _answer(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> RuleRelease:
+        return make_rule(plan, result.released, data.columns, guarantee)
 
     @property
     def theta_(self) -> Array:

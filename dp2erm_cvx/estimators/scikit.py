@@ -26,12 +26,12 @@ class ConfiguredEstimator(BaseEstimator):  # type: ignore[misc]
 
         A program that is given by its name has its default settings.
         """
-        found: dict[str, Any] = super().get_params(deep=False)
+        params: dict[str, Any] = super().get_params(deep=False)
         for outer in _NESTED if deep else ():
-            if outer in found:
-                inner = _settings(_built(outer, found[outer]))
-                found |= {f"{outer}__{name}": value for name, value in inner.items()}
-        return found
+            if outer in params:
+                inner = _settings(_built(outer, params[outer]))
+                params |= {f"{outer}__{name}": value for name, value in inner.items()}
+        return params
 
     def set_params(self, **params: Any) -> Self:
         """Change settings by name, ``first_stage__ridge`` and the like included.
@@ -84,7 +84,7 @@ class ConfiguredEstimator(BaseEstimator):  # type: ignore[misc]
         A step that learns nothing, such as FunctionTransformer, is none of them, nor is a frozen one. Only
         the pipelines of scikit-learn are seen: what was done to records elsewhere nobody knows here.
         """
-        found: list[str] = []
+        names: list[str] = []
         known = sys.modules.get("sklearn.pipeline")
         if known is None:  # nobody has made a pipeline
             return ()
@@ -92,9 +92,9 @@ class ConfiguredEstimator(BaseEstimator):  # type: ignore[misc]
         for frame in _callers():
             pipeline = frame.f_locals.get("self")
             if isinstance(pipeline, known.Pipeline) and pipeline.steps[-1][1] is last:
-                found += [name for name, step in pipeline.steps[:-1] if _learns(step)]
+                names += [name for name, step in pipeline.steps[:-1] if _learns(step)]
                 last = pipeline  # perhaps the last step of another
-        return tuple(found)
+        return tuple(names)
 
     def _no_score(self) -> str:
         """Why there is no score, and what compares candidates instead."""
@@ -120,8 +120,8 @@ def _settings(value: Any) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
 
 
-def _refuse_unknown(model: BaseEstimator, given: Iterable[str], known: Iterable[str]) -> None:
-    for name in given:
+def _refuse_unknown(model: BaseEstimator, names: Iterable[str], known: Iterable[str]) -> None:
+    for name in names:
         if name not in known:
             raise DeclarationError(
                 f"{type(model).__name__} has no setting {name!r}; {known_names(name, sorted(known))}"

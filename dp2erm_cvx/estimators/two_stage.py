@@ -15,7 +15,7 @@ from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.data import Dataset, covariate_table
 from dp2erm_cvx.diagnostics import BalanceTable, balance_table
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE, PrivateEstimator, checked_domain
 from dp2erm_cvx.estimators.scikit import ConfiguredEstimator
 from dp2erm_cvx.plan import Plan, PlanResult, Study
@@ -45,7 +45,7 @@ class PrivateWorkings:
         return "PrivateWorkings(private: not to be shared)"
 
     def solutions(self) -> tuple[Solution, ...]:
-        """Of the private coefficient, if any, then the weights and theta."""
+        """Solutions of the private coefficient, if any, then the weights and theta."""
         first = None if self.propensity is None else self.propensity.solution
         return (*([] if first is None else [first]), self.weights, self.theta)
 
@@ -204,7 +204,7 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
         tolerance = public_number("tolerance", self.tolerance, above=0)
         if not LEAST_TOLERANCE <= tolerance <= TOLERANCE:
             raise DeclarationError(
-                f"tolerance = {shown(self.tolerance)}: must be from {LEAST_TOLERANCE:g} to {TOLERANCE:g} in "
+                f"tolerance = {brief(self.tolerance)}: must be from {LEAST_TOLERANCE:g} to {TOLERANCE:g} in "
                 "a private fit"
             )
         return Study(
@@ -231,15 +231,15 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
     def _note(self, plan: Any) -> str:
         return f"{plan.study.first.name}, then {plan.study.second.name}"
 
-    def _answer(self, plan: Any, data: Any, found: PlanResult, guarantee: Guarantee) -> Release:
-        if found.weights.substituted:  # for the data holder: the release does not say it
-            warnings.warn(f"{plan.study.first.name}: {found.weights.advice()}", stacklevel=3)
-        theta, propensity = found.steps["theta"], found.steps.get("propensity")
+    def _answer(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> Release:
+        if result.weights.substituted:  # for the data holder: the release does not say it
+            warnings.warn(f"{plan.study.first.name}: {result.weights.advice()}", stacklevel=3)
+        theta, propensity = result.steps["theta"], result.steps.get("propensity")
         assert theta.solution is not None
         self.private_workings_ = PrivateWorkings(
-            data, found.inputs.records, found.weights, theta.solution, theta.noise, propensity
+            data, result.inputs.records, result.weights, theta.solution, theta.noise, propensity
         )
-        return make_release(plan, found.released, data.columns, guarantee)
+        return make_release(plan, result.released, data.columns, guarantee)
 
     @property
     def theta_(self) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.defaults import CAP, MARGIN, NORM, OPTIMISM, effect_rule
 from dp2erm_cvx.plan.effect_error import HEAVIER, NO_ERROR, NuisanceError, remaining
 from dp2erm_cvx.plan.settings import EffectSettings
@@ -173,7 +173,7 @@ def check_arms(study: EffectStudy) -> None:
     domain, settings = study.universe.domain, study.settings
     assert domain.codebook is not None
     for declared, instead in (
-        (study.estimand != AverageScore.estimand, f"estimand = {shown(study.estimand)}: take 'ate'"),
+        (study.estimand != AverageScore.estimand, f"estimand = {brief(study.estimand)}: take 'ate'"),
         (domain.groups, "by: leave it out, or declare where"),
         (domain.sampling is not None, "sampling_weights: leave them out"),
         (domain.treatment_cost, "treatment_cost: leave it out, or subtract it from the outcome"),

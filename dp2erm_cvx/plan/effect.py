@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.errors import DeclarationError, known_names, shown
+from dp2erm_cvx.errors import DeclarationError, brief, known_names
 from dp2erm_cvx.plan.arms import AVERAGE, AVERAGE_SHARE, arms_error, arms_rule, check_arms
 from dp2erm_cvx.plan.defaults import (
     CAP,
@@ -97,7 +97,7 @@ class EffectStudy(Pipeline):
         law = self.noise
         put(self, "noise", chosen_noise(law, self.universe))
         if self.estimand not in SCORES:
-            raise DeclarationError(f"estimand = {shown(self.estimand)}: must be one of {', '.join(SCORES)}")
+            raise DeclarationError(f"estimand = {brief(self.estimand)}: must be one of {', '.join(SCORES)}")
         if self.estimand == RiskScores.estimand:
             self._check_risks()
         self._check_groups()
@@ -153,7 +153,7 @@ class EffectStudy(Pipeline):
             SCORES[self.estimand],
             universe.mass * universe.n_samples,
             universe.n_features,
-            self._kept * self.budget.epsilon,
+            self._rest * self.budget.epsilon,
             self.scale,
             settings.slope,
             self.law,
@@ -196,7 +196,7 @@ class EffectStudy(Pipeline):
             if self.ranges is not None:
                 raise DeclarationError("cells: need public ranges, which cuts are in")
             declared = {"rows": None, "propensity": "cells"} | declared
-        left = Budget(self._kept * self.budget.epsilon, self.budget.delta)
+        left = Budget(self._rest * self.budget.epsilon, self.budget.delta)
         released = self.ranges is not None and not self.ranges.public_outcome
         # a released range reaches to about three standard deviations of the outcome
         scale = self.scale if released else self.residual_scale
@@ -209,7 +209,7 @@ class EffectStudy(Pipeline):
         assumed, rate = self.assumed if public is None else None, smaller_arm(public)
         rule = effect_rule(self.universe, left, scale, assumed, kind, self.two_values, rate)
         cap = public_number("cap", declared.get("cap", max(CAP, 2.0 / rate)), at_least=2.0)
-        total = math.sqrt(self.universe.mass * self.universe.n_samples) * self._kept * self.budget.epsilon
+        total = math.sqrt(self.universe.mass * self.universe.n_samples) * self._rest * self.budget.epsilon
         reach = _reach(kind, known, cap, rule, scale, total) * rule.residual_bound
         if self.two_values is not None and issubclass(kind, AverageScore | RiskScores):
             reach = self._event_reach(declared.get("propensity", rule.propensity), total)
@@ -230,7 +230,7 @@ class EffectStudy(Pipeline):
             nuisances = CellNuisances(self.scale, settings.known)
         if self.ranges is not None:
             steps.insert(0, ColumnRanges(share=self.ranges.share, public=self.ranges))
-        yield from shares_in_turn(steps, self._kept)
+        yield from shares_in_turn(steps, self._rest)
         # delta is worth more in a regression: Laplace noise of few numbers is shorter
         lines = settings.rows is not None
         law = Noise.GAMMA if lines else self.noise
@@ -296,7 +296,7 @@ class EffectStudy(Pipeline):
         return float(self.before[step]["budget"]) if step in self.before else self.budget.epsilon
 
     def _placing(self, *, exact: bool) -> tuple[Universe, list[Step]]:
-        return placing(self, self.settings.norm_bound, self._kept * self._whole("spread"), exact=exact)
+        return placing(self, self.settings.norm_bound, self._rest * self._whole("spread"), exact=exact)
 
     @property
     def _several(self) -> bool:
@@ -304,7 +304,7 @@ class EffectStudy(Pipeline):
         return len(self.universe.domain.arms) > 2
 
     @property
-    def _kept(self) -> float:
+    def _rest(self) -> float:
         """Share of epsilon that the ranges leave, which the other shares are of."""
         return 1.0 if self.ranges is None else 1.0 - self.ranges.share
 
@@ -352,7 +352,7 @@ class EffectStudy(Pipeline):
         domain, estimand, declared = self.universe.domain, self.estimand, self.declared
         fitted = declared.get("propensity") in ("logistic", "cells") or declared.get("cells")
         if domain.groups and estimand != AverageScore.estimand:
-            raise DeclarationError(f"by: estimand = {shown(estimand)}: only 'ate' is released by group")
+            raise DeclarationError(f"by: estimand = {brief(estimand)}: only 'ate' is released by group")
         if domain.groups and fitted:
             raise DeclarationError("by: the propensity is that of every group, or a public one")
 

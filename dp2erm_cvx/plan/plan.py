@@ -20,7 +20,7 @@ from dp2erm_cvx.calibration.profiles import joint_delta, joint_relief
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, shown
+from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, brief
 from dp2erm_cvx.mechanism import secure_available
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound
@@ -390,7 +390,7 @@ def _calibrated(study: S, steps: Sequence[Step]) -> Plan[S]:
     for name, entry in study.before.items():
         known = name in budgets and study.main == "score"  # effects alone share steps
         if not known or set(entry) != {"of", "epsilon", "budget"}:
-            raise DeclarationError(f"before: {shown(name)} is no step of this release, of a question")
+            raise DeclarationError(f"before: {brief(name)} is no step of this release, of a question")
         one_line(f"before.{name}", entry["of"])
         budgets[name] = Budget(entry["epsilon"])
         public_number(f"before.{name}.budget", entry["budget"], above=0.0)

@@ -110,15 +110,15 @@ class RuleStudy(Pipeline):
         for name in self.declared:
             if name not in known:
                 raise DeclarationError(f"{name}: is no setting of a rule; {known_names(name, known)}")
-        left = Budget(self._kept * self.budget.epsilon, self.budget.delta)
+        left = Budget(self._rest * self.budget.epsilon, self.budget.delta)
         rule = rule_of_use(self.universe, left, self.outcome_scale, self.expected)
-        stated, needed = self.declared.get("propensity", "logistic"), self.universe.n_features + 1
-        if rule.center_share is not None and rule.propensity and stated != "logistic":
+        public, needed = self.declared.get("propensity", "logistic"), self.universe.n_features + 1
+        if rule.center_share is not None and rule.propensity and public != "logistic":
             more = rule.center_share + 0.1  # what a propensity would have taken
             rule = replace(rule, center_share=more)
         if self.noise is Noise.BOX:  # which follows the box: a ball takes nothing off it, a mean doubles it
             rule = replace(rule, norm_bound=None, mean_share=None)
-        if isinstance(stated, list | tuple):  # of covariates where they are
+        if isinstance(public, list | tuple):  # of covariates where they are
             rule = replace(rule, norm_bound=None, mean_share=None, spread_share=None)
         rule = replace(rule, **self.declared)
         moved = rule.norm_bound or rule.mean_share or rule.spread_share
@@ -130,7 +130,7 @@ class RuleStudy(Pipeline):
         return rule
 
     @property
-    def _kept(self) -> float:
+    def _rest(self) -> float:
         """Share of epsilon that the value of the rule leaves, which the other shares are of."""
         return 1.0 - public_fraction("value_share", self.declared.get("value_share") or 1e-300)
 
@@ -149,7 +149,7 @@ class RuleStudy(Pipeline):
         return self._placing(exact=True)[0]
 
     def _placing(self, *, exact: bool) -> tuple[Universe, list[Step]]:
-        return placing(self, self.norm_bound, self._kept * self.budget.epsilon, exact=exact)
+        return placing(self, self.norm_bound, self._rest * self.budget.epsilon, exact=exact)
 
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
         """Perhaps mean and spread of covariates, perhaps a center, perhaps a propensity, then the rule."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.base import mean_norm
-from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.public import check_settings, one_of, public_fraction, public_number, public_size, setting
 from dp2erm_cvx.steps.ranges import ColumnRanges
 from dp2erm_cvx.steps.record_map import Arms, Balance, Rows, WithConstant
@@ -152,7 +152,7 @@ class EffectSettings(CausalSettings):
         least = 1.0 / self.cap
         if not least <= public_number("propensity", self.propensity) <= 1.0 - least:
             raise DeclarationError(
-                f"propensity = {shown(self.propensity)}: must be from {least:g} to {1.0 - least:g}; declare "
+                f"propensity = {brief(self.propensity)}: must be from {least:g} to {1.0 - least:g}; declare "
                 "a larger cap"
             )
 
@@ -235,7 +235,7 @@ def chosen_noise(declared: object, universe: Universe) -> Noise:
     if declared != "auto":
         known = [*(law.value for law in Noise), "auto"]
         if declared not in known:
-            raise DeclarationError(f"noise = {shown(declared)}: must be one of {', '.join(known)}")
+            raise DeclarationError(f"noise = {brief(declared)}: must be one of {', '.join(known)}")
         return Noise(declared)
     rows = WithConstant().universe(universe)
     p, widths = rows.n_columns, rows.widths

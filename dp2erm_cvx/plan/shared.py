@@ -36,7 +36,7 @@ Effect = Plan[EffectStudy]
 
 @dataclass(eq=False)
 class Earlier:
-    """What earlier questions of a study release for an estimator, and what it has run itself.
+    """Releases of earlier questions of a study for an estimator, and those that it has run itself.
 
     ``before`` are the steps, see :class:`~dp2erm_cvx.plan.Pipeline`, and ``owners`` the estimators that
     release them. The study enlarges the declared budget by what its questions save: ``enlarged``. A release
@@ -63,7 +63,7 @@ class Earlier:
         """
         self.plan, self.columns, self.fresh, self.steps = plan, data.columns, fresh, {}
         self.records = _digest(data) if self.owners or self.enlarged else b""
-        found = {}
+        results = {}
         for name, owner in self.owners.items():
             of, other = self.before[name]["of"], owner.earlier
             if name not in other.steps:
@@ -79,8 +79,8 @@ class Earlier:
                 raise DeclarationError(f"seed: {of} has one, or this question: give both one, or neither")
             if other.records and other.records != self.records:
                 raise DataError(f"{name}: {of} released it of other records: fit both to one table")
-            found[name] = other.steps[name]
-        return found
+            results[name] = other.steps[name]
+        return results
 
 
 def _digest(data: Dataset | BlockedDataset) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dp2erm_cvx.calibration import Calibrator, calibrator
-from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.plan import Pipeline
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
@@ -51,7 +51,7 @@ class Study(Pipeline):
         chosen = self.calibrator
         if self.split is not None and not chosen.splits:
             raise DeclarationError(
-                f"split = {shown(self.split)}: calibration = {chosen.name!r} chooses its own"
+                f"split = {brief(self.split)}: calibration = {chosen.name!r} chooses its own"
             )
         for name in ("first", "second"):
             put(self, name, getattr(self, name).resolve(self.universe.domain))

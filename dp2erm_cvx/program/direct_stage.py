@@ -32,7 +32,7 @@ from dp2erm_cvx.universe import Universe
 _STEPS, _TURNS = 30, 40
 
 
-class _Stated:
+class _BoundOf:
     """``bound`` of a class is a decorator that states one; of a program it is its bound."""
 
     def __get__(self, program: WeightsProgram | None, owner: type[WeightsProgram]) -> Any:
@@ -62,7 +62,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     kind: ClassVar[Kind] = Kind.DIRECT
     theorem = "none: universal corollary"
     statement: ClassVar[Function | None] = None
-    bound = _Stated()
+    bound = _BoundOf()
     #: Of every argument of log_det, public.
     eigenvalue_floor: ClassVar[float | None] = None
 

@@ -126,14 +126,14 @@ class KernelFirstStage(FirstStage):
         if few is None:
             refuse_gram(universe.n_samples)
         error = self.kernel.entry_error(domain.features_bound, universe.n_features)
-        found = kernel_weights_error(
+        bound = kernel_weights_error(
             universe.n_samples,
             kernel_bound=self.kernel.bound(domain.features_bound),
             ridge=self.mu,
             pooled=self.pooled,
             entry_error=error if few is None else error + _product_error(few),
         )
-        return math.inf if found is None else found
+        return math.inf if bound is None else bound
 
     def cost(self, universe: Universe) -> str | None:
         n = universe.n_samples
@@ -141,10 +141,10 @@ class KernelFirstStage(FirstStage):
         seconds = _SECONDS * n**3
         if seconds < _LONG or (F is not None and 4 * F.shape[1] <= n):
             return None
-        told = next(f"{seconds / unit:,.0f} {name}" for unit, name in _UNITS if seconds >= 2.0 * unit)
+        time = next(f"{seconds / unit:,.0f} {name}" for unit, name in _UNITS if seconds >= 2.0 * unit)
         return (
             f"{self.name} at n = {n:,}: a Gram matrix with its working copies takes "
-            f"{_gram_bytes(n) / 1e9:,.1f} GB (as n^2), and a solve in the order of {told} (as n^3), more "
+            f"{_gram_bytes(n) / 1e9:,.1f} GB (as n^2), and a solve in the order of {time} (as n^3), more "
             "at a smaller ridge"
         )
 
@@ -198,9 +198,9 @@ class KernelFirstStage(FirstStage):
         return few if few is not None and 4 * few.shape[1] <= n_samples else None
 
     def _features(self, records: Records) -> Array:
-        found = self.kernel.features(records.covariates)
-        assert found is not None
-        return found
+        features = self.kernel.features(records.covariates)
+        assert features is not None
+        return features
 
     def _factored(self, records: Records) -> Array:
         """Rows G with the matrix ``1 within an arm, alpha - 1 across`` times K as ``G G'``."""

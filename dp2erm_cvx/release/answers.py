@@ -71,7 +71,7 @@ def answers(releases: Mapping[str, Any]) -> list[Answer]:
     number = sum(
         len(one.arms.contrasts) if one.arms is not None else 1 + len(one.groups) for one in effects.values()
     )
-    found: list[Answer] = []
+    rows: list[Answer] = []
     for name, release in effects.items():
         all_at_once = at_level(release, 1.0 - (1.0 - release.interval.level) / number)
         shared = name, *compared(release), unit_of(release), release.estimand
@@ -84,8 +84,8 @@ def answers(releases: Mapping[str, Any]) -> list[Answer]:
         for group, own, other in parts:
             records = getattr(own, "counted", release.counted)
             numbers = group, records, own.estimate, own.interval, other.interval
-            found.append(Answer(*shared, *numbers, release.cost()))
-    return found
+            rows.append(Answer(*shared, *numbers, release.cost()))
+    return rows
 
 
 def answer_blocks(listed: Sequence[Answer]) -> Iterator[Block]:
@@ -96,7 +96,7 @@ def answer_blocks(listed: Sequence[Answer]) -> Iterator[Block]:
     about: dict[str, dict[str, None]] = {}  # in 80 columns there is no room for it in every row
     for one, row in zip(listed, rows, strict=True):
         about.setdefault(row[1], {})[one.question] = None
-    yield from (f"{', '.join(asked)}: effect of {told}" for told, asked in about.items())
+    yield from (f"{', '.join(names)}: effect of {effect}" for effect, names in about.items())
     yield f"CI: for this answer by itself. All together: for all {len(listed)} answers at once (Bonferroni)."
 
 
@@ -128,11 +128,11 @@ def _cells(listed: Sequence[Answer]) -> tuple[list[str], list[list[str]]]:
     for one in listed:
         half = one.interval.half_width
         records = "" if one.records is None else f"{max(one.records, 0.0):,.0f}"
-        told = f"{one.treatment} on {one.outcome}{ESTIMANDS[one.estimand][2]}"
+        text = f"{one.treatment} on {one.outcome}{ESTIMANDS[one.estimand][2]}"
         estimate = "unknown" if half is None else f"{signed(one.estimate, half)} {one.unit}".strip()
         if (standing := one.cost["standing"]) != Standing.PRIVATE.value:
-            told += f" ({standing.upper()})"
+            text += f" ({standing.upper()})"
         rows.append(
-            [one.name, told, records, estimate, interval_text(one.interval), interval_text(one.joint)]
+            [one.name, text, records, estimate, interval_text(one.interval), interval_text(one.joint)]
         )
     return ["question", "effect of", "counted, about", "estimate", f"{level} CI", "all together"], rows

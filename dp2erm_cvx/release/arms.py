@@ -64,7 +64,7 @@ class ArmEffects:
     contrasts: tuple[ArmContrast, ...]
 
     def times(self, unit: float, middle: float) -> ArmEffects:
-        """The same in other units of the outcome, of which the ``middle`` is 0 here."""
+        """An answer in other units of the outcome, of which the ``middle`` is 0 here."""
         means = (
             replace(one, estimate=unit * one.estimate + middle, interval=one.interval.times(unit, middle))
             for one in self.means
@@ -93,7 +93,7 @@ class ArmEffects:
 
 @dataclass(frozen=True)
 class _Arms:
-    """What was released of all arms, as shares of the records that count, a share ``size`` of n.
+    """Released sums of all arms, as shares of the records that count, a share ``size`` of n.
 
     ``lines`` (K, 1 + k) are intercepts and slopes, ``average`` (k,) is the mean covariate, of Laplace noise
     of scale ``blur``; ``sums`` (K,) are those of weighted residuals, ``squares`` (K,) bound their second
@@ -115,7 +115,7 @@ class _Arms:
     common: float
 
     def combined(self, weights: Array, level: float) -> ScoreInterval:
-        """That of the sum of ``weights`` (K,) times the mean outcomes.
+        """Interval of the sum of ``weights`` (K,) times the mean outcomes.
 
         Sums of arms are of different records: their errors are uncorrelated; of persons, who may be in
         several arms, they may not be, nor with what the mean covariate varies by. All that is divided by the
@@ -155,25 +155,25 @@ def arm_effects(
     pairs, labels = book.treatment.pairs, book.treatment.labels
     all_level = 1.0 - (1.0 - level) / len(pairs)
     arms, shares = _read(plan, released, 1.0 - all_level, predicted=predicted)
-    unit, found = np.eye(len(labels)), list[ArmContrast]()
+    unit, contrasts = np.eye(len(labels)), list[ArmContrast]()
     first: ScoreInterval | None = None
     for arm, other in pairs:
         own, joint = (arms.combined(unit[arm] - unit[other], each) for each in (level, all_level))
         first = first or own
         ends = EffectInterval.of(own), EffectInterval.of(joint)
-        found.append(ArmContrast(labels[arm], labels[other], own.estimate, *ends))
+        contrasts.append(ArmContrast(labels[arm], labels[other], own.estimate, *ends))
     means = []
     for label, share, weights in zip(labels, shares, unit, strict=True):
         one = arms.combined(weights, level)
         means.append(ArmMean(label, share, one.estimate, EffectInterval.of(one)))
     assert first is not None
-    return ArmEffects(tuple(means), tuple(found)), first
+    return ArmEffects(tuple(means), tuple(contrasts)), first
 
 
 def _read(
     plan: Plan[EffectStudy], released: Mapping[str, Array], missed: float, *, predicted: bool
 ) -> tuple[_Arms, tuple[float, ...]]:
-    """What was released of all arms, bounds of moments but with a tenth of the probability ``missed``."""
+    """Released sums of all arms, bounds of moments but with a tenth of the probability ``missed``."""
     step, study = plan.main, plan.study
     score, noise = step.score.at(step.universe, released), step.calibration
     assert isinstance(score, ArmScores)
@@ -240,6 +240,6 @@ def _lines(nuisances: ArmNuisances, released: Mapping[str, Array], n_arms: int, 
     """Intercepts and slopes (K, 1 + k) of the regressions of all arms, as scores subtract them."""
     points = np.vstack([np.zeros((1, k)), np.eye(k)])
     at = [nuisances.outcome(points, np.full(1 + k, float(arm)), released) for arm in range(n_arms)]
-    found = np.array(at)
-    found[:, 1:] -= found[:, :1]
-    return found
+    lines = np.array(at)
+    lines[:, 1:] -= lines[:, :1]
+    return lines

@@ -1,4 +1,4 @@
-"""What a reader has to know beside the numbers: codes, conditions, sentences; how robust an effect is."""
+"""Caveats that a reader has to know beside the numbers: codes, conditions, sentences; robustness."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from dp2erm_cvx.cells import Eligible
-from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.predict import HARDLY, SHARE, remains
 
 if TYPE_CHECKING:
@@ -51,12 +51,12 @@ _NOT_LINEAR = "effects that are not linear in the covariates"
 
 
 def _public(release: Any) -> bool:
-    """Whether the probability of treatment was declared."""
+    """True if the probability of treatment was declared."""
     return not isinstance(release.settings["propensity"], str)
 
 
 def _modeled(release: Any) -> bool:
-    """Whether an interval for the effect rests on regressions."""
+    """True if an interval for the effect rests on regressions."""
     return release.target == "effect" and not _public(release)
 
 
@@ -77,12 +77,12 @@ def _incomplete(release: Any) -> str:
 
 
 def _of_persons(release: Any) -> bool:
-    """Whether persons are units, who may have several records."""
+    """True if persons are units, who may have several records."""
     return (release.domain.get("codebook") or {}).get("unit") is not None
 
 
 def _counted(unit: Any) -> str:
-    """What is estimated where a person counts at most as so many records."""
+    """Sentence on what is estimated where a person counts at most as so many records."""
     once = "Every person counts once, by the mean over the records that count: the estimate is of the mean"
     if unit["count"] == 1:
         return f"{once} over persons of their mean effects."
@@ -91,7 +91,7 @@ def _counted(unit: Any) -> str:
 
 
 def _slopes(release: Any) -> str:
-    """What slopes ask of covariates: in common where effects vary, of one arm where it has few."""
+    """Sentence on what slopes ask of covariates: in common where effects vary, of one arm with few."""
     own = release.settings["rows"] == "arms" and not release.risks and release.arms is None
     if release.settings["rows"] == "common":
         return f"on covariates that vary alike in {'both' if release.arms is None else 'all'} arms, "
@@ -99,13 +99,13 @@ def _slopes(release: Any) -> str:
 
 
 def _varies(release: Any) -> bool:
-    """Whether common slopes count records so that effects which vary bias them."""
+    """True if common slopes count records so that effects which vary bias them."""
     exact = "controls" if release.estimand == "att" else "matched"
     return _modeled(release) and release.settings["rows"] == "common" and release.settings["arms"] != exact
 
 
 def _alike(release: Any) -> bool:
-    """Whether numbers are scaled by one factor, or none, where a regression removes confounding."""
+    """True if numbers are scaled by one factor, or none, where a regression removes confounding."""
     removes = bool(release.gains) and not _public(release) if release.goal == "rule" else _modeled(release)
     one = all(part.parameters == ("square",) for part in release.nuisances if part.step == "spread")
     return removes and one and len(release.columns) > 1
@@ -124,15 +124,15 @@ def _dominating(release: Any) -> str:
 
 
 def weak(epsilon: float) -> str:
-    """What is said of an epsilon above ``WEAK``; nothing of a smaller one."""
-    told = (
+    """Sentence on an epsilon above ``WEAK``; nothing for a smaller one."""
+    text = (
         f"A weak guarantee: epsilon = {epsilon:g}, above {WEAK:g}, hardly limits what is learned of a record."
     )
-    return told * (epsilon > WEAK)
+    return text * (epsilon > WEAK)
 
 
 def _perhaps_event(release: Any) -> bool:
-    """Whether outcomes lie between 0 and 1, and may be those of an event that is not declared."""
+    """True if outcomes lie between 0 and 1, and may be those of an event that is not declared."""
     domain = release.domain
     middle = domain.get("outcome_center", 0.0) == 0.5 == domain["outcome_bound"]
     return middle and not release.risks and not domain.get("binary_outcome", False)
@@ -143,7 +143,7 @@ _SYMMETRIC = ", up to residuals that are about as long on either side"
 
 
 def _linear(release: Any) -> str:
-    """Which models have to be right for an interval of the effect."""
+    """Sentence on the models that have to be right for an interval of the effect."""
     events = release.risks or release.domain.get("binary_outcome")
     if release.estimand == "att":
         return (
@@ -158,25 +158,25 @@ def _linear(release: Any) -> str:
 
 
 def _skewed(release: Any) -> str:
-    """What clips of residuals ask of a trial, where they reach any."""
+    """Sentence on what clips of residuals ask of a trial, where they reach any."""
     clip, domain = float(release.settings["residual_bound"]), release.domain
     if domain.get("binary_outcome") or release.risks or clip >= 2.0 * float(domain["outcome_bound"]):
         return ""
-    told = " Its residuals are clipped: they are to be about as long on either side."
+    text = " Its residuals are clipped: they are to be about as long on either side."
     if release.normalized or "residual_bound" in release.declared["declared"]:
-        return told
-    return f"{told} For counts, costs or durations leave residual_scale out, and nothing is clipped."
+        return text
+    return f"{text} For counts, costs or durations leave residual_scale out, and nothing is clipped."
 
 
 def _assumed(release: Any) -> str:
-    """Which models have to be right for a mean of scores to be the effect."""
+    """Sentence on the models that have to be right for a mean of scores to be the effect."""
     known = release.settings["propensity"]
     if not isinstance(known, str):
         who, numbers = "everybody was treated with the public probability", [known]
         if release.arms is not None:
             who, numbers = "the arms were assigned with the public probabilities", list(known)
-        stated = f"{who} {', '.join(f'{one:g}' for one in numbers)}, whatever the covariates."
-        return f"{stated} The outcome regression may be wrong.{_skewed(release)}"
+        text = f"{who} {', '.join(f'{one:g}' for one in numbers)}, whatever the covariates."
+        return f"{text} The outcome regression may be wrong.{_skewed(release)}"
     regression = "the outcome regression" + (" of the untreated" if release.estimand == "att" else "")
     right = {
         "cells": "within cells, the outcome of either arm or the propensity hardly varies",
@@ -200,12 +200,12 @@ def _overlap(release: Any) -> str:
 def _sign(release: Any) -> str:
     """When a rule has the sign of the effect."""
     regressed = _step(release, "center")
-    stated = release.settings["propensity"]
-    if stated == "logistic" and regressed:
+    known = release.settings["propensity"]
+    if known == "logistic" and regressed:
         return "the released outcome regression, or the released propensity, is right."
-    if stated == "logistic":
+    if known == "logistic":
         return "the released propensity is right."
-    if stated is not None:
+    if known is not None:
         return "treatment was assigned with the public probability that is declared."
     if regressed:
         return (
@@ -221,19 +221,19 @@ def _sign(release: Any) -> str:
 def _gains(release: Any) -> str:
     event, bounds = release.domain.get("binary_outcome"), release.settings
     cut = not event and float(bounds["residual_bound"]) < 2.0 * float(release.domain["outcome_bound"])
-    told = " Residuals are clipped: they are to be about as long on either side." * cut
+    text = " Residuals are clipped: they are to be about as long on either side." * cut
     if any(gain.interval.bias for gain in release.gains):
         return (
             "The intervals are for the mean gain of all records. They count sampling, noise, and what noise "
             "and shrinkage leave of the confounding: where "
             f"{'probabilities are nearly' if event else 'outcomes are'} linear in the covariates in either "
             "arm, these vary alike in both, and the arms on a side lie at most one standard deviation apart."
-            f"{told}"
+            f"{text}"
         )
     few = release.n_samples * release.guarantee.epsilon * bounds["value_share"] < 3000.0 and not event
     return (  # clips cut much of so few (measured)
         "The intervals are for the mean gain of all records at the public probability of treatment, and "
-        f"count sampling and noise{', but not what bounds cut of so few records' * few}.{told}"
+        f"count sampling and noise{', but not what bounds cut of so few records' * few}.{text}"
     )
 
 
@@ -343,12 +343,12 @@ CAVEATS = (
 
 
 def caveats_of(release: Any) -> Iterator[Caveat]:
-    """Those that hold for a release, in the order of the table."""
+    """Caveats that hold for a release, in the order of the table."""
     return (caveat for caveat in CAVEATS if release.goal in caveat.goals and caveat.when(release))
 
 
 def sentences(release: Any, *levels: Level) -> list[str]:
-    """Those of these levels, for a reader."""
+    """Sentences of these levels, for a reader."""
     return [caveat.say(release) for caveat in caveats_of(release) if caveat.level in levels]
 
 
@@ -367,7 +367,7 @@ def e_value(ratio: float) -> float:
     Raises DeclarationError unless ``ratio > 0``.
     """
     if not ratio > 0.0:
-        raise DeclarationError(f"ratio = {shown(ratio)}: must be above 0")
+        raise DeclarationError(f"ratio = {brief(ratio)}: must be above 0")
     larger = max(ratio, 1.0 / ratio)
     return larger + math.sqrt(larger * (larger - 1.0))
 
@@ -392,7 +392,7 @@ def tipping_point(release: EffectRelease) -> float | None:
 
 
 def sensitivity(release: EffectRelease) -> Iterator[str]:
-    """What follows from an average effect or from risks, in words."""
+    """Sentences on what follows from an average effect or from risks."""
     if release.estimand not in ("ate", "risks") or release.arms is not None:
         return
     two_values = bool(release.domain.get("binary_outcome", False))
@@ -409,7 +409,7 @@ def sensitivity(release: EffectRelease) -> Iterator[str]:
 
 
 def _e_values(release: EffectRelease, two_values: bool) -> Iterator[str]:
-    """Of the risk ratio; of a difference of means where the standard deviation of residuals was declared."""
+    """E-values of the risk ratio; of a difference of means where the deviation of residuals was declared."""
     ratio = next((one for one in release.ratios if one.name == "risk ratio"), None)
     if ratio is not None and ratio.interval.low is not None and ratio.interval.high is not None:
         low, high, of = ratio.interval.low, ratio.interval.high, "risk ratio"

@@ -17,7 +17,7 @@ from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import EXACT_ARITHMETIC
 from dp2erm_cvx.calibration.base import gradient_size
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.errors import DeclarationError, Dp2ermError, shown
+from dp2erm_cvx.errors import DeclarationError, Dp2ermError, brief
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
 from dp2erm_cvx.plan import EffectStudy, Pipeline, Plan, RuleStudy, Study
 from dp2erm_cvx.plan.predict import kept_imbalance
@@ -89,14 +89,14 @@ def study_of(release: BaseRelease) -> Pipeline:
         raise DeclarationError(f"declared: is no declaration of a release: {error}") from None
 
 
-def _program(known: Mapping[str, type[Any]], stated: Mapping[str, Any]) -> Any:
+def _program(known: Mapping[str, type[Any]], fields: Mapping[str, Any]) -> Any:
     """The program of that name, at the settings that are stated. Raises NotAtHandError for another one."""
-    name = stated["name"]
+    name = fields["name"]
     if not isinstance(name, str) or name not in known:
-        raise NotAtHandError(f"declared: the program {shown(name)} is not known here: install it to verify")
-    if stated.get("digest") != _digest(known[name]):
-        raise NotAtHandError(f"declared: the program {shown(name)} is not the one known here")
-    settings = {setting: rebuilt(value) for setting, value in stated["settings"].items()}
+        raise NotAtHandError(f"declared: the program {brief(name)} is not known here: install it to verify")
+    if fields.get("digest") != _digest(known[name]):
+        raise NotAtHandError(f"declared: the program {brief(name)} is not the one known here")
+    settings = {setting: rebuilt(value) for setting, value in fields["settings"].items()}
     return registry.build(dict(known), name, **settings)
 
 
@@ -145,24 +145,24 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def rebuilt(stated: Any) -> Any:
+def rebuilt(stored: Any) -> Any:
     """A setting of a program, from :meth:`~dp2erm_cvx.program.Program.settings`.
 
     Raises NotAtHandError for a part of the user's own, or one of other sizes.
     """
-    if stated == "inf":
+    if stored == "inf":
         return math.inf
-    if isinstance(stated, list):
-        return tuple(stated)
-    if isinstance(stated, dict) and list(stated) == ["moments"]:
-        return Moments(stated["moments"])
-    if not isinstance(stated, dict) and not (isinstance(stated, str) and stated[:1].isupper()):
-        return stated
+    if isinstance(stored, list):
+        return tuple(stored)
+    if isinstance(stored, dict) and list(stored) == ["moments"]:
+        return Moments(stored["moments"])
+    if not isinstance(stored, dict) and not (isinstance(stored, str) and stored[:1].isupper()):
+        return stored
     try:
-        ((name, inner),) = stated.items() if isinstance(stated, dict) else ((stated, {}),)
+        ((name, inner),) = stored.items() if isinstance(stored, dict) else ((stored, {}),)
         return _PARTS[name](**{setting: rebuilt(value) for setting, value in inner.items()})
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise NotAtHandError(f"{shown(stated)}: is not rebuilt from a file") from None
+        raise NotAtHandError(f"{brief(stored)}: is not rebuilt from a file") from None
 
 
 # what only a run knows of itself
@@ -189,7 +189,7 @@ def make_release(
 
 
 def guarantee_of(plan: Plan[Any], certifies: bool, certified: bool, by_gap: bool, seeded: bool) -> Guarantee:
-    """What a run guarantees whose solver ``certifies`` on every dataset, and ``certified`` this one.
+    """Guarantee of a run whose solver ``certifies`` on every dataset, and ``certified`` this one.
 
     ``by_gap`` says that it did so by a duality gap alone.
     """
@@ -217,22 +217,22 @@ def state_steps(plan: Plan[Any]) -> tuple[StepStatement, ...]:
 
 def _assumptions(plan: Plan[Any], certifies: bool, by_gap: bool) -> tuple[str, ...]:
     """Assumptions of the guarantee beyond its theorems, public quantities and the standing."""
-    found = list(dict.fromkeys(stated for step in plan.steps for stated in step.assumptions))
+    texts = list(dict.fromkeys(text for step in plan.steps for text in step.assumptions))
     if plan.study.universe.domain.sampling is not None:
-        found.append(OWN_RECORD)
+        texts.append(OWN_RECORD)
     if plan.study.universe.domain.units is not None:
-        found.append("neighbors differ in all records of one person, N is public (Theorem 24)")
+        texts.append("neighbors differ in all records of one person, N is public (Theorem 24)")
     for program in plan.programs:
         home, own = f"{type(program).__module__}.{type(program).__name__}", program.own_data()
         if own is None:
-            found.append(
+            texts.append(
                 f"the stated bound of {home} holds, and its own functions see one record: its author's word"
             )
         elif own:
-            found.append(f"{', '.join(own)} of {home}: each record's value is made of that record alone")
+            texts.append(f"{', '.join(own)} of {home}: each record's value is made of that record alone")
     # sums alone say nothing of the noise that they draw in floating point
     beside = {UNKNOWN_SOLVER: not certifies, BY_GAP: by_gap, EXACT_ARITHMETIC: not plan.counted}
-    return (*found, *(told for told, holds in beside.items() if holds and told not in found))
+    return (*texts, *(fact for fact, holds in beside.items() if holds and fact not in texts))
 
 
 def _stated(step: Step) -> StepStatement:

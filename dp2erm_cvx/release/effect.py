@@ -53,7 +53,7 @@ class Nuisance:
 def state_nuisances(
     plan: Plan[EffectStudy], released: Mapping[str, Array], columns: tuple[str, ...]
 ) -> Iterator[Nuisance]:
-    """Those of a run."""
+    """Nuisances of a run, as a release states them."""
     arms = plan.study.universe.domain.arms
     for step in plan.steps[:-1]:
         if isinstance(step, ColumnRanges):
@@ -67,7 +67,7 @@ def state_nuisances(
 def state_coefficient(
     step: Step, released: Array, columns: tuple[str, ...], arms: tuple[str, ...] = ()
 ) -> Nuisance:
-    """What a step ``released`` (p,): a regression of the outcome, or the propensity.
+    """Coefficients (p,) that a step ``released``: a regression of the outcome, or the propensity.
 
     The labels of ``arms`` name their coefficients where there are more than two.
     """
@@ -103,14 +103,14 @@ def _cells(
     assert isinstance(nuisances, CellNuisances)
     boxes, _, count, outcome, treated = nuisances.leaves(released)
     names = step.partition.names(boxes, columns, domain)
-    stated = {
+    facts = {
         "records": count,
         "outcome of controls": domain.outcome_bound * outcome[:, 0],
         "outcome of treated": domain.outcome_bound * outcome[:, 1],
     }
     if nuisances.known is None:
-        stated["treated share"] = treated
-    for rows, values in stated.items():
+        facts["treated share"] = treated
+    for rows, values in facts.items():
         yield Nuisance(step.name, rows, names, tuple(float(value) for value in values))
 
 
@@ -183,8 +183,8 @@ def state_ranges(
         return (), 1.0
     assert isinstance(step, ColumnRanges)
     public = step.public
-    found, known = released[step.name], public.known(len(names) - 1)
-    stated = tuple(
+    ends, known = released[step.name], public.known(len(names) - 1)
+    rows = tuple(
         ColumnRange(
             name,
             float(low),
@@ -192,9 +192,9 @@ def state_ranges(
             not isinstance(one, tuple),
             (one.low, one.high) if isinstance(one, Within) else None,
         )
-        for name, (low, high), one in zip(names, found, known, strict=True)
+        for name, (low, high), one in zip(names, ends, known, strict=True)
     )
-    return stated, public.outcome_unit(found)
+    return rows, public.outcome_unit(ends)
 
 
 #: What an interval may be for: the effect, or what the score averages to at the released nuisances.
@@ -216,7 +216,7 @@ class Ratio:
 
 @dataclass(frozen=True, kw_only=True)
 class EffectRelease(BaseRelease):
-    """What may be published about an average effect.
+    """Release of an average effect: all that may be published about it.
 
     ``target`` says what the ``interval`` is for. "effect": it allows for what noise and shrinkage of the
     released ``nuisances`` may leave of the confounding, under what the release states. "score": it covers
@@ -267,12 +267,12 @@ class EffectRelease(BaseRelease):
 
     @property
     def normalized(self) -> bool:
-        """Whether settings and nuisances are in units of a released range of the outcome."""
+        """True if settings and nuisances are in units of a released range of the outcome."""
         return bool(self.ranges) and self.ranges[-1].released
 
     @property
     def is_risk(self) -> bool:
-        """Whether it is a difference of risks: the outcome is declared to be an event, 0 or 1."""
+        """True for a difference of risks: the outcome is declared to be an event, 0 or 1."""
         domain = self.domain
         return bool(self.risks) or (bool(domain.get("binary_outcome")) and domain["outcome_bound"] == 0.5)
 
@@ -288,15 +288,15 @@ class EffectRelease(BaseRelease):
 
         Of more than two arms one for every contrast.
         """
-        told = {"estimand": self.estimand, "estimate": self.estimate, **asdict(self.interval)}
+        fields = {"estimand": self.estimand, "estimate": self.estimate, **asdict(self.interval)}
         more = {"target": self.target, **self.cost()}
         if self.arms is not None:
             return [{"estimand": self.estimand, **row, **more} for row in self.arms.rows()]
         if not self.groups:
-            return [{**told, **more}]
+            return [{**fields, **more}]
         return [
-            {"group": None, **told, **more},
-            *({**told, **row, **more} for row in group_rows(self.groups)),
+            {"group": None, **fields, **more},
+            *({**fields, **row, **more} for row in group_rows(self.groups)),
         ]
 
 
@@ -324,19 +324,19 @@ def make_effect(
     predicted = target == TARGETS[0] and study.predicts_bias
     groups = group_means(plan, released, predicted=predicted) if isinstance(own, GroupScore) else []
     if isinstance(own, ArmScores):
-        arms, found = arm_effects(plan, released, level, predicted=predicted)
+        arms, result = arm_effects(plan, released, level, predicted=predicted)
     elif groups:
-        found = group_average(groups, level)
+        result = group_average(groups, level)
     else:
-        found, risks, ratios = estimated(score, sums, center, level, own.widening)
+        result, risks, ratios = estimated(score, sums, center, level, own.widening)
         by_arm = target == TARGETS[0] and risks and study.settings.rows is Rows.ARMS
         if predicted:
             share = score.calibration.means(sums)[1]
-            error = nuisance_error(plan, released, found.standard_deviation, share)
-            found = estimated(score, sums, center + error.shift, level, own.widening, (error, error))[0]
+            error = nuisance_error(plan, released, result.standard_deviation, share)
+            result = estimated(score, sums, center + error.shift, level, own.widening, (error, error))[0]
         elif by_arm:
             errors = risk_errors(plan, released, (risks[0], risks[1]))
-            found, risks, ratios = estimated(score, sums, center, level, own.widening, errors)
+            result, risks, ratios = estimated(score, sums, center, level, own.widening, errors)
         predicted = predicted or bool(by_arm)
     ranges, unit = state_ranges(plan, released, names)
     if arms is not None and ranges and ranges[-1].released:
@@ -356,9 +356,9 @@ def make_effect(
         capped = capped_share(*parts, law)
     return EffectRelease(
         estimand=score.score.estimand,
-        estimate=found.estimate * unit,
-        interval=EffectInterval.of(found).times(unit),
-        standard_deviation=found.standard_deviation * unit,
+        estimate=result.estimate * unit,
+        interval=EffectInterval.of(result).times(unit),
+        standard_deviation=result.standard_deviation * unit,
         released=sums,
         risks=risks,
         ratios=ratios,
@@ -401,10 +401,10 @@ def estimated(
     """
     noise = step.calibration
     if noise.law is SumLaw.TREATED or noise.law.counts:
-        found = part_interval(noise, sums, center, level, widening, errors[0])
+        interval = part_interval(noise, sums, center, level, widening, errors[0])
         # that of a whole score, of which a part was summed
         part = step.score.part if noise.law.counts else 1.0
-        return replace(found, standard_deviation=found.standard_deviation / part), (), ()
+        return replace(interval, standard_deviation=interval.standard_deviation / part), (), ()
     if noise.law.of_arms:
         middle = step.universe.domain.outcome_center
         # shifts are those of the difference

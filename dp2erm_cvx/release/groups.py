@@ -61,7 +61,7 @@ class GroupEffect:
 
 @dataclass(frozen=True)
 class GroupMean:
-    """What was released of one of several groups, and what its interval allows for.
+    """Released sums of one of several groups, and what its interval allows for.
 
     Parameters
     ----------
@@ -93,12 +93,12 @@ class GroupMean:
 
     @property
     def size(self) -> float:
-        """What the records of the group count, as a share of all n: at least one record's."""
+        """Share of all n that the records of the group count: at least one record's."""
         return min(max(2.0 * self.noise.means(self.released)[1], 1.0 / self.noise.n_samples), 1.0)
 
     @property
     def variance(self) -> float:
-        """That of the treatment in the group, by its rate; 1/4 where that is public."""
+        """Variance of the treatment in the group, by its rate; 1/4 where that is public."""
         return 0.25 if self.treated is None else self.treated * (1.0 - self.treated)
 
     def beside(self, deviation: float, own: float) -> float:
@@ -110,7 +110,7 @@ class GroupMean:
         return part_interval(self.noise, self.released, self.center, level, self.widening, self.error)
 
     def parts(self, share: float, psi: float, size: float) -> ScoreParts:
-        """Of an estimate that is ``psi`` above the center, by a released ``size`` of the denominator.
+        """Parts of an estimate that is ``psi`` above the center, by a released ``size`` of the denominator.
 
         The standard deviation of sampling but with probability ``share``, the scales of both noises, and what
         rounding adds; all in units of the outcome.
@@ -135,23 +135,23 @@ def group_contrast(group: GroupMean, reference: GroupMean, level: float) -> Scor
     deviation, rounding, estimates, infinite = 0.0, 0.0, [], False
     scales: tuple[float, ...] = ()
     for one in (group, reference):
-        found = one.interval(level)
-        half = 0.5 * (found.high - found.low)
+        interval = one.interval(level)
+        half = 0.5 * (interval.high - interval.low)
         infinite = infinite or math.isinf(half)
-        spread, own, rounded = one.parts(0.5 * share, found.estimate - one.center, one.size)
+        spread, own, rounded = one.parts(0.5 * share, interval.estimate - one.center, one.size)
         error = one.error
         errors = error.noise, math.hypot(spread, error.sampling), error.bias
         linear = linear_interval(one.noise, (0.0, level, tail), (spread, own, rounded), errors).high
         more = 1.0 if math.isinf(half) else max(1.0, half / linear)
         deviation, rounding = one.beside(deviation, more * spread), rounding + rounded
         scales += tuple(more * scale for scale in own)
-        estimates.append(found.estimate)
+        estimates.append(interval.estimate)
     noise = group.error.noise + reference.error.noise
     sampling = math.hypot(deviation, group.error.sampling + reference.error.sampling)
     estimate, bias = estimates[0] - estimates[1], group.error.bias + reference.error.bias
     score = deviation, scales, rounding
-    found = linear_interval(group.noise, (estimate, level, tail), score, (noise, sampling, bias))
-    return replace(found, low=-math.inf, high=math.inf) if infinite else found
+    interval = linear_interval(group.noise, (estimate, level, tail), score, (noise, sampling, bias))
+    return replace(interval, low=-math.inf, high=math.inf) if infinite else interval
 
 
 def group_average(groups: Sequence[GroupMean], level: float) -> ScoreInterval:
@@ -176,30 +176,30 @@ def group_average(groups: Sequence[GroupMean], level: float) -> ScoreInterval:
     )
     center = sum(part * one.center for part, one in zip(parts, groups, strict=True))
     public = center + psi, level, tail
-    found = linear_interval(
+    interval = linear_interval(
         groups[0].noise, public, (deviation, scales, rounding), (noise, math.hypot(deviation, more), bias)
     )
     noises = [2.0 * one.noise.scales[1] for one in groups]
     within = total <= 2.0 * sum_quantile(groups[0].noise.noise, tail, 0.0, *noises)
-    return replace(found, low=-math.inf, high=math.inf) if within else found
+    return replace(interval, low=-math.inf, high=math.inf) if within else interval
 
 
 def group_means(
     plan: Plan[EffectStudy], released: Mapping[str, Array], *, predicted: bool
 ) -> list[GroupMean]:
-    """What was released of every group; where ``predicted``, with what the nuisances add to its effect."""
+    """Means of every group; where ``predicted``, with what the nuisances add to its effect."""
     score, universe = plan.main, plan.main.universe
     own, noise = score.score.at(universe, released), score.calibration
     assert isinstance(own, GroupScore)
     assert noise.law.counts
     assert own.center is not None
-    found = []
+    means = []
     each = zip(universe.domain.groups, own.members, np.reshape(released[score.name], (-1, 3)), strict=True)
     for name, member, sums in each:
         rate = member.nuisances.rate if isinstance(member.nuisances, LinearNuisances) else None
         public = plan.study.settings.known is not None or isinstance(rate, str)
         integers = tuple(int(number) for number in sums)
-        found.append(
+        means.append(
             GroupMean(
                 noise,
                 integers,
@@ -211,12 +211,12 @@ def group_means(
             )
         )
     if predicted:
-        errors = group_errors(plan, released, _residual_deviation(found))
+        errors = group_errors(plan, released, _residual_deviation(means))
         return [
             replace(one, center=one.center + error.shift, error=error)
-            for one, error in zip(found, errors, strict=True)
+            for one, error in zip(means, errors, strict=True)
         ]
-    return found
+    return means
 
 
 def _residual_deviation(groups: Sequence[GroupMean]) -> float:
@@ -237,7 +237,7 @@ def state_groups(groups: Sequence[GroupMean], level: float, unit: float) -> Iter
     numbers = max(len(groups), 1), max(len(groups) - 1, 1)
     levels = tuple(1.0 - (1.0 - level) / number for number in numbers)
     for place, one in enumerate(groups):
-        found, joint = one.interval(level), one.interval(levels[0])
+        own, joint = one.interval(level), one.interval(levels[0])
         contrast = None
         if place:
             apart, all_apart = (group_contrast(one, groups[0], each) for each in (level, levels[1]))
@@ -247,10 +247,10 @@ def state_groups(groups: Sequence[GroupMean], level: float, unit: float) -> Iter
             one.group,
             2.0 * one.noise.n_samples * one.noise.means(one.released)[1],
             one.treated,
-            unit * found.estimate,
-            EffectInterval.of(found).times(unit),
+            unit * own.estimate,
+            EffectInterval.of(own).times(unit),
             EffectInterval.of(joint).times(unit),
-            unit * found.standard_deviation,
+            unit * own.standard_deviation,
             contrast,
         )
 

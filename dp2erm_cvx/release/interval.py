@@ -10,7 +10,7 @@ from typing import ClassVar
 from dp2erm_cvx.calibration.base import Noise
 from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.calibration.tails import bracketed, sum_quantile, sum_tail
-from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.effect_error import NuisanceError
 from dp2erm_cvx.public import json_types, public_number
 from dp2erm_cvx.release.record import STRICT
@@ -89,11 +89,11 @@ class EffectInterval:
         return None if self.low is None or self.high is None else 0.5 * (self.high - self.low)
 
     @classmethod
-    def of(cls, found: ScoreInterval) -> EffectInterval:
+    def of(cls, score: ScoreInterval) -> EffectInterval:
         """Interval from ends that may be infinite."""
-        widths = found.noise_half_width, found.sampling_half_width, found.bias
-        low, high, *known = json_types([found.low, found.high, *widths])
-        return cls(low, high, found.level, *known)
+        widths = score.noise_half_width, score.sampling_half_width, score.bias
+        low, high, *known = json_types([score.low, score.high, *widths])
+        return cls(low, high, score.level, *known)
 
     def times(self, unit: float, middle: float = 0.0) -> EffectInterval:
         """The interval in other units of the outcome, of which the ``middle`` is 0 here."""
@@ -132,24 +132,24 @@ def score_interval(
 
 
 def effect_interval(
-    noise: GridSums, found: ScoreInterval, error: NuisanceError, widening: float
+    noise: GridSums, score: ScoreInterval, error: NuisanceError, widening: float
 ) -> ScoreInterval:
     """The interval for an effect: sampling, noise, and what the nuisances may leave of the confounding.
 
-    ``found`` is that of the score's mean. Its half width q solves ``P(N + L > q - b) + P(N + L > q + b) =
+    ``score`` is that of the score's mean. Its half width q solves ``P(N + L > q - b) + P(N + L > q + b) =
     2 tail``, b the bias that is allowed for and N normal with the deviation of sampling and nuisances.
     """
-    own, scales = found.standard_deviation / math.sqrt(noise.n_samples), (widening * noise.scales[0],)
+    own, scales = score.standard_deviation / math.sqrt(noise.n_samples), (widening * noise.scales[0],)
     rounding = widening * (0.5 * noise.step + noise.integers.coupling * noise.units[0])
     errors = error.noise, math.hypot(own, error.sampling), error.bias
-    public = found.estimate, found.level, misses(found.level)[1]
+    public = score.estimate, score.level, misses(score.level)[1]
     return linear_interval(noise, public, (own, scales, rounding), errors)
 
 
 def linear_interval(
     noise: GridSums, public: tuple[float, float, float], score: ScoreParts, error: tuple[float, float, float]
 ) -> ScoreInterval:
-    """That of an estimate, its level and tail: ``error`` is noise of nuisances, all sampling, and bias."""
+    """Interval of an estimate, at a level and tail: ``error`` is noise of nuisances, sampling, and bias."""
     (estimate, level, tail), (deviation, scales, rounding), (moved, sampling, bias) = public, score, error
     half = biased_quantile(noise.noise, tail, bias, math.hypot(sampling, moved), *scales) + rounding
     return ScoreInterval(
@@ -175,13 +175,13 @@ def biased_quantile(noise: Noise, tail: float, bias: float, deviation: float, *s
 
 
 def misses(level: float) -> tuple[float, float]:
-    """Of ``1 - level``: the part that bounds of the moments may miss, and each of two tails of the rest.
+    """Parts of ``1 - level``: that which bounds of the moments may miss, and each of two tails of the rest.
 
     Raises DeclarationError unless ``1/2 <= level < 1``.
     """
     share = 1.0 - public_number("level", level, at_least=0.5)
     if share <= 0.0:
-        raise DeclarationError(f"level = {shown(level)}: must be less than 1")
+        raise DeclarationError(f"level = {brief(level)}: must be less than 1")
     return _MOMENTS_SHARE * share, 0.5 * (1.0 - _MOMENTS_SHARE) * share
 
 

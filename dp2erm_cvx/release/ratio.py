@@ -167,7 +167,7 @@ def part_interval(
 def part_spread(
     noise: GridSums, released: Sequence[int], share: float
 ) -> tuple[Callable[[float], float], float]:
-    """Of the mean of ``phi - psi h``: its deviation by psi, and the slope far out.
+    """Spread of the mean of ``phi - psi h``: its deviation by psi, and the slope far out.
 
     Where either treatment is likely it is at most ``sqrt(E phi^2) + |psi| sqrt(E h / 2)``, as ``h <= 1/2``.
     Of both arms phi is their difference, which is ``phi h``. Where records are whole ``phi h = phi / 2`` and
@@ -189,7 +189,7 @@ def part_spread(
 
 
 def roundings_of(noise: GridSums) -> tuple[float, float]:
-    """What both means may be moved by beyond the continuous law of their noise."""
+    """Roundings that may move both means beyond the continuous law of their noise."""
     coupling = noise.integers.coupling
     if noise.law.of_arms:
         return noise.step + coupling * (noise.units[0] + noise.units[1]), coupling * noise.units[5]
@@ -208,7 +208,7 @@ def _spread(
     places: tuple[int, ...],
     at: tuple[int, int] = (1, 2),
 ) -> tuple[Callable[[float], float], float]:
-    """Of the mean of ``phi - psi a``, a in {0, ``largest``}: its deviation by psi, and the slope far out.
+    """Spread of the mean of ``phi - psi a``, a in {0, ``largest``}: its deviation by psi, its slope far out.
 
     At most, but with probability ``share``: three events miss, a third of it each. ``cross`` is the released
     mean of ``phi a``: half the sum of those at ``places`` or their difference, whose noise counts in both
@@ -298,17 +298,17 @@ class ArmRisks:
         """
         share, tail = misses(level)
         ends = self._ends(share, 0.5 * tail, complement=False)
-        others = self._ends(share, 0.5 * tail, complement=True)
-        if ends is None or others is None or others[0] <= 0.0:
+        odds = self._ends(share, 0.5 * tail, complement=True)
+        if ends is None or odds is None or odds[0] <= 0.0:
             return None
         risk_1, risk_0 = self._inside()
         estimate = risk_1 * (1.0 - risk_0) / ((1.0 - risk_1) * risk_0)
-        low, high = ends[0] / others[1], ends[1] / others[0]
+        low, high = ends[0] / odds[1], ends[1] / odds[0]
         return ScoreInterval(estimate, min(low, estimate), max(high, estimate), float(level))
 
     @property
     def _scales(self) -> tuple[float, float]:
-        """Of the noise of either risk."""
+        """Scales of the noise of either risk."""
         return self.widening * self.noise.scales[0], self.widening * self.noise.scales[1]
 
     @property

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from dp2erm_cvx import __version__
 from dp2erm_cvx.calibration import Noise, Perturbed
 from dp2erm_cvx.calibration.profiles import LossLaw, joint_delta
-from dp2erm_cvx.errors import DeclarationError, Dp2ermError, known_names, shown
+from dp2erm_cvx.errors import DeclarationError, Dp2ermError, brief, known_names
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.release.record import (
     SCHEMA_VERSION,
@@ -77,7 +77,7 @@ def parsed(text: str | bytes, kind: type[P]) -> P:
             raise DeclarationError(f"release JSON: {where}: is no entry of a release{hint}") from None
         if first["type"] == "missing":
             raise DeclarationError(f"release JSON: {where}: is missing") from None
-        raise DeclarationError(f"release JSON: {where} = {shown(first['input'])}: {first['msg']}") from None
+        raise DeclarationError(f"release JSON: {where} = {brief(first['input'])}: {first['msg']}") from None
     for name, spelled in release.spelled_out().items():
         # a number or another type is not what was spelled out, even where it compares equal
         if type(besides[name]) not in (bool, str) or besides[name] != spelled:
@@ -88,31 +88,31 @@ def parsed(text: str | bytes, kind: type[P]) -> P:
 
 
 def unfollowed(release: BaseRelease, text: str | bytes) -> Iterator[str]:
-    """What its text states beside the fields of a release, or leaves out, and does not follow from them.
+    """Entries of its text that do not follow from the fields of a release, or are left out.
 
     A file of another version may leave out what that did not state.
     """
-    stated = _loaded(text)
+    fields = _loaded(text)
     for name in release.derived:
-        owed = stated.get(name) is not None or release.version == __version__
-        if owed and not _follows(stated.get(name), release, name):
+        owed = fields.get(name) is not None or release.version == __version__
+        if owed and not _follows(fields.get(name), release, name):
             yield f"{name} does not follow from what was released"
 
 
-def _follows(stated: Any, release: BaseRelease, name: str) -> bool:
+def _follows(value: Any, release: BaseRelease, name: str) -> bool:
     """True if what is worked out of released numbers is as it is stated; True where it cannot be known."""
     try:
-        return _same(stated, release.worked_out().get(name)) or not release.at_hand
+        return _same(value, release.worked_out().get(name)) or not release.at_hand
     except (ArithmeticError, AttributeError, Dp2ermError, LookupError, TypeError, ValueError):
         return False
 
 
-def _same(stated: Any, known: Any) -> bool:
+def _same(fact: Any, known: Any) -> bool:
     """True if both state the same: numbers may be written in any way."""
     if isinstance(known, dict):
-        fine = isinstance(stated, dict) and list(stated) == list(known)
-        return fine and all(_same(stated[name], value) for name, value in known.items())
-    return not isinstance(stated, bool) and bool(stated == known)
+        fine = isinstance(fact, dict) and list(fact) == list(known)
+        return fine and all(_same(fact[name], value) for name, value in known.items())
+    return not isinstance(fact, bool) and bool(fact == known)
 
 
 def checked(release: P, text: str | bytes) -> P:
@@ -161,7 +161,7 @@ def _loaded(text: str | bytes) -> dict[str, Any]:
 
 
 def _no_release(release: BaseRelease) -> Iterator[str]:
-    """What no release states, whatever its programs are: what comes first makes the rest meaningless."""
+    """Reasons why it is no release, whatever its programs: what comes first makes the rest meaningless."""
     assert isinstance(release, Release)  # effects and rules name no program
     guarantee, names = release.guarantee, [step.step for step in release.steps]
     try:

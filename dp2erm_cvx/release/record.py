@@ -78,7 +78,7 @@ class Guarantee:
 
     @property
     def fitted_before(self) -> str:
-        """What it assumes of a step that was fitted to the same records before; empty without one."""
+        """Assumption about a step that was fitted to the same records before; empty without one."""
         return next((one for one in self.assumptions if one.endswith(FITTED_BEFORE)), "")
 
     def __str__(self) -> str:
@@ -178,12 +178,12 @@ class BaseRelease(abc.ABC, Shown):
     @property
     def before(self) -> Mapping[str, Mapping[str, Any]]:
         """Steps that an earlier question of the same study released, by name: ``of`` which one."""
-        found: Mapping[str, Mapping[str, Any]] = self.declared.get("before", {})
-        return found
+        steps: Mapping[str, Mapping[str, Any]] = self.declared.get("before", {})
+        return steps
 
     @cached_property
     def public(self) -> Domain:
-        """What was declared of the records. Raises DeclarationError where that is no domain."""
+        """Declaration of the records. Raises DeclarationError where that is no domain."""
         return Domain.from_dict(self.domain)
 
     @property
@@ -210,10 +210,10 @@ class BaseRelease(abc.ABC, Shown):
 
     def worked_out(self) -> dict[str, Any]:
         """Entries at the end of the JSON: arithmetic on what was released and on public constants."""
-        found = {name: getattr(self, name) for name in self.derived}
+        fields = {name: getattr(self, name) for name in self.derived}
         return {
             name: list(value) if isinstance(value, tuple) else value.to_dict()
-            for name, value in found.items()
+            for name, value in fields.items()
             if value is not None
         }
 
@@ -309,9 +309,9 @@ class Release(BaseRelease):
     @property
     def mechanism(self) -> StepStatement:
         """The statement of the step that released theta."""
-        found = self.step("theta")
-        assert found is not None  # a record without it is no release
-        return found
+        step = self.step("theta")
+        assert step is not None  # a record without it is no release
+        return step
 
     @cached_property
     def moved(self) -> NoiseRange | None:
@@ -374,7 +374,7 @@ def json_schema(kind: type[BaseRelease] = Release) -> dict[str, Any]:
 
 @cache
 def release_adapter(kind: type[BaseRelease]) -> Any:
-    """What validates and writes a release of this kind."""
+    """Adapter that validates and writes a release of this kind."""
     from pydantic import TypeAdapter  # when JSON is written or read, not at start-up
 
     return TypeAdapter(kind)

@@ -140,19 +140,19 @@ class RuleRelease(BaseRelease):
     def middles(self) -> tuple[float, ...]:
         """The raw covariates (k,) that count as 0: what scales to the released mean, within the ranges."""
         domain = self.public
-        pairs, found = domain.range_pairs, []
+        pairs, middles = domain.range_pairs, []
         mean = self.covariate_mean or (0.0,) * len(pairs)
         for (low, high), middle, share in zip(pairs, domain.middles(len(pairs)), mean, strict=True):
-            found.append(min(max(middle + share * (high / 2 - low / 2), low), high))
-        return tuple(found)
+            middles.append(min(max(middle + share * (high / 2 - low / 2), low), high))
+        return tuple(middles)
 
     def rows(self) -> list[Mapping[str, Any]]:
         """One per coordinate of theta."""
-        told = {"noise_effect": self.noise_effect, "flipped_share": self.flipped_share, **self.cost()}
-        told |= {f"gain over {gain.over}": gain.estimate for gain in self.gains}
+        fields = {"noise_effect": self.noise_effect, "flipped_share": self.flipped_share, **self.cost()}
+        fields |= {f"gain over {gain.over}": gain.estimate for gain in self.gains}
         trios = zip(self.parameters, self.theta, self.noise_half_width, strict=True)
         rows = [
-            {"parameter": name, "value": value, "noise_half_width": width, **told}
+            {"parameter": name, "value": value, "noise_half_width": width, **fields}
             for name, value, width in trios
         ]
         return beside(rows, self)
@@ -221,14 +221,14 @@ def gains(plan: Plan[RuleStudy], released: Mapping[str, Array], sums: tuple[int,
         part = min(max(float(counts.shares(released).sum()), 1.0 / counts.universe.n_samples), 1.0)
     *means, square = sums
     for over, mean, treats in zip(_OTHERS, means, (True, False), strict=True):
-        found = score_interval(alone, (mean, square), 0.0, widening=own.widening)
-        error = value_error(plan, released, found.standard_deviation / math.sqrt(part), treats=treats)
+        interval = score_interval(alone, (mean, square), 0.0, widening=own.widening)
+        error = value_error(plan, released, interval.standard_deviation / math.sqrt(part), treats=treats)
         if part < 1.0:
             assert counts is not None
             counted = 2.0 * math.sqrt(counts.predicted_error) / (part * counts.universe.n_samples)
-            error = replace(error, noise=math.hypot(error.noise, counted * found.estimate))
-        found = effect_interval(alone, found, error, own.widening)
-        yield RuleGain(over, found.estimate / part, EffectInterval.of(found).times(1.0 / part))
+            error = replace(error, noise=math.hypot(error.noise, counted * interval.estimate))
+        interval = effect_interval(alone, interval, error, own.widening)
+        yield RuleGain(over, interval.estimate / part, EffectInterval.of(interval).times(1.0 / part))
 
 
 def effects(release: Release | RuleRelease, X: Any) -> Array:
@@ -256,7 +256,7 @@ def _table(release: Release | RuleRelease, X: Any) -> Array:
 
 
 def rule_of(release: Release) -> tuple[SecondStage, Domain]:
-    """What is needed to predict, from the release alone: Theta and R have done their work in the fit.
+    """Rule needed to predict, from the release alone: Theta and R have done their work in the fit.
 
     Raises DeclarationError where the JSON was changed into something that is no release.
     """
@@ -291,11 +291,11 @@ def released_range(release: Release) -> NoiseRange | None:
     """
     try:
         with np.errstate(all="ignore"):
-            found = _range(release)
+            moved = _range(release)
     except (Dp2ermError, OverflowError, np.linalg.LinAlgError):
         return None  # a program that is not at hand, or numbers that no plan has
-    finite = found is not None and np.all(np.isfinite([*found.half_width, found.shrinkage]))
-    return found if finite else None
+    finite = moved is not None and np.all(np.isfinite([*moved.half_width, moved.shrinkage]))
+    return moved if finite else None
 
 
 def _range(release: Release) -> NoiseRange | None:
@@ -323,10 +323,10 @@ def _calibration(step: StepStatement, n_parameters: int) -> Calibration:
     )
 
 
-def _set(stated: Any) -> ConvexSet:
+def _set(fields: Any) -> ConvexSet:
     """The set of that name and size; what is none is taken for unbounded."""
     try:
-        found = rebuilt(stated)
+        built = rebuilt(fields)
     except DeclarationError:
         return WholeSpace()
-    return found if isinstance(found, ConvexSet) else WholeSpace()
+    return built if isinstance(built, ConvexSet) else WholeSpace()

@@ -1,4 +1,4 @@
-"""What a release says to its readers, once: screen, notebook, page and datasheet show the same words."""
+"""Story of a release for its readers, once: screen, notebook, page and datasheet show the same words."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Story:
 
 
 def story_of(release: BaseRelease) -> Story:
-    """What is said of a release of any kind, from released and public numbers alone."""
+    """Story of a release of any kind, from released and public numbers alone."""
     return _STORIES[type(release)](release)
 
 
@@ -163,7 +163,7 @@ def _net(release: BaseRelease) -> str:
 
 
 def unit_of(release: BaseRelease) -> str:
-    """What the outcome is measured in, as it was declared."""
+    """Unit in which the outcome is measured, as it was declared."""
     book = release.domain.get("codebook") or {}
     if isinstance(release, EffectRelease) and release.is_risk:
         return ""
@@ -229,7 +229,7 @@ def _effect(release: EffectRelease) -> Story:
 
 
 def _precision(interval: EffectInterval, half: float | None) -> str:
-    """What the interval is made of."""
+    """Sentence on what the interval is made of."""
     noise, sampling = interval.noise_half_width, interval.sampling_half_width
     if half is None or noise is None or sampling is None:
         return "An end is unbounded: the size of that population, as it was released, is within its noise."
@@ -325,7 +325,7 @@ def _rule(release: RuleRelease) -> Story:
         f"{'at their released mean' if release.covariate_mean else 'in the middle of their ranges'}."
     )
     if release.own_units is not None:
-        use.append(release.own_units.told())
+        use.append(release.own_units.in_words())
     if (strata := decisions(release)) is not None:
         about = (
             "Whom it treats, of people spread evenly over the declared ranges and levels; no data were read:"
@@ -337,8 +337,8 @@ def _rule(release: RuleRelease) -> Story:
         ends = [(one, one.interval.low, one.interval.high) for one in release.gains]
         rows = [(one.over, f"{one.estimate:+.3g}", f"{low:+.3g} to {high:+.3g}") for one, low, high in ends]
         unit = unit_of(release)
-        told = (f"{gain} {unit} over {over} (95 % CI {ci})" for over, gain, ci in rows)
-        gains = f"; it gains {' and '.join(told)}"
+        texts = (f"{gain} {unit} over {over} (95 % CI {ci})" for over, gain, ci in rows)
+        gains = f"; it gains {' and '.join(texts)}"
         details.append(grid("value of the rule over", "gain", "95 % interval", rows=rows))
     how = _WEIGHTS.get(str(settings["balance"]))
     alike = settings["propensity"] is None or how is None or settings.get("response_bound") is not None
@@ -395,7 +395,7 @@ def _weighted(release: Release) -> Story:
         how = regression if second == "regression" else "treat where x'theta > 0"
         use.append(f"theta is in units of the outcome per unit of the scaled covariates; {how}.")
     if release.own_units is not None:
-        use.append(release.own_units.told())
+        use.append(release.own_units.in_words())
     center = release.domain.get("outcome_center")
     if center and second == "arm_means":
         use.append(f"The arm means are relative to the public midpoint {center:g} of the outcome.")
@@ -421,7 +421,7 @@ def _weighted(release: Release) -> Story:
 
 
 def _noise(moved: NoiseRange) -> str:
-    """What the predicted range of the noise means."""
+    """Sentence on what the predicted range of the noise means."""
     common = moved.coefficients is not None
     assumed = (
         "half of the weight in each arm (an arm with a quarter of it has twice the noise)"

@@ -1,4 +1,4 @@
-"""What coefficients say to readers: in own units, with their noise, and whom a rule treats by strata."""
+"""Coefficients for readers: in own units, with their noise, and whom a rule treats by strata."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class OwnUnits:
 
     def at(self, X: ArrayLike) -> Array:
         """Predictions (m,) at raw covariates (m, k) of these ``columns``, each record by itself."""
-        found: Array = self.constant + np.sum(np.asarray(X, dtype=np.float64) * self.slopes, axis=1)
-        return found
+        effect: Array = self.constant + np.sum(np.asarray(X, dtype=np.float64) * self.slopes, axis=1)
+        return effect
 
     def numbers(self) -> list[tuple[float, str]]:
         """The constant, then every slope, each with what it is per."""
@@ -48,7 +48,7 @@ class OwnUnits:
         """As the JSON of a release states it."""
         return {"constant": self.constant, "slopes": dict(zip(self.columns, self.slopes, strict=True))}
 
-    def told(self) -> str:
+    def in_words(self) -> str:
         """For which records it is the same as the scaled theta."""
         return (
             "Own units: the same rule of raw covariates, its constant where all of them are 0. It holds "
@@ -103,15 +103,15 @@ def beside(rows: Sequence[Mapping[str, Any]], release: Any) -> list[Mapping[str,
     known = release.own_units
     if known is None:
         return [{**row, "own_units": None, "own_noise": None, "per": ""} for row in rows]
-    numbers, noise, found = known.numbers(), _own_noise(rows, release), list(rows)
+    numbers, noise, table = known.numbers(), _own_noise(rows, release), list(rows)
     order = list(range(len(numbers)))
     if len(rows) < len(numbers):
         order = [*order[1:], *(order[:1] if known.constant else [])]
     if len(rows) < len(order):
-        found.append({**rows[-1], "parameter": "constant", "value": None, "noise_half_width": None})
+        table.append({**rows[-1], "parameter": "constant", "value": None, "noise_half_width": None})
     return [
         {**row, "own_units": numbers[place][0], "own_noise": noise[place], "per": numbers[place][1]}
-        for row, place in zip(found, order, strict=True)
+        for row, place in zip(table, order, strict=True)
     ]
 
 
@@ -134,7 +134,7 @@ _PEOPLE, _PARTS, _SHOWN = 4096, 3, 4
 
 
 def decisions(release: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | None:
-    """Of whom the rule treats which share, by strata: the header of a table and its rows.
+    """Shares that the rule treats, by strata: the header of a table and its rows.
 
     Of public people, spread evenly over ranges and levels: thirds of a range, and levels. The columns are by
     what moves the effect most, the rows by what does next. No data: theta and the domain alone. None without
@@ -166,7 +166,7 @@ def decisions(release: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | N
         part, texts = strata[column]
         return float(np.std([effect[part == k].mean() for k in range(len(texts))]))
 
-    first, *others = sorted(strata, key=moved, reverse=True)
+    first, *rest = sorted(strata, key=moved, reverse=True)
     part, texts = strata[first]
     inside = [np.ones(_PEOPLE, dtype=np.bool_), *(part == k for k in range(len(texts)))]
 
@@ -174,7 +174,7 @@ def decisions(release: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | N
         return title, *(f"{np.mean(effect[which & own] > 0.0):.0%}" for own in inside)
 
     rows = [row("all", inside[0])]
-    for column in others[:_SHOWN]:
+    for column in rest[:_SHOWN]:
         part, names = strata[column]
         rows += [row(f"{column}: {name}", part == k) for k, name in enumerate(names)]
     return ("treated", "all", *(f"{first}: {one}" for one in texts)), rows

@@ -13,7 +13,7 @@ from dp2erm_cvx import __version__
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.display import Shown, heading
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.errors import DeclarationError, Dp2ermError, shown
+from dp2erm_cvx.errors import DeclarationError, Dp2ermError, brief
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.plan.plan import plan_as_declared
@@ -70,9 +70,9 @@ def stated_again(release: R, plan: Plan[Any]) -> R:
 
     Of the run it takes over what no file can show: the standing, the study and the version.
     """
-    released, stated = released_numbers(release, plan), release.guarantee
-    certifies, by_gap = UNKNOWN_SOLVER not in stated.assumptions, BY_GAP in stated.assumptions
-    private, seeded = stated.private and not stated.fitted_before, stated.standing is Standing.NOT_PRIVATE
+    released, promise = released_numbers(release, plan), release.guarantee
+    certifies, by_gap = UNKNOWN_SOLVER not in promise.assumptions, BY_GAP in promise.assumptions
+    private, seeded = promise.private and not promise.fitted_before, promise.standing is Standing.NOT_PRIVATE
     guarantee = guarantee_of(plan, certifies, private, by_gap, seeded)
     missing = [step.name for step in plan.steps if step.name not in released]
     if missing and not isinstance(release, Release):  # which does not state the coefficient of its weights
@@ -93,8 +93,8 @@ def at_level(release: EffectRelease, level: float) -> EffectRelease:
     Raises DeclarationError where the level is not between 0 and 1, or nothing follows from what is declared.
     """
     plan = plan_of(release)
-    found = _effect_at(release, level, plan, released_numbers(release, plan), release.guarantee)
-    return replace(found, study=release.study, version=release.version)
+    result = _effect_at(release, level, plan, released_numbers(release, plan), release.guarantee)
+    return replace(result, study=release.study, version=release.version)
 
 
 def _effect_at(
@@ -115,7 +115,7 @@ def taken_from(release: BaseRelease, name: str, owner: BaseRelease) -> Iterator[
         spent, again = release.step(part.step), owner.step(part.step)
         other = spent != again or part.coefficient != known.get(part.step)
         if part.step in owner.before or other or release.columns != owner.columns:
-            yield f"before.{part.step}: is not as {shown(name)} released it: it was not paid for there"
+            yield f"before.{part.step}: is not as {brief(name)} released it: it was not paid for there"
 
 
 #: What arithmetic raises on numbers that no plan has.
@@ -166,14 +166,14 @@ def verify(release: BaseRelease, domain: Domain | None = None, study: str | None
     """
     refuted: list[str] = []
     if domain is not None:
-        stated = release.public
+        fact = release.public
         known, chosen = domain.columns or (), domain
         if set(release.columns) <= set(known):  # of the columns that a release names
             chosen = domain.restricted([known.index(name) for name in release.columns])
-        if not any(_agree(stated, one) for one in (domain, chosen)):
+        if not any(_agree(fact, one) for one in (domain, chosen)):
             refuted.append("domain: is not the one expected")
     if study is not None and release.study != study:
-        refuted.append(f"study: {shown(release.study)} stated, {shown(study)} expected")
+        refuted.append(f"study: {brief(release.study)} stated, {brief(study)} expected")
     try:
         plan = plan_of(release)
         refuted += (lacking := list(_lacking(plan, release)))
@@ -182,8 +182,8 @@ def verify(release: BaseRelease, domain: Domain | None = None, study: str | None
             fields, followed = (one.to_dict(derived=False) for one in (release, again))
             if _is_weaker(release, again):
                 followed["guarantee"] = fields["guarantee"]
-            for path, stated, derived in _unlike(fields, followed):
-                refuted.append(f"{path}: {shown(stated)} stated, {shown(derived)} follows")
+            for path, fact, derived in _unlike(fields, followed):
+                refuted.append(f"{path}: {brief(fact)} stated, {brief(derived)} follows")
             refuted += _impossible(plan, release)
     except NotAtHandError:
         raise
@@ -193,17 +193,17 @@ def verify(release: BaseRelease, domain: Domain | None = None, study: str | None
         refuted.append(f"nothing follows from such released numbers: {error}")
     if refuted and release.version != __version__:
         raise DeclarationError(
-            f"this release is of dp2erm-cvx {shown(release.version)}, and does not follow by version "
+            f"this release is of dp2erm-cvx {brief(release.version)}, and does not follow by version "
             f"{__version__}: verify it with its own version; first difference: {refuted[0]}"
         )
     return Verification(tuple(refuted))
 
 
 def _lacking(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
-    """What is stated so that no result can be computed from it: other steps, no level."""
-    planned, stated = [step.name for step in plan.steps], [step.step for step in release.steps]
-    if planned != stated:
-        yield f"steps: {', '.join(stated)} stated, {', '.join(planned)} follow"
+    """Faults because of which no result can be computed from what is stated: other steps, no level."""
+    planned, listed = [step.name for step in plan.steps], [step.step for step in release.steps]
+    if planned != listed:
+        yield f"steps: {', '.join(listed)} stated, {', '.join(planned)} follow"
     if release.public.columns not in (None, release.columns):
         yield "columns: are not those of the domain, in their order"
     if isinstance(release, Release | RuleRelease) and len(release.theta) != len(release.parameters):
@@ -211,7 +211,7 @@ def _lacking(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
     if isinstance(release, EffectRelease | RuleRelease):
         for place, part in enumerate(release.nuisances):
             if part.step not in planned:
-                yield f"nuisances.{place}.step: {shown(part.step)} is no step of the plan"
+                yield f"nuisances.{place}.step: {brief(part.step)} is no step of the plan"
             names, numbers = len(part.parameters), len(part.coefficient)
             if names not in (0, numbers):  # the numbers of cells have no names
                 yield f"nuisances.{place}: {names} names for {numbers} numbers"
@@ -232,15 +232,15 @@ def _is_weaker(release: BaseRelease, again: BaseRelease) -> bool:
     So do releases that a tuner chose, which name the theorem of the choice first, and those of the last step
     of a pipeline, which assume more and state nothing else.
     """
-    stated, known = release.guarantee, again.guarantee
+    own, known = release.guarantee, again.guarantee
     return (
-        stated.epsilon >= known.epsilon
-        and stated.delta >= known.delta
-        and (stated.relation, stated.unit) == (known.relation, known.unit)
-        and stated.standing is known.standing
-        and known.theorem in (stated.theorem, *_listed(stated.theorem, CHOICE))
-        and known.stability_theorem in (stated.stability_theorem, *_listed(stated.stability_theorem))
-        and set(known.assumptions) < set(stated.assumptions)
+        own.epsilon >= known.epsilon
+        and own.delta >= known.delta
+        and (own.relation, own.unit) == (known.relation, known.unit)
+        and own.standing is known.standing
+        and known.theorem in (own.theorem, *_listed(own.theorem, CHOICE))
+        and known.stability_theorem in (own.stability_theorem, *_listed(own.stability_theorem))
+        and set(known.assumptions) < set(own.assumptions)
     )
 
 
@@ -253,39 +253,39 @@ def _listed(text: str, first: str | None = None) -> tuple[str, ...]:
     return tuple("; ".join(parts[low:high]) for low in range(count) for high in range(low + 1, count + 1))
 
 
-def _unlike(stated: Any, again: Any, path: str = "", size: float = 0.0) -> Iterator[tuple[str, Any, Any]]:
+def _unlike(first: Any, again: Any, path: str = "", size: float = 0.0) -> Iterator[tuple[str, Any, Any]]:
     """The leaves where two trees differ, by path; ``size`` is that of the interval that a number ends."""
-    if isinstance(stated, dict) and isinstance(again, dict):
+    if isinstance(first, dict) and isinstance(again, dict):
         ends = [abs(again[name]) for name in ("low", "high") if isinstance(again.get(name), float)]
-        for name in dict.fromkeys((*stated, *again)):
+        for name in dict.fromkeys((*first, *again)):
             inner = f"{path}.{name}" if path else str(name)
-            if name not in stated or name not in again:
-                yield inner, stated.get(name, "nothing"), again.get(name, "nothing")
+            if name not in first or name not in again:
+                yield inner, first.get(name, "nothing"), again.get(name, "nothing")
                 continue
-            yield from _unlike(stated[name], again[name], inner, max(ends, default=0.0))
-    elif isinstance(stated, list | tuple) and isinstance(again, list | tuple) and len(stated) == len(again):
-        for place, (one, other) in enumerate(zip(stated, again, strict=True)):
+            yield from _unlike(first[name], again[name], inner, max(ends, default=0.0))
+    elif isinstance(first, list | tuple) and isinstance(again, list | tuple) and len(first) == len(again):
+        for place, (one, other) in enumerate(zip(first, again, strict=True)):
             yield from _unlike(one, other, f"{path}.{place}")
-    elif not _same(stated, again, path.rpartition(".")[2], size):
-        yield path, stated, again
+    elif not _same(first, again, path.rpartition(".")[2], size):
+        yield path, first, again
 
 
-def _same(stated: object, again: object, name: str, size: float) -> bool:
-    numbers = [one for one in (stated, again) if isinstance(one, int | float) and not isinstance(one, bool)]
+def _same(first: object, again: object, name: str, size: float) -> bool:
+    numbers = [one for one in (first, again) if isinstance(one, int | float) and not isinstance(one, bool)]
     if len(numbers) < 2 or not any(isinstance(one, float) for one in numbers):
-        return type(stated) is type(again) and stated == again
+        return type(first) is type(again) and first == again
     if name in _PREDICTIONS:
         return math.isclose(*numbers, rel_tol=_PREDICTED, abs_tol=_NEAR)
     return math.isclose(*numbers, rel_tol=_SAME, abs_tol=_SAME * size)
 
 
-def _agree(stated: Domain, expected: Domain) -> bool:
-    """Whether both declare the same: bounds, who is protected, how cells are read, and who counts.
+def _agree(public: Domain, expected: Domain) -> bool:
+    """True if both declare the same bounds, who is protected, how cells are read, and who counts.
 
     Names of treatment and outcome, and records that a question is restricted to or grouped by, are compared
     where both declare them: a command may name them beside the file.
     """
-    own, other = (domain.codebook or Codebook() for domain in (stated, expected))
+    own, other = (domain.codebook or Codebook() for domain in (public, expected))
     if own.treatment.column is None or other.treatment.column is None:
         own, other = (replace(book, treatment=replace(book.treatment, column=None)) for book in (own, other))
     beside: tuple[tuple[str, Any], ...] = (("outcome", None), ("where", {}), ("group", None))
@@ -294,7 +294,7 @@ def _agree(stated: Domain, expected: Domain) -> bool:
             own, other = (replace(book, **{name: absent}) for book in (own, other))
     # as plain tables, which have no order; units are for readers
     books = [replace(book, units={}).to_dict() for book in (own, other)]
-    first, second = (replace(domain, codebook=None).to_dict() for domain in (stated, expected))
+    first, second = (replace(domain, codebook=None).to_dict() for domain in (public, expected))
     return first == second and books[0] == books[1]
 
 
@@ -303,8 +303,8 @@ def _impossible(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
     reach = max(release.public.covariate_bound, 1.0)
     if not math.isfinite(sum(map(abs, getattr(release, "theta", ()))) * reach):
         yield "theta: is too large for finite effects"
-    for path, name, stated in _released(release):
-        step, numbers = plan.step(name), np.array(stated)
+    for path, name, values in _released(release):
+        step, numbers = plan.step(name), np.array(values)
         if step is None:
             continue
         scaled = np.ones(len(numbers))
@@ -313,7 +313,7 @@ def _impossible(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
         if isinstance(step, Fit) and step.coefficient is None:
             allowed = step.second.feasible(step.universe.domain)
             if not _inside(allowed, numbers / scaled):
-                yield f"{path}: lies outside of the public set {shown(allowed)}"
+                yield f"{path}: lies outside of the public set {brief(allowed)}"
             if not _inside(allowed, numbers / scaled * (1.0 + 1e-6)):
                 continue  # on its boundary, where what was on the grid was projected to
         if (unit := _grid(step)) is not None:

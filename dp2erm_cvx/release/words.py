@@ -1,4 +1,4 @@
-"""What every release says of its guarantee, of whom it is about and of what was declared, in words."""
+"""Text that every release has on its guarantee, on whom it is about and on what was declared."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def compared(release: BaseRelease) -> tuple[str, str]:
 
 
 def guaranteed(release: BaseRelease) -> list[tuple[str, str]]:
-    """What holds, by which theorems, and what that rests on."""
+    """Lines on what holds, by which theorems, and what that rests on."""
     guarantee = release.guarantee
-    stated = release.domain.get("codebook")
+    book = release.domain.get("codebook")
     fixed = release.goal == "weighted"
-    cells = [] if stated is None else [("cells", Codebook.from_dict(stated).told(fixed=fixed))]
+    cells = [] if book is None else [("cells", Codebook.from_dict(book).in_words(fixed=fixed))]
     assumed = [text for text in guarantee.assumptions if text not in _NOTHING]
     if release.declared.get("arithmetic") == "counted":
         assumed = [text for text in assumed if not text.startswith(_ROUNDED)]
@@ -102,7 +102,7 @@ def _keeps(release: BaseRelease) -> bool:
 
 
 def spent_by_step(release: BaseRelease) -> Table:
-    """What every step released, and what it cost."""
+    """Lines on what every step released, and what it cost."""
 
     def noise(step: StepStatement) -> str:
         # on numbers, gamma noise is Laplace noise
@@ -116,7 +116,7 @@ def spent_by_step(release: BaseRelease) -> Table:
 
 
 def taken_over(release: BaseRelease) -> Iterator[str]:
-    """Which steps are those of an earlier question of the same study, and what of epsilon that is."""
+    """Lines on the steps of an earlier question of the same study, and what of epsilon they are."""
     owners: dict[str, list[StepStatement]] = {}
     for step in release.steps:
         if step.step in release.before:
@@ -130,7 +130,7 @@ def taken_over(release: BaseRelease) -> Iterator[str]:
 
 
 def _releases_of(step: StepStatement) -> str:
-    """What a step releases, in words."""
+    """Lines on what a step releases."""
     return RELEASED.get(step.step, step.theorem)
 
 
@@ -140,7 +140,7 @@ def units_of(release: BaseRelease) -> str:
 
 
 def promised(release: BaseRelease) -> Iterator[str]:
-    """What one record can change, and what a reader can learn of it. Numbers are rounded up."""
+    """Sentences on what one record can change, and what a reader can learn of it. Numbers are rounded up."""
     guarantee = release.guarantee
     if (instead := _NONE.get(guarantee.standing)) is not None:
         yield instead
@@ -312,7 +312,7 @@ def declared_tables(release: BaseRelease) -> Iterator[Table]:
 
 
 def declared_facts(release: BaseRelease) -> Iterator[tuple[str, str]]:
-    """What is declared beside the covariates, and how it reads."""
+    """Lines on what is declared beside the covariates, and how it reads."""
     domain = release.public
     unit = None if domain.codebook is None else domain.codebook.unit
     yield "records" if unit is None else "persons", f"{release.n_samples:,}, a public number"
@@ -327,7 +327,7 @@ def declared_facts(release: BaseRelease) -> Iterator[tuple[str, str]]:
         yield "treatment cost", f"{domain.treatment_cost:g} in units of the outcome, for every treated record"
     yield "norm", f"scaled covariates are shrunk to at most {domain.features_bound:.4g}"
     if domain.sampling is not None:
-        yield "sampling weights", domain.sampling.told()
+        yield "sampling weights", domain.sampling.in_words()
     if domain.arm_floor:
         yield "arms", f"at least {domain.arm_floor:,} records in each"
     yield "neighbors", str(domain.relation)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.release import Release, Standing
 from dp2erm_cvx.release.effect import EffectRelease
@@ -38,7 +38,7 @@ class Asked:
             return BLANK + self.what + (f" ({', '.join(self.known)})" if self.known else "")
         if (self.known and text not in self.known) or not text or not self.check(text):
             expected = f"one of {', '.join(self.known)}" if self.known else self.what
-            raise DeclarationError(f"{name} = {shown(text)}: must be {expected}")
+            raise DeclarationError(f"{name} = {brief(text)}: must be {expected}")
         return text
 
 

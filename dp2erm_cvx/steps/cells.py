@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.calibration import IntegerNoise
 from dp2erm_cvx.domain import Array, Domain, Records, cleaned
-from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_number, whole_number
 from dp2erm_cvx.steps.nuisances import Nuisances, Predicted
@@ -52,12 +52,12 @@ class Partition:
         """
         domain, k = universe.domain, universe.n_features
         if not isinstance(declared, Mapping):
-            raise DeclarationError(f"cells = {shown(declared)}: must be cuts by covariate")
+            raise DeclarationError(f"cells = {brief(declared)}: must be cuts by covariate")
         known = {str(name): index for index, name in enumerate(domain.columns or range(k))}
         edges: dict[int, tuple[float, ...]] = {}
         for name, cuts in declared.items():
             if str(name) not in known:
-                text = f"unknown covariate {shown(name)}; known: {', '.join(known)}"
+                text = f"unknown covariate {brief(name)}; known: {', '.join(known)}"
                 raise DeclarationError(f"cells: {text}")
             index = known[str(name)]
             if index in edges:
@@ -166,7 +166,7 @@ def _cuts(name: str, declared: Any, index: int, domain: Domain, k: int) -> tuple
         return tuple(np.linspace(left, right, count + 1)[1:-1].tolist())
     raw = [public_number(f"cells[{name}]", cut) for cut in declared]
     if any(left >= right for left, right in pairwise(raw)):
-        raise DeclarationError(f"cells[{name}] = {shown(declared)}: cuts must increase")
+        raise DeclarationError(f"cells[{name}] = {brief(declared)}: cuts must increase")
     if domain.ranges is None:
         return tuple(raw)
     middle, half = domain.scale(k)  # so that both are rounded alike

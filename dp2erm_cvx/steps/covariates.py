@@ -191,8 +191,8 @@ class CovariateMean(IntegerSums):
         """By the box of the covariates and their norm, whichever is smaller; sums must fit into 64 bits."""
         low, high = self.law.box(universe)
         if not UNIT * universe.n_samples * float(np.max(np.maximum(-low, high))) <= 2.0**62:
-            told = f"n_samples = {universe.n_samples}, covariates up to {np.max(high):.3g}"
-            raise CalibrationError(f"{told}: their sums are beyond 64-bit integers: declare ranges")
+            text = f"n_samples = {universe.n_samples}, covariates up to {np.max(high):.3g}"
+            raise CalibrationError(f"{text}: their sums are beyond 64-bit integers: declare ranges")
         k, norm = universe.n_features, 2.0 * universe.domain.features_bound
         law = Noise(self.noise).on_numbers
         pure = law is Noise.GAMMA

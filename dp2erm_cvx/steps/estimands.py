@@ -101,7 +101,7 @@ class ArmScores(EffectScore):
     widenings: tuple[float, ...] = ()
 
     def at(self, universe: Universe, released: Released) -> Self:
-        nuisances = self.nuisances.given(released, universe.n_samples)
+        nuisances = self.nuisances.worked_out(released, universe.n_samples)
         assert isinstance(nuisances, ArmNuisances)
         shares = np.array(nuisances.shares)
         widenings = tuple(np.minimum(1.0 / (len(shares) * shares), self.widest).tolist())

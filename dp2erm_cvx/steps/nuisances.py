@@ -216,7 +216,7 @@ class Nuisances(abc.ABC):
         """Nuisances once the steps that they rest on are planned, by name."""
         return self
 
-    def given(self, released: Mapping[str, Array], n_samples: int) -> Nuisances:
+    def worked_out(self, released: Mapping[str, Array], n_samples: int) -> Nuisances:
         """Nuisances with what follows from n and from ``released`` alone worked out.
 
         Blocks of records need it, which do not know how many there are of all.
@@ -267,7 +267,7 @@ class LinearNuisances(Nuisances):
         assert square is None or isinstance(square, MeanSquare)
         return replace(self, regressions=regressions, square=square)
 
-    def given(self, released: Mapping[str, Array], n_samples: int) -> LinearNuisances:
+    def worked_out(self, released: Mapping[str, Array], n_samples: int) -> LinearNuisances:
         rate = self.rate if not isinstance(self.rate, str) else treated_share(released[self.rate], n_samples)
         fixed = replace(self, rate=rate)
         if isinstance(self.rate, str) and len(released[self.rate]) > 1:
@@ -333,16 +333,16 @@ class ArmNuisances(LinearNuisances):
 
     shares: tuple[float, ...] = ()
 
-    def given(self, released: Mapping[str, Array], n_samples: int) -> LinearNuisances:
+    def worked_out(self, released: Mapping[str, Array], n_samples: int) -> LinearNuisances:
         odds = self.log_odds
         if odds is not None and isinstance(odds.source, str):
             parts = np.reshape(released[odds.source], (odds.n_arms - 1, -1))
             theta = (contrasts(odds.n_arms) @ parts).ravel()
-            return replace(self, log_odds=replace(odds, source=tuple(theta.tolist()))).given(
+            return replace(self, log_odds=replace(odds, source=tuple(theta.tolist()))).worked_out(
                 released, n_samples
             )
         if not isinstance(self.rate, str):
-            return super().given(released, n_samples)
+            return super().worked_out(released, n_samples)
         sums = released[self.rate]
         mass = max(released_mass(sums, len(sums)), 1.0) / n_samples
         counts = np.maximum(np.asarray(sums, dtype=np.float64), 0.0)
@@ -352,7 +352,7 @@ class ArmNuisances(LinearNuisances):
         known_shares = tuple(np.maximum(shares, 1.0 / RAREST).tolist())
         fixed = replace(self, rate=1.0 / len(sums), shares=known_shares)
         known = tuple(replace(fit, mass=mass) for fit in self.regressions)
-        return super(ArmNuisances, replace(fixed, regressions=known)).given(released, n_samples)
+        return super(ArmNuisances, replace(fixed, regressions=known)).worked_out(released, n_samples)
 
     def shrinkage(self, deviation: float, least_share: float = 1.0) -> tuple[Array, Array]:
         spreads = np.array(self.spreads)
@@ -397,9 +397,9 @@ class RuleNuisances(LinearNuisances):
         assert counts is None or isinstance(counts, SideCounts)
         return replace(own, counts=counts)
 
-    def given(self, released: Mapping[str, Array], n_samples: int) -> LinearNuisances:
+    def worked_out(self, released: Mapping[str, Array], n_samples: int) -> LinearNuisances:
         if self.counts is None:
-            return super().given(released, n_samples)
+            return super().worked_out(released, n_samples)
         shares = self.counts.shares(released)
         mass = min(max(float(shares.sum()), 1.0 / n_samples), 1.0)
         fixed = replace(self, regressions=tuple(replace(fit, mass=mass) for fit in self.regressions))
@@ -409,7 +409,7 @@ class RuleNuisances(LinearNuisances):
             noise = 2.0 * math.sqrt(self.counts.predicted_error) / n_samples
             first, second = (_treated(side, rate, noise) for side in shares)
             fixed = replace(fixed, rate=rate, rates=(first, second))
-        return super(RuleNuisances, fixed).given(released, n_samples)
+        return super(RuleNuisances, fixed).worked_out(released, n_samples)
 
     def effect(self, x: Array, released: Mapping[str, Array]) -> Array:
         """Estimates of the released rule (n,), row by row."""

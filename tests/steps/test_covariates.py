@@ -138,7 +138,7 @@ def used(plan, records, released):
         elif step.name == "propensity":
             rows.append(step.map.records(here, released).X)
         elif step.name in ("score", "value"):
-            own = step.score.given(here, released)
+            own = step.score.worked_out(here, released)
             rows.append(own.score(own.parts(here, released)) / own.widening)
         else:
             before = {name: released[name] for name in list(released)[: list(released).index(step.name)]}
@@ -296,7 +296,7 @@ def outside(name, extreme, epsilon=4.0):
         elif step.name == "propensity":
             here = step.map.records(here, released)
         elif step.name in ("score", "value"):
-            own = step.score.given(here, released)
+            own = step.score.worked_out(here, released)
             assert own.widening <= RAREST / 2
             score = own.score(own.parts(here, released)) / own.widening
             excess = max(excess, np.max(np.abs(score)) / step.score.bound - 1.0 - 1e-12)

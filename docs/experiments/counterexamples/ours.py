@@ -75,8 +75,8 @@ def mus(epsilon, releases=50):
     steps, rng, reached = {step.name: step for step in plan.steps}, np.random.default_rng(0), {}
     for _ in range(releases):
         released = {}
-        for name in laws[0].given:
-            one, other = (law.given[name](released) for law in laws)
+        for name in laws[0].conditional:
+            one, other = (law.conditional[name](released) for law in laws)
             if isinstance(one, ShiftLaw) and not one.pure:
                 mu = float(np.linalg.norm(one.center - other.center)) / one.scale
                 integers = getattr(steps[name].calibration, "integers", steps[name].calibration)

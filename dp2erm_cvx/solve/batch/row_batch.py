@@ -24,14 +24,14 @@ class Members(Batch):
 
     ``target`` is (m, d), 0 where the model has none; ``spread`` (m,) bounds the norms of all rows, ``reach``
     (m,) those in the metric of the base Hessian H. At the base solution a neighbor's Hessian is at least
-    ``kept`` (m,) times H, which says nothing where that is not positive.
+    ``least`` (m,) times H, which says nothing where that is not positive.
     """
 
     old: Array
     rows: Array
     target: Array
     spread: Array
-    kept: Array
+    least: Array
     reach: Array
 
 
@@ -102,7 +102,7 @@ class RowBatch:
         target = np.zeros_like(rows) if replaced.target is None else replaced.target - self.terms.center
         reach, smallest = np.full(len(index), np.inf), np.full(len(index), -np.inf)
         if self.metric.definite:
-            reach, smallest = np.maximum(self.metric.lengths(rows), self.reach), self.kept(index, old, rows)
+            reach, smallest = np.maximum(self.metric.lengths(rows), self.reach), self.least(index, old, rows)
         return Members(index, old, rows, target, np.maximum(norms(rows), self.longest), smallest, reach)
 
     def first_gradient(self, members: Members) -> Array:
@@ -154,7 +154,7 @@ class RowBatch:
         linear = self.ridge * norm + (norms(members.target) if np.any(members.target) else 0.0)
         return np.asarray(terms * (1 + 1e-9) + 8 * UNIT * linear)
 
-    def kept(self, index: Index, old: Array, rows: Array) -> Array:
+    def least(self, index: Index, old: Array, rows: Array) -> Array:
         """Shares (m,) s with ``H_k >= s H`` at the base solution; at most 1, useless where not positive.
 
         The record that left takes no more than its own part from the base Hessian.
@@ -297,7 +297,7 @@ def judge(
 
     ``gradient + multiplier v`` is an element of the subdifferential, where the multiplier is 0 inside the
     ball. Strong monotonicity bounds the error of v by the declared ridge, or by the Hessian H of the base
-    model at its solution. A neighbor's Hessian there is at least ``kept * H``, and self-concordance lets it
+    model at its solution. A neighbor's Hessian there is at least ``least * H``, and self-concordance lets it
     fall by ``exp(-c t)`` over a length t. The weights then follow from the scores, which err by at most ``max
     ||z_i||`` times the error, both in the metric of H where that is less.
     """
@@ -317,7 +317,7 @@ def judge(
         if metric.definite:
             c = batch.concordance(members)
             away = norms(V - batch.point)
-            share = members.kept * np.exp(-c * away)
+            share = members.least * np.exp(-c * away)
             lowest = share * metric.values[0]
             ratio = c * size / lowest * (1 + 1e-12)
             local = np.where((share > 0) & (ratio < 1), -np.log1p(-ratio) / c, np.inf)

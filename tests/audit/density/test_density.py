@@ -44,7 +44,7 @@ def release(first="uniform", second="itr", budget=PURE, cls=PrivateTwoStageERM, 
 
 
 def laws(model, pair):
-    return [law.given["theta"]({}) for law in audited_laws(model, pair)[1]]
+    return [law.conditional["theta"]({}) for law in audited_laws(model, pair)[1]]
 
 
 def weighted(model, data):

@@ -184,7 +184,7 @@ def test_the_density_is_that_of_the_formulas():
             found = log_density_ratio(one, other, one.place(u))
             scale = square.size(integers)[2].item()
             shrunk.append(scale > 1.0)
-            stretch = plan.main.score.nuisances.given(integers | {"center": center}, N).stretch
+            stretch = plan.main.score.nuisances.worked_out(integers | {"center": center}, N).stretch
             theta = (center + refit) * np.array([1.0, 1.0, stretch.item()])
             right, sums = [], []
             for X, a, y in pair:

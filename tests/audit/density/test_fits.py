@@ -42,7 +42,7 @@ def test_the_law_of_every_step_is_that_of_the_fit(name):
         found, drawn = plan.run(data, Execution("newton", 1e-6, seed=seed)), 0
         for step, own in found.steps.items():
             if own.noise is not None:
-                law = release.given[step](found.released)
+                law = release.conditional[step](found.released)
                 theta = np.add(getattr(law, "center", 0.0), own.noise)
                 if isinstance(law, ObjectiveLaw):
                     place = law.place(law.at_noise(own.noise))

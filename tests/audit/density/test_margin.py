@@ -70,7 +70,7 @@ def test_the_density_is_that_of_the_noise_times_the_curvature(loss, first):
         rng = np.random.default_rng(seed)
         pair = kind(rng, N, 1)
         plan, laws = audited_laws(release(second, first=first), pair)
-        one, other = (law.given["theta"]({}) for law in laws)
+        one, other = (law.conditional["theta"]({}) for law in laws)
         scale, ridge = plan.main.calibration.scale, N * plan.main.calibration.gamma
 
         def expected(weights, data, theta, v):

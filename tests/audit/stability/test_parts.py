@@ -186,8 +186,8 @@ def test_movements_on_distinct_rows_are_those_of_all_records(program, domain):
     universe = Universe(domain, 23, 2)
     program = program.resolve(domain)
     pairs = Pairs.starts(universe, 25, np.random.default_rng(4))
-    quickly = scouts.Scout.of(program, universe)
-    full = scouts.Scout(program, universe)
+    quickly = scouts.Surrogate.of(program, universe)
+    full = scouts.Surrogate(program, universe)
     with np.errstate(all="ignore"):
         quick, slow = quickly.movements(pairs), full.movements(pairs)
     assert np.isfinite(slow[Quantity.V]).sum() > 10
