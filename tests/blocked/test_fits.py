@@ -102,13 +102,38 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [(matching().private(), bounded_influence()), ("uniform", poisson())],
-    ids=["private scheme", "own numbers"],
-)
-def test_declared_programs(path, first, second):
-    assert alike(*both(PrivateTwoStageERM(declared(), Budget(2.0), first, second, seed=3), path))
+WEIGHTS = {"sampling_weights": {"column": "counts", "largest": 3.0, "mean": 1.5}}
+PLAIN, SEEDED = declared(), {"seed": 3}
+HALF = replace(PLAIN, outcome_bound=0.5, outcome_center=0.5)
+RANGES = PrivateRanges(0.2, PLAIN.ranges, codebook=PLAIN.codebook)
+SHARES = {"expected": ["main effect"], "settings": {"value_share": 0.2, "center_share": 0.2}}
+MODELS = {
+    "overlap": PrivateEffect(PLAIN, Budget(4.0), estimand="overlap", **SEEDED),
+    "trial": PrivateEffect(PLAIN, Budget(4.0), **SETTINGS["trial"], **SEEDED),
+    "cells": PrivateEffect(PLAIN, Budget(4.0), estimand="att", **SETTINGS["cells"], **SEEDED),
+    "risks": PrivateEffect(HALF, Budget(4.0), estimand="risks", **SEEDED),
+    "ranges": PrivateEffect(RANGES, Budget(4.0), residual_scale=0.3, **SEEDED),
+    "weighted rule": PrivateRule(declared(**WEIGHTS), Budget(4.0), **SEEDED),
+    "rule": PrivateRule(PLAIN, Budget(4.0), **SHARES, **SEEDED),
+    **{
+        f"{getattr(first, 'name', first)}, {getattr(second, 'name', second)}": PrivateTwoStageERM(
+            PLAIN, Budget(epsilon), first, second, **SEEDED
+        )
+        for first, second, epsilon in (
+            (matching().private(), bounded_influence(), 2.0),
+            ("uniform", poisson(), 2.0),
+            ("ipw_private", "itr", 50.0),
+            ("ipw_logistic", "itr_logistic", 50.0),
+            ("entropy_balancing_primal", "arm_means", 50.0),
+            ("inverse_probability_tilting", "regression", 50.0),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_blocks_release_what_memory_releases(path, model):
+    assert alike(*both(model, path))
 
 
 def of_arms(public: Domain, **declared: Any) -> Domain:
@@ -124,12 +149,6 @@ def test_several_arms(path, rows, rates, how):
     """Sums of every arm, regressions by arm, and the multinomial regression of it."""
     public = of_arms(declared(), rates=rates)
     assert alike(*both(PrivateEffect(public, Budget(4.0), seed=3, settings={"rows": rows, **how}), path))
-
-
-@pytest.mark.parametrize(("estimand", "settings"), [("overlap", "plain"), ("ate", "trial"), ("att", "cells")])
-def test_effects(path, estimand, settings):
-    model = PrivateEffect(declared(), Budget(4.0), estimand=estimand, seed=3, **SETTINGS[settings])
-    assert alike(*both(model, path))
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -157,34 +176,6 @@ def test_persons_without_rows(path, tmp_path, rows):
     assert alike(*both(PrivateEffect(declared(unit=unit), Budget(9.0), residual_scale=0.4, seed=3), few))
     with pytest.raises(DataError, match=rf"{rows} record\(s\): at least 2"):
         PrivateEffect(declared(), Budget(9.0)).fit(blocked(few))
-
-
-WEIGHTS = {"sampling_weights": {"column": "counts", "largest": 3.0, "mean": 1.5}}
-
-
-def test_other_questions(path):
-    """Risks, sampling weights, ranges that are released, a rule."""
-    public = declared()
-    half = replace(public, outcome_bound=0.5, outcome_center=0.5)
-    ranges = PrivateRanges(0.2, public.ranges, codebook=public.codebook)
-    shares = {"value_share": 0.2, "center_share": 0.2}
-    for model in (
-        PrivateEffect(half, Budget(4.0), estimand="risks", seed=3),
-        PrivateRule(declared(**WEIGHTS), Budget(4.0), seed=3),
-        PrivateEffect(ranges, Budget(4.0), residual_scale=0.3, seed=3),
-        PrivateRule(public, Budget(4.0), expected=["main effect"], settings=shares, seed=3),
-    ):
-        assert alike(*both(model, path))
-
-
-STAGES = [("ipw_private", "itr"), ("ipw_logistic", "itr_logistic"), ("entropy_balancing_primal", "arm_means")]
-STAGES.append(("inverse_probability_tilting", "regression"))
-
-
-@pytest.mark.parametrize(("first", "second"), STAGES)
-def test_two_stages(path, first, second):
-    model = PrivateTwoStageERM(declared(), Budget(50.0), first, second, seed=3)
-    assert alike(*both(model, path))
 
 
 @pytest.mark.parametrize("first", ["mmd_pooled", "mmd"])
