@@ -179,12 +179,6 @@ def chosen_columns(name: str, chosen: object, known: Sequence[str], n_features: 
     return [int(index) for index in numbers]
 
 
-def printable(text: str) -> str:
-    """``text`` as a line that :func:`one_line` takes: shortened, and marked where it cannot be printed."""
-    line = "".join(char if char.isprintable() else "?" for char in text).strip()
-    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 3]}..."
-
-
 def one_line(name: str, value: object, *, empty: bool = False) -> str:
     """``value`` if it is a printable line, not empty unless that is allowed. Raises DeclarationError."""
     fine = isinstance(value, str) and value.isprintable() and value == value.strip()

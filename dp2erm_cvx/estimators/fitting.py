@@ -20,7 +20,6 @@ from dp2erm_cvx.plan import NUMERICAL_SHARE, Pipeline, Plan, PlanResult, make_pl
 from dp2erm_cvx.plan.shared import Earlier
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
-from dp2erm_cvx.public import printable
 from dp2erm_cvx.release.declaration import guarantee_of
 from dp2erm_cvx.release.record import FITTED_BEFORE, BaseRelease, Guarantee, Standing
 from dp2erm_cvx.solve import FirstCertified, Solver, by_design, private_solver
@@ -290,7 +289,8 @@ def charge(ledger: Ledger, dataset: str, plans: Mapping[str, Plan[Any]], total: 
     (first, *rest) = plans.values()
     domain, curve = first.study.universe.domain, None if rest else first.curve
     how = {"relation": domain.relation, "unit": domain.protected, "curve": curve}
-    return ledger.charge(dataset, total, printable(note), **how)
+    line = "".join(one if one.isprintable() else "?" for one in note).strip()  # as a ledger takes it
+    return ledger.charge(dataset, total, line if len(line) <= 200 else f"{line[:197]}...", **how)
 
 
 def in_blocks(plan: Plan[Any], data: Dataset | BlockedDataset, execution: Execution) -> Execution:
