@@ -120,7 +120,7 @@ CONTRADICTIONS = (
     ("fit", "--calibration output"),
     ("fit", "--program entropy_balancing_hard"), ("fit", "--program mmd"),
     ("fit", "--second-set theta_set=whole"),
-    ("fit", "--calibration renyi"), ("fit", "--program uniform --ridge 1"), ("fit", "--second-set l1=1"),
+    ("fit", "--calibration renyi"), ("fit", "--program uniform --ridge 1"),
     ("fit", "--split 2"), ("fit", "--numerical-share 2"),
     ("fit", "--epsilon 100"),
     ("effect", "--epsilon 100"), ("rule", "--epsilon 100"), ("rule", "--noise gaussian"),
