@@ -265,11 +265,13 @@ class Dataset:
             lacks = {
                 "sampling weights": book.sampling_weights is not None and not groups,
                 "groups": bool(book.groups) and groups < 2,
-                "persons": book.unit is not None and dataset.persons != book.unit.number,
                 "arms": dataset.n_arms != n_arms,
             }
             for declared in (one for one, lacking in lacks.items() if lacking):
                 raise DataError(f"{declared} are declared, and these records come without any")
+        unit = None if book is None else book.unit
+        if dataset.persons != (None if unit is None else unit.number):
+            raise DataError("unit: the persons of the dataset are not those of the domain")
         refuse_undeclared(public, dataset.columns, dataset.arm_sizes)
         return dataset
 

@@ -55,11 +55,11 @@ class CsvLayout:
         if not isinstance(self.separator, str) or len(self.separator) != 1 or self.separator in '"\r\n':
             raise DeclarationError(f"csv: separator = {self.separator!r}: must be one character")
         try:
-            "a".encode(self.encoding)  # raises for codecs that are no encodings of text as well
+            name = codecs.lookup(self.encoding).name  # raises, or encodes no text, or one line by another
+            "a".encode("none" if name in ("punycode", "idna") else name)
         except (LookupError, TypeError, ValueError):
-            raise DeclarationError(
-                f"csv: encoding = {self.encoding!r}: is not known; such as utf-8 or latin-1"
-            ) from None
+            told = f"csv: encoding = {self.encoding!r}: is not known; such as utf-8 or latin-1"
+            raise DeclarationError(told) from None
         if self.decimal not in (".", ",") or self.decimal == self.separator:
             raise DeclarationError(f"csv: decimal = {self.decimal!r}: must be . or , and not the separator")
         if not isinstance(self.line_breaks, bool):

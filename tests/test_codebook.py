@@ -282,6 +282,7 @@ def test_what_is_declared_wrongly_is_named(changed: dict[str, Any], message: str
         ('[csv]\ndelimiter = ";"', "csv: unknown name 'delimiter'; known: separator, encoding, decimal"),
         ('[csv]\nseparator = ";;"', "csv: separator = ';;': must be one character"),
         ('[csv]\nencoding = "latin-nine"', "csv: encoding = 'latin-nine': is not known"),
+        ('[csv]\nencoding = "punycode"', "csv: encoding = 'punycode': is not known"),
         ('[csv]\ndecimal = ","', "csv: decimal = ',': must be . or , and not the separator"),
         ("csv = 3", "csv = 3: must have names"),
         ('outcome_bound = "EDIT"', 'outcome_bound still says "EDIT"'),

@@ -433,8 +433,12 @@ def test_what_does_not_know_persons_refuses_them():
     for other in (replace(data, person=None, persons=None), replace(data, persons=N + 1)):
         with pytest.raises(DataError, match="are not those of the domain"):
             plan.run(other, fitted.execution())
-    with pytest.raises(DataError, match="come without any"):
-        model("ate").fit(replace(data, person=None, persons=None))
+    single = PrivateEffect(replace(public, codebook=replace(public.codebook, unit=None)), Budget(1.0), seed=1)
+    cases = [(model("ate"), replace(data, person=None, persons=None)), (single, data)]
+    for estimator, other in cases:
+        with pytest.raises(DataError, match="are not those of the domain"):
+            estimator.fit(other)
+        assert not hasattr(estimator, "release_")
     once = replace(data, repeats=np.ones(len(data.a), dtype=np.int64))  # which would count a person twice
     assert fitted.fit(once).release_.to_json() == model("ate", seed=1).fit(data).release_.to_json()
 
