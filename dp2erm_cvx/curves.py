@@ -61,9 +61,7 @@ class Curves:
             return replace(self.domain, ranges=ranges, covariate_bound=bound, center=center)
         named = dict(zip(known, self.domain.range_pairs, strict=True))
         return replace(
-            self.domain,
-            ranges=named | dict(zip(self.names(known), ends, strict=True)),
-            covariate_bound=bound,
+            self.domain, ranges=named | dict(zip(self.names(known), ends, strict=True)), covariate_bound=bound
         )
 
     def terms(self, X: NDArray[np.float64]) -> Array:

@@ -15,14 +15,7 @@ from scipy.optimize import minimize
 from dp2erm_cvx.audit.events import upper
 from dp2erm_cvx.audit.finding import DIRECTIONS, Finding, replays
 from dp2erm_cvx.audit.pairs import Pairs, next_pair
-from dp2erm_cvx.audit.release_laws import (
-    Audited,
-    Outputs,
-    Raw,
-    ReleaseLaw,
-    audited_facts,
-    audited_laws,
-)
+from dp2erm_cvx.audit.release_laws import Audited, Outputs, Raw, ReleaseLaw, audited_facts, audited_laws
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.display import Shown

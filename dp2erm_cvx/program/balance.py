@@ -161,10 +161,7 @@ class MomentTargets:
         """
         n, m = self.moments.shape
         upper = np.vstack(
-            [
-                np.column_stack([self.moments.T, -np.ones(m)]),
-                np.column_stack([-self.moments.T, -np.ones(m)]),
-            ]
+            [np.column_stack([self.moments.T, -np.ones(m)]), np.column_stack([-self.moments.T, -np.ones(m)])]
         )
         totals = np.column_stack([self.totals.T, np.zeros(len(self.total_values))])
         solved = optimize.linprog(

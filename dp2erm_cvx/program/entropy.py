@@ -26,13 +26,7 @@ from dp2erm_cvx.program.first_stage import BalancedStage
 from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
-from dp2erm_cvx.program.stage import (
-    Kind,
-    ReplacedRows,
-    RowNeighbors,
-    Setting,
-    declared_choice,
-)
+from dp2erm_cvx.program.stage import Kind, ReplacedRows, RowNeighbors, Setting, declared_choice
 from dp2erm_cvx.public import public_size, setting
 from dp2erm_cvx.stability.entropy import ArmMass
 from dp2erm_cvx.universe import Universe

@@ -14,15 +14,7 @@ from dp2erm_cvx.blocks import Blocks, constant, tree_sum, whole
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.model.sets import ConvexSet
-from dp2erm_cvx.model.sums import (
-    CACHED,
-    UNIT,
-    dot_error,
-    exact_sum,
-    product_error,
-    sum_error,
-    weighted_gram,
-)
+from dp2erm_cvx.model.sums import CACHED, UNIT, dot_error, exact_sum, product_error, sum_error, weighted_gram
 from dp2erm_cvx.program.curves import SQUARE, Curve
 from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.margin_rows import MarginRows

@@ -26,13 +26,7 @@ from dp2erm_cvx.program.form import Form
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
 from dp2erm_cvx.program.rows import DeclaredRecords, Range
-from dp2erm_cvx.program.stage import (
-    STANDARD,
-    DeclaredProgram,
-    Function,
-    Instance,
-    declared_choice,
-)
+from dp2erm_cvx.program.stage import STANDARD, DeclaredProgram, Function, Instance, declared_choice
 from dp2erm_cvx.public import chosen_columns, public_number, setting
 from dp2erm_cvx.suprema import Saturation
 from dp2erm_cvx.universe import Universe

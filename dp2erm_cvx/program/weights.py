@@ -21,13 +21,7 @@ from dp2erm_cvx.program.kernel_stage import MomentWeights
 from dp2erm_cvx.program.rows import DeclaredRecords, by_record
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import PrivateFirstStage, SeparableFirstStage
-from dp2erm_cvx.program.stage import (
-    DeclaredProgram,
-    Function,
-    Program,
-    Setting,
-    made_class,
-)
+from dp2erm_cvx.program.stage import DeclaredProgram, Function, Program, Setting, made_class
 from dp2erm_cvx.public import public_number, setting
 from dp2erm_cvx.universe import Universe
 

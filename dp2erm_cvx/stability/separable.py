@@ -18,13 +18,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.public import public_number, whole_number
-from dp2erm_cvx.stability.base import (
-    EXACT,
-    coupled_variation,
-    largest_weight,
-    positive_ridge,
-    stated_bound,
-)
+from dp2erm_cvx.stability.base import EXACT, coupled_variation, largest_weight, positive_ridge, stated_bound
 from dp2erm_cvx.suprema import (
     Array,
     Interval,
