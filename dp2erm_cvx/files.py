@@ -58,8 +58,8 @@ class CsvLayout:
             name = codecs.lookup(self.encoding).name  # raises, or encodes no text, or one line by another
             "a".encode("none" if name in ("punycode", "idna") else name)
         except (LookupError, TypeError, ValueError):
-            told = f"csv: encoding = {self.encoding!r}: is not known; such as utf-8 or latin-1"
-            raise DeclarationError(told) from None
+            text = f"csv: encoding = {self.encoding!r}: is not known; such as utf-8 or latin-1"
+            raise DeclarationError(text) from None
         if self.decimal not in (".", ",") or self.decimal == self.separator:
             raise DeclarationError(f"csv: decimal = {self.decimal!r}: must be . or , and not the separator")
         if not isinstance(self.line_breaks, bool):
