@@ -23,18 +23,11 @@ the two programs are the same.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import cvxpy as cp
 
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program import (
-    Array,
-    Declaration,
-    Instance,
-    Records,
-    setting,
-)
+from dp2erm_cvx.program import Array, Declaration, Instance, Params, Records, setting
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.entropy import ExponentialModel, RidgedEntropyFirstStage
 from dp2erm_cvx.public import public_number
@@ -76,7 +69,7 @@ class EntropyBalancing(RidgedEntropyFirstStage):
             data["log_base"] = self.log_base(records.n_samples)
         return data if math.isinf(self.radius) else data | {"radius": self.radius}
 
-    def declare(self, data: Any) -> Declaration:
+    def declare(self, data: Params) -> Declaration:
         B = data("B")
         n, dimension = B.shape
         lam = cp.Variable(dimension, name="dual")
@@ -117,7 +110,7 @@ class EntropyBalancingPrimal(RidgedEntropyFirstStage):
         data = super().data(records) | {"penalty": n / self.mu}
         return data if math.isinf(self.radius) else data | {"price": n * self.radius}
 
-    def declare(self, data: Any) -> Declaration:
+    def declare(self, data: Params) -> Declaration:
         B = data("B")
         n, dimension = B.shape
         weights = cp.Variable(n, name="weights")

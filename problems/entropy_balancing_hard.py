@@ -12,13 +12,12 @@ data-dependent constraints.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.errors import InfeasibleError
-from dp2erm_cvx.program import Array, Declaration, Instance, Kind, Records
+from dp2erm_cvx.program import Array, Declaration, Instance, Kind, Params, Records
 from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.entropy import EntropyFirstStage, ExponentialModel
 
@@ -38,7 +37,7 @@ class EntropyBalancingHard(EntropyFirstStage):
         "Use entropy_balancing with a positive ridge"
     )
 
-    def declare(self, data: Any) -> Declaration:
+    def declare(self, data: Params) -> Declaration:
         B = data("B")
         n = B.shape[0]
         weights = cp.Variable(n, name="weights")

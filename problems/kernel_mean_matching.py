@@ -10,7 +10,6 @@ to a population with other covariates (covariate shift), with ``regression`` as 
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -26,6 +25,7 @@ from dp2erm_cvx.program import (
     FirstStage,
     Gaussian,
     Kind,
+    Params,
     Records,
     StabilityBound,
     Universe,
@@ -99,7 +99,7 @@ class KernelMeanMatching(FirstStage):
             "total": float(records.n_samples),
         }
 
-    def declare(self, data: Any) -> Declaration:
+    def declare(self, data: Params) -> Declaration:
         F = data("F")
         w = cp.Variable(F.shape[0], name="weights", nonneg=True)
         objective = cp.sum_squares(F.T @ w) - 2 * data("c") @ w

@@ -16,7 +16,7 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.model.multinomial import MultinomialModel, multinomial_sizes
-from dp2erm_cvx.program import Array, Declaration, Instance, Program, Records, Universe, setting
+from dp2erm_cvx.program import Array, Declaration, Instance, Params, Program, Records, Universe, setting
 from dp2erm_cvx.public import whole_number
 
 
@@ -40,7 +40,7 @@ class MultinomialPropensity(Program):
     citation = "McFadden (1974); Theorem 27"
     theorem = "Theorem 27 (pure noise)"
 
-    def declare(self, data: Any) -> Declaration:
+    def declare(self, data: Params) -> Declaration:
         Z, chosen = data("Z"), data("chosen")
         theta = cp.Variable((self.n_arms, Z.shape[1]), name="theta")
         logits = cp.Variable((Z.shape[0], self.n_arms), name="logits")

@@ -11,7 +11,6 @@ for them, and whether they have a solution depends on the data as well.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -27,6 +26,7 @@ from dp2erm_cvx.program import (
     Instance,
     MarginRows,
     Moments,
+    Params,
     Part,
     Records,
     setting,
@@ -79,7 +79,7 @@ class StableBalancingHard(FirstStage):
         B, target, tolerance = self.rows(records)
         return {"B": B, "target": target, "tolerance": tolerance}
 
-    def declare(self, data: Any) -> Declaration:
+    def declare(self, data: Params) -> Declaration:
         B = data("B")
         n = B.shape[0]
         w = cp.Variable(n, name="weights", nonneg=True)
