@@ -122,11 +122,7 @@ def main() -> None:
                 run = measured([sys.executable, "-c", _CLUSTER, str(paths[0]), str(domain), str(workers)])
                 print(
                     json.dumps(
-                        {
-                            "workers": workers,
-                            **json.loads(run["out"].splitlines()[-1]),
-                            "load": run["load"],
-                        }
+                        {"workers": workers, **json.loads(run["out"].splitlines()[-1]), "load": run["load"]}
                     ),
                     flush=True,
                 )

@@ -79,11 +79,7 @@ def audits(quick: bool) -> list[dict[str, Any]]:
             for read, data in sources.items():
                 began = time.process_time()
                 audit = audit_stability(
-                    program,
-                    data,
-                    domain,
-                    strategies=names,
-                    search=SearchPlan(evaluations=neighbors),
+                    program, data, domain, strategies=names, search=SearchPlan(evaluations=neighbors)
                 )
                 rows.append(
                     {

@@ -19,15 +19,7 @@ import pandas as pd
 from machine import described, startup
 from measure import Row, measure
 from neighbors import audits, readings
-from whole_fits import (
-    LIMITS,
-    PEAK_LIMIT,
-    SLOPE_LIMIT,
-    ScaleRow,
-    draw_growth,
-    measure_scale,
-    slopes,
-)
+from whole_fits import LIMITS, PEAK_LIMIT, SLOPE_LIMIT, ScaleRow, draw_growth, measure_scale, slopes
 from work import works
 
 BEGIN, END = "<!-- benchmark tables: begin -->", "<!-- benchmark tables: end -->"

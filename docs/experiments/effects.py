@@ -46,10 +46,7 @@ CAP_2 = {
     "scaled": {"residual_bound": 3.0, "score_bound": 3.0},
 }
 # cuts as a codebook may have them, some at the borders of the regions
-_CUTS = {
-    "x1": [-1.5, -0.75, -0.05, 0.0, 0.1, 0.75, 1.5],
-    "x2": [-1.5, -0.75, -0.35, 0.0, 0.05, 0.75, 1.5],
-}
+_CUTS = {"x1": [-1.5, -0.75, -0.05, 0.0, 0.1, 0.75, 1.5], "x2": [-1.5, -0.75, -0.35, 0.0, 0.05, 0.75, 1.5]}
 
 
 def source(

@@ -12,15 +12,7 @@ from competitors import EFFECTS, RULES
 from scipy import integrate, stats
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import (
-    Declared,
-    Noised,
-    SearchPlan,
-    Split,
-    audit_additive,
-    replay,
-    search_additive,
-)
+from dp2erm_cvx.audit import Declared, Noised, SearchPlan, Split, audit_additive, replay, search_additive
 from dp2erm_cvx.audit.finding import Finding, differing_rows
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DataError, DeclarationError

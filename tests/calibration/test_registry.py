@@ -7,14 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dp2erm_cvx.calibration import (
-    Objective,
-    calibrate,
-    calibrate_ranges,
-    calibrator,
-    predicted_error,
-    rank,
-)
+from dp2erm_cvx.calibration import Objective, calibrate, calibrate_ranges, calibrator, predicted_error, rank
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Budget, LossConstants
 from tests.helpers import bound_of
