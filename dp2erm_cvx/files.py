@@ -56,7 +56,7 @@ class CsvLayout:
             raise DeclarationError(f"csv: separator = {self.separator!r}: must be one character")
         try:
             name = codecs.lookup(self.encoding).name  # raises, or encodes no text, or one line by another
-            "a".encode("none" if name in ("punycode", "idna") else name)
+            "a".encode("none" if name == "punycode" else name)
         except (LookupError, TypeError, ValueError):
             text = f"csv: encoding = {self.encoding!r}: is not known; such as utf-8 or latin-1"
             raise DeclarationError(text) from None
