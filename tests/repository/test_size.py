@@ -21,13 +21,13 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 208,
-    "lines": 49_863,
+    "lines": 49_837,
     "classes": 376,
     "names that other files use": 770,
-    "names that one other file uses": 282,
-    "lines of tests": 38_727,
+    "names that one other file uses": 275,
+    "lines of tests": 35_677,
     "pages": 40,
-    "words of pages": 43_571,
+    "words of pages": 43_385,
 }
 
 
