@@ -89,8 +89,6 @@ class PrivateEffect(PrivateEstimator):
     Attributes
     ----------
     release_ : EffectRelease, the only thing to publish
-    effect_ : float, the estimate
-    interval_ : (low, high), infinite where the effect among the treated has no finite end
     receipt_ : Receipt of the ledger, None without one
 
     Examples
@@ -183,7 +181,7 @@ class PrivateEffect(PrivateEstimator):
 
     @property
     def effect_(self) -> float:
-        """The estimate."""
+        """Estimate in units of the outcome."""
         return float(self.release_.estimate)
 
     @property
@@ -258,7 +256,6 @@ class PrivateRule(PrivateEstimator):
     Attributes
     ----------
     release_ : RuleRelease, the only thing to publish
-    theta_ : (p,), of the constant and the scaled covariates
     receipt_ : Receipt of the ledger, None without one
 
     Examples
@@ -301,7 +298,7 @@ class PrivateRule(PrivateEstimator):
 
     @property
     def theta_(self) -> Array:
-        """The released parameter (p,)."""
+        """Released coefficients (p,), of the constant and of the scaled covariates."""
         return np.array(self.release_.theta)
 
     def decision_function(self, X: ArrayLike) -> Array:

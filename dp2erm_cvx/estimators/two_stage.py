@@ -175,7 +175,6 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
     Attributes
     ----------
     release_ : Release, the only thing to publish
-    theta_ : (p,) the released parameter
     receipt_ : Receipt of the ledger, None without one
     private_workings_ : weights, certificates and noise, for the data holder only; dropped by pickle
 
