@@ -269,10 +269,7 @@ class Dataset:
             }
             for declared in (one for one, lacking in lacks.items() if lacking):
                 raise DataError(f"{declared} are declared, and these records come without any")
-        unit = None if book is None else book.unit
-        if dataset.persons != (None if unit is None else unit.number):
-            raise DataError("unit: the persons of the dataset are not those of the domain")
-        refuse_undeclared(public, dataset.columns, dataset.arm_sizes)
+        refuse_undeclared(public, dataset.columns, dataset.persons, dataset.arm_sizes)
         return dataset
 
     def at(self, rows: NDArray[np.int64]) -> DatasetBlock:
@@ -323,8 +320,13 @@ class Dataset:
         return cls(X, a, y, tuple(covariates), treatment, outcome)
 
 
-def refuse_undeclared(public: Public, columns: tuple[str, ...], arms: Callable[[], Sequence[int]]) -> None:
-    """Raise DeclarationError where the data have other columns than the domain, DataError for a small arm."""
+def refuse_undeclared(
+    public: Public, columns: tuple[str, ...], persons: int | None, arms: Callable[[], Sequence[int]]
+) -> None:
+    """Raise DeclarationError for undeclared columns, DataError for other persons or too small an arm."""
+    unit = None if public.codebook is None else public.codebook.unit
+    if persons != (None if unit is None else unit.number):
+        raise DataError("unit: the persons of the dataset are not those of the domain")
     if public.columns is not None and columns != public.columns:
         raise DeclarationError(
             f"the domain declares the columns {', '.join(public.columns)}; the data have {', '.join(columns)}"

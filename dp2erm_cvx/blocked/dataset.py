@@ -243,7 +243,8 @@ class BlockedDataset:
         # a pass, before anything is spent; a codebook makes records of whatever cells hold
         judged = not coded or getattr(public, "arm_floor", None) is not None
         sizes = partial(data.blocks.map, Dataset.arm_sizes)
-        refuse_undeclared(public, data.columns, lambda: np.sum(sizes(), axis=0) if judged else ())
+        arms = (lambda: np.sum(sizes(), axis=0)) if judged else tuple
+        refuse_undeclared(public, data.columns, data.persons, arms)
         return data
 
     def restricted(self, columns: Sequence[int], curves: Curves | None = None) -> BlockedDataset:

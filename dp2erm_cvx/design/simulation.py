@@ -168,11 +168,8 @@ def _candidate(
 
 def _raw(question: DesignQuestion) -> tuple[str, ...]:
     """Columns of the table that covariates are made of, where they have names and no levels."""
-    domain = question.domain
-    columns = domain.columns or ()
-    if domain.codebook is not None and (domain.codebook.levels or domain.codebook.missing):
-        return ()
-    return columns
+    book = question.domain.codebook
+    return () if book is not None and book.renames else question.domain.columns or ()
 
 
 def replicate(

@@ -176,6 +176,10 @@ def test_persons_without_rows(path, tmp_path, rows):
     assert alike(*both(PrivateEffect(declared(unit=unit), Budget(9.0), residual_scale=0.4, seed=3), few))
     with pytest.raises(DataError, match=rf"{rows} record\(s\): at least 2"):
         PrivateEffect(declared(), Budget(9.0)).fit(blocked(few))
+    records = PrivateEffect(replace(declared(), codebook=None), Budget(9.0))
+    with pytest.raises(DataError, match="are not those of the domain"):
+        records.fit(blocked(few).coded(declared(unit=unit)))
+    assert not hasattr(records, "receipt_")  # before the charge
 
 
 @pytest.mark.parametrize("first", ["mmd_pooled", "mmd"])

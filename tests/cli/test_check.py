@@ -248,8 +248,7 @@ def test_a_report_of_a_frame():
     first, second = TableCells.of(read_frame(pd.DataFrame({"dose": dose, "age": age})), None, ranges).report()
     assert [hint in note for note in first["notes"]] == [True]
     assert not second["notes"]
-    book = Codebook(log=["dose"])
-    declared = book.ranges({"dose": (0.01, 2.0)})
+    declared = (book := Codebook(log=["dose"])).ranges({"dose": (0.01, 2.0)})
     (logged,) = TableCells.of(read_frame(pd.DataFrame({"dose": dose})), book, declared).report()
     assert (logged["declared"], logged["notes"]) == ("number", [])
     assert logged["outside"] == np.sum((dose < 0.01) | (dose > 2.0)) > 0
@@ -409,14 +408,12 @@ def test_an_event_of_two_texts_is_read_as_the_hint_says(folder):
     Path("wards.toml").write_text(bare)  # an event is 0 or 1: neither center nor bound is asked for
     assert load_domain("wards.toml").outcome_bound == load_domain("wards.toml").outcome_center == 0.5
     hint = "[cells] pressure = { synonyms = { 1 = [...], 0 = [...] } } reads texts as numbers"
-    checked = run("check", "wards.csv", "--domain", "wards.toml")
-    assert hint in " ".join(checked.output.split())
+    assert hint in " ".join(run("check", "wards.csv", "--domain", "wards.toml").output.split())
     command = ["wards.csv", "--domain", "wards.toml", "--epsilon", "1"]
     assert "hold nothing declared" in run("effect", *command).stderr
     table = hint.removesuffix(" reads texts as numbers").replace("[cells]", "[cells]\n")
-    Path("wards.toml").write_text(
-        bare + "\n" + table.replace("[...]", '["yes"]', 1).replace("[...]", '["no"]')
-    )
+    table = table.replace("[...]", '["yes"]', 1).replace("[...]", '["no"]')
+    Path("wards.toml").write_text(f"{bare}\n{table}")
     assert run("effect", *command).exit_code == 0
 
 

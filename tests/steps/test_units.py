@@ -434,8 +434,7 @@ def test_what_does_not_know_persons_refuses_them():
         with pytest.raises(DataError, match="are not those of the domain"):
             plan.run(other, fitted.execution())
     single = PrivateEffect(replace(public, codebook=replace(public.codebook, unit=None)), Budget(1.0), seed=1)
-    cases = [(model("ate"), replace(data, person=None, persons=None)), (single, data)]
-    for estimator, other in cases:
+    for estimator, other in [(model("ate"), replace(data, person=None, persons=None)), (single, data)]:
         with pytest.raises(DataError, match="are not those of the domain"):
             estimator.fit(other)
         assert not hasattr(estimator, "release_")
