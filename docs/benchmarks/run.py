@@ -18,7 +18,7 @@ import click
 import pandas as pd
 from machine import described, startup
 from measure import Row, measure
-from neighbors import audits, readings
+from neighbors import audits, declared_audits, readings
 from whole_fits import LIMITS, PEAK_LIMIT, SLOPE_LIMIT, ScaleRow, draw_growth, measure_scale, slopes
 from work import works
 
@@ -42,12 +42,13 @@ def main(quick: bool, only: str, output_dir: str, page: str | None, figure: str 
             rows += measure(work)
     read = readings(quick) if only in "readings" else []
     audited = audits(quick) if only in "audits" else []
+    declared = declared_audits(quick) if only in "declared" else []
     fits: list[ScaleRow] = []
     if only in SCALE:
         click.echo(SCALE, err=True)
         fits = measure_scale([500, 1000], 1, apart=False) if quick else measure_scale(_sizes(most), 3)
     starts = startup(3 if quick else 11)
-    text = tables(rows, fits, [*neighbor_tables(read, audited)], starts)
+    text = tables(rows, fits, [*neighbor_tables(read, audited, declared)], starts)
     click.echo(text)
     folder = Path(output_dir)
     folder.mkdir(parents=True, exist_ok=True)
@@ -58,6 +59,7 @@ def main(quick: bool, only: str, output_dir: str, page: str | None, figure: str 
         "scale": [row.to_dict() for row in fits],
         "readings": read,
         "audits": audited,
+        "declared": declared,
         "startup": starts,
     }
     (folder / "benchmarks.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
@@ -93,8 +95,10 @@ def scale_table(rows: list[ScaleRow]) -> str:
     return pd.DataFrame(lines).to_markdown(index=False, disable_numparse=True)
 
 
-def neighbor_tables(read: list[dict[str, Any]], audited: list[dict[str, Any]]) -> Iterator[str]:
-    """Neighbors of many records: movements of a batch, and whole audits."""
+def neighbor_tables(
+    read: list[dict[str, Any]], audited: list[dict[str, Any]], declared: list[dict[str, Any]]
+) -> Iterator[str]:
+    """Neighbors of many records: movements of a batch, whole audits, and audits of programs of one's own."""
     table = [
         {
             "program": row["program"],
@@ -125,6 +129,20 @@ def neighbor_tables(read: list[dict[str, Any]], audited: list[dict[str, Any]]) -
     ]
     if table:
         yield "## Audits of neighbors"
+        yield pd.DataFrame(table).to_markdown(index=False, disable_numparse=True)
+    table = [
+        {
+            "program": row["program"],
+            "n": row["n"],
+            "neighbors": f"{row['neighbors']:,}",
+            "neighbors per CPU second": f"{row['searched']:,.0f}",
+            "full solves per CPU second": f"{row['single']:,.0f}",
+            "certified error": f"{row['error']:.0e}",
+        }
+        for row in declared
+    ]
+    if table:
+        yield "## Audits of programs of one's own"
         yield pd.DataFrame(table).to_markdown(index=False, disable_numparse=True)
 
 
