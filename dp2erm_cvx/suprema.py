@@ -176,9 +176,7 @@ def corners(x: Array, y: Array) -> NDArray[np.int64]:
 
 
 def support(x: Array, y: Array, a: Array, b: Array) -> Array:
-    """Largest ``a x + b y`` over points (x, y), for each a >= 0 and b > 0: at a corner of their hull."""
-    on = corners(x, y)
-    x, y = x[on], y[on]
+    """Largest ``a x + b y`` over :func:`corners` (x, y), for each a >= 0 and b > 0."""
     slopes = np.diff(y) / -np.diff(x)
     at = len(slopes) - np.searchsorted(slopes[::-1], a / b)
     largest: Array = a * x[at] + b * y[at]
@@ -264,8 +262,9 @@ def _spread(y: Array, t: Array, angles: int = _ANGLES) -> float:
     alpha = np.linspace(0.0, math.pi, 2 * angles + 1)
     across, along, sines, cosines = np.abs(y) * np.cos(t), y * np.sin(t), np.sin(alpha), np.cos(alpha)
     half = angles + 1
-    upper = support(across, along, sines[:half], cosines[:half])
-    lower = support(across, -along, sines[half:], -cosines[half:])
+    on, below = corners(across, along), corners(across, -along)
+    upper = support(across[on], along[on], sines[:half], cosines[:half])
+    lower = support(across[below], -along[below], sines[half:], -cosines[half:])
     H = np.concatenate([upper, lower])
     return float(np.max(H + H[::-1])) / math.cos(0.5 * (alpha[1] - alpha[0]))
 

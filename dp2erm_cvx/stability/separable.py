@@ -271,6 +271,8 @@ def _variance_constant(g: Array, inverse: Array) -> float:
     largest, top = float(np.max(g)), float(np.max(inverse))
     if largest == 0.0:
         return 0.0
+    on = corners(g, inverse)
+    g, inverse = g[on], inverse[on]
 
     def product(p: Array, q: Array) -> Array:
         """The least bound at masses from p to q."""
