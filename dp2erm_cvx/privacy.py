@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.public import check_settings, public_number, setting
+from dp2erm_cvx.public import check_settings, public_number, setting, whole_number
 from dp2erm_cvx.suprema import Saturation
 
 #: Public orders alpha > 1 of Renyi curves: six to an octave of alpha - 1, from 1/128 to a million.
@@ -172,11 +172,15 @@ class RowBox:
 
     ``widths`` m (p,) are positive: rows have ``|x_j| <= m_j``, hence ``max |x_j| / m_j <= 1``. Gradients are
     multiples of rows, and ``slope`` bounds these multiples over Theta: it bounds their size in that norm, and
-    half their diameter.
+    half their diameter. Raises DeclarationError where a number is not positive.
     """
 
     widths: tuple[float, ...]
     slope: float
+
+    def __post_init__(self) -> None:
+        for number in (*self.widths, self.slope):
+            public_number("box", number, above=0.0, infinite=True)
 
 
 @dataclass(frozen=True)
@@ -192,22 +196,25 @@ class LossConstants:
     that of a loss of a margin, with weights as its only factors; None where Theorem 15 is not to be used.
     ``is_margin`` says that the gradients of a record are multiples of one vector of its own, whatever theta,
     which Theorem 16 needs beside the ``gradient_bound``. ``box`` is that of the rows, which box noise needs;
-    None where coordinates have no bound of their own.
+    None where coordinates have no bound of their own. Raises DeclarationError naming what is not positive.
     """
 
-    n_parameters: int
-    gradient_radius: float
-    hessian_trace: float
-    strong_convexity: float
-    theta_bound: float | None
-    outcome_bound: float
+    n_parameters: int = setting(check=whole_number, at_least=1)
+    gradient_radius: float = setting(above=0.0, infinite=True)
+    hessian_trace: float = setting(above=0.0, infinite=True)
+    strong_convexity: float = setting(at_least=0.0)
+    theta_bound: float | None = setting(above=0.0, optional=True)
+    outcome_bound: float = setting(above=0.0)
     gradient_bound: float | None = None
-    covariate_bound: float | None = None
-    response_bound: float | None = None
+    covariate_bound: float | None = setting(None, above=0.0)
+    response_bound: float | None = setting(None, above=0.0)
     is_mean: bool = False
     saturation: Saturation | None = None
     is_margin: bool = False
     box: RowBox | None = None
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def factored(self) -> LossConstants:
         """Constants of ``f l`` with a factor f in [0, 1] of every record, never normalized (Theorem 13).

@@ -238,15 +238,6 @@ class Objective:
             **({"split": 1.0} | facts),
         )
 
-    def refuse_restricted(self) -> None:
-        """Raise CalibrationError where the program has no form over R^p, which Theorems 7 and 8 need."""
-        if self.restriction is not None:
-            raise CalibrationError(self.restriction)
-
-    def refuse_unbounded(self) -> None:
-        """Raise CalibrationError where zeta_c is infinite, which Theorems 1 and 2 need finite."""
-        self.loss.refuse_unbounded(self.name, self.theta_set)
-
     def refuse_uncovered(self, budget: Budget, noise: Noise) -> None:
         """Raise CalibrationError where a bound covers not what is declared, or a budget is out of range.
 

@@ -191,7 +191,7 @@ def _outcome_bound(objective: Objective) -> float:
         raise CalibrationError(
             f"Theorem 8: {name} states no response_bound of a mean with covariate_bound = 1"
         )
-    return 0.5 * public_number("response_bound", loss.response_bound, above=0.0)
+    return 0.5 * loss.response_bound
 
 
 #: Quantiles are no farther out than this where the noise allows it, for covariates and for the outcome.

@@ -90,7 +90,6 @@ def calibrate(
     """
     kind = one_of("noise", noise, Noise)
     bound, loss = objective.bound, objective.loss
-    _check_loss(loss)
     objective.refuse_uncovered(budget, kind)
     if split is None:
         q = default_split(objective, budget, kind)
@@ -226,7 +225,6 @@ def calibrate_saturating(
     kind = one_of("noise", noise, Noise)
     bound, loss, n = objective.bound, objective.loss, objective.n_samples
     curve = _saturation(objective.name, loss)
-    _check_loss(loss)
     objective.refuse_uncovered(budget, kind)
     epsilon = budget.epsilon
     sensitivity = _steepest(loss, curve, kind) * bound.V
@@ -346,7 +344,6 @@ def calibrate_paper(
         raise CalibrationError(
             f"{objective.name} states no gradient_bound, which the paper's calibration needs"
         )
-    _check_loss(loss)
     objective.refuse_uncovered(budget, kind)
     zeta = public_number("gradient_bound", loss.gradient_bound, above=0.0)
     if zeta < loss.gradient_radius:
@@ -400,17 +397,3 @@ def _tail(n_parameters: int, delta: float) -> float:
     """L: a standard normal vector is longer with probability at most delta (rounded up)."""
     log_delta = max(-math.log(delta), 0.0)
     return math.hypot(math.sqrt(n_parameters) + math.sqrt(log_delta), math.sqrt(log_delta)) * (1.0 + MARGIN)
-
-
-def _check_loss(loss: LossConstants) -> None:
-    """Raise DeclarationError naming a constant that is not positive, or a strong convexity below 0."""
-    whole_number("n_parameters", loss.n_parameters, at_least=1)
-    public_number("gradient_radius", loss.gradient_radius, above=0.0)
-    public_number("hessian_trace", loss.hessian_trace, above=0.0)
-    public_number("strong_convexity", loss.strong_convexity, at_least=0.0)
-    public_number("outcome_bound", loss.outcome_bound, above=0.0)
-    if loss.theta_bound is not None:
-        public_number("theta_bound", loss.theta_bound, above=0.0)
-    if loss.box is not None:
-        for width in (*loss.box.widths, loss.box.slope):
-            public_number("box", width, above=0.0, infinite=True)

@@ -38,22 +38,17 @@ class Calibrator:
         Raises CalibrationError, with the reason, where the theorem does not cover the objective or no noise
         fits the budget, and DeclarationError for an invalid argument.
         """
-        match self.name:
-            case "sharp":
-                objective.refuse_unbounded()
-                return _sharp(objective, budget, noise, split)
-            case "paper" | "paper-corrected":
-                objective.refuse_unbounded()
-                corrected = self.name == "paper-corrected"
-                return calibrate_paper(objective, budget, noise=noise, corrected=corrected)
-            case "renyi":
-                objective.refuse_restricted()
-                return calibrate_renyi(objective, budget)
-            case "output":
-                objective.refuse_restricted()
-                return calibrate_output(objective, budget)
-        # the smallest predicted error among the sharp ones that apply, whatever its noise
-        return rank(objective, budget)[0][0].calibration
+        if self.name == "auto":  # the smallest predicted error among the sharp ones, whatever its noise
+            return rank(objective, budget)[0][0].calibration
+        if self.name in ("renyi", "output"):
+            if objective.restriction is not None:
+                raise CalibrationError(objective.restriction)
+            law = calibrate_renyi if self.name == "renyi" else calibrate_output
+            return law(objective, budget)
+        objective.loss.refuse_unbounded(objective.name, objective.theta_set)
+        if self.name == "sharp":
+            return _sharp(objective, budget, noise, split)
+        return calibrate_paper(objective, budget, noise=noise, corrected=self.name == "paper-corrected")
 
     def explained(
         self, objective: Objective, budget: Budget, noise: Noise | str, split: float | None = None
@@ -125,7 +120,6 @@ def _sharp(objective: Objective, budget: Budget, noise: Noise | str, split: floa
     These are taken where no split is declared and the predicted error is less; in a ball Theorem 19 at the
     gamma of Theorem 1, where its noise is less.
     """
-    objective.refuse_unbounded()
     calibration = calibrate(objective, budget, noise=noise, split=split)
     saturation = objective.loss.saturation
     in_a_ball = saturation is not None and math.isfinite(saturation.ball) and calibration.noise.pure

@@ -165,11 +165,7 @@ def _squared(loss: LossConstants) -> tuple[float, float]:
     """M and Z of Theorem 7."""
     if loss.covariate_bound is None or loss.response_bound is None:
         raise CalibrationError("Theorem 7 needs a squared loss")
-    whole_number("n_parameters", loss.n_parameters, at_least=1)
-    if loss.theta_bound is not None:
-        public_number("theta_bound", loss.theta_bound, above=0.0)
-    M = public_number("covariate_bound", loss.covariate_bound, above=0.0)
-    return M, public_number("response_bound", loss.response_bound, above=0.0)
+    return loss.covariate_bound, loss.response_bound
 
 
 def _tau(V: float, loss: LossConstants, n: int, gamma: float) -> float:

@@ -167,6 +167,6 @@ def test_declarations_that_are_none():
     for law, box in ((Noise.BOX, None), (Noise.BOX, (1.0,)), (Noise.GAMMA, (1.0, 1.0))):
         with pytest.raises(DeclarationError, match="half widths"):
             Calibration(noise=law, box=box, **facts, **rest)
-    for wrong in (RowBox((1.0, 0.0), 1.0), RowBox((1.0, 1.0), -1.0)):
+    for widths, slope in (((1.0, 0.0), 1.0), ((1.0, 1.0), -1.0)):
         with pytest.raises(DeclarationError, match="box"):
-            calibrate(Objective(BOTH, loss_of(box=wrong), N), Budget(1.0), noise="box")
+            RowBox(widths, slope)

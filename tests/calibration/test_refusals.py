@@ -97,7 +97,8 @@ UNCALIBRATED = [
     (of("sharp", budget=Budget(1.0), noise="gaussian"), "delta = 0.0"),
     (of("sharp", budget=Budget(1.0, 1e-301), noise="gaussian"), "delta = 1e-301"),
     (of("sharp", loss={"gradient_radius": 1e300}, split=0.5), r"noise scale = 1.2e\+301"),
-    (of("sharp", loss={"hessian_trace": 1e-300}), "gamma = "),
+    (of("sharp", loss={"gradient_radius": math.inf}), "noise scale = inf"),
+    *((of("sharp", loss={"hessian_trace": trace}), "gamma = ") for trace in (1e-300, math.inf)),
     (of("paper", bound=bound_of(W1=None)), "no W1 and W2"),
     (of("paper", bound=bound_of(W2=math.inf)), "W2 = inf"),
     (of("paper", noise="gaussian", budget=Budget(1.0)), "delta = 0.0"),
@@ -123,7 +124,7 @@ UNCALIBRATED = [
 ]
 #: Of a loss that is declared: a constant, and what it must not be.
 CONSTANTS = {
-    "sharp": {"n_parameters": (0, 1.5), "gradient_radius": (0.0, math.inf), "hessian_trace": (0.0,),
+    "sharp": {"n_parameters": (0, 1.5), "gradient_radius": (0.0,), "hessian_trace": (0.0,),
               "strong_convexity": (-1.0,), "theta_bound": (0.0,), "outcome_bound": (math.nan,)},
     "paper": {"gradient_bound": (math.inf,), "hessian_trace": (0.0,)},
     "renyi": {"theta_bound": (-1.0,), "n_parameters": (0,), "covariate_bound": (0,), "response_bound": (0,)},
