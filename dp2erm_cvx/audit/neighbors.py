@@ -100,7 +100,7 @@ class Base:
         inside, replacements = self._replacements(changes)
         reading = Movement.within(self.weights, self.radius, TOLERANCE * self.records.n_samples)
         moves = []
-        for part in self.neighborhood.read(replacements, reading):
+        for part in self.neighborhood.solve(replacements, reading):
             sums, largest, own = part.values
             for k in np.flatnonzero(np.isfinite(part.radius)):
                 change = inside[part.first + int(k)]

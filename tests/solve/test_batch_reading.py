@@ -36,7 +36,7 @@ def test_readings_are_those_of_the_held_weights(
     monkeypatch.setattr("dp2erm_cvx.solve.batch.rows._TALLEST", heights[1])
     records = make_records(90, 3)
     chosen, made, reading = replacements(records, 30), program(*case), Moved(np.ones(90))
-    (found,) = Neighborhood(made, records).read(chosen, reading)
+    (found,) = Neighborhood(made, records).solve(chosen, reading)
     held = joined(Neighborhood(made, records).solve(chosen))
     weights, both = reading.kept(30), found.radius + held.radius
     assert np.all(found.certified)
@@ -52,9 +52,9 @@ def test_readings_are_those_of_the_held_weights(
 def test_what_is_not_certified_is_solved_alone_and_read(monkeypatch: pytest.MonkeyPatch) -> None:
     records = make_records(60, 3)
     chosen, made = replacements(records, 12), program("entropy_balancing", {"ridge": 0.02})
-    (right,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))
+    (right,) = Neighborhood(made, records).solve(chosen, Moved(np.ones(60)))
     monkeypatch.setattr("dp2erm_cvx.solve.batch.row_batch._MAX_SWEEPS", 1)
-    (found,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))
+    (found,) = Neighborhood(made, records).solve(chosen, Moved(np.ones(60)))
     assert np.any(found.by_single)
     assert np.all(found.certified)
     assert np.all(np.abs(found.values[0] - right.values[0])[:, 0] <= found.radius + right.radius)

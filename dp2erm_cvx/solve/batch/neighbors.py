@@ -58,32 +58,20 @@ class Neighborhood:
         return fast_path(self._base[0], self.records, self._base[1])
 
     def solve(
-        self, replacements: Replacements, *, tolerance: float = TOLERANCE
+        self, replacements: Replacements, reading: Reading | None = None, *, tolerance: float = TOLERANCE
     ) -> Iterator[NeighborSolutions]:
         """Weights of every neighbor with a bound on their l1 error, some hundred neighbors at a time.
 
-        Raises DeclarationError for an invalid ``tolerance`` and where the replacements are for other records;
-        InfeasibleError where the base problem has no solution.
+        Or the result of a ``reading`` of them: where the program is a sum over rows no neighbor's weights are
+        then held, but read in one more pass. Raises DeclarationError for an invalid ``tolerance`` and where
+        the replacements are for other records; InfeasibleError where the base problem has no solution.
         """
-        return self._each(replacements, self._checked(replacements, tolerance))
-
-    def read(
-        self, replacements: Replacements, reading: Reading, *, tolerance: float = TOLERANCE
-    ) -> Iterator[NeighborSolutions]:
-        """Result of ``reading`` on the weights of every neighbor, with the bound on their l1 error.
-
-        Where the program is a sum over rows no neighbor's weights are held: they are read in one more pass.
-        Raises as :meth:`solve`.
-        """
-        return self._each(replacements, self._checked(replacements, tolerance), reading)
-
-    def _checked(self, replacements: Replacements, tolerance: float) -> float:
         if replacements.base is not self.records:
             raise DeclarationError("replacements: made for other records")
-        return public_number("tolerance", tolerance, above=0)
+        return self._each(replacements, reading, public_number("tolerance", tolerance, above=0))
 
     def _each(
-        self, replacements: Replacements, tolerance: float, reading: Reading | None = None
+        self, replacements: Replacements, reading: Reading | None, tolerance: float
     ) -> Iterator[NeighborSolutions]:
         goal = tolerance * self.records.n_samples
         for first, part, fast in self._parts(replacements, tolerance):

@@ -54,9 +54,6 @@ class Replacements:
         put(self, "index", _whole("index", index, base.n_samples))
         put(self, "a", _whole("a", a, 2))
         put(self, "X", np.array(X, dtype=np.float64, ndmin=2))
-        self._check()
-
-    def _check(self) -> None:
         m, domain = len(self.index), self.base.domain
         columns = self.base.n_features + (1 if domain.intercept else 0)
         if self.X.shape != (m, columns) or self.a.shape != (m,):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -126,7 +126,7 @@ class SharedRows:
         self, blocks: Blocks[MarginRows], dimension: int, terms: Terms, base: tuple[Array, ...]
     ) -> None:
         self.n, self.terms, self.base = blocks.n_samples, terms, base
-        self._blocks: Blocks[Array] = blocks.then(_plain)
+        self._blocks: Blocks[Array] = blocks.then(attrgetter("Z"))
         if blocks.here and self.n * dimension <= _HELD:
             self._blocks = ArrayBlocks((np.concatenate(self._blocks.each()),)).then(itemgetter(0))
 
@@ -184,10 +184,6 @@ def dot(A: Array, B: Array) -> Array:
 def norms(V: Array) -> Array:
     """Norms of the rows of V (m, d), rounded up: (m,)."""
     return np.asarray(np.sqrt(dot(V, V)) * (1 + 1e-12) + 1e-150)
-
-
-def _plain(block: MarginRows) -> Array:
-    return block.Z
 
 
 def _swept(Z: Array, numbers: range, *base: Array, forward: _Pass) -> tuple[Array, Array]:
