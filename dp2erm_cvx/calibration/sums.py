@@ -201,41 +201,25 @@ _ROWS: dict[SumLaw, _Row] = {
 }
 
 
-@dataclass(frozen=True)
-class GridSums:
+@dataclass(frozen=True, kw_only=True)
+class GridSums(IntegerNoise):
     """Sums over the records of whole numbers k, each times a whole factor, with noise on each product.
 
     The score of a record, less its public center, is ``2^step_exponent k`` in units of the outcome, ``|k| <=
     largest`` = K; that of the other arm, under the law of both arms alone, ``|k| <= largest_other`` = L.
-    ``n_samples`` is n, ``integers`` the noise on the released integers.
+    ``n_samples`` is n; what is inherited is the noise on the released integers.
     """
 
     law: SumLaw
     step_exponent: int
     largest: int
     n_samples: int
-    integers: IntegerNoise
     largest_other: int = 0
 
     @property
     def multipliers(self) -> tuple[int, ...]:
         """Whole factors of the sums."""
         return _ROWS[self.law].factors(self.largest, self.largest_other, self.noise is Noise.GAMMA)
-
-    @property
-    def noise(self) -> Noise:
-        """Laplace (``GAMMA``) or Gaussian."""
-        return self.integers.noise
-
-    @property
-    def epsilon(self) -> float:
-        """Guarantee of all released numbers together."""
-        return self.integers.epsilon
-
-    @property
-    def delta(self) -> float:
-        """0 for Laplace noise."""
-        return self.integers.delta
 
     @property
     def step(self) -> float:
@@ -261,7 +245,7 @@ class GridSums:
     @property
     def scales(self) -> tuple[float, ...]:
         """Scale of the noise of each mean over the records."""
-        return tuple(self.integers.scale * unit for unit in self.units)
+        return tuple(self.scale * unit for unit in self.units)
 
     def margin(self, tail: float, *which: int) -> float:
         """Quantile that the noise of means at ``which`` places, summed, exceeds with probability ``tail``.
@@ -269,7 +253,7 @@ class GridSums:
         The law is continuous; what integers may add is added.
         """
         quantile = sum_quantile(self.noise, tail, 0.0, *(self.scales[place] for place in which))
-        return quantile + self.integers.coupling * sum(self.units[place] for place in which)
+        return quantile + self.coupling * sum(self.units[place] for place in which)
 
     def means(self, released: Sequence[int]) -> tuple[float, ...]:
         """The means over the records that the ``released`` integers stand for."""
@@ -390,10 +374,12 @@ def calibrate_sums(
     exponent = math.frexp(math.nextafter(bound, 0.0))[1]
     for bits in range(_FINEST, _COARSEST - 1, -1):
         K, L = (math.ceil(math.ldexp(size, bits - exponent)) for size in (bound, other))
-        integers = calibrate_integers(_ROWS[law].moved(K, L, kind is Noise.GAMMA), budget, kind)
-        sums = GridSums(law, exponent - bits, K, n, integers, L)
+        own = vars(calibrate_integers(_ROWS[law].moved(K, L, kind is Noise.GAMMA), budget, kind))
+        sums = GridSums(
+            **own, law=law, step_exponent=exponent - bits, largest=K, n_samples=n, largest_other=L
+        )
         most = max(m * K**degree for m, degree in zip(sums.multipliers, law.degrees, strict=True))
-        if n * most <= LARGEST_INTEGER and _TAIL * integers.scale <= LARGEST_INTEGER:
+        if n * most <= LARGEST_INTEGER and _TAIL * sums.scale <= LARGEST_INTEGER:
             return sums
     raise CalibrationError(f"n_samples = {n}: the sums of a score or their noise are beyond 64-bit integers")
 

@@ -216,7 +216,7 @@ def _read(
             scales=noise.scales[0] * widenings / size,
             size=size,
             count=noise.scales[2] / size,
-            rounding=widenings * (0.5 * noise.step + noise.integers.coupling * noise.units[0]) / size,
+            rounding=widenings * (0.5 * noise.step + noise.coupling * noise.units[0]) / size,
             spread=spread / math.sqrt(size),
             errors=errors,
             common=common,

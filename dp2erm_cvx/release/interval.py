@@ -117,7 +117,7 @@ def score_interval(
     mean = widening * noise.means(released)[0]
     deviation = widening * _deviation(noise, released, share)
     sampling, scale = deviation / math.sqrt(noise.n_samples), widening * noise.scales[0]
-    rounding = widening * (0.5 * noise.step + noise.integers.coupling * noise.units[0])
+    rounding = widening * (0.5 * noise.step + noise.coupling * noise.units[0])
     half = (sum_quantile(noise.noise, tail, sampling, scale) + rounding) * _ROUND_UP
     return ScoreInterval(
         estimate=center + mean,
@@ -140,7 +140,7 @@ def effect_interval(
     2 tail``, b the bias that is allowed for and N normal with the deviation of sampling and nuisances.
     """
     own, scales = score.standard_deviation / math.sqrt(noise.n_samples), (widening * noise.scales[0],)
-    rounding = widening * (0.5 * noise.step + noise.integers.coupling * noise.units[0])
+    rounding = widening * (0.5 * noise.step + noise.coupling * noise.units[0])
     errors = error.noise, math.hypot(own, error.sampling), error.bias
     public = score.estimate, score.level, misses(score.level)[1]
     return linear_interval(noise, public, (own, scales, rounding), errors)

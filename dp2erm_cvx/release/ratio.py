@@ -190,7 +190,7 @@ def part_spread(
 
 def roundings_of(noise: GridSums) -> tuple[float, float]:
     """Roundings that may move both means beyond the continuous law of their noise."""
-    coupling = noise.integers.coupling
+    coupling = noise.coupling
     if noise.law.of_arms:
         return noise.step + coupling * (noise.units[0] + noise.units[1]), coupling * noise.units[5]
     # a share that is no whole number is rounded to its grid
@@ -315,8 +315,7 @@ class ArmRisks:
     def _roundings(self) -> tuple[float, float]:
         """Half a step of the grid for each score, and what the noise may differ from its law."""
         first, second, *_ = (
-            self.widening * (0.5 * self.noise.step + self.noise.integers.coupling * unit)
-            for unit in self.noise.units
+            self.widening * (0.5 * self.noise.step + self.noise.coupling * unit) for unit in self.noise.units
         )
         return first, second
 
@@ -382,7 +381,7 @@ class ArmRisks:
             norm = self._norm(share)
         else:
             middles = [1.0 - center if complement else center for center in self.centers]
-            scale, unit = self.noise.scales[5], self.noise.integers.coupling * self.noise.units[5]
+            scale, unit = self.noise.scales[5], self.noise.coupling * self.noise.units[5]
             norm = self._counted_norm(share, -1.0 if complement else 1.0, *middles)
             roundings = roundings[0] + abs(middles[0]) * unit, roundings[1] + abs(middles[1]) * unit
             shared = ((middles[0] * scale, middles[1] * scale),)

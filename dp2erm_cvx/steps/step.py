@@ -341,8 +341,6 @@ class Step(abc.ABC):
     @property
     def integers(self) -> IntegerNoise | None:
         """The noise on each of the exact integers that it releases, None where it releases none."""
-        if isinstance(self.calibration, GridSums):
-            return self.calibration.integers
         return self.calibration if isinstance(self.calibration, IntegerNoise) else None
 
     @property
@@ -351,7 +349,7 @@ class Step(abc.ABC):
         calibration = self.calibration
         if isinstance(calibration, GridSums):
             unit = calibration.units[0]
-            noise = {"scale": calibration.scales[0], "sensitivity": unit * calibration.integers.sensitivity}
+            noise = {"scale": calibration.scales[0], "sensitivity": unit * calibration.sensitivity}
             return {"noise": calibration.noise, "gamma": 0.0, **noise}
         if isinstance(calibration, IntegerNoise | RangeNoise):
             unit = calibration.unit if isinstance(calibration, IntegerNoise) else 1.0

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.calibration import IntegerNoise, Noise, calibrate_integers
 from dp2erm_cvx.calibration.profiles import LossLaw
-from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.mechanism import perturb_integers
 from dp2erm_cvx.privacy import Budget
@@ -44,7 +43,7 @@ class IntegerSums(Step):
     """Integers that are sums over records, each with noise of the same law; ``exact`` draws are exact."""
 
     @abc.abstractmethod
-    def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise | GridSums:
+    def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise:
         """The noise: of what one replacement moves all of them by."""
 
     @abc.abstractmethod
@@ -57,7 +56,7 @@ class IntegerSums(Step):
         noises = (replace(self, noise=law).calibrate(universe, budget) for law in laws)
         return min((self.planned(universe, noise) for noise in noises), key=lambda plan: plan.predicted_error)
 
-    def planned(self, universe: Universe, noise: IntegerNoise | GridSums) -> Self:
+    def planned(self, universe: Universe, noise: IntegerNoise) -> Self:
         """The step with this noise; the bound is that of weights 1, or of what every record counts itself."""
         bound = uniform_weights(universe.n_samples, factored=universe.domain.weighted)
         return replace(self, universe=universe, calibration=noise, bound=bound)

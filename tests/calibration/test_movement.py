@@ -79,7 +79,7 @@ def test_no_unit_moves_a_law_of_sums_by_more_than_is_stated(law, persons, kind):
     noise, units = law_noise(law, kind), records(law)
     if persons:
         units = means(records(law, FEW, FEW_MARKS, 3 if law is SumLaw.DISJOINT else 2), 3)
-    stated = noise.integers.sensitivity
+    stated = noise.sensitivity
     # in the l2 norm what is stated of both arms is rounded up, and few shares of persons miss the largest
     least = 0.85 if law.of_arms and kind is Noise.GAUSSIAN else 0.985 - 0.085 * persons
     assert least * stated < movement(added(noise, units), kind) <= stated

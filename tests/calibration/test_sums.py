@@ -27,8 +27,8 @@ def test_the_grid_holds_the_bound_and_the_sums(bound, n):
         assert Fraction(noise.bound) == noise.largest * Fraction(2) ** noise.step_exponent
         assert bound <= noise.bound <= bound * (1 + 2.0**-14 if n > 1_300_000 else 1 + 2.0**-19)
         assert max(noise.multipliers[0], noise.multipliers[1] * noise.largest) * n * noise.largest <= 2**62
-        assert 60 * noise.integers.scale < 2**62
-        assert noise.integers.sensitivity == 4 * noise.largest**2
+        assert 60 * noise.scale < 2**62
+        assert noise.sensitivity == 4 * noise.largest**2
 
 
 def of_one_record(noise, n_groups, shares):
@@ -44,11 +44,11 @@ def of_one_record(noise, n_groups, shares):
 def test_groups_at_the_noise_of_one_would_cost_twice_as_much():
     noise = calibrate_sums(SumLaw.WHOLE, 3.0, 100, LAPLACE)
     found = of_one_record(noise, 2, [0.0, 0.5]).astype(float)
-    loss = movement(found, 1) / noise.integers.scale
+    loss = movement(found, 1) / noise.scale
     assert loss == pytest.approx(2.0, rel=1e-4)
     right = calibrate_sums(SumLaw.WHOLE_GROUPS, 3.0, 100, LAPLACE)
     found = of_one_record(right, 2, [0.0, 0.5]).astype(float)
-    assert 0.999 < movement(found, 1) / right.integers.scale <= 1.0
+    assert 0.999 < movement(found, 1) / right.scale <= 1.0
     # a score that is larger than its record's share is clipped to it
     wide = [
         noise.totals([right.bound], [0.1])[0]
@@ -77,7 +77,8 @@ def arm_points(noise, own=None, other=None):
 
 
 def arms(largest, other, kind, sensitivity=1):
-    return GridSums(SumLaw.ARMS, 0, largest, 2, calibrate_integers(sensitivity, GAUSSIAN, kind), other)
+    noise, grid = calibrate_integers(sensitivity, GAUSSIAN, kind), {"law": SumLaw.ARMS, "step_exponent": 0}
+    return GridSums(**vars(noise), **grid, largest=largest, n_samples=2, largest_other=other)
 
 
 def stated_of_arms(largest, other, kind):
@@ -97,9 +98,7 @@ def test_second_moments_of_the_arms_cost_little(kind, largest, other):
     # were the other arm not clipped, both scores would be large at once
     assert movement(arm_points(noise, other=largest + 1), 1) > bound
     calibrated = calibrate_sums(SumLaw.ARMS, 5.0, 1000, GAUSSIAN, kind, other_bound=1.0)
-    assert calibrated.integers.sensitivity == stated_of_arms(
-        calibrated.largest, calibrated.largest_other, kind
-    )
+    assert calibrated.sensitivity == stated_of_arms(calibrated.largest, calibrated.largest_other, kind)
 
 
 @pytest.mark.parametrize("kind", list(ORDER))
@@ -129,7 +128,7 @@ def test_the_number_of_records_that_count_is_free_with_both_arms(kind, largest, 
     assert noise.totals([3.0, 3.0], [1.0, 1.0], [1, 0], [0.0, 0.0]) == silent
     real = calibrate_sums(SumLaw.COUNTED_ARMS, 1.5, 1000, GAUSSIAN, kind, other_bound=0.5)
     arms_alone = stated_of_arms(real.largest, real.largest_other, kind)
-    assert arms_alone <= real.integers.sensitivity < 1.03 * arms_alone
+    assert arms_alone <= real.sensitivity < 1.03 * arms_alone
 
 
 def test_shares_are_clipped_to_one_half_and_summed_exactly():

@@ -31,7 +31,7 @@ def releases(noise, scores, rng, second_scale=1.0):
     first, second = noise.multipliers
     sums = np.stack([first * k.sum(axis=1), second * (k * k).sum(axis=1)], axis=1)
     draw = rng.laplace if noise.noise is Noise.GAMMA else rng.normal
-    drawn = draw(scale=noise.integers.scale, size=sums.shape) * [1.0, second_scale]
+    drawn = draw(scale=noise.scale, size=sums.shape) * [1.0, second_scale]
     return [(int(a), int(b)) for a, b in np.rint(sums + drawn)]
 
 

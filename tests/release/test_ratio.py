@@ -36,7 +36,7 @@ def counts(p, n, replicates, seed):
 
 def noised(noise, sums, rng):
     draw = rng.laplace if noise.noise is Noise.GAMMA else rng.normal
-    return np.rint(sums * np.array(noise.multipliers) + draw(scale=noise.integers.scale, size=sums.shape))
+    return np.rint(sums * np.array(noise.multipliers) + draw(scale=noise.scale, size=sums.shape))
 
 
 def arm_study(n, budget, kind, replicates, seed):

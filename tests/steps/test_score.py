@@ -234,5 +234,5 @@ def test_no_released_rate_lets_a_record_add_more_than_is_calibrated(kind, rate):
         for first in sums:
             for second in sums:
                 largest = max(largest, sum(abs(u - v) for u, v in zip(first, second, strict=True)))
-    assert largest <= noise.integers.sensitivity
-    assert largest > 0.5 * noise.integers.sensitivity
+    assert largest <= noise.sensitivity
+    assert largest > 0.5 * noise.sensitivity

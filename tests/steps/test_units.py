@@ -47,9 +47,9 @@ def test_arms_that_are_clipped_by_themselves_move_by_more():
     """A person at the bound of two arms at once: twice the ball that the noise of disjoint sums covers."""
     noise = law_noise(SumLaw.DISJOINT, Noise.GAMMA)
     rows = np.array([[*noise.totals([s], [1.0])[:2], *noise.totals([s], [1.0])] for s in (-4.0, 4.0)])
-    assert movement(np.vstack([rows, 0 * rows]).astype(float), Noise.GAMMA) > 1.3 * noise.integers.sensitivity
+    assert movement(np.vstack([rows, 0 * rows]).astype(float), Noise.GAMMA) > 1.3 * noise.sensitivity
     held = np.array([noise.totals([s], [s], [1.0]) for s in (-4.0, 4.0)])
-    assert movement(held.astype(float), Noise.GAMMA) <= noise.integers.sensitivity
+    assert movement(held.astype(float), Noise.GAMMA) <= noise.sensitivity
 
 
 def test_means_of_both_arms_move_by_more_than_single_records_do():
@@ -58,7 +58,7 @@ def test_means_of_both_arms_move_by_more_than_single_records_do():
     planted = replace(noise, law=SumLaw.COUNTED_ARMS)
     found = movement(added(planted, means(records(SumLaw.COUNTED_ARMS, FEW, FEW_MARKS), 2)), Noise.GAMMA)
     # a person who falls silent attains what the noise of counted arms covers
-    assert found / noise.integers.sensitivity == pytest.approx(1 + (7 - 9 / 4) ** 2 / 16 / 46.875, abs=1e-5)
+    assert found / noise.sensitivity == pytest.approx(1 + (7 - 9 / 4) ** 2 / 16 / 46.875, abs=1e-5)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.25, 0.5, 0.7, 0.78, 0.9, 1.0])

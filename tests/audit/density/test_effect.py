@@ -202,7 +202,7 @@ def test_the_density_is_that_of_the_formulas():
                 )
                 bound = plan.main.score.residual_bound
                 sums.append(score_integers(data, theta, lam, plan.main.calibration, bound, rate))
-            scale = plan.main.calibration.integers.scale
+            scale = plan.main.calibration.scale
             expected = right[0] - right[1] + np.abs(sums[0] - sums[1]).sum() / scale
             assert found == pytest.approx(expected, abs=1e-9)
     assert any(shrunk)
@@ -271,7 +271,7 @@ def test_gaussian_noise_is_sampled():
     plan = effect(budget=budget, rows=None, cells={0: [0.0]}, propensity="cells").plan(N, 1)
     assert not audit_density(plan, *FLIP, draws=100).exceeds
     noise = plan.main.calibration
-    weak = replace(noise, integers=less(noise.integers, scale=0.1))
+    weak = less(noise, scale=0.1)
     assert audit_density(changed(plan, "score", calibration=weak), *FLIP, draws=100).exceeds
 
 

@@ -105,7 +105,7 @@ def test_a_value_moves_by_its_share_at_most():
         sums = [value.exact_sums(data, released) for data in pair]
         worst = max(worst, sum(abs(s - t) for s, t in zip(*sums, strict=True)))
     share = value.calibration.epsilon
-    assert 0.98 * share < worst / value.calibration.integers.scale <= share
+    assert 0.98 * share < worst / value.calibration.scale <= share
 
 
 def test_four_counts_move_by_their_share_at_most():
