@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
-from dp2erm_cvx.public import one_of, public_number, whole_number
+from dp2erm_cvx.public import check_settings, one_of, public_number, setting, whole_number
 
 BOTH_RELATIONS = frozenset(Neighboring)
 EXACT = "the weights are those of the exact minimizer"
@@ -77,23 +77,6 @@ def last_true(holds: Callable[[float], bool], low: float, high: float) -> float:
         else:
             high = middle
     return high
-
-
-def largest_minimum(
-    rising: Callable[[float], float], humped: Callable[[float], float], peak: float, end: float
-) -> float:
-    """Upper bound of ``sup over [0, end] of min(rising, humped)``.
-
-    ``rising`` does not decrease; ``humped`` does not decrease up to ``peak`` nor increase after it, so that
-    only [min(peak, end), end] matters; there the supremum lies at their crossing, of which the upper end of
-    the bracket is used.
-    """
-    start = min(peak, end)
-    if rising(start) >= humped(start):
-        return humped(start)
-    if start == end:
-        return rising(end)
-    return rising(last_true(lambda point: rising(point) <= humped(point), start, end))
 
 
 def largest_weight(n: int, log_ratio: float) -> float:
@@ -191,17 +174,17 @@ class Bound:
     No weight exceeds ``w_max``.
     """
 
-    l2: float | None = None
-    gradient: float | None = None
-    w_max: float = math.inf
+    l2: float | None = setting(None, at_least=0.0)
+    gradient: float | None = setting(None, at_least=0.0)
+    w_max: float = setting(math.inf, at_least=1.0, infinite=True)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     @classmethod
     def from_l2(cls, l2: float, w_max: float = math.inf) -> Bound:
         """A bound on ``||w - w'||_2``, at least 0. Raises DeclarationError."""
-        return cls(
-            l2=public_number("l2", l2, at_least=0.0),
-            w_max=public_number("w_max", w_max, at_least=1.0, infinite=True),
-        )
+        return cls(l2=l2, w_max=w_max)
 
     @classmethod
     def from_gradient(cls, gradient: float, w_max: float = math.inf) -> Bound:
@@ -211,10 +194,7 @@ class Bound:
         ``m ||d||^2 <= <grad F(w') - grad F(w), d> <= <grad F(w') - grad F'(w'), d>``. Raises
         DeclarationError.
         """
-        return cls(
-            gradient=public_number("gradient", gradient, at_least=0.0),
-            w_max=public_number("w_max", w_max, at_least=1.0, infinite=True),
-        )
+        return cls(gradient=gradient, w_max=w_max)
 
     def at(self, n: int, strong_convexity: float, relations: frozenset[Neighboring]) -> StabilityBound:
         """``V <= min(2n, sqrt(n - 1) L2 + 2 w_max)`` for weights >= 0 of sum n.

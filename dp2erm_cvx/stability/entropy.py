@@ -18,7 +18,6 @@ from dp2erm_cvx.stability.base import (
     Cells,
     coupled_variation,
     declared_floor,
-    largest_minimum,
     largest_weight,
     last_true,
     outward,
@@ -153,9 +152,7 @@ def entropy_balancing(n: int, constants: EntropyConstants) -> StabilityBound:
     cap = public_number("trim", constants.trim, above=0.0, infinite=True)
     if arm_mass not in ("equal", "proportional"):
         raise DeclarationError(f"arm_mass = {arm_mass!r}: must be 'equal' or 'proportional'")
-    floor = 0 if arm_floor is None else whole_number("arm_floor", arm_floor, at_least=1)
-    if 2 * floor > n:
-        raise DeclarationError(f"arm_floor = {arm_floor}: must be at most n/2 = {n / 2:g}")
+    floor = 0 if arm_floor is None else declared_floor(n, arm_floor)
 
     assumptions = [f"norm of the balance functions at most {balance:g}", f"{arm_mass} arm mass", EXACT]
     if floor:
@@ -222,7 +219,13 @@ def entropy_law_change(mu: float, radius: float, diameter: float, pull: float, r
     def by_divergence(delta: float) -> float:
         return 2.0 * total_variation(delta * max(0.0, pull - mu * delta) / rest)
 
-    return largest_minimum(by_range, by_divergence, reach / 2.0, end)
+    # the first rises and the second falls from its peak on: no more than where they cross after it
+    start = min(reach / 2.0, end)
+    if by_range(start) >= by_divergence(start):
+        return by_divergence(start)
+    if start == end:
+        return by_range(end)
+    return by_range(last_true(lambda delta: by_range(delta) <= by_divergence(delta), start, end))
 
 
 def total_variation(divergence: float) -> float:
