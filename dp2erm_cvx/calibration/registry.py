@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from dp2erm_cvx.calibration.base import Calibration, Noise, Objective, predicted_error
@@ -11,7 +10,7 @@ from dp2erm_cvx.calibration.numbers import calibrate_output
 from dp2erm_cvx.calibration.objective import calibrate, calibrate_paper, calibrate_saturating
 from dp2erm_cvx.calibration.renyi import calibrate_renyi
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants
+from dp2erm_cvx.privacy import BoundFamily, Budget
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,33 +61,33 @@ class Calibrator:
 
 @dataclass(frozen=True)
 class RankedCalibration:
-    """A valid calibration. ``predicted_error`` is that of :func:`predicted_error`; ``reason`` is one line."""
+    """A valid calibration by its name and noise, and in one line how it compares to the others."""
 
     name: str
     calibration: Calibration
-    predicted_error: float
     reason: str
 
 
-def rank(
-    objective: Objective, budget: Budget, calibrators: Collection[Calibrator] | None = None
-) -> tuple[tuple[RankedCalibration, ...], dict[str, str]]:
+def rank(objective: Objective, budget: Budget) -> tuple[tuple[RankedCalibration, ...], dict[str, str]]:
     """Every valid calibration by predicted error, and why the others are refused, by name.
 
-    From public quantities only, in each of their noise laws; by default all that use the sharp bounds. Raises
+    From public quantities only: all that use the sharp bounds, in each of their noise laws. Raises
     CalibrationError with every reason where nothing is valid.
     """
-    loss, sharp = objective.loss, [law for law in CALIBRATORS if law.family is BoundFamily.SHARP]
+    loss = objective.loss
     choices: list[tuple[str, Calibration, float]] = []
     refused: dict[str, str] = {}
-    for name, law, noise in _laws(sharp if calibrators is None else calibrators, loss):
-        try:
-            calibration = law.calibrate(objective, budget, noise)
-        except CalibrationError as error:
-            refused[name] = str(error)
-            continue
-        size = predicted_error(calibration, loss, objective.n_samples)
-        choices.append((name, calibration, size))
+    for known in CALIBRATORS:
+        # where nothing declares a box there is nothing to refuse
+        laws = [law for law in known.laws if law is not Noise.BOX or loss.box is not None]
+        for noise in laws if known.family is BoundFamily.SHARP else ():
+            name = known.name if len(known.laws) == 1 else f"{known.name}-{noise}"
+            try:
+                calibration = known.calibrate(objective, budget, noise)
+            except CalibrationError as error:
+                refused[name] = str(error)
+                continue
+            choices.append((name, calibration, predicted_error(calibration, loss, objective.n_samples)))
     if not choices:
         reasons = "; ".join(f"{objective.weights}, {name}: {reason}" for name, reason in refused.items())
         raise CalibrationError(f"no calibration is valid: {reasons}")
@@ -101,17 +100,8 @@ def rank(
             reason += f", the smallest of {len(choices)} valid calibrations"
         elif least > 0.0:
             reason += f", {size / least:.3g} times the smallest"
-        valid.append(RankedCalibration(name, calibration, size, reason))
+        valid.append(RankedCalibration(name, calibration, reason))
     return tuple(valid), refused
-
-
-def _laws(
-    calibrators: Collection[Calibrator], loss: LossConstants
-) -> Iterator[tuple[str, Calibrator, Noise]]:
-    for known in calibrators:
-        # where nothing declares a box there is nothing to refuse
-        for noise in (law for law in known.laws if law is not Noise.BOX or loss.box is not None):
-            yield (known.name if len(known.laws) == 1 else f"{known.name}-{noise}"), known, noise
 
 
 def _sharp(objective: Objective, budget: Budget, noise: Noise | str, split: float | None) -> Calibration:
