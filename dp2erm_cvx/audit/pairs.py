@@ -312,6 +312,12 @@ def _across(rng: np.random.Generator, d: int) -> _Raw:
     )
 
 
+def _corners(rng: np.random.Generator, d: int) -> _Raw:
+    """Records at corners of a cube, on the sphere or at 0: orthogonal ones are alike to no kernel."""
+    points = rng.integers(-1, 2, (CLUSTERS + 2, d)).astype(np.float64)
+    return _with_arms(rng, points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1.0))
+
+
 def _with_both_arms(points: Array, arm: NDArray[np.int64], share: Array) -> _Raw:
     """A proposal where no arm of the common records is empty."""
     present = np.flatnonzero(share > 0)
@@ -323,7 +329,7 @@ def _with_both_arms(points: Array, arm: NDArray[np.int64], share: Array) -> _Raw
 
 
 #: Families of starts, in turns.
-_FAMILIES = (_anywhere, _collinear, _one_sided, _separable, _nearly_empty, _jump, _across)
+_FAMILIES = (_anywhere, _collinear, _one_sided, _separable, _nearly_empty, _jump, _across, _corners)
 
 
 def draw_pair(universe: Universe, rng: np.random.Generator) -> Pairs:

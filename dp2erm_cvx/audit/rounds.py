@@ -25,7 +25,7 @@ from dp2erm_cvx.audit.movement import (
     resolve,
 )
 from dp2erm_cvx.audit.neighbors import Base, Replacement
-from dp2erm_cvx.audit.pairs import CLUSTERS, Pairs
+from dp2erm_cvx.audit.pairs import CLUSTERS, Pairs, _unit
 from dp2erm_cvx.audit.scouts import Surrogate
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, evolve, explore
 from dp2erm_cvx.domain import Array, Records
@@ -45,7 +45,9 @@ CHECKED, _SAMPLE = 100, 7
 KEPT = 10
 #: Starts of a round, how many of the best are refined, and pairs tried in each refinement: where movements
 #: are cheap, and where each takes two full solves.
-CHEAP, COSTLY = (280, 3, 1500), (35, 1, 150)
+CHEAP, COSTLY = (280, 2, 1500), (35, 1, 150)
+#: Pairs of earlier rounds that are refined again, and whether a part of them is drawn anew.
+_AGAIN = (False, True)
 
 #: Draws a dataset.
 Source = Callable[[np.random.Generator], Records]
@@ -137,7 +139,7 @@ class Rounds:
             if self.surrogate is None or self.names[number % len(self.names)] != BASE:
                 return CHUNK
             starts, refined, evaluations = COSTLY if self.surrogate.exact else CHEAP
-            return starts + (refined + 1) * evaluations
+            return starts + (refined + len(_AGAIN)) * evaluations
 
         def highest(state: State) -> float:
             return max(
@@ -275,7 +277,7 @@ def _climb(
 ) -> tuple[Pairs, int]:
     """The pairs at the ends of the ascents of one round, and how many pairs were tried, at most ``budget``.
 
-    One of the ``known`` pairs of earlier rounds is refined again with small steps.
+    Some of the ``known`` pairs of earlier rounds are refined again, with small steps.
     """
     universe = surrogate.universe
     number, refined, evaluations = COSTLY if surrogate.exact else CHEAP
@@ -283,14 +285,20 @@ def _climb(
     spent = len(starts)
     values = np.nan_to_num(surrogate.movements(starts)[quantity], nan=-np.inf, posinf=-np.inf)
     highest = np.argsort(-values, kind="stable")[:refined]
-    chosen = [(starts.take(np.array([index])), 0.3) for index in highest]
-    if known:
+    steps = rng.choice([0.1, 0.3], refined)  # small ones stay on a narrow hill
+    chosen = [(starts.take(np.array([index])), step) for index, step in zip(highest, steps, strict=False)]
+    for anew in _AGAIN if known else ():
         pair = known[int(rng.integers(len(known)))]
-        a = pair.a.copy()
-        if rng.random() < 0.5:
-            place = (int(rng.integers(CLUSTERS + 2)) + 2) % (CLUSTERS + 2)
+        X, a, count = pair.X.copy(), pair.a.copy(), pair.count.copy()
+        if anew:  # another hill: one common kind, and one end of the change, are drawn again
+            kind = int(rng.integers(CLUSTERS))
+            rows = [2 + kind, int(rng.integers(2))]
+            X[0, rows] = universe.domain.features_bound * _unit(rng.normal(size=X[0, rows].shape))
+            a[0, rows], count[0, kind] = rng.integers(2, size=2), np.max(count) * rng.random()
+        elif rng.random() < 0.5:
+            place = int(rng.integers(CLUSTERS + 2))
             a[0, place] = 1 - a[0, place]
-        chosen.append((Pairs.admitted(universe, pair.X, a, pair.count), 0.1))
+        chosen.append((Pairs.admitted(universe, X, a, count), 0.1))
     climbs, left = [], budget - spent
     free = [_free(universe, start) for start, _ in chosen]
     for (first, _), (_, step) in zip(free, chosen, strict=True):

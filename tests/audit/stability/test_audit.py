@@ -138,7 +138,7 @@ def facts(result):
 
 @pytest.mark.parametrize("source", [None, some_data(30, 2)])
 def test_a_stop_changes_nothing(source, tmp_path, monkeypatch):
-    monkeypatch.setattr(rounds, "CHEAP", (30, 1, 60))
+    monkeypatch.setattr(rounds, "CHEAP", (30, 1, 30))
     call = {"universe": Universe(Domain(2.0, 1.0), 30, 2)}
     if source is not None:
         call["strategies"] = ("flips", "ascent", "base")
