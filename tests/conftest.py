@@ -1,5 +1,6 @@
 """Equal results of a test on every machine: its noise and its examples are those of its name."""
 
+import gc
 import math
 import random
 from collections.abc import Callable, Generator
@@ -13,6 +14,8 @@ settings.register_profile(
     "repeatable", derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
 )
 settings.load_profile("repeatable")
+gc.freeze()
+gc.set_threshold(100_000, 50, 50)  # a twelfth of the time of all tests went into looking for cycles
 
 try:
     from opendp import measurements

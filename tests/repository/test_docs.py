@@ -298,6 +298,7 @@ def test_the_study_of_its_page_runs(tmp_path, monkeypatch):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("Rscript") is None, reason="needs R")
 def test_the_study_of_its_page_runs_from_r(tmp_path):
     frame = "frame <- data.frame(dose = c(NA, 1:299) %% 4L, severity = 1, a = 0:1, y = rnorm(300))\n"
