@@ -26,7 +26,7 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError, brief
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.ledger.ledger import sums, up
-from dp2erm_cvx.mechanism import private_choice, random_source, repeatable_choice
+from dp2erm_cvx.mechanism import private_choice, random_source
 from dp2erm_cvx.mechanism.exact import Source
 from dp2erm_cvx.plan import Plan, Study
 from dp2erm_cvx.privacy import Budget
@@ -218,10 +218,7 @@ def tune_privately(
     if not isinstance(score_budget, Budget) or score_budget.delta:
         raise DeclarationError(f"score_budget = {score_budget!r}: must be a Budget with delta = 0")
     source = random_source(seed)
-    if seed is None:
-        choose = private_choice(SENSITIVITY, score_budget.epsilon)
-    else:
-        choose = repeatable_choice(SENSITIVITY, score_budget.epsilon, source)
+    choose = private_choice(SENSITIVITY, score_budget.epsilon, None if seed is None else source)
     share = public_number("split", split, above=0.0)
     probability = public_fraction("propensity", propensity)
     records = Dataset.declared(domain, X, a, y)

@@ -11,7 +11,6 @@ from dp2erm_cvx.mechanism.discrete import (
     private_choice,
     quantile_places,
     quantile_scores,
-    repeatable_choice,
 )
 from dp2erm_cvx.mechanism.exact import (
     Draw,
@@ -32,7 +31,6 @@ __all__ = [
     "quantile_places",
     "quantile_scores",
     "random_source",
-    "repeatable_choice",
     "secure_available",
     "simulate_noise",
 ]

@@ -96,14 +96,18 @@ def selection_scale(sensitivity: int, epsilon: float) -> float:
     return scale
 
 
-def private_choice(sensitivity: int, epsilon: float) -> Choice:
+def private_choice(sensitivity: int, epsilon: float, source: Source | None = None) -> Choice:
     """Permute-and-flip on whole-number scores by OpenDP, whose privacy map certifies ``epsilon``.
 
     Go through the candidates in random order and accept one with probability ``exp(epsilon (q - q*) / 2s)``,
     ``q*`` the best score and ``s`` their sensitivity (McKenna and Sheldon 2020); never worse than the
-    exponential mechanism. Raises DeclarationError where OpenDP is not installed, CalibrationError where it
-    does not certify epsilon.
+    exponential mechanism. From a seeded ``source`` it has that law to the accuracy of doubles, without
+    OpenDP: not private. Raises DeclarationError where OpenDP is not installed, CalibrationError where it does
+    not certify epsilon.
     """
+    scale = selection_scale(sensitivity, epsilon)
+    if source is not None:
+        return partial(_flip, scale, source)
     if find_spec("opendp") is None:
         raise DeclarationError("a private choice needs the extra: pip install 'dp2erm-cvx[secure]'")
     from opendp.domains import atom_domain, vector_domain
@@ -113,17 +117,11 @@ def private_choice(sensitivity: int, epsilon: float) -> Choice:
     from opendp.mod import enable_features
 
     enable_features("contrib")
-    scale = selection_scale(sensitivity, epsilon)
     space = vector_domain(atom_domain(T="i64")), linf_distance(T="i64")
     measurement: Any = make_noisy_max(*space, max_divergence(), scale)
     if not measurement.map(sensitivity) <= epsilon:
         raise CalibrationError(f"OpenDP does not certify epsilon = {epsilon:g} at scale = {scale:g}")
     return lambda scores: int(measurement(list(scores)))
-
-
-def repeatable_choice(sensitivity: int, epsilon: float, source: Source) -> Choice:
-    """The discrete law to the accuracy of doubles, from a seeded ``source``, without OpenDP: not private."""
-    return partial(_flip, selection_scale(sensitivity, epsilon), source)
 
 
 def quantile_places(

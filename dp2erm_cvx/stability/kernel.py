@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,8 +112,13 @@ def kernel_balancing(
 
     fewest, most = size_cells(floor, n - floor)
     t, q = unit.arm_weight(fewest, n), unit.spread(most)
-    w_max = outward(n / 2.0 * float(np.max(t)))
-    _refuse_binding_cap(weight_cap, w_max)
+    w_max = n / 2.0 * float(np.max(t))
+    cap = public_number("weight_cap", weight_cap, above=0.0, infinite=True)
+    if cap < outward(w_max):
+        raise CalibrationError(
+            f"weight_cap = {cap:g}: it can bind, as weights reach up to {w_max:g} without it, and no sharp "
+            "bound covers that; raise the cap or the ridge"
+        )
     change = math.sqrt(2.0) * unit.alpha / n
     pull = unit.record_change * (t * math.hypot(1.0, 1.0 - unit.alpha) + change)
     largest = np.max(math.sqrt(n - 1.0) * unit.law_movement(pull, t * q, k) + 2.0 * t)
@@ -123,19 +128,17 @@ def kernel_balancing(
         largest = max(largest, np.max(_flips(n, unit, size_cells(floor + 1, n - floor), k)))
     scope = f"each arm has at least {floor} records in every dataset of the universe"
     assumptions = constants.assumption, scope, EXACT
-    V, t_max = n / 2.0 * float(largest), n / 2.0 * float(np.max(t))
-    return stated_bound(n, V, t_max, "Theorem 5 (MMD per arm)", assumptions, _covered(flips))
+    V = n / 2.0 * float(largest)
+    return stated_bound(n, V, w_max, "Theorem 5 (MMD per arm)", assumptions, _covered(flips))
 
 
-def pooled_kernel_balancing(
-    n: int, constants: KernelConstants, weight_cap: float = math.inf
-) -> StabilityBound:
+def pooled_kernel_balancing(n: int, constants: KernelConstants) -> StabilityBound:
     """Bound for MMD weights on one simplex over all records (Theorem 6); treatment flips are covered.
 
     With m_c the sum of ``p_i`` times the features over arm c and mu_S the mean over all records, p minimizes
     ``alpha sum_c ||m_c - mu_S / 2||^2 + (1 - alpha) ||m_0 - m_1||^2 + ridge ||p||^2`` over the simplex, and
-    ``w = n p``. No arm floor is needed: a constant in the kernel balances the arm masses softly. Raises as
-    :func:`kernel_balancing`.
+    ``w = n p``. No arm floor is needed: a constant in the kernel balances the arm masses softly. Raises
+    DeclarationError for an invalid number.
     """
     n = whole_number("n", n, at_least=2)
     unit = constants.in_units()
@@ -143,14 +146,12 @@ def pooled_kernel_balancing(
     # extremes of <phi_i, G> over laws on the simplex, in units of C
     excess, omega = (2.0 + unit.alpha,) * 2 if unit.signed else (1.0 + a, 2.0 - unit.alpha / 2.0)
     tau = np.minimum(1.0, np.array([1.0 / n + excess / unit.ridge]))
-    w_max = outward(n * float(tau[0]))
-    _refuse_binding_cap(weight_cap, w_max)
     spread = centered_norm(omega / unit.ridge, np.array([float(n)]))
     pull = unit.record_change * ((1.0 + a) * tau + unit.alpha / (math.sqrt(2.0) * n))
     d = unit.law_movement(pull, tau * spread, unit.displacement(n))
     V = n * float((math.sqrt(n - 1.0) * d + 2.0 * tau)[0])
-    bound = stated_bound(n, V, w_max, "Theorem 6 (pooled MMD)", (constants.assumption, EXACT))
-    return replace(bound, w_max=w_max)
+    w_max = n * float(tau[0])
+    return stated_bound(n, V, w_max, "Theorem 6 (pooled MMD)", (constants.assumption, EXACT))
 
 
 def _flips(n: int, unit: KernelConstants, cells: Cells, k: float) -> Array:
@@ -173,15 +174,6 @@ def _covered(flips: bool) -> frozenset[Neighboring]:
 def centered_norm(omega: float, size: Array) -> Array:
     """Largest norm of a centered law of ``size`` points whose values range over omega."""
     return np.asarray(np.minimum(math.sqrt(omega), np.sqrt(size) * (omega / 2.0)))
-
-
-def _refuse_binding_cap(weight_cap: float, w_max: float) -> None:
-    cap = public_number("weight_cap", weight_cap, above=0.0, infinite=True)
-    if cap < w_max:
-        raise CalibrationError(
-            f"weight_cap = {cap:g}: it can bind, as weights reach up to {w_max:g} without it, and no sharp "
-            "bound covers that; raise the cap or the ridge"
-        )
 
 
 def size_cells(first: int, last: int) -> Cells:

@@ -18,7 +18,6 @@ from dp2erm_cvx.mechanism import (
     quantile_places,
     quantile_scores,
     random_source,
-    repeatable_choice,
 )
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import Known, PrivateRanges, Within, candidates
@@ -96,8 +95,8 @@ class ColumnRanges(Step):
             middle = (*self.public.middles(self.universe.n_features), self.public.outcome_middle)[place]
             counts = _filled(counts, grid, middle, above, parts * n)
             seed = execution.label(f"{self.name} {place} {above}")
-            law = parts * noise.sensitivity, noise.each
-            choose = private_choice(*law) if seed is None else repeatable_choice(*law, random_source(seed))
+            source = None if seed is None else random_source(seed)
+            choose = private_choice(parts * noise.sensitivity, noise.each, source)
             ends.append(float(grid[choose(quantile_scores(counts, parts * rank))]))
         return widened(ends[0], ends[1], noise.factors[place], known)
 

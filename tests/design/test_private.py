@@ -18,7 +18,7 @@ from dp2erm_cvx.design import private, tune_privately
 from dp2erm_cvx.design.private import LEVELS, SENSITIVITY, total_gain, unit
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, LedgerError
 from dp2erm_cvx.ledger import Ledger
-from dp2erm_cvx.mechanism import private_choice, repeatable_choice
+from dp2erm_cvx.mechanism import private_choice
 from dp2erm_cvx.mechanism.discrete import selection_scale
 from dp2erm_cvx.release import Release, Standing
 from tests.mechanism.laws import permute_and_flip
@@ -281,7 +281,7 @@ def agreement(epsilon: float, scores: list[int], size: int = 20_000) -> float:
     """p-value of draws at sensitivity 2 and this epsilon against the law at epsilon 1, whose rate is 1/4."""
     law = np.array(permute_and_flip(scores, 0.25))
     assert math.fsum(law) == pytest.approx(1.0)
-    choose = repeatable_choice(2, epsilon, random.Random(1))
+    choose = private_choice(2, epsilon, random.Random(1))
     counts = np.bincount([choose(scores) for _ in range(size)], minlength=len(scores))
     expected, likely = size * law, size * law > 100
     assert np.sum(counts[~likely]) <= 10
@@ -301,7 +301,7 @@ def test_scales_of_any_size(kind, epsilon):
         pytest.importorskip("opendp")
         choose = private_choice(SENSITIVITY, epsilon)
     else:
-        choose = repeatable_choice(SENSITIVITY, epsilon, random.Random(0))
+        choose = private_choice(SENSITIVITY, epsilon, random.Random(0))
     # all three of them but for 3 (2/3)^80 < 1e-13
     places = {choose([0, 10 * SENSITIVITY, -SENSITIVITY]) for _ in range(80)}
     assert places == {1} if epsilon > 100 else places == {0, 1, 2} if epsilon < 0.1 else 1 in places

@@ -240,7 +240,6 @@ REFUSED = [
     (lambda: entropy_balancing_paper_scaling(10, 1.0, 2, radius=0.0), D, "radius"),
     (lambda: kernel_balancing(200, K(1.0, 500.0), None), C, "arm_floor"),
     (lambda: kernel_balancing(200, K(1.0, 500.0), 20, weight_cap=5.0), C, "weight_cap"),
-    (lambda: pooled_kernel_balancing(200, K(1.0, 500.0), weight_cap=1.5), C, "weight_cap"),
     (lambda: kernel_balancing(200, K(1.0, 0.0), 20), C, "ridge = 0"),
     (lambda: pooled_kernel_balancing(200, K(1.0, 0.0)), C, "ridge = 0"),
     (lambda: kernel_balancing(3, K(1.0, 1.0), 2), D, "n = 3"),

@@ -102,8 +102,6 @@ def test_order_one_in_n_at_ridge_n_without_an_array_of_length_n():
 def test_a_cap_that_cannot_bind_changes_nothing():
     free = kernel_balancing(200, KernelConstants(1.0, 500.0), 20)
     assert kernel_balancing(200, KernelConstants(1.0, 500.0), 20, weight_cap=free.w_max).V == free.V
-    free = pooled_kernel_balancing(200, KernelConstants(1.0, 500.0))
-    assert pooled_kernel_balancing(200, KernelConstants(1.0, 500.0), weight_cap=free.w_max).V == free.V
 
 
 def within(*features):
