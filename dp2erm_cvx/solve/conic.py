@@ -6,7 +6,6 @@ import contextlib
 import io
 import math
 import warnings
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -38,7 +37,7 @@ class Dual(NamedTuple):
     solver: str
 
 
-_cache: OrderedDict[tuple[object, ...], Compiled] = OrderedDict()
+_cache: dict[tuple[object, ...], Compiled] = {}
 
 
 def compiled_for(instance: Instance, solver: str) -> Compiled:
@@ -50,13 +49,12 @@ def compiled_for(instance: Instance, solver: str) -> Compiled:
     # one problem per solver, because a change of solver recompiles it
     shapes = tuple((name, np.shape(value)) for name, value in instance.data.items())
     key = (type(instance.program), instance.program, shapes, solver)
-    if key not in _cache:
-        _cache[key] = Compiled(instance.program.declare, instance.data)
-        if len(_cache) > 16:
-            _cache.popitem(last=False)
-    _cache.move_to_end(key)
-    _cache[key].load(instance.data)
-    return _cache[key]
+    compiled = _cache.pop(key, None) or Compiled(instance.program.declare, instance.data)
+    _cache[key] = compiled  # the last one used stands last
+    if len(_cache) > 16:
+        del _cache[next(iter(_cache))]
+    compiled.load(instance.data)
+    return compiled
 
 
 def solved_with_dual(problem: Any, solver: str, options: dict[str, Any]) -> Dual | None:

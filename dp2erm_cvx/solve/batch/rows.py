@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter, itemgetter
@@ -30,6 +30,8 @@ LARGEST_SCORE = 300.0
 CLIP = 2 * LARGEST_SCORE
 #: Numbers in the shared rows up to which they are held: 64 MB.
 _HELD = 2**23
+#: Parts of rows that are numbered, with what is beside them, their pulls and weights.
+Tiles = Callable[[Array, range, tuple[Array, ...]], Iterator[tuple[slice, Array, Array]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,43 +81,6 @@ class Terms:
         return np.asarray(np.exp(np.minimum(self.log_cap - V @ self.center, 700.0)))
 
 
-@dataclass(frozen=True, eq=False)
-class _Pass:
-    """Points V (m, d) of neighbors whose records ``index`` (m,) are not among the shared rows.
-
-    With ``own`` (m,), what weights of replaced rows are proportional to, weights are made, all of them times
-    ``scale`` (m,). Without, the replaced rows count nothing.
-    """
-
-    terms: Terms
-    V: Array
-    index: Index
-    n_base: int
-    own: Array | None = None
-    scale: Array | None = None
-
-    def tiles(
-        self, Z: Array, numbers: range, beside: tuple[Array, ...]
-    ) -> Iterator[tuple[slice, Array, Array]]:
-        """Parts of the rows Z (k, d), their pulls and what weights are proportional to, (m, .) each."""
-        here = np.flatnonzero((self.index >= numbers.start) & (self.index < numbers.stop))
-        place = self.index[here] - numbers.start
-        size = min(max(_TILE // max(len(self.index), 1), _SHORTEST), _TALLEST)
-        height = 2 ** (size.bit_length() - 1)
-        for low in range(0, len(numbers), height):
-            part = slice(low, min(low + height, len(numbers)))
-            inside = (place >= low) & (place < low + height)
-            held, at = here[inside], place[inside] - low
-            base = tuple(column[part] for column in beside[: self.n_base])
-            pull, f = self.terms.tilted(self.V, Z[part], base)
-            if self.own is None or self.scale is None:
-                pull[held, at] = f[held, at] = 0.0
-            else:
-                f[held, at] = self.own[held]
-                f *= self.scale[:, None]
-            yield part, pull, f
-
-
 class SharedRows:
     """The n rows (n, d) of a model in passes, wherever they are, with ``base`` (n,) beside them.
 
@@ -141,23 +106,23 @@ class SharedRows:
 
         The records ``index`` (m,) are left out.
         """
-        forward = self._pass(V, index)
-        moments, sums = zip(*self._map(partial(_swept, forward=forward)), strict=True)
+        moments, sums = zip(*self._map(partial(_swept, tiles=self._tiles(V, index))), strict=True)
         return tree_sum(moments), tree_sum(sums)
 
     def read(self, V: Array, index: Index, own: Array, scale: Array, reading: Reading) -> tuple[Array, Array]:
         """Sums and maxima of a reading of weights ``scale`` f, f being ``own`` at ``index``."""
-        ask = partial(_read, forward=self._pass(V, index, own, scale), reading=reading.alone())
-        sums, largest = zip(*self._map(ask, *reading.beside), strict=True)
+        ask = partial(_read, tiles=self._tiles(V, index, own, scale), n_base=len(self.base))
+        parts = self._map(partial(ask, reading=reading.alone()), *reading.beside)
+        sums, largest = zip(*parts, strict=True)
         return tree_sum(sums), np.maximum.reduce(largest)
 
     def weights(self, V: Array, index: Index, own: Array, scale: Array) -> Array:
         """These weights (m, n)."""
-        parts = self._map(partial(_weights, forward=self._pass(V, index, own, scale)))
+        parts = self._map(partial(_weights, tiles=self._tiles(V, index, own, scale)))
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
-    def _pass(self, V: Array, index: Index, *weighed: Array) -> _Pass:
-        return _Pass(self.terms, V, index, len(self.base), *weighed)
+    def _tiles(self, V: Array, index: Index, *weighed: Array) -> Tiles:
+        return partial(_tiles, self.terms, V, index, weighed)
 
     def _map(self, ask: Any, *more: Array) -> list[Any]:
         return self._blocks.map(ask, range(self.n), *self.base, *more)
@@ -186,29 +151,58 @@ def norms(V: Array) -> Array:
     return np.asarray(np.sqrt(dot(V, V)) * (1 + 1e-12) + 1e-150)
 
 
-def _swept(Z: Array, numbers: range, *base: Array, forward: _Pass) -> tuple[Array, Array]:
+def _tiles(
+    terms: Terms,
+    V: Array,
+    index: Index,
+    weighed: tuple[Array, ...],
+    Z: Array,
+    numbers: range,
+    base: tuple[Array, ...],
+) -> Iterator[tuple[slice, Array, Array]]:
+    """Parts of the rows Z (k, d), their pulls and what weights are proportional to, (m, .) each.
+
+    The records ``index`` (m,) of the neighbors are not among the shared rows: they count nothing, or where
+    ``weighed`` holds what their weights are proportional to and a scale (m,), weights are made, scaled by it.
+    """
+    here = np.flatnonzero((index >= numbers.start) & (index < numbers.stop))
+    place = index[here] - numbers.start
+    size = min(max(_TILE // max(len(index), 1), _SHORTEST), _TALLEST)
+    height = 2 ** (size.bit_length() - 1)
+    for low in range(0, len(numbers), height):
+        part = slice(low, min(low + height, len(numbers)))
+        inside = (place >= low) & (place < low + height)
+        held, at = here[inside], place[inside] - low
+        pull, f = terms.tilted(V, Z[part], tuple(column[part] for column in base))
+        if weighed:
+            own, scale = weighed
+            f[held, at] = own[held]
+            f *= scale[:, None]
+        else:
+            pull[held, at] = f[held, at] = 0.0
+        yield part, pull, f
+
+
+def _swept(Z: Array, numbers: range, *base: Array, tiles: Tiles) -> tuple[Array, Array]:
     moments, sums = [], []
-    for part, pull, f in forward.tiles(Z, numbers, base):
+    for part, pull, f in tiles(Z, numbers, base):
         total = pull.sum(axis=1)
         sums.append(np.stack([total, total if f is pull else f.sum(axis=1)], axis=1))
         moments.append(pull @ Z[part])
     return tree_sum(moments), tree_sum(sums)
 
 
-def _read(Z: Array, numbers: range, *beside: Array, forward: _Pass, reading: Reading) -> tuple[Array, Array]:
-    own = beside[forward.n_base :]
-    parts = [
-        reading.of(f, *(column[part] for column in own)) for part, _, f in forward.tiles(Z, numbers, beside)
-    ]
+def _read(
+    Z: Array, numbers: range, *beside: Array, tiles: Tiles, reading: Reading, n_base: int
+) -> tuple[Array, Array]:
+    base, own = beside[:n_base], beside[n_base:]
+    parts = [reading.of(f, *(column[part] for column in own)) for part, _, f in tiles(Z, numbers, base)]
     sums, largest = zip(*parts, strict=True)
     return tree_sum(sums), np.maximum.reduce(largest)
 
 
-def _weights(Z: Array, numbers: range, *beside: Array, forward: _Pass) -> Array:
-    weights = np.empty((len(forward.V), len(numbers)))
-    for part, _, f in forward.tiles(Z, numbers, beside):
-        weights[:, part] = f
-    return weights
+def _weights(Z: Array, numbers: range, *base: Array, tiles: Tiles) -> Array:
+    return np.concatenate([f for _, _, f in tiles(Z, numbers, base)], axis=1)
 
 
 def _extent(Z: Array, *, inverse_root: Array | None) -> tuple[float, float, float, float]:
