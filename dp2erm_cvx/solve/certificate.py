@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -73,9 +74,11 @@ def certify(
     norm = _norm(near.residual)
     distance, strong_convexity = _distance(model, near.point, norm + near.rounding)
     if model.self_concordance == 0.0:
-        distance = min(distance, _scaled_distance(model, near.point, near.by_coordinate(model)))
+        error = np.abs(near.residual) + near.prox_error
+        error = sum((model.rounding_by_coordinate(v) for v in near.evaluated), error)
+        distance = min(distance, _scaled_distance(model, near.point, error))
     # the bounds are about the exact point, of which a prox is the rounded value
-    step = _norm(point - near.point) + near.misplaced if near.moved else 0.0
+    step = _norm(point - near.point) + near.misplaced if len(near.evaluated) > 1 else 0.0
     radius = (step + distance) * (1 + 1e-12)
     inside = model.penalty.set.project(point)
     output_radius, scale = model.output_radius(point, radius), model.output_scale(point)
@@ -99,8 +102,7 @@ def certify(
 _SHARP = 1e-2
 
 
-@dataclass(frozen=True, eq=False)
-class _Subgradient:
+class _Subgradient(NamedTuple):
     """``residual`` (d,), within ``rounding`` of a subgradient of the objective at a point near ``point``.
 
     ``evaluated`` are the points of the gradients that it is made of; ``misplaced`` bounds the distance of the
@@ -113,16 +115,6 @@ class _Subgradient:
     evaluated: tuple[Array, ...]
     prox_error: float = 0.0
     misplaced: float = 0.0
-
-    @property
-    def moved(self) -> bool:
-        """True if it is at another point than the one asked about."""
-        return len(self.evaluated) > 1
-
-    def by_coordinate(self, model: Composite) -> Array:
-        """A bound on the size of every coordinate of the exact subgradient (d,)."""
-        error = np.abs(self.residual) + self.prox_error
-        return sum((model.rounding_by_coordinate(v) for v in self.evaluated), error)
 
 
 def _subgradient(model: Composite, point: Array) -> _Subgradient:

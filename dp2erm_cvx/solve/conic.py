@@ -49,7 +49,7 @@ def compiled_for(instance: Instance, solver: str) -> Compiled:
     # one problem per solver, because a change of solver recompiles it
     shapes = tuple((name, np.shape(value)) for name, value in instance.data.items())
     key = (type(instance.program), instance.program, shapes, solver)
-    compiled = _cache.pop(key, None) or Compiled(instance.program.declare, instance.data)
+    compiled = _cache.pop(key) if key in _cache else Compiled(instance.program.declare, instance.data)
     _cache[key] = compiled  # the last one used stands last
     if len(_cache) > 16:
         del _cache[next(iter(_cache))]

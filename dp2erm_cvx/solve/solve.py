@@ -115,10 +115,24 @@ def solve(
         tolerance = GAP_TOLERANCE if instance.half_digits else TOLERANCE
     if within is not None:
         within = public_number("within", within, above=0)
-    method = _first_certified if isinstance(settings, FirstCertified) else _solve_one
-    solution = method(instance, settings, tolerance, within, polish)
-    if throw and not solution.certified:
-        _raise_if_infeasible(instance)
+    listed = settings.solvers if isinstance(settings, FirstCertified) else None
+    solution: Solution | None = None
+    for candidate in (settings,) if listed is None else listed:
+        if listed and instance.model is None and not isinstance(candidate, ConicSolver):
+            continue  # such a program has no form that the others could work on, whatever the data
+        try:
+            solution = _solve_one(instance, candidate, tolerance, within, polish)
+        except SolverError:
+            if listed is None:
+                raise
+            continue
+        if solution.certified:
+            return solution
+        if listed or throw:
+            _raise_if_infeasible(instance)  # no other solver finds weights where there are none
+    if solution is None:
+        raise SolverError("none of the listed solvers returned a point")
+    if throw:
         # near the edge of what weights can meet the multipliers grow, and such a program has no ridge
         edge = "" if instance.targets is None else "; hard constraints may be too close to infeasible"
         raise CertificateError(f"{instance.program.name}: {solution.advice()}{edge}")
@@ -131,26 +145,6 @@ def uncertified_start(instance: Instance) -> Solution:
     start = model.start()
     unproved = Certificate(math.inf, math.inf, math.inf, "none", instance.strong_convexity)
     return Solution(model.output(start), start, Status.FAILED, unproved, TOLERANCE, Stats("none", 0, 0.0))
-
-
-def _first_certified(
-    instance: Instance, settings: Solver, tolerance: float, within: float | None, polish: bool
-) -> Solution:
-    assert isinstance(settings, FirstCertified)
-    last: Solution | None = None
-    for candidate in settings.solvers:
-        if instance.model is None and not isinstance(candidate, ConicSolver):
-            continue  # such a program has no form that the others could work on, whatever the data
-        try:
-            last = _solve_one(instance, candidate, tolerance, within, polish)
-        except SolverError:
-            continue
-        if last.certified:
-            return last
-        _raise_if_infeasible(instance)  # no other solver finds weights where there are none
-    if last is None:
-        raise SolverError("none of the listed solvers returned a point")
-    return last
 
 
 def _solve_one(
