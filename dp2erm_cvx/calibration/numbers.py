@@ -174,24 +174,19 @@ def calibrate_output(objective: Objective, budget: Budget) -> Calibration:
     elsewhere release arm means. Raises CalibrationError where the loss is no such mean or the bound does not
     cover what is declared, and DeclarationError.
     """
-    bound, largest = objective.bound, _outcome_bound(objective)
-    sensitivity = 2.0 * largest * (bound.V / objective.n_samples) * (1.0 + MARGIN)
-    setting = f"epsilon = {budget.epsilon:g}, V = {bound.V:g}, outcome_bound = {largest:g}"
-    facts = {"theorem": "Theorem 8 (output perturbation)", "perturbed": Perturbed.OUTPUT}
-    scale = sensitivity / budget.epsilon
-    return objective.calibrated(Noise.GAMMA, budget, scale, 0.0, setting, sensitivity=sensitivity, **facts)
-
-
-def _outcome_bound(objective: Objective) -> float:
-    """M', half of the bound on the response."""
-    loss, name = objective.loss, objective.name
+    bound, loss, name = objective.bound, objective.loss, objective.name
     if not loss.is_mean:
         raise CalibrationError(f"Theorem 8 releases a weighted mean, and {name} is none: use plug_in_ate")
     if loss.response_bound is None or loss.covariate_bound != 1.0:
         raise CalibrationError(
             f"Theorem 8: {name} states no response_bound of a mean with covariate_bound = 1"
         )
-    return 0.5 * loss.response_bound
+    largest = 0.5 * loss.response_bound
+    sensitivity = 2.0 * largest * (bound.V / objective.n_samples) * (1.0 + MARGIN)
+    setting = f"epsilon = {budget.epsilon:g}, V = {bound.V:g}, outcome_bound = {largest:g}"
+    facts = {"theorem": "Theorem 8 (output perturbation)", "perturbed": Perturbed.OUTPUT}
+    scale = sensitivity / budget.epsilon
+    return objective.calibrated(Noise.GAMMA, budget, scale, 0.0, setting, sensitivity=sensitivity, **facts)
 
 
 #: Quantiles are no farther out than this where the noise allows it, for covariates and for the outcome.

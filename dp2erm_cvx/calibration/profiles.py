@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -52,9 +52,10 @@ def gaussian_delta(ratio: ArrayLike, epsilon: ArrayLike, n_parameters: int, cell
 
 
 def private_ratio(epsilon: ArrayLike, n_parameters: int | None, delta: float, cells: int = CELLS) -> Array:
-    """A ratio ``s`` whose delta at ``epsilon`` > 0 was evaluated as at most ``delta``.
+    """A ratio ``s`` whose delta at ``epsilon`` > 0 was evaluated as at most ``delta``, to 1e-6 the largest.
 
-    By :func:`gaussian_delta`, or where ``n_parameters`` is None by :func:`margin_delta`.
+    By :func:`gaussian_delta`, or where ``n_parameters`` is None by :func:`margin_delta`. Safe whether or not
+    these are monotone: every ratio returned was itself evaluated as private.
     """
     eps = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
 
@@ -65,15 +66,7 @@ def private_ratio(epsilon: ArrayLike, n_parameters: int | None, delta: float, ce
 
     # Gaussian concentration, P(chi_p >= sqrt(p) + u) <= exp(-u^2/2), makes this start private up to rounding.
     u = math.sqrt(n_parameters or 1) + math.sqrt(-2.0 * math.log(delta))
-    ratio = private_end(2.0 * eps / (u + np.sqrt(u * u + 2.0 * eps)), private)
-    return np.asarray(ratio.reshape(np.shape(epsilon)), dtype=np.float64)
-
-
-def private_end(low: Array, private: Callable[[Array], NDArray[np.bool_]]) -> Array:
-    """The private end of a bracket of 1e-6 relative around where ``private`` ends, from a start near it.
-
-    Safe whether or not what decides is monotone: every ratio returned was itself evaluated as private.
-    """
+    low: Array = 2.0 * eps / (u + np.sqrt(u * u + 2.0 * eps))
     while not (inside := private(low)).all():
         low = np.where(inside, low, low / 2.0)
     high = 2.0 * low
@@ -84,7 +77,7 @@ def private_end(low: Array, private: Callable[[Array], NDArray[np.bool_]]) -> Ar
         middle = np.sqrt(low) * np.sqrt(high)
         inside = private(middle)
         low, high = np.where(inside, middle, low), np.where(inside, high, middle)
-    return low
+    return np.asarray(low.reshape(np.shape(epsilon)), dtype=np.float64)
 
 
 def _grid(start: Array, n_parameters: int, cells: int) -> tuple[Array, Array]:

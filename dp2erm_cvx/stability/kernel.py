@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,8 +150,9 @@ def pooled_kernel_balancing(n: int, constants: KernelConstants) -> StabilityBoun
     pull = unit.record_change * ((1.0 + a) * tau + unit.alpha / (math.sqrt(2.0) * n))
     d = unit.law_movement(pull, tau * spread, unit.displacement(n))
     V = n * float((math.sqrt(n - 1.0) * d + 2.0 * tau)[0])
-    w_max = n * float(tau[0])
-    return stated_bound(n, V, w_max, "Theorem 6 (pooled MMD)", (constants.assumption, EXACT))
+    w_max = outward(n * float(tau[0]))
+    bound = stated_bound(n, V, w_max, "Theorem 6 (pooled MMD)", (constants.assumption, EXACT))
+    return replace(bound, w_max=w_max)
 
 
 def _flips(n: int, unit: KernelConstants, cells: Cells, k: float) -> Array:
