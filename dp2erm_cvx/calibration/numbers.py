@@ -114,9 +114,9 @@ _SMALLEST, _LARGEST = 1e-280, 1e280
 
 
 class Arithmetic(enum.StrEnum):
-    """True if a guarantee counts its floating-point error.
+    """How a guarantee deals with floating-point error.
 
-    ``COUNTED``: it does; needs the extra ``secure``. ``ASSUMED``: exact arithmetic is assumed, and the
+    ``COUNTED``: it counts it; needs the extra ``secure``. ``ASSUMED``: exact arithmetic is assumed, and the
     release says so. ``AUTO``: counted where the extra is installed and the programs state what they are
     certified to.
     """

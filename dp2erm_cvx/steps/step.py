@@ -347,12 +347,9 @@ class Step(abc.ABC):
     def noise_law(self) -> dict[str, Any]:
         """The law of its noise as releases state it: in units of what it is added to, n times a gradient."""
         calibration = self.calibration
-        if isinstance(calibration, GridSums):
-            unit = calibration.units[0]
-            noise = {"scale": calibration.scales[0], "sensitivity": unit * calibration.sensitivity}
-            return {"noise": calibration.noise, "gamma": 0.0, **noise}
         if isinstance(calibration, IntegerNoise | RangeNoise):
             unit = calibration.unit if isinstance(calibration, IntegerNoise) else 1.0
+            unit = calibration.units[0] if isinstance(calibration, GridSums) else unit
             noise = {"scale": unit * calibration.scale, "sensitivity": unit * calibration.sensitivity}
             return {"noise": calibration.noise, "gamma": 0.0, **noise}
         names = ("noise", "scale", "gamma", "split", "sensitivity", "box")
