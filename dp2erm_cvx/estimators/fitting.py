@@ -264,7 +264,7 @@ class PrivateEstimator(ConfiguredEstimator):
             return release
         guarantee = release.guarantee
         assumptions = (*guarantee.assumptions, f"step {', '.join(learned)} {FITTED_BEFORE}")
-        standing = Standing.CONDITIONAL if guarantee.private else guarantee.standing
+        standing = Standing.FITTED_BEFORE if guarantee.private else guarantee.standing
         guarantee = replace(guarantee, assumptions=assumptions, standing=standing)
         return replace(release, guarantee=guarantee)
 

@@ -354,7 +354,7 @@ class Ledger:
         one_line("dataset", dataset)
         one_line("note", note, empty=True)
         if isinstance(guarantee, Guarantee):
-            if guarantee.standing not in (Standing.PRIVATE, Standing.CONDITIONAL):
+            if guarantee.standing in (Standing.NOT_PRIVATE, Standing.UNPROVEN):
                 raise DeclarationError(f"this release is {guarantee.standing}: no charge covers it")
             budget, relation = Budget(guarantee.epsilon, guarantee.delta), guarantee.relation
             unit = guarantee.unit or "records"

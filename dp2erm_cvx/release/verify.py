@@ -72,8 +72,9 @@ def stated_again(release: R, plan: Plan[Any]) -> R:
     """
     released, promise = released_numbers(release, plan), release.guarantee
     certifies, by_gap = UNKNOWN_SOLVER not in promise.assumptions, BY_GAP in promise.assumptions
-    private, seeded = promise.private and not promise.fitted_before, promise.standing is Standing.NOT_PRIVATE
-    guarantee = guarantee_of(plan, certifies, private, by_gap, seeded)
+    certified = promise.standing is (Standing.FITTED_BEFORE if promise.fitted_before else Standing.PRIVATE)
+    seeded = promise.standing is Standing.NOT_PRIVATE
+    guarantee = guarantee_of(plan, certifies, certified, by_gap, seeded)
     missing = [step.name for step in plan.steps if step.name not in released]
     if missing and not isinstance(release, Release):  # which does not state the coefficient of its weights
         raise DeclarationError(f"steps: nothing is stated that {missing[0]} released")
@@ -233,11 +234,12 @@ def _is_weaker(release: BaseRelease, again: BaseRelease) -> bool:
     of a pipeline, which assume more and state nothing else.
     """
     own, known = release.guarantee, again.guarantee
+    standing = Standing.FITTED_BEFORE if own.fitted_before and known.private else known.standing
     return (
         own.epsilon >= known.epsilon
         and own.delta >= known.delta
         and (own.relation, own.unit) == (known.relation, known.unit)
-        and own.standing is known.standing
+        and own.standing is standing
         and known.theorem in (own.theorem, *_listed(own.theorem, CHOICE))
         and known.stability_theorem in (own.stability_theorem, *_listed(own.stability_theorem))
         and set(known.assumptions) < set(own.assumptions)

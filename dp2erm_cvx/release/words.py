@@ -88,8 +88,9 @@ def meaning(release: BaseRelease) -> str:
     if guarantee.standing in _NONE:
         return f"{_NONE[guarantee.standing]} Its plan: {stated_law(guarantee)}, {guarantee.relation}."
     same = " by one with the same treatment" if _keeps(release) else ""
-    exact = "" if guarantee.fitted_before else "the exact solution"
-    held = "" if release.private else f"CONDITIONAL on {exact or 'what a Pipeline learned before'}: "
+    conditions = ["the exact solution"] if guarantee.standing is Standing.CONDITIONAL else []
+    conditions += ["what a Pipeline learned before"] if guarantee.fitted_before else []
+    held = f"CONDITIONAL on {' and '.join(conditions)}: " if conditions else ""
     one = "record" if units_of(release) == "records" else "person with all records"
     return (
         f"{held}{stated_law(guarantee)}: replacing one {one}{same} changes the probability of any result by "
@@ -145,12 +146,13 @@ def promised(release: BaseRelease) -> Iterator[str]:
     if (instead := _NONE.get(guarantee.standing)) is not None:
         yield instead
         return
+    holds, before = "CONDITIONAL: what follows holds", guarantee.fitted_before
     if guarantee.standing is Standing.CONDITIONAL:
-        exact = "CONDITIONAL: what follows holds for the exact solution of the declared problem"
-        if guarantee.fitted_before:
-            yield f"{exact}, and if {guarantee.fitted_before}. Nothing establishes that."
-        else:
-            yield f"{exact}. That this release is it, up to a proven distance, was not established."
+        holds += " for the exact solution of the declared problem" + (", and" if before else "")
+        if not before:
+            yield f"{holds}. That this release is it, up to a proven distance, was not established."
+    if before:
+        yield f"{holds} if {before}. Nothing establishes that."
     same = _keeps(release)
     persons = units_of(release) == "persons"
     whom = "persons, with all of their records, by any other, of any number of records"

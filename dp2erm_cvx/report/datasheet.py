@@ -265,8 +265,8 @@ def _neighbors(release: BaseRelease) -> str:
 
 
 def _conditions(release: BaseRelease) -> Iterator[str]:
-    """Condition that the guarantee rests on a certificate which is missing, where it does."""
-    if release.standing is Standing.CONDITIONAL:
+    """Condition that the guarantee rests on, where there is one."""
+    if not release.private:
         yield next(promised(release))
 
 

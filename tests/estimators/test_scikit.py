@@ -84,9 +84,10 @@ def test_a_pipeline_says_what_has_read_the_records():
             outer.fit(X, A, **{f"{name}__y": Y})
         release = outer[-1].release_
         assert "step standardscaler" in release.guarantee.assumptions[-1]
-        assert (release.private, release.standing) == (False, Standing.CONDITIONAL)
+        assert (release.private, release.standing) == (False, Standing.FITTED_BEFORE)
         assert "CONDITIONAL on what a Pipeline learned before" in " ".join(release.summary().split())
-        assert ", and if step standardscaler of a Pipeline" in next(promised(release))
+        assert "what follows holds if step standardscaler of a Pipeline" in next(promised(release))
+        assert verify(release).holds
         assert type(release).from_json(release.to_json()) == release
         claimed = replace(release, guarantee=replace(release.guarantee, standing=Standing.PRIVATE))
         assert not verify(claimed).holds
