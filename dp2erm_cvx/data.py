@@ -263,13 +263,12 @@ class Dataset:
         if book is not None:
             groups = 0 if dataset.sampling is None else dataset.sampling.ndim
             lacks = {
-                "sampling weights": book.sampling_weights is not None and not groups,
                 "groups": bool(book.groups) and groups < 2,
                 "arms": dataset.n_arms != n_arms,
             }
             for declared in (one for one, lacking in lacks.items() if lacking):
                 raise DataError(f"{declared} are declared, and these records come without any")
-        refuse_undeclared(public, dataset.columns, dataset.persons, dataset.arm_sizes)
+        refuse_undeclared(public, dataset, dataset.arm_sizes)
         return dataset
 
     def at(self, rows: NDArray[np.int64]) -> DatasetBlock:
@@ -320,19 +319,23 @@ class Dataset:
         return cls(X, a, y, tuple(covariates), treatment, outcome)
 
 
-def refuse_undeclared(
-    public: Public, columns: tuple[str, ...], persons: int | None, arms: Callable[[], Sequence[int]]
-) -> None:
-    """Raise DeclarationError for undeclared columns, DataError for other persons or too small an arm."""
-    unit = None if public.codebook is None else public.codebook.unit
-    if persons != (None if unit is None else unit.number):
+def refuse_undeclared(public: Public, data: Any, arms: Callable[[], Sequence[int]] = tuple) -> None:
+    """Raise DeclarationError where a dataset, in memory or in blocks, has other columns than are declared.
+
+    DataError where it has other persons, no sampling weights though they are declared, or too small an arm.
+    """
+    book = public.codebook
+    if data.persons != (None if book is None or book.unit is None else book.unit.number):
         raise DataError("unit: the persons of the dataset are not those of the domain")
-    if public.columns is not None and columns != public.columns:
+    if book is not None and book.sampling_weights is not None and not data.weighted:
+        raise DataError("the domain declares sampling weights: the dataset has none")
+    if public.columns is not None and data.columns != public.columns:
         raise DeclarationError(
-            f"the domain declares the columns {', '.join(public.columns)}; the data have {', '.join(columns)}"
+            f"the domain declares the columns {', '.join(public.columns)}; the data have "
+            f"{', '.join(data.columns)}"
         )
     floor, sizes = getattr(public, "arm_floor", None), arms()
-    if floor is not None and min(sizes) < floor:
+    if floor is not None and min(sizes, default=floor) < floor:
         # outside the guarantee, like every message about invalid data: no theorem covers such a dataset
         raise DataError(
             f"an arm has fewer than the declared arm_floor = {floor} records: these data are outside the "

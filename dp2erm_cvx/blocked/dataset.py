@@ -244,7 +244,7 @@ class BlockedDataset:
         judged = not coded or getattr(public, "arm_floor", None) is not None
         sizes = partial(data.blocks.map, Dataset.arm_sizes)
         arms = (lambda: np.sum(sizes(), axis=0)) if judged else tuple
-        refuse_undeclared(public, data.columns, data.persons, arms)
+        refuse_undeclared(public, data, arms)
         return data
 
     def restricted(self, columns: Sequence[int], curves: Curves | None = None) -> BlockedDataset:

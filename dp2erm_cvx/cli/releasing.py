@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -105,7 +106,9 @@ def released(
             }
             paid = charge()
             for name, model in models.items():
-                model.fit(records(model))
+                with warnings.catch_warnings():  # what it warns of was announced
+                    warnings.filterwarnings("ignore", r".*\(for the data holder only\)")
+                    model.fit(records(model))
                 releases[name] = model.release_
                 if (file := opened[name]) is not None:
                     file.write(releases[name].to_json() + "\n")

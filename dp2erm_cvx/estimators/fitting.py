@@ -153,7 +153,7 @@ class PrivateEstimator(ConfiguredEstimator):
         """
         raw = self._data(X, a, y)
         plan, data = self._planned(raw)
-        if isinstance(raw, Dataset) and not isinstance(X, Dataset):
+        if isinstance(raw, Dataset):
             counts = dataset_counts(raw, self.public())
             for line in filter(None, [*counts.wrong, self.advice(counts.values)]):
                 warnings.warn(f"{line} (for the data holder only)", stacklevel=2)

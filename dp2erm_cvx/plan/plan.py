@@ -17,10 +17,10 @@ from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.calibration.profiles import joint_delta, joint_relief
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data import Dataset, refuse_undeclared
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, brief
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, brief
 from dp2erm_cvx.mechanism import secure_available
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound
@@ -202,13 +202,10 @@ class Plan(Shown, Generic[S]):
 
         ``earlier`` are the results of the steps that were released before.
 
-        Raises DataError where the domain declares sampling weights and the dataset was made without them.
+        Raises DataError or DeclarationError where the dataset is not of the declared domain.
         """
         domain = self.study.start.domain
-        if not dataset.weighted and domain.sampling is not None:
-            raise DataError("the domain declares sampling weights: the dataset has none")
-        if getattr(dataset, "persons", None) != domain.units:
-            raise DataError("unit: the persons of the dataset are not those of the domain")
+        refuse_undeclared(domain, dataset)
         records = dataset.records(partial(_inside, domain=domain), domain)
         inputs, results = Inputs(dataset, records), dict[str, StepResult]()
         for step in self.steps:

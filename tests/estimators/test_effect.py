@@ -21,6 +21,7 @@ from dp2erm_cvx import (
     Treatment,
     TwoStageERM,
 )
+from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.sampling import SamplingWeights
@@ -352,6 +353,7 @@ def test_the_data_holder_is_warned_of_records_that_hardly_suit_what_is_declared(
 
     (text,) = warned(domain, *change(X, a, y))
     assert line in text
+    assert warned(domain, Dataset.from_arrays(*change(X, a, y))) == [text]
     suits = Domain(2.0, ranges={"x1": (-1, 1), "x2": (-1, 1)}, outcome_bound=4.0)
     assert not warned(suits, X, a, y)
     assert not warned(replace(suits, binary_outcome=True, outcome_center=0.5, outcome_bound=0.5), X, a, y > 0)
