@@ -20,7 +20,7 @@ from dp2erm_cvx.public import public_number, whole_number
 from dp2erm_cvx.steps.nuisances import Nuisances, Predicted
 from dp2erm_cvx.steps.record_map import UNIT
 from dp2erm_cvx.steps.step import Step
-from dp2erm_cvx.steps.sums import IntegerSums, split_noise
+from dp2erm_cvx.steps.sums import IntegerSums, split_noise, totals
 from dp2erm_cvx.universe import Universe
 
 #: Every cell gets noise of its own, whether or not records are in it.
@@ -124,11 +124,9 @@ class CellSums(IntegerSums):
         """The noise of one entry: the number of cells does not enter."""
         return split_noise(self.noise, budget)
 
-    def sums(self, records: Records) -> NDArray[np.int64]:
-        """P and Q of every cell and arm, (cells, 2, 2), exact. Private."""
-        add = partial(self._block_sums, bound=self.universe.domain.outcome_bound)
-        sums: NDArray[np.int64] = np.sum(records.by_units(add), axis=0)
-        return sums.reshape(-1, 2, 2)
+    def exact_sums(self, records: Records, released: Mapping[str, Array]) -> list[int]:
+        """P and Q of every cell and arm, (4 cells,)."""
+        return totals(records, partial(self._block_sums, bound=self.universe.domain.outcome_bound))
 
     def _block_sums(self, records: Records, bound: float) -> NDArray[np.int64]:
         first = 4 * self.partition.index(records.covariates) + 2 * records.a
@@ -146,10 +144,6 @@ class CellSums(IntegerSums):
             added = np.floor(UNIT * np.bincount(place.ravel(), records.counts * part, key.shape[1]))
             np.add.at(sums, key[1] + entry, added.astype(np.int64))
         return sums
-
-    def exact_sums(self, records: Records, released: Mapping[str, Array]) -> list[int]:
-        """Exact sums of all entries, (4 cells,)."""
-        return [int(entry) for entry in self.sums(records).ravel()]
 
     def table(self, released: Mapping[str, Array]) -> Array:
         """Released numbers, in records: (cells, 2, 2) by cell, by arm, P and Q."""

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from dp2erm_cvx.blocks import VIEW
@@ -22,10 +22,9 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.record_map import UNIT
 from dp2erm_cvx.steps.step import Step
-from dp2erm_cvx.steps.sums import IntegerSums, in_parts, released_mass
+from dp2erm_cvx.steps.sums import IntegerSums, in_parts, released_mass, totals
 from dp2erm_cvx.universe import Universe
 
-_outcomes = attrgetter("y")
 #: Share of the records that miss a number whose gaps are marked, where nothing is declared.
 MISSING = 0.05
 
@@ -209,8 +208,8 @@ class CovariateMean(IntegerSums):
 
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """Sums (k,) of scaled covariates in units of ``1/UNIT``."""
-        box = self.law.box(self.universe)
-        return [int(total) for total in np.sum(records.by_units(partial(_total, box=box)), axis=0)]
+        low, high = self.law.box(self.universe)
+        return totals(records, partial(_sums, of=np.asarray, low=low, high=high))
 
     def mean(self, released: Mapping[str, Array]) -> Array:
         """The mean (k,) of the scaled covariates, in their box and ball: a function of what was released."""
@@ -232,9 +231,7 @@ class CovariateMean(IntegerSums):
         """The records less the mean, shrunk into the ball of the later universe."""
         if not self.subtracted:
             return records
-        later = self.hands(self.universe)
-        make = partial(_remade, partial(_centered, mean=self.mean(released)), later.domain)
-        return records.mapped(make, _outcomes, later.domain, later.n_columns)
+        return _moved(records, self.hands(self.universe), partial(np.add, -self.mean(released)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,11 +290,10 @@ class MeanSquare(IntegerSums):
 
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """The sum of squared norms over their bound, or of squares over their cut, in units of ``1/UNIT``."""
+        of = partial(_squared_norm, bound=self.universe.domain.features_bound)
         if self.numbers:
-            each = partial(_each_square, numbers=self.numbers, cuts=self._cuts)
-            return [int(total) for total in np.sum(records.by_units(each), axis=0)]
-        of = partial(_squares, bound=self.universe.domain.features_bound)
-        return (sum(records.by_units(of)),)
+            of = partial(_squares, numbers=self.numbers, cuts=self._cuts)
+        return totals(records, partial(_sums, of=of))
 
     def size(self, released: Mapping[str, Array]) -> tuple[CovariateLaw, Array, Array]:
         """Sizes that follow for covariates: their law, mean squares, and what each (k,) is multiplied by.
@@ -383,7 +379,7 @@ class MeanSquare(IntegerSums):
         if np.all(scale == 1.0) and later.domain == self.universe.domain:
             return records
         of = partial(_scaled, scale=scale, bound=later.domain.features_bound)
-        return records.mapped(partial(_remade, of, later.domain), _outcomes, later.domain, later.n_columns)
+        return _moved(records, later, of)
 
 
 def _box(universe: Universe) -> tuple[Array, Array]:
@@ -394,28 +390,26 @@ def _box(universe: Universe) -> tuple[Array, Array]:
     return ends
 
 
-def _total(block: Records, box: tuple[Array, Array]) -> NDArray[np.int64]:
-    counted = block.counts[:, None] * np.clip(block.covariates, *box)
-    columns = np.array(block.by_unit(*counted.T))
-    # a person's sum lies between 0 and an end of the box, whatever its many terms round to
-    low, high = (end[:, None] for end in (np.minimum(box[0], 0.0), np.maximum(box[1], 0.0)))
-    columns = np.clip(columns, low, high)
-    total: NDArray[np.int64] = np.rint(UNIT * columns).astype(np.int64).sum(axis=1)
+def _sums(
+    block: Records, of: Callable[[Array], Array], low: ArrayLike = 0.0, high: ArrayLike = 1.0
+) -> NDArray[np.int64]:
+    """Sums (m,) in K-ths of the numbers (n, m) that ``of`` makes of covariates, between ``low`` and ``high``.
+
+    A person's sum lies between 0 and one of both, whatever its many terms round to.
+    """
+    counted = block.counts[:, None] * np.clip(of(block.covariates), low, high)
+    ends = np.minimum(low, 0.0), np.maximum(high, 0.0)
+    columns = np.clip(np.array(block.by_unit(*counted.T)).T, *ends)
+    total: NDArray[np.int64] = np.rint(UNIT * columns).astype(np.int64).sum(axis=0)
     return total
 
 
-def _squares(block: Records, bound: float) -> int:
-    share = np.minimum(np.linalg.norm(block.covariates, axis=1) / bound, 1.0)
-    (counted,) = block.by_unit(block.counts * share**2)
-    return int(np.rint(UNIT * np.minimum(counted, 1.0)).astype(np.int64).sum())
+def _squared_norm(rows: Array, bound: float) -> Array:
+    return np.asarray(np.square(np.linalg.norm(rows, axis=1, keepdims=True) / bound))
 
 
-def _each_square(block: Records, numbers: Sequence[int], cuts: Array) -> NDArray[np.int64]:
-    squares = np.minimum(np.square(block.covariates[:, list(numbers)]) / cuts, 1.0)
-    # a person's sum is at most 1, whatever its many terms round to
-    columns = np.minimum(np.array(block.by_unit(*(block.counts[:, None] * squares).T)), 1.0)
-    total: NDArray[np.int64] = np.rint(UNIT * columns).astype(np.int64).sum(axis=1)
-    return total
+def _squares(rows: Array, numbers: Sequence[int], cuts: Array) -> Array:
+    return np.asarray(np.square(rows[:, list(numbers)]) / cuts)
 
 
 def _mass(universe: Universe, released: Mapping[str, Array]) -> float:
@@ -429,8 +423,9 @@ def _scaled(rows: Array, scale: Array, bound: float) -> Array:
     return clip_norm(scale * rows, bound)
 
 
-def _centered(rows: Array, mean: Array) -> Array:
-    return rows - mean
+def _moved(records: Records, later: Universe, of: Callable[[Array], Array]) -> Records:
+    make = partial(_remade, of, later.domain)
+    return records.mapped(make, attrgetter("y"), later.domain, later.n_columns)
 
 
 def _remade(of: Callable[[Array], Array], domain: Domain, block: Records) -> Records:

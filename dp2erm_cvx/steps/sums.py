@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,9 +119,7 @@ class TreatmentRate(IntegerSums):
 
         Of two arms the treated come first, of more the arms are in their order.
         """
-        if not records.domain.weighted:
-            return (sum(records.blocks.map(_treated)),)
-        return tuple(int(total) for total in np.sum(records.by_units(_sums_by_arm), axis=0).ravel())
+        return totals(records, _sums_by_arm if records.domain.weighted else _treated)
 
     def stated(self, released: Array) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
         """Table of what was released: of what, the name of every number, and the numbers."""
@@ -138,6 +136,11 @@ class TreatmentRate(IntegerSums):
             levels = [level or "missing" for level in domain.groups]
             names = tuple(f"{arm} | {book.group}={level}" for arm in arms for level in levels)
         return "records" if not uneven(domain.codebook) else "sampling weights over their bound", names, both
+
+
+def totals(records: Records, function: Callable[[Records], Any]) -> list[int]:
+    """Sums over all records of the integers that ``function`` makes of views with all rows of every unit."""
+    return [int(total) for total in np.sum(records.by_units(function), axis=0).ravel()]
 
 
 def released_mass(released: Array, n_arms: int = 2) -> float:
@@ -160,8 +163,7 @@ class SideCounts(IntegerSums):
 
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """Counts of the records of every side and arm, in K-ths."""
-        parts = records.by_units(partial(_sums_by_side, rule=released[self.rule]))
-        return [sum(column) for column in zip(*parts, strict=True)]
+        return totals(records, partial(_sums_by_side, rule=released[self.rule]))
 
     def shares(self, released: Mapping[str, Array]) -> Array:
         """The shares (2, 2) of all records, by side and arm, at least 0, from what was released."""
@@ -184,8 +186,8 @@ def _sums_by_side(block: Records, rule: Array) -> list[int]:
     return _in_cells(block, [block.counts * inside for inside in cells])
 
 
-def _treated(block: Records) -> int:
-    return int(block.a.sum())
+def _treated(block: Records) -> list[int]:
+    return [int(block.a.sum())]
 
 
 def _sums_by_arm(block: Records) -> NDArray[np.int64]:

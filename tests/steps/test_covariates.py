@@ -250,7 +250,7 @@ def test_what_comes_before_a_regression_loses_its_shares_together(name):
 
 def test_no_step_rests_on_what_is_released_later(monkeypatch):
     plan, seen = numbers("levels")[0], {}
-    data = Dataset.from_arrays(*drawn(DOMAINS["levels"])[:3])
+    data = Dataset.from_arrays(*drawn(DOMAINS["levels"])[:3], DOMAINS["levels"].columns)
     for kind, run in ((Fit, Fit.run), (IntegerSums, IntegerSums.run)):
 
         def watched(self, inputs, released, execution, run=run):
