@@ -53,7 +53,7 @@ class Blocks(abc.ABC, Generic[T]):
 
     def each(self) -> list[T]:
         """All blocks at once, in their order."""
-        return self.map(_itself)
+        return self.map(itself)
 
     def then(self, function: Callable[..., S], *beside: Beside) -> Blocks[S]:
         """``function`` of every block and of its rows of arrays, computed again in every pass."""
@@ -140,7 +140,8 @@ def _composed(first: Callable[..., Any], own: int, second: Callable[..., R], blo
     return second(first(block, *beside[:own]), *beside[own:])
 
 
-def _itself(block: T) -> T:
+def itself(block: T) -> T:
+    """The block."""
     return block
 
 

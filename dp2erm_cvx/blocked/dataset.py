@@ -206,7 +206,7 @@ class BlockedDataset:
         chosen = tuple(covariates or (name for name in pieces.names if name not in (treatment, outcome)))
         tables = pieces.tables((treatment, outcome, *chosen))
         made = partial(DatasetBlock.from_table, treatment=treatment, outcome=outcome, covariates=chosen)
-        return cls(pieces, tables, tables.made(made), chosen, treatment, outcome)
+        return cls(pieces, tables, tables.then(made), chosen, treatment, outcome)
 
     def coded(self, public: Public) -> BlockedDataset:
         """A dataset coded by the codebook of a domain, as :meth:`~dp2erm_cvx.data.Dataset.coded` makes it.
@@ -228,7 +228,7 @@ class BlockedDataset:
         beside: tuple[NDArray[np.int64], ...] = ()
         if book.unit is not None:
             beside = (book.unit.of(tables.map(partial(_labels, book=book))),)
-        blocks = tables.made(made, *beside)
+        blocks = tables.then(made, *beside)
         return replace(self, tables=tables, blocks=blocks, columns=names, coded_by=public)
 
     def declared(self, public: Public) -> BlockedDataset:
@@ -250,7 +250,7 @@ class BlockedDataset:
     def restricted(self, columns: Sequence[int], curves: Curves | None = None) -> BlockedDataset:
         """A dataset of these covariates alone, by number and in this order; then their ``curves``."""
         names = tuple(self.columns[index] for index in columns)
-        blocks = self.blocks.made(methodcaller("restricted", list(columns), curves))
+        blocks = self.blocks.then(methodcaller("restricted", list(columns), curves))
         return replace(self, blocks=blocks, columns=names + (() if curves is None else curves.names(names)))
 
     def records(self, make: Callable[[Dataset], Records], domain: Domain) -> RecordBlocks:
@@ -260,9 +260,9 @@ class BlockedDataset:
         blocks, book = self.blocks, domain.codebook
         if book is not None and book.unit is not None:
             counts = zip(*blocks.map(partial(_counted, domain=domain)), strict=True)
-            blocks = blocks.made(_repeated, book.unit.repeats(*map(np.concatenate, counts)))
-        held = blocks.made(make).made(_arrays).persisted(8 * blocks.n_samples * width)
-        return RecordBlocks(Views(held.made(partial(_aligned, domain))), domain, n_columns)
+            blocks = blocks.then(_repeated, book.unit.repeats(*map(np.concatenate, counts)))
+        held = blocks.then(make).then(_arrays).persisted(8 * blocks.n_samples * width)
+        return RecordBlocks(Views(held.then(partial(_aligned, domain))), domain, n_columns)
 
 
 def _arrays(block: Records) -> tuple[NDArray[Any], ...]:

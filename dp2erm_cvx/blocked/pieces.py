@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx import blocks
-from dp2erm_cvx.blocks import Beside, Blocks, cut
+from dp2erm_cvx.blocks import Beside, Blocks, cut, itself
 from dp2erm_cvx.errors import DataError, DeclarationError, WorkerError
 from dp2erm_cvx.files import CsvLayout, csv_parts, parquet_names
 from dp2erm_cvx.parallel import one_thread
@@ -52,7 +52,7 @@ class DaskBlocks(Blocks[T]):
         """Rows of every block."""
         return cut(self.n_samples, self.length)
 
-    def made(self, function: Callable[..., R], *beside: Beside) -> DaskBlocks[R]:
+    def then(self, function: Callable[..., R], *beside: Beside) -> DaskBlocks[R]:
         """Results of ``function`` on every block, and on its rows of arrays."""
         if not beside:
             return DaskBlocks(self.tasks, self.n_samples, self.length, (*self.make, function))
@@ -71,7 +71,7 @@ class DaskBlocks(Blocks[T]):
         """
         dask = _dask()
         room = len(self.tasks) if _on_cluster() else len(self.tasks) * KEEP // max(nbytes, 1)
-        tasks = self._each(_itself, ())
+        tasks = self._each(itself, ())
         with one_thread(), _failures():
             first = dask.persist(*tasks[:room], scheduler=_scheduler())
         return DaskBlocks((*first, *tasks[room:]), self.n_samples, self.length)
@@ -93,10 +93,6 @@ def _pass(
         for step in make:
             block = step(block)
         return function(block, *beside)
-
-
-def _itself(block: T) -> T:
-    return block
 
 
 def _dask() -> Any:

@@ -228,14 +228,14 @@ def test_two_workers_of_a_cluster_release_the_same_and_one_that_dies_is_replaced
     ):
         assert alike(known, both(model, path)[1])
         data = blocked(path).coded(declared())
-        deadly = replace(data, blocks=data.blocks.made(Dies(tmp_path)))
+        deadly = replace(data, blocks=data.blocks.then(Dies(tmp_path)))
         charged = PrivateEffect(declared(), Budget(4.0), ledger=book, dataset="trial")
         assert charged.fit(deadly).release_.private
         assert len(book.account("trial").receipts) == 1
         assert (tmp_path / "dead0").exists()
         assert alike(known, model.fit(dask_arrays(path)).release_)
         with pytest.raises(WorkerError, match="died again and again"):
-            model.fit(replace(data, blocks=data.blocks.made(Dies(tmp_path, 99))))
+            model.fit(replace(data, blocks=data.blocks.then(Dies(tmp_path, 99))))
 
 
 @pytest.mark.parametrize("first", ["stable_balancing", "mmd_pooled"])
