@@ -24,9 +24,9 @@ from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release import Guarantee, Release
 from dp2erm_cvx.release.declaration import make_release
 from dp2erm_cvx.sampling import refuse_uneven
-from dp2erm_cvx.solve import GAP_TOLERANCE, Solution, Solver, solve
+from dp2erm_cvx.solve import Solution, Solver, solve
 from dp2erm_cvx.steps.step import StepResult
-from dp2erm_cvx.steps.weights import refuse_unsolvable, solve_weights
+from dp2erm_cvx.steps.weights import attainable, refuse_unsolvable, solve_weights
 from dp2erm_cvx.universe import Universe
 
 
@@ -142,9 +142,7 @@ class TwoStageERM(TwoStageBase):
         tolerance = public_number("tolerance", self.tolerance, above=0)
         weights = solve_weights(self.resolved_first_stage().instance(records), self.solver, tolerance)
         instance = self.resolved_second_stage().instance(records, weights.value, gamma=self.gamma)
-        # a duality gap alone reaches no less than a tolerance of its own
-        within = max(tolerance, GAP_TOLERANCE) if instance.half_digits else tolerance
-        theta = solve(instance, solver=self.solver, tolerance=within)
+        theta = solve(instance, solver=self.solver, tolerance=attainable(instance, tolerance))
         self.workings_ = PrivateWorkings(dataset, records, weights, theta)
         self._saw(dataset.columns)
         self.theta_ = theta.value

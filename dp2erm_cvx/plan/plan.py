@@ -33,7 +33,7 @@ from dp2erm_cvx.steps.covariates import CovariateLaw
 from dp2erm_cvx.steps.fit import Fit, enters_no_outcome
 from dp2erm_cvx.steps.record_map import OutcomeRows, WithConstant
 from dp2erm_cvx.steps.score import MeanScore
-from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult, exact_budget
+from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult, divide, exact_budget
 from dp2erm_cvx.universe import Universe
 
 if TYPE_CHECKING:
@@ -419,12 +419,12 @@ def divided(budget: Budget, steps: Sequence[Step]) -> dict[str, Budget]:
     """The budget of each step: a later one takes its share first, and one step takes the rest."""
     parts, left = {}, budget
     for step in reversed(steps):
-        if not step.takes_rest:
-            parts[step.name], left = step.divide(left)
+        if step.share is not None:
+            parts[step.name], left = divide(left, step.share, step.noise)
     spent = math.fsum(part.delta for part in parts.values())
-    if spent > 0.0 and any(step.takes_rest and Noise(step.noise).pure for step in steps):
+    if spent > 0.0 and any(step.share is None and Noise(step.noise).pure for step in steps):
         # the last step has no use for what is left of delta
         more = budget.delta / spent * (1.0 - 1e-12)
         parts = {name: Budget(part.epsilon, more * part.delta) for name, part in parts.items()}
         left = Budget(left.epsilon)
-    return parts | {step.name: left for step in steps if step.takes_rest}
+    return parts | {step.name: left for step in steps if step.share is None}

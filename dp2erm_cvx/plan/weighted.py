@@ -67,7 +67,7 @@ class Study(Pipeline):
         first, how = self.first, self.calibrator
         common: Any = {"tolerance": self.tolerance, "numerical_share": numerical_share}
         if isinstance(first, PrivateFirstStage):
-            yield Fit("propensity", None, self.noise, program=first, family=how.family, **common)
+            yield Fit("propensity", first.share, self.noise, program=first, family=how.family, **common)
         yield Fit(
             "theta",
             None,

@@ -37,7 +37,6 @@ from dp2erm_cvx.steps.step import (
     Step,
     StepResult,
     coefficient_bound,
-    divide,
     noise_bound,
     reserve,
     sample,
@@ -99,16 +98,6 @@ class Fit(Step):
     @property
     def regression(self) -> OutcomeRows | None:
         return self.map if isinstance(self.map, OutcomeRows) else None
-
-    @property
-    def takes_rest(self) -> bool:
-        return self.share is None and self.coefficient is None
-
-    def divide(self, budget: Budget) -> tuple[Budget, Budget]:
-        """By the share that a private first stage declares where the step has none."""
-        if self.share is None and self.coefficient is not None:
-            return divide(budget, self.coefficient.share, self.noise)
-        return super().divide(budget)
 
     def uncountable(self, universe: Universe) -> str | None:
         """The paper's calibrations, and a program that does not say what it is certified to."""

@@ -114,9 +114,8 @@ class EffectScore(abc.ABC):
     def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         """The noise of the sums, by the bounds of the score alone."""
         law = self.laws[2 if self.sampled else int(self.missing)]
-        bound, other = self.part * self.bound if law.counts else self.bound, None
-        if law.of_arms:
-            other = self.other_bound
+        bound = self.part * self.bound if law.counts else self.bound
+        other = self.other_bound if law.of_arms else None
         return calibrate_sums(law, bound, n_samples, budget, noise, other_bound=other)
 
     def sums(self, records: Records, released: Released, noise: GridSums) -> tuple[int, ...]:

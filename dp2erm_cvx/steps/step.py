@@ -291,18 +291,6 @@ class Step(abc.ABC):
         """True if it computes on the weights of the first stage."""
         return False
 
-    @property
-    def takes_rest(self) -> bool:
-        """True if it takes what the other steps leave, instead of a share of its own."""
-        return self.share is None
-
-    def divide(self, budget: Budget) -> tuple[Budget, Budget]:
-        """Part of ``budget`` that the step spends, and the rest: pure noise leaves all of delta.
-
-        Raises DeclarationError unless its share is between 0 and 1.
-        """
-        return (budget, budget) if self.share is None else divide(budget, self.share, self.noise)
-
     def hands(self, universe: Universe) -> Universe:
         """The public universe of the records that it hands on, whatever it releases (Theorem 10)."""
         return universe

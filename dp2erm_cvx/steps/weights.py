@@ -103,10 +103,9 @@ class WeightsPlan:
         assert self.program is not None
         if isinstance(self.program, PrivateFirstStage):
             return weights_at(self.program, inputs, released["propensity"], execution)
-        solution = _solved(
-            self.program.instance(inputs.records), execution.solver, tolerance=execution.tolerance
-        )
-        return to_grid(solution)  # certified to the tolerance of the run or not
+        instance = self.program.instance(inputs.records)
+        # certified to the tolerance of the run or not
+        return to_grid(_solved(instance, execution.solver, tolerance=execution.tolerance))
 
 
 def weights_at(
@@ -220,15 +219,13 @@ def _quickest(solver: Solver) -> Solver:
 
 def released_minimizer(instance: Instance, execution: Execution, within: float | None) -> Solution:
     """The minimizer for a release, certified ``within`` a public radius, or as asked where none is known."""
-    if within is None:
-        # a relative tolerance only where no public radius is known: an unlucky dataset may miss it
-        tolerance = _attainable(instance, execution.tolerance)
-        return _solved(instance, execution.solver, tolerance=tolerance)
-    return _solved(instance, execution.solver, within=within)
+    # a relative tolerance only where no public radius is known: an unlucky dataset may miss it
+    tolerance = attainable(instance, execution.tolerance) if within is None else None
+    return _solved(instance, execution.solver, tolerance=tolerance, within=within)
 
 
-def _attainable(instance: Instance, tolerance: float) -> float:
-    # a duality gap alone reaches no less than a tolerance of its own
+def attainable(instance: Instance, tolerance: float) -> float:
+    """The tolerance, or that of a duality gap where it alone certifies, which reaches no less."""
     return max(tolerance, GAP_TOLERANCE) if instance.half_digits else tolerance
 
 
