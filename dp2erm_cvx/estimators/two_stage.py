@@ -44,14 +44,11 @@ class PrivateWorkings:
     def __repr__(self) -> str:
         return "PrivateWorkings(private: not to be shared)"
 
-    def solutions(self) -> tuple[Solution, ...]:
-        """Solutions of the private coefficient, if any, then the weights and theta."""
-        first = None if self.propensity is None else self.propensity.solution
-        return (*([] if first is None else [first]), self.weights, self.theta)
-
     def certified(self) -> bool:
-        """True if all solutions are."""
-        return all(solution.certified for solution in self.solutions())
+        """True if the weights and theta are, and the private coefficient, if there is one."""
+        first = None if self.propensity is None else self.propensity.solution
+        solutions = (first, self.weights, self.theta)
+        return all(solution is None or solution.certified for solution in solutions)
 
     def balance(self) -> BalanceTable:
         """Covariate balance before and after weighting, on the scaled covariates. Not private."""

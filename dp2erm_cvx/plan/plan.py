@@ -33,7 +33,7 @@ from dp2erm_cvx.steps.covariates import CovariateLaw
 from dp2erm_cvx.steps.fit import Fit, enters_no_outcome
 from dp2erm_cvx.steps.record_map import OutcomeRows, WithConstant
 from dp2erm_cvx.steps.score import MeanScore
-from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult, divide, exact_budget
+from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult
 from dp2erm_cvx.universe import Universe
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Pipeline(abc.ABC):
 
 S = TypeVar("S", bound=Pipeline)
 
-_ROUND_UP = 1.0 + 1e-12
+_ROUND_UP, _ROUND_DOWN = 1.0 + 1e-12, 1.0 - 1e-12
 
 #: Above this, exp(epsilon) is no longer small against the probability of noise beyond its bound.
 LARGEST_COUNTED = 500.0
@@ -406,7 +406,7 @@ def _composed(plan: Plan[S]) -> Plan[S]:
     laws = [step.loss_law for step in plan.steps if step.loss_law is not None]
     if len(laws) < max(2, len(plan.steps)):
         return plan
-    left = exact_budget(plan.study.budget, plan.steps)
+    left = _exact_budget(plan.study.budget, plan.steps)
     relief = joint_relief(laws, left)
     if relief <= 1.0:
         return plan
@@ -420,11 +420,27 @@ def divided(budget: Budget, steps: Sequence[Step]) -> dict[str, Budget]:
     parts, left = {}, budget
     for step in reversed(steps):
         if step.share is not None:
-            parts[step.name], left = divide(left, step.share, step.noise)
+            parts[step.name], left = _divide(left, step.share, step.noise)
     spent = math.fsum(part.delta for part in parts.values())
     if spent > 0.0 and any(step.share is None and Noise(step.noise).pure for step in steps):
         # the last step has no use for what is left of delta
-        more = budget.delta / spent * (1.0 - 1e-12)
+        more = budget.delta / spent * _ROUND_DOWN
         parts = {name: Budget(part.epsilon, more * part.delta) for name, part in parts.items()}
         left = Budget(left.epsilon)
     return parts | {step.name: left for step in steps if step.share is None}
+
+
+def _divide(budget: Budget, share: float, noise: Noise | str) -> tuple[Budget, Budget]:
+    """A ``share`` of epsilon and delta, and the rest; pure noise leaves delta to the rest."""
+    epsilon = budget.epsilon * _ROUND_DOWN
+    spends_delta = budget.delta if noise == Noise.GAUSSIAN else 0.0
+    first = Budget(share * epsilon, share * spends_delta * _ROUND_DOWN)
+    rest = budget.delta - first.delta
+    return first, Budget((1.0 - share) * epsilon, rest * _ROUND_DOWN)
+
+
+def _exact_budget(budget: Budget, steps: Sequence[Step]) -> Budget:
+    """Part of a ``budget`` for the exact mechanisms of ``steps`` together: each pays for its grid once."""
+    hidden = math.fsum(step.precision.grid.epsilon for step in steps if step.precision is not None)
+    left = (budget.epsilon - 2.0 * hidden) * _ROUND_DOWN
+    return Budget(left, budget.delta * math.exp(-hidden) * _ROUND_DOWN)

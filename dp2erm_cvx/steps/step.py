@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -397,19 +397,3 @@ def reserve(budget: Budget, share: float) -> tuple[Budget, float]:
     delta = budget.delta * math.exp(-epsilon) * _ROUND_DOWN
     # a subnormal number has no digits left to round down, and no noise is calibrated to one
     return Budget(left, delta if delta >= sys.float_info.min / _ULP else 0.0), epsilon
-
-
-def exact_budget(budget: Budget, steps: Sequence[Step]) -> Budget:
-    """Part of a ``budget`` for the exact mechanisms of ``steps`` together: each pays for its grid once."""
-    hidden = math.fsum(step.precision.grid.epsilon for step in steps if step.precision is not None)
-    left = (budget.epsilon - 2.0 * hidden) * _ROUND_DOWN
-    return Budget(left, budget.delta * math.exp(-hidden) * _ROUND_DOWN)
-
-
-def divide(budget: Budget, share: float, noise: Noise | str) -> tuple[Budget, Budget]:
-    """A ``share`` of epsilon and delta, and the rest; pure noise leaves delta to the rest."""
-    epsilon = budget.epsilon * _ROUND_DOWN
-    spends_delta = budget.delta if noise == Noise.GAUSSIAN else 0.0
-    first = Budget(share * epsilon, share * spends_delta * _ROUND_DOWN)
-    rest = budget.delta - first.delta
-    return first, Budget((1.0 - share) * epsilon, rest * _ROUND_DOWN)

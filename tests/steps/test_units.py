@@ -434,7 +434,7 @@ def test_what_does_not_know_persons_refuses_them():
             estimator.fit(other)
         assert not hasattr(estimator, "release_")
     once = replace(data, repeats=np.ones(len(data.a), dtype=np.int64))  # which would count a person twice
-    first, second = (model("ate", seed=1).fit(one).release_.to_json() for one in (once, data))
+    first, second = (model("ate", seed=1).fit(kept).release_.to_json() for kept in (once, data))
     assert first == second
 
 
