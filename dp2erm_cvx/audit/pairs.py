@@ -223,9 +223,8 @@ def _whole(share: Array, amount: Array) -> Array:
 _Raw = tuple[Array, NDArray[np.int64], Array]
 
 
-def _direction(rng: np.random.Generator, d: int) -> Array:
-    u = rng.normal(size=d)
-    return u / np.linalg.norm(u)
+def _directions(rng: np.random.Generator, m: int, d: int) -> Array:
+    return _unit(rng.normal(size=(m, d)))
 
 
 def _with_arms(rng: np.random.Generator, points: Array) -> _Raw:
@@ -238,7 +237,7 @@ def _with_arms(rng: np.random.Generator, points: Array) -> _Raw:
 
 def _anywhere(rng: np.random.Generator, d: int) -> _Raw:
     """Clusters anywhere, most on the sphere."""
-    points = np.stack([_direction(rng, d) for _ in range(CLUSTERS + 2)])
+    points = _directions(rng, CLUSTERS + 2, d)
     points *= np.where(rng.random((CLUSTERS + 2, 1)) < 0.6, 1.0, rng.random((CLUSTERS + 2, 1)))
     return _with_arms(rng, points)
 
@@ -247,13 +246,13 @@ def _collinear(rng: np.random.Generator, d: int) -> _Raw:
     """All records on one axis."""
     side = rng.choice([-1.0, 1.0], CLUSTERS + 2)
     at = side * np.where(rng.random(CLUSTERS + 2) < 0.5, 1.0, rng.random(CLUSTERS + 2))
-    return _with_arms(rng, at[:, None] * _direction(rng, d))
+    return _with_arms(rng, at[:, None] * _directions(rng, 1, d))
 
 
 def _one_sided(rng: np.random.Generator, d: int) -> _Raw:
     """All common records in a half-space; the changed one crosses."""
     points, arm, share = _anywhere(rng, d)
-    u = _direction(rng, d)
+    (u,) = _directions(rng, 1, d)
     points *= np.where(points @ u < 0, -1.0, 1.0)[:, None]
     points[:2] = np.array([[1.0], [-1.0]]) * u
     return points, arm, share
@@ -262,7 +261,7 @@ def _one_sided(rng: np.random.Generator, d: int) -> _Raw:
 def _separable(rng: np.random.Generator, d: int) -> _Raw:
     """Treated and untreated on either side of a hyperplane; the changed record anywhere."""
     points, arm, share = _anywhere(rng, d)
-    side = np.where((points @ _direction(rng, d)) * (2 * arm - 1) < 0, -1.0, 1.0)
+    side = np.where((points @ _directions(rng, 1, d)[0]) * (2 * arm - 1) < 0, -1.0, 1.0)
     side[:2] = 1.0
     return points * side[:, None], arm, share
 
@@ -283,7 +282,7 @@ def _jump(rng: np.random.Generator, d: int) -> _Raw:
     points, arm, share = _one_sided(rng, d) if rng.random() < 0.5 else _anywhere(rng, d)
     pull = (share * (2 * arm[2:] - 1)) @ points[2:]
     size = float(np.linalg.norm(pull))
-    u = pull / size if size > 0 else _direction(rng, d)
+    u = pull / size if size > 0 else _directions(rng, 1, d)[0]
     points[:2] = rng.choice([-1.0, 1.0]) * np.array([[1.0], [-1.0]]) * u
     points[:2] += 0.3 * rng.random() * rng.normal(size=(2, d))
     arm[1] = 1 - arm[0]
@@ -292,15 +291,10 @@ def _jump(rng: np.random.Generator, d: int) -> _Raw:
 
 def _across(rng: np.random.Generator, d: int) -> _Raw:
     """Records along u and a few against it, both split sideways; one jumps between the sides."""
-    u, v = _direction(rng, d), _direction(rng, d)
+    u, v = _directions(rng, 2, d)
     along, against, split, spread = rng.random(4)
-    points = [
-        along * u + split * v,
-        along * u - split * v,
-        spread * v - against * u,
-        -spread * v - against * u,
-    ]
-    points = [*points, v - rng.random() * u, -v - rng.random() * u]
+    ends = [along * u + split * v, along * u - split * v, spread * v - against * u, -spread * v - against * u]
+    points = [*ends, v - rng.random() * u, -v - rng.random() * u]
     part = rng.random()
     arm = np.full(CLUSTERS + 2, int(rng.integers(0, 2)))
     swapped = rng.random(CLUSTERS + 2) < 0.5
@@ -389,11 +383,11 @@ def _drawn(universe: Universe, rng: np.random.Generator) -> Pairs:
     R, B = universe.domain.features_bound, universe.domain.outcome_bound
     kinds = n - 1 if rng.random() < 0.1 else int(rng.integers(1, min(4, n - 1) + 1))
     m = kinds + 2
-    u = _unit(rng.normal(size=(1, k)))[0]
+    (u,) = _directions(rng, 1, k)
     sign = rng.choice([-1.0, 1.0], size=m)
     a = (rng.random(m) < rng.choice([0.0, 0.1, 0.5, 0.9, 1.0])).astype(np.int64)
     where = (
-        _unit(rng.normal(size=(m, k))),
+        _directions(rng, m, k),
         rng.uniform(-1, 1, size=(m, 1)) * u,
         sign[:, None] * u,
         np.zeros((m, k)),
