@@ -64,9 +64,9 @@ class Codebook:
     unit
         Column and number of the persons that are protected, where one may have several records.
     cells
-        For raw columns how their cells are read before all else: :class:`~dp2erm_cvx.cells.CellRule`.
+        How cells are read before all else: spellings, units, dates. :class:`~dp2erm_cvx.cells.CellRule`.
     eligible
-        What a record has to fulfil to count, as :class:`~dp2erm_cvx.cells.Eligible` reads it; all of it.
+        What a record has to fulfil to count, all of it. Read by :class:`~dp2erm_cvx.cells.Eligible`.
     eligible_share
         In (0, 1]: a public guess of the share of records that do. No guarantee rests on it.
     where

@@ -28,7 +28,7 @@ class Treatment:
     column
         Column of the treatment.
     treated, control
-        Labels of the two arms.
+        Labels of the two arms; any other cell counts as missing.
     levels
         Of a treatment of K >= 3 arms their labels, in place of these two. Of two levels the one that is not
         the reference is the treated.

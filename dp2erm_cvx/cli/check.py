@@ -11,15 +11,17 @@ from functools import reduce
 from importlib import resources
 from operator import add
 from string import Template
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import data_options, names
+from dp2erm_cvx.cli.options import data_options, names, sentence
 from dp2erm_cvx.cli.reading import NO_RANGES, data_columns, read_domain, read_layout, read_ranges
 from dp2erm_cvx.cli.screen import NOT_PRIVATE, progress, show, stages, writable, write_text
 from dp2erm_cvx.display import grid, heading
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.text import described
 
 if TYPE_CHECKING:
     from dp2erm_cvx.diagnostics.columns import RecordCounts, TableCells
@@ -149,9 +151,20 @@ def drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcome
     dates, on whether identifiers repeat, and on how the file is written. One cell may decide that: a person
     has to read it before it is made public.
     """
+    from dp2erm_cvx.codebook import Codebook
     from dp2erm_cvx.diagnostics.columns import MOST_LEVELS, key
+    from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.domain_file import EDIT
+    from dp2erm_cvx.estimators import PrivateEffect
+    from dp2erm_cvx.privacy import Budget
+    from dp2erm_cvx.sampling import SamplingWeights, Unit
+    from dp2erm_cvx.treatment import Treatment
 
+    said = {
+        f"{kind.__name__}_{name}": fill(sentence(text), 110, initial_indent="# ", subsequent_indent="# ")
+        for kind in (Budget, Codebook, Domain, PrivateEffect, SamplingWeights, Treatment, Unit)
+        for name, text in described(kind.__doc__).items()
+    }
     text = resources.files("dp2erm_cvx.cli").joinpath("templates/draft.toml.txt").read_text(encoding="utf-8")
     parts = dict(part.split("\n", 1) for part in text.split("=== ")[1:])
     ranges, levels, notes, unit = [], [], [], ""
@@ -161,7 +174,9 @@ def drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcome
         kind = cells.holds(name)
         two = "    # an event that treatment may change? then an outcome: delete" if len(seen) == 2 else ""
         if not unit and cells.repeats_persons(name):
-            unit = "\n" + Template(parts["unit"]).substitute(column=json.dumps(name, ensure_ascii=False))
+            unit = "\n" + Template(parts["unit"]).substitute(
+                said, column=json.dumps(name, ensure_ascii=False)
+            )
         elif _LATER.search(name):
             advice = "an outcome? ask for it in a question of its own; else declare its range or levels"
             notes.append(f"# {key(name)}: {advice}")
@@ -177,12 +192,14 @@ def drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcome
     csv = [f"{name} = {json.dumps(getattr(layout, name))}" for name in ("separator", "encoding", "decimal")]
     breaks = ["line_breaks = true"] if layout.line_breaks else []
     tables = {"ranges": ranges, "levels": levels, "others": notes, "csv": [*csv, *breaks]}
+    labels = "several" if len(cells.seen.get(treatment or "", ())) > 2 else "two"
     return Template(parts["study"]).substitute(
-        {name: "".join(f"\n{line}" for line in lines) for name, lines in tables.items()},
+        said,
+        **{name: "".join(f"\n{line}" for line in lines) for name, lines in tables.items()},
         most=MOST_LEVELS,
         treatment=quoted[0],
         outcome=quoted[1],
-        labels=parts["several" if len(cells.seen.get(treatment or "", ())) > 2 else "two"].rstrip("\n"),
+        labels=Template(parts[labels]).substitute(said).rstrip("\n"),
         unit=unit,
     )
 

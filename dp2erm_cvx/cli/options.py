@@ -168,7 +168,7 @@ def _class(module: str, name: str) -> ast.ClassDef:
     return next(one for one in tree.body if isinstance(one, ast.ClassDef) and one.name == name)
 
 
-def _sentence(text: str) -> str:
+def sentence(text: str) -> str:
     """The first sentence of what is said of a field."""
     return re.split(r"(?<=\.)\s", text)[0].replace("``", "")
 
@@ -190,7 +190,7 @@ class FieldOption(click.Option):
         module, _, place = self.declared.partition(":")
         title, _, name = place.partition(".")
         of = _class(module, title)
-        self.help = _sentence(described(ast.get_docstring(of))[name]) + self._beside
+        self.help = sentence(described(ast.get_docstring(of))[name]) + self._beside
         if not self._stated:
             self.show_default = _default(of, name)
         return super().get_help_record(ctx)

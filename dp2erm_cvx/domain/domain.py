@@ -39,14 +39,14 @@ class Domain(Shown):
     covariate_bound
         ``M``: bound on the Euclidean norm of the scaled covariate vector, intercept included.
     outcome_bound
-        ``M'``: bound on ``|y - treatment_cost * a - outcome_center|``, in units of the outcome.
+        ``M'``: how far the net outcome may lie from ``outcome_center``, in its units; clipped beyond.
     outcome_center
-        Public center ``c`` of the outcome, in its units, which is subtracted.
+        The expected outcome, in its units: a public center ``c``, which is subtracted.
     treatment_cost
         Public cost of treatment, in units of the outcome, which is subtracted where a is 1.
     ranges
-        One public ``(low, high)`` per covariate, mapped linearly onto [-1, 1] and clipped there. A mapping
-        also names the columns. Without ranges the covariates are taken as they are.
+        The least and the largest value of each covariate, public: mapped to [-1, 1], clipped beyond. A
+        mapping also names the columns. Without ranges the covariates are taken as they are.
     intercept
         Value of a constant column put in front of the covariates; 0 means none. It counts in M.
     arm_floor
