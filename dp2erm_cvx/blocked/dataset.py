@@ -125,8 +125,8 @@ class BlockedDataset:
             name: getattr(self, name) for name in ("columns", "treatment", "outcome", "persons")
         }
         make = partial(DatasetBlock, n_arms=2 if book is None else len(book.treatment.labels), **how)
-        persons = _of_persons(self.blocks, make, len(self.columns) + 4, "X", "a", "y", "sampling", "person")
-        return [function(person) for person in persons]
+        names = ("X", "a", "y", "sampling", "person")
+        return list(map(function, _of_persons(self.blocks, make, len(self.columns) + 4, *names)))
 
     @property
     def weighted(self) -> bool:
@@ -315,32 +315,28 @@ class RecordBlocks(Records):
     outcomes at once is refused, by a ProgramError with the size that they would have.
     """
 
+    _blocks: Blocks[Records]
+    n_columns: int
+
     def __init__(self, blocks: Blocks[Records], domain: Domain, n_columns: int) -> None:
-        put = object.__setattr__
-        put(self, "_blocks", blocks)
-        put(self, "domain", domain)
-        put(self, "n_columns", n_columns)
+        self.__dict__.update(_blocks=blocks, domain=domain, n_columns=n_columns)
 
     @property
     def blocks(self) -> Blocks[Records]:
         """The records of every block."""
-        blocks: Blocks[Records] = self.__dict__["_blocks"]
-        return blocks
+        return self._blocks
 
     def by_units(self, function: Callable[[Records], T]) -> list[T]:
         """As records in memory do; of persons without the rows that do not count."""
         if self.domain.units is None:
             return self.blocks.map(function)
-        make, width = partial(Records, domain=self.domain), self.__dict__["n_columns"] + 4
-        return [
-            function(one) for one in _of_persons(self.blocks, make, width, "X", "a", "y", "sampling", "unit")
-        ]
+        make, names = partial(Records, domain=self.domain), ("X", "a", "y", "sampling", "unit")
+        return list(map(function, _of_persons(self.blocks, make, self.n_columns + 4, *names)))
 
     @property
     def n_features(self) -> int:
         """Number of covariates without the intercept."""
-        columns: int = self.__dict__["n_columns"]
-        return columns - (1 if self.domain.intercept else 0)
+        return self.n_columns - (1 if self.domain.intercept else 0)
 
     @property
     def counts(self) -> Array:
@@ -356,7 +352,7 @@ class RecordBlocks(Records):
         self._refuse_units()
         changed = partial(replaced_record, index=index, X=X, a=a)
         made = self.blocks.then(changed, range(self.n_samples))
-        return RecordBlocks(made, self.domain, self.__dict__["n_columns"])
+        return RecordBlocks(made, self.domain, self.n_columns)
 
     def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
         """Rows that ``function`` makes of every record by itself, in every pass."""
@@ -374,7 +370,7 @@ class RecordBlocks(Records):
         self._refuse(_HELD[name])
 
     def _refuse(self, what: str) -> NoReturn:
-        size = size_text(8 * self.n_samples * (self.__dict__["n_columns"] + 2))
+        size = size_text(8 * self.n_samples * (self.n_columns + 2))
         raise ProgramError(
             f"the {what} of all records are asked for at once, and this dataset is read in blocks: choose a "
             f"program of sums over records, or read the {size} of {self.n_samples:,} records "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
@@ -101,17 +101,17 @@ class ColumnRanges(Step):
         return widened(ends[0], ends[1], noise.factors[place], known)
 
 
-def _counts(data: Dataset, *, grids: Sequence[Array | None]) -> list[Counts]:
+def _placed(values: Array, grid: Array, above: bool) -> NDArray[np.int64]:
+    return np.bincount(quantile_places(values, grid, above=above), minlength=len(grid))
+
+
+def _counts(
+    data: Dataset, *, grids: Sequence[Array | None], count: Callable[..., NDArray[np.int64]] = _placed
+) -> list[Counts]:
     """Values at every column's candidates, rounded down and up; nothing where a range is public."""
-    columns = (*data.X.T, data.y)
     return [
-        ()
-        if grid is None
-        else tuple(
-            np.bincount(quantile_places(values, grid, above=above), minlength=len(grid))
-            for above in (False, True)
-        )
-        for values, grid in zip(columns, grids, strict=True)
+        () if grid is None else tuple(count(values, grid, above) for above in (False, True))
+        for values, grid in zip((*data.X.T, data.y), grids, strict=True)
     ]
 
 
@@ -130,10 +130,7 @@ def _counts_of_persons(data: Dataset, domain: Domain, grids: Sequence[Array | No
         parts = np.floor(UNIT * np.bincount(index, shares[present]))
         return np.bincount(keys % len(grid), parts, minlength=len(grid)).astype(np.int64)
 
-    return [
-        () if grid is None else tuple(counts(values, grid, above) for above in (False, True))
-        for values, grid in zip((*data.X.T, data.y), grids, strict=True)
-    ]
+    return _counts(data, grids=grids, count=counts)
 
 
 def _filled(counts: NDArray[np.int64], grid: Array, middle: float, above: bool, total: int) -> Any:

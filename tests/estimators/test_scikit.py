@@ -16,7 +16,7 @@ from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.release.verify import verify
-from dp2erm_cvx.release.words import promised
+from dp2erm_cvx.release.words import meaning, promised
 
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0)
 RNG = np.random.default_rng(0)
@@ -88,6 +88,8 @@ def test_a_pipeline_says_what_has_read_the_records():
         assert "CONDITIONAL on what a Pipeline learned before" in " ".join(release.summary().split())
         assert "what follows holds if step standardscaler of a Pipeline" in next(promised(release))
         assert verify(release).holds
+        both = replace(release, guarantee=replace(release.guarantee, standing=Standing.CONDITIONAL))
+        assert "CONDITIONAL on the exact solution and what a Pipeline learned before: " in meaning(both)
         assert type(release).from_json(release.to_json()) == release
         claimed = replace(release, guarantee=replace(release.guarantee, standing=Standing.PRIVATE))
         assert not verify(claimed).holds
