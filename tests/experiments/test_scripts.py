@@ -84,7 +84,7 @@ def test_a_panel_goes_from_its_file_to_a_page(tmp_path, monkeypatch):
         done = run_command(*words)
         assert done.exit_code == 0, done.output
         assert str(len(table)) not in done.stdout or words[0] == "check"
-    assert "[unit]    # this column repeats" in Path("draft.toml").read_text()
+    assert "# This column repeats: keep this table, or delete it.\n[unit]\n" in Path("draft.toml").read_text()
     assert "high less low" in Path("page.html").read_text()
     assert not re.search(rf"\b{len(table)}\b", "".join(Path(file).read_text() for file in files))
 
@@ -118,7 +118,7 @@ def test_a_messy_extract_gives_one_answer_however_it_is_read(tmp_path, monkeypat
     # the chain of the page: from the table to a plot and a page
     treated = ["--treatment", "drug", "--outcome", "sbp_change"]
     assert run_command("check", "extract.csv", *treated, "--draft", "draft.toml").exit_code == 0
-    assert "[unit]    # this column repeats" in Path("draft.toml").read_text()
+    assert "# This column repeats: keep this table, or delete it.\n[unit]\n" in Path("draft.toml").read_text()
     assert run_command("run", "study.toml", "--plan", "900").stdout.count("half width") == 4
     for words in (["extract.csv"], ["extract.parquet", "--blocks", "always"]):
         result = run_command("run", "study.toml", *words, "--seed", "4", "--json", "--force", "--yes")
