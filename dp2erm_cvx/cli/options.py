@@ -29,7 +29,7 @@ DOMAIN_FIELDS = (
 #: What every domain must declare.
 REQUIRED = ("covariate_bound", "outcome_bound")
 #: Flags for the settings that most programs have.
-SETTING_FLAGS = ("ridge", "radius", "trim", "arm_mass", "degree")
+SETTING_FLAGS = ("ridge", "radius", "arm_mass", "degree", "trim")
 #: Options of many commands, by what their help says instead of each.
 SHARED = {
     "Data and domain, see dp2erm check --help": (
@@ -99,7 +99,7 @@ _BESIDE = {"solver": " Or FILE.py:NAME of your own.", **dict.fromkeys(_SPELLED, 
 class Command(click.Command):
     """A command whose help fits a screen: --help-all explains all options.
 
-    Those of many commands are listed by their names alone, and so are those that few readers need.
+    Elsewhere those of many commands, and those that few readers need, are listed by their names alone.
     It has an option for every setting that a class declares, ``declared`` as module:name: the default is that
     of the field; the help is the first sentence of what the docstring says of it. The class is imported when
     the options are asked for, and not for the help of other commands.
@@ -129,8 +129,9 @@ class Command(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Options of the command itself, then the names of what it shares."""
         options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
-        titles = {name: title for title, names in SHARED.items() for name in names}
-        whole, own = ctx.meta.get(_WHOLE, False), [one for one in options if one.name not in titles]
+        whole = ctx.meta.get(_WHOLE, False)
+        titles = {} if whole else {name: title for title, names in SHARED.items() for name in names}
+        own = [one for one in options if one.name not in titles]
         if len(own) > MANY and not whole:
             more = "Explained by --help-all"
             titles |= {str(one.name): more for one in own if not {one.name, *one.opts} & FIRST}
@@ -342,7 +343,16 @@ setting_options = apply(
         metavar="NAME=VALUE",
         help="Setting of the first stage, as dp2erm programs lists them; repeatable.",
     ),
-    *(click.option("--" + name.replace("_", "-"), type=Number()) for name in SETTING_FLAGS),
+    *(
+        field_option(f"program.{place}", type=kind, show_default="of the program")
+        for place, kind in (
+            ("separable:SeparableFirstStage.ridge", Number()),
+            ("separable:SeparableFirstStage.radius", Number()),
+            ("entropy:EntropyFirstStage.arm_mass", str),
+            ("balance:Moments.degree", Number()),
+        )
+    ),
+    click.option("--trim", type=Number(), help="Public cap on weights before they are normalized."),
 )
 second_stage_options = apply(
     field_option(f"{WEIGHTED}.second_stage", default="itr", beside=" Or FILE.py."),

@@ -21,7 +21,13 @@ _SLACK = 1e-7
 
 @dataclass(frozen=True)
 class Moments:
-    """Raw moments ``(x, x^2, ..., x^degree)`` of every scaled covariate, without cross products."""
+    """Raw moments ``(x, x^2, ..., x^degree)`` of every scaled covariate, without cross products.
+
+    Parameters
+    ----------
+    degree
+        The largest power of a covariate that is balanced, 1 to 10.
+    """
 
     degree: int = setting(1, whole_number, at_least=1, at_most=10)
 
