@@ -207,16 +207,15 @@ class Plan(Shown, Generic[S]):
         domain = self.study.start.domain
         refuse_undeclared(domain, dataset)
         records = dataset.records(partial(_inside, domain=domain), domain)
-        inputs, results = Inputs(dataset, records), dict[str, StepResult]()
+        inputs, results, released = Inputs(dataset, records), dict[str, StepResult](), dict[str, Array]()
         for step in self.steps:
-            released = {name: result.released for name, result in results.items()}
             if step.weighted and inputs.weights is None:
                 assert step.weights is not None
                 inputs = replace(inputs, weights=step.weights.find(inputs, released, execution))
             known = step.name in self.study.before  # never again: nobody paid for a second time
             output = earlier[step.name] if known else step.run(inputs, released, execution)
-            results[step.name] = output
-            inputs = step.hand_on(inputs, output, released | {step.name: output.released})
+            results[step.name], released = output, released | {step.name: output.released}
+            inputs = step.hand_on(inputs, released)
         return PlanResult(inputs, results)
 
     def step(self, name: str) -> Step | None:

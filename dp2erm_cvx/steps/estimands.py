@@ -54,19 +54,19 @@ class GroupScore(AverageScore):
 
     members: tuple[AverageScore, ...] = ()
 
-    def at(self, universe: Universe, released: Released) -> Self:
-        score, n_groups = super().at(universe, released), len(universe.domain.groups)
+    def at(self, where: Universe | Records, released: Released) -> Self:
+        score, n_groups = super().at(where, released), len(where.domain.groups)
         nuisances, rates = score.nuisances, list[float | None]([None] * n_groups)
         assert isinstance(nuisances, LinearNuisances)
         if isinstance(self.nuisances, LinearNuisances) and isinstance(self.nuisances.rate, str):
             sums = np.reshape(released[self.nuisances.rate], (2, n_groups))
-            rates = [treated_share(column, universe.n_samples) for column in sums.T]
+            rates = [treated_share(column, where.n_samples) for column in sums.T]
         clips = self.cap, self.residual_bound, self.bound, score.center, self.sampled, self.missing
         members = []
         for rate in rates:
             own = AverageScore(nuisances, *clips, widest=self.widest)
             if rate is not None:
-                own = replace(own, nuisances=replace(nuisances, rate=rate)).scaled(rate, universe.domain)
+                own = replace(own, nuisances=replace(nuisances, rate=rate)).scaled(rate, where.domain)
             members.append(own)
         return replace(score, members=tuple(members))
 
@@ -100,8 +100,8 @@ class ArmScores(EffectScore):
 
     widenings: tuple[float, ...] = ()
 
-    def at(self, universe: Universe, released: Released) -> Self:
-        nuisances = self.nuisances.worked_out(released, universe.n_samples)
+    def at(self, where: Universe | Records, released: Released) -> Self:
+        nuisances = self.nuisances.worked_out(released, where.n_samples)
         assert isinstance(nuisances, ArmNuisances)
         shares = np.array(nuisances.shares)
         widenings = tuple(np.minimum(1.0 / (len(shares) * shares), self.widest).tolist())

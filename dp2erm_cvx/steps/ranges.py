@@ -73,10 +73,10 @@ class ColumnRanges(Step):
         ]
         return StepResult(np.array(ends))
 
-    def hand_on(self, inputs: Inputs, result: StepResult, released: Mapping[str, Array]) -> Inputs:
+    def hand_on(self, inputs: Inputs, released: Mapping[str, Array]) -> Inputs:
         """The records, normalized: whatever was released, they are in the public domain of the plan."""
-        domain = self.universe.domain
-        mapped = partial(_normalized, declared=self.public, released=result.released, domain=domain)
+        domain, ends = self.universe.domain, released[self.name]
+        mapped = partial(_normalized, declared=self.public, released=ends, domain=domain)
         return replace(inputs, records=inputs.dataset.records(mapped, domain))
 
     def _range(

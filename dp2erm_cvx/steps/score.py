@@ -128,12 +128,12 @@ class EffectScore(abc.ABC):
         """
         if records.n_samples != noise.n_samples:
             raise DeclarationError(f"{records.n_samples} records: the noise is for {noise.n_samples}")
-        own = self.worked_out(records, released)
+        own = self.at(records, released)
         parts = records.by_units(partial(own.block_sums, released=released, noise=noise))
         return tuple(sum(column) for column in zip(*parts, strict=True))
 
     def block_sums(self, block: Records, released: Released, noise: GridSums) -> tuple[int, ...]:
-        """Sums of a block of whole units, by a score that is ``worked_out`` at what was released. Private."""
+        """Sums of a block of whole units, by a score ``at`` what was released. Private."""
         if not self.sampled:
             columns = self.columns(self.parts(block, released), block.counts)
             return noise.totals(*block.by_unit(*columns))
@@ -148,19 +148,15 @@ class EffectScore(abc.ABC):
             share = np.ldexp(np.floor(np.ldexp(share, SHARE_BITS)), -SHARE_BITS)
         return noise.totals(score, share)
 
-    def worked_out(self, records: Records, released: Released) -> Self:
-        """The score, with what follows from n and from ``released`` alone worked out."""
-        return self.at(Universe(records.domain, records.n_samples, records.n_features), released)
-
-    def at(self, universe: Universe, released: Released) -> Self:
-        """A score as ``worked_out``, for the universe of the records."""
-        nuisances = self.nuisances.worked_out(released, universe.n_samples)
+    def at(self, where: Universe | Records, released: Released) -> Self:
+        """The score, with what follows from ``released`` and from the universe of records worked out."""
+        nuisances = self.nuisances.worked_out(released, where.n_samples)
         score = replace(self, nuisances=nuisances)
         if isinstance(self.nuisances, LinearNuisances) and isinstance(self.nuisances.rate, str):
             assert isinstance(nuisances, LinearNuisances)
             assert not isinstance(nuisances.rate, str)
-            score = score.scaled(nuisances.rate, universe.domain)
-        return replace(score, center=score._center(universe.n_features, universe.domain, released))
+            score = score.scaled(nuisances.rate, where.domain)
+        return replace(score, center=score._center(where.n_features, where.domain, released))
 
     def scaled(self, rate: float, domain: Domain) -> Self:
         """The score with bounds for a released ``rate`` of treatment."""

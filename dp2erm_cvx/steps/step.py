@@ -272,7 +272,7 @@ class Step(abc.ABC):
         Nothing about the records raises: a solution that is not certified comes back as it is, and says so.
         """
 
-    def hand_on(self, inputs: Inputs, result: StepResult, released: Mapping[str, Array]) -> Inputs:
+    def hand_on(self, inputs: Inputs, released: Mapping[str, Array]) -> Inputs:
         """Inputs of the steps after it, at all that is ``released`` by then: mostly the same."""
         return inputs
 

@@ -72,7 +72,7 @@ class IntegerSums(Step):
         """The records that later steps are given, at all that is ``released`` by then: mostly the same."""
         return records
 
-    def hand_on(self, inputs: Inputs, result: StepResult, released: Mapping[str, Array]) -> Inputs:
+    def hand_on(self, inputs: Inputs, released: Mapping[str, Array]) -> Inputs:
         return replace(inputs, records=self.mapped(inputs.records, released))
 
     @property

@@ -146,7 +146,7 @@ def test_the_bias_in_a_group_is_that_of_its_own_rate_exactly():
     score = score_of(GroupScore)
     noise = score.calibrate(n, Budget(1.0), "gamma")
     found = np.reshape(score.sums(records, known, noise), (3, 3))
-    members = score.worked_out(records, known).members
+    members = score.at(records, known).members
     for place, (member, integers) in enumerate(zip(members, found, strict=True)):
         inside = ward == place
         rate = a[inside].mean()

@@ -116,7 +116,7 @@ def test_that_costs_no_noise_of_the_mean(noise, settings):
     assert coded.noise is plain.noise is Noise.GAMMA
     # half the score over half a record
     assert 2 * coded.scales[0] == pytest.approx(plain.scales[0], rel=1e-5)
-    assert coded.integers.sensitivity == 4 * coded.largest**2
+    assert coded.sensitivity == 4 * coded.largest**2
 
 
 @pytest.mark.parametrize("settings", [{}, {"propensity": "constant"}, {"propensity": 0.3}])

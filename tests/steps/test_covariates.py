@@ -21,7 +21,7 @@ from dp2erm_cvx.steps.estimands import AverageScore, TreatedScore
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.nuisances import LinearNuisances, RidgeFit
 from dp2erm_cvx.steps.record_map import RAREST, Arms, OutcomeRows, Rows, Term, treated_share
-from dp2erm_cvx.steps.step import Execution, Inputs, StepResult
+from dp2erm_cvx.steps.step import Execution, Inputs
 from dp2erm_cvx.steps.sums import IntegerSums, TreatmentRate
 from dp2erm_cvx.treatment import Treatment
 from dp2erm_cvx.universe import Universe
@@ -138,13 +138,11 @@ def used(plan, records, released):
         elif step.name == "propensity":
             rows.append(step.map.records(here, released).X)
         elif step.name in ("score", "value"):
-            own = step.score.worked_out(here, released)
+            own = step.score.at(here, released)
             rows.append(own.score(own.parts(here, released)) / own.widening)
         else:
             before = {name: released[name] for name in list(released)[: list(released).index(step.name)]}
-            inputs = step.hand_on(
-                inputs, StepResult(released[step.name]), before | {step.name: released[step.name]}
-            )
+            inputs = step.hand_on(inputs, before | {step.name: released[step.name]})
     return rows
 
 
@@ -296,12 +294,12 @@ def outside(name, extreme, epsilon=4.0):
         elif step.name == "propensity":
             here = step.map.records(here, released)
         elif step.name in ("score", "value"):
-            own = step.score.worked_out(here, released)
+            own = step.score.at(here, released)
             assert own.widening <= RAREST / 2
             score = own.score(own.parts(here, released)) / own.widening
             excess = max(excess, np.max(np.abs(score)) / step.score.bound - 1.0 - 1e-12)
         else:
-            inputs = step.hand_on(inputs, StepResult(released[step.name]), released)
+            inputs = step.hand_on(inputs, released)
         excess = max(excess, np.max(np.linalg.norm(here.X, axis=1)) - universe.domain.covariate_bound)
         excess = max(excess, np.max(np.abs(here.y)) - universe.domain.outcome_bound)
         widths = universe.widths
@@ -499,7 +497,7 @@ def test_slopes_are_what_they_would_be_without_ridge(n, epsilon, width):
     inputs, released = Inputs(Dataset.from_arrays(x, a, y), records), {}
     for step in plan.steps[:2]:
         released[step.name] = exact(step, inputs.records, released)
-        inputs = step.hand_on(inputs, StepResult(released[step.name]), released)
+        inputs = step.hand_on(inputs, released)
     step = plan.step("center")
     where = step.regression.at(released, n)
     mapped, factors = where.records(inputs.records, released), where.factors(inputs.records, released)

@@ -26,7 +26,7 @@ def released(columns, outcome, declared, epsilon=0.1, seed=0):
     found = plan.run(inputs, {}, Execution("first_certified", 1e-6, seed))
     assert found.released.shape == (X.shape[1] + 1, 2)
     assert np.all(found.released[:, 0] < found.released[:, 1])
-    return found.released, plan.hand_on(inputs, found, {}).records
+    return found.released, plan.hand_on(inputs, {"ranges": found.released}).records
 
 
 def shares(records):
