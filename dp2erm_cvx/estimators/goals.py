@@ -122,7 +122,6 @@ class PrivateEffect(PrivateEstimator):
     settings: Mapping[str, Any] | None = None
 
     def _study(self, n_samples: int, n_features: int) -> EffectStudy:
-        """Study that is declared, for ``n_features`` covariates of the data. Raises DeclarationError."""
         return self._declared(n_samples, self._columns(self.public().columns or range(n_features)))
 
     def _judged(self, n_samples: int, columns: Sequence[str] | None) -> None:
@@ -278,7 +277,6 @@ class PrivateRule(PrivateEstimator):
     settings: Mapping[str, Any] | None = None
 
     def _study(self, n_samples: int, n_features: int) -> RuleStudy:
-        """Study that is declared, for datasets of this size. Raises DeclarationError where it is invalid."""
         universe = Universe(checked_domain(self.domain), n_samples, n_features)
         own = {"declared": dict(self.settings or {}), **self.shared(RuleStudy)}
         return RuleStudy(universe, self.declared_budget(), **own)

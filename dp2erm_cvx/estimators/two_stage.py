@@ -193,7 +193,6 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
     tolerance: float = TOLERANCE
 
     def _study(self, n_samples: int, n_features: int) -> Study:
-        """The declaration, for datasets of this size. Raises DeclarationError where something is invalid."""
         domain, budget = checked_domain(self.domain), self.declared_budget()
         tolerance = public_number("tolerance", self.tolerance, above=0)
         if not LEAST_TOLERANCE <= tolerance <= TOLERANCE:

@@ -300,7 +300,6 @@ class EffectStudy(Pipeline):
 
     @property
     def _several(self) -> bool:
-        """True if the treatment has more than two arms."""
         return len(self.universe.domain.arms) > 2
 
     @property
@@ -348,7 +347,6 @@ class EffectStudy(Pipeline):
         return self.two_values.width * (inverse - less)
 
     def _check_groups(self) -> None:
-        """Raise DeclarationError where the declared groups do not suit the estimand or the settings."""
         domain, estimand, declared = self.universe.domain, self.estimand, self.declared
         fitted = declared.get("propensity") in ("logistic", "cells") or declared.get("cells")
         if domain.groups and estimand != AverageScore.estimand:

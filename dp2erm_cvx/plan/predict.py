@@ -416,7 +416,6 @@ def _confounded(universe: Universe, scale: float, rng: np.random.Generator) -> R
 
 
 def _solved(fit: Step, records: Records, released: Mapping[str, Array], noise: Array) -> Array:
-    """The coefficient (p,) of a regression with this noise."""
     assert isinstance(fit, Fit)
     instance = fit.instance(*fit.mapped(records, released), noise)
     fitted = solve(instance, solver="newton", tolerance=1e-3)
