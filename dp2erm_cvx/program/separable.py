@@ -59,8 +59,8 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
     Parameters
     ----------
     ridge
-        Keeps lam stable. In units of the squared norm bound of the rows, the stability bound does not depend
-        on how covariates are scaled.
+        Penalty on the fitted coefficient: more of it costs balance and gains stability. In units of the
+        squared norm bound of the rows, the stability bound does not depend on how covariates are scaled.
     radius
         Bound on ``||lam||``; ``inf`` for none.
     """
