@@ -8,7 +8,6 @@ K = F F' the kernel matrix of the source and c_i = n mean_j K(x_i, t_j) over the
 to a population with other covariates (covariate shift), with ``regression`` as the second stage.
 """
 
-import math
 from dataclasses import dataclass
 
 import cvxpy as cp
@@ -121,14 +120,13 @@ class KernelMeanMatching(FirstStage):
         # target counts 2 and whose products 32 more; kernel_weights_error counts 4 for what it is given
         entry = self.kernel.entry_error(domain.features_bound, universe.n_features)
         units = 1.5 * entry + 0.5 * (sum_error(rows) / UNIT) + 8.0
-        error = kernel_weights_error(
+        return kernel_weights_error(
             n_samples,
             kernel_bound=self.kernel.bound(domain.features_bound),
             ridge=self.ridge,
             pooled=True,
             entry_error=units,
         )
-        return math.inf if error is None else error
 
     def bound(self, universe: Universe) -> StabilityBound:
         n, domain = universe.n_samples, universe.domain

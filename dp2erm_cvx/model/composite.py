@@ -257,10 +257,11 @@ CLOSED_FORM = 1e-12
 
 def kernel_weights_error(
     n_samples: int, *, kernel_bound: float, ridge: float, pooled: bool, entry_error: float
-) -> float | None:
+) -> float:
     """Bound on ``||w_hat - w||_1 / n`` of kernel weights, ``ridge`` times n the coefficient of ``||v||^2``.
 
     ``v >= 0`` sums to n (pooled) or 2n, and entries of the kernel are at most ``kernel_bound`` in size.
+    ``inf`` where floating point is not sure of anything.
     """
     n, C = n_samples, kernel_bound
     total, scale = (n, 1.0) if pooled else (2 * n, 0.5)
@@ -276,6 +277,4 @@ def kernel_weights_error(
         set_rounding=16.0 + 4.0 * math.log2(n + 1),
     )
     radius = sizes.radius()
-    if radius is None:
-        return None
-    return scale * math.sqrt(n) * radius / n + CLOSED_FORM
+    return math.inf if radius is None else scale * math.sqrt(n) * radius / n + CLOSED_FORM

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -146,13 +147,9 @@ class Curve:
 
     def at(self, s: Array, error: Array) -> LossTerms:
         """Value, derivatives and their errors at margins that are wrong by at most ``error`` (n,)."""
-        terms: LossTerms | None = None
-        for part in self.parts:
-            own = part.at(s, error)
-            terms = own if terms is None else terms.plus(own)
-        if terms is None:
+        if not self.parts:
             raise ValueError("a loss has at least one part")
-        return terms
+        return reduce(LossTerms.plus, (part.at(s, error) for part in self.parts))
 
     def least_curvature(self, s: Array, distance: Array) -> Array:
         """Lower bound on phi'' within ``distance`` (n,) of the margins."""
@@ -232,11 +229,8 @@ class Curve:
         return sum(phi if c == 1.0 else c * phi for c, phi in phis)
 
     def _summed(self, s: Array, of: Callable[[Part, Array], Array]) -> Array:
-        total: Array | None = None
-        for part in self.parts:
-            own = of(part, part.inner(s))
-            total = own if total is None else total + own
-        return np.zeros_like(s) if total is None else total
+        own = [of(part, part.inner(s)) for part in self.parts]
+        return reduce(np.add, own) if own else np.zeros_like(s)
 
 
 #: ``log(1 + exp(-s))``.

@@ -103,7 +103,16 @@ class KernelFirstStage(FirstStage):
         return Simplices(arms, 2 * n / len(np.unique(arms)), 2 * self.cap)
 
     def data(self, records: Records) -> dict[str, Value]:
-        data, cap = self.features(records), 2 * self.cap
+        """Data F0, F1 (n, k): the kernel's features, or its factor, with the rows of one arm; t; n ridge.
+
+        Raises DeclarationError where a Gram matrix is needed that does not fit into memory.
+        """
+        F = self.kernel.features(records.covariates)
+        if F is None:
+            F = factor(self._gram(records))
+        treated, target = records.a[:, None], F.sum(axis=0) / (2 if self.pooled else 1)
+        data: dict[str, Value] = {"F0": (1 - treated) * F, "F1": treated * F, "target": target}
+        data["curvature"], cap = records.n_samples * self.mu, 2 * self.cap
         if self.pooled:
             return data
         data |= {"treated": records.a.astype(np.float64), "totals": self.feasible(records).totals()}
@@ -118,7 +127,11 @@ class KernelFirstStage(FirstStage):
             constraints = {"treated_total": treated @ v == totals[1], "total": cp.sum(v) == cp.sum(totals)}
             if not math.isinf(self.cap):
                 constraints["cap"] = v <= data("cap", nonneg=True)
-        return Declaration(self.imbalance(data, v), {name: v}, constraints)
+        F0v, F1v, target = data("F0").T @ v, data("F1").T @ v, data("target")
+        to_sample = cp.sum_squares(F0v - target) + cp.sum_squares(F1v - target)
+        ridge = data("curvature", nonneg=True) * cp.sum_squares(v)
+        objective = self.alpha * to_sample + (1 - self.alpha) * cp.sum_squares(F0v - F1v) + ridge
+        return Declaration(objective, {name: v}, constraints)
 
     def certified_error(self, universe: Universe) -> float | None:
         domain = universe.domain
@@ -126,20 +139,18 @@ class KernelFirstStage(FirstStage):
         if few is None:
             refuse_gram(universe.n_samples)
         error = self.kernel.entry_error(domain.features_bound, universe.n_features)
-        bound = kernel_weights_error(
+        return kernel_weights_error(
             universe.n_samples,
             kernel_bound=self.kernel.bound(domain.features_bound),
             ridge=self.mu,
             pooled=self.pooled,
             entry_error=error if few is None else error + _product_error(few),
         )
-        return math.inf if bound is None else bound
 
     def cost(self, universe: Universe) -> str | None:
         n = universe.n_samples
-        F = self.kernel.features(np.zeros((1, universe.n_features))) if n > DENSE else None
         seconds = _SECONDS * n**3
-        if seconds < _LONG or (F is not None and 4 * F.shape[1] <= n):
+        if seconds < _LONG or self.takes_blocks(universe):
             return None
         time = next(f"{seconds / unit:,.0f} {name}" for unit, name in _UNITS if seconds >= 2.0 * unit)
         return (
@@ -148,25 +159,6 @@ class KernelFirstStage(FirstStage):
             "at a smaller ridge"
         )
 
-    def features(self, records: Records) -> dict[str, Value]:
-        """Data F0, F1 (n, k): the kernel's features, or its factor, with the rows of one arm; t; n ridge.
-
-        Raises DeclarationError where a Gram matrix is needed that does not fit into memory.
-        """
-        F = self.kernel.features(records.covariates)
-        if F is None:
-            F = factor(self._gram(records))
-        treated, target = records.a[:, None], F.sum(axis=0) / (2 if self.pooled else 1)
-        curvature = records.n_samples * self.mu
-        return {"F0": (1 - treated) * F, "F1": treated * F, "target": target, "curvature": curvature}
-
-    def imbalance(self, data: Params, v: cp.Variable) -> cp.Expression:
-        """``alpha sum_c ||F_c'v - target||^2 + (1-alpha) ||F_0'v - F_1'v||^2 + curvature ||v||^2``."""
-        control, treated, target = data("F0").T @ v, data("F1").T @ v, data("target")
-        to_sample = cp.sum_squares(control - target) + cp.sum_squares(treated - target)
-        ridge = data("curvature", nonneg=True) * cp.sum_squares(v)
-        return self.alpha * to_sample + (1 - self.alpha) * cp.sum_squares(control - treated) + ridge
-
     def model(self, records: Records) -> KernelModel | FactoredKernelModel:
         """The declared objective: by features where they are few, else by a Gram matrix.
 
@@ -174,10 +166,8 @@ class KernelFirstStage(FirstStage):
         """
         n, ridge, feasible = records.n_samples, records.n_samples * self.mu, self.feasible(records)
         share, scale = self.target_share, 1.0 if self.pooled else 0.5
-        bound = records.domain.features_bound
-        p = records.n_features
-        error = self.kernel.entry_error(bound, p)
-        few = self._few(n, p)
+        error = self.kernel.entry_error(records.domain.features_bound, records.n_features)
+        few = self._few(n, records.n_features)
         if few is not None:
             features = records.rows(self._features)
             total = tree_sum(features.map(column_sums))
