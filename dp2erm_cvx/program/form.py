@@ -336,37 +336,37 @@ def _tilted(terms: list[MarginTerm]) -> list[MarginTerm]:
 
 def _set(constraints: list[Any], v: cp.Variable) -> ConvexSet:
     """Set of v: a ball, an l1 ball or a box around 0, which holds 0."""
-    sizes: dict[str, float] = {}
+    sizes: dict[Callable[[float], ConvexSet], float] = {}
     for constraint in constraints:
-        small, large = constraint.args if len(constraint.args) == 2 else (None, None)
-        if type(constraint).__name__ == "Inequality" and large is not None and _scalar(large):
-            kind = _kind_of_set(small, v)
-            if kind:
-                size = _number(large)
-                if not size >= 0:
-                    raise DeclarationError(
-                        f"{printed(constraint)}: 0 is outside of the set, which the theorems need"
-                    )
-                sizes[kind] = min(size, sizes.get(kind, math.inf))
-                continue
-        raise DeclarationError(
-            f"{printed(constraint)}: no set that is read; norm({v.name()}) <= r, norm1({v.name()}) <= r or "
-            f"abs({v.name()}) <= r, with r a public number"
-        )
+        kind = _kind_of_set(constraint, v)
+        if kind is None:
+            raise DeclarationError(
+                f"{printed(constraint)}: no set that is read; norm({v.name()}) <= r, norm1({v.name()}) <= r "
+                f"or abs({v.name()}) <= r, with r a public number"
+            )
+        size = _number(constraint.args[1])
+        if not size >= 0:
+            raise DeclarationError(f"{printed(constraint)}: 0 is outside of the set, which the theorems need")
+        sizes[kind] = min(size, sizes.get(kind, math.inf))
     if len(sizes) > 1:
         raise DeclarationError("one set of the coefficient is read: a ball, an l1 ball or a box")
-    kinds: dict[str, Callable[[float], ConvexSet]] = {"ball": L2Ball, "l1": L1Ball, "box": Box}
-    sets = [kinds[kind](size) for kind, size in sizes.items() if math.isfinite(size)]
+    sets = [kind(size) for kind, size in sizes.items() if math.isfinite(size)]
     return sets[0] if sets else WholeSpace()
 
 
-def _kind_of_set(e: Any, v: cp.Variable) -> str:
+def _kind_of_set(constraint: Any, v: cp.Variable) -> Callable[[float], ConvexSet] | None:
+    """Set of a constraint ``norm <= public number``; None for any other constraint."""
+    if type(constraint).__name__ != "Inequality" or not _scalar(constraint.args[1]):
+        return None
+    e = constraint.args[0]
     name = _name(e)
-    if not getattr(e, "args", None) or e.args[0] is not v:
-        return ""
+    if not e.args or e.args[0] is not v:
+        return None
     if name in ("Pnorm", "PnormApprox", "norm2") and float(getattr(e, "p", 2)) == 2:
-        return "ball"
-    return {"norm1": "l1", "norm_inf": "box", "abs": "box"}.get(name, "")
+        return L2Ball
+    if name == "norm1":
+        return L1Ball
+    return Box if name in ("norm_inf", "abs") else None
 
 
 def _atom(node: Any) -> tuple[Atom, Any]:

@@ -130,12 +130,11 @@ class Scheme:
         :class:`~dp2erm_cvx.stability.Bound`. ``eigenvalue_floor`` is one of every argument of log_det,
         public. Raises DeclarationError, in one line.
         """
-        floor = eigenvalue_floor
-        if floor is not None:
-            floor = public_number("eigenvalue_floor", floor, above=0.0)
+        if eigenvalue_floor is not None:
+            eigenvalue_floor = public_number("eigenvalue_floor", eigenvalue_floor, above=0.0)
 
         def decorate(function: Function) -> Any:
-            return WeightsProgram.of(function, {}, settings, eigenvalue_floor=floor)
+            return WeightsProgram.of(function, {}, settings, eigenvalue_floor=eigenvalue_floor)
 
         return decorate if function is None else decorate(function)
 
