@@ -219,12 +219,12 @@ class MarginSum:
         sizes = self.sizes()
         return None if sizes is None else sizes.radius()
 
-    def weights(self, weight: LogWeight, row_bound: float) -> float | None:
-        """Bound on ``||w_hat - w||_1 / n`` of weights at the margins of other rows of at most this norm."""
+    def weights(self, weight: LogWeight) -> float:
+        """Bound on ``||w_hat - w||_1 / n`` of weights at margins of such rows; ``inf`` where none is sure."""
         sizes, radius = self.sizes(), self.radius()
         if sizes is None or radius is None:
-            return None
-        norm = sizes.minimizer_norm + radius
+            return math.inf
+        norm, row_bound = sizes.minimizer_norm + radius, self.rows.norm
         at_point = weight.error_at(self.n_parameters, row_bound, norm)
         return weight.steepest(row_bound * norm) * row_bound * radius + at_point
 
