@@ -81,8 +81,9 @@ class ConfiguredEstimator(BaseEstimator):  # type: ignore[misc]
     def _fitted_before(self) -> tuple[str, ...]:
         """Names of the steps that a Pipeline around this fit has fitted to the same records.
 
-        A step that learns nothing, such as FunctionTransformer, is none of them, nor is a frozen one. Only
-        the pipelines of scikit-learn are seen: what was done to records elsewhere nobody knows here.
+        A step that learns nothing is none of them, nor is a frozen one; a function counts unless it is a
+        ufunc of numpy, as another one may read all rows. Only the pipelines of scikit-learn are seen: what
+        was done to records elsewhere nobody knows here.
         """
         names: list[str] = []
         known = sys.modules.get("sklearn.pipeline")
@@ -132,8 +133,9 @@ def _learns(step: Any) -> bool:
     if step is None or step == "passthrough" or type(step).__name__ == "FrozenEstimator":
         return False
     # a step of someone else without tags counts
-    tags = getattr(step, "__sklearn_tags__", None)
-    return True if tags is None else bool(tags().requires_fit)
+    tags, function = getattr(step, "__sklearn_tags__", None), getattr(step, "func", None)
+    elementwise = isinstance(function, np.ufunc) and function.signature is None
+    return tags is None or bool(tags().requires_fit) or not (function is None or elementwise)
 
 
 def _callers() -> Iterator[FrameType]:

@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler, scale
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.errors import DeclarationError
@@ -97,6 +97,11 @@ def test_a_pipeline_says_what_has_read_the_records():
     assert (
         inner.set_params(pipeline__privatetwostageerm__first_stage__ridge=9.0)[0][0].first_stage.ridge == 9.0
     )
+    # what is no elementwise function of numpy may read all rows, though nothing is fitted
+    stateless = make_pipeline(FunctionTransformer(scale), weighted())
+    with pytest.warns(UserWarning, match="step functiontransformer"):
+        stateless.fit(X, A, privatetwostageerm__y=Y)
+    assert stateless[-1].release_.standing is Standing.FITTED_BEFORE
     both = make_pipeline(StandardScaler(), inner)
     with pytest.warns(UserWarning, match="step standardscaler"):
         both.fit(X, A, pipeline__pipeline__privatetwostageerm__y=Y)
