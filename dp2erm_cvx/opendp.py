@@ -44,8 +44,9 @@ def as_opendp_measurement(model: PrivateTwoStageERM, n_samples: int, n_features:
 
     Needs the extra ``secure``, and OpenDP's features "contrib" and "honest-but-curious", which the caller
     enables: OpenDP takes this package's word. Raises DeclarationError where those are missing, for a seeded
-    model, one with a ledger (OpenDP counts), a relation that does not protect the treatment and programs or
-    solvers that are not known to certify every dataset; CalibrationError where the plan is not proven.
+    model, one with a ledger (OpenDP counts), a relation that does not protect the treatment, arithmetic that
+    is not counted, and programs or solvers that are not known to certify every dataset; CalibrationError
+    where the plan is not proven.
     """
     _refuse(model)
     # the map and the release have to speak of one declaration, whatever becomes of the caller's
@@ -61,6 +62,10 @@ def as_opendp_measurement(model: PrivateTwoStageERM, n_samples: int, n_features:
     if not plan.proven:
         raise CalibrationError(f"{plan.main.reason}, which is not proven: OpenDP composes only what is")
     _require_opendp()
+    if not plan.counted:
+        raise DeclarationError(
+            "arithmetic: this release assumes exact arithmetic, which no map of OpenDP says: count it"
+        )
     from opendp.domains import user_domain
     from opendp.measurements import make_user_measurement
     from opendp.measures import approximate, max_divergence
