@@ -81,9 +81,9 @@ class ConfiguredEstimator(BaseEstimator):  # type: ignore[misc]
     def _fitted_before(self) -> tuple[str, ...]:
         """Names of the steps that a Pipeline around this fit has fitted to the same records.
 
-        A step that learns nothing is none of them, nor is a frozen one; a function counts unless it is a
-        ufunc of numpy, as another one may read all rows. Only the pipelines of scikit-learn are seen: what
-        was done to records elsewhere nobody knows here.
+        Steps of scikit-learn that learn nothing are none of them. A function counts unless it is a ufunc of
+        numpy, as another may read all rows; so do steps of others, and frozen ones: nobody knows what they
+        were fitted to. Only pipelines of scikit-learn are seen.
         """
         names: list[str] = []
         known = sys.modules.get("sklearn.pipeline")
@@ -130,12 +130,12 @@ def _refuse_unknown(model: BaseEstimator, names: Iterable[str], known: Iterable[
 
 
 def _learns(step: Any) -> bool:
-    if step is None or step == "passthrough" or type(step).__name__ == "FrozenEstimator":
+    if step is None or step == "passthrough":
         return False
-    # a step of someone else without tags counts
-    tags, function = getattr(step, "__sklearn_tags__", None), getattr(step, "func", None)
+    function = getattr(step, "func", None)
     elementwise = isinstance(function, np.ufunc) and function.signature is None
-    return tags is None or bool(tags().requires_fit) or not (function is None or elementwise)
+    ours = type(step).__module__.startswith("sklearn.") and (function is None or elementwise)
+    return not ours or bool(step.__sklearn_tags__().requires_fit)
 
 
 def _callers() -> Iterator[FrameType]:

@@ -114,9 +114,7 @@ def test_curves_agree_with_the_bounds():
     by_family = {curve.family: curve for curve in against_n(program, Universe(domain, 400, 2), points=3)}
     assert by_family[SHARP].V[1] == logistic_propensity(10_000, 1.0, 0.1, radius=1.0).V
     assert by_family[USABLE].V[0] == pytest.approx(min(by_family[PRINTED].V[0], by_family[UNIVERSAL].V[0]))
-    (ridged,) = (
-        one for one in against_ridge(program, Universe(domain, 400, 2), points=3) if one.family == SHARP
-    )
+    (ridged,) = (b for b in against_ridge(program, Universe(domain, 400, 2), points=3) if b.family == SHARP)
     assert ridged.x[1] == pytest.approx(0.1)
     assert np.all(np.diff(ridged.V) < 0)
     assert against_ridge(registry.build(registry.first_stages(), "uniform"), Universe(domain, 400, 2)) == []

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler, scale
@@ -94,14 +95,15 @@ def test_a_pipeline_says_what_has_read_the_records():
         claimed = replace(release, guarantee=replace(release.guarantee, standing=Standing.PRIVATE))
         assert not verify(claimed).holds
     inner = make_pipeline(make_pipeline(weighted()))
-    assert (
-        inner.set_params(pipeline__privatetwostageerm__first_stage__ridge=9.0)[0][0].first_stage.ridge == 9.0
-    )
-    # what is no elementwise function of numpy may read all rows, though nothing is fitted
-    stateless = make_pipeline(FunctionTransformer(scale), weighted())
-    with pytest.warns(UserWarning, match="step functiontransformer"):
-        stateless.fit(X, A, privatetwostageerm__y=Y)
-    assert stateless[-1].release_.standing is Standing.FITTED_BEFORE
+    inner.set_params(pipeline__privatetwostageerm__first_stage__ridge=9.0)
+    assert inner[0][0].first_stage.ridge == 9.0
+    # a function may read all rows, a frozen step may have been fitted to them, of others nobody knows
+    own = type("Own", (FunctionTransformer,), {})(np.tanh)
+    for step in (FunctionTransformer(scale), FrozenEstimator(StandardScaler().fit(X)), own):
+        before = make_pipeline(step, weighted())
+        with pytest.warns(UserWarning, match=f"step {type(step).__name__.lower()}"):
+            before.fit(X, A, privatetwostageerm__y=Y)
+        assert before[-1].release_.standing is Standing.FITTED_BEFORE
     both = make_pipeline(StandardScaler(), inner)
     with pytest.warns(UserWarning, match="step standardscaler"):
         both.fit(X, A, pipeline__pipeline__privatetwostageerm__y=Y)

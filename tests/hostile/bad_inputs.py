@@ -116,9 +116,7 @@ def put(command: str, option: str, value: str) -> list[str]:
 def at(command: str, argument: str, value: str) -> list[str]:
     """The good line with one argument replaced, or put in."""
     words = good(command)
-    place = [one.name for one in main.commands[command].params if isinstance(one, click.Argument)].index(
-        argument
-    )
+    place = [p.name for p in main.commands[command].params if isinstance(p, click.Argument)].index(argument)
     if len(words) > place + 1 and not words[place + 1].startswith("--"):
         words[place + 1] = value
         return words

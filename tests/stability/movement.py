@@ -40,9 +40,7 @@ class Pair:
         """Both datasets."""
         rows = np.repeat(self.common, self.count.astype(int), axis=0)
         ends = [np.vstack([rows, end]) for end in (self.before, self.after)]
-        first, second = (
-            domain.records(one[:, 1:], one[:, 0].astype(int), np.zeros(len(one))) for one in ends
-        )
+        first, second = (domain.records(x[:, 1:], x[:, 0].astype(int), np.zeros(len(x))) for x in ends)
         return first, second
 
 

@@ -260,9 +260,7 @@ def test_theorem_8_goes_by_the_bound_on_the_response() -> None:
 
 
 def test_the_bound_on_a_private_coefficient_counts_both_of_its_noises() -> None:
-    step = next(
-        one for one in fitted(first_stage="ipw_private").plan(150, 3).steps if one.name == "propensity"
-    )
+    step = next(s for s in fitted(first_stage="ipw_private").plan(150, 3).steps if s.name == "propensity")
     calibration, loss, grid = step.calibration, step.loss, step.precision.grid
     curvature = 150 * (loss.strong_convexity + calibration.gamma)
     linear = [np.linalg.norm(module.draw(calibration, seed=seed)) / curvature for seed in range(99)]
