@@ -44,7 +44,7 @@ def registry(n: int = 900) -> pd.DataFrame:
     return pd.DataFrame(cells | {"sbp": 3 + 4 * drug - 0.5 * severity + rng.normal(0, 4, n)})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def releases():
     """One of every kind; the last ones with names that are none of a page's business."""
     domain = Domain(1.5, 0.5, outcome_center=0.5, ranges={"u": (0.0, 1.0), "v": (0.0, 1.0)})

@@ -363,9 +363,7 @@ def test_statements_of_the_paper_name_functions_that_exist():
 
 def test_every_program_is_shown_from_its_class():
     sections = re.findall(r"^### `(\w+)`$(.*?)(?=^##)", page("programs.md"), flags=re.MULTILINE | re.DOTALL)
-    shown = {
-        name: re.findall(r"^\.\. autoclass:: (\S+)$", text, flags=re.MULTILINE) for name, text in sections
-    }
+    shown = {name: re.findall(r"^\.\. autoclass:: (\S+)$", text, flags=re.M) for name, text in sections}
     assert shown == {name: [f"{kind.__module__}.{kind.__qualname__}"] for name, kind in programs().items()}
 
 

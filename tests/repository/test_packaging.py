@@ -17,9 +17,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def packages_in_tree() -> set[str]:
-    inside = {
-        ".".join(path.parent.relative_to(ROOT).parts) for path in ROOT.glob("dp2erm_cvx/**/__init__.py")
-    }
+    inside = {".".join(p.parent.relative_to(ROOT).parts) for p in ROOT.glob("dp2erm_cvx/**/__init__.py")}
     return inside | {"dp2erm_cvx.problems"}
 
 

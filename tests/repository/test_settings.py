@@ -86,9 +86,7 @@ def test_an_option_shows_what_its_field_says() -> None:
 def test_an_estimator_and_its_study_say_it_once() -> None:
     for name, study in (("Effect", "Effect"), ("Rule", "Rule"), ("TwoStageERM", "")):
         estimator, other = resolved(f"estimators.Private{name}"), resolved(f"plan.{study}Study")
-        said = [
-            set().union(*(described(base.__doc__) for base in kind.__mro__)) for kind in (estimator, other)
-        ]
+        said = [set().union(*(described(b.__doc__) for b in kind.__mro__)) for kind in (estimator, other)]
         assert said[0].isdisjoint(said[1] - {"universe"}), name
 
 

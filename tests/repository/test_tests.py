@@ -22,6 +22,7 @@ REASONS = {
     "np.random": "draws from a generator that every test shares",
     "time": "asks a clock",
     "settings": "conftest.py sets deadline and derandomize",
+    "fixture": "is set up above tests/, where it is given no noise of its own",
     "simplefilter": "makes an error of what a third party warns of",
 }
 CLOCKS = {"time.sleep", "time.time", "time.monotonic", "time.perf_counter", "time.process_time"}
@@ -50,6 +51,10 @@ def complaint(call: ast.Call) -> str | None:
         return None if last in ("seed", "get_state") else where
     if last == "settings":
         return last if {"deadline", "derandomize"} & {word.arg for word in call.keywords} else None
+    if last == "fixture":
+        return (
+            last if {"'session'", "'package'"} & {ast.unparse(word.value) for word in call.keywords} else None
+        )
     return last if last == "simplefilter" and ast.unparse(call.args[0]) == "'error'" else None
 
 
@@ -76,6 +81,7 @@ def complaints(text: str) -> Iterator[tuple[int, str]]:
         ("subprocess.run([])", None),
         ("settings(max_examples=9, deadline=None)", "settings"),
         ("settings(max_examples=9)", None),
+        ("pytest.fixture(scope='session')", "fixture"),
         ("warnings.simplefilter('error')", "simplefilter"),
         ("warnings.simplefilter('ignore')", None),
     ],
