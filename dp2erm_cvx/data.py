@@ -330,10 +330,8 @@ def refuse_undeclared(public: Public, data: Any, arms: Callable[[], Sequence[int
     if book is not None and book.sampling_weights is not None and not data.weighted:
         raise DataError("the domain declares sampling weights: the dataset has none")
     if public.columns is not None and data.columns != public.columns:
-        raise DeclarationError(
-            f"the domain declares the columns {', '.join(public.columns)}; the data have "
-            f"{', '.join(data.columns)}"
-        )
+        declared, held = (", ".join(columns) for columns in (public.columns, data.columns))
+        raise DeclarationError(f"the domain declares the columns {declared}; the data have {held}")
     floor, sizes = getattr(public, "arm_floor", None), arms()
     if floor is not None and min(sizes, default=floor) < floor:
         # outside the guarantee, like every message about invalid data: no theorem covers such a dataset

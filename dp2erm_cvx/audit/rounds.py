@@ -25,7 +25,7 @@ from dp2erm_cvx.audit.movement import (
     resolve,
 )
 from dp2erm_cvx.audit.neighbors import Base, Replacement
-from dp2erm_cvx.audit.pairs import CLUSTERS, Pairs, _unit
+from dp2erm_cvx.audit.pairs import CLUSTERS, Pairs, _directions
 from dp2erm_cvx.audit.scouts import Surrogate
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, evolve, explore
 from dp2erm_cvx.domain import Array, Records
@@ -293,7 +293,7 @@ def _climb(
         if anew:  # another hill: one common kind, and one end of the change, are drawn again
             kind = int(rng.integers(CLUSTERS))
             rows = [2 + kind, int(rng.integers(2))]
-            X[0, rows] = universe.domain.features_bound * _unit(rng.normal(size=X[0, rows].shape))
+            X[0, rows] = universe.domain.features_bound * _directions(rng, 2, X.shape[2])
             a[0, rows], count[0, kind] = rng.integers(2, size=2), np.max(count) * rng.random()
         elif rng.random() < 0.5:
             place = int(rng.integers(CLUSTERS + 2))

@@ -174,9 +174,8 @@ def drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcome
         kind = cells.holds(name)
         two = "    # an event that treatment may change? then an outcome: delete" if len(seen) == 2 else ""
         if not unit and cells.repeats_persons(name):
-            unit = "\n" + Template(parts["unit"]).substitute(
-                said, column=json.dumps(name, ensure_ascii=False)
-            )
+            column = json.dumps(name, ensure_ascii=False)
+            unit = "\n" + Template(parts["unit"]).substitute(said, column=column)
         elif _LATER.search(name):
             advice = "an outcome? ask for it in a question of its own; else declare its range or levels"
             notes.append(f"# {key(name)}: {advice}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -106,9 +105,7 @@ def released(
             }
             paid = charge()
             for name, model in models.items():
-                with warnings.catch_warnings():  # what it warns of was announced
-                    warnings.filterwarnings("ignore", r".*\(for the data holder only\)")
-                    model.fit(records(model))
+                model.fit_announced(records(model))
                 releases[name] = model.release_
                 if (file := opened[name]) is not None:
                     file.write(releases[name].to_json() + "\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
@@ -192,9 +191,7 @@ def replicate(
     for one in compared:
         model = clone(one.model).set_params(ledger=None, dataset=None, seed=int(rng.integers(2**62)))
         try:
-            with warnings.catch_warnings():  # nobody holds simulated records
-                warnings.filterwarnings("ignore", r".*\(for the data holder only\)")
-                model.fit(world.data)
+            model.fit_announced(world.data)  # nobody holds simulated records
             if rule:
                 run = world.judge(model, model.predict(world.judged_at) == 1)
                 noise = model.release_.noise_effect if isinstance(model, PrivateRule) else math.nan

@@ -152,11 +152,19 @@ class PrivateEstimator(ConfiguredEstimator):
         hardly suit what is declared, and of weights 1 in place of those that were not found.
         """
         raw = self._data(X, a, y)
-        plan, data = self._planned(raw)
+        planned = self._planned(raw)
         if isinstance(raw, Dataset):
             counts = dataset_counts(raw, self.public())
             for line in filter(None, [*counts.wrong, self.advice(counts.values)]):
                 warnings.warn(f"{line} (for the data holder only)", stacklevel=2)
+        return self._fitted(raw, *planned)
+
+    def fit_announced(self, data: Dataset | BlockedDataset) -> Self:
+        """As :meth:`fit`, where the data holder was told of the records, or nobody holds them."""
+        raw = self._data(data, None, None)
+        return self._fitted(raw, *self._planned(raw))
+
+    def _fitted(self, raw: Dataset | BlockedDataset, plan: Any, data: Any) -> Self:
         result, guarantee = self._run(plan, data, self._note(plan))
         self.release_: Any = self._stated(self._answer(plan, data, result, guarantee))
         self._saw(raw.columns)
@@ -238,7 +246,7 @@ class PrivateEstimator(ConfiguredEstimator):
             warnings.warn(
                 f"step {', '.join(learned)} of this Pipeline read all of these records before: that is not "
                 "covered by the guarantee. Declare ranges in the Domain, which scales every record by itself",
-                stacklevel=4,
+                stacklevel=5,
             )
         if self.ledger is None and self.dataset is None:
             return None
@@ -247,7 +255,7 @@ class PrivateEstimator(ConfiguredEstimator):
                 "ledger and dataset go together: give a Ledger and the name of the data set"
             )
         if self.seed is not None:
-            warnings.warn("seeded, hence not private: nothing is charged to the ledger", stacklevel=4)
+            warnings.warn("seeded, hence not private: nothing is charged to the ledger", stacklevel=5)
             return None
         book = self.public().codebook
         treatment = (None if book is None else book.treatment.column) or data.treatment

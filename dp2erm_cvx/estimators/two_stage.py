@@ -226,7 +226,7 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
 
     def _answer(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> Release:
         if result.weights.substituted:  # for the data holder: the release does not say it
-            warnings.warn(f"{plan.study.first.name}: {result.weights.advice()}", stacklevel=3)
+            warnings.warn(f"{plan.study.first.name}: {result.weights.advice()}", stacklevel=4)
         theta, propensity = result.steps["theta"], result.steps.get("propensity")
         assert theta.solution is not None
         self.private_workings_ = PrivateWorkings(

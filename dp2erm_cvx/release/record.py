@@ -43,9 +43,8 @@ class Standing(enum.StrEnum):
 
     ``CONDITIONAL``: the theorems' exact minimizer was not established, because a solution was not certified
     or a regularizer of the user's own leaves only a duality gap. ``FITTED_BEFORE``: it was, and a step of a
-    Pipeline had read the records.
-    ``NOT_PRIVATE``: the noise was seeded, so anyone can subtract it. ``UNPROVEN``: the plan says itself
-    that no theorem certifies its bound or its noise.
+    Pipeline had read the records. ``NOT_PRIVATE``: the noise was seeded, so anyone can subtract it.
+    ``UNPROVEN``: the plan says itself that no theorem certifies its bound or its noise.
     """
 
     PRIVATE = "private"

@@ -263,7 +263,7 @@ def _cut(low: Array, high: Array, chosen: NDArray[np.int64]) -> tuple[Array, Arr
 
 
 def _variance_constant(g: Array, inverse: Array) -> float:
-    """``C = sup 4 E[c_A^2 g] E[1/f]`` over laws on cells and events A (Theorem 22).
+    """``C = sup 4 E[c_A^2 g] E[1/f]`` over laws on cells and events A (Theorem 22), by corners (g, 1/f).
 
     For a given mass Q of A and any t > 0 the product is at most ``((t X + Y / t) / 2)^2``; X and Y are linear
     in the laws on A and off it, so that each sits on one cell. The bound is convex in log t.
@@ -271,8 +271,6 @@ def _variance_constant(g: Array, inverse: Array) -> float:
     largest, top = float(np.max(g)), float(np.max(inverse))
     if largest == 0.0:
         return 0.0
-    on = corners(g, inverse)
-    g, inverse = g[on], inverse[on]
 
     def product(p: Array, q: Array) -> Array:
         """The least bound at masses from p to q."""

@@ -170,9 +170,7 @@ UNDECLARED = [
     (lambda: renyi_epsilon([2.0], [1.0], 1.0), "delta"),
     (lambda: renyi_epsilon([2.0], [-1.0], 0.1), "divergence"),
 ]
-REFUSED = [(CalibrationError, *one) for one in UNCALIBRATED] + [
-    (DeclarationError, *one) for one in UNDECLARED
-]
+REFUSED = [(CalibrationError, *r) for r in UNCALIBRATED] + [(DeclarationError, *r) for r in UNDECLARED]
 
 
 @pytest.mark.parametrize(("error", "call", "message"), REFUSED)

@@ -83,7 +83,7 @@ def test_unexpected_errors_show_no_values_and_an_interrupt_ends_with_130(folder,
         raise raised
 
     raised = RuntimeError("secret 42")
-    monkeypatch.setattr(PrivateTwoStageERM, "fit", fail)
+    monkeypatch.setattr(PrivateTwoStageERM, "fit_announced", fail)
     result = run(*FIT)
     assert result.exit_code == 70
     assert result.stderr == "internal error: RuntimeError; run with DP2ERM_DEBUG=1 for the traceback\n"

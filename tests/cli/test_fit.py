@@ -169,14 +169,14 @@ def test_a_damaged_release_is_refused(folder):
 
 def test_nothing_private_is_printed(folder, monkeypatch):
     kept = {}
-    fitted = PrivateTwoStageERM.fit
+    fitted = PrivateTwoStageERM.fit_announced
 
     def keep(self, *args):
         model = fitted(self, *args)
         kept["workings"] = model.private_workings_
         return model
 
-    monkeypatch.setattr(PrivateTwoStageERM, "fit", keep)
+    monkeypatch.setattr(PrivateTwoStageERM, "fit_announced", keep)
     for words in ([], ["--json"], ["--balance"]):
         result = run(*FIT, *words)
         workings = kept["workings"]

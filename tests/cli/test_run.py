@@ -217,7 +217,7 @@ def test_what_was_paid_for_is_never_lost(folder, monkeypatch):
     def fails(*_):
         raise MemoryError
 
-    monkeypatch.setattr(PrivateRule, "fit", fails)
+    monkeypatch.setattr(PrivateRule, "fit_announced", fails)
     result = run("run", "study.toml", "data.csv")
     assert result.exit_code == 70
     assert json.loads(result.stdout)["estimand"] == "ate"
@@ -374,9 +374,7 @@ def test_questions_release_once_what_no_outcome_enters_and_pay_once(folder):
     Ledger("book.db").declare("trial", Budget(3.0))
     assert run("run", "study.toml", "data.csv").exit_code == 0
     (receipt,) = charged()
-    made = {
-        one: json.loads(Path(f"releases/{one}.json").read_text()) for one in ("average", "treated", "late")
-    }
+    made = {k: json.loads(Path(f"releases/{k}.json").read_text()) for k in ("average", "treated", "late")}
     steps = {one: {part["step"]: part["coefficient"] for part in made[one]["nuisances"]} for one in made}
     spent = {one: {part["step"]: part["epsilon"] for part in made[one]["steps"]} for one in made}
     total = sum(spent["average"].values())

@@ -169,7 +169,7 @@ def test_the_result_depends_on_the_question_alone_and_a_failure_is_told(monkeypa
     assert first == again
     assert replicate(replace(asked, seed=1), compared, 4) != first
     assert replicate(asked, compared, 5) != first
-    monkeypatch.setattr(PrivateEffect, "fit", failing)
+    monkeypatch.setattr(PrivateEffect, "fit_announced", failing)
     assert replicate(asked, compared, 0)[0] == ["planted", "planted"]
 
 

@@ -52,9 +52,8 @@ def complaint(call: ast.Call) -> str | None:
     if last == "settings":
         return last if {"deadline", "derandomize"} & {word.arg for word in call.keywords} else None
     if last == "fixture":
-        return (
-            last if {"'session'", "'package'"} & {ast.unparse(word.value) for word in call.keywords} else None
-        )
+        scopes = {ast.unparse(word.value) for word in call.keywords}
+        return last if {"'session'", "'package'"} & scopes else None
     return last if last == "simplefilter" and ast.unparse(call.args[0]) == "'error'" else None
 
 

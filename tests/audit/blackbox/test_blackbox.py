@@ -297,9 +297,7 @@ INVALID = {"epsilon": (-1.0, math.nan), "delta": (1.0, -0.1), "runs": (39, 100.5
 INVALID |= {"confidence": (1.0, 0.0), "workers": (0,), "events": (("tail",), ())}
 
 
-@pytest.mark.parametrize(
-    "settings", [{name: one} for name, wrong in INVALID.items() for one in wrong], ids=str
-)
+@pytest.mark.parametrize("settings", [{name: v} for name, wrong in INVALID.items() for v in wrong], ids=str)
 def test_invalid_arguments_are_refused(settings):
     with pytest.raises(DeclarationError):
         audit(laplace(1.0), **settings)

@@ -119,9 +119,7 @@ def test_four_counts_move_by_their_share_at_most():
         rows = Records(np.full((1, 1), x), np.array([arm]), np.zeros(1), DOMAIN, np.array([counted]))
         sums[x, arm, counted] = counts.exact_sums(rows, released)
         assert sum(sums[x, arm, counted]) == UNIT * counted
-    moved = [
-        sum(abs(s - t) for s, t in zip(sums[one], sums[two], strict=True)) for one in ends for two in ends
-    ]
+    moved = [sum(abs(s - t) for s, t in zip(sums[i], sums[j], strict=True)) for i in ends for j in ends]
     assert max(moved) == 2 * UNIT
     loss = max(moved) / counts.calibration.scale
     assert 0.999 * counts.calibration.epsilon < loss <= counts.calibration.epsilon
