@@ -101,6 +101,8 @@ def test_arrays_are_read_only_and_finite_doubles_are_not_copied(monkeypatch: pyt
         (GOOD.replace("-2e1", "1e999"), r"column 'dose': inf is not finite"),
         (GOOD.replace("-2e1", "1_000"), r"column 'dose': '1_000' is text"),
         (GOOD.replace("true", "2"), r"^row 2, column 'a': 2 is not a treatment: must be 0 or 1$"),
+        (GOOD.replace("true", "yes"), r"row 2 \(line 3\), column 'a': 'yes' is text"),
+        (GOOD.replace("3.25", "?"), r"row 2 \(line 3\), column 'y': '\?' is text"),
         (GOOD.replace("41,", ""), r"row 2 \(line 3\) of .* has 3 cells, the header 4$"),
         (
             GOOD.replace("\n41", "\n\n\n41").replace("3.25", ""),

@@ -99,7 +99,7 @@ def neighbor_tables(
     read: list[dict[str, Any]], audited: list[dict[str, Any]], declared: list[dict[str, Any]]
 ) -> Iterator[str]:
     """Neighbors of many records: movements of a batch, whole audits, and audits of programs of one's own."""
-    table = [
+    movements = [
         {
             "program": row["program"],
             "n": f"{row['n']:,}",
@@ -111,10 +111,7 @@ def neighbor_tables(
         }
         for row in read
     ]
-    if table:
-        yield "## Movements of neighbors, 128 at a time"
-        yield pd.DataFrame(table).to_markdown(index=False, disable_numparse=True)
-    table = [
+    whole = [
         {
             "program": row["program"],
             "n": f"{row['n']:,}",
@@ -127,10 +124,7 @@ def neighbor_tables(
         }
         for row in audited
     ]
-    if table:
-        yield "## Audits of neighbors"
-        yield pd.DataFrame(table).to_markdown(index=False, disable_numparse=True)
-    table = [
+    own = [
         {
             "program": row["program"],
             "n": row["n"],
@@ -141,9 +135,15 @@ def neighbor_tables(
         }
         for row in declared
     ]
-    if table:
-        yield "## Audits of programs of one's own"
-        yield pd.DataFrame(table).to_markdown(index=False, disable_numparse=True)
+    titled = {
+        "Movements of neighbors, 128 at a time": movements,
+        "Audits of neighbors": whole,
+        "Audits of programs of one's own": own,
+    }
+    for title, table in titled.items():
+        if table:
+            yield f"## {title}"
+            yield pd.DataFrame(table).to_markdown(index=False, disable_numparse=True)
 
 
 def tables(rows: list[Row], fits: list[ScaleRow], neighbors: Sequence[str], starts: dict[str, float]) -> str:

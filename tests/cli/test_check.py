@@ -452,7 +452,9 @@ def test_a_draft_says_what_of_the_data_it_rests_on(folder):
     assert drafts[0] != drafts[1]
     for draft in drafts:
         assert "# This draft itself was made by looking at the data" in draft
+        assert "at most 20" in draft
         assert "\n# died: an outcome? ask for it in a question of its own" in draft
+        assert "may rest on a single cell" in draft
         assert 'shock = ["EDIT"]    # an event that treatment may change? then an outcome' in draft
         assert '\ncolumn = "patient"\n# N >= 2, the public number of persons.\nnumber = "EDIT"' in draft
         assert "\npatient = " not in draft  # which is no covariate

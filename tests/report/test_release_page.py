@@ -55,7 +55,7 @@ def test_every_kind_tells_the_same_things_and_loads_nothing(releases, kind) -> N
     said = (story.headline, story.precision, *story.use, *story.details, *story.population, *story.caveats)
     said += story.robust
     outside = read(re.sub(FOLDED, "", page, flags=re.DOTALL))[1]
-    assert len(outside.split()) <= (450 if kind.startswith("many") else 400)
+    assert len(outside.split()) <= (450 if kind.startswith("many") else 350)
     assert not re.search(JARGON, text, re.I)
     for sentence in (" ".join(block.split()) for block in said if isinstance(block, str)):
         assert (sentence in shown, sentence in text) == (True, True), sentence

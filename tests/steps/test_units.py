@@ -428,14 +428,18 @@ def test_what_does_not_know_persons_refuses_them():
         Universe(public, N + 1, 3)
     with pytest.raises(DataError, match="40 persons, and number = 39"):
         Dataset.coded(domain(39), table, table.arm, table.y)
+    fitted = model("ate", seed=1)
+    plan = fitted.plan(N, 3)
+    for other in (replace(data, person=None, persons=None), replace(data, persons=N + 1)):
+        with pytest.raises(DataError, match="are not those of the domain"):
+            plan.run(other, fitted.execution())
     single = PrivateEffect(replace(public, codebook=replace(public.codebook, unit=None)), Budget(1.0), seed=1)
     for estimator, other in [(model("ate"), replace(data, person=None, persons=None)), (single, data)]:
         with pytest.raises(DataError, match="are not those of the domain"):
             estimator.fit(other)
         assert not hasattr(estimator, "release_")
     once = replace(data, repeats=np.ones(len(data.a), dtype=np.int64))  # which would count a person twice
-    first, second = (model("ate", seed=1).fit(kept).release_.to_json() for kept in (once, data))
-    assert first == second
+    assert fitted.fit(once).release_.to_json() == model("ate", seed=1).fit(data).release_.to_json()
 
 
 @pytest.mark.parametrize(
