@@ -82,8 +82,8 @@ class CsvLayout:
 
 #: Commas, UTF-8 and decimal points.
 PLAIN = CsvLayout()
-#: Bytes of a file by which its layout is guessed.
-_GUESSED = 2**24
+#: Bytes of a file by which its layout is guessed, and what packed ones begin with.
+_GUESSED, _GZIP = 2**24, b"\x1f\x8b"
 
 
 def is_text(path: str) -> bool:
@@ -92,18 +92,28 @@ def is_text(path: str) -> bool:
     return not (path.lower().endswith((*BINARY, ".gz")) or os.path.isdir(path) or pattern)
 
 
+@contextlib.contextmanager
+def _opened(source: str) -> Iterator[None]:
+    """Refuse a file that cannot be opened."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{source}: cannot be read: {error.strerror or error}") from None
+    except ValueError:
+        raise DataError(f"{source!r}: is no name of a file") from None
+
+
 def guessed_layout(path: str) -> CsvLayout:
     """How it seems to be written, by 16 MB: for the data holder, not for a release. Raises DataError."""
     if path.lower().endswith(BINARY):
         return CsvLayout()
-    try:
-        with open(path, "rb") as file:
-            head = file.read(_GUESSED)
-            packed = head.startswith(b"\x1f\x8b")
-            raw = _unpacked(path, head + file.read()) if packed else head
-        raw = raw if packed or len(head) < _GUESSED else raw[: raw.rfind(b"\n") + 1]
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    with _opened(path), open(path, "rb") as file:
+        raw = file.read(_GUESSED)
+        if raw.startswith(_GZIP):
+            raw += file.read()
+        elif len(raw) == _GUESSED:
+            raw = raw[: raw.rfind(b"\n") + 1]
+    raw = _unpacked(path, raw)
     try:
         text, encoding = raw.decode("utf-8"), "utf-8"
     except UnicodeDecodeError:
@@ -130,22 +140,17 @@ def _breaks(text: str, separator: str) -> bool:
 def _unpacked(source: str, raw: bytes) -> bytes:
     """The bytes of a file that gzip packed, as its first two say; of any other the same."""
     try:
-        return gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw
+        return gzip.decompress(raw) if raw.startswith(_GZIP) else raw
     except (OSError, EOFError, zlib.error):
         raise DataError(f"{source}: is damaged: gzip cannot unpack it") from None
 
 
-def _records_of_lines(
-    source: str, raw: bytes, layout: CsvLayout, *, ragged: bool
-) -> tuple[list[tuple[int, list[str]]], dict[str, int]]:
-    """The cells of every record, with the number of its first line, and lines that could not be read.
+def _records(source: str, lines: list[str], layout: CsvLayout, ragged: bool) -> list[tuple[int, list[str]]]:
+    """Cells of the header and of every record, with the number of the first line of each.
 
     No record has a say in how another one is read. One that cannot be parsed has no cells; it is refused
-    where ``ragged`` is false, and quoted cells then go on in the next line, declared or not. What gzip packed
-    is unpacked. Raises DataError where it cannot be, where the header is none, or where such a quote is never
-    closed; UnicodeError where the file has no text of the encoding.
+    where ``ragged`` is false, and quoted cells then go on in the next line, declared or not.
     """
-    lines = layout.lines(_unpacked(source, raw), ragged=ragged)
     header = next(filter(None, lines), "")
     if "\r" in header:
         raise DataError(
@@ -153,27 +158,20 @@ def _records_of_lines(
             "anew with line feeds"
         )
     if ragged and "\ufffd" in header:
-        text = f"the header is not {layout.encoding.upper()} text: declare its encoding, such as latin-1"
-        raise DataError(f"{source}: {text}")
+        raise DataError(f"{source}: the header {_no_text(layout)}")
     rows = list(_rows(source, lines, layout.separator, layout.line_breaks or not ragged))
-    torn = [number for number, cells in rows if not cells]
-    if torn and torn[0] == rows[0][0]:
-        raise DataError(f"{source}: line {torn[0]} is no header: its quotes do not match")
+    if not rows:
+        raise DataError(f"{source}: is empty: a header line is needed")
+    torn = next((number for number, cells in rows if not cells), None)
+    if torn == rows[0][0]:
+        raise DataError(f"{source}: line {torn} is no header: its quotes do not match")
     if torn and not ragged:
-        raise DataError(f"{source}: is not a CSV file: line {torn[0]}: its quotes do not match")
-    return rows, _damage(lines, rows, layout)
+        raise DataError(f"{source}: is not a CSV file: line {torn}: its quotes do not match")
+    return rows
 
 
-def _damage(lines: Sequence[str], rows: Sequence[tuple[int, list[str]]], layout: CsvLayout) -> dict[str, int]:
-    """Lines that could not be read as they stand, by what a note says of them."""
-    advice = "if cells hold line breaks, declare [csv] line_breaks = true"
-    if layout.line_breaks:
-        advice = "a quote within a quoted cell has to be doubled"
-    encoding = f"Lines with bytes that are no {layout.encoding.upper()} text: {{:,}}; see [csv] encoding."
-    return {
-        encoding: sum("\ufffd" in line for line in lines),
-        f"Lines with quotes that do not match: {{:,}}; {advice}.": sum(not cells for _, cells in rows),
-    }
+def _no_text(layout: CsvLayout) -> str:
+    return f"is not {layout.encoding.upper()} text: declare its encoding, such as latin-1"
 
 
 def _decoded(line: bytes, encoding: str, ragged: bool) -> str:
@@ -302,104 +300,101 @@ def read_csv(path: str | Path, layout: CsvLayout = PLAIN, *, ragged: bool = Fals
     is false for a row that is none.
     """
     source = str(path)
+    with _opened(source):
+        raw = Path(path).read_bytes()
     try:
-        lines, damage = _records_of_lines(source, Path(path).read_bytes(), layout, ragged=ragged)
-    except DataError:
-        raise
-    except OSError as error:
-        raise DataError(f"{source}: cannot be read: {error.strerror or error}") from None
+        lines = layout.lines(_unpacked(source, raw), ragged=ragged)
     except UnicodeError:
-        raise DataError(
-            f"{source}: is not {layout.encoding.upper()} text: declare its encoding, such as latin-1"
-        ) from None
-    except ValueError:
-        raise DataError(f"{source!r}: is no name of a file") from None
-    if not lines:
-        raise DataError(f"{source}: is empty: a header line is needed")
-    names = tuple(name.strip() for name in lines[0][1])
-    records = lines[1:]
+        raise DataError(f"{source}: {_no_text(layout)}") from None
+    (_, head), *records = _records(source, lines, layout, ragged)
     for row, (line, cells) in enumerate(records):
-        if len(cells) != len(names) and not ragged:
+        if len(cells) != len(head) and not ragged:
             raise DataError(
-                f"row {row + 1} (line {line}) of {source} has {len(cells)} cells, the header {len(names)}"
+                f"row {row + 1} (line {line}) of {source} has {len(cells)} cells, the header {len(head)}"
             )
-    rows = [cells for _, cells in records]
-    made = _columns(source, names, rows, layout.decimal, damage)
+    made = _columns(source, _stripped(head), [cells for _, cells in records], lines, layout)
     return replace(made, place=lambda row: f"row {row + 1} (line {records[row][0]})")
 
 
+def _stripped(head: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name.strip() for name in head)
+
+
 def _columns(
-    source: str, names: tuple[str, ...], rows: Sequence[Sequence[str]], decimal: str, damage: dict[str, int]
+    source: str, names: tuple[str, ...], rows: Sequence[list[str]], lines: Sequence[str], layout: CsvLayout
 ) -> Table:
     """The columns of rows of texts; a row of another length is one of empty cells."""
-    other = "Lines with another number of cells than the header: {:,}; each counts as an empty record."
-    damage = damage | {other: sum(len(cells) != len(names) for cells in rows)}
     places = {name: where for where, name in enumerate(names)}
+    advice = "if cells hold line breaks, declare [csv] line_breaks = true"
+    if layout.line_breaks:
+        advice = "a quote within a quoted cell has to be doubled"
+    encoding = f"Lines with bytes that are no {layout.encoding.upper()} text: {{:,}}; see [csv] encoding."
+    damage = {
+        encoding: sum("\ufffd" in line for line in lines),
+        f"Lines with quotes that do not match: {{:,}}; {advice}.": sum(not cells for cells in rows),
+        "Lines with another number of cells than the header: {:,}; each counts as an empty record.": sum(
+            len(cells) != len(names) for cells in rows
+        ),
+    }
 
     def written(name: str) -> NDArray[Any]:
         where = places[name]
         return np.array([cells[where] if len(cells) == len(names) else "" for cells in rows], dtype=object)
 
     def column(name: str) -> NDArray[Any]:
-        own = [cell_of(text, decimal) for text in written(name)]  # numbers alone take an eighth of the room
+        own = [cell_of(text, layout.decimal) for text in written(name)]
+        # numbers alone take an eighth of the room
         return np.array(own, dtype=np.float64 if all(type(cell) is float for cell in own) else object)
 
     return Table(source, names, column, damage=damage, written=written)
+
+
+#: Names of the columns of a file in parts, the records of every part, and what reads one.
+Parts = tuple[tuple[str, ...], list[int], list[Callable[[], Table]]]
+#: Bytes of a CSV file that are parsed together: their cells take about 20 times as many.
+PART = 2**20
 
 
 def table_parts(path: str, layout: CsvLayout = PLAIN) -> list[Callable[[], Table]]:
     """Readers of a table's parts: plain lines of CSV, row groups of Parquet; else of all of it at once."""
     parts: list[Callable[[], Table]] = []
     if path.lower().endswith((".parquet", ".pq")):
-        parts = [partial(read_parquet, path, group) for group in range(len(parquet_names(path)[1]))]
+        parts = parquet_parts(path)[2]
     elif is_text(path) and os.path.exists(path):
         with contextlib.suppress(DeclarationError):  # packed, or with cells that go on in the next line
-            parts = [read for rows, read in csv_parts(path, layout)[1] if rows]
+            _, lengths, readers = csv_parts(path, layout)
+            parts = [read for length, read in zip(lengths, readers, strict=True) if length]
     return parts or [partial(read_table, path, layout, ragged=True)]
 
 
-#: Bytes of a CSV file that are parsed together: their cells take about 20 times as many.
-PART = 2**20
+def csv_parts(path: str | Path, layout: CsvLayout) -> Parts:
+    """Parts of about ``PART`` bytes: the lines that begin there, as :func:`read_csv` reads ragged ones.
 
-
-def csv_parts(
-    path: str | Path, layout: CsvLayout
-) -> tuple[tuple[str, ...], list[tuple[int, Callable[[], Table]]]]:
-    """Names of the columns, and of parts of about ``PART`` bytes how many records they have, and a reader.
-
-    A part has the lines that begin in it, as :func:`read_csv` reads ragged ones: a line feed ends a record
-    wherever it stands. Raises DeclarationError where that is not so: cells with line breaks, UTF-16, gzip.
+    A line feed ends a record wherever it stands. Raises DeclarationError where that is not so: cells with
+    line breaks, UTF-16, gzip.
     """
     source = str(path)
-    try:
-        with open(path, "rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-            if packed or layout.line_breaks or "\n".encode(layout.encoding) != b"\n":
-                raise DeclarationError(
-                    f"{source}: only plain lines are read in blocks: unpack it, write it in UTF-8 without "
-                    "line breaks in cells, or read it into memory (--blocks never)"
-                )
-            file.seek(0)
-            head = next((line for line in file if any(layout.lines(line, ragged=True))), b"")
-            begin, end = file.tell(), file.seek(0, 2)
-    except OSError as error:
-        raise DataError(f"{source}: cannot be read: {error.strerror or error}") from None
-    if not head:
-        raise DataError(f"{source}: is empty: a header line is needed")
-    names = tuple(name.strip() for name in _records_of_lines(source, head, layout, ragged=True)[0][0][1])
-    parts: list[tuple[int, Callable[[], Table]]] = []
-    for first in range(begin, end, PART):
-        last = min(first + PART, end)
-        records = sum(bool(line.rstrip(b"\r")) for line in _lines(path, first, last).split(b"\n"))
-        parts.append((records, partial(_part, path, first, last, layout, names)))
-    return names, parts
+    with _opened(source), open(path, "rb") as file:
+        packed = file.read(2) == _GZIP
+        file.seek(0)
+        plain = not packed and not layout.line_breaks and "\n".encode(layout.encoding) == b"\n"
+        head = next((line for line in file if any(layout.lines(line, ragged=True))), b"") if plain else b""
+        begin, end = file.tell(), file.seek(0, 2)
+    if not plain:
+        raise DeclarationError(
+            f"{source}: only plain lines are read in blocks: unpack it, write it in UTF-8 without "
+            "line breaks in cells, or read it into memory (--blocks never)"
+        )
+    names = _stripped(_records(source, layout.lines(head, ragged=True), layout, True)[0][1])
+    ends = [(first, min(first + PART, end)) for first in range(begin, end, PART)]
+    rows = [sum(bool(line.rstrip(b"\r")) for line in _lines(path, *own).split(b"\n")) for own in ends]
+    return names, rows, [partial(_part, path, *own, layout, names) for own in ends]
 
 
 def _part(path: str | Path, begin: int, end: int, layout: CsvLayout, names: tuple[str, ...]) -> Table:
     lines = layout.lines(_lines(path, begin, end), ragged=True, first=False)
-    rows = list(_rows(str(path), lines, layout.separator, False))
-    damage = _damage(lines, rows, layout)
-    return _columns(str(path), names, [cells for _, cells in rows], layout.decimal, damage)
+    rows = [cells for _, cells in _rows(str(path), lines, layout.separator, False)]
+    return _columns(str(path), names, rows, lines, layout)
 
 
 def _lines(path: str | Path, begin: int, end: int) -> bytes:
@@ -411,8 +406,8 @@ def _lines(path: str | Path, begin: int, end: int) -> bytes:
         return raw if not raw or raw.endswith(b"\n") else raw + file.readline()
 
 
-def parquet_names(path: str | Path) -> tuple[tuple[str, ...], list[int]]:
-    """Names of the columns of a Parquet file, and the rows of its row groups. Raises as its reader does."""
+def parquet_parts(path: str | Path) -> Parts:
+    """The row groups of a Parquet file. Raises DataError where it is none, DeclarationError."""
     try:
         import pyarrow as pa
         from pyarrow import parquet
@@ -421,28 +416,32 @@ def parquet_names(path: str | Path) -> tuple[tuple[str, ...], list[int]]:
     source = str(path)
     try:
         known = parquet.read_metadata(source)
-        groups = [int(known.row_group(k).num_rows) for k in range(known.num_row_groups)]
-        return tuple(known.schema.to_arrow_schema().names), groups
     except OSError as error:
         raise DataError(f"{source}: cannot be read: {error.strerror or 'is it a Parquet file?'}") from None
     except pa.ArrowException:
         raise DataError(f"{source}: is not a Parquet file") from None
+    names, groups = tuple(known.schema.to_arrow_schema().names), range(known.num_row_groups)
+    rows = [int(known.row_group(group).num_rows) for group in groups]
+    return names, rows, [partial(_row_groups, source, names, [group]) for group in groups]
 
 
-def read_parquet(path: str | Path, group: int | None = None) -> Table:
-    """Columns of a Parquet file, or of one of its row groups, read when asked for."""
-    source, names = str(path), parquet_names(path)[0]
+def read_parquet(path: str | Path) -> Table:
+    """Columns of a Parquet file, read when asked for. Raises as :func:`parquet_parts`."""
+    names, rows, _ = parquet_parts(path)
+    return _row_groups(str(path), names, range(len(rows)))
+
+
+def _row_groups(source: str, names: tuple[str, ...], groups: Sequence[int]) -> Table:
     import pyarrow as pa
     from pyarrow import parquet
 
     def column(name: str) -> Any:
         try:
             with parquet.ParquetFile(source) as file:
-                known = file.metadata if group is None else file.metadata.row_group(group)
                 if is_nested(file.schema_arrow.field(name).type):
-                    return np.full(known.num_rows, None, dtype=object)
-                rows = file.read([name]) if group is None else file.read_row_group(group, [name])
-                return arrow_cells(rows.column(name))
+                    rows = sum(file.metadata.row_group(group).num_rows for group in groups)
+                    return np.full(rows, None, dtype=object)
+                return arrow_cells(file.read_row_groups(groups, [name], use_threads=False).column(name))
         except (OSError, KeyError, pa.ArrowException) as error:
             why = next(iter(str(error).splitlines()), type(error).__name__)
             raise DataError(f"{source}: column {name!r} cannot be read: {why}") from None

@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect
-from dp2erm_cvx.blocked.pieces import csv_pieces, frame_pieces, parquet_pieces
+from dp2erm_cvx.blocked.pieces import file_pieces, frame_pieces
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.files import PLAIN, read_table, table_parts
@@ -71,8 +71,7 @@ def in_file(tmp_path, frame, ending):
         parquet.write_table(pa.table({"id": pa.array(frame.id, from_pandas=True)}), path, row_group_size=7)
     tables = [read_table(path, ragged=True)]
     if ending in ("csv", "parquet"):
-        pieces = csv_pieces(path, PLAIN) if ending == "csv" else parquet_pieces(path)
-        (blocks,) = pieces.tables(["id"], "id").each()
+        (blocks,) = file_pieces(path, PLAIN).tables(["id"], "id").each()
         parts = [part().cells("id", written=True) for part in table_parts(path)]
         tables += [blocks, Table("parts", ("id",), lambda name: [one for part in parts for one in part])]
     return [one.cells("id", written=True) for one in tables]

@@ -18,9 +18,8 @@ from dp2erm_cvx.blocked.pieces import (
     DaskBlocks,
     Pieces,
     array_pieces,
-    csv_pieces,
+    file_pieces,
     frame_pieces,
-    parquet_pieces,
 )
 from dp2erm_cvx.blocks import VIEW, Beside, Blocks, cut
 from dp2erm_cvx.curves import Curves
@@ -28,29 +27,11 @@ from dp2erm_cvx.data import Dataset, DatasetBlock, Public, all_names, refuse_und
 from dp2erm_cvx.domain import Array, Domain, Make, NumbersOf, Records
 from dp2erm_cvx.domain.records import records_from_arrays, replaced_record
 from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
-from dp2erm_cvx.files import PLAIN, CsvLayout, is_text
+from dp2erm_cvx.files import PLAIN, CsvLayout
 from dp2erm_cvx.tables import Table
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-def _coded_block(
-    table: Table, *beside: Any, public: Public, treatment: str, outcome: str, columns: tuple[str, ...]
-) -> Dataset:
-    return DatasetBlock.coded(public, table, table.cells(treatment), table.cells(outcome), columns, *beside)
-
-
-def _labels(table: Table, *, book: Any) -> Any:
-    return book.unit.labels(book.read(table.cells)(book.unit.column))
-
-
-def _counted(block: Dataset, *, domain: Domain) -> tuple[Any, Any]:
-    return domain.factors(block.sampling, len(block.a)), block.person
-
-
-def _repeated(block: Dataset, repeats: NDArray[np.int64]) -> Dataset:
-    return replace(block, repeats=repeats)
 
 
 def _rows_of(block: Any, *, names: Sequence[str], part: int, parts: int) -> list[NDArray[Any]]:
@@ -161,9 +142,7 @@ class BlockedDataset:
         Raises DataError where a file cannot be read, DeclarationError where pyarrow or dask is not installed,
         and for CSV that is packed or in UTF-16, or whose cells go on in the next line.
         """
-        text = is_text(str(path))
-        pieces = csv_pieces(path, layout) if text else parquet_pieces(path)
-        return cls._of(pieces, treatment, outcome, covariates)
+        return cls._of(file_pieces(path, layout), treatment, outcome, covariates)
 
     @classmethod
     def from_dask(
@@ -220,15 +199,17 @@ class BlockedDataset:
         if public.columns is None and book.renames:
             raise DeclarationError("levels and missing values need named ranges: those of Codebook.ranges")
         names = public.columns or tuple(column for column in self.columns if column not in book.no_covariates)
-        raw = (self.treatment, self.outcome, *book.columns(names), *book.beside)
-        tables = self.pieces.tables(raw, None if book.unit is None else book.unit.column)
-        made = partial(
-            _coded_block, public=public, treatment=self.treatment, outcome=self.outcome, columns=names
-        )
-        beside: tuple[NDArray[np.int64], ...] = ()
-        if book.unit is not None:
-            beside = (book.unit.of(tables.map(partial(_labels, book=book))),)
-        blocks = tables.then(made, *beside)
+        arm, outcome, unit = self.treatment, self.outcome, book.unit
+        raw = (arm, outcome, *book.columns(names), *book.beside)
+        tables = self.pieces.tables(raw, None if unit is None else unit.column)
+        persons: Any = ()
+        if unit is not None:
+            persons = (unit.of(tables.map(lambda table: unit.labels(table.cells(unit.column)))),)
+
+        def made(table: Table, *person: NDArray[np.int64]) -> Dataset:
+            return DatasetBlock.coded(public, table, table.cells(arm), table.cells(outcome), names, *person)
+
+        blocks = tables.then(made, *persons)
         return replace(self, tables=tables, blocks=blocks, columns=names, coded_by=public)
 
     def declared(self, public: Public) -> BlockedDataset:
@@ -259,15 +240,11 @@ class BlockedDataset:
         width = n_columns + 2 + (domain.units is not None) + self.weighted * max(len(domain.groups), 1)
         blocks, book = self.blocks, domain.codebook
         if book is not None and book.unit is not None:
-            counts = zip(*blocks.map(partial(_counted, domain=domain)), strict=True)
-            blocks = blocks.then(_repeated, book.unit.repeats(*map(np.concatenate, counts)))
-        held = blocks.then(make).then(_arrays).persisted(8 * blocks.n_samples * width)
+            counts = blocks.map(lambda block: (domain.factors(block.sampling, len(block.a)), block.person))
+            repeats = book.unit.repeats(*map(np.concatenate, zip(*counts, strict=True)))
+            blocks = blocks.then(lambda block, own: replace(block, repeats=own), repeats)
+        held = blocks.then(lambda block: make(block).arrays).persisted(8 * blocks.n_samples * width)
         return RecordBlocks(Views(held.then(partial(_aligned, domain))), domain, n_columns)
-
-
-def _arrays(block: Records) -> tuple[NDArray[Any], ...]:
-    optional = (own for own in (block.sampling, block.unit) if own is not None)
-    return block.X, block.a, block.y, *optional
 
 
 def _aligned(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
@@ -298,11 +275,8 @@ class Views(Blocks[Records]):
 
     def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
         """One pass over the records, block after block."""
-        return list(itertools.chain.from_iterable(self.source.map(partial(_viewed, function), *beside)))
-
-
-def _viewed(function: Callable[..., R], block: Records, *beside: Beside) -> list[R]:
-    return block.blocks.map(function, *beside)
+        rows = self.source.map(lambda block, *own: block.blocks.map(function, *own), *beside)
+        return list(itertools.chain.from_iterable(rows))
 
 
 _HELD = {"X": "covariates", "a": "treatments", "y": "outcomes"}
@@ -345,7 +319,8 @@ class RecordBlocks(Records):
 
     def mapped(self, make: Make, outcomes: NumbersOf, domain: Domain, n_columns: int) -> RecordBlocks:
         """As records in memory do; rows are made in every pass, and ``outcomes`` (n,) are held."""
-        return RecordBlocks(self.blocks.then(partial(_mapped, make), self.each(outcomes)), domain, n_columns)
+        made = self.blocks.then(lambda block, y: make(replace(block, y=y)), self.each(outcomes))
+        return RecordBlocks(made, domain, n_columns)
 
     def replaced(self, index: int, X: Array, a: int) -> RecordBlocks:
         """The neighbor in which one record is another one, replaced in every pass."""
@@ -376,10 +351,6 @@ class RecordBlocks(Records):
             f"program of sums over records, or read the {size} of {self.n_samples:,} records "
             "into memory"
         )
-
-
-def _mapped(make: Make, block: Records, outcomes: Array) -> Records:
-    return make(replace(block, y=outcomes))
 
 
 def size_text(number: float) -> str:

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import glob
 import importlib
-import itertools
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx import blocks
-from dp2erm_cvx.blocks import Beside, Blocks, cut, itself
+from dp2erm_cvx.blocks import Beside, Blocks, cut
 from dp2erm_cvx.errors import DataError, DeclarationError, WorkerError
-from dp2erm_cvx.files import CsvLayout, csv_parts, parquet_names
+from dp2erm_cvx.files import CsvLayout, csv_parts, is_text, parquet_parts
 from dp2erm_cvx.parallel import one_thread
-from dp2erm_cvx.tables import Table, arrow_cells, as_cells, boxed, is_nested, listed, quoted, read_frame
+from dp2erm_cvx.tables import Table, as_cells, boxed, listed, quoted, read_frame
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -40,12 +38,11 @@ Cells = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DaskBlocks(Blocks[T]):
-    """Blocks that ``make`` makes of the results of Dask tasks, one for each block of ``length`` records."""
+    """Blocks that are the results of Dask tasks, one for each block of ``length`` records."""
 
     tasks: tuple[Any, ...]
     n_samples: int
     length: int
-    make: tuple[Callable[[Any], Any], ...] = ()
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -54,44 +51,28 @@ class DaskBlocks(Blocks[T]):
 
     def then(self, function: Callable[..., R], *beside: Beside) -> DaskBlocks[R]:
         """Results of ``function`` on every block, and on its rows of arrays."""
-        if not beside:
-            return DaskBlocks(self.tasks, self.n_samples, self.length, (*self.make, function))
-        return DaskBlocks(self._each(function, beside), self.n_samples, self.length)
-
-    def _each(self, function: Callable[..., R], beside: Sequence[Beside]) -> tuple[Any, ...]:
-        return tuple(
-            _dask().delayed(partial(_pass, self.make, function, rows))(task)
+        tasks = (
+            _dask().delayed(partial(_on_one_thread, function, rows))(task)
             for task, rows in zip(self.tasks, self.slices(beside), strict=True)
         )
+        return DaskBlocks(tuple(tasks), self.n_samples, self.length)
 
     def persisted(self, nbytes: int) -> DaskBlocks[T]:
         """Blocks of ``nbytes`` in all, which a cluster keeps, and local threads up to ``KEEP``.
 
         The others are made anew in every pass.
         """
-        dask = _dask()
-        room = len(self.tasks) if _on_cluster() else len(self.tasks) * KEEP // max(nbytes, 1)
-        tasks = self._each(itself, ())
-        with one_thread(), _failures():
-            first = dask.persist(*tasks[:room], scheduler=_scheduler())
-        return DaskBlocks((*first, *tasks[room:]), self.n_samples, self.length)
+        tasks = self.tasks
+        room = len(tasks) if _on_cluster() else len(tasks) * KEEP // max(nbytes, 1)
+        return DaskBlocks((*_run("persist", tasks[:room]), *tasks[room:]), self.n_samples, self.length)
 
     def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
         """One pass over the records. Raises DataError where they cannot be read, WorkerError."""
-        dask = _dask()
-        tasks = self._each(function, beside)
-        # tasks carry arrays of their rows, which is no mistake of the caller's
-        quiet = {"distributed.admin.large-graph-warning-threshold": "1 GB"} if _on_cluster() else {}
-        with dask.config.set(quiet), one_thread(), _failures():
-            return list(dask.compute(*tasks, scheduler=_scheduler()))
+        return list(_run("compute", self.then(function, *beside).tasks))
 
 
-def _pass(
-    make: Sequence[Callable[[Any], Any]], function: Callable[..., R], beside: Sequence[Beside], block: Any
-) -> R:
+def _on_one_thread(function: Callable[..., R], beside: Sequence[Beside], block: Any) -> R:
     with one_thread():
-        for step in make:
-            block = step(block)
         return function(block, *beside)
 
 
@@ -114,16 +95,20 @@ def _on_cluster() -> bool:
     return hasattr(getattr(scheduler, "__self__", None), "scheduler_info")
 
 
-@contextmanager
-def _failures() -> Iterator[None]:
+def _run(how: str, tasks: Sequence[Any]) -> tuple[Any, ...]:
+    dask = _dask()
+    # tasks carry arrays of their rows, which is no mistake of the caller's
+    quiet = {"distributed.admin.large-graph-warning-threshold": "1 GB"} if _on_cluster() else {}
     try:
-        yield
+        with dask.config.set(quiet), one_thread():
+            results: tuple[Any, ...] = getattr(dask, how)(*tasks, scheduler=_scheduler())
     except Exception as error:
         if type(error).__name__ != "KilledWorker":  # of distributed, which is optional
             raise
         raise WorkerError(
             "workers died again and again at the same records: they may need more memory"
         ) from None
+    return results
 
 
 @dataclass(frozen=True)
@@ -137,14 +122,15 @@ class Pieces:
     source : what messages call it
     names : of the columns
     rows : of every piece
-    task : the Dask task whose result are the cells of one piece, by its number, the names of columns and that
-        of identifiers among them, which stay as they are written
+    readers : of every piece what makes a table of the results of its Dask tasks, if it has any
+    tasks : collections that stand beside each other, of every piece one task
     """
 
     source: str
     names: tuple[str, ...]
-    rows: tuple[int, ...]
-    task: Callable[[int, tuple[str, ...], str | None], Any]
+    rows: Sequence[int]
+    readers: Sequence[Callable[..., Table]]
+    tasks: Sequence[Sequence[Any]] = ()
 
     def tables(self, columns: Sequence[str], unit: str | None = None) -> DaskBlocks[Table]:
         """The blocks of these columns, ``unit`` as it is written. Raises DataError where one is not there."""
@@ -152,94 +138,73 @@ class Pieces:
         wanted = tuple(dict.fromkeys(columns))
         for name in wanted:
             head.cells(name)
-        length, n, dask = blocks.BLOCK, sum(self.rows), _dask()
-        pieces = [self.task(piece, wanted, unit) for piece in range(len(self.rows))]
-        ends = list(itertools.accumulate(self.rows))
-        tasks, first = [], 0
+        length, delayed = blocks.BLOCK, _dask().delayed
+        pieces = [
+            delayed(partial(_cells_of, self.source, read, rows, wanted, unit))(
+                *(own[k] for own in self.tasks)
+            )
+            for k, (read, rows) in enumerate(zip(self.readers, self.rows, strict=True))
+        ]
+        ends = np.cumsum(self.rows, dtype=np.int64)
+        n = int(ends[-1]) if len(ends) else 0
+        made = []
         for begin in range(0, n, length):
             end = min(begin + length, n)
-            while ends[first] <= begin:
-                first += 1
-            parts, piece = [], first
-            while begin < end:
-                offset, stop = ends[piece] - self.rows[piece], min(end, ends[piece])
-                if stop > begin:
-                    parts.append((piece, begin - offset, stop - offset))
-                begin, piece = stop, piece + 1
-            rows = [part[1:] for part in parts]
-            tasks.append(
-                dask.delayed(partial(_joined, rows, end - sum(stop - start for start, stop in rows)))(
-                    *(pieces[part[0]] for part in parts)
-                )
+            first, last = np.searchsorted(ends, (begin, end - 1), side="right").tolist()
+            own = [k for k in range(first, last + 1) if self.rows[k]]
+            starts = [int(ends[k]) - self.rows[k] for k in own]
+            rows = [slice(max(begin - start, 0), end - start) for start in starts]
+            made.append(
+                delayed(partial(_joined, self.source, self.names, rows, begin))(*(pieces[k] for k in own))
             )
         if not n:  # two rows of nobody: no rows are a table of persons
-            n, tasks = 2, [dask.delayed((0, {name: np.full(2, None, dtype=object) for name in wanted}))]
-        return DaskBlocks(tuple(tasks), n, length, (partial(_table, self.source, self.names),))
+            nobody = {name: np.full(2, None, dtype=object) for name in wanted}
+            n, made = 2, [delayed(partial(_joined, self.source, self.names, [slice(2)], 0))(nobody)]
+        return DaskBlocks(tuple(made), n, length)
 
 
-def _joined(rows: Sequence[tuple[int, int]], row: int, *pieces: Cells) -> tuple[int, Cells]:
-    """The first row of a block, and its cells: of several types as they are, none written as another one."""
-    whole: Cells = {}
+def _joined(source: str, names: tuple[str, ...], rows: Sequence[slice], row: int, *pieces: Cells) -> Table:
+    """A block, of several types of cells as they are, none written as another one; ``row`` is its first."""
+    cells: Cells = {}
     for name in pieces[0]:
-        parts = [cells[name][start:stop] for cells, (start, stop) in zip(pieces, rows, strict=True)]
+        parts = [piece[name][own] for piece, own in zip(pieces, rows, strict=True)]
         if len({part.dtype for part in parts}) > 1:
             parts = [boxed(part) for part in parts]
-        whole[name] = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    return row, whole
+        cells[name] = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return Table(source, names, cells.__getitem__, partial(_place, row))
 
 
-def _table(source: str, names: tuple[str, ...], block: tuple[int, Cells]) -> Table:
-    row, cells = block
-    return Table(source, names, cells.__getitem__, lambda local: f"row {row + local + 1}")
+def _place(first: int, row: int) -> str:
+    return f"row {first + row + 1}"
 
 
-def parquet_pieces(path: str | Path) -> Pieces:
-    """The row groups of a Parquet file, of all in a folder and below it, or of those that a pattern matches.
-
-    Files follow each other by their names. Their numbers of rows are read, and no records. Raises DataError
-    where a file cannot be read, or has other columns than the first.
-    """
-    paths = _parquet_files(path)
-    groups: list[tuple[str, int]] = []
-    rows: list[int] = []
-    names: tuple[str, ...] | None = None
-    for file in paths:
-        own, lengths = parquet_names(file)
-        if names is not None and set(own) != set(names):
-            raise DataError(f"{file}: has other columns than {paths[0]}: {listed(own)}")
-        names = names or own
-        groups += [(file, k) for k in range(len(lengths))]
-        rows += lengths
-    delayed = _dask().delayed(_row_group)
-    return Pieces(
-        str(path), names or (), tuple(rows), lambda piece, columns, _: delayed(*groups[piece], columns)
-    )
-
-
-def _row_group(path: str, group: int, columns: Sequence[str]) -> Cells:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    cells: Cells = {}
-    try:
-        with parquet.ParquetFile(path) as file:
-            n, kinds = file.metadata.row_group(group).num_rows, file.schema_arrow
-            for name in columns:  # one at a time: its Arrow column goes before the next comes
-                if is_nested(kinds.field(name).type):
-                    cells[name] = np.full(n, None, dtype=object)
-                else:
-                    table = file.read_row_group(group, columns=[name], use_threads=False)
-                    cells[name] = arrow_cells(table.column(name))
-    except (OSError, pa.ArrowException):
-        raise DataError(f"{path}: row group {group + 1} cannot be read") from None
+def _cells_of(
+    source: str, read: Callable[..., Table], rows: int, columns: Sequence[str], unit: str | None, *parts: Any
+) -> Cells:
+    made = read(*parts)
+    cells = {name: made.cells(name, written=name == unit) for name in columns}
+    if any(len(column) != rows for column in cells.values()):
+        raise DataError(f"{source}: a partition has other rows than when it was counted")
     return cells
 
 
-def csv_pieces(path: str | Path, layout: CsvLayout) -> Pieces:
-    """The lines of a CSV file, parsed anew in every pass. Raises as :func:`~dp2erm_cvx.files.csv_parts`."""
-    names, parts = csv_parts(path, layout)
-    rows, readers = tuple(part[0] for part in parts), [part[1] for part in parts]
-    return _collected(str(path), names, rows, [], lambda piece: readers[piece])
+def file_pieces(path: str | Path, layout: CsvLayout) -> Pieces:
+    """The lines of a CSV file, or the row groups of a Parquet file, or of all that the name stands for.
+
+    These are the files in a folder and below it, or those that a pattern matches; they follow each other by
+    their names. No records are read. Raises DataError where a file cannot be read, or has other columns than
+    the first; for CSV as :func:`~dp2erm_cvx.files.csv_parts`.
+    """
+    if is_text(str(path)):
+        return Pieces(str(path), *csv_parts(path, layout))
+    paths = _parquet_files(path)
+    names, rows, readers = parquet_parts(paths[0])
+    for file in paths[1:]:
+        own, lengths, more = parquet_parts(file)
+        if set(own) != set(names):
+            raise DataError(f"{file}: has other columns than {paths[0]}: {listed(own)}")
+        rows, readers = rows + lengths, readers + more
+    return Pieces(str(path), names, rows, readers)
 
 
 def _parquet_files(path: str | Path) -> list[str]:
@@ -261,7 +226,7 @@ def frame_pieces(frame: Any) -> Pieces:
         raise DeclarationError(f"{quoted(type(frame).__name__)} is not a Dask data frame")
     rows = tuple(int(number) for number in frame.map_partitions(len).compute())
     names = tuple(str(name) for name in frame.columns)
-    return _collected("the Dask data frame", names, rows, [frame.to_delayed()], lambda piece: read_frame)
+    return Pieces("the Dask data frame", names, rows, [read_frame] * len(rows), [frame.to_delayed()])
 
 
 def array_pieces(X: Any, a: Any, y: Any, names: Callable[[int], Sequence[str]]) -> Pieces:
@@ -288,7 +253,7 @@ def array_pieces(X: Any, a: Any, y: Any, names: Callable[[int], Sequence[str]]) 
     rows = tuple(int(length) for length in X.chunks[0])
     parts = [cells.to_delayed().ravel() for cells in (X, a.rechunk((rows,)), y.rechunk((rows,)))]
     table = partial(_side_by_side, columns)
-    return _collected("the Dask arrays", columns, rows, parts, lambda piece: table)
+    return Pieces("the Dask arrays", columns, rows, [table] * len(rows), parts)
 
 
 def _counted(array: Any) -> Any:
@@ -305,30 +270,3 @@ def _side_by_side(names: Sequence[str], X: Any, a: Any, y: Any) -> Table:
         raise DataError("the Dask arrays: a chunk has another shape than its array says")
     columns = dict(zip(names, (*covariates.T, *rest), strict=True))
     return Table("the Dask arrays", tuple(names), columns.__getitem__)
-
-
-def _collected(
-    source: str,
-    names: tuple[str, ...],
-    rows: tuple[int, ...],
-    parts: Sequence[Sequence[Any]],
-    table: Callable[[int], Callable[..., Table]],
-) -> Pieces:
-    """Pieces of collections that stand beside each other; ``table`` of a piece makes one of its parts."""
-    dask = _dask()
-
-    def task(piece: int, columns: tuple[str, ...], unit: str | None) -> Any:
-        read = dask.delayed(partial(_cells_of, source, table(piece), rows[piece], columns, unit))
-        return read(*(part[piece] for part in parts))
-
-    return Pieces(source, names, rows, task)
-
-
-def _cells_of(
-    source: str, table: Callable[..., Table], rows: int, columns: Sequence[str], unit: str | None, *parts: Any
-) -> Cells:
-    made = table(*parts)
-    cells = {name: made.cells(name, written=name == unit) for name in columns}
-    if any(len(column) != rows for column in cells.values()):
-        raise DataError(f"{source}: a partition has other rows than when it was counted")
-    return cells

@@ -295,7 +295,7 @@ class Coded:
 
 
 def _in_blocks(path: str, choice: str, public: Domain | PrivateRanges) -> bool:
-    from dp2erm_cvx.files import is_text, parquet_names
+    from dp2erm_cvx.files import is_text, parquet_parts
 
     text = is_text(path)
     large = not text and (os.path.isdir(path) or glob.has_magic(path))
@@ -310,8 +310,8 @@ def _in_blocks(path: str, choice: str, public: Domain | PrivateRanges) -> bool:
     if text:  # whose cells take 20 times as much room
         size = os.path.getsize(path) if os.path.exists(path) else 0
         return size > 1e8 * LARGE and importlib.util.find_spec("dask") is not None
-    columns, groups = parquet_names(path)
-    return 8e-9 * sum(groups) * len(columns) > LARGE
+    columns, rows, _ = parquet_parts(path)
+    return 8e-9 * sum(rows) * len(columns) > LARGE
 
 
 def _connect(scheduler: str | None) -> None:

@@ -51,7 +51,7 @@ class Records:
         if (self.unit is None) is not (self.domain.units is None):
             raise ValueError("unit: records of persons come with the person of every row, others without")
         # whatever reads records must not be able to move them out of the universe
-        for name in self._names:
+        for name in self._held:
             view = getattr(self, name).view()
             view.flags.writeable = False
             object.__setattr__(self, name, view)
@@ -61,9 +61,13 @@ class Records:
         return f"Records(n_samples={self.n_samples})"
 
     @property
-    def _names(self) -> tuple[str, ...]:
-        """The arrays that there are, as :func:`records_from_arrays` takes them."""
+    def _held(self) -> tuple[str, ...]:
         return ("X", "a", "y", *(name for name in ("sampling", "unit") if getattr(self, name) is not None))
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """The arrays that there are, as :func:`records_from_arrays` takes them."""
+        return tuple(getattr(self, name) for name in self._held)
 
     @property
     def n_samples(self) -> int:
@@ -101,8 +105,7 @@ class Records:
     @property
     def blocks(self) -> Blocks[Records]:
         """Views of these records."""
-        arrays = tuple(getattr(self, name) for name in self._names)
-        return ArrayBlocks(arrays).then(partial(records_from_arrays, self.domain))
+        return ArrayBlocks(self.arrays).then(partial(records_from_arrays, self.domain))
 
     def by_units(self, function: Callable[[Records], T]) -> list[T]:
         """``function`` of views, with all rows of every unit in one: what sums over units are made of."""

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx.blocked.pieces import frame_pieces, parquet_pieces
+from dp2erm_cvx.blocked.pieces import file_pieces, frame_pieces
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain_file import declared_layout, load_domain
-from dp2erm_cvx.files import read_parquet, read_table
+from dp2erm_cvx.files import PLAIN, read_parquet, read_table
 from dp2erm_cvx.tables import labels, numbers_or_nan, read_frame
 from tests.command_line import run
 
@@ -81,7 +81,7 @@ def in_file(path: Path, column: Any) -> Any:
 
 def in_blocks(path: Path, column: Any) -> Any:
     parquet.write_table(pa.table({"x": column, "y": range(5)}), path, row_group_size=2)
-    (table,) = parquet_pieces(path).tables(["x"]).each()
+    (table,) = file_pieces(path, PLAIN).tables(["x"]).each()
     return table.cells("x")
 
 
