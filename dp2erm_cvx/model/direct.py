@@ -8,10 +8,12 @@ data are; Theorem D takes the place of A where the objective has a kink.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
@@ -56,22 +58,14 @@ class PublicConstants:
         objective = objective.at(zero, bound)
         m, separate = np.zeros(n), np.zeros(n)
         coupled = steep = 0.0
-        G, E = objective.major * UP, gamma(objective.count) * objective.major
-        for t in objective.terms:
-            low, high, size = t.range(floor, cap)
-            off = gamma(t.count + t.longest + 2) * size * UP
+        ranges = [t.range(floor, cap) for t in objective.terms]
+        for t, (low, high, size) in zip(objective.terms, ranges, strict=True):
             least, most = t.curvature(low, high)
-            q, w = t.public_slope(low, high, off)
-            h = t.major_s * q
-            G = G + t.back(t.M, h) * UP
-            E = E + t.back(t.M, t.major_s * (w + gamma(t.count_s + 1) * q))
-            E = E + gamma(t.count + t.tallest + 2) * t.back(t.M, h)
             if t.separable:
                 separate = separate + t.back(t.M**2, t.major_s * most)
                 # t T'' of a weight t; its argument is at most M t and the offset
-                steep += float(
-                    np.max(t.back(t.M, t.major_s * np.where(size > 0, most * size, 0.0)), initial=0.0)
-                )
+                turned = t.back(t.M, t.major_s * np.where(size > 0, most * size, 0.0))
+                steep += float(np.max(turned, initial=0.0))
                 if np.all(t.M == np.abs(t.A)):
                     m = m + t.back(t.A**2, np.maximum(2 * np.abs(t.s) - t.major_s, 0.0) * least)
             else:
@@ -79,22 +73,21 @@ class PublicConstants:
                 coupled += float(np.max(t.major_s * most)) * norm
         m, L = m / UP, (coupled + float(np.max(separate))) * UP
         least_m = float(np.min(m))
-        error = float(np.linalg.norm(E + gamma(len(objective.terms) + 2) * G)) * UP
-        constants = PublicConstants(m, L, math.inf, error, math.inf, math.inf, None, 0)
+        unknown = partial(PublicConstants, m, L, math.inf, math.inf, math.inf, math.inf, None, 0)
         if not least_m > 0:
-            return replace(
-                constants,
-                radius=None,
-                reason="no strong convexity that the data cannot change in terms of single weights",
-            )
+            return unknown("no strong convexity that the data cannot change in terms of single weights")
         if objective.kinks:
-            return replace(constants, radius=None, reason="a norm, absolute value or maximum has a kink")
+            return unknown("a norm, absolute value or maximum has a kink")
+        G, E = objective.major * UP, gamma(objective.count) * objective.major
+        for t, (low, high, size) in zip(objective.terms, ranges, strict=True):
+            q, w = t.public_slope(low, high, gamma(t.count + t.longest + 2) * size * UP)
+            h = t.major_s * q
+            G = G + t.back(t.M, h) * UP
+            E = E + t.back(t.M, t.major_s * (w + gamma(t.count_s + 1) * q))
+            E = E + gamma(t.count + t.tallest + 2) * t.back(t.M, h)
+        error = float(np.linalg.norm(E + gamma(len(objective.terms) + 2) * G)) * UP
         if not (math.isfinite(L) and math.isfinite(error)):
-            return replace(
-                constants,
-                radius=None,
-                reason="the slope of the objective has no public bound: state a floor above 0",
-            )
+            return unknown("the slope of the objective has no public bound: state a floor above 0")
         ell, top = max(coupled * UP, 1e-3 * least_m), float(np.max(G))
         delta = n * 8 * UNIT * ((top + ell * cap) / (ell + least_m) + cap)
         zeta = math.sqrt(n) * 8 * UNIT * (steep + top + 2 * ell * cap)
@@ -102,58 +95,48 @@ class PublicConstants:
         radius = ((4 * ell * kappa * near + 3 * error + 2 * zeta + 2 * L * delta) / least_m + delta) * UP
         distance = math.sqrt(2 * cap * n)
         steps = math.ceil(kappa * max(math.log(distance / (kappa * near)), 1.0)) + 1
-        constants = PublicConstants(m, L, ell, error, zeta, delta, radius, steps)
         if steps > MOST_STEPS:
-            return replace(
-                constants,
-                radius=None,
-                reason=f"its coupling is strong: {steps:,} proved steps, at most {MOST_STEPS:,}",
-            )
-        return constants
+            reason = f"its coupling is strong: {steps:,} proved steps, at most {MOST_STEPS:,}"
+            return PublicConstants(m, L, ell, error, zeta, delta, None, steps, reason)
+        return PublicConstants(m, L, ell, error, zeta, delta, radius, steps)
 
 
 class PointClaim(NamedTuple):
-    """Certificates of points (k, n): ``||x - x*||_2`` and ``_1``, residual and rounding, (k,) each."""
+    """Certificate of a point: bounds on ``||x - x*||_2`` and ``_1``, norms of its residual and rounding."""
 
-    two: Array
-    one: Array
-    residual: Array
-    rounding: Array
+    two: float
+    one: float
+    residual: float
+    rounding: float
 
 
 @np.errstate(all="ignore")  # infinite bounds of errors, which end in an infinite claim
-def judge_points(
+def judge_point(
     objective: ReadObjective, m: Array, floor: float, cap: float, x: Array, smoothing: float = 0.0
 ) -> PointClaim:
-    """Theorem A for points (k, n) of doubles in the box; Theorem D where ``smoothing`` > 0.
+    """Theorem A for a point (n,) of doubles in the box; Theorem D where ``smoothing`` > 0.
 
-    Whoever computed them. ``m`` (n,) as in :class:`PublicConstants`. ``inf`` where nothing is proved.
+    Whoever computed it. ``m`` (n,) as in :class:`PublicConstants`. ``inf`` where nothing is proved.
     """
-    n = x.shape[-1]
-    missing = np.array([math.fsum([float(n), *(-row)]) for row in x])
+    n, low, high = len(x), x <= floor, x >= cap
+    missing = math.fsum([float(n), *(-x)])
     g, error, left_out = objective.gradient(x, None, smoothing)
-    nu = _multiplier(g, x, floor, cap, missing)
-    at, d, both = np.stack((x <= floor, x >= cap), axis=1), np.zeros_like(x), np.zeros(x.shape, dtype=bool)
-    for k in np.flatnonzero(missing):
-        nu[k] = _absorb(x[k], missing[k], (floor, cap), g[k], nu[k], (d[k], at[k], both[k]))
-    if np.any(missing):
-        _, error, left_out = objective.gradient(x, d, smoothing)
-    z = g - nu[:, None]
+    nu = _multiplier(g, low, high, missing)
+    if missing:
+        nu, moved = _absorb(x, missing, (floor, cap), g, nu, (low, high))
+        _, error, left_out = objective.gradient(x, moved, smoothing)
+    z = g - nu
     error = error + 2 * UNIT * np.abs(z)
-    low, high = at[:, 0] & ~both, at[:, 1] & ~both
     felt = np.where(low, np.maximum(-z, 0.0), np.where(high, np.maximum(z, 0.0), np.abs(z)))
     r = np.where(low, np.maximum(error - z, 0.0), np.where(high, np.maximum(z + error, 0.0), felt + error))
-    rho, length = np.linalg.norm(r / np.sqrt(m), axis=-1), np.linalg.norm(r, axis=-1)
-    least = float(np.min(m))
+    rho, length, least = float(np.linalg.norm(r / np.sqrt(m))), float(np.linalg.norm(r)), float(np.min(m))
     if smoothing > 0:
-        rho = rho + np.sqrt(rho**2 + 2 * left_out)
-        length = length + np.sqrt(length**2 + 2 * least * left_out)
-    two = np.minimum(length / least, rho / math.sqrt(least)) if least > 0 else np.full(len(x), math.inf)
-    two = np.where(np.isfinite(two), two, math.inf)
-    one = np.minimum(math.sqrt(n) * two, rho * math.sqrt(float(np.sum(1.0 / m))))
-    moved = np.abs(missing)
-    two, one = (np.where(np.isfinite(v), (v + moved) * UP, math.inf) for v in (two, one))
-    return PointClaim(two, one, np.linalg.norm(felt, axis=-1), np.linalg.norm(error, axis=-1))
+        rho += math.sqrt(rho**2 + 2 * float(left_out))
+        length += math.sqrt(length**2 + 2 * least * float(left_out))
+    two = min(length / least, rho / math.sqrt(least)) if least > 0 else math.inf
+    one = min(math.sqrt(n) * two, rho * math.sqrt(float(np.sum(1.0 / m))))
+    two, one = ((v + abs(missing)) * UP if math.isfinite(v) else math.inf for v in (two, one))
+    return PointClaim(two, one, float(np.linalg.norm(felt)), float(np.linalg.norm(error)))
 
 
 @dataclass(eq=False)
@@ -184,9 +167,8 @@ class DirectModel(Composite):
         return self.objective.slope(v, self._smoothing)
 
     def hessian(self, v: Array) -> Array:
-        level = self._smoothing
-        B = self.objective.half_hessian(v, level)
-        return np.diag(self.objective.diagonal(v, level)) + B.T @ B
+        B = self.objective.half_hessian(v, self._smoothing)
+        return np.diag(self.objective.diagonal(v, self._smoothing)) + B.T @ B
 
     def rounding(self, v: Array) -> float:
         return float(np.linalg.norm(self.objective.gradient(v, None, self._smoothing)[1]))
@@ -201,24 +183,49 @@ class DirectModel(Composite):
         return float(self.dimension)
 
     def judged(self, point: Array) -> PointClaim:
-        """Certificate of ``point`` (n,), clipped into the box; D takes for its u what the method ended in."""
-        x = np.clip(point, self.floor, self.cap)[None, :]
-        if self.objective.kinks and not self._ended:
+        """Certificate of ``point`` (n,), clipped into the box: by Theorem A, or by D where that is smaller.
+
+        D takes for its u what the method ended in.
+        """
+        x, kinks = np.clip(point, self.floor, self.cap), self.objective.kinks
+        if kinks and not self._ended:
             self.minimized(point, 100)
-        return best_claim(self.objective, self.public.strong_convexity, self.floor, self.cap, x)
+        m, ends = self.public.strong_convexity, (self.floor, self.cap)
+        claims = [judge_point(self.objective, m, *ends, x, t) for t in (0.0, *(_LEVELS if kinks else ()))]
+        return min(claims, key=lambda claim: claim.two)
 
     def minimized(self, start: Array, limit: int) -> tuple[Array, int]:
-        """The point (n,) of :func:`minimize_points`, and the number of steps; nothing of it is trusted.
+        """The point (n,) of the best certificate on the way of Newton's method, and the number of steps.
 
-        Where it is not within the public radius, the proved method takes its K steps from ``start``: the
-        radius is met whatever the data are (Theorem C).
+        At most ``limit`` steps; at kinks as many in every turn of a method of multipliers, which leaves the
+        points of their sets with the objective. Nothing of it is trusted: where it is not within the public
+        radius, the proved method takes its K steps from ``start``: the radius is met whatever the data are
+        (Theorem C).
         """
-        start, self._ended = self.penalty.set.project(start), True
-        ends = self.floor, self.cap
-        at, claim, ended, steps = minimize_points(self.objective, self.public, *ends, start[None, :], limit)
-        self.objective = ended.first()
-        if self.public.radius is None or claim.two[0] <= self.public.radius:
-            return at[0], steps
+        x = at = start = self.penalty.set.project(start)
+        public, ends, kinks = self.public, (self.floor, self.cap), self.objective.kinks
+        m, stop, best, steps, idle = public.strong_convexity, 0.1 * (public.radius or 0.0), math.inf, 0, 0
+        self._ended = True
+        for turn in range(40 if kinks else 1):
+            smoothing = max(0.1**turn, _LEVELS[-1]) if kinks else 0.0
+            before, still, near, least = best, 0, math.inf, math.inf
+            for _ in range(limit):
+                steps, x = steps + 1, newton_step(self.objective, x, *ends, smoothing)
+                claim = judge_point(self.objective, m, *ends, x, smoothing)
+                still = 0 if claim.residual < 0.9 * near else still + 1
+                near, least = min(near, claim.residual), min(least, claim.two)
+                if claim.two < best:
+                    at, best = x, claim.two
+                idles = still > (12 if kinks else 4) or claim.residual <= 0.1 * claim.rounding
+                if idles or best <= stop:
+                    break
+            if kinks:
+                self.objective = self.objective.shifted(x, smoothing)
+                idle = 0 if least < 0.5 * before else idle + 1
+            if turn > 8 and idle > 5:
+                break
+        if public.radius is None or self.judged(at).two <= public.radius:
+            return at, steps
         point, more = self.proved(start)
         return point, steps + more
 
@@ -238,7 +245,7 @@ class DirectModel(Composite):
         for k in range(1, public.steps + 1):
             g = self.objective.slope(x, separable=False)
             x, nu = self._prox(x, g, nu)
-            if k % 10 == 0 and self.judged(x).two[0] <= public.radius:
+            if k % 10 == 0 and self.judged(x).two <= public.radius:
                 return x, k
         return x, public.steps
 
@@ -298,46 +305,6 @@ class DirectModel(Composite):
 _LEVELS = (1e6, 1.0, 1e-3)
 
 
-def best_claim(objective: ReadObjective, m: Array, floor: float, cap: float, x: Array) -> PointClaim:
-    """Certificates of points (k, n) by Theorem A or, at a kink, by D where that is smaller."""
-    levels = (0.0, *_LEVELS) if objective.kinks else (0.0,)
-    claims = [judge_points(objective, m, floor, cap, x, level) for level in levels]
-    least = np.argmin([claim.two for claim in claims], axis=0)[None, :]
-    columns = zip(*claims, strict=True)
-    return PointClaim(*(np.take_along_axis(np.array(column), least, axis=0)[0] for column in columns))
-
-
-def minimize_points(
-    objective: ReadObjective, public: PublicConstants, floor: float, cap: float, x: Array, limit: int
-) -> tuple[Array, PointClaim, ReadObjective, int]:
-    """Points (k, n) of the best certificates on the way of Newton's method from x, in one run for all.
-
-    At most ``limit`` steps; at kinks as many at every round of a method of multipliers. Each dataset of the
-    objective has a point. Returned with their claims, the objective with the points of its kinks, and steps.
-    """
-    m, ends, stop = public.strong_convexity, (floor, cap), 0.1 * (public.radius or 0.0)
-    at, steps, idle = x, 0, np.zeros(len(x), dtype=np.int64)
-    best = np.full(len(x), np.inf)
-    for round_ in range(40 if objective.kinks else 1):
-        smoothing = max(0.1**round_, _LEVELS[-1]) if objective.kinks else 0.0
-        before, still, done = best, np.zeros(len(x), dtype=np.int64), np.zeros(len(x), dtype=bool)
-        near = least = np.full(len(x), np.inf)
-        for _ in range(limit):
-            steps, x = steps + 1, newton_step(objective, x, *ends, smoothing)
-            claim = judge_points(objective, m, *ends, x, smoothing)
-            still = np.where(claim.residual < 0.9 * near, 0, still + 1)
-            near, least = np.fmin(near, claim.residual), np.minimum(least, claim.two)
-            at, best = np.where((claim.two < best)[:, None], x, at), np.minimum(best, claim.two)
-            done |= (still > (12 if objective.kinks else 4)) | (claim.residual <= 0.1 * claim.rounding)
-            if np.all(done | (best <= stop)):
-                break
-        if objective.kinks:
-            objective, idle = objective.shifted(x, smoothing), np.where(least < 0.5 * before, 0, idle + 1)
-        if round_ > 8 and np.all(idle > 5):
-            break
-    return at, best_claim(objective, m, *ends, at), objective, steps
-
-
 @np.errstate(all="ignore")
 def newton_step(
     objective: ReadObjective, x: Array, floor: float | Array, cap: float | Array, smoothing: float = 0.0
@@ -353,16 +320,10 @@ def newton_step(
     rhs = -(g + ((B @ step[..., None]).swapaxes(-1, -2) @ B)[..., 0, :])
     short = np.where(free, 1.0 / h, 0.0)
     both = np.stack((rhs * free, free.astype(np.float64)), axis=-1)
-    if B.shape[-2] < x.shape[-1]:
-        thin = B * short[..., None, :]
-        core = np.eye(B.shape[-2]) + thin @ B.swapaxes(-1, -2)
-        scaled = both * short[..., None]
-        u: Array = scaled - thin.swapaxes(-1, -2) @ np.linalg.solve(core, B @ scaled)
-    else:
-        H = (B.swapaxes(-1, -2) @ B) * (free[..., :, None] & free[..., None, :])
-        index = np.arange(x.shape[-1])
-        H[..., index, index] += np.where(free, h, 1.0)
-        u = np.asarray(np.linalg.solve(H, both))
+    thin = B * short[..., None, :]
+    core = np.eye(B.shape[-2]) + thin @ B.swapaxes(-1, -2)
+    scaled = both * short[..., None]
+    u: Array = scaled - thin.swapaxes(-1, -2) @ np.linalg.solve(core, B @ scaled)
     total = np.sum(step + x, axis=-1) - sum_ + np.sum(u[..., 0], axis=-1)
     weight = np.sum(u[..., 1], axis=-1)
     nu = np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), 0.0)
@@ -405,46 +366,41 @@ def _project(v: Array, metric: Array, floor: float | Array, cap: float | Array, 
     return np.clip(v + nu[..., None] / metric, floor, cap)
 
 
-def _multiplier(g: Array, x: Array, floor: float, cap: float, missing: Array) -> Array:
-    """The nu (k,) of least residual: the mean of g over the free weights and those on the wrong side."""
-    low, high = x <= floor, x >= cap
-    free = ~(low | high)
-    above = np.min(np.where(low, g, np.inf), axis=-1)
-    below = np.max(np.where(high, g, -np.inf), axis=-1)
-    nu = np.where(missing > 0, above, np.where(missing < 0, below, (above + below) / 2))
-    nu = np.where(np.isfinite(nu), nu, np.where(np.isfinite(above), above, below))
-    any_free = free.any(axis=-1)
-    nu = np.where(any_free, np.sum(np.where(free, g, 0.0), axis=-1) / np.maximum(free.sum(axis=-1), 1), nu)
-    for _ in range(4):
-        on = free | (low & (g < nu[:, None])) | (high & (g > nu[:, None]))
-        number = on.sum(axis=-1)
-        nu = np.where(number > 0, np.sum(np.where(on, g, 0.0), axis=-1) / np.maximum(number, 1), nu)
-    return np.asarray(nu)
+def _multiplier(g: Array, low: NDArray[np.bool_], high: NDArray[np.bool_], missing: float) -> float:
+    """The nu of least residual: the mean of g over the free weights and those on the wrong side."""
+    on, nu = ~(low | high), math.nan
+    if not np.any(on):
+        above, below = float(np.min(g[low], initial=np.inf)), float(np.max(g[high], initial=-np.inf))
+        nu = above if missing > 0 else below if missing < 0 else (above + below) / 2
+        nu = nu if math.isfinite(nu) else above if math.isfinite(above) else below
+    for _ in range(5):
+        nu = float(np.mean(g[on])) if np.any(on) else nu
+        on = ~(low | high) | (low & (g < nu)) | (high & (g > nu))
+    return nu
 
 
 def _absorb(
-    x: Array, missing: float, ends: tuple[float, float], g: Array, nu: float, state: tuple[Array, Array, Any]
-) -> float:
-    """Put ``missing`` on weights of one point: ``d``, and where that leaves ``at`` (2, n) their ends.
+    x: Array, missing: float, ends: tuple[float, float], g: Array, nu: float, at: tuple[Any, Any]
+) -> tuple[float, Array]:
+    """Put ``missing`` on weights of a point: the multiplier, and what every weight is moved by (n,).
 
     On one free weight in the middle, or else free ones up to their end and then those at an end by the price
-    ``g - nu``, the last of which becomes the multiplier that is returned. ``d`` is nan where no room is.
+    ``g - nu``, the last of which becomes the multiplier. ``at`` are masks of the weights at either end, and
+    left as the move makes them. Moves are nan where no room is.
     """
-    d, at, both = state
-    rest, up = abs(missing) * (1 + 4 * UNIT), missing > 0
-    room = np.maximum(ends[1] - x if up else x - ends[0], 0.0) * (1 - 4 * UNIT)
-    free = ~(at[0] | at[1])
+    rest, up, (low, high) = abs(missing) * (1 + 4 * UNIT), missing > 0, at
+    d, room = np.zeros_like(x), np.maximum(ends[1] - x if up else x - ends[0], 0.0) * (1 - 4 * UNIT)
+    free = ~(low | high)
     middle = np.where(free, np.minimum(ends[1] - x, x - ends[0]), -1.0)
     if middle[j := int(np.argmax(middle))] > 2 * rest:
         d[j] = rest
-        return nu
+        return nu, d
     for j in np.lexsort((np.where(free, -room, np.abs(g - nu)), ~free)):
         if room[j] <= 0:
             continue
         if room[j] > rest:
-            d[j], both[j] = rest, not free[j]
-            return nu if free[j] else float(g[j])
+            d[j], low[j], high[j] = rest, False, False
+            return nu if free[j] else float(g[j]), d
         d[j], rest = room[j] * (1 + 16 * UNIT), rest - room[j]
-        at[0, j], at[1, j] = not up, up
-    d[:] = math.nan
-    return nu
+        low[j], high[j] = not up, up
+    return nu, np.full_like(x, np.nan)

@@ -14,7 +14,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import ProgramError
 from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.model.tree import Affine, AtomTerm, Sums, walked
+from dp2erm_cvx.model.tree import GROUPS, Affine, Read, Sums, walked
 
 #: Covers about 1e6 roundings of sums of numbers that are not negative.
 UP = 1.0 + 1e-9
@@ -27,11 +27,12 @@ def gamma(k: float) -> float:
     return k * UNIT / (1.0 - k * UNIT)
 
 
-class Loaded:
-    """A term that can be loaded with data: its matrix and majorant, its offset, and its coefficients.
+class ReadTerm:
+    """One term that can be loaded with data: its matrix A and majorant M, offset b, c, coefficients s.
 
     A *separable* term has one weight for each row: ``A`` (..., rows) then multiplies ``w[..., col]``; that of
-    any other is dense (..., rows, n).
+    any other is dense (..., rows, n). A *kink* is the support function ``max <u, a>`` of a set of u: a box, a
+    simplex or the unit ball. Where its ``smoothing`` t > 0, ``t ||u - dual||^2 / 2`` is taken off inside.
     """
 
     A: Array
@@ -43,39 +44,46 @@ class Loaded:
     #: The point of the set of a kink that its smoothing stays near to.
     dual: Array | float = 0.0
 
-    def __init__(self, term: AtomTerm, n: int, outer: Affine) -> None:
-        self.term, self.n, inner = term, n, term.inner
-        self.atom = atom(term.atom, term.power) if term.atom else None
+    def __init__(self, read: Read, n: int, outer: Affine) -> None:
+        self.kind, inner, start, self.own = read
+        self.kink, single = self.kind in ("abs", "max", "Pnorm"), self.kind not in GROUPS
+        self.n, self.atom = n, None if self.kink or not single else atom(self.kind, self.own)
         entries, cells = inner.col >= 0, inner.row * n + inner.col
-        single = np.unique(cells[entries])
-        r, col = np.divmod(single, n)
+        places = np.unique(cells[entries])
+        r, col = np.divmod(places, n)
         self.longest, self.tallest = (int(np.max(np.bincount(i, minlength=1))) for i in (r, col))
-        self.separable = term.elementwise and len(r) == len(np.unique(r)) == len(np.unique(col))
+        self.separable = single and len(r) == len(np.unique(r)) == len(np.unique(col))
         if self.separable:
             self.rows, self.col = r, col
             self.shape: tuple[int, ...] = (len(r),)
-            self.matrix = Sums(inner, entries, np.searchsorted(single, cells), len(r))
+            self.matrix = Sums(inner, entries, np.searchsorted(places, cells), len(r))
         else:
             if inner.size * n > LARGEST:
-                raise ProgramError(f"{term.kind} of {inner.size} rows that couple {n} weights is too large")
+                raise ProgramError(f"{self.kind} of {inner.size} rows that couple {n} weights is too large")
             self.rows, self.shape = np.arange(inner.size), (inner.size, n)
             self.matrix = Sums(inner, entries, cells, inner.size * n)
         self.offset = Sums(inner, ~entries, inner.row, inner.size)
-        mine = (outer.col >= term.start) & (outer.col < term.start + term.outputs)
-        self.factor = Sums(outer, mine, outer.col - term.start, term.outputs)
+        outputs = inner.size if single else 1
+        mine = (outer.col >= start) & (outer.col < start + outputs)
+        self.factor = Sums(outer, mine, outer.col - start, outputs)
+        self.outputs = self.rows if single else np.zeros(1, dtype=np.int64)
         self.count, self.count_s = inner.count + self.matrix.most + 1, outer.count + self.factor.most + 1
+        #: Largest second derivative of a term without an atom.
+        self.steepest = math.inf
+        if self.kind == "QuadForm":
+            self.steepest = 2.0 * float(np.linalg.norm(self.own)) * UP
+        elif self.kind == "log_det" and self.own > 0:
+            self.steepest = 1.0 / self.own**2
 
-    def at(self, center: Array, bound: Array) -> Loaded:
+    def at(self, center: Array, bound: Array) -> ReadTerm:
         """The term at data and at bounds of its absolute values, (..., 1 + D) with any leading axes."""
         new = copy(self)
         new.A, new.M = (X.reshape(*X.shape[:-1], *self.shape) for X in self.matrix.both(center, bound))
         new.b, new.c = (X[..., self.rows] for X in self.offset.both(center, bound))
-        new.s, new.major_s = self.factor.both(center, bound)
-        if self.term.outputs > 1:
-            new.s, new.major_s = new.s[..., self.rows], new.major_s[..., self.rows]
+        new.s, new.major_s = (X[..., self.outputs] for X in self.factor.both(center, bound))
         return new
 
-    def grouped(self, first: NDArray[np.int64], kind: NDArray[np.int64], count: Array) -> Loaded:
+    def grouped(self, first: NDArray[np.int64], kind: NDArray[np.int64], count: Array) -> ReadTerm:
         """As :meth:`ReadObjective.grouped`."""
         new, (k, m), size = copy(self), first.shape, np.maximum(count, 1.0)
         new.n, many = m, np.arange(k)[:, None]
@@ -110,6 +118,10 @@ class Loaded:
         out[..., self.col] = entries
         return out
 
+    def argument(self, x: Array) -> Array:
+        """``A x + b`` (..., rows)."""
+        return self.forward(self.A, x) + self.b
+
     def argument_error(self, x: Array, moved: Array | None) -> Array:
         """Bound (..., rows) of what the computed argument is off, for every y within ``moved`` of x."""
         error = gamma(self.count + self.longest + 2) * (self.forward(self.M, np.abs(x)) + self.c) * UP
@@ -118,142 +130,137 @@ class Loaded:
     def slope(self, a: Array, e: Array, smoothing: float = 0.0) -> tuple[Array, Array]:
         """``T'(a)`` (..., rows) and a bound of its error for every exact argument within ``e`` of ``a``.
 
-        The rounding is that of the atom, and 14 units more, of which a divisor takes two. With ``smoothing``
-        > 0 a kink ``max over U of <u, a>`` is ``max <u, a> - smoothing ||u - dual||^2 / 2``: its derivative
-        is a point of U, without an error but of its own rounding. ``inf`` where nothing is known.
+        The rounding is that of the atom, and 14 units more. With ``smoothing`` > 0 the derivative of a kink
+        is a point of its set, without an error but of its own rounding. ``inf`` where nothing is known.
         """
-        term, own = self.term, self.atom
-        if term.kink:
-            return _kink_slope(term.kind, a, e, smoothing, self.dual)
         with np.errstate(all="ignore"):
-            if own is not None:
-                q = own.slope(a) / term.divisor
-                moved = np.where(e == 0, 0.0, e * own.largest_near(a, e) / term.divisor) * UP
-                return q, moved + UNIT * (own.absolute + (own.relative + 14.0) * np.abs(q))
-            if term.kind == "log_det":
+            if self.atom is not None:
+                q = self.atom.slope(a)
+                moved = np.where(e == 0, 0.0, e * self.atom.largest_near(a, e)) * UP
+                return q, moved + UNIT * (self.atom.absolute + (self.atom.relative + 14.0) * np.abs(q))
+            if self.kind == "log_det":
                 return _inverse(a, e)
-            P = np.abs(term.matrix)
-            q = a @ (term.matrix + term.matrix.T)
-            return q, (e + gamma(a.shape[-1] + 5) * np.abs(a)) @ (P + P.T) * UP
+            if self.kind == "QuadForm":
+                P = np.abs(self.own)
+                q = a @ (self.own + self.own.T)
+                return q, (e + gamma(a.shape[-1] + 5) * np.abs(a)) @ (P + P.T) * UP
+            rounded = gamma(a.shape[-1] + 8)
+            if smoothing > 0:
+                u = self.nearest(self.dual + a / smoothing)
+                return u, rounded * np.abs(u)
+            if self.kind == "max":
+                return np.full_like(a, np.nan), np.full_like(a, np.inf)
+            if self.kind == "abs":
+                return np.sign(a), np.where(np.abs(a) > e, 0.0, np.inf)
+            r, t = self.norm(a), self.norm(e)
+            u = a / (r + 1e-300)
+            wrong = 2.0 * t / np.where(r > t, r - t, 1.0) * UP + rounded * np.abs(u)
+            return u, np.where(r > t, wrong, np.inf)
+
+    def nearest(self, v: Array) -> Array:
+        """Projection of v (..., rows) into the set of a kink."""
+        if self.kind == "abs":
+            return np.clip(v, -1.0, 1.0)
+        if self.kind == "max":
+            down = -np.sort(-v, axis=-1)
+            number = np.arange(1, v.shape[-1] + 1)
+            tau = np.max((np.cumsum(down, axis=-1) - 1.0) / number, axis=-1, keepdims=True)
+            u = np.maximum(v - tau, 0.0)
+            return np.asarray(u / np.sum(u, axis=-1, keepdims=True))
+        return np.asarray(v / np.maximum(self.norm(v), 1.0))
+
+    def norm(self, v: Array) -> Array:
+        """Sizes (..., 1) of v that a kink grows by at most, (..., rows) for ``abs``."""
+        if self.kind == "abs":
+            return np.abs(v)
+        return np.asarray(np.linalg.norm(v, np.inf if self.kind == "max" else 2, axis=-1, keepdims=True))
+
+    def excess(self, a: Array, e: Array, u: Array) -> Array:
+        """``max <., a> - <u, a>`` over the set of a kink, rounded up, for arguments within ``e``."""
+        along = u * a if self.kind == "abs" else np.sum(u * a, axis=-1, keepdims=True)
+        size = gamma(a.shape[-1] + 12)
+        return np.maximum(self.value(a) - along, 0.0) + 2.0 * self.norm(e) + 2.0 * size * self.norm(a)
 
     def curvature(self, low: Array, high: Array, smoothing: float = 0.0) -> tuple[Array, Array]:
         """Least and largest ``|T''|`` between two (..., rows): by component, or of the spectrum.
 
         Of a smoothed absolute value at a point where ``smoothing`` > 0.
         """
-        if self.term.kink and smoothing > 0:
+        if self.kind == "abs" and smoothing > 0:
             bend = (np.abs(self.dual + low / smoothing) < 1.0) / smoothing
             return bend, bend
-        term, one = self.term, np.ones_like(low)
-        if self.atom is not None:
-            with np.errstate(all="ignore"):
-                least, largest = self.atom.curvatures(low, high)
-                return least / term.divisor, largest / term.divisor
-        largest = np.inf * one
-        if term.kind == "QuadForm":
-            largest = 2.0 * float(np.linalg.norm(term.matrix)) * UP * one
-        elif term.kind == "log_det" and term.floor is not None:
-            largest = one / term.floor**2
-        return 0.0 * one, largest
-
-    def excess(self, a: Array, e: Array, u: Array) -> Array:
-        """``max <., a> - <u, a>`` over the set of a kink, rounded up, for every exact argument within ``e``.
-
-        By component for ``abs``, else one number (..., 1).
-        """
-        kind, size = self.term.kind, gamma(a.shape[-1] + 12)
-        if kind == "abs":
-            return np.maximum(np.abs(a) - u * a, 0.0) + 2.0 * e + 2.0 * size * np.abs(a)
-        if kind == "norm1":
-            parts = np.abs(a) - u * a + 2.0 * e + 2.0 * size * np.abs(a)
-            return np.asarray(np.sum(np.maximum(parts, 0.0), axis=-1, keepdims=True))
-        if kind == "max":
-            top, off, far = np.max(a, axis=-1), np.max(e, axis=-1), np.max(np.abs(a), axis=-1)
-        else:
-            top, off = np.linalg.norm(a, axis=-1), np.linalg.norm(e, axis=-1)
-            far = top
-        lost = np.maximum(top - np.sum(u * a, axis=-1), 0.0) + 2.0 * off + 2.0 * size * far
-        return np.asarray(lost)[..., None]
+        if self.atom is None:
+            return np.zeros_like(low), np.full_like(low, self.steepest)
+        with np.errstate(all="ignore"):
+            return self.atom.curvatures(low, high)
 
     def value(self, a: Array) -> Array:
-        """``T(a)``: by component (..., rows) where the coefficients are, else spread over the components."""
-        term, k = self.term, self.term.kind
+        """``T(a)`` (..., outputs), or spread over the components (..., rows)."""
         if self.atom is not None:
             with np.errstate(all="ignore"):
-                return np.asarray(self.atom.value(a) / term.divisor)
-        if k in ("abs", "norm1"):
-            return np.abs(a)
-        if k == "QuadForm":
-            return np.asarray(a * (a @ term.matrix))
-        if k == "log_det":
-            p = math.isqrt(a.shape[-1])
-            whole = np.linalg.slogdet(a.reshape(*a.shape[:-1], p, p))[1]
-        else:
-            whole = np.max(a, axis=-1) if k == "max" else np.linalg.norm(a, axis=-1)
-        return np.asarray(whole)[..., None]
+                return self.atom.value(a)
+        if self.kind == "QuadForm":
+            return np.asarray(a * (a @ self.own))
+        if self.kind == "log_det":
+            return np.asarray(np.linalg.slogdet(_square(a))[1][..., None])
+        return np.max(a, axis=-1, keepdims=True) if self.kind == "max" else self.norm(a)
 
-    def half_hessian(self, a: Array, smoothing: float) -> Array:
-        """B (..., r, n) with B'B the Hessian of a term that couples weights, at its argument ``a``."""
-        k, t, A = self.term.kind, self.term, self.A
-        scale = np.sqrt(np.max(np.abs(self.s), axis=-1))[..., None, None]
-        root: Array
-        if k == "log_det":
-            p = math.isqrt(a.shape[-1])
-            C = np.swapaxes(np.linalg.cholesky(np.linalg.inv(a.reshape(*a.shape[:-1], p, p))), -1, -2)
+    def half_hessian(self, x: Array, smoothing: float) -> Array:
+        """B (..., r, n) with B'B the Hessian at x of a term that couples weights."""
+        a, A = self.argument(x), self.A
+        if self.kind == "log_det":
+            C = np.swapaxes(np.linalg.cholesky(np.linalg.inv(_square(a))), -1, -2)
             both = C[..., :, None, :, None] * C[..., None, :, None, :]
-            return np.asarray(scale * (both.reshape(*a.shape[:-1], p * p, p * p) @ A))
-        if k == "Pnorm":
+            B = both.reshape(*a.shape, a.shape[-1]) @ A
+        elif self.kind == "QuadForm":
+            size, vectors = np.linalg.eigh(self.own + self.own.T)
+            B = np.sqrt(np.maximum(size, 0.0))[:, None] * vectors.T @ A
+        elif self.kind == "Pnorm":
             v = self.dual + a / smoothing
-            size = np.maximum(np.linalg.norm(v, axis=-1), 1.0)[..., None, None]
+            size = np.maximum(self.norm(v), 1.0)[..., None]
             along = np.where(size > 1.0, v[..., :, None] * (v[..., None, :] @ A) / size**2, 0.0)
-            return np.asarray(scale * (A - along) / np.sqrt(size * smoothing))
-        if k == "max":
-            on = (_projected(k, self.dual + a / smoothing) > 0)[..., :, None]
+            B = (A - along) / np.sqrt(size * smoothing)
+        elif self.kind == "max":
+            on = (self.nearest(self.dual + a / smoothing) > 0)[..., :, None]
             mean = np.sum(A * on, axis=-2, keepdims=True) / np.sum(on, axis=-2, keepdims=True)
-            return np.asarray(scale * np.where(on, A - mean, 0.0) / math.sqrt(smoothing))
-        if k == "QuadForm":
-            size, vectors = np.linalg.eigh(t.matrix + t.matrix.T)
-            root = scale * (np.sqrt(np.maximum(size, 0.0))[:, None] * vectors.T @ A)
-            return root
-        bend = np.sqrt(np.abs(self.s) * self.curvature(a, a, smoothing)[0])
-        root = bend[..., :, None] * A
-        return root
+            B = np.where(on, A - mean, 0.0) / math.sqrt(smoothing)
+        else:
+            B = np.sqrt(self.curvature(a, a, smoothing)[0])[..., None] * A
+        return np.asarray(np.sqrt(np.abs(self.s))[..., None] * B)
 
     def range(self, floor: float, cap: float) -> tuple[Array, Array, Array]:
         """Least, largest and absolute value (rows,) of the argument on the set, for all data in bounds."""
         least, most = self.A - (spare := self.M - np.abs(self.A)), self.A + spare
         off = self.c - np.abs(self.b)
-        if self.separable:
-            high = np.where(most > 0, most * cap, most * floor) + self.b + off
-            low = np.where(least > 0, least * floor, least * cap) + self.b - off
-            size = self.M * cap + self.c
+        high, low = (
+            np.where(most > 0, most * cap, most * floor),
+            np.where(least > 0, least * floor, least * cap),
+        )
+        size = self.M * cap
+        if not self.separable:
+            n = self.n  # the total of nonnegative weights
+            high = np.minimum(np.sum(high, axis=1), n * np.max(most, axis=1))
+            low = np.maximum(np.sum(low, axis=1), n * np.min(least, axis=1))
+            size = np.minimum(np.sum(size, axis=1), n * np.max(self.M, axis=1))
+        low, high, size = low + self.b - off, high + self.b + off, size + self.c
+        if self.separable:  # of one product: a logarithm needs the end at 0 as it is
             return low - 1e-9 * np.abs(low), high + 1e-9 * np.abs(high), size * UP
-        n = self.n  # the total of nonnegative weights
-        high = np.sum(np.where(most > 0, most * cap, most * floor), axis=1)
-        low = np.sum(np.where(least > 0, least * floor, least * cap), axis=1)
-        high = np.minimum(high, n * np.max(most, axis=1)) + self.b + off
-        low = np.maximum(low, n * np.min(least, axis=1)) + self.b - off
-        size = np.minimum(cap * np.sum(self.M, axis=1), n * np.max(self.M, axis=1)) + self.c
         return low - 1e-9 * size, high + 1e-9 * size, size * UP
 
     def public_slope(self, low: Array, high: Array, e: Array) -> tuple[Array, Array]:
-        """Bounds (rows,) of ``|T'|`` and of its error where arguments are in a range, wrong by ``e``."""
-        t = self.term
+        """Bounds (rows,) of ``|T'|`` and of its error where arguments are in a range, wrong by ``e``.
+
+        Of a term without a kink.
+        """
         far = np.maximum(np.abs(low), np.abs(high))
-        if t.kink:
-            return np.ones_like(e), np.full_like(e, np.inf)
-        if t.kind == "QuadForm":
-            P = np.abs(t.matrix)
+        if self.kind == "QuadForm":
+            P = np.abs(self.own)
             return far @ (P + P.T), self.slope(far, e)[1]
-        if t.kind == "log_det":
-            if t.floor is None:
-                return np.full_like(e, np.inf), np.full_like(e, np.inf)
+        if self.kind == "log_det":
             # of an inversion: a residual of 64 p u cond is assumed, and checked where it is judged
             p, one = math.isqrt(len(e)), np.ones_like(e)
-            error = (
-                64 * p * UNIT * p * float(np.linalg.norm(far)) + 2 * float(np.linalg.norm(e))
-            ) / t.floor**2
-            return one / t.floor, error * one
+            error = 64 * p * UNIT * p * float(np.linalg.norm(far)) + 2 * float(np.linalg.norm(e))
+            return math.sqrt(self.steepest) * one, error * self.steepest * one
         ends = [self.slope(end, e) for end in (low, high)]
         q, w = (np.maximum(*(np.abs(end[i]) for end in ends)) for i in (0, 1))
         return q, np.where(np.isfinite(q), w, np.inf)
@@ -277,11 +284,11 @@ class ReadObjective:
         terms, outer = walked(objective, weights, params, eigenvalue_floor)
         self.n = self.total = weights.size
         self.params, n = params, weights.size
-        self.terms = [Loaded(term, n, outer) for term in terms]
+        self.terms = [ReadTerm(term, n, outer) for term in terms]
         self.direct = Sums(outer, (outer.col >= 0) & (outer.col < n), outer.col, n)
         self.offset = Sums(outer, outer.col < 0, outer.row, 1)
         self.count = outer.count + self.direct.most + 2
-        self.kinks = any(term.term.kink for term in self.terms)
+        self.kinks = any(term.kink for term in self.terms)
 
     def vector(self, data: Mapping[str, Any]) -> Array:
         """The number 1 and the data, by columns, in one vector (1 + D,)."""
@@ -322,7 +329,7 @@ class ReadObjective:
         """The objective (...)."""
         total: Array = self.constant + np.sum(self.linear * x, axis=-1)
         for t in self.terms:
-            total = total + np.sum(t.s * t.value(t.forward(t.A, x) + t.b), axis=-1)
+            total = total + np.sum(t.s * t.value(t.argument(x)), axis=-1)
         return total
 
     def slope(self, x: Array, smoothing: float = 0.0, separable: bool | None = None) -> Array:
@@ -330,8 +337,8 @@ class ReadObjective:
         g = np.zeros_like(x) if separable else self.linear + np.zeros_like(x)
         for t in self.terms:
             # a prox of a separable term without a kink is one number at a time
-            if separable is None or (t.separable and not t.term.kink) is separable:
-                a = t.forward(t.A, x) + t.b
+            if separable is None or (t.separable and not t.kink) is separable:
+                a = t.argument(x)
                 g = g + t.back(t.A, t.s * t.slope(a, np.zeros_like(a), smoothing)[0])
         return g
 
@@ -347,14 +354,14 @@ class ReadObjective:
         total, error = np.abs(g), gamma(self.count) * self.major + np.zeros_like(x)
         left_out = np.zeros(x.shape[:-1])
         for t in self.terms:
-            a, e = t.forward(t.A, x) + t.b, t.argument_error(x, moved)
+            a, e = t.argument(x), t.argument_error(x, moved)
             q, w = t.slope(a, e, smoothing)
             h = t.s * q
             off = t.major_s * (w + gamma(t.count_s + 1) * np.abs(q))
             part = t.back(t.A, h)
             error = error + t.back(t.M, off) + gamma(t.count + t.tallest + 2) * t.back(t.M, np.abs(h))
             g, total = g + part, total + np.abs(part)
-            if smoothing > 0 and t.term.kink:
+            if smoothing > 0 and t.kink:
                 left_out = left_out + np.sum(t.major_s * t.excess(a, e, q), axis=-1) * UP
         return g, (error + gamma(len(self.terms) + 2) * total) * UP, left_out
 
@@ -363,14 +370,14 @@ class ReadObjective:
         h = np.zeros_like(x)
         for t in self.terms:
             if t.separable:
-                a = t.forward(t.A, x) + t.b
+                a = t.argument(x)
                 h = h + t.back(t.A**2, np.abs(t.s) * t.curvature(a, a, smoothing)[0])
         return h
 
     def half_hessian(self, x: Array, smoothing: float = 0.0) -> Array:
         """B (..., r, n) with B'B the Hessian of the terms that couple weights."""
         coupled = [t for t in self.terms if not t.separable]
-        rows = [t.half_hessian(t.forward(t.A, x) + t.b, smoothing) for t in coupled]
+        rows = [t.half_hessian(x, smoothing) for t in coupled]
         return np.concatenate(rows, axis=-2) if rows else np.zeros((*x.shape[:-1], 0, self.n))
 
     def shifted(self, x: Array, smoothing: float) -> ReadObjective:
@@ -378,23 +385,14 @@ class ReadObjective:
         new = copy(self)
         new.terms = [copy(t) for t in self.terms]
         for t in new.terms:
-            if t.term.kink:
-                t.dual = t.slope(t.forward(t.A, x) + t.b, np.zeros(len(t.rows)), smoothing)[0]
-        return new
-
-    def first(self) -> ReadObjective:
-        """The objective with kinks that :meth:`shifted` held at points (1, n), now as at the one (n,)."""
-        new = copy(self)
-        new.terms = [copy(t) for t in self.terms]
-        for t in new.terms:
-            t.dual = t.dual[0] if isinstance(t.dual, np.ndarray) else t.dual
+            if t.kink:
+                t.dual = t.slope(t.argument(x), np.zeros(len(t.rows)), smoothing)[0]
         return new
 
 
 def _inverse(a: Array, e: Array) -> tuple[Array, Array]:
     """Inverse Y of S, judged after the fact: ``||Y S - I|| < 1`` bounds its error, whoever computed it."""
-    p = math.isqrt(a.shape[-1])
-    S = np.swapaxes(a.reshape(*a.shape[:-1], p, p), -1, -2)
+    S, p = _square(a), math.isqrt(a.shape[-1])
     try:
         Y = np.linalg.inv(S)
     except np.linalg.LinAlgError:
@@ -408,29 +406,7 @@ def _inverse(a: Array, e: Array) -> tuple[Array, Array]:
     return np.swapaxes(Y, -1, -2).reshape(a.shape), np.broadcast_to(w[..., None], a.shape)
 
 
-def _kink_slope(kind: str, a: Array, e: Array, smoothing: float, dual: Array | float) -> tuple[Array, Array]:
-    size = gamma(a.shape[-1] + 8)
-    if smoothing > 0:
-        u = _projected(kind, dual + a / smoothing)
-        return u, size * np.abs(u)  # of a point of the set, which is u but for its own rounding
-    if kind == "max":
-        return np.full_like(a, np.nan), np.full_like(a, np.inf)
-    if kind in ("abs", "norm1"):
-        return np.sign(a), np.where(np.abs(a) > e, 0.0, np.inf)
-    r, t = np.linalg.norm(a, axis=-1, keepdims=True), np.linalg.norm(e, axis=-1, keepdims=True)
-    u = a / (r + 1e-300)
-    room = np.where(r > t, r - t, 1.0)
-    return u, np.where(r > t, 2.0 * t / room * UP + size * np.abs(u), np.inf)
-
-
-def _projected(kind: str, v: Array) -> Array:
-    """Projection of v (..., rows) into the set of a kink: a box, a simplex or the unit ball."""
-    if kind in ("abs", "norm1"):
-        return np.clip(v, -1.0, 1.0)
-    if kind == "max":
-        down = -np.sort(-v, axis=-1)
-        number = np.arange(1, v.shape[-1] + 1)
-        tau = np.max((np.cumsum(down, axis=-1) - 1.0) / number, axis=-1, keepdims=True)
-        u = np.maximum(v - tau, 0.0)
-        return np.asarray(u / np.sum(u, axis=-1, keepdims=True))
-    return np.asarray(v / np.maximum(np.linalg.norm(v, axis=-1, keepdims=True), 1.0))
+def _square(a: Array) -> Array:
+    """Matrices (..., p, p) of arguments (..., p p), column by column."""
+    p = math.isqrt(a.shape[-1])
+    return np.swapaxes(a.reshape(*a.shape[:-1], p, p), -1, -2)

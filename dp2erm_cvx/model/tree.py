@@ -9,7 +9,7 @@ Stability of Numerical Algorithms, 3.1 and 3.5).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import cvxpy as cp
@@ -22,10 +22,11 @@ from dp2erm_cvx.errors import ProgramError
 
 Index = NDArray[np.int64]
 
-#: Atoms of CVXPY that are sums or vectors of atoms of one number.
-_ATOMS = {kind: kind for kind in ("entr", "log", "exp", "logistic", "power")} | {"quad_over_lin": "square"}
-#: Atoms whose derivative has a kink: read as the support function of a set (Theorem D).
-_KINKS = frozenset({"Pnorm", "norm1", "abs", "max"})
+#: Kinds of terms that work on every number by itself, by the atoms of CVXPY that are vectors or sums of them.
+SINGLE = {kind: kind for kind in ("entr", "log", "exp", "logistic", "power", "abs")}
+SINGLE |= {"quad_over_lin": "square", "norm1": "abs"}
+#: Kinds of terms that are one number.
+GROUPS = ("Pnorm", "max", "QuadForm", "log_det")
 _NAMES = {"PowerApprox": "power", "PnormApprox": "Pnorm"}
 _BILINEAR = frozenset({"MulExpression", "multiply", "conv", "convolve", "kron"})
 
@@ -58,7 +59,8 @@ class Affine:
         return place, shift + np.repeat(begin, number)
 
 
-def _merged(size: int, row: Index, col: Index, data: Index, value: Array, major: Array, count: int) -> Affine:
+def _merged(size: int, row: Any, col: Any, data: Any, value: Any, major: Any, count: int) -> Affine:
+    row, col, data, value, major = np.broadcast_arrays(row, col, data, value, major)
     width, depth = int(np.max(col, initial=0)) + 2, int(np.max(data, initial=0)) + 1
     key = (row * width + col + 1) * depth + data
     unique, place = np.unique(key, return_inverse=True)
@@ -94,38 +96,15 @@ class Sums:
         return self.at(center, self.value), self.at(bound, self.major)
 
 
-@dataclass(frozen=True, eq=False)
-class AtomTerm:
-    """One atom of an objective: its ``kind``, its argument (rows, n), and its place among the outputs."""
-
-    kind: str
-    inner: Affine
-    start: int
-    outputs: int
-    power: float = 1.0
-    divisor: float = 1.0
-    matrix: Array = field(default_factory=lambda: np.zeros((0, 0)))
-    floor: float | None = None
-
-    @property
-    def atom(self) -> str | None:
-        """The kind of atom of one number that every component is; None for any other."""
-        return _ATOMS.get(self.kind)
-
-    @property
-    def elementwise(self) -> bool:
-        """True if derivatives of components depend on that component alone."""
-        return self.atom is not None or self.kind in ("abs", "norm1")
-
-    @property
-    def kink(self) -> bool:
-        """True if it is a support function, whose gradient may jump."""
-        return self.kind in _KINKS
+#: The kind of a term, its argument (rows, n), the number of its first output, and what is its own: the power,
+#: the matrix of a quadratic form, or the floor of the eigenvalues in ``log_det``. A term that works on every
+#: number by itself has as many outputs as rows, any other has one.
+Read = tuple[str, Affine, int, Any]
 
 
 def walked(
     objective: Any, weights: Any, parameters: Mapping[str, Any], eigenvalue_floor: float | None = None
-) -> tuple[list[AtomTerm], Affine]:
+) -> tuple[list[Read], Affine]:
     """Terms of a convex objective of ``weights``, a Variable (n,), and the affine function of their outputs.
 
     The data are the ``parameters``. ``eigenvalue_floor`` is a public lower bound of the eigenvalues of
@@ -140,64 +119,57 @@ def walked(
 
 
 class _Walk:
-    """The state of one walk: where the data begin, and the atoms that it met."""
+    """The state of one walk: where the data begin, and the terms that it met."""
 
     def __init__(self, weights: Any, parameters: Mapping[str, Any], floor: float | None) -> None:
-        self.weights, self.n, self.floor = weights, weights.size, floor
-        self.terms: list[AtomTerm] = []
-        self.begin: dict[int, int] = {}
-        end = 1
-        for datum in parameters.values():
-            self.begin[datum.id] = end
-            end += datum.size
-        self.outputs = self.n
+        self.weights, self.floor, self.outputs = weights, floor or 0.0, weights.size
+        begins = np.cumsum([1, *(datum.size for datum in parameters.values())])
+        self.begin = {datum.id: at for datum, at in zip(parameters.values(), begins, strict=False)}
+        self.terms: list[Read] = []
 
     def read(self, e: Any, *, inside: bool) -> Affine:
-        size = e.size
-        everything = np.arange(size)
-        zero, one = np.zeros(size, dtype=np.int64), np.ones(size)
+        rows = np.arange(e.size)
         if not e.parameters() and e.is_constant():
             # its double is the definition
-            value = np.broadcast_to(np.ravel(_dense(e.value), order="F"), (size,)).copy()
-            return _merged(size, everything, zero - 1, zero, value, np.abs(value), 0)
+            value = np.broadcast_to(np.ravel(_dense(e.value), order="F"), (e.size,))
+            return _merged(e.size, rows, -1, 0, value, np.abs(value), 0)
         if isinstance(e, cp.Parameter):
             if e.id not in self.begin:
                 raise ProgramError(f"the parameter {e.name()!r} is none of the data")
-            return _merged(size, everything, zero - 1, self.begin[e.id] + everything, one, one, 0)
+            return _merged(e.size, rows, -1, self.begin[e.id] + rows, 1.0, 1.0, 0)
         if e is self.weights:
-            return _merged(size, everything, everything, zero, one, one, 0)
-        if not isinstance(e, cp.atoms.affine.affine_atom.AffAtom):
-            if e.is_constant():
-                raise ProgramError(f"{_kind(e)} of data inside the objective: compute it in data()")
-            if inside:
-                raise ProgramError(f"{_kind(e)} inside of another atom is not read")
-            return self._atom(e)
-        kids = [self.read(argument, inside=inside) for argument in e.args]
-        return _combined(e, kids)
+            return _merged(e.size, rows, rows, 0, 1.0, 1.0, 0)
+        if isinstance(e, cp.atoms.affine.affine_atom.AffAtom):
+            return _combined(e, [self.read(argument, inside=inside) for argument in e.args])
+        if e.is_constant():
+            raise ProgramError(f"{_kind(e)} of data inside the objective: compute it in data()")
+        if inside:
+            raise ProgramError(f"{_kind(e)} inside of another atom is not read")
+        return self._term(e)
 
-    def _atom(self, e: Any) -> Affine:
-        kind = _kind(e)
-        if kind not in (*_KINKS, *_ATOMS, "QuadForm", "log_det"):
-            known = ", ".join(sorted({*_KINKS, *_ATOMS, "QuadForm", "log_det"}))
-            raise ProgramError(f"the atom {kind} is not read: known are {known}")
+    def _term(self, e: Any) -> Affine:
+        name = _kind(e)
+        if name not in (known := {**SINGLE, **dict.fromkeys(GROUPS)}):
+            raise ProgramError(f"the atom {name} is not read: known are {', '.join(sorted(known))}")
         if getattr(e, "axis", None) is not None:
-            raise ProgramError(f"{kind} along an axis is not read: write one term for each row")
-        power = float(np.ravel(getattr(e.p, "value", e.p))[0]) if hasattr(e, "p") else 1.0
-        if kind == "Pnorm" and power != 2.0:
-            raise ProgramError(f"the norm of order {power:g} is not read")
-        divisor, matrix = 1.0, np.zeros((0, 0))
-        if kind in ("quad_over_lin", "QuadForm"):
+            raise ProgramError(f"{name} along an axis is not read: write one term for each row")
+        own: Any = float(np.ravel(getattr(e.p, "value", e.p))[0]) if hasattr(e, "p") else 1.0
+        if name == "Pnorm" and own != 2.0:
+            raise ProgramError(f"the norm of order {own:g} is not read")
+        share, count = 1.0, 0
+        if name in ("quad_over_lin", "QuadForm"):
             if e.args[1].parameters() or not e.args[1].is_constant():
-                raise ProgramError(f"the second argument of {kind} holds data: {_PRODUCT}")
+                raise ProgramError(f"the second argument of {name} holds data: {_PRODUCT}")
             value = _dense(e.args[1].value)
-            divisor, matrix = (1.0, value) if kind == "QuadForm" else (float(value), matrix)
+            own, share, count = (value, 1.0, 0) if name == "QuadForm" else (1.0, 1.0 / float(value), 2)
+        if name == "log_det":
+            own = self.floor
         inner = self.read(e.args[0], inside=True)
-        floor = self.floor if kind == "log_det" else None
-        self.terms.append(AtomTerm(kind, inner, self.outputs, e.size, power, divisor, matrix, floor))
-        columns = self.outputs + np.arange(e.size)
-        self.outputs += e.size
-        ones = np.ones(e.size)
-        return _merged(e.size, np.arange(e.size), columns, np.zeros(e.size, np.int64), ones, ones, 0)
+        number = inner.size if name in SINGLE else 1
+        self.terms.append((SINGLE.get(name, name), inner, self.outputs, own))
+        columns = self.outputs + np.arange(number)
+        self.outputs += number
+        return _merged(e.size, np.arange(number) % e.size, columns, 0, share, share, count)
 
 
 def _kind(e: Any) -> str:

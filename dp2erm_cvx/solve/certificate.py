@@ -251,13 +251,13 @@ def _by_multiplier(model: DirectModel, point: Array) -> Certificate:
     claim = model.judged(point)
     outside = np.abs(point - np.clip(point, model.floor, model.cap))
     violation = float(np.sum(outside)) * (1 + 1e-9)
-    output_radius = float(claim.one[0]) + violation
+    output_radius = claim.one + violation
     return Certificate(
         primal_residual=violation,
-        dual_residual=float(claim.residual[0]),
-        rounding=float(claim.rounding[0]),
+        dual_residual=claim.residual,
+        rounding=claim.rounding,
         strong_convexity=model.ridge,
-        radius=float(claim.two[0]) + violation,
+        radius=claim.two + violation,
         output_radius=output_radius,
         relative_radius=output_radius / model.dimension,
         basis="multiplier residual",

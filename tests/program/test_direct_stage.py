@@ -128,13 +128,13 @@ def test_an_unread_objective_keeps_the_gap():
 def test_a_misread_objective_is_refused(monkeypatch):
     from dp2erm_cvx.model import terms
 
-    right = terms.Loaded.slope
+    right = terms.ReadTerm.slope
 
     def wrong(term, *arguments, **settings):
         slope, error = right(term, *arguments, **settings)
         return 1.001 * slope, error
 
-    monkeypatch.setattr(terms.Loaded, "slope", wrong)
+    monkeypatch.setattr(terms.ReadTerm, "slope", wrong)
     with pytest.raises(DeclarationError, match="was read as something with other values"):
         on_the_box(SOME["power"]).instance(records())
 
