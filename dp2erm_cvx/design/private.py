@@ -30,7 +30,7 @@ from dp2erm_cvx.mechanism import private_choice, random_source
 from dp2erm_cvx.mechanism.exact import Source
 from dp2erm_cvx.plan import Plan, Study
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.public import one_line, public_fraction, public_number, whole_number
+from dp2erm_cvx.public import json_types, one_line, public_fraction, public_number, whole_number
 from dp2erm_cvx.release import Guarantee, Release, Standing
 from dp2erm_cvx.release.record import CHOICE
 
@@ -152,16 +152,9 @@ class PrivateTuning:
 
     def to_dict(self) -> dict[str, Any]:
         """Published fields, as plain JSON values."""
-        named = ("best", "n_fitted", "n_scored")
-        tables = ("guarantee", "selection", *(["receipt"] if self.receipt else []))
-        return {
-            "private": self.private,
-            **{name: getattr(self, name) for name in named},
-            "receipt": None,
-            **{name: asdict(getattr(self, name)) for name in tables},
-            "candidates": [*map(dict, self.candidates)],
-            "release": json.loads(self.release.to_json()),
-        }
+        named = {name: value for name, value in vars(self).items() if name not in ("release", "model")}
+        release = json.loads(self.release.to_json())
+        return {"private": self.private, **json_types(named), "release": release}
 
 
 #: What the total rests on, beyond what the candidates assume.
@@ -235,11 +228,9 @@ def tune_privately(
     total = Budget(max(up(epsilon), score_budget.epsilon), up(delta))
 
     receipt = None
-    if seed is not None:
+    if ledger is None or dataset is None or seed is not None:
         warnings.warn("seeded, hence not private: nothing is charged to the ledger", stacklevel=2)
     else:
-        assert ledger is not None
-        assert dataset is not None
         note = f"tuning: {len(named)} candidates"
         receipt = ledger.charge(dataset, total, note, relation=domain.relation)
 
@@ -251,9 +242,8 @@ def tune_privately(
     gains = [_gain(model, records, score_rows, probability) for model in winners.values()]
     best = list(winners)[choose(gains)]
     scale = 2 * SENSITIVITY / score_budget.epsilon * unit(domain, probability, n_scored)
-    releases = [model.release_ for model in winners.values()]
-    guarantee = total_guarantee(total, releases, domain, seeded=seed is not None)
-    winner = winners[best]
+    parts = [model.release_.guarantee for model in winners.values()]
+    guarantee, winner = _together(total, parts, domain, seeded=seed is not None), winners[best]
     # what is published must not promise more than was spent on finding it
     winner.release_ = replace(winner.release_, guarantee=guarantee)
     return PrivateTuning(
@@ -264,11 +254,8 @@ def tune_privately(
             {"name": name, **asdict(plan.guarantee), "V": plan.bound.V} for name, plan in plans.items()
         ),
         selection=Selection(
-            score_budget.epsilon,
-            scale,
-            scale * math.log(len(named) / 0.05),
-            probability,
-            _SAMPLER[seed is None],
+            *(score_budget.epsilon, scale, scale * math.log(len(named) / 0.05)),
+            *(probability, _SAMPLER[seed is None]),
         ),
         n_fitted=n_fitted,
         n_scored=n_scored,
@@ -284,22 +271,17 @@ def _refuse(
     if seed is not None:
         whole_number("seed", seed, at_least=0)
     elif not isinstance(ledger, Ledger):
-        raise DeclarationError(
-            f"ledger = {ledger!r}: tuning on private data is a release; give a Ledger to charge, or tune on "
-            "PublicData"
-        )
+        raise DeclarationError(f"ledger = {ledger!r}: must be a Ledger to charge; or tune on PublicData")
     else:
         one_line("dataset", dataset)
     if domain.arm_floor is not None:
         raise DeclarationError(
-            "the domain declares an arm_floor, which says nothing about the part that candidates are fitted "
-            "to: tune candidates that do without one"
+            "arm_floor: says nothing about the part that candidates are fitted to: tune those without one"
         )
     for name, model in models.items():
-        if model.seed is not None or model.ledger is not None or model.dataset is not None:
+        if (model.seed, model.ledger, model.dataset) != (None, None, None):
             raise DeclarationError(
-                f"models[{name!r}] has a seed or a ledger of its own: the tuner charges once, for all "
-                "candidates"
+                f"models[{name!r}] has a seed or a ledger of its own: one is charged for all"
             )
 
 
@@ -331,13 +313,9 @@ def _gain(model: PrivateTwoStageERM, records: Dataset, rows: NDArray[np.int64], 
     return total_gain(chosen, records.a[rows], net, model.domain, probability, counts)
 
 
-def total_guarantee(total: Budget, releases: list[Release], domain: Domain, *, seeded: bool) -> Guarantee:
-    """The guarantee of the choice and of all ``releases`` together."""
-    parts = [release.guarantee for release in releases]
-    if seeded:
-        standing = Standing.NOT_PRIVATE
-    else:
-        standing = Standing.PRIVATE if all(part.private for part in parts) else Standing.CONDITIONAL
+def _together(total: Budget, parts: Sequence[Guarantee], domain: Domain, *, seeded: bool) -> Guarantee:
+    """The guarantee of the choice and of all releases together."""
+    standing = Standing.PRIVATE if all(part.private for part in parts) else Standing.CONDITIONAL
     assumed = dict.fromkeys(text for part in parts for text in part.assumptions)
     return Guarantee(
         epsilon=total.epsilon,
@@ -346,5 +324,5 @@ def total_guarantee(total: Budget, releases: list[Release], domain: Domain, *, s
         theorem="; ".join(dict.fromkeys([CHOICE, *(part.theorem for part in parts)])),
         stability_theorem="; ".join(dict.fromkeys(part.stability_theorem for part in parts)),
         assumptions=(*assumed, _ASSUMPTION),
-        standing=standing,
+        standing=Standing.NOT_PRIVATE if seeded else standing,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +73,12 @@ class DesignResult(Shown):
         gains = np.array(self.beside.scores) - np.array(best.scores)
         return float(np.mean(gains)) > max(MARGIN if public is None else 0.0, half_width(gains))
 
+    @property
+    def ranking(self) -> str:
+        """Kind of ranking: "effect", "rule" or "rule on public records"."""
+        public = self.question.public is not None and self.question.goal == "rule"
+        return "rule on public records" if public else self.question.goal
+
     def row(self, name: str) -> DesignRow:
         """The row of one candidate. Raises DeclarationError where there is none."""
         for row in self.rows:
@@ -97,9 +103,7 @@ class DesignResult(Shown):
             "confounded_by": self.confounded_by,
             "public": None if request.public is None else request.public.source,
             "answers": self.answers,
-            "enough": None
-            if self.enough is None
-            else dict(zip(("n_samples", "found"), self.enough, strict=True)),
+            "enough": self.enough and dict(zip(("n_samples", "found"), self.enough, strict=True)),
             "beside": self.beside.to_dict(),
             "rows": [row.to_dict() for row in self.rows],
         }
@@ -165,11 +169,12 @@ def enough_records(result: DesignResult, workers: int, progress: Progress) -> tu
     predictable = question.goal == "rule" or result.best.holds  # coverage is known from simulations alone
     while n <= MOST_RECORDS and not _expected(result, int(n)):
         n *= math.sqrt(2.0)
-    names = {"default", *(row.name for row in result.rows[:_TRIED] if row.kind != "weights")}
+    names = {row.name for row in result.rows[:_TRIED] if row.kind != "weights"}
     failed = 0
     while (records := _upward(n)) <= _SIMULATED:
         larger = replace(question, n_samples=records, replicates=_FEW)
-        compared = [one for one in design_candidates(larger) if one.name in names]
+        default, *more = design_candidates(larger)
+        compared = [default, *(one for one in more if one.name in names)]
         rows, constant, off = simulated_table(larger, compared, workers, progress, f"runs at n = {records:,}")
         beside = constant if question.goal == "rule" else result.beside
         if DesignResult(larger, rows, beside, off).answers:
@@ -191,12 +196,9 @@ def _expected(result: DesignResult, n: int) -> bool:
     question = result.question
     plan = design_candidates(replace(question, n_samples=n), 1)[0].model.plan(n, question.n_features)
     if isinstance(plan.study, RuleStudy):
-        guess = question.filled
-        assert guess.effect_spread is not None
+        spread, noise = question.filled.effect_spread, rule_noise(plan, np.zeros(question.n_features + 1))[1]
         # of two normals, the effect and the same with noise, so often the signs differ
-        flipped = (
-            math.atan2(rule_noise(plan, np.zeros(question.n_features + 1))[1], guess.effect_spread) / math.pi
-        )
+        flipped = math.atan2(noise, spread or 0.0) / math.pi
         return 1.0 - flipped > (result.beside.right or 0.5) + 1.5 * MARGIN
     assert isinstance(plan.study, EffectStudy)
     return 4.0 * math.sqrt(plan.study.predicted_error) < abs(result.question.net_effect)
@@ -218,7 +220,7 @@ _PARTS = {
 
 def design_blocks(result: DesignResult) -> Iterator[Block]:
     """Everything that a design says."""
-    wanted = result.question
+    wanted, public = result.question, result.question.public
     delta = f", delta = {wanted.budget.delta:g}" if wanted.budget.delta else ""
     goal = "a rule" if wanted.goal == "rule" else f"an effect ({wanted.estimand})"
     yield heading(
@@ -228,7 +230,6 @@ def design_blocks(result: DesignResult) -> Iterator[Block]:
     if not result.answers:
         yield _verdict(result)
         yield ""
-    public = wanted.public
     off = f"The plain difference of means would be off by {result.confounded_by:+.3g}."
     if public is None:
         yield "Simulated from the public domain and the guess below. No data were read, nothing was spent."
@@ -250,8 +251,17 @@ def design_blocks(result: DesignResult) -> Iterator[Block]:
             f"{weights.largest:g}. Unequal ones leave the same noise, and more sampling error."
         )
     yield ""
-    yield _rules(result) if wanted.goal == "rule" else _effects(result)
-    yield _legend(result)
+    headers, cells, legend = _SHOWN[result.ranking]
+    table = grid("", "pipeline", *headers, left=2)
+    for row in (*result.rows, result.beside):
+        if not row.reason and row.scores and (public is None or math.isfinite(row.scores[0])):
+            table.add_row("" if not row.tied else "1" if row is result.best else "=", row.name, *cells(row))
+    yield table
+    tied = sum(row.tied for row in result.rows) - 1
+    ties = f"=: within simulation error of the best ({tied} beside the first); of these the simplest stands "
+    yield f"±: simulation error (95 %). {f'{ties}first. ' if tied >= 0 else ''}" + legend.replace(
+        "$score", "your score" if public is not None and public.score else _VALUE
+    )
     yield from (f"{row.name}: {row.reason}" for row in result.rows if row.reason)
     yield ""
     if result.answers:
@@ -264,141 +274,96 @@ def _guessed(result: DesignResult) -> Any:
     for name, value, declared in guess.stated(result.question.filled):
         if value is None or value is False:
             continue
-        text = ", ".join(value) if isinstance(value, tuple) else _text(value)
+        text = ", ".join(value) if isinstance(value, tuple) else "yes" if value is True else str(value)
         if name == "confounding" and isinstance(value, str):
             text = f"{value}: {guess.log_odds:g}"
+        elif isinstance(value, float):
+            text = f"{value:g}"
         table.add_row(_PARTS[name], text, "stated" if declared else "guessed")
     return table
 
 
-def _effects(result: DesignResult) -> Any:
-    table = grid("", "pipeline", "bias", "sd", "error", "noise", "width", "covers", left=2)
-    for row in (*result.rows, result.beside):
-        if not row.reason:
-            covers = "-" if math.isnan(row.covers) else f"{row.covers:.2f} ±{row.covers_half:.2f}"
-            table.add_row(
-                _mark(result, row),
-                row.name,
-                f"{row.bias:+.3g} ±{row.bias_half:.1g}",
-                f"{row.deviation:.3g}",
-                f"{row.error:.3g} ±{row.error_half:.1g}",
-                _number(row.noise),
-                _number(row.width),
-                covers,
-            )
-    return table
+def _number(value: float, form: str = ".3g") -> str:
+    return "-" if not math.isfinite(value) else format(value, form)
 
 
-def _rules(result: DesignResult) -> Any:
-    if result.question.public is not None:
-        table = grid("", "pipeline", "value", "noise", "effective sample", left=2)
-        for row in (*result.rows, result.beside):
-            if not row.reason and row.scores and math.isfinite(row.value):
-                value = f"{row.value:.4g} ±{row.value_half:.1g}"
-                share = "-" if math.isnan(row.effective) else f"{row.effective:.0%}"
-                table.add_row(_mark(result, row), row.name, value, _number(row.noise), share)
-        return table
-    table = grid("", "pipeline", "right decisions", "lost", "noise", left=2)
-    for row in (*result.rows, result.beside):
-        if not row.reason:
-            right = f"{row.right:.3f} ±{row.right_half:.3f}"
-            table.add_row(_mark(result, row), row.name, right, f"{row.lost:.3g}", _number(row.noise))
-    return table
-
-
-def _mark(result: DesignResult, row: DesignRow) -> str:
-    return "" if not row.tied else "1" if row is result.best else "="
-
-
-def _legend(result: DesignResult) -> str:
-    tied = sum(row.tied for row in result.rows) - 1
-    text = "±: simulation error (95 %). "
-    if tied >= 0:
-        text += f"=: within simulation error of the best ({tied} beside the first); of these the simplest "
-        text += "stands first. "
-    if result.question.goal == "rule" and result.question.public is not None:
-        scored = result.question.public.score
-        what = "mean outcome under the rule, by inverse propensities" if scored is None else "your score"
-        return text + (
-            f"value: {what}, on records that the sample left out; noise: what it moves the effect of one "
-            "record by; effective sample: of weights, 100% where they balance nothing."
-        )
-    if result.question.goal == "rule":
-        return text + (
-            "lost: mean effect that wrong decisions forgo, per record; noise: what it moves the effect of "
-            "one record by, as the release will say it."
-        )
-    return text + (
+_VALUE = "mean outcome under the rule, by inverse propensities"
+#: By what is ranked: columns of the table, the cells of a row, and what they are.
+_SHOWN: dict[str, tuple[tuple[str, ...], Callable[[DesignRow], tuple[str, ...]], str]] = {
+    "effect": (
+        ("bias", "sd", "error", "noise", "width", "covers"),
+        lambda row: (
+            f"{row.bias:+.3g} ±{row.bias_half:.1g}",
+            f"{row.deviation:.3g}",
+            f"{row.error:.3g} ±{row.error_half:.1g}",
+            _number(row.noise),
+            _number(row.width),
+            "-" if math.isnan(row.covers) else f"{row.covers:.2f} ±{row.covers_half:.2f}",
+        ),
         "error: root mean square of estimate less truth; noise: half width that noise alone leaves; width: "
         f"of the median 95 % interval; covers: how often it covers the effect. Below all others: rows "
-        f"without an interval, or with one that covers less than {COVERS:g}, by their coverage."
-    )
+        f"without an interval, or with one that covers less than {COVERS:g}, by their coverage.",
+    ),
+    "rule": (
+        ("right decisions", "lost", "noise"),
+        lambda row: (f"{row.right:.3f} ±{row.right_half:.3f}", f"{row.lost:.3g}", _number(row.noise)),
+        "lost: mean effect that wrong decisions forgo, per record; noise: what it moves the effect of one "
+        "record by, as the release will say it.",
+    ),
+    "rule on public records": (
+        ("value", "noise", "effective sample"),
+        lambda row: (
+            f"{row.value:.4g} ±{row.value_half:.1g}",
+            _number(row.noise),
+            _number(row.effective, ".0%"),
+        ),
+        "value: $score, on records that the sample left out; noise: what it moves the effect of one record "
+        "by; effective sample: of weights, 100% where they balance nothing.",
+    ),
+}
 
 
 def _verdict(result: DesignResult) -> str:
-    best, request = result.best, result.question
+    best, request, beside = result.best, result.question, result.beside
+    constant = "" if math.isnan(beside.value) else f", that of the best constant rule {beside.value:.4g}"
     if result.answers:
-        if request.goal == "rule" and request.public is not None:
-            return f"Take: {best.name}. Its value is {best.value:.4g}{_constant(result)}."
-        if request.goal == "rule":
-            return (
-                f"Take: {best.name}. It is right for {best.right:.0%}, the best constant rule for "
-                f"{result.beside.right:.0%}."
-            )
-        return (
-            f"Take: {best.name}. Expect an interval {best.width:.3g} wide, which covers the effect in "
-            f"{best.covers:.0%} of the simulated studies."
-        )
-    nothing = f"No pipeline answers this at n = {request.n_samples:,}, epsilon = {request.budget.epsilon:g}"
-    return f"{nothing}: {_why(result)}. {_enough(result)}"
-
-
-def _why(result: DesignResult) -> str:
-    best = result.best
+        taken = {
+            "effect": f"Expect an interval {best.width:.3g} wide, which covers the effect in "
+            f"{best.covers:.0%} of the simulated studies",
+            "rule": f"It is right for {best.right:.0%}, the best constant rule for {beside.right:.0%}",
+            "rule on public records": f"Its value is {best.value:.4g}{constant}",
+        }
+        return f"Take: {best.name}. {taken[result.ranking]}."
+    why = {
+        "effect": f"the interval is {best.width:.3g} wide, the guessed effect {abs(request.net_effect):.3g}",
+        "rule": f"the best is right for {best.right:.1%}, the best constant rule for {beside.right:.1%}, "
+        f"and a gain below {MARGIN:.0%} is not considered useful",
+        "rule on public records": f"the best has the value {best.value:.4g}{constant}",
+    }[result.ranking]
     if best.reason:
-        return "none could be run"
-    if result.question.goal == "rule" and result.question.public is not None:
-        return f"the best has the value {best.value:.4g}{_constant(result)}"
-    if result.question.goal == "rule":
-        return (
-            f"the best is right for {best.right:.1%}, the best constant rule for {result.beside.right:.1%}, "
-            f"and a gain below {MARGIN:.0%} is not considered useful"
-        )
-    if math.isnan(best.covers):
-        return "no pipeline that could be run has an interval"
-    if not best.holds:
-        return (
+        why = "none could be run"
+    elif request.goal == "effect" and math.isnan(best.covers):
+        why = "no pipeline that could be run has an interval"
+    elif request.goal == "effect" and not best.holds:
+        why = (
             f"no 95 % interval covers the effect in {COVERS:.0%} of the simulated studies; the nearest, "
             f"{best.name}, does in {best.covers:.0%}"
         )
-    return f"the interval is {best.width:.3g} wide, the guessed effect {abs(result.question.net_effect):.3g}"
-
-
-def _constant(result: DesignResult) -> str:
-    beside = result.beside.value
-    return "" if math.isnan(beside) else f", that of the best constant rule {beside:.4g}"
+    nothing = f"No pipeline answers this at n = {request.n_samples:,}, epsilon = {request.budget.epsilon:g}"
+    return f"{nothing}: {why}. {_enough(result)}"
 
 
 def _enough(result: DesignResult) -> str:
-    required, free = result.enough, result.beside
     lead, epsilon = "", ", or a larger epsilon"
     if result.question.goal == "effect":
-        if free.covers < COVERS:
-            lead, epsilon = f"Without privacy the default covers it in {free.covers:.0%}. ", ""
-        elif free.width >= abs(result.question.net_effect):
+        if result.beside.covers < COVERS:
+            lead, epsilon = f"Without privacy the default covers it in {result.beside.covers:.0%}. ", ""
+        elif result.beside.width >= abs(result.question.net_effect):
             lead = "Without privacy it would be no better. "
-    if required is None:
+    if result.enough is None:
         return lead
-    records, how = required
+    records, how = result.enough
     if how == "more":
         return lead + f"You need more than n = {records:,}{epsilon}."
     how = "simulated" if how == "simulated" else "predicted, not simulated"
     return lead + f"You need about n = {records:,} ({how})."
-
-
-def _text(value: Any) -> str:
-    return "yes" if value is True else f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _number(value: float) -> str:
-    return "-" if not math.isfinite(value) else f"{value:.3g}"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DataError, DeclarationError, brief
 from dp2erm_cvx.public import one_line, public_number
 
+if TYPE_CHECKING:
+    from dp2erm_cvx.design.world import DesignQuestion
+
 #: (fitted model, X (m, k), a (m,), y (m,)) -> score, larger is better.
 Score = Callable[[Any, Array, NDArray[np.int64], Array], float]
 
@@ -27,8 +30,7 @@ _LEAST_PROBABILITY = 0.02
 _FEWEST_LEFT_OUT = 10
 
 
-@dataclass(frozen=True)
-class SimulatedRun:
+class SimulatedRun(NamedTuple):
     """One candidate on one dataset; nan where something does not apply.
 
     ``off`` is the estimate less the truth, ``low`` and ``high`` the ends of its interval less the truth, and
@@ -129,19 +131,17 @@ class PublicData:
                 f"the {N} public records to score on: set some aside with holdout=0.3, or give more"
             )
 
-    def scenario(
-        self, domain: Domain, n_samples: int, goal: str, estimand: str, rng: np.random.Generator
-    ) -> DesignSample:
+    def scenario(self, question: DesignQuestion, rng: np.random.Generator) -> DesignSample:
         """A bootstrap sample of the records; rules are judged on those that it leaves out."""
-        data, N = self.dataset, self.dataset.n_samples
-        if goal == "effect" or self.holdout is None:
-            drawn = rng.integers(N, size=n_samples)
+        data, domain, N = self.dataset, question.domain, self.dataset.n_samples
+        if question.goal == "effect" or self.holdout is None:
+            drawn = rng.integers(N, size=question.n_samples)
             left_out = np.setdiff1d(np.arange(N), drawn)
         else:
             left_out, rest = np.split(rng.permutation(N), [math.floor(self.holdout * N)])
-            drawn = rest[rng.integers(len(rest), size=n_samples)]
+            drawn = rest[rng.integers(len(rest), size=question.n_samples)]
         counts = np.ones(len(data.a)) if data.sampling is None else data.sampling
-        truth, off = _without_privacy(data, estimand)
+        truth, off = _without_privacy(data, question.estimand)
         weights = (counts / treatment_probabilities(data, domain))[left_out]
         judged_at = data.at(left_out)
         a, y = judged_at.a, judged_at.y

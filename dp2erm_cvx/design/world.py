@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import expit
 
 from dp2erm_cvx.data import Dataset
@@ -110,9 +111,10 @@ class Guess:
 
     def stated(self, filled: Guess) -> list[tuple[str, Any, bool]]:
         """Name and value of every part of the ``filled`` guess, and whether it is stated here."""
-        names = [field.name for field in fields(self)]
+        default = Guess()
         return [
-            (name, getattr(filled, name), getattr(self, name) != getattr(Guess(), name)) for name in names
+            (name, getattr(filled, name), getattr(self, name) != getattr(default, name))
+            for name in vars(self)
         ]
 
 
@@ -125,6 +127,12 @@ def rounded(value: float) -> float:
 GOALS, ESTIMANDS = ("effect", "rule"), ("ate", "att", "overlap")
 #: Records that are simulated at most.
 MOST_RECORDS = 1_000_000
+
+
+def _among(name: str, value: object, *, known: tuple[str, ...]) -> object:
+    if value not in known:
+        raise DeclarationError(f"{name} = {brief(value)}: must be one of {', '.join(known)}")
+    return value
 
 
 @dataclass(frozen=True)
@@ -160,9 +168,9 @@ class DesignQuestion:
     n_samples: int
     n_features: int
     budget: Budget
-    goal: str = "effect"
+    goal: str = setting("effect", _among, known=GOALS)
     guess: Guess = field(default_factory=Guess)
-    estimand: str = "ate"
+    estimand: str = setting("ate", _among, known=ESTIMANDS)
     replicates: int = setting(50, whole_number, at_least=10)
     seed: int = setting(0, whole_number, at_least=0)
     declared: Mapping[str, Any] = field(default_factory=dict)
@@ -180,13 +188,8 @@ class DesignQuestion:
                 f"n_samples = {universe.n_samples}: at most {MOST_RECORDS:,} records are simulated; with so "
                 "many, take the default pipeline"
             )
-        for name, known in (("goal", GOALS), ("estimand", ESTIMANDS)):
-            if getattr(self, name) not in known:
-                raise DeclarationError(
-                    f"{name} = {brief(getattr(self, name))}: must be one of {', '.join(known)}"
-                )
-        for name in ("n_samples", "n_features"):
-            put(self, name, getattr(universe, name))
+        put(self, "n_samples", universe.n_samples)
+        put(self, "n_features", universe.n_features)
         check_settings(self)
         driver_columns(self.guess, self.domain, self.n_features)
         if self.public is not None:
@@ -249,7 +252,6 @@ _SHIFT = 0.25
 _LEAST = 0.02
 
 
-@dataclass(frozen=True, eq=False)
 class World:
     """One population that a filled ``guess`` describes.
 
@@ -259,22 +261,15 @@ class World:
     :func:`~dp2erm_cvx.plan.predict.public_covariates`.
     """
 
-    domain: Domain
-    n_features: int
-    guess: Guess
-    seed: tuple[int, ...] = (0,)
-    census: Array = field(init=False, repr=False)
-    _line: Array = field(init=False, repr=False)
-    _other: Array = field(init=False, repr=False)
-    _center: Array = field(init=False, repr=False)
-    _share: float = field(init=False, repr=False)
-    _square: tuple[float, float, float] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        put, rng = object.__setattr__, np.random.default_rng(self.seed)
-        put(self, "census", public_covariates(self.domain, self.n_features, _CENSUS, rng, _SHIFT))
+    def __init__(self, domain: Domain, n_features: int, guess: Guess, seed: tuple[int, ...] = (0,)) -> None:
+        self.domain, self.n_features, self.guess = domain, n_features, guess
+        sizes = guess.effect, guess.effect_spread, guess.outcome_scale
+        self.effect, self.spread, self.scale = (0.0 if size is None else size for size in sizes)
+        self._columns = driver_columns(guess, domain, n_features)
+        rng = np.random.default_rng(seed)
+        self.census = public_covariates(domain, n_features, _CENSUS, rng, _SHIFT)
         own = self._scaled(self.census)
-        put(self, "_center", own.mean(axis=0))
+        self._center = own.mean(axis=0)
         own = own - self._center
         covariance, spread = own.T @ own / len(own), own.std(axis=0)
         known = spread > 1e-9 * spread.max(initial=0.0)
@@ -282,33 +277,24 @@ class World:
             raise DeclarationError("the domain leaves covariates no room to vary")
         # over its declared range every covariate matters as much as any other
         first, second = np.where(known, rng.standard_normal((2, len(spread))), 0.0)
-        line = _unit(first, covariance)
+        self._line = line = _unit(first, covariance)
         left = second - (second @ covariance @ line) * line
-        put(self, "_line", line)
-        put(self, "_other", line if np.sum(known) == 1 else _unit(left, covariance))
+        self._other = line if np.sum(known) == 1 else _unit(left, covariance)
         along = self._along(self.census)[0]
-        put(self, "_share", self._constant(along))
+        # the log odds of the declared share
+        self._share = brentq(
+            lambda at: float(np.mean(expit(at + guess.log_odds * along))) - guess.treated, -750.0, 750.0
+        )
         slope, constant = np.polyfit(along, along**2, 1)
-        left = float(np.std(along**2 - slope * along))
-        put(self, "_square", (float(slope), float(constant), max(left, 1e-300)))
+        self._square = slope, constant, max(float(np.std(along**2 - slope * along)), 1e-300)
 
     def _scaled(self, X: Array) -> Array:
-        columns = driver_columns(self.guess, self.domain, self.n_features)
-        return self.domain.features(X)[:, [index + bool(self.domain.intercept) for index in columns]]
+        return self.domain.features(X)[:, [index + bool(self.domain.intercept) for index in self._columns]]
 
     def _along(self, X: Array) -> tuple[Array, Array]:
         """The two lines at raw covariates (n, k)."""
         own = self._scaled(X) - self._center
         return own @ self._line, own @ self._other
-
-    def _constant(self, line: Array) -> float:
-        """Intercept of the log odds, by which the declared share is treated."""
-        low, high = -60.0, 60.0
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            above = float(np.mean(expit(middle + self.guess.log_odds * line))) > self.guess.treated
-            low, high = (low, middle) if above else (middle, high)
-        return 0.5 * (low + high)
 
     def propensity(self, X: Array) -> Array:
         """P(A = 1 | x), (n,)."""
@@ -317,28 +303,28 @@ class World:
     def means(self, X: Array) -> Array:
         """Mean outcomes without and with treatment, (n, 2), before any cost."""
         guess, cost = self.guess, self.domain.treatment_cost
-        assert guess.outcome_scale is not None
-        assert guess.effect is not None
-        assert guess.effect_spread is not None
         line, other = self._along(X)
         slope, constant, left = self._square
         square = (line**2 - slope * line - constant) / left
         bent = math.sqrt(1.0 - guess.curved) * line + math.sqrt(guess.curved) * square
-        middle = self.domain.outcome_center + _OFF * guess.outcome_scale * (0.0 if guess.binary else 1.0)
-        control = middle + guess.outcome_scale * math.sqrt(guess.explained) * bent
-        effect = guess.effect + guess.effect_spread * other
+        middle = self.domain.outcome_center + _OFF * self.scale * (0.0 if guess.binary else 1.0)
+        control = middle + self.scale * math.sqrt(guess.explained) * bent
+        effect = self.effect + self.spread * other
         control = control - 0.5 * (effect - cost)
         means = np.column_stack([control, control + effect])
         if not guess.binary:
             return means
-        low = self.domain.outcome_center - self.domain.outcome_bound
-        room = 2.0 * self.domain.outcome_bound
+        low, room = self._ends()
         return low + room * np.clip((means - low) / room, _LEAST, 1.0 - _LEAST)
+
+    def _ends(self) -> tuple[float, float]:
+        """Low end of the declared outcomes, and how far the high one lies above it."""
+        return self.domain.outcome_center - self.domain.outcome_bound, 2.0 * self.domain.outcome_bound
 
     def effects(self, X: Array) -> Array:
         """True effects (n,) net of the cost of treatment."""
-        means = self.means(X)
-        return np.asarray(means[:, 1] - means[:, 0] - self.domain.treatment_cost)
+        control, treated = self.means(X).T
+        return np.asarray(treated - control - self.domain.treatment_cost)
 
     def truth(self, estimand: str) -> float:
         """The mean net effect in the population that an estimand is about."""
@@ -349,9 +335,9 @@ class World:
     @property
     def confounded_by(self) -> float:
         """How far the plain difference of means is off, in units of the outcome."""
-        e, means = self.propensity(self.census), self.means(self.census)
-        naive = np.average(means[:, 1], weights=e) - np.average(means[:, 0], weights=1.0 - e)
-        return float(naive - np.mean(means[:, 1] - means[:, 0]))
+        e, (control, treated) = self.propensity(self.census), self.means(self.census).T
+        naive = np.average(treated, weights=e) - np.average(control, weights=1.0 - e)
+        return float(naive - np.mean(treated - control))
 
     def draw(self, n_samples: int, rng: np.random.Generator) -> tuple[Array, NDArray[np.int64], Array]:
         """Independent raw records: covariates (n, k), treatments and outcomes (n,)."""
@@ -359,34 +345,27 @@ class World:
         a = (rng.random(n_samples) < self.propensity(X)).astype(np.int64)
         mean = self.means(X)[np.arange(n_samples), a]
         if self.guess.binary:
-            bound = self.domain.outcome_bound
-            low, room = self.domain.outcome_center - bound, 2.0 * bound
-            high = (rng.random(n_samples) < (mean - low) / room).astype(np.float64)
-            return X, a, low + room * high
-        assert self.guess.outcome_scale is not None
-        noise = math.sqrt(1.0 - self.guess.explained) * self.guess.outcome_scale
+            low, room = self._ends()
+            return X, a, low + room * (rng.random(n_samples) < (mean - low) / room).astype(np.float64)
+        noise = math.sqrt(1.0 - self.guess.explained) * self.scale
         return X, a, mean + noise * rng.standard_normal(n_samples)
 
-    def scenario(
-        self, domain: Domain, n_samples: int, goal: str, estimand: str, rng: np.random.Generator
-    ) -> DesignSample:
+    def scenario(self, question: DesignQuestion, rng: np.random.Generator) -> DesignSample:
         """Independent records; decisions are judged by the true effects of others."""
-        raw, a, y = self.draw(n_samples, rng)
-        names = domain.columns or tuple(f"x{k + 1}" for k in range(self.n_features))
-        weights, census = domain.sampling, self.census[:_JUDGED]
+        n, weights, census = question.n_samples, self.domain.sampling, self.census[:_JUDGED]
+        raw, a, y = self.draw(n, rng)
+        names = self.domain.columns or tuple(f"x{k + 1}" for k in range(self.n_features))
         # equal ones, as large as the public guess: they cost noise, and no sampling error
-        sampling = None if weights is None else np.full(n_samples, weights.mean)
-        effects = self.effects(census)
+        sampling = None if weights is None else np.full(n, weights.mean)
+        effects, nothing = self.effects(census), np.zeros(len(census))
 
         def judge(model: Any, treated: NDArray[np.bool_]) -> SimulatedRun:
             wrong = treated != (effects > 0)
-            lost = float(np.mean(wrong * np.abs(effects)))
-            return SimulatedRun(float(np.mean(wrong)), lost=lost)
+            return SimulatedRun(float(np.mean(wrong)), lost=float(np.mean(wrong * np.abs(effects))))
 
         data = replace(Dataset.from_arrays(raw, a, y, names), sampling=sampling)
-        nothing = np.zeros(len(census))
         judged_at = Dataset.from_arrays(census, nothing, nothing, names)
-        return DesignSample(data, self.truth(estimand), judged_at, judge, self.confounded_by)
+        return DesignSample(data, self.truth(question.estimand), judged_at, judge, self.confounded_by)
 
 
 def _unit(weights: Array, covariance: Array) -> Array:

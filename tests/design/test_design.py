@@ -141,7 +141,7 @@ def test_a_row_is_what_releases_do():
     """The numbers of the table anew: from records of this test's own, by the model that a row holds."""
     asked = question(n=300, replicates=24, guess=Guess(curved=0.0, confounding=1.0, effect_spread=0.0))
     (one,) = design_candidates(asked, 1)
-    found = DesignRow.of_effect("", [replicate(asked, [one], k)[0][0] for k in range(24)], math.nan)
+    found = one.of_effect([replicate(asked, [one], k)[0][0] for k in range(24)])
     off, width, held = np.empty(24), np.empty(24), np.empty(24)
     for number in range(24):
         rng = np.random.default_rng([5, number])
@@ -212,7 +212,7 @@ def test_what_covers_less_than_09_is_never_first():
         "weights": [SimulatedRun(0.001)] * 10,
     }
     short, wide, worse, weights = (
-        DesignRow.of_effect(name, runs, 9.0 if name == "wide" else 0.1) for name, runs in rows.items()
+        DesignRow(name).of_effect(runs, 9.0 if name == "wide" else 0.1) for name, runs in rows.items()
     )
     assert (short.covers, short.holds, wide.covers, wide.holds) == (0.8, False, 0.9, True)
     asked = question(guess=Guess(effect=4.2))
@@ -232,7 +232,7 @@ def test_what_covers_less_than_09_is_never_first():
         "60%. You need about n = 3,000 (simulated)."
     )
     assert "Take" not in table
-    assert DesignRow.of_effect("", [SimulatedRun(0.4, -math.inf, math.inf)] * 10, math.nan).holds
+    assert DesignRow("").of_effect([SimulatedRun(0.4, -math.inf, math.inf)] * 10).holds
 
 
 @pytest.mark.parametrize(("most", "enough"), [(0, (400, "more")), (1000, (570, "simulated"))])
@@ -240,13 +240,13 @@ def test_coverage_is_simulated_and_not_predicted(monkeypatch, most, enough):
     """Planted: no interval covers the effect at n = 400, and the public plans say nothing of that."""
     monkeypatch.setattr("dp2erm_cvx.design.result._SIMULATED", most)
     asked = question(guess=Guess(effect=4.0, confounding="none"), replicates=20)
-    missing = DesignRow.of_effect("default", trials(8), 0.1)
+    missing = DesignRow("default").of_effect(trials(8), 0.1)
     result = DesignResult(asked, (missing,), missing, 0.0)
     assert enough_records(result, 1, lambda *_: None) == enough
 
 
 def test_what_is_worth_reading():
-    constant = DesignRow.of_rule("constant", [SimulatedRun(0.5)] * 10)
+    constant = DesignRow("constant").of_rule([SimulatedRun(0.5)] * 10)
 
     def answers(one, goal="effect", beside=constant, effect=1.0):
         asked = question(goal=goal, guess=Guess(effect=effect))
@@ -259,8 +259,8 @@ def test_what_is_worth_reading():
     assert not answers(replace(row("", [1.0] * 10), width=math.inf), effect=0.0)
     assert not answers(DesignRow("", reason="failed"))
     for wrong, expected in ((0.45, False), (0.2, True)):
-        assert answers(DesignRow.of_rule("", [SimulatedRun(wrong)] * 10), "rule") == expected
-    assert not answers(DesignRow.of_rule("", [SimulatedRun(0.0), *[SimulatedRun(0.5)] * 9]), "rule")
+        assert answers(DesignRow("").of_rule([SimulatedRun(wrong)] * 10), "rule") == expected
+    assert not answers(DesignRow("").of_rule([SimulatedRun(0.0), *[SimulatedRun(0.5)] * 9]), "rule")
 
 
 def test_a_pipeline_that_is_wrong_is_seen(monkeypatch):
