@@ -12,9 +12,15 @@ from dp2erm_cvx.stability.base import (
     fixed_up_to_scale,
     fixed_weights,
     largest_weight,
+    paper_entropy_balancing,
+    paper_ipw_logistic,
+    paper_kernel_balancing,
+    paper_known_coefficient,
+    paper_randomized_trial,
     tilt_lemma,
     uniform_weights,
     universal_corollary,
+    usable,
 )
 from dp2erm_cvx.stability.entropy import EntropyConstants, entropy_balancing, entropy_balancing_paper_scaling
 from dp2erm_cvx.stability.kernel import (
@@ -22,14 +28,6 @@ from dp2erm_cvx.stability.kernel import (
     kernel_balancing,
     kernel_mean_matching,
     pooled_kernel_balancing,
-)
-from dp2erm_cvx.stability.paper import (
-    paper_entropy_balancing,
-    paper_ipw_logistic,
-    paper_kernel_balancing,
-    paper_known_coefficient,
-    paper_randomized_trial,
-    usable,
 )
 from dp2erm_cvx.stability.separable import (
     MarginMovement,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,17 +78,21 @@ class KernelConstants:
         excess = np.where(y <= 0.5, 2.0 - y, 1.0 + 0.25 / np.maximum(y, 0.5))
         return np.asarray(np.minimum(1.0, 1.0 / size + (4.0 if self.signed else excess) / self.ridge))
 
-    def spread(self, size: Array) -> Array:
+    def spread(self, size: Array) -> Any:
         """Q_c, a bound on the distance of an arm's law from its mean; it grows with the size."""
         return centered_norm((4.0 if self.signed else 2.0) / self.ridge, size)
 
-    def law_movement(self, g: Array, q: Array, k: float) -> Array:
-        """Largest d with ``alpha X^2 - g X + ridge (d^2 - q d) <= 0`` for some X in [0, k d]."""
-        linear = (q + g * k / self.ridge) / (1.0 + self.alpha * k**2 / self.ridge)
-        if self.alpha == 0.0:
-            return np.asarray(linear)
-        free = (q + np.sqrt(q**2 + g**2 / (self.alpha * self.ridge))) / 2.0
-        return np.where(k * free >= g / (2.0 * self.alpha), free, linear)
+    def movement(self, records: int, g: Any, q: Any, k: float, t: Any) -> float:
+        """Largest ``sqrt(records) d + 2 t`` over cells of g, q, t: V in units of the total of the weights.
+
+        d is the largest with ``alpha X^2 - g X + ridge (d^2 - q d) <= 0`` for some X in [0, k d], a movement
+        of the law on so many common records.
+        """
+        d = (q + g * k / self.ridge) / (1.0 + self.alpha * k**2 / self.ridge)
+        if self.alpha > 0.0:
+            free = (q + np.sqrt(q**2 + g**2 / (self.alpha * self.ridge))) / 2.0
+            d = np.where(k * free >= g / (2.0 * self.alpha), free, d)
+        return float(np.max(math.sqrt(records) * d + 2.0 * t))
 
 
 def kernel_balancing(
@@ -121,15 +126,13 @@ def kernel_balancing(
         )
     change = math.sqrt(2.0) * unit.alpha / n
     pull = unit.record_change * (t * math.hypot(1.0, 1.0 - unit.alpha) + change)
-    largest = np.max(math.sqrt(n - 1.0) * unit.law_movement(pull, t * q, k) + 2.0 * t)
-
+    largest = unit.movement(n - 1, pull, t * q, k, t)
     flips = treatment_may_flip(relation)
     if flips and floor + 1 <= n - floor:
-        largest = max(largest, np.max(_flips(n, unit, size_cells(floor + 1, n - floor), k)))
+        largest = max(largest, _flips(n, unit, size_cells(floor + 1, n - floor), k))
     scope = f"each arm has at least {floor} records in every dataset of the universe"
     assumptions = constants.assumption, scope, EXACT
-    V = n / 2.0 * float(largest)
-    return stated_bound(n, V, w_max, "Theorem 5 (MMD per arm)", assumptions, _covered(flips))
+    return stated_bound(n, n / 2.0 * largest, w_max, "Theorem 5 (MMD per arm)", assumptions, _covered(flips))
 
 
 def pooled_kernel_balancing(n: int, constants: KernelConstants) -> StabilityBound:
@@ -145,17 +148,16 @@ def pooled_kernel_balancing(n: int, constants: KernelConstants) -> StabilityBoun
     a = 1.0 - unit.alpha
     # extremes of <phi_i, G> over laws on the simplex, in units of C
     excess, omega = (2.0 + unit.alpha,) * 2 if unit.signed else (1.0 + a, 2.0 - unit.alpha / 2.0)
-    tau = np.minimum(1.0, np.array([1.0 / n + excess / unit.ridge]))
-    spread = centered_norm(omega / unit.ridge, np.array([float(n)]))
+    tau = min(1.0, 1.0 / n + excess / unit.ridge)
+    spread = centered_norm(omega / unit.ridge, n)
     pull = unit.record_change * ((1.0 + a) * tau + unit.alpha / (math.sqrt(2.0) * n))
-    d = unit.law_movement(pull, tau * spread, unit.displacement(n))
-    V = n * float((math.sqrt(n - 1.0) * d + 2.0 * tau)[0])
-    w_max = outward(n * float(tau[0]))
+    V = n * unit.movement(n - 1, pull, tau * spread, unit.displacement(n), tau)
+    w_max = outward(n * tau)
     bound = stated_bound(n, V, w_max, "Theorem 6 (pooled MMD)", (constants.assumption, EXACT))
     return replace(bound, w_max=w_max)
 
 
-def _flips(n: int, unit: KernelConstants, cells: Cells, k: float) -> Array:
+def _flips(n: int, unit: KernelConstants, cells: Cells, k: float) -> float:
     """The bound in units of n/2 where the record leaves an arm of ``cells`` records for the other one."""
     a = 1.0 - unit.alpha
     low, high = cells
@@ -163,8 +165,7 @@ def _flips(n: int, unit: KernelConstants, cells: Cells, k: float) -> Array:
     t_other, q_other = unit.arm_weight(n + 1 - high, n), unit.spread(n + 1 - low)
     moved = np.hypot(t + a * t_other, t_other + a * t)
     pull = unit.record_change * (moved + math.sqrt(2.0) * unit.alpha / n)
-    d = unit.law_movement(pull, np.hypot(t * q, t_other * q_other), k)
-    return np.asarray(math.sqrt(n - 1.0) * d + 2.0 * (t + t_other))
+    return unit.movement(n - 1, pull, np.hypot(t * q, t_other * q_other), k, t + t_other)
 
 
 def _covered(flips: bool) -> frozenset[Neighboring]:
@@ -172,9 +173,9 @@ def _covered(flips: bool) -> frozenset[Neighboring]:
     return BOTH_RELATIONS if flips else frozenset({Neighboring.REPLACE_ONE_KEEP_TREATMENT})
 
 
-def centered_norm(omega: float, size: Array) -> Array:
+def centered_norm(omega: float, size: Any) -> Any:
     """Largest norm of a centered law of ``size`` points whose values range over omega."""
-    return np.asarray(np.minimum(math.sqrt(omega), np.sqrt(size) * (omega / 2.0)))
+    return np.minimum(math.sqrt(omega), np.sqrt(size) * (omega / 2.0))
 
 
 def size_cells(first: int, last: int) -> Cells:
@@ -227,12 +228,9 @@ def kernel_mean_matching(
         assumptions.append(f"source and target have at least {fewest} records each in every dataset")
     excess = (4.0 if unit.signed else 2.0) / unit.ridge
     tau = min(1.0, 1.0 / fewest + excess)
-    spread = float(centered_norm(excess, np.array([float(most)]))[0])
+    spread = float(centered_norm(excess, most))
     pulls = [(tau + change, tau)] if flips else [(tau, tau), (change, 0.0)]
-    largest = 0.0
-    for pull, share in pulls:
-        g, q = np.array([unit.record_change * pull]), np.array([share * spread])
-        d = float(unit.law_movement(g, q, unit.displacement(most))[0])
-        largest = max(largest, math.sqrt(most) * d + 2.0 * share)
+    k, change = unit.displacement(most), unit.record_change
+    largest = max(unit.movement(most, change * pull, share * spread, k, share) for pull, share in pulls)
     theorem = "Theorem 6 with one block (kernel mean matching)"
     return stated_bound(n, n * largest, n * tau, theorem, (*assumptions, EXACT), _covered(flips))

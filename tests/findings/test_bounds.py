@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 
 from dp2erm_cvx import Domain, stability
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import BoundFamily, Neighboring
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
@@ -199,8 +199,3 @@ def test_and_what_it_grants():
         bound = program.resolve(domain).stability(Universe(domain, 100, 2), BoundFamily.PAPER)
         assert 2.0 < bound.V <= 4 * 100 * (1 + 1e-9)
         assert "2602.12604" in bound.theorem
-
-
-def test_an_eigenvalue_that_no_dataset_reaches():
-    with pytest.raises(DeclarationError, match="no dataset reaches it"):
-        usable(100, paper_ipw_logistic(100, 1.0, 1.0, math.inf, eigenvalue_floor=1.5))

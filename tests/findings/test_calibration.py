@@ -73,7 +73,8 @@ MEAN = LossConstants(1, 4.0, 2.0, 0.0, None, 1.0, gradient_bound=4.0)
 def calibrated_by_the_data(x, n):
     """The printed calibration of IPW with lambda_min of the data at hand, as the statement writes it."""
     smallest = float(np.linalg.eigvalsh(x.T @ x / n)[0])
-    bound = paper_ipw_logistic(n, 1.0, 0.2, 0.3, eigenvalue_floor=smallest)
+    rho = 0.2 + smallest * math.exp(-0.3) / (1 + math.exp(-0.3)) ** 2
+    bound = paper_ipw_logistic(n, 1.0, rho, 0.3)
     return calibrate_paper(Objective(bound, MEAN, n), Budget(1.0))
 
 
