@@ -250,6 +250,8 @@ def _weight_width(weight: ScalarWeight, p: float, q: float, clipped: bool) -> fl
     m = np.sin(t)
     corners = np.stack([p * m[:-1], p * m[1:], q * m[:-1], q * m[1:]])
     _, _, down, up = weight.enclose(corners.min(axis=0), corners.max(axis=0))
+    if not np.all(np.isfinite([down, up])):
+        return math.inf
     if clipped:
         down, up = np.minimum(down, 0.0), np.maximum(up, 0.0)
     ends = np.concatenate([t[:-1], t[1:]])

@@ -131,7 +131,10 @@ class LogWeight:
             case "log":
                 y = inner[0]
                 with np.errstate(divide="ignore", invalid="ignore"):
-                    return Enclosure(np.log(y.low), np.log(y.high), *_product(1 / y.high, 1 / y.low, y))
+                    steepest = np.where(y.low > 0, 1 / y.low, np.inf)  # a logarithm falls without end at 0
+                    return Enclosure(
+                        np.log(np.maximum(y.low, 0)), np.log(y.high), *_product(1 / y.high, steepest, y)
+                    )
         assert self.atom is not None
         return _of_atom(self.atom, inner[0])
 
@@ -187,7 +190,7 @@ class LogWeight:
         left, right = edges[:-1], edges[1:]
         with np.errstate(over="ignore", invalid="ignore"):
             bounds, ends = self.enclose(left, right), self.log(edges)
-        monotone = (bounds.down >= 0) | (bounds.up <= 0)
+        monotone = ((bounds.down >= 0) | (bounds.up <= 0)) & ~np.isnan(ends[:-1] + ends[1:])
         least = np.where(monotone, np.minimum(ends[:-1], ends[1:]), bounds.low)
         largest = np.where(monotone, np.maximum(ends[:-1], ends[1:]), bounds.high)
         return float(np.min(least)), float(np.max(largest))
